@@ -1,0 +1,24 @@
+module codex.internal/cmd/codex
+
+go 1.26.0
+
+replace codex.internal/pkg => ../../pkg
+
+require (
+	codex.internal/cmd/codex-fs v0.0.0
+	codex.internal/cmd/codex-linux-sandbox v0.0.0
+	codex.internal/pkg v0.0.0
+)
+
+require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	github.com/urfave/cli/v2 v2.27.7 // indirect
+	github.com/xrash/smetrics v0.0.0-20240521201337-686a1a2994c1 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/term v0.47.0 // indirect
+)
+
+replace codex.internal/cmd/codex-fs => ../codex-fs
+
+replace codex.internal/cmd/codex-linux-sandbox => ../codex-linux-sandbox

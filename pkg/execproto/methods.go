@@ -1,0 +1,74 @@
+package execproto
+
+// Requests of the reference protocol (sections 3 to 7).
+const (
+	MethodInitialize      = "initialize"
+	MethodEnvironmentInfo = "environment/info"
+
+	MethodProcessStart     = "process/start"
+	MethodProcessRead      = "process/read"
+	MethodProcessWrite     = "process/write"
+	MethodProcessSignal    = "process/signal"
+	MethodProcessTerminate = "process/terminate"
+
+	MethodFSReadFile        = "fs/readFile"
+	MethodFSOpen            = "fs/open"
+	MethodFSReadBlock       = "fs/readBlock"
+	MethodFSClose           = "fs/close"
+	MethodFSWriteFile       = "fs/writeFile"
+	MethodFSCreateDirectory = "fs/createDirectory"
+	MethodFSGetMetadata     = "fs/getMetadata"
+	MethodFSCanonicalize    = "fs/canonicalize"
+	MethodFSReadDirectory   = "fs/readDirectory"
+	MethodFSRemove          = "fs/remove"
+	MethodFSCopy            = "fs/copy"
+
+	MethodHTTPRequest = "http/request"
+)
+
+// Requests that newer reference releases speak too (section 8.1).
+const (
+	MethodEnvironmentStatus = "environment/status"
+	MethodFSWalk            = "fs/walk"
+	MethodFSWriteBlock      = "fs/writeBlock"
+)
+
+// Requests that only this server speaks (section 8.2).
+const (
+	MethodProcessCloseStdin = "process/closeStdin"
+	MethodProcessResize     = "process/resize"
+	MethodProcessList       = "process/list"
+)
+
+// Notifications. Initialized goes from client to server, the others from
+// server to client.
+const (
+	NotifyInitialized   = "initialized"
+	NotifyProcessOutput = "process/output"
+	NotifyProcessExited = "process/exited"
+	NotifyProcessClosed = "process/closed"
+	NotifyHTTPBodyDelta = "http/request/bodyDelta"
+)
+
+// Error codes (section 2).
+const (
+	CodeInvalidRequest  = -32600
+	CodeMethodNotFound  = -32601
+	CodeInvalidParams   = -32602
+	CodeInternal        = -32603
+	CodeNotFound        = -32004
+	CodeSessionAttached = -32010
+)
+
+// Limits that the wire protocol itself names (sections 4, 5 and 8).
+const (
+	// MaxReadFileBytes is the largest file that fs/readFile returns whole.
+	MaxReadFileBytes = 512 << 20
+	// MaxBlockBytes is the largest len of fs/readBlock and the largest
+	// chunk of fs/writeBlock.
+	MaxBlockBytes = 1 << 20
+	// MaxHandleIDBytes is the longest handleId of fs/open.
+	MaxHandleIDBytes = 32
+	// MaxOutputChunk is the most output that one process/output carries.
+	MaxOutputChunk = 64 << 10
+)
