@@ -1,0 +1,597 @@
+// Package jsonwire reads and writes JSON text without reflection.
+//
+// Reader walks one text value by value; the caller says what it expects and
+// gets a *TypeError when something else stands there, or a *SyntaxError when
+// the text is not JSON (RFC 8259, strictly: no comments, no trailing commas,
+// no lone surrogates, UTF-8 throughout). It allocates only for strings that
+// have escapes. The Append functions write values to the end of a buffer.
+//
+// It exists beside encoding/json because one message carries tens of
+// megabytes in a single string, because a decoder must say exactly which
+// member of a request is wrong, and because small helper programs that start
+// once per request should not link reflection.
+package jsonwire
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// Kind is the kind of a JSON value.
+type Kind uint8
+
+// The kinds. Invalid is what Peek says where no value begins.
+const (
+	Invalid Kind = iota
+	Null
+	Bool
+	Number
+	String
+	Array
+	Object
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Null:
+		return "null"
+	case Bool:
+		return "boolean"
+	case Number:
+		return "number"
+	case String:
+		return "string"
+	case Array:
+		return "sequence"
+	case Object:
+		return "map"
+	default:
+		return "nothing"
+	}
+}
+
+// SyntaxError says where and why a text is not JSON.
+type SyntaxError struct {
+	Offset int // in bytes from the start of the text
+	Reason string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s at offset %d", e.Reason, e.Offset)
+}
+
+// TypeError says that a value is JSON but not what was expected.
+type TypeError struct {
+	Got      Kind
+	Detail   string // the value, when it is short and tells more than its kind
+	Expected string
+}
+
+func (e *TypeError) Error() string {
+	got := e.Got.String()
+	if e.Detail != "" {
+		got += " " + e.Detail
+	}
+	return "invalid type: " + got + ", expected " + e.Expected
+}
+
+// Reader reads one JSON text from its start to its end. The zero value is not
+// usable; it is not safe for concurrent use. After an error nothing more can
+// be read from it.
+type Reader struct {
+	data  []byte
+	pos   int
+	depth int
+}
+
+// NewReader returns a reader of text. Strings and raw values that it returns
+// may alias text.
+func NewReader(text []byte) *Reader { return &Reader{data: text} }
+
+func (r *Reader) syntax(reason string) error {
+	return &SyntaxError{Offset: r.pos, Reason: reason}
+}
+
+// blank skips white space.
+func (r *Reader) blank() {
+	for r.pos < len(r.data) {
+		switch r.data[r.pos] {
+		case ' ', '\t', '\n', '\r':
+			r.pos++
+		default:
+			return
+		}
+	}
+}
+
+// End reports an error unless only white space is left.
+func (r *Reader) End() error {
+	r.blank()
+	if r.pos < len(r.data) {
+		return r.syntax("trailing characters")
+	}
+	return nil
+}
+
+// Peek returns the kind of the value that comes next, judged by its first
+// byte.
+func (r *Reader) Peek() Kind {
+	r.blank()
+	if r.pos >= len(r.data) {
+		return Invalid
+	}
+	switch c := r.data[r.pos]; {
+	case c == '"':
+		return String
+	case c == '{':
+		return Object
+	case c == '[':
+		return Array
+	case c == 'n':
+		return Null
+	case c == 't', c == 'f':
+		return Bool
+	case c == '-', c >= '0' && c <= '9':
+		return Number
+	default:
+		return Invalid
+	}
+}
+
+// expect checks the kind of the next value.
+func (r *Reader) expect(k Kind, expected string) error {
+	got := r.Peek()
+	if got == k {
+		return nil
+	}
+	return r.mismatch(got, expected)
+}
+
+// mismatch is the error for a value of another kind; that it is a value at
+// all is checked first.
+func (r *Reader) mismatch(got Kind, expected string) error {
+	if got == Invalid {
+		if r.pos >= len(r.data) {
+			return r.syntax("EOF while parsing a value")
+		}
+		return r.syntax("expected value")
+	}
+	raw, err := r.Raw()
+	if err != nil {
+		return err
+	}
+	e := &TypeError{Got: got, Expected: expected}
+	const show = 64
+	if len(raw) <= show && (got == Bool || got == Number || got == String) {
+		e.Detail = "`" + string(raw) + "`"
+		if got == String {
+			e.Detail = string(raw)
+		}
+	}
+	return e
+}
+
+// Null reads a null if one comes next, and reports whether it did.
+func (r *Reader) Null() (bool, error) {
+	if r.Peek() != Null {
+		return false, nil
+	}
+	return true, r.literal("null")
+}
+
+func (r *Reader) literal(word string) error {
+	if len(r.data)-r.pos < len(word) || string(r.data[r.pos:r.pos+len(word)]) != word {
+		return r.syntax("expected ident")
+	}
+	r.pos += len(word)
+	return nil
+}
+
+// Bool reads a boolean.
+func (r *Reader) Bool() (bool, error) {
+	if err := r.expect(Bool, "a boolean"); err != nil {
+		return false, err
+	}
+	if r.data[r.pos] == 't' {
+		return true, r.literal("true")
+	}
+	return false, r.literal("false")
+}
+
+// number scans a number and reports whether it is an integer as written.
+func (r *Reader) number() (text []byte, integer bool, err error) {
+	start := r.pos
+	digits := func() bool {
+		from := r.pos
+		for r.pos < len(r.data) && r.data[r.pos] >= '0' && r.data[r.pos] <= '9' {
+			r.pos++
+		}
+		return r.pos > from
+	}
+	at := func(c byte) bool { return r.pos < len(r.data) && r.data[r.pos] == c }
+	integer = true
+	if at('-') {
+		r.pos++
+	}
+	if at('0') {
+		r.pos++
+	} else if !digits() {
+		return nil, false, r.syntax("invalid number")
+	}
+	if at('.') {
+		integer = false
+		r.pos++
+		if !digits() {
+			return nil, false, r.syntax("invalid number")
+		}
+	}
+	if at('e') || at('E') {
+		integer = false
+		r.pos++
+		if at('+') || at('-') {
+			r.pos++
+		}
+		if !digits() {
+			return nil, false, r.syntax("invalid number")
+		}
+	}
+	if r.pos < len(r.data) && r.data[r.pos] >= '0' && r.data[r.pos] <= '9' {
+		return nil, false, r.syntax("invalid number")
+	}
+	return r.data[start:r.pos], integer, nil
+}
+
+// Int64 reads an integer between low and math.MaxInt64; expected names it in
+// errors.
+func (r *Reader) Int64(expected string) (int64, error) {
+	if err := r.expect(Number, expected); err != nil {
+		return 0, err
+	}
+	text, integer, err := r.number()
+	if err != nil {
+		return 0, err
+	}
+	n, perr := strconv.ParseInt(alias(text), 10, 64)
+	if !integer || perr != nil {
+		return 0, numberError(text, integer, expected)
+	}
+	return n, nil
+}
+
+// Uint reads an integer between 0 and most; expected names the type in
+// errors.
+func (r *Reader) Uint(most uint64, expected string) (uint64, error) {
+	if err := r.expect(Number, expected); err != nil {
+		return 0, err
+	}
+	text, integer, err := r.number()
+	if err != nil {
+		return 0, err
+	}
+	n, perr := strconv.ParseUint(alias(text), 10, 64)
+	if !integer || perr != nil || n > most {
+		return 0, numberError(text, integer, expected)
+	}
+	return n, nil
+}
+
+// Uint64 reads an unsigned integer of 64 bits.
+func (r *Reader) Uint64() (uint64, error) { return r.Uint(math.MaxUint64, "u64") }
+
+func numberError(text []byte, integer bool, expected string) error {
+	e := &TypeError{Got: Number, Expected: expected}
+	const show = 64
+	if len(text) <= show {
+		e.Detail = "`" + string(text) + "`"
+	}
+	if integer {
+		return &RangeError{TypeError: *e}
+	}
+	return e
+}
+
+// RangeError is a TypeError for an integer that does not fit.
+type RangeError struct{ TypeError }
+
+func (e *RangeError) Error() string {
+	return "invalid value: integer " + e.Detail + ", expected " + e.Expected
+}
+
+// alias makes a string of b without copying; b must not change while it is
+// used.
+func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// String reads a string into memory of its own.
+func (r *Reader) String() (string, error) {
+	b, err := r.StringBytes()
+	return string(b), err
+}
+
+// StringBytes reads a string. The result aliases the text unless the string
+// has escapes.
+func (r *Reader) StringBytes() ([]byte, error) {
+	if err := r.expect(String, "a string"); err != nil {
+		return nil, err
+	}
+	raw, escaped, err := r.scanString()
+	if err != nil || !escaped {
+		return raw, err
+	}
+	return unescape(raw), nil
+}
+
+// scanString checks the string that begins here and steps over it. It returns
+// what is between the quotes and whether that has escapes. Long strings are
+// searched with vector instructions: for the quote, and then what comes
+// before it for everything that needs a closer look.
+func (r *Reader) scanString() (raw []byte, escaped bool, err error) {
+	r.pos++
+	start := r.pos
+	for {
+		n := bytes.IndexByte(r.data[r.pos:], '"')
+		if n < 0 {
+			r.pos = len(r.data)
+			return nil, false, r.syntax("EOF while parsing a string")
+		}
+		part := r.data[r.pos : r.pos+n]
+		if bytes.IndexByte(part, '\\') < 0 {
+			r.pos += n
+			break
+		}
+		escaped = true
+		end, err := r.skipEscapes(r.pos + n)
+		if err != nil {
+			return nil, false, err
+		}
+		if end {
+			break
+		}
+	}
+	raw = r.data[start:r.pos]
+	if i := control(raw); i >= 0 {
+		r.pos = start + i
+		return nil, false, r.syntax("control character found while parsing a string")
+	}
+	if !utf8.Valid(raw) {
+		return nil, false, &SyntaxError{Offset: start, Reason: "invalid unicode code point"}
+	}
+	r.pos++
+	return raw, escaped, nil
+}
+
+// skipEscapes steps over the bytes up to the quote at position quote, and
+// over its escape sequences. It reports whether the string ends at that quote;
+// otherwise the quote was escaped and has been stepped over.
+func (r *Reader) skipEscapes(quote int) (bool, error) {
+	for r.pos < quote {
+		i := bytes.IndexByte(r.data[r.pos:quote], '\\')
+		if i < 0 {
+			r.pos = quote
+			break
+		}
+		r.pos += i
+		if err := r.skipEscape(); err != nil {
+			return false, err
+		}
+	}
+	return r.pos == quote, nil
+}
+
+// skipEscape steps over one escape sequence, a surrogate pair included.
+func (r *Reader) skipEscape() error {
+	rest := r.data[r.pos:]
+	if len(rest) < 2 {
+		return r.syntax("EOF while parsing a string")
+	}
+	switch rest[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		r.pos += 2
+		return nil
+	case 'u':
+	default:
+		return r.syntax("invalid escape")
+	}
+	high, ok := hex4(rest[2:])
+	if !ok {
+		return r.syntax("invalid escape")
+	}
+	if !utf16.IsSurrogate(high) {
+		r.pos += 6
+		return nil
+	}
+	if len(rest) >= 12 && rest[6] == '\\' && rest[7] == 'u' {
+		if low, ok := hex4(rest[8:]); ok && utf16.DecodeRune(high, low) != utf8.RuneError {
+			r.pos += 12
+			return nil
+		}
+	}
+	return r.syntax("lone surrogate in hex escape")
+}
+
+func hex4(b []byte) (rune, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	var v rune
+	for _, c := range b[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		v = v<<4 | rune(c)
+	}
+	return v, true
+}
+
+// control returns the position of the first control character, or -1. Eight
+// bytes are looked at together.
+func control(b []byte) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := le64(b[i:])
+		// The classic test for a byte less than 0x20 among bytes.
+		if (w-ones*0x20)&^w&high != 0 {
+			break
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] < 0x20 {
+			return i
+		}
+	}
+	return -1
+}
+
+func le64(b []byte) uint64 {
+	_ = b[7]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+}
+
+// unescape resolves the escapes of a string that scanString has checked.
+func unescape(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			return append(out, raw...)
+		}
+		out = append(out, raw[:i]...)
+		raw = raw[i:]
+		switch raw[1] {
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'u':
+			v, _ := hex4(raw[2:])
+			if utf16.IsSurrogate(v) {
+				low, _ := hex4(raw[8:])
+				v = utf16.DecodeRune(v, low)
+				raw = raw[6:]
+			}
+			out = utf8.AppendRune(out, v)
+			raw = raw[6:]
+			continue
+		default:
+			out = append(out, raw[1])
+		}
+		raw = raw[2:]
+	}
+}
+
+// Object reads an object: member is called for each name and must read or
+// Skip the value. The name is valid only during the call.
+func (r *Reader) Object(expected string, member func(name []byte) error) error {
+	if err := r.expect(Object, expected); err != nil {
+		return err
+	}
+	return r.elements('}', func() error {
+		if r.Peek() != String {
+			return r.syntax("key must be a string")
+		}
+		name, err := r.StringBytes()
+		if err != nil {
+			return err
+		}
+		r.blank()
+		if r.pos >= len(r.data) || r.data[r.pos] != ':' {
+			return r.syntax("expected `:`")
+		}
+		r.pos++
+		return member(name)
+	})
+}
+
+// Array reads an array: element is called for each value and must read or
+// Skip it.
+func (r *Reader) Array(expected string, element func() error) error {
+	if err := r.expect(Array, expected); err != nil {
+		return err
+	}
+	return r.elements(']', element)
+}
+
+// elements reads what is between the brackets of an array or an object.
+func (r *Reader) elements(end byte, element func() error) error {
+	r.depth++
+	if r.depth > maxDepth {
+		return r.syntax("recursion limit exceeded")
+	}
+	defer func() { r.depth-- }()
+	r.pos++
+	r.blank()
+	if r.pos < len(r.data) && r.data[r.pos] == end {
+		r.pos++
+		return nil
+	}
+	for {
+		if err := element(); err != nil {
+			return err
+		}
+		r.blank()
+		if r.pos >= len(r.data) {
+			return r.syntax("EOF while parsing a value")
+		}
+		switch r.data[r.pos] {
+		case ',':
+			r.pos++
+		case end:
+			r.pos++
+			return nil
+		default:
+			return r.syntax(fmt.Sprintf("expected `,` or `%c`", end))
+		}
+	}
+}
+
+// Skip checks the next value and steps over it.
+func (r *Reader) Skip() error {
+	switch kind := r.Peek(); kind {
+	case Null:
+		return r.literal("null")
+	case Bool:
+		_, err := r.Bool()
+		return err
+	case Number:
+		_, _, err := r.number()
+		return err
+	case String:
+		_, _, err := r.scanString()
+		return err
+	case Array:
+		return r.Array("", r.Skip)
+	case Object:
+		return r.Object("", func([]byte) error { return r.Skip() })
+	default:
+		return r.mismatch(kind, "")
+	}
+}
+
+// Raw checks the next value and returns its text, which aliases the reader's.
+func (r *Reader) Raw() ([]byte, error) {
+	r.blank()
+	start := r.pos
+	if err := r.Skip(); err != nil {
+		return nil, err
+	}
+	return r.data[start:r.pos], nil
+}
