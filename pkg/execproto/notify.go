@@ -1,0 +1,62 @@
+package execproto
+
+import "codex.internal/pkg/jsonwire"
+
+// The methods below append a notification whole: the envelope and its params.
+
+// AppendOutput appends process/output. It is the server's one hot path: no
+// allocation when b has room, and the base64 text is written once, where it
+// is sent from.
+func AppendOutput(b []byte, processID string, seq uint64, stream Stream, chunk []byte) []byte {
+	b = append(b, `{"method":"process/output","params":{"processId":`...)
+	b = jsonwire.AppendString(b, processID)
+	b = append(b, `,"seq":`...)
+	b = jsonwire.AppendUint(b, seq)
+	b = append(b, `,"stream":"`...)
+	b = append(b, stream...)
+	b = append(b, `","chunk":`...)
+	b = jsonwire.AppendBase64String(b, chunk)
+	return append(b, "}}"...)
+}
+
+// AppendJSON appends the notification.
+func (n OutputNotification) AppendJSON(b []byte) []byte {
+	return AppendOutput(b, n.ProcessID, n.Seq, n.Stream, n.Chunk)
+}
+
+// AppendJSON appends the notification.
+func (n ExitedNotification) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"process/exited","params":{"processId":`...)
+	b = jsonwire.AppendString(b, n.ProcessID)
+	b = append(b, `,"seq":`...)
+	b = jsonwire.AppendUint(b, n.Seq)
+	b = append(b, `,"exitCode":`...)
+	b = jsonwire.AppendInt(b, int64(n.ExitCode))
+	b = append(b, `,"sandboxDenied":`...)
+	b = jsonwire.AppendBool(b, n.SandboxDenied)
+	return append(b, "}}"...)
+}
+
+// AppendJSON appends the notification.
+func (n ClosedNotification) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"process/closed","params":{"processId":`...)
+	b = jsonwire.AppendString(b, n.ProcessID)
+	b = append(b, `,"seq":`...)
+	b = jsonwire.AppendUint(b, n.Seq)
+	return append(b, "}}"...)
+}
+
+// AppendJSON appends the notification.
+func (n HTTPBodyDelta) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"http/request/bodyDelta","params":{"requestId":`...)
+	b = jsonwire.AppendString(b, n.RequestID)
+	b = append(b, `,"seq":`...)
+	b = jsonwire.AppendUint(b, n.Seq)
+	b = append(b, `,"deltaBase64":`...)
+	b = jsonwire.AppendBase64String(b, n.Delta)
+	b = append(b, `,"done":`...)
+	b = jsonwire.AppendBool(b, n.Done)
+	b = append(b, `,"error":`...)
+	b = appendOptional(b, n.Error)
+	return append(b, "}}"...)
+}
