@@ -1,0 +1,159 @@
+package process
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// killTree kills the process and its descendants.
+func (p *Process) killTree() {
+	if p.cg.kill() {
+		return
+	}
+	p.mu.Lock()
+	reaped := p.reaped
+	p.mu.Unlock()
+	if reaped {
+		p.group.s.killSessions([]int{p.pid})
+		return
+	}
+	// Whoever is stopped starts nothing more, so that once everybody is
+	// stopped nobody is missing. Parents are not killed before their children
+	// are known: the tree could no longer be seen.
+	family := map[int]bool{p.pid: true}
+	for range freezeRounds {
+		for pid := range family {
+			_ = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if !grow(family, p.pid) {
+			break
+		}
+	}
+	p.mu.Lock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	}
+	p.mu.Unlock()
+	for pid := range family {
+		if pid != p.pid {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// grow adds to family who descends from it or belongs to the session of
+// leader, and reports whether there was anybody.
+func grow(family map[int]bool, leader int) bool {
+	grew := false
+	table := processTable()
+	for again := true; again; {
+		again = false
+		for _, e := range table {
+			if !family[e.pid] && !e.zombie && (family[e.parent] || e.session == leader) {
+				family[e.pid] = true
+				again, grew = true, true
+			}
+		}
+	}
+	return grew
+}
+
+// killSessions kills who is left in sessions whose leaders have ended.
+func (s *Supervisor) killSessions(leaders []int) {
+	if len(leaders) == 0 {
+		return
+	}
+	left := make(map[int]bool, len(leaders))
+	for _, pid := range leaders {
+		left[pid] = true
+	}
+	for range freezeRounds {
+		table := processTable()
+		for _, e := range table {
+			// The number was given to somebody else meanwhile, who then
+			// leads a session of its own.
+			if left[e.pid] && !e.zombie && e.session == e.pid {
+				delete(left, e.pid)
+			}
+		}
+		found := false
+		for _, e := range table {
+			if left[e.session] && !e.zombie {
+				found = true
+				_ = syscall.Kill(e.pid, syscall.SIGKILL)
+			}
+		}
+		if !found {
+			return
+		}
+	}
+}
+
+// killOrphans kills the children that were adopted from processes that have
+// ended, until there are none.
+func (s *Supervisor) killOrphans() {
+	self := os.Getpid()
+	for range freezeRounds {
+		found := false
+		for _, e := range processTable() {
+			if e.parent == self && !e.zombie && !s.dog.isWatchdog(e.pid) {
+				found = true
+				_ = syscall.Kill(e.pid, syscall.SIGKILL)
+			}
+		}
+		for s.reapOrphan() {
+		}
+		if !found {
+			return
+		}
+	}
+}
+
+// entry is one process of the system.
+type entry struct {
+	pid, parent, session int
+	zombie               bool
+}
+
+// processTable lists the processes that can be seen.
+func processTable() []entry {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	table := make([]entry, 0, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if e, ok := parseStat(pid, string(text)); ok {
+			table = append(table, e)
+		}
+	}
+	return table
+}
+
+// parseStat reads a line of /proc/PID/stat. The name in it is in parentheses
+// and may hold anything, parentheses too.
+func parseStat(pid int, line string) (entry, bool) {
+	i := strings.LastIndexByte(line, ')')
+	if i < 0 {
+		return entry{}, false
+	}
+	fields := strings.Fields(line[i+1:]) // state ppid pgrp session ...
+	if len(fields) < 4 {
+		return entry{}, false
+	}
+	parent, err1 := strconv.Atoi(fields[1])
+	session, err2 := strconv.Atoi(fields[3])
+	return entry{pid, parent, session, fields[0] == "Z" || fields[0] == "X"}, err1 == nil && err2 == nil
+}

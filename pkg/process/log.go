@@ -1,0 +1,222 @@
+package process
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// block is a buffer that one read filled. It goes back to the pool when the
+// log and every reader have let go of it.
+type block struct {
+	data [MaxChunk]byte
+	refs atomic.Int32
+}
+
+var blocks = sync.Pool{New: func() any { return new(block) }}
+
+// takeBlock returns a block with one reference.
+func takeBlock() *block {
+	b := blocks.Get().(*block)
+	b.refs.Store(1)
+	return b
+}
+
+func (b *block) retain() {
+	if b != nil {
+		b.refs.Add(1)
+	}
+}
+
+func (b *block) release() {
+	if b != nil && b.refs.Add(-1) == 0 {
+		blocks.Put(b)
+	}
+}
+
+// Stream names where output came from.
+type Stream string
+
+// The streams of a process: two pipes, or one terminal.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+	PTY    Stream = "pty"
+)
+
+// Chunk is one numbered piece of output.
+type Chunk struct {
+	Seq    uint64
+	Stream Stream
+	Data   []byte
+	from   *block // nil: Data has memory of its own
+}
+
+// ReadResult is what a process has to tell: retained output and how far it
+// is. The chunks' data is valid until Release.
+type ReadResult struct {
+	Chunks []Chunk
+	// NextSeq follows the last chunk when a byte limit cut the answer short,
+	// and is the number of the next event otherwise.
+	NextSeq  uint64
+	Exited   bool
+	ExitCode *int // nil until the process ended
+	Closed   bool
+	Failure  *string
+}
+
+// Release lets the chunks' memory go.
+func (r *ReadResult) Release() {
+	for i := range r.Chunks {
+		r.Chunks[i].from.release()
+	}
+	r.Chunks = nil
+}
+
+// eventLog numbers the events of one process and retains its newest output.
+// It is never locked while anything waits, so reading it never blocks behind
+// a slow receiver of events.
+type eventLog struct {
+	mu       sync.Mutex
+	last     uint64 // number of the newest event
+	chunks   []Chunk
+	bytes    int
+	exited   bool
+	exitCode int
+	closed   bool
+	released bool
+	waiting  int
+	changed  chan struct{} // closed and replaced on a change, when somebody waits
+}
+
+// output numbers and retains a piece of output. The log takes its own
+// reference to from.
+func (l *eventLog) output(s Stream, data []byte, from *block) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	if !l.released {
+		from.retain()
+		l.chunks = append(l.chunks, Chunk{Seq: l.last, Stream: s, Data: data, from: from})
+		l.bytes += len(data)
+		l.trim()
+	}
+	l.notify()
+	return l.last
+}
+
+// trim drops the oldest chunks until the rest is within the bounds.
+func (l *eventLog) trim() {
+	drop := 0
+	for l.bytes > MaxRetained || len(l.chunks)-drop > maxChunks {
+		c := &l.chunks[drop]
+		l.bytes -= len(c.Data)
+		c.from.release()
+		*c = Chunk{}
+		drop++
+	}
+	l.chunks = l.chunks[drop:]
+}
+
+func (l *eventLog) exit(code int) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	l.exited, l.exitCode = true, code
+	l.notify()
+	return l.last
+}
+
+func (l *eventLog) close() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last++
+	l.closed = true
+	l.notify()
+	return l.last
+}
+
+func (l *eventLog) notify() {
+	if l.waiting > 0 {
+		close(l.changed)
+		l.waiting = 0
+	}
+}
+
+// release forgets the output for good.
+func (l *eventLog) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.chunks {
+		l.chunks[i].from.release()
+	}
+	l.chunks, l.bytes, l.released = nil, 0, true
+}
+
+// retained returns how many bytes the log keeps.
+func (l *eventLog) retained() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}
+
+// read returns the retained output after a number, waiting up to wait for
+// something to tell.
+func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wait time.Duration) (ReadResult, error) {
+	var timeout <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for {
+		l.mu.Lock()
+		r, telling := l.snapshot(after, maxBytes)
+		if telling || wait <= 0 {
+			l.mu.Unlock()
+			return r, nil
+		}
+		if l.waiting == 0 {
+			l.changed = make(chan struct{})
+		}
+		l.waiting++
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-timeout:
+			wait = 0
+		case <-ctx.Done():
+			return ReadResult{}, ctx.Err()
+		}
+	}
+}
+
+// snapshot collects what read answers, and whether that is worth ending a
+// wait for.
+func (l *eventLog) snapshot(after uint64, maxBytes *uint64) (ReadResult, bool) {
+	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed}
+	if l.exited {
+		code := l.exitCode
+		r.ExitCode = &code
+	}
+	var sum uint64
+	for i := range l.chunks {
+		c := &l.chunks[i]
+		if c.Seq <= after {
+			continue
+		}
+		sum += uint64(len(c.Data))
+		if maxBytes != nil && len(r.Chunks) > 0 && sum > *maxBytes {
+			break
+		}
+		c.from.retain()
+		r.Chunks = append(r.Chunks, *c)
+	}
+	if n := len(r.Chunks); n > 0 && maxBytes != nil {
+		r.NextSeq = r.Chunks[n-1].Seq + 1
+	}
+	telling := len(r.Chunks) > 0 || l.closed || l.exited && after < l.last
+	return r, telling
+}

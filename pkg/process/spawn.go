@@ -1,0 +1,269 @@
+package process
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// Spec says what to run. Argv and Dir are required.
+type Spec struct {
+	// Argv is the program and its arguments. A program without a slash is
+	// looked up in the PATH of Env.
+	Argv []string
+	// Arg0 is what the program sees as its name; nil: Argv[0].
+	Arg0 *string
+	// Dir is the absolute working directory.
+	Dir string
+	// Env is the whole environment, as NAME=VALUE.
+	Env []string
+	// TTY gives it a terminal of Rows x Cols (0: 24 x 80) in place of pipes.
+	TTY        bool
+	Rows, Cols uint16
+	// PipeStdin gives it a pipe as stdin in place of /dev/null.
+	PipeStdin bool
+	// ExtraFiles become its descriptors 3 and up. The caller closes them.
+	ExtraFiles []*os.File
+}
+
+// ends are the descriptors of a new process: ours, which are polled, and its
+// own, which block.
+type ends struct {
+	stdin   *os.File // nil: none
+	streams []stream
+	child   []int    // to be closed after the fork
+	files   [3]int   // what the child gets as 0, 1 and 2
+	master  *os.File // the terminal, when there is one
+	slave   *os.File
+}
+
+type stream struct {
+	name Stream
+	file *os.File
+}
+
+// closeChild closes what only the child needs.
+func (e *ends) closeChild() {
+	for _, fd := range e.child {
+		_ = unix.Close(fd)
+	}
+	if e.slave != nil {
+		_ = e.slave.Close()
+	}
+}
+
+// closeOurs closes our side, after a failed start.
+func (e *ends) closeOurs() {
+	if e.stdin != nil {
+		_ = e.stdin.Close()
+	}
+	for _, s := range e.streams {
+		_ = s.file.Close()
+	}
+}
+
+func openEnds(spec *Spec) (*ends, error) {
+	e := &ends{}
+	open := e.openPipes
+	if spec.TTY {
+		open = e.openTerminal
+	}
+	if err := open(spec); err != nil {
+		e.closeChild()
+		e.closeOurs()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *ends) openPipes(spec *Spec) error {
+	var err error
+	if spec.PipeStdin {
+		e.files[0], e.stdin, err = e.pipe("stdin", 0)
+	} else {
+		e.files[0], err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			e.child = append(e.child, e.files[0])
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("open stdin: %w", err)
+	}
+	for i, name := range []Stream{Stdout, Stderr} {
+		var ours *os.File
+		if e.files[i+1], ours, err = e.pipe(string(name), 1); err != nil {
+			return fmt.Errorf("open %s: %w", name, err)
+		}
+		e.streams = append(e.streams, stream{name, ours})
+	}
+	return nil
+}
+
+// pipe makes a pipe of which the child gets the end of that index (0 reads,
+// 1 writes) and we the other.
+func (e *ends) pipe(name string, index int) (child int, ours *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return -1, nil, err
+	}
+	e.child = append(e.child, fds[index])
+	if err := unix.SetNonblock(fds[1-index], true); err != nil {
+		_ = unix.Close(fds[1-index])
+		return -1, nil, err
+	}
+	return fds[index], os.NewFile(uintptr(fds[1-index]), name), nil
+}
+
+func (e *ends) openTerminal(spec *Spec) error {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return fmt.Errorf("open a terminal: %w", err)
+	}
+	e.stdin, e.master, e.slave = master, master, slave
+	e.streams = []stream{{PTY, master}}
+	fd := int(slave.Fd())
+	e.files = [3]int{fd, fd, fd}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		return fmt.Errorf("prepare the terminal: %w", err)
+	}
+	size := &pty.Winsize{Rows: spec.Rows, Cols: spec.Cols}
+	if size.Rows == 0 {
+		size.Rows = defaultRows
+	}
+	if size.Cols == 0 {
+		size.Cols = defaultCols
+	}
+	if err := pty.Setsize(master, size); err != nil {
+		return fmt.Errorf("set the terminal's size: %w", err)
+	}
+	return nil
+}
+
+// check refuses what the system could not be asked for.
+func (spec *Spec) check() error {
+	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
+		return ErrNoProgram
+	}
+	for _, list := range [][]string{spec.Argv, spec.Env, {spec.Dir}} {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return ErrNUL
+			}
+		}
+	}
+	if spec.Arg0 != nil && strings.IndexByte(*spec.Arg0, 0) >= 0 {
+		return ErrNUL
+	}
+	return nil
+}
+
+// program finds the file to execute: what execvp would find with the child's
+// environment in the child's directory.
+func (spec *Spec) program() (string, error) {
+	name := spec.Argv[0]
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	search := defaultPath
+	for _, kv := range spec.Env {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			search = value
+		}
+	}
+	err := syscall.ENOENT
+	for dir := range strings.SplitSeq(search, ":") {
+		if !path.IsAbs(dir) {
+			dir = path.Join(spec.Dir, dir)
+		}
+		file := path.Join(dir, name)
+		switch unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) {
+		case nil:
+			var st unix.Stat_t
+			if unix.Stat(file, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+				return file, nil
+			}
+		case unix.EACCES:
+			err = syscall.EACCES
+		}
+	}
+	return "", &SpawnError{What: "program", Path: name, Errno: err}
+}
+
+// fork starts the program with its descriptors and returns its pid and a
+// descriptor for it, or -1 where the kernel has none. cgroup is the directory
+// to start in, or -1.
+func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err error) {
+	files := make([]uintptr, 0, 3+len(spec.ExtraFiles))
+	for _, fd := range e.files {
+		files = append(files, uintptr(fd))
+	}
+	for _, f := range spec.ExtraFiles {
+		files = append(files, f.Fd())
+	}
+	argv := spec.Argv
+	if spec.Arg0 != nil {
+		argv = append([]string{*spec.Arg0}, argv[1:]...)
+	}
+	pidfd = -1
+	sys := &syscall.SysProcAttr{
+		Setsid:  true,
+		Setctty: spec.TTY,
+		PidFD:   &pidfd,
+		// The signal comes when the thread that forked ends. Threads of the
+		// Go runtime end only with a goroutine that is locked to one, and
+		// none of ours is.
+		Pdeathsig: syscall.SIGKILL,
+	}
+	if cgroup >= 0 {
+		sys.UseCgroupFD, sys.CgroupFD = true, cgroup
+	}
+	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{
+		Dir: spec.Dir, Env: spec.Env, Files: files, Sys: sys,
+	})
+	if err != nil {
+		return 0, -1, spec.explain(program, err)
+	}
+	return pid, pidfd, nil
+}
+
+// explain tells whether it was the program or the directory that made the
+// start fail; the system does not say.
+func (spec *Spec) explain(program string, err error) error {
+	errno, ok := err.(syscall.Errno)
+	if !ok {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	var st unix.Stat_t
+	if e, bad := unix.Stat(spec.Dir, &st).(syscall.Errno); bad && e == errno {
+		return &SpawnError{What: "working directory", Path: spec.Dir, Errno: errno}
+	}
+	if errno == syscall.ENOTDIR && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return &SpawnError{What: "working directory", Path: spec.Dir, Errno: errno}
+	}
+	return &SpawnError{What: "program", Path: program, Errno: errno}
+}
+
+// keepDescriptors keeps descriptors that this program inherited from those
+// that it starts; what Go opens itself is never inherited.
+func keepDescriptors() {
+	const first = 3
+	if unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+}

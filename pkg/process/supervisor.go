@@ -1,0 +1,287 @@
+// Package process starts programs and keeps hold of them: pipes or a
+// terminal, an ordered log of output, exit and close, signals, and the end of
+// every descendant.
+//
+// A Supervisor owns everything; a Group is a set of processes that end
+// together; a Process is one of them. Events go to a Sink, whose slowness
+// slows the process and nothing else.
+//
+// What ends descendants depends on the machine:
+//   - With a writable cgroup v2 every process has a cgroup of its own, and
+//     none of its descendants can leave it: Terminate and Group.Close end all
+//     of them, and so does the watchdog when this program is killed.
+//   - Without, descendants are found as children of children, by their
+//     session and by their group. One that has made a session of its own and
+//     whose parent has ended is not found by Terminate; with
+//     Options.Subreaper it becomes this program's child and ends with
+//     Supervisor.Close.
+//   - The process itself always ends when this program does, by its
+//     parent-death signal.
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say how processes are kept together. The zero value leaves
+// everything alone that is not a process of the Supervisor.
+type Options struct {
+	// Logger gets a record when something is not as it should be. Nil: none.
+	Logger *slog.Logger
+	// Subreaper makes orphaned descendants children of this program, which
+	// then reaps them. Only for programs that have no other children: it
+	// reaps whatever it does not know.
+	Subreaper bool
+	// Cgroups gives each process a cgroup where this program may make some.
+	Cgroups bool
+	// Watchdog is a command whose main function is RunWatchdog. It is
+	// started with the first process and ends what is left when this program
+	// is killed. Empty: none.
+	Watchdog []string
+}
+
+// Supervisor starts processes and waits for them. Its methods may be called
+// from any goroutine.
+type Supervisor struct {
+	opts Options
+	log  *slog.Logger
+	root *cgroupRoot // nil: no cgroups
+	dog  watchdog
+	wg   sync.WaitGroup // every goroutine of every process
+
+	// forks is held for reading around a fork and the note of its pid, and
+	// for writing while an orphan is reaped, so that a new child is never
+	// taken for one.
+	forks sync.RWMutex
+
+	mu     sync.Mutex
+	pids   map[int]*Process
+	groups map[*Group]bool
+	closed bool
+
+	ignored chan os.Signal // see undoIgnored
+	child   chan os.Signal
+	poke    chan struct{}
+	stop    chan struct{}
+}
+
+// NewSupervisor returns a supervisor without processes. Close must be called
+// when it is no longer needed.
+func NewSupervisor(opts Options) (*Supervisor, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Supervisor{
+		opts: opts, log: opts.Logger,
+		pids: make(map[int]*Process), groups: make(map[*Group]bool),
+		ignored: make(chan os.Signal, 1),
+		child:   make(chan os.Signal, 1), poke: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	undoIgnored(s.ignored)
+	keepDescriptors()
+	if opts.Subreaper {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("become a subreaper: %w", err)
+		}
+		signal.Notify(s.child, syscall.SIGCHLD)
+		s.wg.Go(s.routineOrphans)
+	}
+	if opts.Cgroups {
+		root, err := newCgroupRoot()
+		if err != nil {
+			s.log.Info("no cgroups: descendants are found by their parents and sessions", "reason", err)
+		}
+		s.root = root
+	}
+	return s, nil
+}
+
+// Close ends every process and waits for all of them.
+func (s *Supervisor) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	groups := make([]*Group, 0, len(s.groups))
+	for g := range s.groups {
+		groups = append(groups, g)
+	}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, g := range groups {
+		wg.Go(g.Close)
+	}
+	wg.Wait()
+	if s.opts.Subreaper {
+		s.killOrphans()
+		signal.Stop(s.child)
+	}
+	close(s.stop)
+	s.wg.Wait()
+	s.root.remove()
+	s.dog.close()
+	signal.Stop(s.ignored)
+}
+
+// Group is a set of processes that end together, such as those of a session.
+type Group struct {
+	s  *Supervisor
+	cg cgroupDir
+
+	mu      sync.Mutex
+	procs   map[*Process]bool
+	leaders []int // ended session leaders, for groups without a cgroup
+	closed  bool
+}
+
+// NewGroup returns an empty group. Close must be called when it is no longer
+// needed.
+func (s *Supervisor) NewGroup() *Group {
+	g := &Group{s: s, procs: make(map[*Process]bool)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.closed = s.closed
+	s.groups[g] = true
+	return g
+}
+
+// errEnding is what a start meets when its group or supervisor is closed.
+var errEnding = fmt.Errorf("no process can be started: %w", os.ErrClosed)
+
+// Start starts a process whose events go to sink once its OpenGate was
+// called. The context is for the start alone.
+func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	program, err := spec.program()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := g.s
+	s.dog.start(s)
+	e, err := openEnds(&spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{
+		group: g, spec: spec, sink: sink, streams: e.streams, tty: e.master,
+		gate: make(chan struct{}), finished: make(chan struct{}),
+	}
+	p.stdin.file, p.stdin.tty, p.stdin.wg = e.stdin, e.master != nil, &s.wg
+	p.cg = g.cgroup()
+	pidfd, err := g.fork(p, e, program)
+	e.closeChild()
+	p.cg.closeFD()
+	if err != nil {
+		e.closeOurs()
+		p.cg.remove()
+		return nil, err
+	}
+	s.dog.started(p.pid, p.cg.path == "")
+	p.run(pidfd)
+	return p, nil
+}
+
+// cgroup makes a cgroup for one process, inside the group's own.
+func (g *Group) cgroup() cgroupDir {
+	if g.s.root == nil {
+		return cgroupDir{}
+	}
+	g.mu.Lock()
+	if g.cg.path == "" {
+		g.cg = g.s.root.session()
+	}
+	parent := g.cg
+	g.mu.Unlock()
+	return parent.child(g.s.root)
+}
+
+// fork starts the program and registers the process.
+func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error) {
+	s := g.s
+	s.forks.RLock()
+	defer s.forks.RUnlock()
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if closed {
+		return -1, errEnding
+	}
+	p.pid, pidfd, err = p.spec.fork(e, program, p.cg.fd())
+	if err != nil && p.cg.path != "" {
+		// Perhaps it is the cgroup that the system does not like.
+		p.cg.remove()
+		p.cg = cgroupDir{}
+		p.pid, pidfd, err = p.spec.fork(e, program, -1)
+	}
+	if err != nil {
+		return -1, err
+	}
+	s.mu.Lock()
+	s.pids[p.pid] = p
+	s.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.procs[p] = true
+	if g.closed {
+		// Close has not seen it.
+		p.OpenGate()
+		p.killTree()
+	}
+	return pidfd, nil
+}
+
+// remove forgets a process that has closed.
+func (g *Group) remove(p *Process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.procs, p)
+	if g.cg.path == "" && len(g.leaders) < rememberedLeaders {
+		g.leaders = append(g.leaders, p.pid)
+	}
+}
+
+// Close ends the group's processes with all their descendants, also those of
+// processes that have closed, and waits until the processes have closed.
+func (g *Group) Close() {
+	g.mu.Lock()
+	g.closed = true
+	procs := make([]*Process, 0, len(g.procs))
+	for p := range g.procs {
+		procs = append(procs, p)
+	}
+	leaders := g.leaders
+	g.leaders = nil
+	g.mu.Unlock()
+	g.cg.kill()
+	var wg sync.WaitGroup
+	for _, p := range procs {
+		wg.Go(func() {
+			p.OpenGate()
+			p.Terminate()
+		})
+	}
+	wg.Wait()
+	for _, p := range procs {
+		<-p.finished
+	}
+	g.s.killSessions(leaders)
+	g.cg.removeAll()
+	g.s.mu.Lock()
+	delete(g.s.groups, g)
+	g.s.mu.Unlock()
+}

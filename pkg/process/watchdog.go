@@ -1,0 +1,149 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// watchdog is the supervisor's side of a process that outlives it for a
+// moment: it holds the read end of a pipe and ends what is left when the pipe
+// ends without a farewell. It runs in a session of its own, so that what
+// kills this program's group does not kill it.
+//
+// It is told, line by line: `c PATH`, the cgroup to end; `+PID`, a session
+// that has no cgroup; `q`, nothing is left.
+type watchdog struct {
+	once sync.Once
+
+	mu   sync.Mutex
+	pipe *os.File // nil: there is none
+	pid  int
+	done chan struct{}
+}
+
+// start starts the watchdog with the first process.
+func (d *watchdog) start(s *Supervisor) {
+	d.once.Do(func() {
+		if len(s.opts.Watchdog) == 0 {
+			return
+		}
+		if err := d.spawn(s); err != nil {
+			s.log.Warn("no watchdog: descendants may outlive a killed server", "error", err)
+		}
+	})
+}
+
+func (d *watchdog) spawn(s *Supervisor) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		_ = w.Close()
+		return err
+	}
+	defer null.Close()
+	argv := s.opts.Watchdog
+	s.forks.RLock()
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOGC=off", "GOMAXPROCS=1"},
+		Files: []uintptr{r.Fd(), null.Fd(), null.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	d.mu.Lock()
+	if err == nil {
+		d.pipe, d.pid, d.done = w, pid, make(chan struct{})
+	}
+	d.mu.Unlock()
+	s.forks.RUnlock()
+	if err != nil {
+		_ = w.Close()
+		return fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	s.wg.Go(func() {
+		waitStatus(pid)
+		close(d.done)
+		s.lookForOrphans()
+	})
+	if s.root != nil {
+		d.say("c " + s.root.path)
+	}
+	return nil
+}
+
+// say tells the watchdog a line. One that has ended is no error: it is for
+// the worst case only.
+func (d *watchdog) say(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pipe != nil {
+		_, _ = d.pipe.WriteString(line + "\n")
+	}
+}
+
+func (d *watchdog) started(pid int, withoutCgroup bool) {
+	if withoutCgroup {
+		d.say("+" + strconv.Itoa(pid))
+	}
+}
+
+func (d *watchdog) isWatchdog(pid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pipe != nil && pid == d.pid
+}
+
+// close ends the watchdog and waits for it.
+func (d *watchdog) close() {
+	d.say("q")
+	d.mu.Lock()
+	pipe, done := d.pipe, d.done
+	d.pipe = nil
+	d.mu.Unlock()
+	if pipe != nil {
+		_ = pipe.Close()
+		<-done
+	}
+}
+
+// RunWatchdog is the main function of the command in Options.Watchdog: it
+// reads from in what there is to end, and ends it when in ends without a
+// farewell.
+func RunWatchdog(in io.Reader) {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	var root cgroupDir
+	leaders := make(map[int]bool)
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case line == "q":
+			return
+		case strings.HasPrefix(line, "c "):
+			root.path = line[2:]
+		case strings.HasPrefix(line, "+"):
+			if pid, err := strconv.Atoi(line[1:]); err == nil {
+				if len(leaders) >= rememberedLeaders {
+					clear(leaders)
+				}
+				leaders[pid] = true
+			}
+		}
+	}
+	root.kill()
+	left := make([]int, 0, len(leaders))
+	for pid := range leaders {
+		left = append(left, pid)
+	}
+	new(Supervisor).killSessions(left)
+	root.removeAll()
+}
