@@ -1,0 +1,285 @@
+package execserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/transport"
+)
+
+// stage is how far a connection's handshake has come (section 3).
+type stage int
+
+const (
+	stageNew         stage = iota // nothing but initialize is allowed
+	stageInitialized              // initialize was answered
+	stageReady                    // initialized came
+)
+
+// conn is one connection: a reader (the goroutine of serve), a writer, a
+// pinger where the transport can be probed, and one goroutine per request in
+// work. It ends when its context does, its peer hangs up or its peer breaks
+// the protocol; serve returns when all its goroutines have.
+type conn struct {
+	srv   *Server
+	t     transport.Conn
+	out   *outbox
+	lanes *lanes
+	order order
+	log   *slog.Logger
+
+	// ctx ends all that the connection does. waits ends first, when the
+	// peer sends nothing more: it ends requests that only wait.
+	ctx    context.Context
+	cancel context.CancelFunc
+	waits  context.Context
+	hangup context.CancelFunc
+
+	// Only the reader uses these.
+	stage   stage
+	session *session
+
+	handles handleTable
+	streams streamTable
+}
+
+// ending says how a connection ends: the close code and reason for the peer.
+type ending struct {
+	code   int
+	reason string
+	// lost says that the peer is gone and nothing can be told to it.
+	lost bool
+	// closed says that the peer closed the connection and reads no more.
+	closed bool
+}
+
+// newConn prepares a connection that ends with ctx.
+func newConn(ctx context.Context, srv *Server, t transport.Conn) *conn {
+	c := &conn{
+		srv:   srv,
+		t:     t,
+		out:   newOutbox(t),
+		lanes: newLanes(srv.opts.ConcurrentRequests),
+		log:   srv.log.With("peer", t.Peer()),
+	}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.waits, c.hangup = context.WithCancel(c.ctx)
+	c.handles.limit = srv.opts.MaxHandles
+	return c
+}
+
+// serve runs the connection until it ends.
+func (c *conn) serve() {
+	defer c.cancel()
+	var wg sync.WaitGroup
+	if p, ok := c.t.(transport.Pinger); ok {
+		p.OnPing(c.out.wake)
+		wg.Go(func() { c.routinePinger(p) })
+	}
+	wg.Go(c.out.routineWriter)
+	wg.Go(c.routineInterrupt)
+	c.log.Debug("connection opened")
+
+	end := c.read()
+
+	c.hangup()
+	if !end.lost && !end.closed {
+		flush, done := context.WithTimeout(c.ctx, flushTime)
+		c.lanes.wait(flush)
+		done()
+	}
+	c.detach()
+	if end.lost || c.ctx.Err() != nil && c.srv.ctx.Err() == nil {
+		_ = c.t.Abort()
+	} else {
+		c.out.finish(flushTime, end.code, end.reason)
+	}
+	c.cancel()
+	c.out.end()
+	c.lanes.wg.Wait()
+	c.handles.closeAll()
+	wg.Wait()
+	c.log.Debug("connection closed", "reason", end.reason)
+}
+
+// routineInterrupt ends the reader's wait for the peer when the context ends.
+func (c *conn) routineInterrupt() {
+	<-c.ctx.Done()
+	if c.srv.ctx.Err() != nil {
+		c.out.finish(flushTime, transport.CloseGoingAway, "the server is shutting down")
+		return
+	}
+	_ = c.t.Abort()
+}
+
+// detach ends the connection's part in its session.
+func (c *conn) detach() {
+	if c.session != nil {
+		c.session.detach(c)
+	}
+}
+
+// read handles messages until the connection ends.
+func (c *conn) read() ending {
+	for {
+		msg, err := c.t.ReadMessage()
+		if err != nil {
+			return c.readEnding(err)
+		}
+		if end := c.receive(msg); end != nil {
+			return *end
+		}
+	}
+}
+
+func (c *conn) readEnding(err error) ending {
+	var large *transport.TooLargeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return ending{code: transport.CloseNormal, reason: "end of input"}
+	case errors.Is(err, transport.ErrClosed):
+		return ending{code: transport.CloseNormal, reason: "closed by the peer", closed: true}
+	case errors.As(err, &large):
+		return ending{code: transport.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
+	default:
+		return ending{lost: true, reason: err.Error()}
+	}
+}
+
+// receive handles one message; it returns how the connection ends if the
+// message ends it. The message is released here or by its request.
+func (c *conn) receive(msg *transport.Message) *ending {
+	m, err := jsonrpc.Decode(msg.Bytes())
+	if err != nil {
+		end := c.malformed(msg, err)
+		msg.Release()
+		return end
+	}
+	switch m.Kind {
+	case jsonrpc.Request:
+		c.request(msg, m)
+		return nil
+	case jsonrpc.Notification:
+		defer msg.Release()
+		return c.notification(m.Method)
+	default:
+		msg.Release()
+		return &ending{code: transport.CloseProtocolError, reason: "a client must not send responses: this server asks nothing"}
+	}
+}
+
+// malformed answers text that is no message (section 2).
+func (c *conn) malformed(msg *transport.Message, err error) *ending {
+	if msg.Text && !utf8.Valid(msg.Bytes()) {
+		return &ending{code: transport.CloseInvalidUTF8, reason: "a text frame must be UTF-8"}
+	}
+	from := "exec-server stdio"
+	what := "JSON-RPC"
+	if c.t.Peer() != "stdio" {
+		from = "exec-server websocket " + c.t.Peer()
+		what = "websocket JSON-RPC"
+	}
+	c.replyError(jsonrpc.IntID(-1), &jsonrpc.Error{
+		Code:    execproto.CodeInvalidRequest,
+		Message: fmt.Sprintf("failed to parse %s message from %s: %v", what, from, err),
+	})
+	return nil
+}
+
+// notification handles what the client tells without asking.
+func (c *conn) notification(name string) *ending {
+	if name != execproto.NotifyInitialized {
+		c.replyError(jsonrpc.IntID(-1), &jsonrpc.Error{
+			Code:    execproto.CodeInvalidRequest,
+			Message: fmt.Sprintf("unexpected notification `%s`", clip(name)),
+		})
+		return nil
+	}
+	if c.stage == stageNew {
+		return &ending{code: transport.CloseProtocolError, reason: "initialized came before initialize"}
+	}
+	c.stage = stageReady
+	return nil
+}
+
+// request starts a request, or refuses it.
+func (c *conn) request(msg *transport.Message, m jsonrpc.Message) {
+	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg}
+	spec, ok := methods[m.Method]
+	if !ok {
+		rq.fail(&jsonrpc.Error{
+			Code:    execproto.CodeMethodNotFound,
+			Message: fmt.Sprintf("exec-server does not implement `%s`", clip(m.Method)),
+		})
+		return
+	}
+	run, err := spec.prepare(rq, m.Params)
+	if err != nil {
+		rq.fail(&jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()})
+		return
+	}
+	if spec.family != "" && c.stage != stageReady {
+		what := "call initialize"
+		if c.stage == stageInitialized {
+			what = "send initialized"
+		}
+		rq.fail(&jsonrpc.Error{
+			Code:    execproto.CodeInvalidRequest,
+			Message: fmt.Sprintf("client must %s before using %s methods", what, spec.family),
+		})
+		return
+	}
+	run()
+}
+
+// replyError answers outside of a request. That the connection has ended is
+// no error here: there is nobody to tell.
+func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
+	_ = c.out.send(c.ctx, func(b []byte) []byte { return jsonrpc.AppendError(b, id, e) })
+}
+
+// routinePinger probes the peer and ends the connection when it gives no sign
+// of life: it neither sends nor, while it is being written to, takes anything.
+func (c *conn) routinePinger(p transport.Pinger) {
+	tick := time.NewTicker(pingInterval)
+	defer tick.Stop()
+	var heard, sent uint64
+	missed := -1 // the first interval had no probe
+	for {
+		select {
+		case <-tick.C:
+		case <-c.ctx.Done():
+			return
+		}
+		h, s := p.Heard(), c.out.progress.Load()
+		if h != heard || s != sent {
+			missed = -1
+		}
+		missed++
+		if missed >= missedPings {
+			c.log.Info("connection ended: no answer to pings", "missed", missed)
+			c.cancel()
+			return
+		}
+		c.out.probe()
+		// The probe itself is progress, but no sign of life.
+		heard, sent = h, s+1
+	}
+}
+
+// clip shortens a peer's word for an error text.
+func clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

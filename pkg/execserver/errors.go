@@ -1,0 +1,59 @@
+package execserver
+
+import (
+	"context"
+	"errors"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fetch"
+	"codex.internal/pkg/files"
+	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/pathuri"
+)
+
+// invalid is an error of the caller's making, -32600.
+func invalid(text string) error {
+	return &jsonrpc.Error{Code: execproto.CodeInvalidRequest, Message: text}
+}
+
+// invalidParams is an error of the params, -32602.
+func invalidParams(text string) error {
+	return &jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: text}
+}
+
+// notFound is an error about something that is not there, -32004.
+func notFound(text string) error {
+	return &jsonrpc.Error{Code: execproto.CodeNotFound, Message: text}
+}
+
+// internal is a failure of the server, -32603.
+func internal(text string) error {
+	return &jsonrpc.Error{Code: execproto.CodeInternal, Message: text}
+}
+
+// toRPC is the one place where errors get their codes (section 2). Errors
+// that name no code are the server's failure.
+func toRPC(err error) *jsonrpc.Error {
+	var rpc *jsonrpc.Error
+	var syntax *pathuri.SyntaxError
+	var host *pathuri.HostError
+	var request *fetch.InvalidError
+	switch {
+	case errors.As(err, &rpc):
+		return rpc
+	case errors.As(err, &syntax), errors.As(err, &request):
+		return &jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()}
+	case errors.As(err, &host):
+		return &jsonrpc.Error{Code: execproto.CodeInvalidRequest, Message: err.Error()}
+	case errors.Is(err, context.Canceled):
+		return &jsonrpc.Error{Code: execproto.CodeInternal, Message: "the request was cancelled because its connection ends"}
+	}
+	code := execproto.CodeInternal
+	switch files.Classify(err) {
+	case files.NotFound:
+		code = execproto.CodeNotFound
+	case files.Invalid:
+		code = execproto.CodeInvalidRequest
+	}
+	return &jsonrpc.Error{Code: code, Message: err.Error()}
+}

@@ -1,0 +1,207 @@
+package execserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/files"
+)
+
+// handleTable holds the open file handles of a connection (sections 5 and
+// 8.1). Requests about one handle run one after the other, so a handle is
+// never closed while it is read.
+type handleTable struct {
+	limit int
+
+	mu   sync.Mutex
+	open map[string]*fileHandle
+}
+
+// fileHandle is an open file: one of the two is set, or neither while it is
+// being opened.
+type fileHandle struct {
+	read  *files.ReadHandle
+	write *files.WriteHandle
+}
+
+// handleKey is what orders the requests about one handle.
+func handleKey(id string) string { return "handle " + id }
+
+func unknownHandle(id string) error {
+	return notFound(fmt.Sprintf("unknown file read handle `%s`", clip(id)))
+}
+
+// reserve makes place for a handle of that id.
+func (t *handleTable) reserve(id string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.open[id] != nil:
+		return invalid(fmt.Sprintf("file read handle `%s` already exists", id))
+	case len(t.open) >= t.limit:
+		return invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit))
+	}
+	if t.open == nil {
+		t.open = make(map[string]*fileHandle)
+	}
+	t.open[strings.Clone(id)] = &fileHandle{}
+	return nil
+}
+
+// get returns an open handle, or nil.
+func (t *handleTable) get(id string) *fileHandle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[id]
+}
+
+// take removes a handle; nil when there is none.
+func (t *handleTable) take(id string) *fileHandle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.open[id]
+	delete(t.open, id)
+	return h
+}
+
+// closeAll ends every handle at the end of the connection. What an atomic
+// write has not finished is thrown away.
+func (t *handleTable) closeAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, h := range t.open {
+		h.abandon()
+		delete(t.open, id)
+	}
+}
+
+func (h *fileHandle) abandon() {
+	if h.read != nil {
+		_ = h.read.Close()
+	}
+	if h.write != nil {
+		_ = h.write.Abort()
+	}
+}
+
+func fsOpen(rq *request, p *execproto.OpenParams) {
+	if len(p.HandleID) > execproto.MaxHandleIDBytes {
+		rq.fail(invalid(fmt.Sprintf("file read handle ID must not exceed %d bytes", execproto.MaxHandleIDBytes)))
+		return
+	}
+	path, err := rq.path(p.Path, p.Sandbox)
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	rq.work(handleKey(p.HandleID), func(context.Context) {
+		table := &rq.c.handles
+		id := strings.Clone(p.HandleID)
+		if err := table.reserve(id); err != nil {
+			rq.fail(err)
+			return
+		}
+		h := table.get(id)
+		var err error
+		if p.Mode == execproto.OpenReplace {
+			h.write, err = files.OpenWrite(path, files.WriteOptions{Atomic: p.Atomic})
+		} else {
+			h.read, err = files.OpenRead(path)
+		}
+		if err != nil {
+			table.take(id)
+			rq.fail(err)
+			return
+		}
+		rq.result(execproto.OpenResult{HandleID: id})
+	})
+}
+
+func fsReadBlock(rq *request, p *execproto.ReadBlockParams) {
+	if p.Len < 1 || p.Len > execproto.MaxBlockBytes {
+		rq.fail(invalid(fmt.Sprintf("file read block length must be between 1 and %d", execproto.MaxBlockBytes)))
+		return
+	}
+	rq.work(handleKey(p.HandleID), func(context.Context) {
+		h := rq.c.handles.get(p.HandleID)
+		if h == nil {
+			rq.fail(unknownHandle(p.HandleID))
+			return
+		}
+		if h.read == nil {
+			rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for writing", p.HandleID)))
+			return
+		}
+		block := takeBlock(int(p.Len))
+		defer putBlock(block)
+		n, eof, err := h.read.ReadAt(*block, p.Offset)
+		if err != nil {
+			if h := rq.c.handles.take(p.HandleID); h != nil {
+				h.abandon()
+			}
+			rq.fail(err)
+			return
+		}
+		rq.result(execproto.ReadBlockResult{Chunk: (*block)[:n], EOF: eof})
+	})
+}
+
+// blocks holds buffers for fsReadBlock.
+var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockBytes); return &b }}
+
+func takeBlock(n int) *[]byte {
+	b := blocks.Get().(*[]byte)
+	*b = (*b)[:n]
+	return b
+}
+
+func putBlock(b *[]byte) {
+	*b = (*b)[:cap(*b)]
+	blocks.Put(b)
+}
+
+func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
+	if len(p.Chunk) > execproto.MaxBlockBytes {
+		rq.fail(invalid(fmt.Sprintf("file write block length must not exceed %d", execproto.MaxBlockBytes)))
+		return
+	}
+	rq.work(handleKey(p.HandleID), func(context.Context) {
+		h := rq.c.handles.get(p.HandleID)
+		if h == nil {
+			rq.fail(unknownHandle(p.HandleID))
+			return
+		}
+		if h.write == nil {
+			rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for reading", p.HandleID)))
+			return
+		}
+		if err := h.write.WriteAt(p.Chunk, p.Offset); err != nil {
+			if h := rq.c.handles.take(p.HandleID); h != nil {
+				h.abandon()
+			}
+			rq.fail(err)
+			return
+		}
+		rq.empty()
+	})
+}
+
+// fsClose ends a handle after the earlier requests about it. An atomic write
+// takes the target's place here, so its error is the answer.
+func fsClose(rq *request, p *execproto.HandleParams) {
+	rq.control(handleKey(p.HandleID), func(context.Context) {
+		h := rq.c.handles.take(p.HandleID)
+		var err error
+		switch {
+		case h == nil:
+		case h.write != nil:
+			err = h.write.Close()
+		case h.read != nil:
+			err = h.read.Close()
+		}
+		rq.finish(err)
+	})
+}

@@ -1,0 +1,203 @@
+package execserver
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// laneID says with which others a request competes (section 9).
+type laneID int
+
+const (
+	// laneOrdinary holds requests that do work: at most Options.
+	// ConcurrentRequests of them at a time.
+	laneOrdinary laneID = iota
+	// laneControl holds requests that must never wait behind ordinary ones.
+	laneControl
+	laneCount
+)
+
+// lanes runs a connection's requests: in each lane they start in the order
+// in which they came and finish in any order. One goroutine submits; each
+// running request has a goroutine of its own, for which wait waits.
+type lanes struct {
+	wg sync.WaitGroup
+
+	mu      sync.Mutex
+	lane    [laneCount]lane
+	backlog int           // requests in all queues
+	bytes   int           // their messages' sizes
+	room    chan struct{} // closed and replaced when the backlog shrinks
+
+	waiting      int // requests that only wait, and their messages' sizes
+	waitingBytes int
+	stuck        bool          // none of them ended for stuckTime
+	ended        chan struct{} // closed and replaced when one of them ends
+}
+
+type lane struct {
+	limit, active int
+	queue         []job
+}
+
+type job struct {
+	run   func()
+	bytes int
+}
+
+func newLanes(concurrent int) *lanes {
+	l := &lanes{room: make(chan struct{}), ended: make(chan struct{})}
+	l.lane[laneOrdinary].limit = concurrent
+	l.lane[laneControl].limit = controlRequests
+	return l
+}
+
+// submit runs j when its lane has a free slot. It blocks while the backlog is
+// over its bound, and reports false when ctx ended meanwhile; then j never
+// runs.
+func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
+	l.mu.Lock()
+	for l.backlog >= backlogRequests || l.bytes >= backlogBytes {
+		room := l.room
+		l.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return false
+		}
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	ln := &l.lane[id]
+	if ln.active < ln.limit {
+		ln.active++
+		l.wg.Go(func() { l.routineRequests(id, j) })
+		return true
+	}
+	ln.queue = append(ln.queue, j)
+	l.backlog++
+	l.bytes += j.bytes
+	return true
+}
+
+// routineRequests runs j and then what its lane has queued.
+func (l *lanes) routineRequests(id laneID, j job) {
+	for ok := true; ok; j, ok = l.next(id) {
+		j.run()
+	}
+}
+
+// next takes the next queued job of a lane, or gives the slot back.
+func (l *lanes) next(id laneID) (job, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := &l.lane[id]
+	if len(ln.queue) == 0 {
+		ln.active--
+		return job{}, false
+	}
+	j := ln.queue[0]
+	ln.queue[0] = job{}
+	ln.queue = ln.queue[1:]
+	l.backlog--
+	l.bytes -= j.bytes
+	close(l.room)
+	l.room = make(chan struct{})
+	return j, true
+}
+
+// park admits a request that only waits, with n bytes of message. It blocks
+// while too many wait, and reports false when none of them ended for
+// stuckTime or ctx ended: the request must be refused.
+func (l *lanes) park(ctx context.Context, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.waiting >= waitingRequests || l.waiting > 0 && l.waitingBytes+n > waitingBytes {
+		if l.stuck {
+			return false
+		}
+		ended := l.ended
+		l.mu.Unlock()
+		timer := time.NewTimer(stuckTime)
+		select {
+		case <-ended:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timedOut := !timer.Stop()
+		l.mu.Lock()
+		if ctx.Err() != nil {
+			return false
+		}
+		if timedOut && l.ended == ended {
+			l.stuck = true
+		}
+	}
+	l.waiting++
+	l.waitingBytes += n
+	return true
+}
+
+// unpark ends the wait of a request that park admitted.
+func (l *lanes) unpark(n int) {
+	l.mu.Lock()
+	l.waiting--
+	l.waitingBytes -= n
+	l.stuck = false
+	close(l.ended)
+	l.ended = make(chan struct{})
+	l.mu.Unlock()
+}
+
+// wait returns when every request has ended, or ctx has.
+func (l *lanes) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		l.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// order makes requests with the same key run one after the other, in the
+// order of their enter calls (section 9).
+type order struct {
+	mu   sync.Mutex
+	last map[string]chan struct{}
+}
+
+// enter takes a place behind the earlier requests of key. The request calls
+// the wait function it returns before it runs, and leave afterwards, also
+// when the wait was cut short by its context.
+func (o *order) enter(key string) (wait func(context.Context), leave func()) {
+	mine := make(chan struct{})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.last[key]
+	if o.last == nil {
+		o.last = make(map[string]chan struct{})
+	}
+	o.last[key] = mine
+	wait = func(ctx context.Context) {
+		if before == nil {
+			return
+		}
+		select {
+		case <-before:
+		case <-ctx.Done():
+		}
+	}
+	leave = func() {
+		o.mu.Lock()
+		if o.last[key] == mine {
+			delete(o.last, key)
+		}
+		o.mu.Unlock()
+		close(mine)
+	}
+	return wait, leave
+}

@@ -1,0 +1,59 @@
+package execserver
+
+import "codex.internal/pkg/execproto"
+
+// The families of methods, as the errors of the handshake name them
+// (section 3).
+const (
+	familyExec        = "exec"
+	familyFilesystem  = "filesystem"
+	familyEnvironment = "environment info"
+	familyHTTP        = "http"
+)
+
+// methods is every request that the server answers. Which lane a request runs
+// in and what it is ordered with stands in its handler.
+var methods map[string]method
+
+// extensions are the methods of section 8.2, told by initialize.
+var extensions = []string{
+	execproto.MethodProcessCloseStdin,
+	execproto.MethodProcessResize,
+	execproto.MethodProcessList,
+}
+
+// The table is filled here and not in its declaration because handlers reach
+// it again through the connection.
+func init() {
+	methods = map[string]method{
+		execproto.MethodInitialize: handle("", execproto.DecodeInitialize, initialize),
+
+		execproto.MethodEnvironmentInfo:   handleEmpty(familyEnvironment, environmentInfo),
+		execproto.MethodEnvironmentStatus: handleEmpty(familyEnvironment, environmentStatus),
+
+		execproto.MethodProcessStart:      handle(familyExec, execproto.DecodeStart, processStart),
+		execproto.MethodProcessRead:       handle(familyExec, execproto.DecodeRead, processRead),
+		execproto.MethodProcessWrite:      handle(familyExec, execproto.DecodeWrite, processWrite),
+		execproto.MethodProcessCloseStdin: handle(familyExec, execproto.DecodeProcess, processCloseStdin),
+		execproto.MethodProcessResize:     handle(familyExec, execproto.DecodeResize, processResize),
+		execproto.MethodProcessSignal:     handle(familyExec, execproto.DecodeSignal, processSignal),
+		execproto.MethodProcessTerminate:  handle(familyExec, execproto.DecodeProcess, processTerminate),
+		execproto.MethodProcessList:       handleEmpty(familyExec, processList),
+
+		execproto.MethodFSReadFile:        handle(familyFilesystem, execproto.DecodeLinkPath, fsReadFile),
+		execproto.MethodFSWriteFile:       handle(familyFilesystem, execproto.DecodeWriteFile, fsWriteFile),
+		execproto.MethodFSCreateDirectory: handle(familyFilesystem, execproto.DecodeCreateDirectory, fsCreateDirectory),
+		execproto.MethodFSGetMetadata:     handle(familyFilesystem, execproto.DecodeLinkPath, fsGetMetadata),
+		execproto.MethodFSCanonicalize:    handle(familyFilesystem, execproto.DecodePath, fsCanonicalize),
+		execproto.MethodFSReadDirectory:   handle(familyFilesystem, execproto.DecodePath, fsReadDirectory),
+		execproto.MethodFSRemove:          handle(familyFilesystem, execproto.DecodeRemove, fsRemove),
+		execproto.MethodFSCopy:            handle(familyFilesystem, execproto.DecodeCopy, fsCopy),
+		execproto.MethodFSWalk:            handle(familyFilesystem, execproto.DecodeWalk, fsWalk),
+		execproto.MethodFSOpen:            handle(familyFilesystem, execproto.DecodeOpen, fsOpen),
+		execproto.MethodFSReadBlock:       handle(familyFilesystem, execproto.DecodeReadBlock, fsReadBlock),
+		execproto.MethodFSWriteBlock:      handle(familyFilesystem, execproto.DecodeWriteBlock, fsWriteBlock),
+		execproto.MethodFSClose:           handle(familyFilesystem, execproto.DecodeHandle, fsClose),
+
+		execproto.MethodHTTPRequest: handle(familyHTTP, execproto.DecodeHTTPRequest, httpRequest),
+	}
+}

@@ -1,0 +1,259 @@
+package execserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonwire"
+	"codex.internal/pkg/transport"
+)
+
+// errEnded says that a connection takes no more messages.
+var errEnded = errors.New("the connection ended")
+
+// outbox is the sending side of a connection. Any goroutine appends messages,
+// which are encoded straight into the queue; one goroutine, routineWriter,
+// sends what has gathered with as few system calls as possible. When the queue
+// is full, appending blocks: that is the backpressure on processes, files and
+// HTTP bodies.
+//
+// States: open; ended (err set, nothing more is taken; what is queued is still
+// sent); closed (the writer has returned).
+type outbox struct {
+	t transport.Conn
+	// wire is held by who writes: the writer, or sendLarge.
+	wire chan struct{}
+
+	mu    sync.Mutex
+	queue []byte        // sealed frames
+	room  chan struct{} // closed and replaced when the queue was taken
+	err   error
+	ping  bool // a probe is due
+
+	work     chan struct{} // wakes the writer; capacity 1
+	ended    chan struct{} // closed with err
+	closed   chan struct{} // closed when the writer returned
+	progress atomic.Uint64
+}
+
+func newOutbox(t transport.Conn) *outbox {
+	return &outbox{
+		t:      t,
+		wire:   make(chan struct{}, 1),
+		room:   make(chan struct{}),
+		work:   make(chan struct{}, 1),
+		ended:  make(chan struct{}),
+		closed: make(chan struct{}),
+	}
+}
+
+// frameBuffers hold queue buffers between uses, so that idle connections hold
+// none.
+var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, keepBuffer); return &b }}
+
+// send appends one message, encoded by encode, when there is room. It returns
+// errEnded when the connection takes no more, or the context's error.
+func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
+	if err := o.lockWithRoom(ctx); err != nil {
+		return err
+	}
+	o.append(encode)
+	o.mu.Unlock()
+	o.wake()
+	return nil
+}
+
+// sendOutput is send for process/output, the hot path: it allocates nothing.
+// cancel ends the wait for room.
+func (o *outbox) sendOutput(ctx context.Context, id string, seq uint64, s execproto.Stream, chunk []byte) error {
+	if err := o.lockWithRoom(ctx); err != nil {
+		return err
+	}
+	o.append(func(b []byte) []byte { return execproto.AppendOutput(b, id, seq, s, chunk) })
+	o.mu.Unlock()
+	o.wake()
+	return nil
+}
+
+// lockWithRoom returns with the lock held and room in the queue, or with an
+// error and without the lock.
+func (o *outbox) lockWithRoom(ctx context.Context) error {
+	for {
+		o.mu.Lock()
+		if o.err != nil {
+			o.mu.Unlock()
+			return errEnded
+		}
+		if len(o.queue) < queueBytes {
+			return nil
+		}
+		room := o.room
+		o.mu.Unlock()
+		select {
+		case <-room:
+		case <-o.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (o *outbox) append(encode func(b []byte) []byte) {
+	if o.queue == nil {
+		o.queue = *frameBuffers.Get().(*[]byte)
+	}
+	start := len(o.queue)
+	o.queue = o.t.Seal(encode(o.t.Open(o.queue)), start)
+}
+
+func (o *outbox) wake() {
+	select {
+	case o.work <- struct{}{}:
+	default:
+	}
+}
+
+// end makes the outbox refuse further messages. What is queued is still sent.
+func (o *outbox) end() {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = errEnded
+		close(o.ended)
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+// routineWriter sends until the outbox has ended and is empty, or the
+// connection breaks.
+func (o *outbox) routineWriter() {
+	defer close(o.closed)
+	defer o.end()
+	for {
+		<-o.work
+		o.wire <- struct{}{}
+		err := o.flush()
+		<-o.wire
+		if err != nil {
+			_ = o.t.Abort()
+			return
+		}
+		o.mu.Lock()
+		over := o.err != nil && len(o.queue) == 0
+		o.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// flush writes all that is queued. The caller holds the wire.
+func (o *outbox) flush() error {
+	for {
+		batch := o.take()
+		if len(batch) == 0 {
+			return nil
+		}
+		err := o.t.WriteFrames(batch, o.progressed)
+		batch = batch[:0]
+		frameBuffers.Put(&batch)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take empties the queue.
+func (o *outbox) take() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	batch := o.queue
+	o.queue = nil
+	pinger, probes := o.t.(transport.Pinger)
+	if probes {
+		batch = pinger.AppendPongs(batch)
+		if o.ping {
+			batch = pinger.AppendPing(batch)
+			o.ping = false
+		}
+	}
+	if len(batch) > 0 {
+		close(o.room)
+		o.room = make(chan struct{})
+	}
+	return batch
+}
+
+func (o *outbox) progressed() { o.progress.Add(1) }
+
+// probe has the writer send a ping.
+func (o *outbox) probe() {
+	o.mu.Lock()
+	o.ping = true
+	o.mu.Unlock()
+	o.wake()
+}
+
+// finish waits until all that is queued has been sent, or d has passed, and
+// closes the connection.
+func (o *outbox) finish(d time.Duration, code int, reason string) {
+	o.end()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-o.closed:
+		_ = o.t.Close(code, reason)
+	case <-timer.C:
+		// The peer does not read: nothing can be told to it either.
+		_ = o.t.Abort()
+		<-o.closed
+	}
+}
+
+// sendLarge sends a message that is too large for the queue: head, the base64
+// text of the data that read yields in parts, and tail. read fills its buffer
+// unless the data ends, and reports io.EOF with or after the last part. An
+// error of read breaks the message, and with it the connection.
+func (o *outbox) sendLarge(ctx context.Context, head []byte, read func([]byte) (int, error), tail []byte) error {
+	select {
+	case o.wire <- struct{}{}:
+	case <-o.ended:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() {
+		<-o.wire
+		o.wake()
+	}()
+	if err := o.flush(); err != nil {
+		return err
+	}
+	raw := make([]byte, fileChunk)
+	part := make([]byte, 0, len(head)+jsonwire.Base64Len(fileChunk)+len(tail))
+	part = append(part, head...)
+	for first := true; ; first = false {
+		n, err := read(raw)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		last := err != nil
+		part = jsonwire.AppendBase64(part, raw[:n])
+		if last {
+			part = append(part, tail...)
+		}
+		if err := o.t.Fragment(part, first, last, o.progressed); err != nil {
+			_ = o.t.Abort()
+			return err
+		}
+		if last {
+			return nil
+		}
+		part = part[:0]
+	}
+}

@@ -1,0 +1,186 @@
+package execserver
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/transport"
+)
+
+// request is one request from its arrival to its answer. Its handler runs on
+// the connection's reader and must not block: it answers at once, or hands
+// the rest to work, wait or control. Exactly one of result, respond, stream
+// and fail ends it.
+type request struct {
+	c      *conn
+	id     jsonrpc.ID
+	method string
+	msg    *transport.Message // holds the params; released with the answer
+}
+
+// appender is a result that encodes itself.
+type appender interface {
+	AppendJSON(b []byte) []byte
+}
+
+// work runs f in the ordinary lane, after the earlier requests of the same
+// key if there is one.
+func (rq *request) work(key string, f func(context.Context)) {
+	rq.run(laneOrdinary, key, f)
+}
+
+// control is work in the lane that never waits behind ordinary requests.
+func (rq *request) control(key string, f func(context.Context)) {
+	rq.run(laneControl, key, f)
+}
+
+func (rq *request) run(lane laneID, key string, f func(context.Context)) {
+	ctx := rq.c.ctx
+	wait, leave := func(context.Context) {}, func() {}
+	if key != "" {
+		wait, leave = rq.c.order.enter(key)
+	}
+	ok := rq.c.lanes.submit(ctx, lane, job{bytes: rq.size(), run: func() {
+		defer leave()
+		wait(ctx)
+		f(ctx)
+	}})
+	if !ok {
+		leave()
+		rq.release()
+	}
+}
+
+// park counts the request among those that only wait; it reports false after
+// refusing it. unpark ends that.
+func (rq *request) park() bool {
+	if rq.c.lanes.park(rq.c.waits, rq.size()) {
+		return true
+	}
+	rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
+	return false
+}
+
+func (rq *request) unpark(size int) { rq.c.lanes.unpark(size) }
+
+// wait runs f, which only waits, in a goroutine of its own with a context
+// that ends when the peer sends nothing more.
+func (rq *request) wait(f func(context.Context)) {
+	if !rq.park() {
+		return
+	}
+	size := rq.size()
+	rq.c.lanes.wg.Go(func() {
+		defer rq.unpark(size)
+		f(rq.c.waits)
+	})
+}
+
+// size is the size of the request's message.
+func (rq *request) size() int { return len(rq.msg.Bytes()) }
+
+// release gives the message back. The params are gone afterwards.
+func (rq *request) release() {
+	if rq.msg == nil {
+		return
+	}
+	if rq.size() >= releaseAbove {
+		rq.c.srv.memory.used()
+	}
+	rq.msg.Release()
+	rq.msg = nil
+}
+
+// respond answers with the result that encode appends. Only a connection
+// that has ended fails to take it, and then nobody waits for it.
+func (rq *request) respond(encode func(b []byte) []byte) {
+	rq.release()
+	_ = rq.c.out.send(rq.c.ctx, func(b []byte) []byte {
+		return append(encode(jsonrpc.AppendResultHeader(b, rq.id)), '}')
+	})
+}
+
+// result answers with a result.
+func (rq *request) result(r appender) { rq.respond(r.AppendJSON) }
+
+// empty answers {}.
+func (rq *request) empty() {
+	rq.respond(func(b []byte) []byte { return append(b, '{', '}') })
+}
+
+// finish answers {} or with the error.
+func (rq *request) finish(err error) {
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	rq.empty()
+}
+
+// fail answers with an error.
+func (rq *request) fail(err error) {
+	e := toRPC(err)
+	rq.c.log.Debug("request failed", "method", clip(rq.method), "code", e.Code)
+	rq.release()
+	rq.c.replyError(rq.id, e)
+}
+
+// stream answers with the result `head + base64 of what read yields + tail`,
+// sent in parts. An error of read ends the connection, because the answer has
+// begun.
+func (rq *request) stream(head string, read func([]byte) (int, error), tail string) {
+	rq.release()
+	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), head...)
+	err := rq.c.out.sendLarge(rq.c.ctx, begin, read, append([]byte(tail), '}'))
+	if err == nil || errors.Is(err, errEnded) || errors.Is(err, context.Canceled) {
+		return
+	}
+	rq.c.log.Warn("connection ended in the middle of an answer", "method", rq.method, "error", err)
+	_ = rq.c.t.Abort()
+}
+
+// bytesReader yields data in the way that stream wants.
+func bytesReader(data []byte) func([]byte) (int, error) {
+	return func(b []byte) (int, error) {
+		n := copy(b, data)
+		data = data[n:]
+		if len(data) == 0 {
+			return n, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// method says how one request is handled.
+type method struct {
+	// family names the method in the errors of the handshake; the empty one
+	// needs no handshake.
+	family string
+	// prepare decodes the params; the error is theirs. What it returns runs
+	// on the reader.
+	prepare func(rq *request, params []byte) (run func(), err error)
+}
+
+// handle joins a decoder and a handler into a method.
+func handle[P any](family string, decode func([]byte) (P, error), h func(rq *request, p *P)) method {
+	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {
+		p, err := decode(params)
+		if err != nil {
+			return nil, err
+		}
+		return func() { h(rq, &p) }, nil
+	}}
+}
+
+// handleEmpty is handle for methods without params.
+func handleEmpty(family string, h func(rq *request)) method {
+	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {
+		if err := execproto.DecodeEmpty(params); err != nil {
+			return nil, err
+		}
+		return func() { h(rq) }, nil
+	}}
+}

@@ -1,0 +1,174 @@
+package execserver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/process"
+	"github.com/google/uuid"
+)
+
+// session owns processes. It is attached to one connection at a time and, when
+// that ends, waits detached for another one to resume it (section 3).
+//
+// States: attached (conn set), detached (conn nil, expiry running), ended.
+// attach, detach and end move it; every other method may be called from any
+// goroutine at any time.
+type session struct {
+	srv *Server
+	id  string
+	log *slog.Logger
+	// ctx ends with the session.
+	ctx    context.Context
+	cancel context.CancelFunc
+	group  *process.Group
+
+	mu     sync.Mutex
+	conn   *conn
+	over   bool
+	expiry *time.Timer // runs while detached
+	procs  map[string]*proc
+	open   int // processes that have not closed
+
+	closed         []*proc // in the order of closing
+	closedRetained int     // the output that they retain
+	sweep          *time.Timer
+}
+
+// initialize starts or resumes a session. It runs on the connection's reader
+// alone, which makes it a barrier (section 9).
+func initialize(rq *request, p *execproto.InitializeParams) {
+	c := rq.c
+	if c.stage != stageNew {
+		rq.fail(invalid("initialize may only be sent once per connection"))
+		return
+	}
+	s, err := c.srv.openSession(c, p.ResumeSessionID)
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	c.session = s
+	c.stage = stageInitialized
+	c.log = c.log.With("session", s.id)
+	c.log.Info("session attached", "client", clip(p.ClientName), "resumed", p.ResumeSessionID != nil)
+	rq.result(execproto.InitializeResult{
+		SessionID:       s.id,
+		Extensions:      extensions,
+		EnvironmentInfo: &c.srv.info,
+	})
+}
+
+// openSession attaches c to a new session or to the one that it names.
+func (srv *Server) openSession(c *conn, resume *string) (*session, error) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.stopping {
+		return nil, internal("the server is shutting down")
+	}
+	if resume != nil {
+		s := srv.sessions[*resume]
+		if s == nil {
+			return nil, invalid("unknown session id " + clip(*resume))
+		}
+		return s, s.attach(c)
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make a session id: %w", err)
+	}
+	s := &session{srv: srv, id: id.String(), conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
+	s.log = srv.log.With("session", s.id)
+	s.ctx, s.cancel = context.WithCancel(srv.ctx)
+	srv.sessions[s.id] = s
+	return s, nil
+}
+
+// attach makes c the session's connection.
+func (s *session) attach(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return invalid("unknown session id " + s.id)
+	}
+	if s.conn != nil {
+		return &jsonrpc.Error{
+			Code:    execproto.CodeSessionAttached,
+			Message: fmt.Sprintf("session %s is already attached to another connection", s.id),
+		}
+	}
+	s.conn = c
+	s.stopExpiry()
+	return nil
+}
+
+// stopExpiry ends the wait for somebody to resume the session. The caller
+// holds the lock.
+func (s *session) stopExpiry() {
+	if s.expiry != nil && s.expiry.Stop() {
+		s.srv.wg.Done()
+	}
+	s.expiry = nil
+}
+
+// detach ends c's part in the session. Output is retained from now on and
+// notifications are dropped; what waits for room in c's queue is let go.
+func (s *session) detach(c *conn) {
+	c.out.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != c || s.over {
+		return
+	}
+	s.conn = nil
+	ttl := s.srv.opts.SessionTTL
+	s.log.Info("session detached", "ttl", ttl)
+	s.srv.wg.Add(1)
+	s.expiry = time.AfterFunc(max(ttl, 0), func() {
+		defer s.srv.wg.Done()
+		s.end("nobody resumed it in time", true)
+	})
+}
+
+// end kills the session's processes and waits for them. With ifDetached it
+// does nothing to a session that somebody resumed meanwhile.
+func (s *session) end(why string, ifDetached bool) {
+	s.mu.Lock()
+	if s.over || ifDetached && s.conn != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.stopExpiry()
+	s.over = true
+	procs := make([]*proc, 0, len(s.procs))
+	for _, p := range s.procs {
+		procs = append(procs, p)
+	}
+	s.procs = make(map[string]*proc)
+	s.closed = nil
+	if s.sweep != nil {
+		s.sweep.Stop()
+	}
+	s.mu.Unlock()
+
+	s.log.Info("session ended", "reason", why, "processes", len(procs))
+	for _, p := range procs {
+		p.starting(true)
+	}
+	// A client that still reads learns how its processes ended. One that
+	// does not is not waited for: whoever waits for room in its queue is let
+	// go.
+	farewell := time.AfterFunc(farewellTime, s.cancel)
+	s.group.Close()
+	farewell.Stop()
+	s.cancel()
+	for _, p := range procs {
+		p.discard()
+	}
+	s.srv.forget(s)
+}

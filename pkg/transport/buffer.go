@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"io"
+	"sync"
+)
+
+// bufferClasses are the capacities in which message buffers come. A buffer
+// grows from one to the next as the bytes arrive, so that a peer cannot make
+// the server allocate by announcing a length.
+var bufferClasses = [...]int{2 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}
+
+// pools hold free buffers of each class. Larger buffers belong to the garbage
+// collector: they are rare, and keeping them would keep the memory.
+var pools [len(bufferClasses)]sync.Pool
+
+// Message is one incoming message. Its bytes belong to the holder until
+// Release and may be changed.
+type Message struct {
+	buf   []byte
+	class int
+	// Text says that the message came in a text frame, so that it had to be
+	// UTF-8.
+	Text bool
+}
+
+// Bytes returns the message; they are invalid after Release.
+func (m *Message) Bytes() []byte { return m.buf }
+
+// Release gives the buffer back. It must be called at most once.
+func (m *Message) Release() {
+	if m.class >= 0 {
+		b := m.buf[:0]
+		pools[m.class].Put(&b)
+	}
+	m.buf = nil
+}
+
+// newMessage returns an empty message of the smallest class.
+func newMessage() *Message {
+	m := &Message{}
+	m.buf = takeBuffer(0)
+	return m
+}
+
+func takeBuffer(class int) []byte {
+	if b, ok := pools[class].Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 0, bufferClasses[class])
+}
+
+// grow makes room for more bytes, up to limit in all.
+func (m *Message) grow(limit int) {
+	old := m.buf
+	oldClass := m.class
+	next := 4 * cap(old)
+	m.class = -1
+	for i, size := range bufferClasses {
+		if size > cap(old) {
+			m.class, next = i, size
+			break
+		}
+	}
+	if m.class >= 0 {
+		m.buf = takeBuffer(m.class)
+	} else {
+		m.buf = make([]byte, 0, min(next, limit+1))
+	}
+	m.buf = append(m.buf, old...)
+	if oldClass >= 0 {
+		b := old[:0]
+		pools[oldClass].Put(&b)
+	}
+}
+
+// readAll appends all of r, failing with *TooLargeError past limit.
+func (m *Message) readAll(r io.Reader, limit int) error {
+	for {
+		if len(m.buf) > limit {
+			return &TooLargeError{Limit: limit}
+		}
+		if len(m.buf) == cap(m.buf) {
+			m.grow(limit)
+		}
+		n, err := r.Read(m.buf[len(m.buf):cap(m.buf)])
+		m.buf = m.buf[:len(m.buf)+n]
+		if err == io.EOF {
+			if len(m.buf) > limit {
+				return &TooLargeError{Limit: limit}
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package transport
+
+import "time"
+
+const (
+	// DefaultMaxMessage is the most that one incoming message may hold: the
+	// base64 of a 48 MiB file, so 64 MiB, and a margin for its envelope.
+	// Larger files are written in blocks.
+	DefaultMaxMessage = 64<<20 + 64<<10
+
+	// DefaultMaxLine is the same bound for a line over stdio. The reference
+	// has none there; a 512 MiB file as base64 fits.
+	DefaultMaxLine = 768 << 20
+
+	// maxFrame is the largest frame that is sent. Peers commonly refuse
+	// frames above 16 MiB, so a larger message goes out in fragments.
+	maxFrame = 8 << 20
+
+	// writeSlice is the most that one write call hands to the kernel, so that
+	// a slow peer's progress is seen often enough to tell it from a dead one.
+	writeSlice = 256 << 10
+
+	// closeReasonLimit is what RFC 6455 leaves for the reason of a close
+	// frame: 125 bytes less the code.
+	closeReasonLimit = 123
+
+	// lingerTime and lingerBytes bound how long, and for how much, an ended
+	// connection goes on reading what the peer still sends. Closing a socket
+	// with unread data resets it, and a reset can overtake the close frame
+	// that tells the peer what went wrong.
+	lingerTime  = 3 * time.Second
+	lingerBytes = 1 << 30
+
+	// closeWriteTime bounds the last write of a connection.
+	closeWriteTime = 2 * time.Second
+)

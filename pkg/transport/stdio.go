@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"sync"
+)
+
+// Stdio carries one message per line over a pair of streams (section 1).
+// Blank lines are skipped.
+type Stdio struct {
+	in    *bufio.Reader
+	inEnd io.Closer // nil: cannot be interrupted
+	out   io.Writer
+	limit int
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// NewStdio returns a connection that reads lines of up to limit bytes (0:
+// DefaultMaxLine) from in and writes to out. Close and Abort close in if it
+// is an io.Closer, which is how a blocked read ends; out stays open.
+func NewStdio(in io.Reader, out io.Writer, limit int) *Stdio {
+	if limit <= 0 {
+		limit = DefaultMaxLine
+	}
+	closer, _ := in.(io.Closer)
+	return &Stdio{in: bufio.NewReaderSize(in, 64<<10), inEnd: closer, out: out, limit: limit}
+}
+
+// Peer implements Conn.
+func (c *Stdio) Peer() string { return "stdio" }
+
+// ReadMessage implements Conn. A last line without its newline is a message
+// too.
+func (c *Stdio) ReadMessage() (*Message, error) {
+	for {
+		m := newMessage()
+		err := c.readLine(m)
+		if err != nil && !errors.Is(err, io.EOF) {
+			m.Release()
+			return nil, err
+		}
+		if len(bytes.TrimSpace(m.buf)) > 0 {
+			return m, nil
+		}
+		m.Release()
+		if err != nil {
+			return nil, io.EOF
+		}
+	}
+}
+
+func (c *Stdio) readLine(m *Message) error {
+	for {
+		part, err := c.in.ReadSlice('\n')
+		for len(part) > 0 {
+			if len(m.buf) == cap(m.buf) {
+				m.grow(c.limit)
+			}
+			n := copy(m.buf[len(m.buf):cap(m.buf)], part)
+			m.buf = m.buf[:len(m.buf)+n]
+			part = part[n:]
+			if len(m.buf) > c.limit {
+				return &TooLargeError{Limit: c.limit}
+			}
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}
+
+// Open implements Conn.
+func (c *Stdio) Open(b []byte) []byte { return b }
+
+// Seal implements Conn. The encoders of this project never put a newline in
+// a message.
+func (c *Stdio) Seal(b []byte, _ int) []byte { return append(b, '\n') }
+
+// WriteFrames implements Conn.
+func (c *Stdio) WriteFrames(frames []byte, progress func()) error {
+	return writeSliced(c.out, frames, progress)
+}
+
+// Fragment implements Conn.
+func (c *Stdio) Fragment(part []byte, _, last bool, progress func()) error {
+	if err := writeSliced(c.out, part, progress); err != nil || !last {
+		return err
+	}
+	return writeSliced(c.out, []byte{'\n'}, progress)
+}
+
+// Close implements Conn.
+func (c *Stdio) Close(int, string) error { return c.Abort() }
+
+// Abort implements Conn.
+func (c *Stdio) Abort() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.inEnd == nil {
+		return nil
+	}
+	c.closed = true
+	return c.inEnd.Close()
+}
