@@ -9,6 +9,7 @@ import (
 	"codex.internal/pkg/files"
 	"codex.internal/pkg/jsonrpc"
 	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/process"
 )
 
 // invalid is an error of the caller's making, -32600.
@@ -38,6 +39,7 @@ func toRPC(err error) *jsonrpc.Error {
 	var syntax *pathuri.SyntaxError
 	var host *pathuri.HostError
 	var request *fetch.InvalidError
+	var spawn *process.SpawnError
 	switch {
 	case errors.As(err, &rpc):
 		return rpc
@@ -45,6 +47,8 @@ func toRPC(err error) *jsonrpc.Error {
 		return &jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()}
 	case errors.As(err, &host):
 		return &jsonrpc.Error{Code: execproto.CodeInvalidRequest, Message: err.Error()}
+	case errors.As(err, &spawn):
+		return &jsonrpc.Error{Code: execproto.CodeInternal, Message: err.Error()}
 	case errors.Is(err, context.Canceled):
 		return &jsonrpc.Error{Code: execproto.CodeInternal, Message: "the request was cancelled because its connection ends"}
 	}

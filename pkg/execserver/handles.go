@@ -87,9 +87,17 @@ func (h *fileHandle) abandon() {
 	}
 }
 
-func fsOpen(rq *request, p *execproto.OpenParams) {
-	if len(p.HandleID) > execproto.MaxHandleIDBytes {
+// validHandle refuses an id that no handle can have.
+func (rq *request) validHandle(id string) bool {
+	if len(id) > execproto.MaxHandleIDBytes {
 		rq.fail(invalid(fmt.Sprintf("file read handle ID must not exceed %d bytes", execproto.MaxHandleIDBytes)))
+		return false
+	}
+	return true
+}
+
+func fsOpen(rq *request, p *execproto.OpenParams) {
+	if !rq.validHandle(p.HandleID) {
 		return
 	}
 	path, err := rq.path(p.Path, p.Sandbox)
@@ -121,6 +129,9 @@ func fsOpen(rq *request, p *execproto.OpenParams) {
 }
 
 func fsReadBlock(rq *request, p *execproto.ReadBlockParams) {
+	if !rq.validHandle(p.HandleID) {
+		return
+	}
 	if p.Len < 1 || p.Len > execproto.MaxBlockBytes {
 		rq.fail(invalid(fmt.Sprintf("file read block length must be between 1 and %d", execproto.MaxBlockBytes)))
 		return
@@ -164,6 +175,9 @@ func putBlock(b *[]byte) {
 }
 
 func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
+	if !rq.validHandle(p.HandleID) {
+		return
+	}
 	if len(p.Chunk) > execproto.MaxBlockBytes {
 		rq.fail(invalid(fmt.Sprintf("file write block length must not exceed %d", execproto.MaxBlockBytes)))
 		return
@@ -192,6 +206,9 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 // fsClose ends a handle after the earlier requests about it. An atomic write
 // takes the target's place here, so its error is the answer.
 func fsClose(rq *request, p *execproto.HandleParams) {
+	if !rq.validHandle(p.HandleID) {
+		return
+	}
 	rq.control(handleKey(p.HandleID), func(context.Context) {
 		h := rq.c.handles.take(p.HandleID)
 		var err error

@@ -31,11 +31,16 @@ func Copy(ctx context.Context, source, destination string, recursive bool) error
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && !recursive {
 		return rulef("fs/copy requires recursive: true when sourcePath is a directory")
 	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if err := notInside(destination, &st); err != nil {
+			return err
+		}
+		if err := CreateDirectory(path.Dir(destination), true, Options{}); err != nil {
+			return err
+		}
+	}
 	to, toBase, err := openParent(destination, Options{})
 	if err != nil {
-		if st.Mode&unix.S_IFMT == unix.S_IFDIR && path.Clean(destination) == "/" {
-			return errIntoItself
-		}
 		return err
 	}
 	defer unix.Close(to)
@@ -68,9 +73,6 @@ const showSpecial = 5
 
 // tree copies a directory.
 func (c *copier) tree(fromBase, toBase string, source *unix.Stat_t) error {
-	if err := c.notInside(toBase, source); err != nil {
-		return err
-	}
 	from, err := openDirAt(c.from.dir, fromBase)
 	if err != nil {
 		return wrap(c.from.path(fromBase), err)
@@ -78,6 +80,13 @@ func (c *copier) tree(fromBase, toBase string, source *unix.Stat_t) error {
 	c.from = newCursor(c.from.path(fromBase), from)
 	defer func() { c.from.close() }()
 	to, made, err := makeDir(c.to.dir, toBase, source.Mode)
+	if err == unix.EEXIST {
+		// Perhaps a link to a directory: the caller named it, so it is meant.
+		to, err = unix.Openat(c.to.dir, toBase, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == unix.ENOTDIR {
+			err = unix.EEXIST
+		}
+	}
 	if err != nil {
 		return wrap(c.to.path(toBase), err)
 	}
@@ -98,28 +107,29 @@ func (c *copier) tree(fromBase, toBase string, source *unix.Stat_t) error {
 }
 
 // notInside refuses a destination that is the source or lies in it, found by
-// going up from it. The parent is where the new directory is made, whatever
-// its path says.
-func (c *copier) notInside(toBase string, source *unix.Stat_t) error {
-	same := func(st *unix.Stat_t) bool { return st.Dev == source.Dev && st.Ino == source.Ino }
-	var st unix.Stat_t
-	if unix.Fstatat(c.to.dir, toBase, &st, 0) == nil && same(&st) {
-		return errIntoItself
+// going up from it, or from what there is of its path.
+func notInside(destination string, source *unix.Stat_t) error {
+	dir, err := openDirAt(unix.AT_FDCWD, destination)
+	at := destination
+	for ; errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP); dir, err = open(at, unix.O_RDONLY|unix.O_DIRECTORY, 0, Options{}) {
+		if at == "/" {
+			break
+		}
+		at = path.Dir(at)
 	}
-	dir, err := openDirAt(c.to.dir, ".")
 	if err != nil {
-		return wrap(c.to.root, err)
+		return wrap(at, err)
 	}
 	for {
+		var st unix.Stat_t
 		if err := unix.Fstat(dir, &st); err != nil {
 			_ = unix.Close(dir)
-			return wrap(c.to.root, err)
+			return wrap(at, err)
 		}
-		if same(&st) {
+		if st.Dev == source.Dev && st.Ino == source.Ino {
 			_ = unix.Close(dir)
 			return errIntoItself
 		}
-		before := st
 		up, err := openDirAt(dir, "..")
 		_ = unix.Close(dir)
 		if err != nil {
@@ -128,9 +138,10 @@ func (c *copier) notInside(toBase string, source *unix.Stat_t) error {
 			return nil
 		}
 		dir = up
-		if err := unix.Fstat(dir, &st); err != nil || st.Dev == before.Dev && st.Ino == before.Ino {
+		var above unix.Stat_t
+		if err := unix.Fstat(dir, &above); err != nil || above.Dev == st.Dev && above.Ino == st.Ino {
 			_ = unix.Close(dir)
-			return wrap(c.to.root, err) // nil at the root
+			return wrap(at, err) // nil at the root
 		}
 	}
 }
@@ -146,7 +157,7 @@ func makeDir(parent int, name string, mode uint32) (fd int, made bool, err error
 		return -1, false, err
 	}
 	fd, err = openDirAt(parent, name)
-	if err == unix.ELOOP {
+	if !made && (err == unix.ELOOP || err == unix.ENOTDIR) {
 		err = unix.EEXIST
 	}
 	return fd, made, err

@@ -35,6 +35,11 @@ const (
 	// open by somebody who could not be killed.
 	cutTime = 250 * time.Millisecond
 
+	// leftoverTime is what the descendants of a process that has ended get
+	// to end in order when it is terminated: the reference leaves them alone
+	// altogether, and clients see their last output.
+	leftoverTime = 1500 * time.Millisecond
+
 	// killTime bounds the wait for killed processes to be gone: one that is
 	// in the middle of I/O to a dead disk may not end at all.
 	killTime = 2 * time.Second

@@ -47,10 +47,10 @@ type Process struct {
 	// emit is held while one event is numbered and delivered.
 	emit sync.Mutex
 
-	mu       sync.Mutex
-	reaped   bool // its pid is no longer ours
-	over     bool // its descriptors are being closed
-	cutTimer *time.Timer
+	mu     sync.Mutex
+	reaped bool        // its pid is no longer ours
+	over   bool        // its descriptors are being closed
+	timer  *time.Timer // kills what is left, or cuts it off
 
 	exiting  atomic.Bool // the program has ended; streams drain
 	cut      atomic.Bool // streams end now
@@ -149,17 +149,36 @@ func (p *Process) foreground() int {
 // Terminate kills the process and all its descendants with SIGKILL, and
 // reports whether the process was running. What it wrote before is still
 // delivered; what cannot be killed and holds its output is cut off.
+//
+// When the process has ended already, the descendants that still hold its
+// output get leftoverTime to end in order, and are killed then.
 func (p *Process) Terminate() bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped && !p.over {
+		if p.timer == nil {
+			p.timer = time.AfterFunc(leftoverTime, p.kill)
+		}
+		return false
+	}
 	running := !p.reaped
 	p.mu.Unlock()
+	p.kill()
+	p.mu.Lock()
+	return running
+}
+
+// kill kills the process and its descendants now.
+func (p *Process) kill() {
 	p.killTree()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cutTimer == nil && !p.over {
-		p.cutTimer = time.AfterFunc(cutTime, p.cutOff)
+	if p.timer != nil {
+		p.timer.Stop()
 	}
-	return running
+	if !p.over {
+		p.timer = time.AfterFunc(cutTime, p.cutOff)
+	}
 }
 
 // cutOff ends the streams, after what they hold at this moment.
@@ -216,8 +235,8 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 func (p *Process) cleanup() {
 	p.mu.Lock()
 	p.over = true
-	if p.cutTimer != nil {
-		p.cutTimer.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 	p.mu.Unlock()
 	for _, s := range p.streams {

@@ -300,7 +300,7 @@ func TestOutputIsNumberedBeforeTheExit(t *testing.T) {
 			if n != want {
 				t.Fatalf("run %d: %d bytes before the exit, want %d", i, n, want)
 			}
-			p.Terminate()
+			p.kill()
 			await(t, "close", p.Done())
 		}
 	})

@@ -272,7 +272,7 @@ func (g *Group) Close() {
 	for _, p := range procs {
 		wg.Go(func() {
 			p.OpenGate()
-			p.Terminate()
+			p.kill()
 		})
 	}
 	wg.Wait()

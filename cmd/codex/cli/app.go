@@ -1,0 +1,84 @@
+// Package cli is the command line of codex.
+//
+// Exit codes: 0 success; 1 the command failed; 2 it was called in a wrong
+// way. `codex remote run` and `shell` exit with the remote command's code, or
+// with 255 when the server could not be reached or the connection broke.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/urfave/cli/v2"
+)
+
+// WatchdogArg makes the program the watchdog of a server; see
+// process.Options. It is no command: nobody but the server uses it.
+const WatchdogArg = "--codex-run-as-watchdog"
+
+// streams are what a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Main runs the command line and returns the exit code.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	app := newApp(streams{stdin, stdout, stderr})
+	err := app.Run(args)
+	var code *exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code) && code.err == nil:
+		return code.code
+	default:
+		fmt.Fprintf(stderr, "Error: %v\n", err)
+		return exitCode(err)
+	}
+}
+
+func newApp(s streams) *cli.App {
+	app := &cli.App{
+		Name:  "codex",
+		Usage: "run commands and do file work for a coding agent on another machine",
+		Description: `codex exec-server waits for an agent's client and runs what it asks for.
+codex remote is a client for the command line: it runs commands on such a
+server and copies files to and from it.
+
+Start a server and use it from a second terminal:
+
+   codex exec-server --listen ws://127.0.0.1:8765
+   codex remote run --url ws://127.0.0.1:8765 -- uname -a`,
+		Version:              version(),
+		Reader:               s.in,
+		Writer:               s.out,
+		ErrWriter:            s.err,
+		HideHelpCommand:      false,
+		EnableBashCompletion: true,
+		Suggest:              true,
+		ExitErrHandler:       func(*cli.Context, error) {},
+		OnUsageError:         onUsageError,
+		Commands: []*cli.Command{
+			execServerCommand(s),
+			remoteCommand(s),
+			completionCommand(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("there is no command %q; see codex help", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "codex %s\n", c.App.Version) }
+	return app
+}
+
+// absent says that a stream is not what a command needs, such as a file.
+func fileOf(stream any) (*os.File, bool) {
+	f, ok := stream.(*os.File)
+	return f, ok
+}

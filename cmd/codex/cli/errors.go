@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Exit codes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 255
+)
+
+// exitError is an error with an exit code of its own. Without err it only
+// carries the code: everything has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is the error of a command that was called in a wrong way.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func exitCode(err error) int {
+	var e *exitError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	return exitFailed
+}
+
+// onUsageError turns what the flag parser says into a usage error with a
+// remedy.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		text = fmt.Sprintf("unknown flag --%s", strings.TrimLeft(name, "-"))
+	}
+	command := c.App.Name
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != command {
+		command = c.Command.HelpName
+	}
+	return usagef("%s; see %s --help", text, command)
+}

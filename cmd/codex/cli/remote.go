@@ -1,0 +1,7 @@
+package cli
+
+import "github.com/urfave/cli/v2"
+
+func remoteCommand(s streams) *cli.Command {
+	return &cli.Command{Name: "remote"}
+}

@@ -1,0 +1,34 @@
+// Command codex is the exec-server, its client and, by the name it is called
+// by, its helpers.
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"codex.internal/cmd/codex-fs/fshelper"
+	"codex.internal/cmd/codex-linux-sandbox/launcher"
+	"codex.internal/cmd/codex/cli"
+	"codex.internal/pkg/process"
+)
+
+func main() { os.Exit(run(os.Args)) }
+
+// run decides by the base name of argv[0] what the program is.
+func run(args []string) int {
+	name := ""
+	if len(args) > 0 {
+		name = filepath.Base(args[0])
+	}
+	switch {
+	case name == "codex-fs", len(args) > 1 && args[1] == "--codex-run-as-fs-helper":
+		return fshelper.Main(os.Stdin, os.Stdout, os.Stderr)
+	case name == "codex-linux-sandbox":
+		return launcher.Main(args[1:], os.Stderr)
+	case len(args) > 1 && args[1] == cli.WatchdogArg:
+		process.RunWatchdog(os.Stdin)
+		return 0
+	default:
+		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
+	}
+}
