@@ -1,72 +1,75 @@
 // Package pathuri turns the paths of the protocol into native ones and back
-// (section 5): `file:` URIs, native absolute paths, and `~` for the server's
-// home.
+// (section 5 of the wire protocol): `file:` URIs, native absolute paths, and
+// `~` for the server's home.
 //
-// It decides by spelling alone and touches no file. Native paths are bytes:
-// a URI may carry bytes that are no UTF-8 as percent escapes, and comes back
-// with them.
+//	native, err := pathuri.Parse("file:///srv/a%20b/../c", home) // "/srv/c"
+//	uri := pathuri.Format("/srv/a b")                            // "file:///srv/a%20b"
+//
+// It decides by spelling alone and touches no file, so `..` goes back over a
+// symbolic link as over any other name. Native paths are bytes: a URI may
+// carry bytes that are no UTF-8 as percent escapes, and gets them back.
+//
+// URIs are read as the WHATWG URL standard reads them, because the reference
+// does: blanks and controls around them and tabs and newlines within are
+// dropped, backslashes count as slashes, an incomplete percent escape stands
+// for itself. All functions are pure and safe for concurrent use.
 package pathuri
 
 import (
-	"fmt"
 	"path"
 	"strings"
 )
 
-// SyntaxError says that a text is no path of the protocol at all.
-type SyntaxError struct{ text string }
-
-func (e *SyntaxError) Error() string { return e.text }
-
-// HostError says that a path is well-formed but names nothing on this host:
-// it has another host's name, a drive letter or a NUL byte.
-type HostError struct{ text string }
-
-func (e *HostError) Error() string { return e.text }
-
-func syntaxf(format string, args ...any) error { return &SyntaxError{fmt.Sprintf(format, args...)} }
-
-func notHere(s string) string { return fmt.Sprintf("'%s' is invalid on 'linux'", s) }
-
-// Parse returns the native absolute path that s names, with `.`, `..` and
-// repeated slashes resolved by spelling. home stands for a leading `~`. The
-// error is a *SyntaxError or a *HostError, whose text is for the client.
+// Parse returns the native path that s names: absolute, clean (no `.`, `..`,
+// doubled or trailing slashes) and without a NUL byte. s is a `file:` URI
+// whose host is empty or localhost, a native absolute path, or `~` or `~/x`,
+// for which home stands. The error is a *SyntaxError or a *HostError, whose
+// text is for the client.
 func Parse(s, home string) (string, error) {
+	if len(s) > MaxLength {
+		return "", syntaxError("path is too long: " + clip(s))
+	}
 	if strings.HasPrefix(s, "/") {
-		return native(s, s)
+		return parseNative(s)
 	}
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		if !path.IsAbs(home) {
-			return "", syntaxf("path is not absolute: %s (the server knows no home directory)", s)
+			return "", syntaxError("path is not absolute: " + clip(s) + " (the server knows no home directory)")
 		}
-		return native(home+s[1:], s)
+		return parseNative(home + s[1:])
 	}
-	uri := strings.Trim(s, blanks)
-	scheme, rest, ok := cutScheme(uri)
+	scheme, rest, ok := cutScheme(cleanURI(s))
 	if !ok {
-		return "", syntaxf("path is not absolute: %s", s)
+		return "", notAbsolute(s)
 	}
 	if scheme != "file" {
-		return "", syntaxf("unsupported path URI scheme `%s`", scheme)
+		return "", syntaxError("unsupported path URI scheme `" + clip(scheme) + "`")
 	}
-	return parseFile(s, rest)
+	return parseFile(rest)
 }
 
-func native(p, shown string) (string, error) {
+func parseNative(p string) (string, error) {
 	if strings.IndexByte(p, 0) >= 0 {
-		return "", &HostError{notHere(shown)}
+		return "", &HostError{"file name contained an unexpected NUL byte"}
 	}
 	return path.Clean(p), nil
 }
 
-// blanks are what URI parsers drop at both ends: blank and the controls.
-var blanks = func() string {
-	b := make([]byte, 0x21)
-	for i := range b {
-		b[i] = byte(i)
+// cleanURI drops what URL parsers drop: blanks and controls at both ends,
+// tabs and line ends anywhere.
+func cleanURI(s string) string {
+	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
+	if !strings.ContainsAny(s, "\t\n\r") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if c := s[i]; c != '\t' && c != '\n' && c != '\r' {
+			b = append(b, c)
+		}
 	}
 	return string(b)
-}()
+}
 
 // cutScheme returns the scheme in lower case and what follows its colon.
 func cutScheme(uri string) (scheme, rest string, ok bool) {
@@ -74,108 +77,126 @@ func cutScheme(uri string) (scheme, rest string, ok bool) {
 	if !ok || scheme == "" {
 		return "", "", false
 	}
-	for i, c := range []byte(scheme) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '+' && c != '-' && c != '.') {
+	for i := range len(scheme) {
+		c := scheme[i]
+		if !isLetter(c) && (i == 0 || (c < '0' || c > '9') && c != '+' && c != '-' && c != '.') {
 			return "", "", false
 		}
 	}
 	return strings.ToLower(scheme), rest, true
 }
 
-// parseFile parses what follows `file:`. Backslashes count as slashes there,
-// and tabs and newlines as nothing, as in every URI parser.
-func parseFile(s, rest string) (string, error) {
-	rest = strings.NewReplacer("\\", "/", "\t", "", "\n", "", "\r", "").Replace(rest)
-	switch i := strings.IndexAny(rest, "?#"); {
-	case i < 0:
-	case rest[i] == '?':
-		return "", syntaxf("query parameters are not allowed in path URIs")
-	default:
-		return "", syntaxf("fragments are not allowed in path URIs")
-	}
-	host := ""
-	if after, ok := strings.CutPrefix(rest, "//"); ok {
-		i := strings.IndexByte(after, '/')
-		if i < 0 {
-			i = len(after)
+// parseFile parses what follows `file:`. A query or a fragment is refused
+// before a NUL, and that before a host or a drive, as the reference does.
+func parseFile(rest string) (string, error) {
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		if rest[i] == '?' {
+			return "", syntaxError("query parameters are not allowed in path URIs")
 		}
-		host, rest = after[:i], after[i:]
+		return "", syntaxError("fragments are not allowed in path URIs")
 	}
-	decoded := unescape(rest)
+	rest = strings.ReplaceAll(rest, "\\", "/")
+	host, rest, err := cutHost(rest)
+	if err != nil {
+		return "", err
+	}
+	encoded := resolveDots(rest)
+	decoded := unescape(encoded)
 	if strings.IndexByte(decoded, 0) >= 0 {
-		return "", &SyntaxError{notHere(s)}
+		return "", &SyntaxError{notHere(respell(host, encoded))}
 	}
-	if host != "" && !strings.EqualFold(host, "localhost") || hasDrive(rest) {
-		return "", &HostError{notHere(s)}
+	if host != "" || startsWithDrive(encoded) {
+		return "", &HostError{notHere(respell(host, encoded))}
 	}
-	return path.Clean("/" + decoded), nil
+	// Escaped slashes count as slashes from here on, and so do the dots
+	// between them.
+	return path.Clean(decoded), nil
 }
 
-// hasDrive reports whether the first segment is a drive letter. One whose
-// colon is escaped is an ordinary name.
-func hasDrive(p string) bool {
-	p = strings.TrimLeft(p, "/")
-	if len(p) < 2 || p[1] != ':' || len(p) > 2 && p[2] != '/' {
-		return false
+// cutHost splits `//HOST/PATH`. The host is decoded and in lower case, and
+// empty for localhost; a drive letter in its place begins the path.
+func cutHost(rest string) (host, p string, err error) {
+	after, ok := strings.CutPrefix(rest, "//")
+	if !ok {
+		return "", rest, nil
 	}
-	c := p[0] | 0x20
-	return c >= 'a' && c <= 'z'
-}
-
-// unescape resolves percent escapes; a percent sign that begins none stands
-// for itself.
-func unescape(s string) string {
-	if strings.IndexByte(s, '%') < 0 {
-		return s
+	i := strings.IndexByte(after, '/')
+	if i < 0 {
+		i = len(after)
 	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			b = append(b, unhex(s[i+1])<<4|unhex(s[i+2]))
-			i += 2
-			continue
+	host, p = after[:i], after[i:]
+	if isDrive(host) {
+		return "", after, nil
+	}
+	if !strings.HasPrefix(host, "[") {
+		host = strings.ToLower(unescape(host))
+		// What the URL standard forbids in a domain.
+		if strings.ContainsFunc(host, func(r rune) bool {
+			return r <= ' ' || r == 0x7F || strings.ContainsRune("#%/:<>?@[\\]^|", r)
+		}) {
+			return "", "", syntaxError("invalid URI: invalid host in " + clip("file:"+rest))
 		}
-		b = append(b, s[i])
 	}
-	return string(b)
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
-}
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
+	if host == "localhost" {
+		host = ""
 	}
-	return c | 0x20 - 'a' + 10
+	return host, p, nil
 }
 
-// Format returns the canonical `file:` URI of a native absolute path.
-func Format(native string) string {
-	const hex = "0123456789ABCDEF"
-	b := make([]byte, 0, len("file://")+len(native)+16)
-	b = append(b, "file://"...)
-	for i := 0; i < len(native); i++ {
-		c := native[i]
-		if mustEscape(c) || isFirstColon(native, i) {
-			b = append(b, '%', hex[c>>4], hex[c&15])
-			continue
+// resolveDots makes a path absolute and resolves its `.` and `..` segments,
+// escaped ones too, before anything else is decoded: an empty segment counts
+// as one, except at the front.
+func resolveDots(p string) string {
+	segments := make([]string, 0, 16)
+	for s := range strings.SplitSeq(strings.TrimLeft(p, "/"), "/") {
+		switch dots(s) {
+		case 0:
+			if s == "" && len(segments) == 0 {
+				continue
+			}
+			segments = append(segments, s)
+		case 2:
+			if n := len(segments); n > 1 || n == 1 && !isDrive(segments[0]) {
+				segments = segments[:n-1]
+			}
 		}
-		b = append(b, c)
 	}
-	return string(b)
+	return "/" + strings.Join(segments, "/")
 }
 
-// isFirstColon finds the colon of a first segment that looks like a drive
-// letter, which would not be read back as a name.
-func isFirstColon(native string, i int) bool {
-	return i == 2 && native[2] == ':' && hasDrive(native)
+// dots tells a `.` (1) and a `..` (2) from other segments (0).
+func dots(s string) int {
+	n := 0
+	for s != "" {
+		switch {
+		case s[0] == '.':
+			s = s[1:]
+		case len(s) >= 3 && s[:2] == "%2" && s[2]|0x20 == 'e':
+			s = s[3:]
+		default:
+			return 0
+		}
+		if n++; n > 2 {
+			return 0
+		}
+	}
+	return n
 }
 
-// mustEscape says which bytes have no place in a URI as they are. The
-// backslash would be read back as a slash.
-func mustEscape(c byte) bool {
-	return c <= ' ' || c >= 0x7F || strings.IndexByte("\"#%<>?\\`{}", c) >= 0
+// startsWithDrive reports whether the first segment is a drive letter. One
+// whose colon is escaped is an ordinary name.
+func startsWithDrive(p string) bool {
+	first, _, _ := strings.Cut(strings.TrimLeft(p, "/"), "/")
+	return isDrive(first)
+}
+
+func isDrive(segment string) bool {
+	return len(segment) == 2 && isLetter(segment[0]) && segment[1] == ':'
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// respell is the URI that an error text shows.
+func respell(host, encoded string) string {
+	return string(appendEscaped([]byte("file://"+host), encoded, true))
 }
