@@ -1,7 +1,302 @@
 package cli
 
-import "github.com/urfave/cli/v2"
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/pathuri"
+	"github.com/urfave/cli/v2"
+)
+
+// Variables of the client side.
+const (
+	urlVariable   = "CODEX_EXEC_SERVER_URL"
+	tokenVariable = "CODEX_EXEC_SERVER_CONNECTION_TOKEN"
+)
 
 func remoteCommand(s streams) *cli.Command {
-	return &cli.Command{Name: "remote"}
+	return &cli.Command{
+		Name:  "remote",
+		Usage: "run commands on an exec-server and copy files to and from it",
+		Description: `The server is named by --url or by ` + urlVariable + `. If it demands a
+token, that is taken from ` + tokenVariable + `; it is sent over
+wss:// or to a loopback address only.
+
+Examples:
+   export ` + urlVariable + `=ws://127.0.0.1:8765
+   codex remote run -- make test
+   codex remote shell
+   codex remote cp -r ./src :/tmp/src`,
+		OnUsageError: onUsageError,
+		Subcommands: []*cli.Command{
+			remoteRunCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
+			remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("codex remote has no command %q; see codex remote --help", c.Args().First())
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func urlFlag() cli.Flag {
+	return &cli.StringFlag{Name: "url", EnvVars: []string{urlVariable}, Usage: "the server's `URL`: ws://HOST:PORT or wss://HOST:PORT"}
+}
+
+// connect dials the server that the command names.
+func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
+	url := c.String("url")
+	if url == "" {
+		return nil, usagef("which server? Give --url ws://HOST:PORT or set %s", urlVariable)
+	}
+	client, err := execclient.DialWebSocket(ctx, url, execclient.Options{
+		ClientName: "codex-remote", BearerToken: os.Getenv(tokenVariable),
+	})
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return client, nil
+}
+
+// unreachable is an error that is the connection's, with a hint at what could
+// be done.
+func unreachable(err error) error {
+	var cert *tls.CertificateVerificationError
+	var dns *net.DNSError
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = "; is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
+	case strings.Contains(err.Error(), "401"):
+		hint = "; set " + tokenVariable + " to the server's token"
+	case errors.As(err, &cert):
+		hint = "; its certificate is not trusted here"
+	case errors.As(err, &dns):
+		hint = "; check the host's name"
+	}
+	return &exitError{exitUnreachable, fmt.Errorf("%w%s", err, hint)}
+}
+
+// remoteURI makes a URI of a path that a user typed: absolute, or relative to
+// base, the server's directory as a URI. A tilde is the server's home.
+func remoteURI(typed, base, home string) (string, error) {
+	switch {
+	case strings.HasPrefix(typed, "file:"):
+		return typed, nil
+	case strings.HasPrefix(typed, "/"):
+	case typed == "~" || strings.HasPrefix(typed, "~/"):
+		dir, err := pathuri.Parse(home, "")
+		if err != nil {
+			return "", usagef("%s: the server does not tell its home directory; give an absolute path", typed)
+		}
+		typed = path.Join(dir, strings.TrimPrefix(typed, "~"))
+	default:
+		dir, err := pathuri.Parse(base, "")
+		if err != nil {
+			return "", usagef("%s: the server does not tell its working directory; give an absolute path", typed)
+		}
+		typed = path.Join(dir, typed)
+	}
+	return pathuri.Format(path.Clean(typed)), nil
+}
+
+// places are the directories of the server that paths are relative to.
+type places struct{ cwd, home string }
+
+// lookAround asks the server where it is.
+func lookAround(ctx context.Context, client *execclient.Client) (places, execproto.EnvironmentInfo, error) {
+	info, err := client.EnvironmentInfo(ctx)
+	return places{info.Cwd, info.UserHomeDir}, info, err
+}
+
+func (p places) uri(typed string) (string, error) { return remoteURI(typed, p.cwd, p.home) }
+
+func remoteInfoCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "info", Usage: "tell about the server's machine",
+		Flags: []cli.Flag{urlFlag(), &cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}}, OnUsageError: onUsageError,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("info takes no arguments, got %q", c.Args().First())
+			}
+			began := time.Now()
+			client, err := connect(c.Context, c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			dialed := time.Since(began)
+			info, err := client.EnvironmentInfo(c.Context)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				_, err := fmt.Fprintf(s.out, "%s\n", info.AppendJSON(nil))
+				return err
+			}
+			return printInfo(s.out, c.String("url"), client, info, dialed)
+		},
+	}
+}
+
+func printInfo(to io.Writer, url string, client *execclient.Client, info execproto.EnvironmentInfo, dialed time.Duration) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	native := func(uri string) string {
+		if p, err := pathuri.Parse(uri, ""); err == nil {
+			return p
+		}
+		return "not told"
+	}
+	told := func(s string) string {
+		if s == "" {
+			return "not told"
+		}
+		return s
+	}
+	fmt.Fprintf(w, "server\t%s (connected in %v)\n", url, dialed.Round(100*time.Microsecond))
+	fmt.Fprintf(w, "session\t%s\n", client.SessionID())
+	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
+	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
+	fmt.Fprintf(w, "shell\t%s (%s)\n", info.Shell.Path, info.Shell.Name)
+	fmt.Fprintf(w, "directory\t%s\n", native(info.Cwd))
+	fmt.Fprintf(w, "home\t%s\n", native(info.UserHomeDir))
+	fmt.Fprintf(w, "temporary\t%s\n", native(info.TempDir))
+	return w.Flush()
+}
+
+func remoteLsCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]", OnUsageError: onUsageError,
+		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
+		Flags:       []cli.Flag{urlFlag(), &cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with kind, size and time"}},
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return usagef("ls takes one path, got %d; options come before it", c.NArg())
+			}
+			client, err := connect(c.Context, c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			at, _, err := lookAround(c.Context, client)
+			if err != nil {
+				return err
+			}
+			typed := c.Args().First()
+			if typed == "" {
+				typed = "."
+			}
+			uri, err := at.uri(typed)
+			if err != nil {
+				return err
+			}
+			return list(c, s.out, client.FS(), typed, uri)
+		},
+	}
+}
+
+// list prints a directory, or what a path that is none leads to.
+func list(c *cli.Context, out io.Writer, fs *execclient.FS, typed, uri string) error {
+	m, err := fs.Stat(c.Context, uri)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if !m.IsDirectory {
+		printEntry(c, w, typed, m)
+		return w.Flush()
+	}
+	entries, err := fs.ReadDir(c.Context, uri)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !c.Bool("long") {
+			name := e.FileName
+			if e.IsDirectory {
+				name += "/"
+			}
+			fmt.Fprintln(out, printable(name))
+			continue
+		}
+		m, err := fs.Stat(c.Context, strings.TrimSuffix(uri, "/")+"/"+strings.TrimPrefix(pathuri.Format("/"+e.FileName), "file:///"))
+		if err != nil {
+			m = execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile}
+		}
+		printEntry(c, w, e.FileName, m)
+	}
+	return w.Flush()
+}
+
+func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) {
+	if !c.Bool("long") {
+		fmt.Fprintln(w, printable(name))
+		return
+	}
+	kind := "other"
+	switch {
+	case m.IsDirectory:
+		kind = "dir"
+	case m.IsFile:
+		kind = "file"
+	}
+	if m.IsSymlink {
+		kind += "@"
+	}
+	fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", kind, m.Size, time.UnixMilli(m.ModifiedAtMS).Format("2006-01-02 15:04:05"), printable(name))
+}
+
+// printable keeps a name of the server from steering the terminal.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, name)
+}
+
+func remoteCatCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...", OnUsageError: onUsageError,
+		Flags: []cli.Flag{urlFlag()},
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return usagef("cat needs the path of a file on the server")
+			}
+			client, err := connect(c.Context, c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			at, _, err := lookAround(c.Context, client)
+			if err != nil {
+				return err
+			}
+			for _, typed := range c.Args().Slice() {
+				uri, err := at.uri(typed)
+				if err != nil {
+					return err
+				}
+				if err := client.FS().Download(c.Context, uri, s.out, nil); err != nil {
+					return fmt.Errorf("%s: %w", typed, err)
+				}
+			}
+			return nil
+		},
+	}
 }

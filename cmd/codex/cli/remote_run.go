@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+)
+
+// secondInterrupt is how soon after an interrupt another one means that the
+// remote command is to be killed.
+const secondInterrupt = 2 * time.Second
+
+func remoteRunCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "run a command on the server", ArgsUsage: "-- COMMAND [ARGUMENT...]", OnUsageError: onUsageError,
+		Description: `Runs the command with the server's environment (all of it that holds no
+secret by its name) and shows its output as it comes. Stdin is passed on, with
+its end. Exits with the command's exit code, or 255 if the server could not be
+reached or the connection broke.
+
+An interrupt (Ctrl-C) interrupts the remote command; a second one within two
+seconds kills it.
+
+Examples:
+   codex remote run -- uname -a
+   codex remote run --cwd /src --env CGO_ENABLED=0 -- go test ./...
+   tar c . | codex remote run --cwd /tmp -- tar x
+   codex remote run --tty -- top`,
+		Flags: []cli.Flag{
+			urlFlag(),
+			&cli.StringFlag{Name: "cwd", Usage: "run in `DIR` of the server; default: the server's own directory"},
+			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"},
+			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal"},
+		},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return usagef("run needs a command: codex remote run -- COMMAND [ARGUMENT...]")
+			}
+			return runRemote(c, s, c.Args().Slice(), c.Bool("tty"))
+		},
+	}
+}
+
+func remoteShellCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "shell", Usage: "open your shell on the server", OnUsageError: onUsageError,
+		Flags: []cli.Flag{
+			urlFlag(),
+			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR` of the server"},
+			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`; may be repeated"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("shell takes no arguments, got %q; to run a command use codex remote run", c.Args().First())
+			}
+			return runRemote(c, s, nil, true)
+		},
+	}
+}
+
+// runRemote runs argv, or the server's shell without one.
+func runRemote(c *cli.Context, s streams, argv []string, tty bool) error {
+	env, err := parseEnv(c.StringSlice("env"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.Context)
+	defer cancel()
+	client, err := connect(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	at, info, err := lookAround(ctx, client)
+	if err != nil {
+		return &exitError{exitUnreachable, err}
+	}
+	if argv == nil {
+		argv = []string{info.Shell.Path, "-l"}
+	}
+	cwd := "file:///"
+	if at.cwd != "" {
+		cwd = at.cwd
+	}
+	if dir := c.String("cwd"); dir != "" {
+		if cwd, err = at.uri(dir); err != nil {
+			return err
+		}
+	}
+	r := &remoteRun{s: s, client: client, tty: tty}
+	code, err := r.run(ctx, execproto.StartParams{
+		ProcessID: fmt.Sprintf("%s-%d", path.Base(argv[0]), os.Getpid()), Argv: argv, Cwd: cwd, Env: env, TTY: tty, PipeStdin: !tty,
+		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
+	})
+	switch {
+	case err != nil:
+		return err
+	case code != 0:
+		return &exitError{code: code}
+	default:
+		return nil
+	}
+}
+
+func parseEnv(list []string) (map[string]string, error) {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return nil, usagef("--env needs NAME=VALUE, not %q", kv)
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// remoteRun is one command on the server with this terminal as its own.
+type remoteRun struct {
+	s      streams
+	client *execclient.Client
+	p      *execclient.Process
+	tty    bool
+}
+
+// run starts the process and stays with it to its end.
+func (r *remoteRun) run(ctx context.Context, params execproto.StartParams) (int, error) {
+	restore := func() {}
+	if r.tty {
+		if local, ok := os.LookupEnv("TERM"); ok {
+			if _, given := params.Env["TERM"]; !given {
+				params.Env["TERM"] = local
+			}
+		}
+		params.Size = r.size()
+	}
+	p, err := r.client.Start(ctx, params)
+	if err != nil {
+		return 0, runError(err)
+	}
+	r.p = p
+	if r.tty {
+		restore = r.makeRaw()
+	}
+	defer restore()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { r.routineSignals(ctx) })
+	// A read of stdin cannot be interrupted, so nobody waits for this one.
+	go r.routineStdin(ctx)
+
+	code, err := p.Stream(ctx, r.s.out, r.s.err)
+	if err != nil {
+		if _, e := p.Terminate(context.WithoutCancel(ctx)); e == nil {
+			return code, err
+		}
+		return code, &exitError{exitUnreachable, err}
+	}
+	return code, nil
+}
+
+// runError tells a command that could not be started, as a shell would, from
+// a connection that broke.
+func runError(err error) error {
+	var refused *execclient.ServerError
+	if errors.As(err, &refused) {
+		const notStarted = 127
+		return &exitError{notStarted, err}
+	}
+	return &exitError{exitUnreachable, err}
+}
+
+// routineStdin passes stdin on, with its end. On a terminal its end is a key.
+func (r *remoteRun) routineStdin(ctx context.Context) {
+	in := r.p.Stdin(ctx)
+	_, err := io.Copy(in, r.s.in)
+	if err != nil || r.tty {
+		return
+	}
+	if err := in.Close(); errors.Is(err, execclient.ErrNoCloseStdin) {
+		fmt.Fprintln(r.s.err, "codex: this server cannot close a command's stdin; a command that reads to its end will wait")
+	}
+}
+
+// routineSignals passes interrupts and the size of the terminal on.
+func (r *remoteRun) routineSignals(ctx context.Context) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH)
+	defer signal.Stop(signals)
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-signals:
+			switch {
+			case sig == syscall.SIGWINCH:
+				if size := r.size(); r.tty && size != nil {
+					_ = r.p.Resize(ctx, size.Rows, size.Cols)
+				}
+			case sig == syscall.SIGINT && time.Since(last) > secondInterrupt:
+				last = time.Now()
+				_ = r.p.Signal(ctx, execproto.SignalInterrupt)
+			default:
+				_, _ = r.p.Terminate(ctx)
+			}
+		}
+	}
+}
+
+// terminal is the terminal that stdin is; nil when it is none.
+func (r *remoteRun) terminal() *os.File {
+	if f, ok := fileOf(r.s.in); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// size is the size of the terminal, if there is one.
+func (r *remoteRun) size() *execproto.TerminalSize {
+	f := r.terminal()
+	if f == nil {
+		return nil
+	}
+	cols, rows, err := term.GetSize(int(f.Fd()))
+	if err != nil || cols < 1 || rows < 1 {
+		return nil
+	}
+	return &execproto.TerminalSize{Rows: uint16(rows), Cols: uint16(cols)}
+}
+
+// makeRaw hands every key to the remote terminal until restore is called.
+func (r *remoteRun) makeRaw() (restore func()) {
+	f := r.terminal()
+	if f == nil {
+		return func() {}
+	}
+	state, err := term.MakeRaw(int(f.Fd()))
+	if err != nil {
+		return func() {}
+	}
+	return func() { _ = term.Restore(int(f.Fd()), state) }
+}
