@@ -2,152 +2,202 @@ package files
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"path"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Copy copies a file with its mode, a link as a link, or with recursive a
-// directory with all that is in it, into an existing one if there is one.
-// Special files in a tree are left out and told in the error. An error names
-// the path that it concerns; what was copied before it stays.
+// directory with all that is in it, merging it into an existing one.
+//
+// The two paths are taken as they are meant: links on the way are followed,
+// and so is a link at the end of destination. Inside a tree none is: where the
+// destination has a link in the place of a file or directory, or any name in
+// the place of a link, the copy stops with EEXIST. An existing file is
+// overwritten and takes the mode; it is never truncated before it is known not
+// to be the source. Set-id bits are kept only where the copy has the same
+// owner, or group, as the original.
+//
+// An error names the path that it concerns, and what was copied before it
+// stays. Special files in a tree do not stop the copy: when all else is
+// copied, ErrSpecial names them.
 func Copy(ctx context.Context, source, destination string, recursive bool) error {
-	from, fromBase, err := openParent(source, Options{})
-	if path.Clean(source) == "/" {
-		from, fromBase, err = -1, "/", nil
+	if source == "/" {
+		if !recursive {
+			return ErrNotRecursive
+		}
+		return ErrIntoItself
 	}
+	from, base, err := openParent(source, Options{})
 	if err != nil {
 		return err
 	}
 	defer unix.Close(from)
 	var st unix.Stat_t
-	if err := unix.Fstatat(from, fromBase, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return wrap(source, err)
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR && !recursive {
-		return rulef("fs/copy requires recursive: true when sourcePath is a directory")
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if err := notInside(destination, &st); err != nil {
-			return err
+	c := &copier{ctx: ctx}
+	switch fileType(&st) {
+	case unix.S_IFREG:
+		in := located{from, base, source}
+		return c.file(in, located{unix.AT_FDCWD, destination, destination}, true)
+	case unix.S_IFLNK:
+		in := located{from, base, source}
+		return c.link(in, located{unix.AT_FDCWD, destination, destination})
+	case unix.S_IFDIR:
+		if !recursive {
+			return ErrNotRecursive
 		}
-		if err := CreateDirectory(path.Dir(destination), true, Options{}); err != nil {
-			return err
-		}
+		return c.tree(located{from, base, source}, destination)
+	default:
+		return ErrSpecial
 	}
-	to, toBase, err := openParent(destination, Options{})
+}
+
+// located is a name in an open directory, with the path for error texts.
+type located struct {
+	dir  int
+	name string
+	path string
+}
+
+// copier makes one copy.
+type copier struct {
+	ctx      context.Context
+	from, to *cursor // at the same place of their trees
+	top      fileID  // the destination
+	buffer   []byte  // for what the kernel does not copy by itself
+	special  []string
+	left     int // how many special files there are
+}
+
+// tree copies a directory.
+func (c *copier) tree(source located, destination string) error {
+	fd, err := openDirAt(source.dir, source.name)
+	if err != nil {
+		return wrap(source.path, err)
+	}
+	if c.from, err = newCursor(source.path, fd); err != nil {
+		return err
+	}
+	defer c.from.close()
+	fd, made, err := c.openDestination(destination)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(to)
-	c := &copier{ctx: ctx, from: newCursor(path.Dir(source), from), to: newCursor(path.Dir(destination), to)}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG, unix.S_IFLNK:
-		return c.entry(fromBase, toBase, st.Mode&unix.S_IFMT)
-	case unix.S_IFDIR:
-		return c.tree(fromBase, toBase, &st)
-	default:
-		return errSpecial
+	if c.to, err = newCursor(destination, fd); err != nil {
+		return err
 	}
-}
-
-var (
-	errIntoItself = rulef("fs/copy cannot copy a directory to itself or one of its descendants")
-	errSpecial    = rulef("fs/copy only supports regular files, directories, and symlinks")
-)
-
-// copier copies from one place to another; the cursors are at the same place
-// of their trees.
-type copier struct {
-	ctx      context.Context
-	from, to *cursor
-	special  []string // what was left out, up to showSpecial
-	left     int
-}
-
-const showSpecial = 5
-
-// tree copies a directory.
-func (c *copier) tree(fromBase, toBase string, source *unix.Stat_t) error {
-	from, err := openDirAt(c.from.dir, fromBase)
-	if err != nil {
-		return wrap(c.from.path(fromBase), err)
-	}
-	c.from = newCursor(c.from.path(fromBase), from)
-	defer func() { c.from.close() }()
-	to, made, err := makeDir(c.to.dir, toBase, source.Mode)
-	if err == unix.EEXIST {
-		// Perhaps a link to a directory: the caller named it, so it is meant.
-		to, err = unix.Openat(c.to.dir, toBase, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err == unix.ENOTDIR {
-			err = unix.EEXIST
-		}
-	}
-	if err != nil {
-		return wrap(c.to.path(toBase), err)
-	}
-	c.to = newCursor(c.to.path(toBase), to)
-	defer func() { c.to.close() }()
+	defer c.to.close()
+	c.top = c.to.id
+	mode := c.from.mode
 	if err := c.contents(); err != nil {
 		return err
 	}
 	if made {
-		if err := unix.Fchmod(c.to.dir, source.Mode&0o7777); err != nil {
-			return wrap(c.to.root, err)
+		if err := setMode(c.to.fd, mode, c.from.fd); err != nil {
+			return wrap(destination, err)
 		}
 	}
 	if c.left > 0 {
-		return fmt.Errorf("%w; left out %d, such as %q", errSpecial, c.left, c.special)
+		return broken(ErrSpecial, ErrSpecial.text+": left out "+strconv.Itoa(c.left)+": "+strings.Join(c.special, ", "))
 	}
 	return nil
 }
 
-// notInside refuses a destination that is the source or lies in it, found by
-// going up from it, or from what there is of its path.
-func notInside(destination string, source *unix.Stat_t) error {
-	dir, err := openDirAt(unix.AT_FDCWD, destination)
-	at := destination
-	for ; errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP); dir, err = open(at, unix.O_RDONLY|unix.O_DIRECTORY, 0, Options{}) {
-		if at == "/" {
-			break
-		}
-		at = path.Dir(at)
-	}
+// openDestination opens the directory that the tree goes to, and makes it and
+// those above it where they are missing, once it is known not to be in the
+// source.
+func (c *copier) openDestination(destination string) (fd int, made bool, err error) {
+	at, missing, err := openExisting(destination)
 	if err != nil {
-		return wrap(at, err)
+		return -1, false, err
 	}
-	for {
-		var st unix.Stat_t
-		if err := unix.Fstat(dir, &st); err != nil {
-			_ = unix.Close(dir)
-			return wrap(at, err)
+	defer func() { _ = unix.Close(at) }()
+	if err := c.outside(at, destination); err != nil {
+		return -1, false, err
+	}
+	if len(missing) == 0 {
+		fd, err = openDirAt(at, ".")
+		return fd, false, wrap(destination, err)
+	}
+	for i, name := range missing {
+		mode := uint32(0o777)
+		if i == len(missing)-1 {
+			mode = c.from.mode
 		}
-		if st.Dev == source.Dev && st.Ino == source.Ino {
-			_ = unix.Close(dir)
-			return errIntoItself
-		}
-		up, err := openDirAt(dir, "..")
-		_ = unix.Close(dir)
+		next, isNew, err := makeDir(at, name, mode)
 		if err != nil {
-			// Not readable from here on: what cannot be seen cannot be the
-			// source either, which was.
-			return nil
+			return -1, false, wrap(destination, err)
 		}
-		dir = up
-		var above unix.Stat_t
-		if err := unix.Fstat(dir, &above); err != nil || above.Dev == st.Dev && above.Ino == st.Ino {
-			_ = unix.Close(dir)
-			return wrap(at, err) // nil at the root
+		if i == len(missing)-1 {
+			return next, isNew, nil
 		}
+		_ = unix.Close(at)
+		at = next
+	}
+	return -1, false, nil // not reached: missing is not empty
+}
+
+// openExisting opens the part of a path that is there, and returns the names
+// that are missing below it.
+func openExisting(destination string) (at int, missing []string, err error) {
+	for p := destination; ; p = path.Dir(p) {
+		at, err = openAt(unix.AT_FDCWD, p, unix.O_PATH|unix.O_DIRECTORY, 0, Options{})
+		switch {
+		case err == nil:
+			return at, missing, nil
+		case err == unix.ENOTDIR && p == destination && exists(p):
+			return -1, nil, wrap(p, unix.EEXIST)
+		case err != unix.ENOENT || p == "/":
+			return -1, nil, wrap(destination, err)
+		}
+		missing = append([]string{path.Base(p)}, missing...)
 	}
 }
 
-// makeDir makes a directory, or takes the one that is there. While it is
-// being filled it can be written to, whatever its mode will be.
+func exists(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil
+}
+
+// outside refuses a destination that is the source or lies in it, found by
+// going up from it: names would not tell.
+func (c *copier) outside(dir int, destination string) error {
+	at, err := openAt(dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0, Options{})
+	var below fileID
+	for err == nil {
+		var st unix.Stat_t
+		if err = unix.Fstat(at, &st); err != nil {
+			break
+		}
+		id := idOf(&st)
+		if id == c.from.id {
+			err = ErrIntoItself
+			break
+		}
+		if id == below { // the root
+			break
+		}
+		below = id
+		var up int
+		if up, err = openAt(at, "..", unix.O_PATH|unix.O_DIRECTORY, 0, Options{}); err == nil {
+			_ = unix.Close(at)
+			at = up
+		}
+	}
+	if at >= 0 {
+		_ = unix.Close(at)
+	}
+	return wrap(destination, err)
+}
+
+// makeDir makes a directory, or takes the one that is there unless it is a
+// link. While it is being filled it can be written to, whatever its mode will
+// be.
 func makeDir(parent int, name string, mode uint32) (fd int, made bool, err error) {
 	switch err := unix.Mkdirat(parent, name, mode&0o777|0o700); err {
 	case nil:
@@ -157,168 +207,137 @@ func makeDir(parent int, name string, mode uint32) (fd int, made bool, err error
 		return -1, false, err
 	}
 	fd, err = openDirAt(parent, name)
-	if !made && (err == unix.ELOOP || err == unix.ENOTDIR) {
+	if err == unix.ENOTDIR {
 		err = unix.EEXIST
 	}
 	return fd, made, err
 }
 
+// dirLevel is a directory whose contents are being copied.
+type dirLevel struct {
+	todo []dirent
+	made bool // it was not there before
+}
+
 // contents copies what is in the current directory, and so on downwards.
 func (c *copier) contents() error {
-	type level struct {
-		todo []dirent
-		mode uint32 // of the directory, to be set when it is left
-		made bool
-	}
-	names, err := c.from.list()
+	names, err := sortedNames(c.ctx, c.from.fd)
 	if err != nil {
-		return wrap(c.from.path("."), err)
+		return wrap(c.from.here(), err)
 	}
-	levels := []level{{todo: names}}
+	levels := []dirLevel{{todo: names}}
 	for {
 		if err := ended(c.ctx); err != nil {
 			return err
 		}
-		l := &levels[len(levels)-1]
-		if len(l.todo) == 0 {
+		level := &levels[len(levels)-1]
+		if len(level.todo) == 0 {
 			if len(levels) == 1 {
 				return nil
 			}
-			if l.made {
-				if err := unix.Fchmod(c.to.dir, l.mode&0o7777); err != nil {
-					return wrap(c.to.path("."), err)
-				}
-			}
-			if err := c.leave(); err != nil {
+			if err := c.leave(level.made); err != nil {
 				return err
 			}
 			levels = levels[:len(levels)-1]
 			continue
 		}
-		e := l.todo[0]
-		l.todo = l.todo[1:]
+		e := level.todo[0]
+		level.todo = level.todo[1:]
 		if e.mode != unix.S_IFDIR {
-			if err := c.entry(e.name, e.name, e.mode); err != nil {
+			if err := c.entry(e); err != nil {
 				return err
 			}
 			continue
 		}
-		next, err := c.enter(e.name)
+		made, err := c.enter(e.name)
 		if err != nil {
 			return err
 		}
-		names, err := c.from.list()
-		if err != nil {
-			return wrap(c.from.path("."), err)
+		if names, err = sortedNames(c.ctx, c.from.fd); err != nil {
+			return wrap(c.from.here(), err)
 		}
-		levels = append(levels, level{todo: names, mode: next.mode, made: next.made})
+		levels = append(levels, dirLevel{names, made})
 	}
 }
 
-// entered describes a directory that both cursors have entered.
-type entered struct {
-	mode uint32
-	made bool
-}
-
-func (c *copier) enter(name string) (entered, error) {
+// enter goes into a directory on both sides.
+func (c *copier) enter(name string) (made bool, err error) {
 	if err := c.from.enter(name); err != nil {
-		return entered{}, wrap(c.from.path(name), err)
+		return false, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(c.from.dir, &st); err != nil {
-		return entered{}, wrap(c.from.path("."), err)
+	if c.from.id == c.top {
+		return false, ErrIntoItself // it was moved here meanwhile
 	}
-	fd, made, err := makeDir(c.to.dir, name, st.Mode)
+	fd, made, err := makeDir(c.to.fd, name, c.from.mode)
 	if err != nil {
-		return entered{}, wrap(c.to.path(name), err)
+		return false, wrap(c.to.path(name), err)
 	}
 	_ = unix.Close(fd)
-	if err := c.to.enter(name); err != nil {
-		return entered{}, wrap(c.to.path(name), err)
-	}
-	return entered{st.Mode, made}, nil
+	return made, c.to.enter(name)
 }
 
-func (c *copier) leave() error {
-	if _, err := c.from.leave(); err != nil {
-		return wrap(c.from.path("."), err)
+// leave goes up on both sides, and gives a directory that was made its mode.
+func (c *copier) leave(made bool) error {
+	mode := c.from.mode
+	_, from, err := c.from.leave()
+	if err != nil {
+		return err
 	}
-	if _, err := c.to.leave(); err != nil {
-		return wrap(c.to.path("."), err)
+	defer unix.Close(from)
+	name, to, err := c.to.leave()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(to)
+	if !made {
+		return nil
+	}
+	return wrap(c.to.path(name), setMode(to, mode, from))
+}
+
+// entry copies a file or a link, or notes what is neither.
+func (c *copier) entry(e dirent) error {
+	switch e.mode {
+	case 0: // gone
+		return nil
+	case unix.S_IFLNK:
+		return c.link(located{c.from.fd, e.name, ""}, located{c.to.fd, e.name, ""})
+	case unix.S_IFREG:
+		return c.file(located{c.from.fd, e.name, ""}, located{c.to.fd, e.name, ""}, false)
+	}
+	c.left++
+	switch {
+	case len(c.special) < showSpecial:
+		c.special = append(c.special, c.from.path(e.name))
+	case len(c.special) == showSpecial:
+		c.special = append(c.special, "…")
 	}
 	return nil
 }
 
-// entry copies a file or a link, or notes what is neither.
-func (c *copier) entry(fromName, toName string, mode uint32) error {
-	switch mode {
-	case unix.S_IFLNK:
-		return wrap(c.to.path(toName), c.link(fromName, toName))
-	case unix.S_IFREG:
-		return c.file(fromName, toName)
-	default:
-		c.left++
-		if len(c.special) < showSpecial {
-			c.special = append(c.special, c.from.path(fromName))
-		}
-		return nil
+// sourcePath and targetPath make the paths for error texts.
+func (c *copier) sourcePath(l located) string {
+	if l.path != "" {
+		return l.path
 	}
+	return c.from.path(l.name)
 }
 
-func (c *copier) link(fromName, toName string) error {
+func (c *copier) targetPath(l located) string {
+	if l.path != "" {
+		return l.path
+	}
+	return c.to.path(l.name)
+}
+
+func (c *copier) link(from, to located) error {
 	buf := make([]byte, maxLink)
-	n, err := unix.Readlinkat(c.from.dir, fromName, buf)
+	n, err := unix.Readlinkat(from.dir, from.name, buf)
 	if err != nil {
-		return err
+		return wrap(c.sourcePath(from), err)
 	}
-	return unix.Symlinkat(string(buf[:n]), c.to.dir, toName)
-}
-
-// file copies a regular file with its mode. The destination is truncated only
-// once it is known not to be the source.
-func (c *copier) file(fromName, toName string) error {
-	source := c.from.path(fromName)
-	fd, err := unix.Openat(c.from.dir, fromName, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return wrap(source, err)
-	}
-	in := os.NewFile(uintptr(fd), source)
-	defer in.Close()
-	var from, to unix.Stat_t
-	if err := unix.Fstat(fd, &from); err != nil {
-		return wrap(source, err)
-	}
-	if from.Mode&unix.S_IFMT != unix.S_IFREG {
-		return c.entry(fromName, toName, from.Mode&unix.S_IFMT&^unix.S_IFREG)
-	}
-	target := c.to.path(toName)
-	fd, err = unix.Openat(c.to.dir, toName, unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, from.Mode&0o777|0o200)
-	if err != nil {
-		return wrap(target, err)
-	}
-	out := os.NewFile(uintptr(fd), target)
-	defer out.Close()
-	if err := unix.Fstat(fd, &to); err != nil {
-		return wrap(target, err)
-	}
-	if from.Dev == to.Dev && from.Ino == to.Ino {
-		return rulef("fs/copy cannot copy a file onto itself: %s", target)
-	}
-	if to.Mode&unix.S_IFMT == unix.S_IFREG {
-		if err := unix.Ftruncate(fd, 0); err != nil {
-			return wrap(target, err)
-		}
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		var pathErr *os.PathError
-		if errors.As(err, &pathErr) {
-			return wrap(pathErr.Path, pathErr.Err)
-		}
-		return wrap(target, err)
-	}
-	if err := unix.Fchmod(fd, from.Mode&0o7777); err != nil {
-		return wrap(target, err)
+	if err := unix.Symlinkat(string(buf[:n]), to.dir, to.name); err != nil {
+		return wrap(c.targetPath(to), err)
 	}
 	return nil
 }

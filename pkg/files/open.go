@@ -2,188 +2,161 @@ package files
 
 import (
 	"errors"
-	"os"
 	"path"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // Options say how the path of an operation is taken.
 type Options struct {
-	// NoFollow makes a symbolic link anywhere on the path an error.
+	// NoFollow makes a symbolic link anywhere on the path an error,
+	// ErrSymlink: by openat2, or where the system lacks it, by entering one
+	// directory after the other.
 	NoFollow bool
 }
 
-// open opens a path. The descriptor is the caller's.
-func open(name string, flags int, mode uint32, o Options) (fd int, err error) {
+// open opens a path; its errors name it. The descriptor is the caller's.
+func open(name string, flags int, mode uint32, o Options) (int, error) {
+	fd, err := openAt(unix.AT_FDCWD, name, flags, mode, o)
+	return fd, wrap(name, err)
+}
+
+// openAt opens a path from a directory on; its errors are bare.
+func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, err error) {
 	flags |= unix.O_CLOEXEC
 	err = retry(func() error {
 		if o.NoFollow {
-			fd, err = openNoFollow(name, flags, mode)
+			fd, err = openNoFollow(dir, name, flags, mode)
 		} else {
-			fd, err = unix.Open(name, flags|unix.O_LARGEFILE, mode)
+			fd, err = unix.Openat(dir, name, flags, mode)
 		}
 		return err
 	})
 	if err != nil {
-		return -1, wrap(name, err)
+		return -1, err
 	}
 	return fd, nil
 }
 
-// noOpenat2 is set once the system turned out not to have openat2, or to
-// have it filtered away.
+// noOpenat2 is set once the system turned out not to have openat2 (before
+// Linux 5.6), or to have it filtered away (in older containers).
 var noOpenat2 atomic.Bool
 
 // openNoFollow opens a path on which no link may be.
-func openNoFollow(name string, flags int, mode uint32) (int, error) {
-	if !noOpenat2.Load() {
-		how := &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS}
-		if flags&unix.O_CREAT != 0 {
-			how.Mode = uint64(mode)
-		}
-		fd, err := unix.Openat2(unix.AT_FDCWD, name, how)
-		switch {
-		case err == unix.ELOOP:
-			return -1, ErrSymlink
-		case err == unix.ENOSYS, err == unix.EPERM:
-			noOpenat2.Store(true)
-		default:
-			return fd, err
-		}
+func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
+	if noOpenat2.Load() {
+		return openByComponents(dir, name, flags, mode)
 	}
-	return openByComponents(name, flags, mode)
+	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS}
+	if flags&unix.O_CREAT != 0 {
+		how.Mode = uint64(mode)
+	}
+	fd, err := unix.Openat2(dir, name, &how)
+	switch {
+	case err == unix.ELOOP:
+		return -1, ErrSymlink
+	case err == unix.ENOSYS, err == unix.EPERM && !openat2Works():
+		noOpenat2.Store(true)
+		return openByComponents(dir, name, flags, mode)
+	}
+	return fd, err
+}
+
+// openat2Works tells a file that may not be opened from a system call that may
+// not be made.
+func openat2Works() bool {
+	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
 }
 
 // openByComponents does what openat2 would: it opens one directory after the
 // other and lets none of the names be a link.
-func openByComponents(name string, flags int, mode uint32) (int, error) {
-	dir, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func openByComponents(dir int, name string, flags int, mode uint32) (int, error) {
+	start := "."
+	if path.IsAbs(name) {
+		start = "/"
+	}
+	at, err := unix.Openat(dir, start, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	rest := strings.Split(strings.Trim(name, "/"), "/")
-	for i, part := range rest {
-		last := i == len(rest)-1
-		f := unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-		if last {
-			f = flags
-		}
+	for rest := strings.Trim(name, "/"); ; {
+		part, after, more := strings.Cut(rest, "/")
+		rest = after
 		if part == "" {
 			part = "."
 		}
-		fd, err := unix.Openat(dir, part, f|unix.O_NOFOLLOW, mode)
-		if err == nil && last && flags&unix.O_PATH != 0 && isLink(fd) {
-			_ = unix.Close(fd)
-			err = unix.ELOOP
+		next, err := openComponent(at, part, more, flags, mode)
+		_ = unix.Close(at)
+		if err != nil || !more {
+			return next, err
 		}
-		if err == unix.ENOTDIR && linkAt(dir, part) {
-			err = unix.ELOOP
-		}
-		_ = unix.Close(dir)
-		if err == unix.ELOOP {
-			return -1, ErrSymlink
-		}
-		if err != nil {
-			return -1, err
-		}
-		dir = fd
+		at = next
 	}
-	return dir, nil
 }
 
-func isLink(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+// openComponent opens one name that may not be a link: a directory on the way,
+// or what the path is about.
+func openComponent(at int, part string, onTheWay bool, flags int, mode uint32) (int, error) {
+	if onTheWay {
+		flags, mode = unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0
+	}
+	fd, err := unix.Openat(at, part, flags|unix.O_NOFOLLOW, mode)
+	switch {
+	case err == unix.ELOOP, err == unix.ENOTDIR && isLinkAt(at, part):
+		return -1, ErrSymlink
+	case err != nil:
+		return -1, err
+	case flags&(unix.O_PATH|unix.O_DIRECTORY) == unix.O_PATH && isLinkAt(fd, ""):
+		// O_PATH opens the link itself.
+		_ = unix.Close(fd)
+		return -1, ErrSymlink
+	}
+	return fd, nil
 }
 
-func linkAt(dir int, name string) bool {
+// isLinkAt reports whether a name in a directory, or with an empty name the
+// descriptor itself, is a symbolic link.
+func isLinkAt(dir int, name string) bool {
 	var st unix.Stat_t
-	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// openParent opens the directory that holds the last name of a path.
+// openParent opens the directory that holds the last name of a path. Its
+// errors name the path itself.
 func openParent(name string, o Options) (dir int, base string, err error) {
 	base = path.Base(name)
 	if base == "/" || base == "." {
-		return -1, "", rulef("the root directory cannot be changed")
+		return -1, "", ErrRoot
 	}
-	dir, err = open(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0, o)
-	if err != nil {
-		var named *OSError
-		if errors.As(err, &named) {
-			named.Path = name
-		}
-		return -1, "", err
-	}
-	return dir, base, nil
+	dir, err = openAt(unix.AT_FDCWD, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0, o)
+	return dir, base, wrap(name, err)
 }
 
-// OpenRegular opens a regular file of at most MaxReadFile bytes for reading
-// and returns its size at this moment.
-func OpenRegular(name string, o Options) (*os.File, int64, error) {
-	f, size, err := openRegular(name, o)
-	if err != nil {
-		return nil, 0, err
+// openDirAt opens a directory that is not a link for reading its names. Its
+// errors are bare; a link is ENOTDIR.
+func openDirAt(dir int, name string) (fd int, err error) {
+	fd, err = openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, Options{})
+	if err == unix.ELOOP {
+		err = unix.ENOTDIR
 	}
-	if size > MaxReadFile {
-		_ = f.Close()
-		return nil, 0, rulef("file is too large to read: limit is %d bytes", MaxReadFile)
-	}
-	return f, size, nil
+	return fd, err
 }
 
-// openRegular opens without waiting, as a pipe without a writer would.
-func openRegular(name string, o Options) (*os.File, int64, error) {
-	fd, err := open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0, o)
-	if err != nil {
-		if errors.Is(err, unix.ENXIO) { // a socket
-			err = notAFile(name)
-		}
-		return nil, 0, err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		_ = unix.Close(fd)
-		return nil, 0, wrap(name, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		_ = unix.Close(fd)
-		return nil, 0, notAFile(name)
-	}
-	return os.NewFile(uintptr(fd), name), st.Size, nil
-}
+// fileID tells whether two descriptors or names are the same file.
+type fileID struct{ dev, ino uint64 }
 
-func notAFile(name string) error { return rulef("path `%s` is not a file", name) }
+func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
 
-// WriteFile creates or truncates a file and writes data to it. A new file
-// gets mode 0666 less the umask.
-func WriteFile(name string, data []byte, o Options) error {
-	fd, err := open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o666, o)
-	if err != nil {
-		return err
-	}
-	err = writeAll(fd, data)
-	if e := unix.Close(fd); err == nil {
-		err = e
-	}
-	return wrap(name, err)
-}
+func fileType(st *unix.Stat_t) uint32 { return st.Mode & unix.S_IFMT }
 
-func writeAll(fd int, data []byte) error {
-	for len(data) > 0 {
-		var n int
-		err := retry(func() (err error) {
-			n, err = unix.Write(fd, data)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	return nil
-}
+// isErrno reports whether err is, or names a path for, that error.
+func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }

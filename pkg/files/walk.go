@@ -2,21 +2,30 @@ package files
 
 import (
 	"context"
-	"errors"
-	"os"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// WalkOptions bound a walk (section 8.1). A MaxDepth of 0 lists what is in
-// the root alone. MaxDirectories counts the directories that are listed, the
-// root among them; both limits must be above 0.
+// WalkOptions bound a walk (section 8.1). None may be above MaxWalkDepth and
+// its siblings.
 type WalkOptions struct {
-	MaxDepth, MaxDirectories, MaxEntries uint64
-	FollowDirectorySymlinks              bool
-	PruneHiddenDirectories               bool
+	// MaxDepth is how far below the root's children directories are entered:
+	// 0 lists the children alone.
+	MaxDepth uint64
+	// MaxDirectories is how many directories are entered, the root among
+	// them; above 0.
+	MaxDirectories uint64
+	// MaxEntries is how many names are looked at, above 0. Links and special
+	// files count although they are not listed; links that lead nowhere do
+	// not.
+	MaxEntries uint64
+	// FollowDirectorySymlinks lists links to directories as directories, and
+	// enters them. No directory is entered twice.
+	FollowDirectorySymlinks bool
+	// PruneHiddenDirectories lists directories whose name begins with a dot,
+	// but does not enter them. The root is always entered.
+	PruneHiddenDirectories bool
 }
 
 // WalkEntry is something that a walk found: a directory or a regular file.
@@ -32,7 +41,8 @@ type WalkError struct {
 }
 
 // WalkResult is what a walk found, breadth first and sorted by name in each
-// directory. Truncated says that a limit ended it.
+// directory, without the root. Truncated says that a limit on directories or
+// entries left something out.
 type WalkResult struct {
 	Entries   []WalkEntry
 	Errors    []WalkError
@@ -41,112 +51,148 @@ type WalkResult struct {
 
 // walker is one walk.
 type walker struct {
+	ctx     context.Context
 	o       WalkOptions
+	root    string
+	fd      int // of the root, from which all else is opened
 	result  WalkResult
-	entered map[[2]uint64]bool // directories by device and inode
-	queue   []pending
-	listed  uint64
+	queue   []pending // directories still to be entered
+	entered map[fileID]bool
+	looked  uint64 // names, as MaxEntries counts them
 }
 
-// pending is a directory that is still to be listed.
+// pending is a directory that is still to be entered, by its path from the
+// root.
 type pending struct {
 	path  string
 	depth uint64
 }
 
-// Walk lists a tree. A root that is a file has nothing in it.
+// Walk lists a tree. A root that is a file has nothing in it, nor has one that
+// is a link to a directory unless links are followed; a missing one is an
+// error. Unless links are followed, no link that appears meanwhile leads out
+// of the root. Directories that cannot be read are told in the result.
 func Walk(ctx context.Context, root string, o WalkOptions) (WalkResult, error) {
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
-		return WalkResult{}, rulef("filesystem walk limits must be greater than zero")
+		return WalkResult{}, ErrWalkLimits
 	}
-	m, err := Stat(root, Options{})
-	if err != nil {
+	if o.MaxDepth > MaxWalkDepth || o.MaxDirectories > MaxWalkDirectories || o.MaxEntries > MaxWalkEntries {
+		return WalkResult{}, ErrWalkMaximums
+	}
+	fd, err := openWalkRoot(root, o)
+	if err != nil || fd < 0 {
 		return WalkResult{}, err
 	}
-	w := &walker{o: o, entered: make(map[[2]uint64]bool)}
-	if m.IsDirectory {
-		w.queue = []pending{{path: root}}
-	}
+	defer unix.Close(fd)
+	w := &walker{ctx: ctx, o: o, root: root, fd: fd, queue: []pending{{path: "."}}, entered: make(map[fileID]bool)}
 	for len(w.queue) > 0 && !w.result.Truncated {
 		if err := ended(ctx); err != nil {
 			return WalkResult{}, err
 		}
 		next := w.queue[0]
 		w.queue = w.queue[1:]
-		if w.listed >= o.MaxDirectories {
-			w.result.Truncated = true
-			break
+		if err := w.enter(next); err != nil {
+			if ctx.Err() != nil {
+				return WalkResult{}, err
+			}
+			w.failed(next, err)
 		}
-		w.listed++
-		w.list(next)
 	}
 	return w.result, nil
 }
 
-// list adds what is in one directory.
-func (w *walker) list(at pending) {
+// openWalkRoot opens the root, or returns -1 for one with nothing in it.
+func openWalkRoot(root string, o WalkOptions) (int, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK
-	if at.depth > 0 && !w.o.FollowDirectorySymlinks {
+	if !o.FollowDirectorySymlinks {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd, err := open(at.path, flags, 0, Options{})
-	if err != nil {
-		w.failed(at.path, err)
-		return
+	fd, err := open(root, flags, 0, Options{})
+	if isErrno(err, unix.ENOTDIR) || isErrno(err, unix.ELOOP) {
+		_, err = Stat(root, Options{})
+		return -1, err
 	}
-	dir := os.NewFile(uintptr(fd), at.path)
-	defer dir.Close()
+	return fd, err
+}
+
+// absolute is the path of something below the root.
+func (w *walker) absolute(below string) string {
+	if below == "." {
+		return w.root
+	}
+	return strings.TrimSuffix(w.root, "/") + "/" + below
+}
+
+// enter lists one directory.
+func (w *walker) enter(at pending) error {
+	o := Options{NoFollow: !w.o.FollowDirectorySymlinks}
+	fd, err := openAt(w.fd, at.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, o)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) == nil {
-		key := [2]uint64{uint64(st.Dev), st.Ino}
-		if w.entered[key] {
-			return
-		}
-		w.entered[key] = true
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
 	}
-	names, err := readNames(dir)
+	if w.entered[idOf(&st)] {
+		return nil
+	}
+	if uint64(len(w.entered)) >= w.o.MaxDirectories {
+		w.result.Truncated = true
+		return nil
+	}
+	w.entered[idOf(&st)] = true
+	names, err := sortedNames(w.ctx, fd)
 	if err != nil {
-		w.failed(at.path, wrap(at.path, err))
-		return
+		return err
 	}
 	for _, e := range names {
 		if !w.add(fd, at, e) {
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
-// add adds one name; false when a limit was reached.
+// add adds one name; false when there is no room for more.
 func (w *walker) add(dir int, at pending, e dirent) bool {
-	full := path.Join(at.path, e.name)
-	mode := e.mode
-	if mode == unix.S_IFLNK {
+	link := e.mode == unix.S_IFLNK
+	if link {
 		var st unix.Stat_t
-		if !w.o.FollowDirectorySymlinks || unix.Fstatat(dir, e.name, &st, 0) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if unix.Fstatat(dir, e.name, &st, 0) != nil {
 			return true
 		}
-		mode = unix.S_IFDIR
+		e.mode = fileType(&st)
 	}
-	if mode != unix.S_IFDIR && mode != unix.S_IFREG {
-		return true
-	}
-	if uint64(len(w.result.Entries)) >= w.o.MaxEntries {
+	if w.looked >= w.o.MaxEntries {
 		w.result.Truncated = true
 		return false
 	}
-	w.result.Entries = append(w.result.Entries, WalkEntry{Path: full, IsDirectory: mode == unix.S_IFDIR})
-	hidden := w.o.PruneHiddenDirectories && strings.HasPrefix(e.name, ".")
-	if mode == unix.S_IFDIR && at.depth < w.o.MaxDepth && !hidden {
-		w.queue = append(w.queue, pending{full, at.depth + 1})
+	w.looked++
+	isDirectory := e.mode == unix.S_IFDIR
+	if link && (!isDirectory || !w.o.FollowDirectorySymlinks) || !isDirectory && e.mode != unix.S_IFREG {
+		return true
+	}
+	below := e.name
+	if at.path != "." {
+		below = at.path + "/" + e.name
+	}
+	w.result.Entries = append(w.result.Entries, WalkEntry{Path: w.absolute(below), IsDirectory: isDirectory})
+	hidden := w.o.PruneHiddenDirectories && e.name[0] == '.'
+	if isDirectory && at.depth < w.o.MaxDepth && !hidden {
+		w.queue = append(w.queue, pending{below, at.depth + 1})
 	}
 	return true
 }
 
-func (w *walker) failed(name string, err error) {
-	if errors.Is(err, unix.ENOENT) {
-		return // it was removed meanwhile
+// failed notes a directory that could not be listed. There are no more of them
+// than MaxEntries. One that is gone, or became a link, is as if it had never
+// been there.
+func (w *walker) failed(at pending, err error) {
+	if err == unix.ENOENT || err == ErrSymlink {
+		return
 	}
-	if len(w.result.Errors) < maxWalkErrors {
-		w.result.Errors = append(w.result.Errors, WalkError{name, err})
-	}
+	full := w.absolute(at.path)
+	w.result.Errors = append(w.result.Errors, WalkError{full, wrap(full, err)})
 }

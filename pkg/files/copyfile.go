@@ -1,0 +1,236 @@
+package files
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// setIDs are the bits that lend a file's owner and group to whoever runs it.
+const setIDs = unix.S_ISUID | unix.S_ISGID
+
+// file copies a regular file with its mode. follow says that the destination
+// is what the caller named: links are followed there, and it may be a device,
+// which is written to.
+func (c *copier) file(from, to located, follow bool) error {
+	in, err := openAt(from.dir, from.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY, 0, Options{})
+	if err != nil {
+		return wrap(c.sourcePath(from), err)
+	}
+	defer unix.Close(in)
+	var source unix.Stat_t
+	if err := unix.Fstat(in, &source); err != nil {
+		return wrap(c.sourcePath(from), err)
+	}
+	if fileType(&source) != unix.S_IFREG { // it was one a moment ago
+		return broken(ErrSpecial, ErrSpecial.text+": "+c.sourcePath(from))
+	}
+	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOCTTY
+	if !follow {
+		flags |= unix.O_NOFOLLOW
+	}
+	out, err := openAt(to.dir, to.name, flags, source.Mode&0o777|0o200, Options{})
+	if err == unix.ELOOP && !follow {
+		err = unix.EEXIST
+	}
+	if err != nil {
+		return wrap(c.targetPath(to), err)
+	}
+	side, err := c.fill(in, out, &source, follow)
+	if e := unix.Close(out); err == nil {
+		err = e
+	}
+	switch {
+	case err == nil:
+		return nil
+	case side == sourceSide:
+		return wrap(c.sourcePath(from), err)
+	case err == ErrSameFile:
+		return broken(ErrSameFile, ErrSameFile.text+": "+c.targetPath(to))
+	default:
+		return wrap(c.targetPath(to), err)
+	}
+}
+
+// side tells which of the two files an error is about.
+type side int
+
+const (
+	targetSide side = iota
+	sourceSide
+)
+
+// fill gives out the contents and the mode of in. The mode comes first, so
+// that contents are never readable for more people than the source was.
+func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, error) {
+	var target unix.Stat_t
+	if err := unix.Fstat(out, &target); err != nil {
+		return targetSide, err
+	}
+	if idOf(source) == idOf(&target) {
+		return targetSide, ErrSameFile
+	}
+	if fileType(&target) != unix.S_IFREG {
+		if !anyTarget {
+			return targetSide, unix.EEXIST
+		}
+		return c.pump(in, out)
+	}
+	mode := keepIDs(source, &target)
+	if first := mode &^ setIDs; target.Mode&0o7777 != first {
+		if err := unix.Fchmod(out, first); err != nil {
+			return targetSide, err
+		}
+	}
+	if target.Size > 0 {
+		if err := unix.Ftruncate(out, 0); err != nil {
+			return targetSide, err
+		}
+	}
+	if which, err := c.data(in, out, source); err != nil {
+		return which, err
+	}
+	if mode&setIDs != 0 { // writing would have cleared them
+		return targetSide, unix.Fchmod(out, mode)
+	}
+	return targetSide, nil
+}
+
+// keepIDs is the mode of source with the set-id bits that a copy may have:
+// those that lend what the source lent too.
+func keepIDs(source, target *unix.Stat_t) uint32 {
+	mode := source.Mode & 0o7777
+	if source.Uid != target.Uid {
+		mode &^= unix.S_ISUID
+	}
+	if source.Gid != target.Gid {
+		mode &^= unix.S_ISGID
+	}
+	return mode
+}
+
+// setMode gives a directory the mode of the one that it is a copy of.
+func setMode(fd int, mode uint32, of int) error {
+	var source, target unix.Stat_t
+	if err := unix.Fstat(of, &source); err != nil {
+		return err
+	}
+	if err := unix.Fstat(fd, &target); err != nil {
+		return err
+	}
+	source.Mode = mode
+	mode = keepIDs(&source, &target)
+	if target.Mode&0o7777 == mode {
+		return nil
+	}
+	return unix.Fchmod(fd, mode)
+}
+
+// data copies contents: by the kernel where it can, which shares the blocks
+// where the file system can, and hole by hole where there are holes.
+func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
+	if source.Blocks*512 < source.Size {
+		if done, which, err := c.sparse(in, out, source.Size); done {
+			return which, err
+		}
+	}
+	return c.span(in, out, -1)
+}
+
+// sparse copies the parts of a file that hold data; done is false, and nothing
+// happened, when the file system does not tell which these are.
+func (c *copier) sparse(in, out int, size int64) (done bool, which side, err error) {
+	for at := int64(0); ; {
+		start, err := unix.Seek(in, at, unix.SEEK_DATA)
+		if err == unix.ENXIO { // only a hole is left
+			break
+		}
+		if err != nil {
+			if at > 0 {
+				return true, sourceSide, err
+			}
+			_, err = unix.Seek(in, 0, unix.SEEK_SET)
+			return err != nil, sourceSide, err
+		}
+		end, err := unix.Seek(in, start, unix.SEEK_HOLE)
+		if err == nil {
+			_, err = unix.Seek(in, start, unix.SEEK_SET)
+		}
+		if err != nil {
+			return true, sourceSide, err
+		}
+		if _, err := unix.Seek(out, start, unix.SEEK_SET); err != nil {
+			return true, targetSide, err
+		}
+		if which, err := c.span(in, out, end-start); err != nil {
+			return true, which, err
+		}
+		at, size = end, max(size, end)
+	}
+	return true, targetSide, unix.Ftruncate(out, size)
+}
+
+// span copies n bytes from where the two descriptors stand, or with -1 all
+// that is left.
+func (c *copier) span(in, out int, n int64) (side, error) {
+	for n != 0 {
+		if err := ended(c.ctx); err != nil {
+			return targetSide, err
+		}
+		step := int64(copyStep)
+		if n > 0 {
+			step = min(step, n)
+		}
+		moved, err := unix.CopyFileRange(in, nil, out, nil, int(step), 0)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG:
+			return targetSide, err
+		case err != nil, moved == 0 && n < 0:
+			// Not between these two, or not with this kernel; and files that
+			// the kernel makes up look empty to it. The offsets are right, so
+			// a copy by hand goes on where this one stopped, and an error that
+			// is real comes again.
+			return c.pumpN(in, out, n)
+		case moved == 0:
+			return targetSide, nil // the file became shorter
+		case n > 0:
+			n -= int64(moved)
+		}
+	}
+	return targetSide, nil
+}
+
+// pump copies all that is left by hand.
+func (c *copier) pump(in, out int) (side, error) { return c.pumpN(in, out, -1) }
+
+// pumpN copies n bytes by hand, or with -1 all that is left.
+func (c *copier) pumpN(in, out int, n int64) (side, error) {
+	if c.buffer == nil {
+		c.buffer = make([]byte, copyBuffer)
+	}
+	for n != 0 {
+		if err := ended(c.ctx); err != nil {
+			return targetSide, err
+		}
+		b := c.buffer
+		if n > 0 {
+			b = b[:min(n, int64(len(b)))]
+		}
+		got, err := unix.Read(in, b)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return sourceSide, err
+		}
+		if got == 0 {
+			return targetSide, nil
+		}
+		if err := writeAll(out, b[:got]); err != nil {
+			return targetSide, err
+		}
+		if n > 0 {
+			n -= int64(got)
+		}
+	}
+	return targetSide, nil
+}

@@ -1,0 +1,101 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// dirent is a name in a directory with the type of what it names, as one of
+// unix.S_IFMT, or 0 if it is gone already.
+type dirent struct {
+	name string
+	mode uint32
+}
+
+// Offsets in the kernel's struct linux_dirent64.
+const (
+	direntInode  = 0
+	direntLength = 16
+	direntType   = 18
+	direntName   = 19
+)
+
+var direntBuffers = sync.Pool{New: func() any { return new([direntBuffer]byte) }}
+
+// readNames reads names from an open directory, from where its descriptor
+// stands, until there are limit of them or a few more. whole says that these
+// are all.
+func readNames(ctx context.Context, fd, limit int) (names []dirent, whole bool, err error) {
+	buf := direntBuffers.Get().(*[direntBuffer]byte)
+	defer direntBuffers.Put(buf)
+	for len(names) < limit {
+		if err := ended(ctx); err != nil {
+			return nil, false, err
+		}
+		var n int
+		err := retry(func() (err error) {
+			n, err = unix.Getdents(fd, buf[:])
+			return err
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		if n == 0 {
+			return names, true, nil
+		}
+		names = appendNames(names, fd, buf[:n])
+	}
+	return names, false, nil
+}
+
+func appendNames(names []dirent, fd int, buf []byte) []dirent {
+	for len(buf) > direntName {
+		length := int(binary.NativeEndian.Uint16(buf[direntLength:]))
+		if length <= direntName || length > len(buf) {
+			return names // not from a kernel
+		}
+		entry := buf[:length]
+		buf = buf[length:]
+		name := entry[direntName:]
+		if i := bytes.IndexByte(name, 0); i >= 0 {
+			name = name[:i]
+		}
+		if string(name) == "." || string(name) == ".." || binary.NativeEndian.Uint64(entry[direntInode:]) == 0 {
+			continue
+		}
+		names = append(names, dirent{string(name), entryMode(fd, string(name), entry[direntType])})
+	}
+	return names
+}
+
+// entryMode turns the type of an entry into mode bits; some file systems leave
+// it to be asked for.
+func entryMode(fd int, name string, kind byte) uint32 {
+	if kind != unix.DT_UNKNOWN {
+		return uint32(kind) << 12 // as IFTODT and DTTOIF define it
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return fileType(&st)
+}
+
+// sortedNames reads all names of an open directory, sorted by their bytes.
+func sortedNames(ctx context.Context, fd int) ([]dirent, error) {
+	names, whole, err := readNames(ctx, fd, maxNames+1)
+	if err != nil {
+		return nil, err
+	}
+	if !whole {
+		return nil, ErrTooManyNames
+	}
+	slices.SortFunc(names, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
+	return names, nil
+}

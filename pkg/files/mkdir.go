@@ -1,0 +1,132 @@
+package files
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// CreateDirectory makes a directory with mode 0777 less the umask. With
+// recursive it makes the missing ones above it too, and a directory that
+// exists is no error.
+func CreateDirectory(name string, recursive bool, o Options) error {
+	if o.NoFollow {
+		return createNoFollow(name, recursive)
+	}
+	err := mkdir(name)
+	switch {
+	case recursive && err == unix.EEXIST:
+		return mustBeDirectory(name)
+	case recursive && err == unix.ENOENT:
+		return createWithParents(name)
+	}
+	return wrap(name, err)
+}
+
+func mkdir(name string) error {
+	return retry(func() error { return unix.Mkdir(name, 0o777) })
+}
+
+// mustBeDirectory returns EEXIST for what is none.
+func mustBeDirectory(name string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil || fileType(&st) != unix.S_IFDIR {
+		return wrap(name, unix.EEXIST)
+	}
+	return nil
+}
+
+// createWithParents goes up until a directory can be made, and down again.
+func createWithParents(name string) error {
+	end := len(name)
+	for err := error(unix.ENOENT); err == unix.ENOENT; {
+		end = strings.LastIndexByte(name[:end], '/')
+		if end <= 0 {
+			return wrap(name, unix.ENOENT)
+		}
+		if err = mkdir(name[:end]); err == unix.EEXIST {
+			err = mustBeDirectory(name[:end])
+		}
+		if err != nil && err != unix.ENOENT {
+			return wrap(name[:end], err)
+		}
+	}
+	for end < len(name) {
+		if i := strings.IndexByte(name[end+1:], '/'); i >= 0 {
+			end += 1 + i
+		} else {
+			end = len(name)
+		}
+		err := mkdir(name[:end])
+		if err == unix.EEXIST { // somebody else was faster
+			err = mustBeDirectory(name[:end])
+		}
+		if err != nil {
+			return wrap(name[:end], err)
+		}
+	}
+	return nil
+}
+
+// createNoFollow makes a directory on whose path no link may be.
+func createNoFollow(name string, recursive bool) error {
+	if name == "/" {
+		if recursive {
+			return nil
+		}
+		return wrap(name, unix.EEXIST)
+	}
+	dir, base, err := openParent(name, Options{NoFollow: true})
+	if recursive && isErrno(err, unix.ENOENT) {
+		return createFromRoot(name)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	err = unix.Mkdirat(dir, base, 0o777)
+	if err == unix.EEXIST {
+		err = mustBeDirectoryAt(dir, base, recursive)
+	}
+	return wrap(name, err)
+}
+
+// mustBeDirectoryAt judges a name that is there already: a link is ErrSymlink,
+// a directory is fine with recursive, all else is EEXIST.
+func mustBeDirectoryAt(dir int, base string, recursive bool) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	switch {
+	case fileType(&st) == unix.S_IFLNK:
+		return ErrSymlink
+	case recursive && fileType(&st) == unix.S_IFDIR:
+		return nil
+	default:
+		return unix.EEXIST
+	}
+}
+
+// createFromRoot makes a directory and all those above it, entering one after
+// the other.
+func createFromRoot(name string) error {
+	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return wrap(name, err)
+	}
+	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
+		next, err := openComponent(at, part, true, 0, 0)
+		if err == unix.ENOENT {
+			if err = unix.Mkdirat(at, part, 0o777); err == nil || err == unix.EEXIST {
+				next, err = openComponent(at, part, true, 0, 0)
+			}
+		}
+		_ = unix.Close(at)
+		if err != nil {
+			return wrap(name, err)
+		}
+		at = next
+	}
+	return wrap(name, unix.Close(at))
+}

@@ -1,0 +1,77 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenRegular opens a regular file of at most MaxReadFile bytes for reading
+// and returns its size at this moment, which is 0 for files that the kernel
+// makes up, as in /proc. It does not wait: a pipe is refused as not a file.
+// The file is the caller's to close. Errors: ErrNotFile, ErrTooLarge,
+// ErrSymlink, *OSError.
+func OpenRegular(name string, o Options) (*os.File, int64, error) {
+	f, size, err := openRegular(name, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	if size > MaxReadFile {
+		_ = f.Close()
+		return nil, 0, ErrTooLarge
+	}
+	return f, size, nil
+}
+
+func openRegular(name string, o Options) (*os.File, int64, error) {
+	fd, err := open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0, o)
+	if err != nil {
+		if isErrno(err, unix.ENXIO) { // a socket
+			err = notFile(name)
+		}
+		return nil, 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, 0, wrap(name, err)
+	}
+	if fileType(&st) != unix.S_IFREG {
+		_ = unix.Close(fd)
+		return nil, 0, notFile(name)
+	}
+	return os.NewFile(uintptr(fd), name), st.Size, nil
+}
+
+// ReadHandle is a regular file that is open for reading. It goes on reading
+// the file that it opened, whatever happens to the name. Its methods may be
+// called concurrently.
+type ReadHandle struct{ f *os.File }
+
+// OpenRead opens a regular file of any size, without waiting.
+func OpenRead(name string) (*ReadHandle, error) {
+	f, _, err := openRegular(name, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &ReadHandle{f}, nil
+}
+
+// ReadAt fills b from the given offset in bytes. eof says that the file ended
+// before b was full; a block that ends exactly at the end is not yet the end.
+func (h *ReadHandle) ReadAt(b []byte, offset uint64) (n int, eof bool, err error) {
+	if offset > math.MaxInt64-uint64(len(b)) {
+		return 0, false, wrap(h.f.Name(), unix.EINVAL)
+	}
+	n, err = h.f.ReadAt(b, int64(offset))
+	if errors.Is(err, io.EOF) {
+		return n, n < len(b), nil
+	}
+	return n, false, wrap(h.f.Name(), err)
+}
+
+// Close ends the handle. A second call returns an error and does nothing.
+func (h *ReadHandle) Close() error { return wrap(h.f.Name(), h.f.Close()) }

@@ -1,0 +1,256 @@
+package files
+
+import (
+	"crypto/rand"
+	"errors"
+	"math"
+	"os"
+	"path"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// WriteOptions say how a file is replaced.
+type WriteOptions struct {
+	Options
+	// Atomic writes into a temporary file beside the target, which takes the
+	// target's place with Close. Until then, and after Abort, the target is
+	// as it was, and other readers see the old contents or the new, never a
+	// mixture. The replacement has the target's permission bits, and its
+	// owner and group as far as the system permits; other hard links to the
+	// target keep the old contents; access lists are not kept.
+	//
+	// The data is not forced to disk, as with cp or rsync: the promise is
+	// about processes and lost connections, not about power failures.
+	Atomic bool
+}
+
+// WriteHandle is a file that is being replaced: truncated at once, or at the
+// end when it is atomic. It ends with Close or Abort, whichever is first; the
+// second one returns os.ErrClosed and does nothing. WriteAt may be called
+// concurrently with everything.
+type WriteHandle struct {
+	f     *os.File
+	name  string
+	ended atomic.Bool
+	// For atomic writes: the directory (else -1), the temporary name in it
+	// and the name that it is to get.
+	dir        int
+	temp, base string
+}
+
+// OpenWrite begins to replace a regular file, which need not exist but whose
+// directory must. Links are followed unless NoFollow. Errors: ErrNotFile,
+// ErrSymlink, ErrDangling, *OSError.
+func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
+	if o.Atomic {
+		return openAtomic(name, o.Options)
+	}
+	fd, err := open(name, replaceFlags, 0o666, o.Options)
+	if err != nil {
+		if isErrno(err, unix.ENXIO) { // a pipe that nobody reads, or a socket
+			err = notFile(name)
+		}
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, wrap(name, err)
+	}
+	if fileType(&st) != unix.S_IFREG {
+		_ = unix.Close(fd)
+		return nil, notFile(name)
+	}
+	return &WriteHandle{f: os.NewFile(uintptr(fd), name), name: name, dir: -1}, nil
+}
+
+func openAtomic(name string, o Options) (*WriteHandle, error) {
+	h := &WriteHandle{name: name}
+	old, err := h.findTarget(o)
+	if err != nil {
+		return nil, wrap(name, err)
+	}
+	if err := h.makeTemp(old); err != nil {
+		_ = unix.Close(h.dir)
+		return nil, wrap(name, err)
+	}
+	return h, nil
+}
+
+// findTarget opens the directory of the file that is to be replaced, and
+// returns what that file is, or nil when there is none. Where the name is a
+// link, the file that it leads to is replaced, as a plain write would do.
+func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
+	dir, base, err := openParent(h.name, o)
+	if err != nil {
+		return nil, err
+	}
+	h.dir, h.base = dir, base
+	st := new(unix.Stat_t)
+	err = unix.Fstatat(dir, base, st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && fileType(st) == unix.S_IFLNK {
+		_ = unix.Close(dir)
+		if o.NoFollow {
+			return nil, ErrSymlink
+		}
+		if err := h.followTarget(st); err != nil {
+			return nil, err
+		}
+		dir = h.dir
+	}
+	switch {
+	case err == unix.ENOENT:
+		return nil, nil
+	case err != nil:
+	case fileType(st) == unix.S_IFDIR:
+		err = unix.EISDIR
+	case fileType(st) != unix.S_IFREG:
+		err = notFile(h.name)
+	default:
+		// A file that may not be written may not be replaced either.
+		err = unix.Faccessat(dir, h.base, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
+		_ = unix.Close(dir)
+		return nil, err
+	}
+	return st, nil
+}
+
+// followTarget finds the directory of what a link leads to. The kernel follows
+// the link, so that its protection of links in shared directories holds, and
+// what is then found by name must be the file that it reached.
+func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
+	fd, err := openAt(unix.AT_FDCWD, h.name, unix.O_PATH, 0, Options{})
+	if err == unix.ENOENT {
+		return broken(ErrDangling, "path `"+h.name+"` is a symbolic link that leads nowhere")
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, st); err != nil {
+		return err
+	}
+	if fileType(st) != unix.S_IFREG {
+		return notFile(h.name)
+	}
+	reached := idOf(st)
+	real, err := realPath(fd, h.name)
+	if err != nil {
+		return err
+	}
+	h.dir, h.base, err = openParent(real, Options{NoFollow: true})
+	if err != nil {
+		return err
+	}
+	err = unix.Fstatat(h.dir, h.base, st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && idOf(st) != reached {
+		err = unix.ENOENT // it was moved this instant
+	}
+	if err != nil {
+		_ = unix.Close(h.dir)
+	}
+	return err
+}
+
+// makeTemp makes the temporary file, as like the old one as may be.
+func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
+	mode := uint32(0o666)
+	if old != nil {
+		mode = old.Mode & 0o777
+	}
+	for range tempTries {
+		temp := "." + rand.Text() + ".tmp"
+		fd, err := openAt(h.dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, Options{})
+		if err == unix.EEXIST {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			if err := takeAfter(fd, old); err != nil {
+				_ = unix.Close(fd)
+				_ = unix.Unlinkat(h.dir, temp, 0)
+				return err
+			}
+		}
+		h.temp = temp
+		h.f = os.NewFile(uintptr(fd), path.Join(path.Dir(h.name), temp))
+		return nil
+	}
+	return unix.EEXIST
+}
+
+// takeAfter gives a new file the owner, the group and the mode of an old one.
+// Where the group cannot be kept, what it was allowed is not given to another
+// group. The set-id bits are not kept: a write would clear them too.
+func takeAfter(fd int, old *unix.Stat_t) error {
+	mode := old.Mode & 0o777
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Uid != old.Uid || st.Gid != old.Gid {
+		if unix.Fchown(fd, int(old.Uid), int(old.Gid)) != nil && unix.Fchown(fd, -1, int(old.Gid)) != nil {
+			mode &^= 0o070
+		}
+	}
+	if st.Mode&0o7777 == mode {
+		return nil
+	}
+	// The umask must not take away what the old file had.
+	return unix.Fchmod(fd, mode)
+}
+
+// WriteAt writes at the given offset in bytes, in any order; what no write
+// covers is zero. An offset beyond the largest file is ErrOffset.
+func (h *WriteHandle) WriteAt(b []byte, offset uint64) error {
+	if offset > math.MaxInt64-uint64(len(b)) {
+		return ErrOffset
+	}
+	_, err := h.f.WriteAt(b, int64(offset))
+	return wrap(h.name, err)
+}
+
+// Close ends the handle; an atomic write takes the target's place, or when
+// that fails leaves no trace.
+func (h *WriteHandle) Close() error {
+	return h.end(func() error { return unix.Renameat(h.dir, h.temp, h.dir, h.base) })
+}
+
+// errAborted keeps an aborted write from taking the target's place.
+var errAborted = errors.New("aborted")
+
+// Abort ends the handle. An atomic write leaves the target as it was; one that
+// is not leaves what was written.
+func (h *WriteHandle) Abort() error {
+	err := h.end(func() error { return errAborted })
+	if err == errAborted {
+		return nil
+	}
+	return err
+}
+
+// end closes the file, and for an atomic write lets commit put it in place or
+// removes it.
+func (h *WriteHandle) end(commit func() error) error {
+	if h.ended.Swap(true) {
+		return os.ErrClosed
+	}
+	err := h.f.Close()
+	if h.dir < 0 {
+		return wrap(h.name, err)
+	}
+	if err == nil {
+		err = commit()
+	}
+	if err != nil {
+		_ = unix.Unlinkat(h.dir, h.temp, 0)
+	}
+	_ = unix.Close(h.dir)
+	return wrap(h.name, err)
+}

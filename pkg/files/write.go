@@ -1,0 +1,70 @@
+package files
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// replaceFlags open a file that is to have new contents, without waiting.
+const replaceFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// WriteFile creates or truncates a file and writes data to it in one go. A new
+// file gets mode 0666 less the umask; an old one keeps its mode, owner and
+// hard links, and a symbolic link is followed. When the write fails, the file
+// holds a part of data.
+//
+// Devices and pipes are written as a shell's redirection would, but for the
+// waiting: a pipe that nobody reads is ENXIO at once, and a reader that takes
+// nothing for WriteStall is ErrStalled.
+func WriteFile(name string, data []byte, o Options) error {
+	fd, err := open(name, replaceFlags, 0o666, o)
+	if err != nil {
+		return err
+	}
+	err = writeAll(fd, data)
+	if e := unix.Close(fd); err == nil {
+		err = e
+	}
+	return wrap(name, err)
+}
+
+// writeAll writes to a descriptor that does not block.
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		switch err {
+		case nil:
+			data = data[n:]
+		case unix.EINTR:
+		case unix.EAGAIN:
+			if err := waitWritable(fd); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// waitWritable waits until a reader made room.
+func waitWritable(fd int) error {
+	deadline := time.Now().Add(writeStall)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return ErrStalled
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(left.Milliseconds())+1)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		if n > 0 {
+			return nil // room, or an error that the next write will tell
+		}
+	}
+}
+
+// writeStall is WriteStall, shorter in tests.
+var writeStall = WriteStall

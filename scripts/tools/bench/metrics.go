@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// metric is one thing that is measured on every server in every round.
+type metric struct {
+	name string
+	unit string // "ms" or "MB"
+	// target is the ratio to the better reference that is aimed at.
+	target float64
+	// times is how often it is measured in a round.
+	times int
+	run   func(s *server, c *client) (float64, error)
+	// raw is the same work without a server, where there is such a thing.
+	raw func() (float64, error)
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// timed measures a call.
+func timed(f func() error) (float64, error) {
+	began := time.Now()
+	err := f()
+	return ms(time.Since(began)), err
+}
+
+// sizes are how much the large metrics move.
+type sizes struct{ pipe, pty, file, echo int }
+
+var (
+	fullSizes  = sizes{pipe: 256 << 20, pty: 32 << 20, file: 32 << 20, echo: 64 << 20}
+	shortSizes = sizes{pipe: 16 << 20, pty: 4 << 20, file: 4 << 20, echo: 4 << 20}
+)
+
+var processes int
+
+func newID() string {
+	processes++
+	return "p" + strconv.Itoa(processes)
+}
+
+const plain = `"tty":false`
+
+// runTrue runs /bin/true to its end.
+func runTrue(c *client) error {
+	id := newID()
+	if err := c.start(id, `["/bin/true"]`, plain); err != nil {
+		return err
+	}
+	_, err := c.events(id)
+	return err
+}
+
+// output runs a command that writes n bytes and reads them all.
+func output(c *client, argv, options string, n int) (float64, error) {
+	id := newID()
+	return timed(func() error {
+		if err := c.start(id, argv, options); err != nil {
+			return err
+		}
+		got, err := c.events(id)
+		if err == nil && got != n {
+			err = fmt.Errorf("%d bytes of %d came", got, n)
+		}
+		return err
+	})
+}
+
+func head(n int) string { return fmt.Sprintf(`["head","-c","%d","/dev/zero"]`, n) }
+
+func metrics(z sizes) []metric {
+	file := func(s *server, name string) string { return "file://" + filepath.Join(s.dir, name) }
+	read := func(name string, n int) func(*server, *client) (float64, error) {
+		return func(s *server, c *client) (float64, error) {
+			return timed(func() error {
+				m, err := c.call("fs/readFile", `{"path":"`+file(s, name)+`"}`)
+				if err == nil && len(m) < n/3*4 {
+					err = fmt.Errorf("a short answer: %d bytes", len(m))
+				}
+				return err
+			})
+		}
+	}
+	write := func(name string, n int) func(*server, *client) (float64, error) {
+		text := base64.StdEncoding.EncodeToString(make([]byte, n))
+		return func(s *server, c *client) (float64, error) {
+			params := `{"path":"` + file(s, name) + `","dataBase64":"` + text + `"}`
+			return timed(func() error {
+				_, err := c.call("fs/writeFile", params)
+				return err
+			})
+		}
+	}
+	return []metric{
+		{name: "connect + initialize", unit: "ms", target: 1, times: 20, run: func(s *server, _ *client) (float64, error) {
+			return timed(func() error {
+				c, err := connect(s.url)
+				if err == nil {
+					c.close()
+				}
+				return err
+			})
+		}},
+		{name: "start to closed, paused", unit: "ms", target: 0.6, times: 20, raw: rawSpawn, run: func(_ *server, c *client) (float64, error) {
+			time.Sleep(50 * time.Millisecond)
+			return timed(func() error { return runTrue(c) })
+		}},
+		{name: "start to closed, back to back", unit: "ms", target: 0.04, times: 20, raw: rawSpawn, run: func(_ *server, c *client) (float64, error) {
+			return timed(func() error { return runTrue(c) })
+		}},
+		{name: "32 at once", unit: "ms", target: 1. / 3, times: 3, run: func(_ *server, c *client) (float64, error) { return timed(func() error { return burst(c, 32) }) }},
+		{name: fmt.Sprintf("output of a pipe, %d MiB", z.pipe>>20), unit: "ms", target: 0.5, times: 1,
+			raw: func() (float64, error) { return rawOutput(z.pipe, false) },
+			run: func(_ *server, c *client) (float64, error) { return output(c, head(z.pipe), plain, z.pipe) }},
+		{name: fmt.Sprintf("output of a terminal, %d MiB", z.pty>>20), unit: "ms", target: 0.5, times: 1,
+			raw: func() (float64, error) { return rawOutput(z.pty, true) },
+			run: func(_ *server, c *client) (float64, error) { return output(c, head(z.pty), `"tty":true`, z.pty) }},
+		{name: fmt.Sprintf("through cat and back, %d MiB", z.echo>>20), unit: "ms", target: 0.5, times: 1, run: func(_ *server, c *client) (float64, error) {
+			return timed(func() error { return echo(c, z.echo) })
+		}},
+		{name: "getMetadata", unit: "ms", target: 1, times: 50, run: func(s *server, c *client) (float64, error) {
+			return timed(func() error {
+				_, err := c.call("fs/getMetadata", `{"path":"`+file(s, "small")+`"}`)
+				return err
+			})
+		}},
+		{name: "readFile 1 KiB", unit: "ms", target: 1, times: 50, run: read("small", 1<<10)},
+		{name: "readFile 1 MiB", unit: "ms", target: 1. / 3, times: 10, run: read("medium", 1<<20)},
+		{name: fmt.Sprintf("readFile %d MiB", z.file>>20), unit: "ms", target: 1. / 3, times: 2, run: read("large", z.file), raw: func() (float64, error) { return rawFile(z.file, false) }},
+		{name: "writeFile 1 MiB", unit: "ms", target: 1. / 3, times: 10, run: write("w1", 1<<20)},
+		{name: fmt.Sprintf("writeFile %d MiB", z.file>>20), unit: "ms", target: 1. / 3, times: 2, run: write("w32", z.file), raw: func() (float64, error) { return rawFile(z.file, true) }},
+	}
+}
+
+// burst starts n processes at once and waits until all have closed.
+func burst(c *client, n int) error {
+	for range n {
+		if _, err := c.send("process/start", startParams(newID(), `["/bin/true"]`, plain)); err != nil {
+			return err
+		}
+	}
+	for closed := 0; closed < n; {
+		m, err := c.read()
+		if err != nil {
+			return err
+		}
+		if bytes.HasPrefix(m, []byte(`{"method":"process/closed"`)) {
+			closed++
+		}
+	}
+	return nil
+}
+
+// echo writes n bytes to cat while it reads what comes back.
+func echo(c *client, n int) error {
+	id := newID()
+	if err := c.start(id, `["cat"]`, `"tty":false,"pipeStdin":true`); err != nil {
+		return err
+	}
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, 64<<10))
+	writes := n / (64 << 10)
+	failed := make(chan error, 1)
+	// Answers come in between, so at most window writes are sent ahead.
+	const window = 16
+	slots := make(chan struct{}, window)
+	go func() {
+		for i := range writes {
+			slots <- struct{}{}
+			_, err := c.send("process/write", `{"processId":"`+id+`","chunk":"`+chunk+`","writeId":"`+strconv.Itoa(i)+`"}`)
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- nil
+	}()
+	answers := 0
+	for total := 0; total < n || answers < writes; {
+		m, err := c.read()
+		if err != nil {
+			return err
+		}
+		switch {
+		case bytes.HasPrefix(m, []byte(`{"method":"process/output"`)):
+			k, err := chunkLen(m)
+			if err != nil {
+				return err
+			}
+			total += k
+		case bytes.Contains(m, []byte(`"accepted"`)):
+			answers++
+			<-slots
+		case bytes.Contains(m[:min(len(m), 64)], []byte(`"error"`)):
+			return fmt.Errorf("the server says %s", m)
+		}
+	}
+	if err := <-failed; err != nil {
+		return err
+	}
+	_, err := c.call("process/terminate", `{"processId":"`+id+`"}`)
+	return err
+}
+
+func rawSpawn() (float64, error) {
+	return timed(func() error { return exec.Command("/bin/true").Run() })
+}
+
+// rawOutput reads a command's output and drops it.
+func rawOutput(n int, tty bool) (float64, error) {
+	cmd := exec.Command("head", "-c", strconv.Itoa(n), "/dev/zero")
+	return timed(func() error {
+		if tty {
+			f, err := pty.Start(cmd)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, _ = io.Copy(io.Discard, f) // it ends with EIO
+			return cmd.Wait()
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		buf := make([]byte, 64<<10)
+		for {
+			if _, err := out.Read(buf); err != nil {
+				return cmd.Wait()
+			}
+		}
+	})
+}
+
+// rawFile writes or reads a file.
+func rawFile(n int, write bool) (float64, error) {
+	name := filepath.Join(os.TempDir(), "bench-raw-"+strconv.Itoa(os.Getpid()))
+	defer os.Remove(name)
+	data := make([]byte, n)
+	if write {
+		return timed(func() error { return os.WriteFile(name, data, 0o600) })
+	}
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		return 0, err
+	}
+	return timed(func() error {
+		_, err := os.ReadFile(name)
+		return err
+	})
+}
+
+// idleConnections measures what each of n idle connections costs, in KiB.
+func idleConnections(s *server, n int) (float64, error) {
+	before := s.rss()
+	conns := make([]*client, 0, n)
+	defer func() {
+		for _, c := range conns {
+			c.close()
+		}
+	}()
+	for range n {
+		c, err := connect(s.url)
+		if err != nil {
+			return 0, err
+		}
+		conns = append(conns, c)
+	}
+	time.Sleep(300 * time.Millisecond)
+	return max(0, s.rss()-before) / float64(n), nil
+}
+
+// stalledReader measures by how much the server grows, in MB, while a client
+// does not read what an endless writer writes.
+func stalledReader(s *server, d time.Duration) (float64, error) {
+	before := s.rss()
+	c, err := connect(s.url)
+	if err != nil {
+		return 0, err
+	}
+	defer c.close()
+	id := newID()
+	if err := c.start(id, `["yes"]`, plain); err != nil {
+		return 0, err
+	}
+	time.Sleep(d)
+	pids := family(s.cmd.Process.Pid)
+	total := 0.0
+	for _, pid := range pids {
+		// The writer itself does not count.
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(comm)) != "yes" {
+			total += field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+		}
+	}
+	// Closing the connection would leave the process to its session.
+	if tcp, ok := c.ws.NetConn().(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	return (total - before) / 1024, nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// server is one exec-server under measurement.
+type server struct {
+	name, path string
+	cmd        *exec.Cmd
+	url        string
+	home       string
+	dir        string // for files
+	listening  time.Duration
+}
+
+// start starts the server on a free port and notes how long it took to say
+// that it listens.
+func (s *server) start() error {
+	cmd := exec.Command(s.path, "exec-server", "--listen", "ws://127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "HOME="+s.home, "CODEX_HOME="+s.home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", s.path, err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return fmt.Errorf("%s said nothing: %w", s.name, err)
+	}
+	s.listening = time.Since(began)
+	s.cmd, s.url = cmd, strings.TrimSpace(line)
+	return nil
+}
+
+func (s *server) stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(5*time.Second, func() { _ = s.cmd.Process.Kill() })
+	_ = s.cmd.Wait()
+	timer.Stop()
+	s.cmd = nil
+}
+
+// rss is the resident memory of the server and of the helpers that it keeps,
+// in KiB. Pages that processes share count once: it is the proportional set
+// size.
+func (s *server) rss() float64 {
+	total := 0.0
+	for _, pid := range family(s.cmd.Process.Pid) {
+		total += field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+	}
+	return total
+}
+
+// family lists a process and its descendants.
+func family(pid int) []int {
+	pids := []int{pid}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, child := range strings.Fields(string(text)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				pids = append(pids, family(n)...)
+			}
+		}
+	}
+	return pids
+}
+
+// field reads a number of KiB from a file of /proc.
+func field(file, name string) float64 {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			n, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,180 @@
+// Command fetchref downloads the reference implementation's binary of one
+// version into a directory and prints its path. What it downloads is pinned
+// by its checksum; what is there already is not downloaded again.
+//
+//	fetchref -version 0.142.0 -dir CACHE
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// integrity is the SHA-512 of each package, as npm's lock files spell it.
+var integrity = map[string]string{
+	"0.142.0-linux-x64":   "nywS+ogFPRhZnQnKL+jzWKzFhmjTQbYPh6n8dtQ/E+sJ3FoZVcb9a6kvHL5yjgtlCiDkP0jPDYY5AK3tDShYyw==",
+	"0.169.0-linux-x64":   "o05NyAOCDygSPRo1yinzxvkRSdmsZyBD9E7mbpmjRanSfM8lypqWtQgEo4XfNkwhuCR2aFu8mlGOsQGFXVbVww==",
+	"0.142.0-linux-arm64": "gX9hCK59bE0Itnous1MCrKiXTYuoGVE6oJUE0kyRSzaBD267sh9TNR3DXKbY7TsP7iAs19n8YXDJNdHZJtakSQ==",
+	"0.169.0-linux-arm64": "NZ/DaQUpcQmxmqee7Z9uC1rzw3GhSbooawcaTe1LN5Yk+WlinUKGdTXJgClRT/9ogQEEM9TWxYzvxPfj5G/xFg==",
+}
+
+const (
+	// maxPackage bounds what is unpacked.
+	maxPackage = 2 << 30
+	// fetchTime bounds one download, and fetchTries how many are tried.
+	fetchTime  = 10 * time.Minute
+	fetchTries = 3
+)
+
+func main() {
+	version := flag.String("version", "", "the version, such as 0.142.0")
+	dir := flag.String("dir", "", "the directory to keep it in")
+	flag.Parse()
+	binary, err := fetch(*version, *dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fetchref:", err)
+		os.Exit(1)
+	}
+	fmt.Println(binary)
+}
+
+func fetch(version, dir string) (string, error) {
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	name := version + "-linux-" + arch
+	sum, ok := integrity[name]
+	if !ok || runtime.GOOS != "linux" {
+		return "", fmt.Errorf("no checksum is known for version %q on %s/%s", version, runtime.GOOS, runtime.GOARCH)
+	}
+	if dir == "" {
+		return "", errors.New("-dir is missing")
+	}
+	target := filepath.Join(dir, "codex-"+name)
+	if found, err := find(target); err == nil {
+		return found, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(dir, ".fetch-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	url := "https://registry.npmjs.org/@openai/codex/-/codex-" + name + ".tgz"
+	for try := 1; ; try++ {
+		err = download(url, sum, temp)
+		if err == nil {
+			break
+		}
+		if try == fetchTries {
+			return "", err
+		}
+	}
+	if err := os.Rename(temp, target); err != nil {
+		// Somebody else may have been faster.
+		if found, e := find(target); e == nil {
+			return found, nil
+		}
+		return "", err
+	}
+	return find(target)
+}
+
+// find looks for the binary in an unpacked package.
+func find(dir string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "package", "vendor", "*", "bin", "codex"))
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s: the package has no binary", dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+func download(url, sum, dir string) error {
+	fmt.Fprintln(os.Stderr, "fetchref: downloading", url)
+	client := &http.Client{Timeout: fetchTime}
+	res, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, res.Status)
+	}
+	digest := sha512.New()
+	if err := unpack(io.TeeReader(res.Body, digest), dir); err != nil {
+		return fmt.Errorf("%s: %w", url, err)
+	}
+	if got := encode(digest); got != sum {
+		return fmt.Errorf("%s: the checksum is %s, not %s", url, got, sum)
+	}
+	return nil
+}
+
+func encode(h hash.Hash) string { return base64.StdEncoding.EncodeToString(h.Sum(nil)) }
+
+// unpack unpacks regular files and reads the archive to its end, so that all
+// of it is in the checksum.
+func unpack(r io.Reader, dir string) error {
+	gz, err := gzip.NewReader(r)
+	if err != nil {
+		return err
+	}
+	files := tar.NewReader(io.LimitReader(gz, maxPackage))
+	for {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		if !filepath.IsLocal(h.Name) {
+			return fmt.Errorf("a name leads outside: %q", h.Name)
+		}
+		if err := write(filepath.Join(dir, h.Name), files, h.FileInfo().Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	_, err = io.Copy(io.Discard, gz)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
+	}
+	return err
+}
+
+func write(name string, r io.Reader, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if strings.Contains(name, string(filepath.Separator)+"bin"+string(filepath.Separator)) {
+		mode |= 0o111
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(f, r); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
