@@ -34,12 +34,13 @@ func orNull(name string, read func(*jsonwire.Reader) error) field {
 	return field{name: name, read: read, nullable: true}
 }
 
-// params decodes the params of a request; nil params count as null.
+// params decodes the params of a request; nil params count as null. That they
+// are JSON has been checked when they were found in their message.
 func params(text []byte, fields ...field) error {
 	if text == nil {
 		text = []byte("null")
 	}
-	r := jsonwire.NewReader(text)
+	r := jsonwire.NewCheckedReader(text)
 	if err := object(r, fields); err != nil {
 		return err
 	}

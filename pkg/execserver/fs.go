@@ -113,27 +113,22 @@ func readSmall(f *os.File, size int64) ([]byte, error) {
 // answer begins, so that an error of the file is still an error of the
 // request; the answer to a larger file begins with that part.
 func (rq *request) streamFile(f *os.File, size int64) error {
-	rq.c.srv.memory.used()
-	whole := make([]byte, min(size, wholeFile))
-	n, err := io.ReadFull(f, whole)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+	if size >= releaseAbove {
+		rq.c.srv.memory.used()
+	}
+	held, err := readChunks(f, min(size, wholeFile))
+	defer held.free()
+	if err != nil {
 		return err
 	}
-	whole = whole[:n]
 	// The file ends where it ended when it was opened: it may be a log.
-	rest := io.LimitReader(f, size-int64(n))
+	rest := io.LimitReader(f, size-held.size)
 	rq.stream(`{"dataBase64":"`, func(b []byte) (int, error) {
-		if len(whole) > 0 {
-			n := copy(b, whole)
-			whole = whole[n:]
-			if n == len(b) {
-				if len(whole) == 0 && size <= wholeFile {
-					return n, io.EOF
-				}
+		if n, ok := held.next(b); ok {
+			if held.left() || size > wholeFile {
 				return n, nil
 			}
-			m, err := io.ReadFull(rest, b[n:])
-			return n + m, endOfFile(err)
+			return n, io.EOF
 		}
 		n, err := io.ReadFull(rest, b)
 		return n, endOfFile(err)

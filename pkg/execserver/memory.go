@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"codex.internal/pkg/transport"
 )
 
 // memory hands large buffers back to the system once the server has had no
@@ -34,6 +36,8 @@ func (m *memory) used() {
 // release collects twice because the first collection only moves pooled
 // buffers to the pools' second generation.
 func release() {
+	transport.Trim()
+	trimChunks()
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()
 }

@@ -234,8 +234,9 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, read func([]byte) (
 	if err := o.flush(); err != nil {
 		return err
 	}
-	raw := make([]byte, fileChunk)
-	part := make([]byte, 0, len(head)+jsonwire.Base64Len(fileChunk)+len(tail))
+	buffers := largeBuffers.Get().(*[2][]byte)
+	defer largeBuffers.Put(buffers)
+	raw, part := buffers[0], buffers[1][:transport.FragmentRoom]
 	part = append(part, head...)
 	for first := true; ; first = false {
 		n, err := read(raw)
@@ -254,6 +255,16 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, read func([]byte) (
 		if last {
 			return nil
 		}
-		part = part[:0]
+		part = part[:transport.FragmentRoom]
 	}
 }
+
+// largeBuffers hold what sendLarge works with: data, and its text with room
+// for a head that names a file or an HTTP response.
+var largeBuffers = sync.Pool{New: func() any {
+	const headRoom = 4 << 10
+	return &[2][]byte{
+		make([]byte, fileChunk),
+		make([]byte, 0, transport.FragmentRoom+headRoom+jsonwire.Base64Len(fileChunk)),
+	}
+}}

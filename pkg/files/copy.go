@@ -221,7 +221,7 @@ type dirLevel struct {
 
 // contents copies what is in the current directory, and so on downwards.
 func (c *copier) contents() error {
-	names, err := sortedNames(c.ctx, c.from.fd)
+	names, err := sortedNames(c.ctx, c.from.fd, maxNames)
 	if err != nil {
 		return wrap(c.from.here(), err)
 	}
@@ -253,7 +253,7 @@ func (c *copier) contents() error {
 		if err != nil {
 			return err
 		}
-		if names, err = sortedNames(c.ctx, c.from.fd); err != nil {
+		if names, err = sortedNames(c.ctx, c.from.fd, maxNames); err != nil {
 			return wrap(c.from.here(), err)
 		}
 		levels = append(levels, dirLevel{names, made})

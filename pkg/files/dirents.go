@@ -87,13 +87,14 @@ func entryMode(fd int, name string, kind byte) uint32 {
 	return fileType(&st)
 }
 
-// sortedNames reads all names of an open directory, sorted by their bytes.
-func sortedNames(ctx context.Context, fd int) ([]dirent, error) {
-	names, whole, err := readNames(ctx, fd, maxNames+1)
+// sortedNames reads all names of an open directory, sorted by their bytes;
+// more than limit are ErrTooManyNames.
+func sortedNames(ctx context.Context, fd, limit int) ([]dirent, error) {
+	names, whole, err := readNames(ctx, fd, limit+1)
 	if err != nil {
 		return nil, err
 	}
-	if !whole {
+	if !whole || len(names) > limit {
 		return nil, ErrTooManyNames
 	}
 	slices.SortFunc(names, func(a, b dirent) int { return strings.Compare(a.name, b.name) })

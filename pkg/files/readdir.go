@@ -25,7 +25,7 @@ func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	names, err := sortedNames(ctx, fd)
+	names, err := sortedNames(ctx, fd, maxNames)
 	if err != nil {
 		return nil, wrap(name, err)
 	}

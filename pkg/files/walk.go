@@ -143,7 +143,7 @@ func (w *walker) enter(at pending) error {
 		return nil
 	}
 	w.entered[idOf(&st)] = true
-	names, err := sortedNames(w.ctx, fd)
+	names, err := sortedNames(w.ctx, fd, maxNames)
 	if err != nil {
 		return err
 	}

@@ -84,14 +84,19 @@ func (e *TypeError) Error() string {
 // usable; it is not safe for concurrent use. After an error nothing more can
 // be read from it.
 type Reader struct {
-	data  []byte
-	pos   int
-	depth int
+	data    []byte
+	pos     int
+	depth   int
+	checked bool
 }
 
 // NewReader returns a reader of text. Strings and raw values that it returns
 // may alias text.
 func NewReader(text []byte) *Reader { return &Reader{data: text} }
+
+// NewCheckedReader is NewReader for a text that another reader has read or
+// skipped already: the characters of its strings are not checked again.
+func NewCheckedReader(text []byte) *Reader { return &Reader{data: text, checked: true} }
 
 func (r *Reader) syntax(reason string) error {
 	return &SyntaxError{Offset: r.pos, Reason: reason}
@@ -353,12 +358,14 @@ func (r *Reader) scanString() (raw []byte, escaped bool, err error) {
 		}
 	}
 	raw = r.data[start:r.pos]
-	if i := control(raw); i >= 0 {
-		r.pos = start + i
-		return nil, false, r.syntax("control character found while parsing a string")
-	}
-	if !utf8.Valid(raw) {
-		return nil, false, &SyntaxError{Offset: start, Reason: "invalid unicode code point"}
+	if !r.checked && !plainText(raw) {
+		if i := control(raw); i >= 0 {
+			r.pos = start + i
+			return nil, false, r.syntax("control character found while parsing a string")
+		}
+		if !utf8.Valid(raw) {
+			return nil, false, &SyntaxError{Offset: start, Reason: "invalid unicode code point"}
+		}
 	}
 	r.pos++
 	return raw, escaped, nil
@@ -432,6 +439,27 @@ func hex4(b []byte) (rune, bool) {
 		v = v<<4 | rune(c)
 	}
 	return v, true
+}
+
+// plainText reports whether b is all ASCII without control characters. It
+// looks at 32 bytes together.
+func plainText(b []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(b) >= 32 {
+		w, x, y, z := le64(b), le64(b[8:]), le64(b[16:]), le64(b[24:])
+		// A high bit of its own marks a byte outside ASCII, one that the
+		// subtraction sets a byte below 0x20.
+		if (w|x|y|z|(w-ones*0x20)|(x-ones*0x20)|(y-ones*0x20)|(z-ones*0x20))&high != 0 {
+			return false
+		}
+		b = b[32:]
+	}
+	for _, c := range b {
+		if c < 0x20 || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // control returns the position of the first control character, or -1. Eight

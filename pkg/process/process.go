@@ -313,8 +313,26 @@ func (r *reader) read() error {
 	if n == 0 {
 		return io.EOF
 	}
-	r.deliver(b, n)
+	r.deliver(b, r.fill(b, n))
 	return nil
+}
+
+// fill adds to a block what a terminal has besides: it hands out a page at a
+// time, and every event costs more than a read. It never waits.
+func (r *reader) fill(b *block, n int) int {
+	if r.stream.name != PTY {
+		return n
+	}
+	_ = r.raw.Control(func(fd uintptr) {
+		for n < len(b.data) {
+			m, err := readOnce(int(fd), b.data[n:])
+			if err != nil || m == 0 {
+				return // the next read meets it again
+			}
+			n += m
+		}
+	})
+	return n
 }
 
 // readOnce reads without waiting.

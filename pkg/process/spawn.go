@@ -126,7 +126,11 @@ func (e *ends) openTerminal(spec *Spec) error {
 	if err != nil {
 		return fmt.Errorf("open a terminal: %w", err)
 	}
-	e.stdin, e.master, e.slave = master, master, slave
+	e.slave = slave
+	if master, err = polled(master); err != nil {
+		return fmt.Errorf("prepare the terminal: %w", err)
+	}
+	e.stdin, e.master = master, master
 	e.streams = []stream{{PTY, master}}
 	fd := int(slave.Fd())
 	e.files = [3]int{fd, fd, fd}
@@ -144,6 +148,21 @@ func (e *ends) openTerminal(spec *Spec) error {
 		return fmt.Errorf("set the terminal's size: %w", err)
 	}
 	return nil
+}
+
+// polled returns f as a file whose reads do not hold a thread, in place of f.
+// The library that opened it may have made it blocking for good.
+func polled(f *os.File) (*os.File, error) {
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // check refuses what the system could not be asked for.

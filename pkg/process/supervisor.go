@@ -53,7 +53,8 @@ type Options struct {
 type Supervisor struct {
 	opts Options
 	log  *slog.Logger
-	root *cgroupRoot // nil: no cgroups
+	dirs sync.Once
+	root *cgroupRoot // nil: no cgroups; see cgroups
 	dog  watchdog
 	wg   sync.WaitGroup // every goroutine of every process
 
@@ -94,14 +95,23 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 		signal.Notify(s.child, syscall.SIGCHLD)
 		s.wg.Go(s.routineOrphans)
 	}
-	if opts.Cgroups {
+	return s, nil
+}
+
+// cgroups returns where cgroups are made, nil if none are. They are made with
+// the first process, because a server should listen at once.
+func (s *Supervisor) cgroups() *cgroupRoot {
+	s.dirs.Do(func() {
+		if !s.opts.Cgroups {
+			return
+		}
 		root, err := newCgroupRoot()
 		if err != nil {
 			s.log.Info("no cgroups: descendants are found by their parents and sessions", "reason", err)
 		}
 		s.root = root
-	}
-	return s, nil
+	})
+	return s.root
 }
 
 // Close ends every process and waits for all of them.
@@ -128,7 +138,7 @@ func (s *Supervisor) Close() {
 	}
 	close(s.stop)
 	s.wg.Wait()
-	s.root.remove()
+	s.cgroups().remove()
 	s.dog.close()
 	signal.Stop(s.ignored)
 }
@@ -198,16 +208,17 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 
 // cgroup makes a cgroup for one process, inside the group's own.
 func (g *Group) cgroup() cgroupDir {
-	if g.s.root == nil {
+	root := g.s.cgroups()
+	if root == nil {
 		return cgroupDir{}
 	}
 	g.mu.Lock()
 	if g.cg.path == "" {
-		g.cg = g.s.root.session()
+		g.cg = root.session()
 	}
 	parent := g.cg
 	g.mu.Unlock()
-	return parent.child(g.s.root)
+	return parent.child(root)
 }
 
 // fork starts the program and registers the process.

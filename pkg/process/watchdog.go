@@ -74,8 +74,8 @@ func (d *watchdog) spawn(s *Supervisor) error {
 		close(d.done)
 		s.lookForOrphans()
 	})
-	if s.root != nil {
-		d.say("c " + s.root.path)
+	if root := s.cgroups(); root != nil {
+		d.say("c " + root.path)
 	}
 	return nil
 }

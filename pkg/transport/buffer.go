@@ -8,11 +8,31 @@ import (
 // bufferClasses are the capacities in which message buffers come. A buffer
 // grows from one to the next as the bytes arrive, so that a peer cannot make
 // the server allocate by announcing a length.
-var bufferClasses = [...]int{2 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20}
+var bufferClasses = [...]int{2 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
 
-// pools hold free buffers of each class. Larger buffers belong to the garbage
-// collector: they are rare, and keeping them would keep the memory.
+// pools hold free buffers of each class but the last ones, which spare keeps
+// by hand: the collector empties pools so often under large messages that
+// they would never be used again. Larger buffers are not kept at all.
 var pools [len(bufferClasses)]sync.Pool
+
+// spare holds a few free buffers of the classes from spareFrom on, until Trim.
+var spare = [2]chan []byte{make(chan []byte, spareBuffers), make(chan []byte, spareBuffers)}
+
+const spareFrom = len(bufferClasses) - len(spare)
+
+// Trim lets go of the large buffers that are kept for the next large message.
+func Trim() {
+	for _, kept := range spare {
+		for {
+			select {
+			case <-kept:
+				continue
+			default:
+			}
+			break
+		}
+	}
+}
 
 // Message is one incoming message. Its bytes belong to the holder until
 // Release and may be changed.
@@ -29,11 +49,22 @@ func (m *Message) Bytes() []byte { return m.buf }
 
 // Release gives the buffer back. It must be called at most once.
 func (m *Message) Release() {
-	if m.class >= 0 {
-		b := m.buf[:0]
-		pools[m.class].Put(&b)
-	}
+	giveBuffer(m.buf, m.class)
 	m.buf = nil
+}
+
+func giveBuffer(b []byte, class int) {
+	b = b[:0]
+	switch {
+	case class < 0:
+	case class < spareFrom:
+		pools[class].Put(&b)
+	default:
+		select {
+		case spare[class-spareFrom] <- b:
+		default:
+		}
+	}
 }
 
 // newMessage returns an empty message of the smallest class.
@@ -44,6 +75,14 @@ func newMessage() *Message {
 }
 
 func takeBuffer(class int) []byte {
+	if class >= spareFrom {
+		select {
+		case b := <-spare[class-spareFrom]:
+			return b
+		default:
+			return make([]byte, 0, bufferClasses[class])
+		}
+	}
 	if b, ok := pools[class].Get().(*[]byte); ok {
 		return *b
 	}
@@ -68,10 +107,7 @@ func (m *Message) grow(limit int) {
 		m.buf = make([]byte, 0, min(next, limit+1))
 	}
 	m.buf = append(m.buf, old...)
-	if oldClass >= 0 {
-		b := old[:0]
-		pools[oldClass].Put(&b)
-	}
+	giveBuffer(old, oldClass)
 }
 
 // readAll appends all of r, failing with *TooLargeError past limit.

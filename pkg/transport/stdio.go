@@ -88,7 +88,7 @@ func (c *Stdio) WriteFrames(frames []byte, progress func()) error {
 
 // Fragment implements Conn.
 func (c *Stdio) Fragment(part []byte, _, last bool, progress func()) error {
-	if err := writeSliced(c.out, part, progress); err != nil || !last {
+	if err := writeSliced(c.out, part[FragmentRoom:], progress); err != nil || !last {
 		return err
 	}
 	return writeSliced(c.out, []byte{'\n'}, progress)

@@ -40,6 +40,9 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("message exceeds the limit of %d bytes", e.Limit)
 }
 
+// FragmentRoom is the room that Fragment wants before a part.
+const FragmentRoom = 16
+
 // Conn is one connection that carries whole messages.
 type Conn interface {
 	// ReadMessage blocks for the next message. It returns io.EOF at the
@@ -63,6 +66,8 @@ type Conn interface {
 
 	// Fragment sends one part of a message that is too large to be built in
 	// memory: parts in order, the first marked first, the last marked last.
+	// The first FragmentRoom bytes of part are room for the frame's head and
+	// no text.
 	// It may be used only when nobody else is in WriteFrames.
 	Fragment(part []byte, first, last bool, progress func()) error
 

@@ -181,7 +181,7 @@ func appendHead(b []byte, first, last bool, body int) []byte {
 		size = mediumHead
 	}
 	at := len(b)
-	b = append(b, make([]byte, size)...)
+	b = append(b, "          "[:size]...)
 	putHead(b[at:], op, body, size)
 	return b
 }
@@ -191,14 +191,14 @@ func (c *WebSocket) WriteFrames(frames []byte, progress func()) error {
 	return writeSliced(c.net, frames, progress)
 }
 
-// Fragment implements Conn.
+// Fragment implements Conn. The frame's head goes right before the text, so
+// that one write carries both.
 func (c *WebSocket) Fragment(part []byte, first, last bool, progress func()) error {
-	// The head goes in a write of its own: that would invite Nagle's
-	// algorithm to wait, but TCP_NODELAY is on.
-	if err := writeSliced(c.net, appendHead(nil, first, last, len(part)), progress); err != nil {
-		return err
-	}
-	return writeSliced(c.net, part, progress)
+	var head [longHead]byte
+	h := appendHead(head[:0], first, last, len(part)-FragmentRoom)
+	start := FragmentRoom - len(h)
+	copy(part[start:], h)
+	return writeSliced(c.net, part[start:], progress)
 }
 
 func writeSliced(w io.Writer, b []byte, progress func()) error {
