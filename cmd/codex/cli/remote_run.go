@@ -102,7 +102,7 @@ func runRemote(c *cli.Context, s streams, argv []string, tty bool) error {
 	}
 	r := &remoteRun{s: s, client: client, tty: tty}
 	code, err := r.run(ctx, execproto.StartParams{
-		ProcessID: fmt.Sprintf("%s-%d", path.Base(argv[0]), os.Getpid()), Argv: argv, Cwd: cwd, Env: env, TTY: tty, PipeStdin: !tty,
+		ProcessID: fmt.Sprintf("%s-%d", path.Base(argv[0]), os.Getpid()), Argv: argv, Cwd: cwd, Env: env, TTY: tty, PipeStdin: !tty && !r.noInput(),
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
 	})
 	switch {
@@ -163,7 +163,9 @@ func (r *remoteRun) run(ctx context.Context, params execproto.StartParams) (int,
 	defer cancel()
 	wg.Go(func() { r.routineSignals(ctx) })
 	// A read of stdin cannot be interrupted, so nobody waits for this one.
-	go r.routineStdin(ctx)
+	if params.TTY || params.PipeStdin {
+		go r.routineStdin(ctx)
+	}
 
 	code, err := p.Stream(ctx, r.s.out, r.s.err)
 	if err != nil {
@@ -230,6 +232,18 @@ func (r *remoteRun) terminal() *os.File {
 		return f
 	}
 	return nil
+}
+
+// noInput reports whether stdin is the null device: then the command gets one
+// of its own, which servers that cannot close a pipe can give it too.
+func (r *remoteRun) noInput() bool {
+	f, ok := fileOf(r.s.in)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	return err == nil && nullErr == nil && os.SameFile(st, null)
 }
 
 // size is the size of the terminal, if there is one.

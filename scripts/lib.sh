@@ -1,0 +1,83 @@
+# Shared by the scripts beside it; to be sourced. It finds the repository,
+# checks what is needed and builds.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+fail() { echo "$(basename "$0"): $*" >&2; exit 1; }
+
+# An empty HOME leaves Go nowhere to build.
+if [ -z "${HOME:-}" ]; then
+  HOME=$(mktemp -d)
+  export HOME
+fi
+
+# GOFLAGS of the machine must not change what is built.
+export GOFLAGS=
+
+need_go() {
+  command -v go >/dev/null || fail "Go is not installed: get it from https://go.dev/dl/ and put its bin directory on your PATH"
+  local want have
+  want=$(sed -n 's/^go //p' "$root/go.work")
+  have=$(go env GOVERSION | sed 's/^go//')
+  [ "$(printf '%s\n' "$want" "$have" | sort -V | head -n 1)" = "$want" ] ||
+    fail "Go $want or newer is needed, this is $have"
+}
+
+# build DIR COMMAND... builds static, stripped, reproducible binaries.
+build() {
+  local dir=$1 vcs=auto
+  shift
+  git -C "$root" rev-parse HEAD >/dev/null 2>&1 || vcs=false
+  mkdir -p "$dir"
+  local command
+  for command in "$@"; do
+    # The tag leaves out a documentation generator of the command line library.
+    (cd "$root/cmd/$command" &&
+      CGO_ENABLED=0 go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs \
+        -ldflags '-s -w' -o "$dir/$command" .)
+  done
+}
+
+# What is fetched for tests is kept outside of the repository.
+cache=${CODEX_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/codex-exec-server}
+
+# reference VERSION prints the path of a reference's binary, fetching it once.
+reference() {
+  (cd "$root/scripts/tools" && GOWORK=off go run ./fetchref -version "$1" -dir "$cache")
+}
+
+# shared NAME prints the path of something in the directory beside the
+# repository, or fails. Only the maintainers' machines have it.
+shared() {
+  local path="$root/../shared/$1"
+  [ -e "$path" ] || return 1
+  (cd "$(dirname "$path")" && echo "$PWD/$(basename "$path")")
+}
+
+# serve LOG COMMAND... starts a server and sets url and server_pid; stop_server
+# ends it.
+servers=()
+serve() {
+  local log=$1 tries=0
+  shift
+  : > "$log.url"
+  "$@" > "$log.url" 2> "$log" &
+  server_pid=$!
+  servers+=("$server_pid")
+  until grep -q '^ws://' "$log.url"; do
+    kill -0 "$server_pid" 2>/dev/null || { cat "$log" >&2; fail "$1 did not start"; }
+    tries=$((tries + 1))
+    [ "$tries" -lt 200 ] || fail "$1 does not say where it listens"
+    sleep 0.05
+  done
+  url=$(head -n 1 "$log.url")
+}
+
+stop_servers() {
+  local pid
+  for pid in "${servers[@]}"; do
+    kill "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
+  servers=()
+}
