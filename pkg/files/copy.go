@@ -292,7 +292,10 @@ func (c *copier) leave(made bool) error {
 	if !made {
 		return nil
 	}
-	return wrap(c.to.path(name), setMode(to, mode, from))
+	if err := setMode(to, mode, from); err != nil {
+		return wrap(c.to.path(name), err)
+	}
+	return nil
 }
 
 // entry copies a file or a link, or notes what is neither.

@@ -88,7 +88,10 @@ func (c *cursor) enter(name string) error {
 		_ = unix.Close(c.above[i].fd)
 		c.above[i].fd = -1
 	}
-	return wrap(c.here(), c.look())
+	if err := c.look(); err != nil { // a path is long to make: only for errors
+		return wrap(c.here(), err)
+	}
+	return nil
 }
 
 // leave goes back up. It returns the name of what it left, and the descriptor

@@ -165,7 +165,7 @@ func TestLossy(t *testing.T) {
 // TestManyNames reads a directory that does not fit into one buffer, at the
 // limit of names and one past it.
 func TestManyNames(t *testing.T) {
-	const n = 3000
+	const n = 1500
 	dir := planted(t)
 	want := make([]string, n)
 	for i := range want {

@@ -57,7 +57,7 @@ func guarded(t testing.TB) (dir string, check func()) {
 
 func TestRandomTreesAreRemoved(t *testing.T) {
 	outside, check := guarded(t)
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir := planted(t, "beside=x", "t")
 		plant(t, filepath.Join(dir, "t"), randomTree(r, 5+r.IntN(80), outside)...)
@@ -72,7 +72,7 @@ func TestRandomTreesAreRemoved(t *testing.T) {
 
 func TestRandomTreesAreCopied(t *testing.T) {
 	outside, check := guarded(t)
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		dir := planted(t, "from")
 		plant(t, filepath.Join(dir, "from"), randomTree(r, 5+r.IntN(80), outside)...)
@@ -90,7 +90,7 @@ func TestRandomTreesAreCopied(t *testing.T) {
 func TestRandomTreesAreMerged(t *testing.T) {
 	outside, check := guarded(t)
 	merged, refused := 0, 0
-	for seed := range uint64(300) {
+	for seed := range uint64(120) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := planted(t, "from", "to")
 		from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
@@ -150,7 +150,7 @@ func overlay(over, under []string) (merged []string, conflict bool) {
 func TestRandomTreesAreWalked(t *testing.T) {
 	outside, check := guarded(t)
 	truncated := 0
-	for seed := range uint64(150) {
+	for seed := range uint64(70) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		dir := planted(t)
 		plant(t, dir, randomTree(r, 5+r.IntN(60), outside)...)
@@ -173,8 +173,8 @@ func TestRandomTreesAreWalked(t *testing.T) {
 		})
 		check()
 	}
-	if truncated < 20 || truncated > 280 {
-		t.Errorf("%d of 300 truncated: the limits are of no use", truncated)
+	if truncated < 20 || truncated > 120 {
+		t.Errorf("%d of 140 truncated: the limits are of no use", truncated)
 	}
 }
 
