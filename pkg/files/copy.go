@@ -124,22 +124,17 @@ func (c *copier) openDestination(destination string) (fd int, made bool, err err
 		fd, err = openDirAt(at, ".")
 		return fd, false, wrap(destination, err)
 	}
-	for i, name := range missing {
-		mode := uint32(0o777)
-		if i == len(missing)-1 {
-			mode = c.from.mode
-		}
-		next, isNew, err := makeDir(at, name, mode)
+	last := len(missing) - 1
+	for _, name := range missing[:last] {
+		next, _, err := makeDir(at, name, 0o777)
 		if err != nil {
 			return -1, false, wrap(destination, err)
-		}
-		if i == len(missing)-1 {
-			return next, isNew, nil
 		}
 		_ = unix.Close(at)
 		at = next
 	}
-	return -1, false, nil // not reached: missing is not empty
+	fd, made, err = makeDir(at, missing[last], c.from.mode)
+	return fd, made, wrap(destination, err)
 }
 
 // openExisting opens the part of a path that is there, and returns the names

@@ -22,7 +22,8 @@ type WriteOptions struct {
 	// target keep the old contents; access lists are not kept.
 	//
 	// The data is not forced to disk, as with cp or rsync: the promise is
-	// about processes and lost connections, not about power failures.
+	// about processes and lost connections, not about power failures. A
+	// server that is killed leaves the temporary file, .RANDOM.tmp, behind.
 	Atomic bool
 }
 
