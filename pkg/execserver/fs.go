@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/files"
@@ -82,29 +84,33 @@ func fsReadFile(rq *request, p *execproto.LinkPathParams) {
 		defer f.Close()
 		if size <= inlineBody {
 			data, err := readSmall(f, size)
+			if err == nil && len(data) > inlineBody {
+				rq.stream(`{"dataBase64":"`, bytesReader(data), `"}`)
+				return errAnswered
+			}
 			return rq.answer(execproto.ReadFileResult{DataBase64: data}, err)
 		}
 		return rq.streamFile(f, size)
 	})
 }
 
-// readSmall reads a small file whole, also when it grows meanwhile.
+// readSmall reads a file whole whose size says that it is small. Files of
+// /proc say 0 and are not, and a log grows meanwhile.
 func readSmall(f *os.File, size int64) ([]byte, error) {
 	data := make([]byte, 0, size+1)
 	for {
+		if len(data) == cap(data) {
+			data = slices.Grow(data, 4<<10)
+		}
 		n, err := f.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return data, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
-		}
-		if len(data) > 2*inlineBody {
-			return data, nil // it grows faster than it is read
-		}
-		if len(data) == cap(data) {
-			data = append(data, 0)[:len(data)]
+		case len(data) > files.MaxReadFile:
+			return nil, invalid(fmt.Sprintf("file is too large to read: limit is %d bytes", files.MaxReadFile))
 		}
 	}
 }

@@ -178,8 +178,8 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 	if !rq.validHandle(p.HandleID) {
 		return
 	}
-	if len(p.Chunk) > execproto.MaxBlockBytes {
-		rq.fail(invalid(fmt.Sprintf("file write block length must not exceed %d", execproto.MaxBlockBytes)))
+	if len(p.Chunk) < 1 || len(p.Chunk) > execproto.MaxBlockBytes {
+		rq.fail(invalid(fmt.Sprintf("file write block length must be between 1 and %d", execproto.MaxBlockBytes)))
 		return
 	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {

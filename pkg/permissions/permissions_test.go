@@ -6,7 +6,6 @@ import (
 )
 
 func TestDecodeContext(t *testing.T) {
-	const restricted = `"network":"enabled","file_system":{"type":"restricted","entries":[%]}`
 	for _, tt := range []struct {
 		name, text       string
 		files, processes bool

@@ -1,0 +1,548 @@
+package execserver
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wsauth"
+	"github.com/gorilla/websocket"
+)
+
+func TestHTTPSide(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	base := "http" + strings.TrimPrefix(url, "ws")
+	for _, tt := range []struct {
+		method, path, origin string
+		status               int
+	}{
+		{"GET", "/readyz", "", 200}, {"HEAD", "/livez", "", 200}, {"GET", "/healthz?x", "", 200},
+		{"POST", "/readyz", "", 405}, {"GET", "/nope", "", 404}, {"GET", "/readyz/", "", 404},
+		{"GET", "/", "", 400}, {"POST", "/", "", 405},
+		{"GET", "/readyz", "http://x", 403}, {"GET", "/", "null", 403}, {"GET", "/nope", " ", 403},
+	} {
+		req, _ := http.NewRequest(tt.method, base+tt.path, nil)
+		if tt.origin != "" {
+			req.Header.Set("Origin", strings.TrimSpace(tt.origin))
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != tt.status {
+			t.Errorf("%s %s (origin %q): %d, want %d", tt.method, tt.path, tt.origin, res.StatusCode, tt.status)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestAuthentication(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	mustWrite(t, token, []byte("sesame\n"))
+	auth, err := wsauth.New(wsauth.Config{Mode: wsauth.CapabilityToken, TokenFile: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url := newTestServer(t, Options{Auth: auth})
+	for header, want := range map[string]string{"": "missing websocket bearer token", "Bearer x": "invalid websocket bearer token", "Basic x": "invalid authorization header"} {
+		h := http.Header{}
+		if header != "" {
+			h.Set("Authorization", header)
+		}
+		_, res, err := websocket.DefaultDialer.Dial(url, h)
+		if err == nil || res == nil || res.StatusCode != http.StatusUnauthorized {
+			t.Fatalf("%q: %v", header, err)
+		}
+		if text, _ := io.ReadAll(res.Body); strings.TrimSpace(string(text)) != want {
+			t.Errorf("%q: %q", header, text)
+		}
+	}
+	ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer sesame"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws.Close()
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	_, url := newTestServer(t, Options{MaxConnections: 1})
+	hello(t, url)
+	_, res, err := websocket.DefaultDialer.Dial(url, nil)
+	if err == nil || res == nil || res.StatusCode != http.StatusServiceUnavailable {
+		t.Fatalf("a second connection: %v", err)
+	}
+	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text), "--max-connections") {
+		t.Errorf("%q", text)
+	}
+}
+
+// What follows are the defects of the reference that this server must not
+// have (section 11 of the protocol description).
+
+func TestExitCodesAreTheSameOnBothKinds(t *testing.T) {
+	_, url := newTestServer(t, withCgroups())
+	p, _ := hello(t, url)
+	for i, tty := range []bool{false, true} {
+		id := fmt.Sprint("signal", i)
+		p.start(id, "kill -TERM $$", object{"tty": tty})
+		if _, code := p.closed(id); code != 128+15 {
+			t.Errorf("tty %v, killed by SIGTERM: %d", tty, code)
+		}
+		id = fmt.Sprint("terminated", i)
+		p.start(id, "sleep 1000", object{"tty": tty})
+		p.call("process/terminate", object{"processId": id}, nil)
+		if _, code := p.closed(id); code != 137 {
+			t.Errorf("tty %v, terminated: %d", tty, code)
+		}
+	}
+}
+
+func TestTerminalsDifferInNothingButTheTerminal(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	dir := t.TempDir()
+	p.refuse("process/start", startObject("x", "pwd", object{"tty": true, "cwd": uri(dir, "none")}), -32603, "No such file")
+	p.call("process/start", startObject("env", "env | sort; echo $0; pwd", object{"tty": true, "arg0": "renamed", "cwd": "file://" + dir, "argv": []string{"/bin/sh", "-c", "/usr/bin/env; echo $0"}}), nil)
+	got, _ := p.closed("env")
+	if strings.Contains(got, "SHELL=") || !strings.HasSuffix(got, "renamed\r\n") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestExitedComesBeforeClosedAndAfterOutput(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	for i := range 50 {
+		id := fmt.Sprint(i)
+		p.start(id, "printf last")
+		if out, code := p.closed(id); out != "last" || code != 0 { // closed checks the order
+			t.Fatalf("%q %d", out, code)
+		}
+	}
+}
+
+func TestAFullStdinDelaysNothingElse(t *testing.T) {
+	_, url := newTestServer(t, withCgroups())
+	p, _ := hello(t, url)
+	p.start("deaf", "sleep 1000", object{"pipeStdin": true})
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, 64<<10))
+	writes := make([]string, 300)
+	for i := range writes {
+		writes[i] = p.send("process/write", object{"processId": "deaf", "chunk": chunk, "writeId": fmt.Sprint(i)})
+	}
+	p.call("environment/status", nil, nil)
+	p.start("other", "echo hi")
+	if out, _ := p.closed("other"); out != "hi\n" {
+		t.Errorf("%q", out)
+	}
+	p.call("process/terminate", object{"processId": "deaf"}, nil)
+	for _, id := range writes {
+		if m := p.answer(id); m.Error != nil {
+			t.Fatalf("a write: %+v", m.Error)
+		}
+	}
+}
+
+func TestAnswersAreFlushedBeforeTheEnd(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	for range 30 {
+		p, _ := hello(t, url)
+		last := p.send("environment/info", nil)
+		p.text(`{"id":1,"result":{}}`) // a protocol error
+		p.answer(last)
+		if code, reason := p.closing(); code != transport.CloseProtocolError || reason == "" {
+			t.Fatalf("closed with %d %q", code, reason)
+		}
+	}
+}
+
+func TestOddIdsAreMalformed(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	for _, text := range []string{
+		`{"id":null,"method":"environment/info"}`, `{"id":1.5,"method":"environment/info"}`, `{"id":{},"method":"x"}`,
+		`{"id":true,"method":"initialized"}`, `[1,2]`, `["a"]`, `{"method":"bogus"}`,
+	} {
+		p.text(text)
+		if m := p.answer("-1"); m.Error == nil || m.Error.Code != -32600 {
+			t.Errorf("%s: %+v", text, m)
+		}
+	}
+	p.call("environment/status", nil, nil)
+}
+
+func TestIgnoredSignalsAreNotInherited(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	p.start("p", "grep SigIgn /proc/self/status")
+	if out, _ := p.closed("p"); out != "SigIgn:\t0000000000000000\n" {
+		t.Errorf("%q", out)
+	}
+}
+
+func TestOverlongMessagesAreToldOf(t *testing.T) {
+	_, url := newTestServer(t, Options{MaxMessage: 100_000})
+	p, _ := hello(t, url)
+	dir := t.TempDir()
+	fits := strings.Repeat("AAAA", 24_000)
+	p.call("fs/writeFile", object{"path": uri(dir, "f"), "dataBase64": fits}, nil)
+	if err := p.ws.WriteMessage(websocket.TextMessage, make([]byte, 3_000_000)); err != nil {
+		t.Fatal(err)
+	}
+	if code, reason := p.closing(); code != transport.CloseTooLarge || !strings.Contains(reason, "100000") {
+		t.Errorf("closed with %d %q", code, reason)
+	}
+	p, _ = hello(t, url)
+	_ = p.ws.WriteMessage(websocket.TextMessage, []byte("{\"a\":\"\xff\"}"))
+	if code, _ := p.closing(); code != transport.CloseInvalidUTF8 {
+		t.Errorf("invalid UTF-8: closed with %d", code)
+	}
+}
+
+func TestCopyOntoItself(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	dir := t.TempDir()
+	mustWrite(t, dir+"/f", []byte("keep"))
+	if err := os.Link(dir+"/f", dir+"/g"); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"f", "g"} {
+		p.refuse("fs/copy", object{"sourcePath": uri(dir, "f"), "destinationPath": uri(dir, to), "recursive": false}, -32600, "itself")
+	}
+	if data, _ := os.ReadFile(dir + "/f"); string(data) != "keep" {
+		t.Errorf("%q", data)
+	}
+	if err := os.Mkdir(dir+"/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(dir+"/d/fifo", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, dir+"/d/z", []byte("z"))
+	p.refuse("fs/copy", object{"sourcePath": uri(dir, "d"), "destinationPath": uri(dir, "e"), "recursive": true}, -32600, "fifo")
+	if data, _ := os.ReadFile(dir + "/e/z"); string(data) != "z" {
+		t.Errorf("the rest was not copied: %q", data)
+	}
+}
+
+// Sessions.
+
+func TestResume(t *testing.T) {
+	_, url := newTestServer(t, withCgroups())
+	p, session := hello(t, url)
+	p.start("p", "echo one; read x; echo two", object{"pipeStdin": true})
+	p.wait(func(m message) bool { return m.Method == "process/output" })
+	other := dial(t, url)
+	other.refuse("initialize", object{"clientName": "t", "resumeSessionId": session}, -32010, "already attached")
+	p.ws.Close()
+	q := dial(t, url)
+	for deadline := time.Now().Add(patience); ; {
+		m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
+		if m.Error == nil {
+			break
+		}
+		if m.Error.Code != -32010 || time.Now().After(deadline) {
+			t.Fatalf("resume: %+v", m.Error)
+		}
+	}
+	q.text(`{"method":"initialized"}`)
+	q.call("process/write", object{"processId": "p", "chunk": "Cg==", "writeId": "1"}, nil)
+	var last event
+	q.wait(func(m message) bool { return m.Method == "process/closed" })
+	for _, m := range q.held {
+		if m.Method == "process/exited" && strings.Contains(string(m.Params), `"seq":3`) {
+			last.Seq = 3
+		}
+	}
+	if last.Seq != 3 {
+		t.Errorf("events after the resume: %+v", q.held)
+	}
+}
+
+func TestSessionsEnd(t *testing.T) {
+	for _, ttl := range []time.Duration{-1, 50 * time.Millisecond} {
+		_, url := newTestServer(t, Options{SessionTTL: ttl})
+		p, session := hello(t, url)
+		p.start("p", "echo $$; exec sleep 1000")
+		m := p.wait(func(m message) bool { return m.Method == "process/output" })
+		pid := pidIn(t, m)
+		p.ws.Close()
+		awaitGone(t, pid)
+		q := dial(t, url)
+		for deadline := time.Now().Add(patience); ; {
+			m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
+			if m.Error != nil && m.Error.Code == -32600 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("ttl %v: the session goes on: %+v", ttl, m)
+			}
+		}
+	}
+}
+
+func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
+	srv, url := newTestServer(t, withCgroups())
+	p, _ := hello(t, url)
+	p.start("p", "setsid sh -c 'echo $$; exec sleep 1000' & wait")
+	pid := pidIn(t, p.wait(func(m message) bool { return m.Method == "process/output" }))
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, pid)
+	if code, _ := p.closing(); code != transport.CloseGoingAway {
+		t.Errorf("closed with %d", code)
+	}
+}
+
+func pidIn(t *testing.T, m message) int {
+	t.Helper()
+	_, chunk, _ := strings.Cut(string(m.Params), `"chunk":"`)
+	text, _, _ := strings.Cut(chunk, `"`)
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// awaitGone waits for the end of a process that is nobody's child here.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(text), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is still there: %s", pid, text)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Order, concurrency and backpressure.
+
+func TestNothingWaitsForALongPoll(t *testing.T) {
+	_, url := newTestServer(t, withCgroups())
+	p, _ := hello(t, url)
+	p.start("p", "sleep 1000")
+	polls := make([]string, 500)
+	for i := range polls {
+		polls[i] = p.send("process/read", object{"processId": "p", "waitMs": 3_600_000})
+	}
+	p.call("fs/getMetadata", object{"path": "file:///"}, nil)
+	p.call("process/terminate", object{"processId": "p"}, nil)
+	for _, id := range polls {
+		if m := p.answer(id); m.Error != nil {
+			t.Fatal(m.Error)
+		}
+	}
+}
+
+func TestRequestsOfOneProcessTakeEffectInOrder(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	for i := range 20 {
+		id := fmt.Sprint(i)
+		// Nothing waits for an answer: the start is still going on.
+		p.send("process/start", startObject(id, "cat", object{"pipeStdin": true}))
+		want := ""
+		for j := range 20 {
+			line := fmt.Sprintln("line", j)
+			want += line
+			p.send("process/write", object{"processId": id, "chunk": base64.StdEncoding.EncodeToString([]byte(line)), "writeId": fmt.Sprint(j)})
+		}
+		p.send("process/closeStdin", object{"processId": id})
+		if out, code := p.closed(id); out != want || code != 0 {
+			t.Fatalf("%q, %d", out, code)
+		}
+	}
+}
+
+func TestTerminateCancelsAStart(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	for i := range 30 {
+		id := fmt.Sprint(i)
+		start := p.send("process/start", startObject(id, "sleep 1000"))
+		end := p.send("process/terminate", object{"processId": id})
+		if m := p.answer(end); string(m.Result) != `{"running":true}` {
+			t.Fatalf("%s %+v", m.Result, m.Error)
+		}
+		if m := p.answer(start); m.Error == nil {
+			p.closed(id)
+		}
+	}
+}
+
+func TestAStalledClientIsBounded(t *testing.T) {
+	srv, url := newTestServer(t, withCgroups())
+	p, session := hello(t, url)
+	if tcp, ok := p.ws.NetConn().(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(64 << 10)
+	}
+	p.start("p", "yes")
+	srv.mu.Lock()
+	s := srv.sessions[session]
+	srv.mu.Unlock()
+	out := s.attached().out
+	// The queue fills up and stays within its bound.
+	for deadline := time.Now().Add(patience); ; {
+		out.mu.Lock()
+		n := len(out.queue)
+		out.mu.Unlock()
+		if n > queueBytes+2*process64K {
+			t.Fatalf("%d bytes are queued", n)
+		}
+		if n >= queueBytes {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the queue never filled: %d bytes", n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// Another client does not notice.
+	q, _ := hello(t, url)
+	q.start("q", "echo hi")
+	if got, _ := q.closed("q"); got != "hi\n" {
+		t.Errorf("%q", got)
+	}
+	// What was held up comes in order and complete.
+	p.send("process/terminate", object{"processId": "p"})
+	got, code := p.closed("p")
+	if strings.Trim(got, "y\n") != "" || code != 137 || len(got) < queueBytes/2 {
+		t.Errorf("%d bytes, exit code %d", len(got), code)
+	}
+}
+
+// process64K is the base64 text of the largest chunk, and more.
+const process64K = 90 << 10
+
+// Files.
+
+func TestLargeFilesComeWhole(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	dir := t.TempDir()
+	for _, n := range []int{0, 1, inlineBody, inlineBody + 1, fileChunk, fileChunk + 1, 3*fileChunk - 1, 5 << 20} {
+		data := bytes.Repeat([]byte("0123456789abcde"), n/15+1)[:n]
+		mustWrite(t, dir+"/f", data)
+		var r struct{ DataBase64 []byte }
+		p.call("fs/readFile", object{"path": uri(dir, "f")}, &r)
+		if !bytes.Equal(r.DataBase64, data) {
+			t.Errorf("%d bytes came back as %d", n, len(r.DataBase64))
+		}
+		p.call("fs/writeFile", object{"path": uri(dir, "g"), "dataBase64": data}, nil)
+		if back, _ := os.ReadFile(dir + "/g"); !bytes.Equal(back, data) {
+			t.Errorf("%d bytes were written as %d", n, len(back))
+		}
+	}
+	p.refuse("fs/writeFile", object{"path": uri(dir, "g"), "dataBase64": "AAA"}, -32600, "fs/writeFile requires valid base64")
+	if st, _ := os.Stat(dir + "/g"); st.Size() != 5<<20 {
+		t.Error("a refused write changed the file")
+	}
+}
+
+func TestHandles(t *testing.T) {
+	_, url := newTestServer(t, Options{MaxHandles: 3})
+	p, _ := hello(t, url)
+	dir := t.TempDir()
+	mustWrite(t, dir+"/f", []byte("0123456789"))
+	open := object{"handleId": "h", "path": uri(dir, "f")}
+	// Requests about one handle need not be waited for.
+	p.send("fs/open", open)
+	a := p.send("fs/readBlock", object{"handleId": "h", "offset": 2, "len": 4})
+	b := p.send("fs/close", object{"handleId": "h"})
+	c := p.send("fs/readBlock", object{"handleId": "h", "offset": 0, "len": 4})
+	if m := p.answer(a); string(m.Result) != `{"chunk":"MjM0NQ==","eof":false}` {
+		t.Errorf("%s %+v", m.Result, m.Error)
+	}
+	p.answer(b)
+	if m := p.answer(c); m.Error == nil || m.Error.Code != -32004 {
+		t.Errorf("after the close: %+v", m)
+	}
+	for i := range 3 {
+		open["handleId"] = fmt.Sprint(i)
+		p.call("fs/open", open, nil)
+	}
+	open["handleId"] = "one more"
+	p.refuse("fs/open", open, -32600, "at most 3 file reads")
+	p.ws.Close()
+	// An atomic write whose connection ends leaves the target as it was.
+	q, _ := hello(t, url)
+	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
+	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)
+	q.ws.Close()
+	for deadline := time.Now().Add(patience); ; {
+		names, _ := os.ReadDir(dir)
+		if len(names) == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the temporary file stays: %v", names)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if data, _ := os.ReadFile(dir + "/f"); string(data) != "0123456789" {
+		t.Errorf("%q", data)
+	}
+}
+
+func TestASandboxIsNeverIgnored(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	confined := object{"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []any{}}}}
+	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": confined}, -32602, "cannot be enforced")
+	p.refuse("process/start", startObject("p", "true", object{"sandbox": confined}), -32602, "cannot be enforced")
+	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": object{}}, -32602, "missing field `permissions`")
+	free := object{"permissions": object{"type": "disabled"}}
+	p.call("fs/getMetadata", object{"path": "/", "sandbox": free}, nil)
+	p.start("q", "true", object{"sandbox": free})
+	p.closed("q")
+}
+
+func TestManyProcessesLeaveNothing(t *testing.T) {
+	n := 1500
+	if testing.Short() {
+		n = 150
+	}
+	_, url := newTestServer(t, withCgroups())
+	p, _ := hello(t, url)
+	before := descriptors(t)
+	for i := range n {
+		id := fmt.Sprint(i)
+		p.call("process/start", startObject(id, "", object{"argv": []string{"/bin/true"}}), nil)
+		p.closed(id)
+	}
+	if after := descriptors(t); after > before+5 {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
