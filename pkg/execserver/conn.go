@@ -90,12 +90,15 @@ func (c *conn) serve() {
 
 	end := c.read()
 
-	c.hangup()
 	if !end.lost && !end.closed {
+		// Requests that only wait get a moment, those in work more.
+		waits := time.AfterFunc(waitTime, c.hangup)
+		defer waits.Stop()
 		flush, done := context.WithTimeout(c.ctx, flushTime)
 		c.lanes.wait(flush)
 		done()
 	}
+	c.hangup()
 	c.detach()
 	if end.lost || c.ctx.Err() != nil && c.srv.ctx.Err() == nil {
 		_ = c.t.Abort()

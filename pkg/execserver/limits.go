@@ -55,6 +55,8 @@ const (
 	// flushTime bounds how long an ending connection waits for answers that
 	// are in work or queued.
 	flushTime = 5 * time.Second
+	// waitTime is the part of it that requests get which only wait.
+	waitTime = time.Second
 
 	// farewellTime bounds how long the end of a session waits for its client
 	// to read how the processes ended.
