@@ -136,10 +136,10 @@ func (s *Supervisor) Close() {
 		s.killOrphans()
 		signal.Stop(s.child)
 	}
-	close(s.stop)
-	s.wg.Wait()
 	s.cgroups().remove()
 	s.dog.close()
+	close(s.stop)
+	s.wg.Wait()
 	signal.Stop(s.ignored)
 }
 

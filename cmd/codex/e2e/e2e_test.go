@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	// What the binary is made of, so that a cached result is not taken for
+	// another binary's.
+	_ "codex.internal/cmd/codex/cli"
 	"github.com/creack/pty"
 )
 
