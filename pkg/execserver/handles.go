@@ -128,6 +128,31 @@ func fsOpen(rq *request, p *execproto.OpenParams) {
 	})
 }
 
+// handle returns the open handle of that id if it is for what is wanted;
+// otherwise it answers and returns nil.
+func (rq *request) handle(id string, want execproto.OpenMode) *fileHandle {
+	h := rq.c.handles.get(id)
+	switch {
+	case h == nil:
+		rq.fail(unknownHandle(id))
+	case want == execproto.OpenRead && h.read == nil:
+		rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for writing", id)))
+	case want == execproto.OpenReplace && h.write == nil:
+		rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for reading", id)))
+	default:
+		return h
+	}
+	return nil
+}
+
+// drop ends a handle that met an error of the system, which is the answer.
+func (rq *request) drop(id string, err error) {
+	if h := rq.c.handles.take(id); h != nil {
+		h.abandon()
+	}
+	rq.fail(err)
+}
+
 func fsReadBlock(rq *request, p *execproto.ReadBlockParams) {
 	if !rq.validHandle(p.HandleID) {
 		return
@@ -137,23 +162,15 @@ func fsReadBlock(rq *request, p *execproto.ReadBlockParams) {
 		return
 	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
-		h := rq.c.handles.get(p.HandleID)
+		h := rq.handle(p.HandleID, execproto.OpenRead)
 		if h == nil {
-			rq.fail(unknownHandle(p.HandleID))
-			return
-		}
-		if h.read == nil {
-			rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for writing", p.HandleID)))
 			return
 		}
 		block := takeBlock(int(p.Len))
 		defer putBlock(block)
 		n, eof, err := h.read.ReadAt(*block, p.Offset)
 		if err != nil {
-			if h := rq.c.handles.take(p.HandleID); h != nil {
-				h.abandon()
-			}
-			rq.fail(err)
+			rq.drop(p.HandleID, err)
 			return
 		}
 		rq.result(execproto.ReadBlockResult{Chunk: (*block)[:n], EOF: eof})
@@ -183,20 +200,12 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 		return
 	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
-		h := rq.c.handles.get(p.HandleID)
+		h := rq.handle(p.HandleID, execproto.OpenReplace)
 		if h == nil {
-			rq.fail(unknownHandle(p.HandleID))
-			return
-		}
-		if h.write == nil {
-			rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for reading", p.HandleID)))
 			return
 		}
 		if err := h.write.WriteAt(p.Chunk, p.Offset); err != nil {
-			if h := rq.c.handles.take(p.HandleID); h != nil {
-				h.abandon()
-			}
-			rq.fail(err)
+			rq.drop(p.HandleID, err)
 			return
 		}
 		rq.empty()

@@ -187,26 +187,33 @@ func remoteLsCommand(s streams) *cli.Command {
 			if c.NArg() > 1 {
 				return usagef("ls takes one path, got %d; options come before it", c.NArg())
 			}
-			client, err := connect(c.Context, c)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			at, _, err := lookAround(c.Context, client)
-			if err != nil {
-				return err
-			}
 			typed := c.Args().First()
 			if typed == "" {
 				typed = "."
 			}
-			uri, err := at.uri(typed)
-			if err != nil {
-				return err
-			}
-			return list(c, s.out, client.FS(), typed, uri)
+			return withFiles(c, func(fs *execclient.FS, at places) error {
+				uri, err := at.uri(typed)
+				if err != nil {
+					return err
+				}
+				return list(c, s.out, fs, typed, uri)
+			})
 		},
 	}
+}
+
+// withFiles runs f with the files of the server that the command names.
+func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error {
+	client, err := connect(c.Context, c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	at, _, err := lookAround(c.Context, client)
+	if err != nil {
+		return err
+	}
+	return f(client.FS(), at)
 }
 
 // list prints a directory, or what a path that is none leads to.
@@ -278,25 +285,18 @@ func remoteCatCommand(s streams) *cli.Command {
 			if c.NArg() == 0 {
 				return usagef("cat needs the path of a file on the server")
 			}
-			client, err := connect(c.Context, c)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			at, _, err := lookAround(c.Context, client)
-			if err != nil {
-				return err
-			}
-			for _, typed := range c.Args().Slice() {
-				uri, err := at.uri(typed)
-				if err != nil {
-					return err
+			return withFiles(c, func(fs *execclient.FS, at places) error {
+				for _, typed := range c.Args().Slice() {
+					uri, err := at.uri(typed)
+					if err != nil {
+						return err
+					}
+					if err := fs.Download(c.Context, uri, s.out, nil); err != nil {
+						return fmt.Errorf("%s: %w", typed, err)
+					}
 				}
-				if err := client.FS().Download(c.Context, uri, s.out, nil); err != nil {
-					return fmt.Errorf("%s: %w", typed, err)
-				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 }

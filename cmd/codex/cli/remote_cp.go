@@ -52,24 +52,17 @@ func copyFiles(c *cli.Context, s streams) error {
 			return usagef("cp copies between this machine and the server: either the target or the sources begin with a colon")
 		}
 	}
-	client, err := connect(c.Context, c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	at, _, err := lookAround(c.Context, client)
-	if err != nil {
-		return err
-	}
-	cp := &copying{
-		ctx: c.Context, fs: client.FS(), at: at, recursive: c.Bool("recursive"),
-		bar: newProgress(s.err, c.Bool("quiet")),
-	}
-	defer cp.bar.finish()
-	if toServer {
-		return cp.upload(sources, target[1:])
-	}
-	return cp.download(sources, target)
+	return withFiles(c, func(fs *execclient.FS, at places) error {
+		cp := &copying{
+			ctx: c.Context, fs: fs, at: at, recursive: c.Bool("recursive"),
+			bar: newProgress(s.err, c.Bool("quiet")),
+		}
+		defer cp.bar.finish()
+		if toServer {
+			return cp.upload(sources, target[1:])
+		}
+		return cp.download(sources, target)
+	})
 }
 
 // copying is one cp.
