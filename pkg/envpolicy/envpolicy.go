@@ -1,6 +1,15 @@
 // Package envpolicy computes the environment of a process (section 4): what a
-// policy lets through of the server's own, and the request's variables over
+// policy lets through of the server's own, with the request's variables over
 // it.
+//
+//	env := envpolicy.Environ(os.Environ(), policy, requested)
+//
+// It is pure: it reads nothing and starts nothing. Names are compared without
+// regard to case, as the reference does it, so that a policy written for one
+// platform hides the same secrets on another; values are passed on untouched.
+// Names that no shell could set (empty, or with `=` in them) are passed on
+// too, as the reference does; a NUL in a name or value is refused where the
+// process is started, because only there it can do harm.
 package envpolicy
 
 import (
@@ -9,33 +18,46 @@ import (
 	"strings"
 )
 
-// Policy says what a process inherits.
+// What Policy.Inherit may be. Anything else inherits nothing.
+const (
+	InheritAll  = "all"
+	InheritCore = "core"
+	InheritNone = "none"
+)
+
+// Policy says what a process inherits of the server's environment. Its steps
+// are taken in the order of its fields. The zero value inherits nothing.
 type Policy struct {
-	// Inherit is "all", "core" (Core) or "none" of the server's variables.
+	// Inherit is where to start from: InheritAll of the server's variables,
+	// InheritCore (those that Core returns) or InheritNone.
 	Inherit string
-	// IgnoreDefaultExcludes lets variables through whose names match
-	// DefaultExcludes.
+	// IgnoreDefaultExcludes lets variables through that look like secrets,
+	// see DefaultExcludes.
 	IgnoreDefaultExcludes bool
-	// Exclude drops what matches one of its patterns.
+	// Exclude drops the names that match one of its patterns (see Match).
 	Exclude []string
-	// Set adds variables after that.
+	// Set adds variables, over the inherited ones.
 	Set map[string]string
-	// IncludeOnly, unless empty, keeps only what matches one of its patterns,
-	// of Set too.
+	// IncludeOnly, unless it is empty, keeps only the names that match one of
+	// its patterns, of Set too.
 	IncludeOnly []string
 }
 
-// Core are the variables of Inherit "core".
-var Core = []string{
-	"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
+// Core returns the names that InheritCore lets through: what a program needs
+// to find its files and speak its user's language.
+func Core() []string {
+	return []string{
+		"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
+	}
 }
 
-// DefaultExcludes are names that often hold secrets.
-var DefaultExcludes = []string{"*KEY*", "*SECRET*", "*TOKEN*"}
+// DefaultExcludes returns the patterns of names that often hold secrets.
+func DefaultExcludes() []string { return []string{"*KEY*", "*SECRET*", "*TOKEN*"} }
 
-// Environ returns the environment of a process as sorted NAME=VALUE: env
-// alone without a policy, else the policy's result with env over it. server
-// is the environment of the server.
+// Environ returns the environment of a process as NAME=VALUE, sorted by name:
+// exactly env when p is nil, else what p makes of the server's environment,
+// with env over it. Neither argument is changed, and the result shares no
+// memory with env.
 func Environ(server []string, p *Policy, env map[string]string) []string {
 	all := env
 	if p != nil {
@@ -43,62 +65,50 @@ func Environ(server []string, p *Policy, env map[string]string) []string {
 		maps.Copy(all, env)
 	}
 	list := make([]string, 0, len(all))
-	for name, value := range all {
-		list = append(list, name+"="+value)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, name+"="+all[name])
 	}
-	slices.Sort(list)
 	return list
 }
 
-// Apply returns what the policy makes of an environment.
+// Apply returns what the policy makes of an environment, which is given as
+// NAME=VALUE; what has another form is left out. The caller may change the
+// result.
 func (p *Policy) Apply(server []string) map[string]string {
-	env := make(map[string]string)
-	for _, kv := range server {
-		name, value, ok := strings.Cut(kv, "=")
-		switch {
-		case !ok || name == "" || p.Inherit == "none":
-		case p.Inherit == "core" && !slices.Contains(Core, name):
-		case !p.IgnoreDefaultExcludes && matchAny(DefaultExcludes, name):
-		case matchAny(p.Exclude, name):
-		default:
-			env[name] = value
+	env := make(map[string]string, len(p.Set))
+	if dropped, inherits := p.filters(); inherits != nil {
+		for _, entry := range server {
+			name, value, ok := strings.Cut(entry, "=")
+			if !ok || name == "" {
+				continue
+			}
+			if key := fold(name); inherits.match(key) && !dropped.match(key) {
+				env[name] = value
+			}
 		}
 	}
 	maps.Copy(env, p.Set)
 	if len(p.IncludeOnly) > 0 {
-		maps.DeleteFunc(env, func(name, _ string) bool { return !matchAny(p.IncludeOnly, name) })
+		kept := compile(p.IncludeOnly)
+		maps.DeleteFunc(env, func(name, _ string) bool { return !kept.match(fold(name)) })
 	}
 	return env
 }
 
-func matchAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return Match(pattern, name) })
-}
-
-// Match reports whether a pattern of `*`, `?` and literal characters matches
-// the whole name, without regard to case. It takes at most the product of the
-// lengths in steps.
-func Match(pattern, name string) bool {
-	p, n := []rune(strings.ToUpper(pattern)), []rune(strings.ToUpper(name))
-	pi, ni := 0, 0
-	star, mark := -1, 0 // the last star, and where its match ends for now
-	for ni < len(n) {
-		switch {
-		case pi < len(p) && p[pi] == '*':
-			star, mark = pi, ni
-			pi++
-		case pi < len(p) && (p[pi] == '?' || p[pi] == n[ni]):
-			pi++
-			ni++
-		case star >= 0:
-			mark++
-			pi, ni = star+1, mark
-		default:
-			return false
-		}
+// filters returns which of the server's names are dropped and which are
+// looked at in the first place; none when that is nil.
+func (p *Policy) filters() (dropped, inherits patterns) {
+	switch p.Inherit {
+	case InheritAll:
+		inherits = compile([]string{"*"})
+	case InheritCore:
+		inherits = compile(Core())
+	default:
+		return nil, nil
 	}
-	for pi < len(p) && p[pi] == '*' {
-		pi++
+	dropped = compile(p.Exclude)
+	if !p.IgnoreDefaultExcludes {
+		dropped = append(dropped, compile(DefaultExcludes())...)
 	}
-	return pi == len(p)
+	return dropped, inherits
 }

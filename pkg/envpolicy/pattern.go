@@ -1,0 +1,68 @@
+package envpolicy
+
+import "unicode"
+
+// Match reports whether a pattern matches the whole of a name, without regard
+// to case. In a pattern `*` stands for any number of characters and `?` for
+// one; every other character stands for itself, and none can be quoted.
+//
+// No pattern takes more steps than the product of both lengths.
+func Match(pattern, name string) bool { return matchFolded(fold(pattern), fold(name)) }
+
+// patterns are compiled once and matched against many names.
+type patterns [][]rune
+
+func compile(texts []string) patterns {
+	out := make(patterns, len(texts))
+	for i, text := range texts {
+		out[i] = fold(text)
+	}
+	return out
+}
+
+// match reports whether one of the patterns matches a folded name.
+func (ps patterns) match(name []rune) bool {
+	for _, p := range ps {
+		if matchFolded(p, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// fold turns text into characters that are equal when they differ in nothing
+// but case. Bytes that are no UTF-8 become U+FFFD.
+func fold(s string) []rune {
+	text := []rune(s)
+	for i, c := range text {
+		text[i] = unicode.ToLower(c)
+	}
+	return text
+}
+
+// matchFolded goes through the name once, and back only as far as the last
+// star: what comes before it has been matched as early as possible, so that
+// letting an earlier star match more could never help.
+func matchFolded(pattern, name []rune) bool {
+	p, n := 0, 0
+	star, mark := -1, 0 // the last star, and where what it stands for ends
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
+			p++
+			n++
+		case star >= 0:
+			mark++
+			p, n = star+1, mark
+		default:
+			return false
+		}
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}

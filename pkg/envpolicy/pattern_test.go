@@ -1,0 +1,78 @@
+package envpolicy
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestMatch(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"", "", true},
+		{"", "A", false},
+		{"*", "", true},
+		{"?", "", false},
+		{"*KEY*", "my_key", true},
+		{"*KEY*", "KEY", true},
+		{"KEY", "MONKEY", false},
+		{"a?c", "ABC", true},
+		{"a?c", "AC", false},
+		{"**a**", "aaa", true},
+		{"*a*b*c", "xaybzc", true},
+		{"*a*b*c", "xaybzcd", false},
+		{"*ab***", "xab", true},
+		{"?a", "Éa", true},
+		{"é*", "ÉA", true},
+		{"\u212aelvin", "Kelvin", true}, // the Kelvin sign is a K
+		{"s*", "\u017fx", false},        // a long s is no other letter's lower case
+		{"[x]", "x", false},
+		{"a.b", "axb", false},
+		{`\*`, "*", false},
+		{"bad?", "BAD\xff", true},
+	} {
+		if got := Match(tt.pattern, tt.name); got != tt.want {
+			t.Errorf("Match(%q, %q) = %v", tt.pattern, tt.name, got)
+		}
+	}
+}
+
+// TestMatchIsNotExponential would not end with a matcher that tries every way
+// to share a name among its stars.
+func TestMatchIsNotExponential(t *testing.T) {
+	if Match(strings.Repeat("*a", 200)+"b", strings.Repeat("a", 2000)) {
+		t.Error("matched")
+	}
+}
+
+// FuzzMatch compares with a regular expression.
+func FuzzMatch(f *testing.F) {
+	for _, s := range [][2]string{
+		{"*KEY*", "my_key"}, {"a?c", "ABC"}, {"", ""}, {"**a", "aaa"}, {"*a*b*c", "xaybzc"}, {"*ab***", "xab"}, {"é?", "ÉK"}, {"(+[", "(+["},
+	} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if len(pattern) > 100 || len(name) > 1000 || !utf8.ValidString(pattern) || !utf8.ValidString(name) {
+			return
+		}
+		var re strings.Builder
+		for _, c := range fold(pattern) {
+			switch c {
+			case '*':
+				re.WriteString(".*")
+			case '?':
+				re.WriteString(".")
+			default:
+				re.WriteString(regexp.QuoteMeta(string(c)))
+			}
+		}
+		want := regexp.MustCompile("(?s)^(?:" + re.String() + ")$").MatchString(string(fold(name)))
+		if Match(pattern, name) != want {
+			t.Errorf("Match(%q, %q) = %v", pattern, name, !want)
+		}
+	})
+}
