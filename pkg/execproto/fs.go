@@ -77,6 +77,12 @@ type Base64Text []byte
 // MarshalText returns the text as it is.
 func (t Base64Text) MarshalText() ([]byte, error) { return t, nil }
 
+// UnmarshalText keeps a copy of the text.
+func (t *Base64Text) UnmarshalText(text []byte) error {
+	*t = append(Base64Text{}, text...)
+	return nil
+}
+
 // WriteFileParams create or truncate a file. DataBase64 stays undecoded
 // because bad base64 is the file system's error here, not a params error
 // (section 5); the decoder lets it alias the message, so that it can be
