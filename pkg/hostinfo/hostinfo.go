@@ -1,89 +1,99 @@
 // Package hostinfo tells what a client wants to know about the server's
-// machine (section 7): the user's shell and some directories.
+// machine (sections 7 and 8.1 of the protocol): the user's shell, the platform
+// and some directories, as native paths.
+//
+//	info := hostinfo.Read() // once per server: nothing of it changes
+//
+// It asks the environment, the kernel and /etc/passwd, and starts nothing.
 package hostinfo
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
+	"runtime"
+	"syscall"
 )
 
-// Shell is a command interpreter: its name and its path.
-type Shell struct{ Name, Path string }
-
-// Info describes the machine. Paths are native and absolute, or empty when
-// unknown.
+// Info describes the machine as it was when Read looked. Paths are native,
+// absolute and clean, or empty when they are unknown; they need not exist.
 type Info struct {
-	Shell                Shell
-	Cwd                  string
-	TempDir              string
-	Home                 string
+	// Shell is what to run a user's command lines with.
+	Shell Shell
+	// Cwd is the server's working directory, without symbolic links.
+	Cwd string
+	// TempDir is where temporary files go: TMPDIR, or the platform's default.
+	TempDir string
+	// Home is the user's home: HOME, or what the user database says. A HOME
+	// that is not absolute is wrong, and Home is then empty.
+	Home string
+	// TemporaryDirectories are those that TMPDIR names; none if it is unset.
 	TemporaryDirectories []string
+	// PlatformOS is the operating system in the words of the protocol:
+	// "linux", "macos", "windows"…
+	PlatformOS string
 }
 
-// shells are the shells that clients know how to speak to.
-var shells = []string{"zsh", "bash", "sh", "fish", "dash", "ksh"}
-
-// Read looks at the machine.
+// Read looks at the machine. What cannot be found out is left empty, except
+// that there is always a Shell. It reads at most maxUserDatabase bytes and is
+// meant to be called once; the result can be shared.
 func Read() Info {
-	user := lookup(os.Getuid())
-	info := Info{Home: os.Getenv("HOME"), TempDir: os.TempDir()}
-	if info.Home == "" {
-		info.Home = user.home
+	// Not os.Getwd, which believes PWD.
+	cwd, err := syscall.Getwd()
+	if err != nil || !filepath.IsAbs(cwd) {
+		cwd = "" // removed, or outside the root
 	}
-	info.Cwd, _ = os.Getwd()
-	if dir := os.Getenv("TMPDIR"); filepath.IsAbs(dir) {
+	return describe(machine{
+		getenv: os.Getenv,
+		user:   lookupUser("/etc/passwd", os.Getuid()),
+		cwd:    cwd,
+		goos:   runtime.GOOS,
+		runs:   runs,
+	})
+}
+
+// machine is what describe has to know about the world.
+type machine struct {
+	getenv func(name string) string
+	user   account
+	cwd    string
+	goos   string
+	runs   func(path string) bool // whether a path is a program
+}
+
+func describe(m machine) Info {
+	info := Info{
+		Cwd:        m.cwd,
+		TempDir:    "/tmp",
+		Home:       m.user.home,
+		PlatformOS: m.goos,
+		Shell:      chooseShell(m.user.shell, m.getenv("PATH"), m.runs),
+	}
+	if info.PlatformOS == "darwin" {
+		info.PlatformOS = "macos"
+	}
+	if home := m.getenv("HOME"); home != "" {
+		info.Home = home
+	}
+	if info.Home = filepath.Clean(info.Home); !filepath.IsAbs(info.Home) {
+		info.Home = ""
+	}
+	if dir := absolute(m.getenv("TMPDIR"), m.cwd); dir != "" {
+		info.TempDir = dir
 		info.TemporaryDirectories = []string{dir}
 	}
-	for _, p := range []*string{&info.Home, &info.TempDir} {
-		if !filepath.IsAbs(*p) {
-			*p = ""
-		}
-	}
-	info.Shell = choose(user.shell, executable)
 	return info
 }
 
-// choose takes the login shell when it is one that clients know, else the
-// first that is there.
-func choose(login string, there func(string) bool) Shell {
-	candidates := []string{"/bin/bash", "/usr/bin/bash", "/bin/zsh", "/usr/bin/zsh"}
-	if slices.Contains(shells, filepath.Base(login)) {
-		candidates = slices.Insert(candidates, 0, login)
+// absolute returns a path seen from a working directory, or nothing.
+func absolute(path, cwd string) string {
+	switch {
+	case path == "":
+		return ""
+	case filepath.IsAbs(path):
+		return filepath.Clean(path)
+	case cwd == "":
+		return ""
+	default:
+		return filepath.Join(cwd, path)
 	}
-	for _, path := range candidates {
-		if filepath.IsAbs(path) && there(path) {
-			return Shell{filepath.Base(path), path}
-		}
-	}
-	return Shell{"sh", "/bin/sh"}
-}
-
-func executable(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
-}
-
-// account is a line of the user database.
-type account struct{ home, shell string }
-
-// lookup reads the user database, as a static program can.
-func lookup(uid int) account {
-	f, err := os.Open("/etc/passwd")
-	if err != nil {
-		return account{}
-	}
-	defer f.Close()
-	want := strconv.Itoa(uid)
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Split(lines.Text(), ":")
-		if len(fields) >= 7 && fields[2] == want {
-			return account{home: fields[5], shell: fields[6]}
-		}
-	}
-	return account{}
 }
