@@ -1,0 +1,40 @@
+package wsauth
+
+import "strings"
+
+// blank is what may surround a token.
+const blank = " \t"
+
+// bearerToken takes the token out of the Authorization headers of a request,
+// as the reference does: the scheme in any case, then a space, then the token,
+// which is not empty and may itself contain blanks. One thing is stricter:
+// where the reference looks at the first of several headers, they are refused,
+// because a proxy in front may have looked at the other.
+func bearerToken(headers []string) (string, error) {
+	switch {
+	case len(headers) == 0:
+		return "", ErrMissing
+	case len(headers) > 1:
+		return "", ErrHeader
+	}
+	scheme, token, found := strings.Cut(strings.Trim(headers[0], blank), " ")
+	token = strings.Trim(token, blank)
+	if !found || !strings.EqualFold(scheme, "Bearer") || !presentable(token) {
+		return "", ErrHeader
+	}
+	return token, nil
+}
+
+// presentable reports whether a token can be sent in a header: it is not
+// empty, has no blanks around it, and is printable ASCII.
+func presentable(token string) bool {
+	if token == "" || strings.Trim(token, blank) != token {
+		return false
+	}
+	for i := range len(token) {
+		if c := token[i]; (c < ' ' || c > '~') && c != '\t' {
+			return false
+		}
+	}
+	return true
+}

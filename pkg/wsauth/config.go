@@ -1,0 +1,206 @@
+package wsauth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// The modes of Config.Mode.
+const (
+	// CapabilityToken: one token opens the port.
+	CapabilityToken = "capability-token"
+	// SignedBearerToken: tokens are JWTs, signed with HS256.
+	SignedBearerToken = "signed-bearer-token"
+)
+
+// Config holds the values of the flags; empty ones were not given.
+type Config struct {
+	// Mode is --ws-auth.
+	Mode string
+
+	// TokenFile is --ws-token-file: the absolute path of a file with the
+	// capability token, blanks and newlines around it ignored.
+	TokenFile string
+	// TokenSHA256 is --ws-token-sha256: the SHA-256 of the capability token in
+	// hexadecimal digits, in place of TokenFile.
+	TokenSHA256 string
+
+	// SharedSecretFile is --ws-shared-secret-file: the absolute path of a file
+	// with the secret, which is all its bytes but a newline at the end, at
+	// least 32 of them.
+	SharedSecretFile string
+	// Issuer is --ws-issuer: what iss must be.
+	Issuer string
+	// Audience is --ws-audience: what aud must contain.
+	Audience string
+	// ClockSkew is --ws-max-clock-skew-seconds: by how much exp may have
+	// passed and nbf be ahead; nil: DefaultClockSkew.
+	ClockSkew *time.Duration
+}
+
+// New returns the authenticator that the flags ask for, or nil if they ask for
+// none. It reads the file that they name, once: a new token needs a new
+// authenticator. An error names the flag and what to do about it.
+func New(c Config) (*Authenticator, error) { return newAt(c, time.Now) }
+
+func newAt(c Config, now func() time.Time) (*Authenticator, error) {
+	switch c.Mode {
+	case "":
+		if flag := firstGiven(append(c.capabilityFlags(), c.signedFlags()...)); flag != "" {
+			return nil, fmt.Errorf("%s means nothing without --ws-auth; add --ws-auth %s or --ws-auth %s, or leave it out", flag, CapabilityToken, SignedBearerToken)
+		}
+		return nil, nil
+	case CapabilityToken:
+		if flag := firstGiven(c.signedFlags()); flag != "" {
+			return nil, fmt.Errorf("%s belongs to --ws-auth %s, not to %s; leave it out or change the mode", flag, SignedBearerToken, CapabilityToken)
+		}
+		return newCapability(c)
+	case SignedBearerToken:
+		if flag := firstGiven(c.capabilityFlags()); flag != "" {
+			return nil, fmt.Errorf("%s belongs to --ws-auth %s, not to %s; leave it out or change the mode", flag, CapabilityToken, SignedBearerToken)
+		}
+		return newSigned(c, now)
+	default:
+		return nil, fmt.Errorf("unknown --ws-auth %q; use %s or %s", c.Mode, CapabilityToken, SignedBearerToken)
+	}
+}
+
+// flag is a flag and whether it was given.
+type flag struct {
+	name  string
+	given bool
+}
+
+func (c *Config) capabilityFlags() []flag {
+	return []flag{
+		{"--ws-token-file", c.TokenFile != ""},
+		{"--ws-token-sha256", c.TokenSHA256 != ""},
+	}
+}
+
+func (c *Config) signedFlags() []flag {
+	return []flag{
+		{"--ws-shared-secret-file", c.SharedSecretFile != ""},
+		{"--ws-issuer", c.Issuer != ""},
+		{"--ws-audience", c.Audience != ""},
+		{"--ws-max-clock-skew-seconds", c.ClockSkew != nil},
+	}
+}
+
+func firstGiven(flags []flag) string {
+	for _, f := range flags {
+		if f.given {
+			return f.name
+		}
+	}
+	return ""
+}
+
+func newCapability(c Config) (*Authenticator, error) {
+	a := &Authenticator{mode: CapabilityToken}
+	switch {
+	case c.TokenFile != "" && c.TokenSHA256 != "":
+		return nil, errors.New("--ws-token-file and --ws-token-sha256 exclude each other; give one of them")
+	case c.TokenFile != "":
+		data, err := readSecret("--ws-token-file", c.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		token := string(bytes.TrimSpace(data))
+		switch {
+		case token == "":
+			return nil, fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", c.TokenFile)
+		case !presentable(token) || len(token) > maxTokenBytes:
+			return nil, fmt.Errorf("--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters", c.TokenFile, maxTokenBytes)
+		}
+		a.digest = sha256.Sum256([]byte(token))
+	case c.TokenSHA256 != "":
+		digest, err := hex.DecodeString(strings.TrimSpace(c.TokenSHA256))
+		if err != nil || len(digest) != sha256.Size {
+			return nil, fmt.Errorf("--ws-token-sha256 must be the SHA-256 of the token as %d hexadecimal digits; `printf %%s TOKEN | sha256sum` prints it", 2*sha256.Size)
+		}
+		a.digest = [sha256.Size]byte(digest)
+	default:
+		return nil, fmt.Errorf("--ws-auth %s needs a token; add --ws-token-file FILE or --ws-token-sha256 HEX", CapabilityToken)
+	}
+	return a, nil
+}
+
+func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
+	if c.SharedSecretFile == "" {
+		return nil, fmt.Errorf("--ws-auth %s needs the secret that signs the tokens; add --ws-shared-secret-file FILE", SignedBearerToken)
+	}
+	secret, err := readSecret("--ws-shared-secret-file", c.SharedSecretFile)
+	if err != nil {
+		return nil, err
+	}
+	secret = withoutNewline(secret)
+	switch {
+	case len(bytes.TrimSpace(secret)) == 0:
+		return nil, fmt.Errorf("--ws-shared-secret-file %s: the file is empty or blank; put the secret into it", c.SharedSecretFile)
+	case len(secret) < minSecretBytes:
+		return nil, fmt.Errorf("--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; `openssl rand -hex 32` makes one", c.SharedSecretFile, len(secret), minSecretBytes)
+	}
+	skew := DefaultClockSkew
+	if c.ClockSkew != nil {
+		skew = *c.ClockSkew
+	}
+	if skew < 0 {
+		return nil, errors.New("--ws-max-clock-skew-seconds must not be negative; 0 allows no difference")
+	}
+	a := &Authenticator{mode: SignedBearerToken, secret: secret, parser: newParser(skew, now)}
+	if a.issuer, err = expected("--ws-issuer", c.Issuer); err != nil {
+		return nil, err
+	}
+	if a.audience, err = expected("--ws-audience", c.Audience); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// expected is a claim's expected value without the blanks around it. A blank
+// one is refused: it would switch the check off that the user asked for.
+func expected(name, value string) (string, error) {
+	trimmed := strings.TrimSpace(value)
+	if trimmed == "" && value != "" {
+		return "", fmt.Errorf("%s is blank; name what tokens must have, or leave it out", name)
+	}
+	return trimmed, nil
+}
+
+// withoutNewline drops one newline from the end, as an editor leaves it there.
+func withoutNewline(data []byte) []byte {
+	if line, ok := bytes.CutSuffix(data, []byte("\n")); ok {
+		return bytes.TrimSuffix(line, []byte("\r"))
+	}
+	return data
+}
+
+// readSecret reads the file that a flag names. It may be a pipe, as the
+// shell's <(…) makes it.
+func readSecret(name, path string) ([]byte, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%s must be an absolute path, not %q; write it out from /", name, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case len(data) > maxSecretBytes:
+		return nil, fmt.Errorf("%s %s: the file exceeds %d bytes; is it the right one?", name, path, maxSecretBytes)
+	}
+	return data, nil
+}
