@@ -1,0 +1,199 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const patience = 20 * time.Second
+
+// pair returns both ends of a websocket.
+func pair(t *testing.T, limit int) (*WebSocket, *websocket.Conn) {
+	t.Helper()
+	accepted := make(chan *WebSocket, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := Upgrade(w, r, limit)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		accepted <- c
+	}))
+	t.Cleanup(s.Close)
+	peer, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(s.URL, "http"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := <-accepted
+	t.Cleanup(func() {
+		_ = c.Abort()
+		_ = peer.Close()
+	})
+	_ = peer.SetReadDeadline(time.Now().Add(patience))
+	return c, peer
+}
+
+func nothing() {}
+
+func TestFramesOfEverySize(t *testing.T) {
+	c, peer := pair(t, 0)
+	sizes := []int{0, 1, 125, 126, 127, 0xFFFF, 0x10000, maxFrame, maxFrame + 1, 2*maxFrame + 7}
+	go func() {
+		var batch []byte
+		for _, n := range sizes {
+			start := len(batch)
+			batch = c.Seal(append(c.Open(batch), bytes.Repeat([]byte{'a'}, n)...), start)
+		}
+		if err := c.WriteFrames(batch, nothing); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, n := range sizes {
+		kind, text, err := peer.ReadMessage()
+		if err != nil || kind != websocket.TextMessage || len(text) != n || strings.Trim(string(text), "a") != "" {
+			t.Fatalf("a message of %d bytes came as %d of kind %d: %v", n, len(text), kind, err)
+		}
+	}
+}
+
+func TestFragmentsJoin(t *testing.T) {
+	c, peer := pair(t, 0)
+	room := strings.Repeat("-", FragmentRoom)
+	go func() {
+		for i, part := range []string{"one ", strings.Repeat("x", 70_000), "", " end"} {
+			if err := c.Fragment([]byte(room+part), i == 0, i == 3, nothing); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	_, text, err := peer.ReadMessage()
+	if want := "one " + strings.Repeat("x", 70_000) + " end"; err != nil || string(text) != want {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+func TestMessagesUpToTheLimit(t *testing.T) {
+	const limit = 300_000
+	for _, n := range []int{0, 1, 2 << 10, 2<<10 + 1, 32 << 10, 256<<10 + 1, limit, limit + 1} {
+		c, peer := pair(t, limit)
+		if err := peer.WriteMessage(websocket.BinaryMessage, bytes.Repeat([]byte{'b'}, n)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := c.ReadMessage()
+		var large *TooLargeError
+		switch {
+		case n > limit:
+			if !errors.As(err, &large) || large.Limit != limit {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+		case err != nil || len(m.Bytes()) != n || m.Text:
+			t.Errorf("%d bytes: %v", n, err)
+		default:
+			m.Release()
+		}
+	}
+}
+
+func TestCloseTellsWhy(t *testing.T) {
+	c, peer := pair(t, 0)
+	go func() { _ = c.Close(CloseTooLarge, strings.Repeat("é", 100)) }()
+	_, _, err := peer.ReadMessage()
+	var closed *websocket.CloseError
+	if !errors.As(err, &closed) || closed.Code != CloseTooLarge || !strings.HasPrefix(closed.Text, "éé") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPingsAreAnswered(t *testing.T) {
+	c, peer := pair(t, 0)
+	asked := make(chan struct{}, 1)
+	c.OnPing(func() { asked <- struct{}{} })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.ReadMessage()
+		ended <- err
+	}()
+	if err := peer.WriteControl(websocket.PingMessage, []byte("data"), time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	got := make(chan string, 1)
+	peer.SetPongHandler(func(data string) error {
+		got <- data
+		return nil
+	})
+	if err := c.WriteFrames(c.AppendPongs(nil), nothing); err != nil {
+		t.Fatal(err)
+	}
+	if again := c.AppendPongs(nil); len(again) > 0 {
+		t.Error("a ping was answered twice")
+	}
+	go func() { _, _, _ = peer.ReadMessage() }()
+	if data := <-got; data != "data" {
+		t.Errorf("pong %q", data)
+	}
+	_ = peer.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Now().Add(patience))
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("read: %v", err)
+	}
+}
+
+func TestStdio(t *testing.T) {
+	var out bytes.Buffer
+	c := NewStdio(strings.NewReader("\n  \n{\"a\":1}\r\n"+strings.Repeat("x", 100_000)+"\nlast"), &out, 0)
+	for _, want := range []int{len("{\"a\":1}\r\n"), 100_001, 4} {
+		m, err := c.ReadMessage()
+		if err != nil || len(m.Bytes()) != want {
+			t.Fatalf("%v, want a line of %d bytes", err, want)
+		}
+		m.Release()
+	}
+	if _, err := c.ReadMessage(); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
+	}
+	if err := c.WriteFrames(c.Seal(append(c.Open(nil), "{}"...), 0), nothing); err != nil {
+		t.Fatal(err)
+	}
+	room := strings.Repeat("-", FragmentRoom)
+	_ = c.Fragment([]byte(room+"[1,"), true, false, nothing)
+	_ = c.Fragment([]byte(room+"2]"), false, true, nothing)
+	if out.String() != "{}\n[1,2]\n" {
+		t.Errorf("%q", out.String())
+	}
+	var large *TooLargeError
+	if _, err := NewStdio(strings.NewReader("123456\n"), &out, 5).ReadMessage(); !errors.As(err, &large) {
+		t.Errorf("past the limit: %v", err)
+	}
+}
+
+func TestAbortEndsARead(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	c := NewStdio(r, io.Discard, 0)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.ReadMessage()
+		ended <- err
+	}()
+	_ = c.Abort()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it read something")
+		}
+	case <-time.After(patience):
+		t.Error("the read goes on")
+	}
+}
