@@ -101,7 +101,7 @@ func runExecServer(c *cli.Context, s streams) error {
 		}
 		listener, err = net.Listen("tcp", where.addr.String())
 		if err != nil {
-			return fmt.Errorf("listen on %s: %w", where.addr, reason(err))
+			return listenError(where.addr, err)
 		}
 	}
 	if err := process.UnblockSignals(); err != nil {
@@ -114,13 +114,22 @@ func runExecServer(c *cli.Context, s streams) error {
 	return serve(c, s, srv, listener, log)
 }
 
-// reason is a network error without the address, which the message has.
-func reason(err error) error {
+// listenError says what to do when the port cannot be had.
+func listenError(addr netip.AddrPort, err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
-		return op.Err
+		err = op.Err // without the address, which the message has
 	}
-	return err
+	hint := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint = "; something listens there already: choose another port, or 0 for any free one"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		hint = "; this machine does not have that address"
+	case errors.Is(err, syscall.EACCES):
+		hint = "; ports below 1024 are for root"
+	}
+	return fmt.Errorf("listen on %s: %w%s", addr, err, hint)
 }
 
 func checkRemote(c *cli.Context) error {
