@@ -15,7 +15,7 @@ type chunks struct {
 // spareChunks keeps pieces for the next large file, until trimChunks. They
 // are kept by hand because the collector empties pools just when large files
 // are read.
-var spareChunks = make(chan []byte, wholeFile/fileChunk+1)
+var spareChunks = make(chan []byte, wholeFile/fileChunk)
 
 func takeChunk() []byte {
 	select {
@@ -57,13 +57,13 @@ func readChunks(r io.Reader, size int64) (*chunks, error) {
 	return c, nil
 }
 
-// next copies the next piece to b, which holds one; false when there is none.
-func (c *chunks) next(b []byte) (int, bool) {
+// next returns the next piece; false when there is none.
+func (c *chunks) next() ([]byte, bool) {
 	if !c.left() {
-		return 0, false
+		return nil, false
 	}
 	c.at++
-	return copy(b, c.list[c.at-1]), true
+	return c.list[c.at-1], true
 }
 
 func (c *chunks) left() bool { return c.at < len(c.list) }

@@ -85,7 +85,7 @@ func fsReadFile(rq *request, p *execproto.LinkPathParams) {
 		if size <= inlineBody {
 			data, err := readSmall(f, size)
 			if err == nil && len(data) > inlineBody {
-				rq.stream(`{"dataBase64":"`, bytesReader(data), `"}`)
+				rq.stream(`{"dataBase64":"`, bytesSource(data), `"}`)
 				return errAnswered
 			}
 			return rq.answer(execproto.ReadFileResult{DataBase64: data}, err)
@@ -129,15 +129,15 @@ func (rq *request) streamFile(f *os.File, size int64) error {
 	}
 	// The file ends where it ended when it was opened: it may be a log.
 	rest := io.LimitReader(f, size-held.size)
-	rq.stream(`{"dataBase64":"`, func(b []byte) (int, error) {
-		if n, ok := held.next(b); ok {
+	rq.stream(`{"dataBase64":"`, func(buf []byte) ([]byte, error) {
+		if piece, ok := held.next(); ok {
 			if held.left() || size > wholeFile {
-				return n, nil
+				return piece, nil
 			}
-			return n, io.EOF
+			return piece, io.EOF
 		}
-		n, err := io.ReadFull(rest, b)
-		return n, endOfFile(err)
+		n, err := io.ReadFull(rest, buf)
+		return buf[:n], endOfFile(err)
 	}, `"}`)
 	return errAnswered
 }

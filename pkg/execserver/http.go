@@ -117,7 +117,7 @@ func (rq *request) bufferHTTP(ctx context.Context, request fetch.Request) {
 	}
 	// The result without its body ends with the body's empty text.
 	head := string(result.AppendJSON(nil))
-	rq.stream(strings.TrimSuffix(head, `"}`), bytesReader(body), `"}`)
+	rq.stream(strings.TrimSuffix(head, `"}`), bytesSource(body), `"}`)
 }
 
 // streamHTTP answers with the head of the response and tells its body in

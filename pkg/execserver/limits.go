@@ -74,13 +74,13 @@ const (
 	// maxWait bounds waitMs, so that it fits a duration.
 	maxWait = 24 * time.Hour
 
-	// wholeFile is the largest file that is read into memory before its
-	// answer begins. The answer to a larger one is sent as it is read, and a
-	// read error in the middle of it ends the connection.
-	wholeFile = 64 << 20
 	// fileChunk is how much of a file is encoded at a time: a multiple of
 	// three, so that the base64 texts of the chunks join up.
 	fileChunk = 768 << 10
+	// wholeFile is the largest file that is read into memory before its
+	// answer begins, in whole chunks. The answer to a larger one is sent as
+	// it is read, and a read error in the middle of it ends the connection.
+	wholeFile = 85 * fileChunk
 
 	// inlineBody is the largest data that is encoded into the connection's
 	// queue; larger data is sent in parts.

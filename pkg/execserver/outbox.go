@@ -215,11 +215,15 @@ func (o *outbox) finish(d time.Duration, code int, reason string) {
 	}
 }
 
+// source yields data in pieces, each of fileChunk bytes but the last, and
+// io.EOF with or after the last. A piece is valid until the next call, which
+// may use buf, of fileChunk bytes.
+type source func(buf []byte) ([]byte, error)
+
 // sendLarge sends a message that is too large for the queue: head, the base64
-// text of the data that read yields in parts, and tail. read fills its buffer
-// unless the data ends, and reports io.EOF with or after the last part. An
-// error of read breaks the message, and with it the connection.
-func (o *outbox) sendLarge(ctx context.Context, head []byte, read func([]byte) (int, error), tail []byte) error {
+// text of what next yields, and tail. An error of next breaks the message, and
+// with it the connection.
+func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail []byte) error {
 	select {
 	case o.wire <- struct{}{}:
 	case <-o.ended:
@@ -239,12 +243,12 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, read func([]byte) (
 	raw, part := buffers[0], buffers[1][:transport.FragmentRoom]
 	part = append(part, head...)
 	for first := true; ; first = false {
-		n, err := read(raw)
+		data, err := next(raw)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		last := err != nil
-		part = jsonwire.AppendBase64(part, raw[:n])
+		part = jsonwire.AppendBase64(part, data)
 		if last {
 			part = append(part, tail...)
 		}

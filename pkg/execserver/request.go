@@ -128,13 +128,13 @@ func (rq *request) fail(err error) {
 	rq.c.replyError(rq.id, e)
 }
 
-// stream answers with the result `head + base64 of what read yields + tail`,
-// sent in parts. An error of read ends the connection, because the answer has
+// stream answers with the result `head + base64 of what next yields + tail`,
+// sent in parts. An error of next ends the connection, because the answer has
 // begun.
-func (rq *request) stream(head string, read func([]byte) (int, error), tail string) {
+func (rq *request) stream(head string, next source, tail string) {
 	rq.release()
 	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), head...)
-	err := rq.c.out.sendLarge(rq.c.ctx, begin, read, append([]byte(tail), '}'))
+	err := rq.c.out.sendLarge(rq.c.ctx, begin, next, append([]byte(tail), '}'))
 	if err == nil || errors.Is(err, errEnded) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -142,15 +142,15 @@ func (rq *request) stream(head string, read func([]byte) (int, error), tail stri
 	_ = rq.c.t.Abort()
 }
 
-// bytesReader yields data in the way that stream wants.
-func bytesReader(data []byte) func([]byte) (int, error) {
-	return func(b []byte) (int, error) {
-		n := copy(b, data)
-		data = data[n:]
+// bytesSource yields data that is in memory.
+func bytesSource(data []byte) source {
+	return func([]byte) ([]byte, error) {
+		piece := data[:min(len(data), fileChunk)]
+		data = data[len(piece):]
 		if len(data) == 0 {
-			return n, io.EOF
+			return piece, io.EOF
 		}
-		return n, nil
+		return piece, nil
 	}
 }
 
