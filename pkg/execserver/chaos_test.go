@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -51,9 +52,11 @@ func TestChaos(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
-	if len(bytes.TrimSpace(children)) > 0 {
-		t.Errorf("children are left: %s", children)
+	tasks, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, task := range tasks {
+		if children, _ := os.ReadFile(task); len(bytes.TrimSpace(children)) > 0 {
+			t.Errorf("children are left: %s", children)
+		}
 	}
 }
 

@@ -494,7 +494,7 @@ func TestLongPoll(t *testing.T) {
 }
 
 func TestNothingIsLeft(t *testing.T) {
-	n := 2000
+	n := 10_000
 	if testing.Short() {
 		n = 200
 	}
