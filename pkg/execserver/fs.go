@@ -19,11 +19,11 @@ import (
 // unconfined refuses a sandbox that would have to be enforced, as confines
 // judges. It is never ignored: a client that asks for confinement must not
 // run without.
-func unconfined(sandbox json.RawMessage, confines func(*permissions.Context) bool) error {
+func unconfined(sandbox json.RawMessage, home string, confines func(*permissions.Context) bool) error {
 	if sandbox == nil {
 		return nil
 	}
-	ctx, err := permissions.DecodeContext(sandbox)
+	ctx, err := permissions.DecodeContext(sandbox, func(text string) (string, error) { return pathuri.Parse(text, home) })
 	if err != nil {
 		return invalidParams(err.Error())
 	}
@@ -39,7 +39,7 @@ func (rq *request) path(uri string, sandbox json.RawMessage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return native, unconfined(sandbox, (*permissions.Context).ConfinesFiles)
+	return native, unconfined(sandbox, rq.c.srv.home, (*permissions.Context).ConfinesFiles)
 }
 
 // withPath runs f on the path of a request in the ordinary lane; f's error is

@@ -72,7 +72,7 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	if len(p.ProcessID) > maxProcessID {
 		return process.Spec{}, invalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
 	}
-	if err := unconfined(p.Sandbox, (*permissions.Context).ConfinesProcesses); err != nil {
+	if err := unconfined(p.Sandbox, srv.home, (*permissions.Context).ConfinesProcesses); err != nil {
 		return process.Spec{}, err
 	}
 	cwd, err := pathuri.Parse(p.Cwd, srv.home)

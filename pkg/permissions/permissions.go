@@ -1,104 +1,134 @@
-// Package permissions reads the `sandbox` member of requests: which
-// permission profile a client asks for, and whether that profile has to be
-// enforced or asks for nothing.
+// Package permissions implements permission profiles: what a client lets a
+// command or a file system request do (sandbox.md 1 to 4).
 //
-// Every accepted shape is decoded strictly; what is not understood is an
-// error, because to misread a policy is to ignore it.
+// A profile arrives as JSON, in one of several generations of shapes, and is
+// resolved against a working directory and a view of the file system:
+//
+//	profile, err := permissions.DecodeProfile(text, permissions.NativePath(home))
+//	policy := permissions.Resolve(profile.FileSystem, permissions.Scope{Cwd: cwd}, view)
+//	policy.CanWrite("/work/project/main.go")
+//	policy.WritableRoots() // what a sandbox has to mount
+//
+// Every shape is decoded strictly; what is not understood is an error, because
+// to misread a policy is to ignore it. Nothing here confines anything, and
+// nothing touches a file but through the View. Values are safe for concurrent
+// use except a Policy.
 package permissions
 
 import (
-	"errors"
 	"fmt"
 
 	"codex.internal/pkg/jsonwire"
 )
 
-// Kind is the kind of a permission profile.
-type Kind int
-
-// The kinds of profiles.
-const (
-	// Managed profiles are enforced by the server.
-	Managed Kind = iota + 1
-	// Disabled asks for no sandbox.
-	Disabled
-	// External says that somebody else confines the file system.
-	External
-)
-
-// Context is a decoded `sandbox` member.
+// Context is a decoded `sandbox` member of a request (sandbox.md 1.1).
 type Context struct {
-	Kind Kind
-	// FullWrite says that a managed profile lets everything be written.
-	FullWrite bool
-	// Network says that the profile lets the network be used.
-	Network bool
+	// Profile is what may be done. For the oldest shape, with a sandbox
+	// policy, it is what is known of it without a working directory: enough
+	// for ConfinesFiles, ConfinesProcesses and NeedsCwd; ProfileFor has it all.
+	Profile Profile
+	// Legacy and Additional are the policy of the oldest shape and the overlay
+	// over it, nil if there are none.
+	Legacy     *LegacyPolicy
+	Additional *AdditionalProfile
+
+	Cwd            string   // as it was written, a URI; "" if absent
+	WorkspaceRoots []string // as they were written, URIs
+
+	UseLegacyLandlock            bool
+	WindowsSandboxLevel          string // disabled, restricted-token or elevated
+	WindowsSandboxPrivateDesktop bool
 }
 
 // ConfinesFiles reports whether file system requests must be confined.
-func (c *Context) ConfinesFiles() bool { return c.Kind == Managed && !c.FullWrite }
+func (c *Context) ConfinesFiles() bool { return c.Profile.ConfinesFiles() }
 
 // ConfinesProcesses reports whether a process must be confined.
-func (c *Context) ConfinesProcesses() bool {
-	return c.Kind == Managed && (!c.FullWrite || !c.Network)
+func (c *Context) ConfinesProcesses() bool { return c.Profile.ConfinesProcesses() }
+
+// ProfileFor returns the profile for a working directory, which only the
+// oldest shape depends on.
+func (c *Context) ProfileFor(cwd string, view View) Profile {
+	if c.Legacy == nil {
+		return c.Profile
+	}
+	p := c.Legacy.ToProfile(cwd, view)
+	if c.Additional != nil {
+		p = c.Additional.Apply(p)
+	}
+	return p
 }
 
-// member decodes one member of an object.
-type member struct {
-	name     string
-	required bool
-	read     func(r *jsonwire.Reader) error
+// noView is a file system with nothing in it.
+type noView struct{}
+
+func (noView) Lstat(string) (Info, error)                         { return Info{}, nil }
+func (noView) Readlink(string) (string, error)                    { return "", errNotThere }
+func (noView) ReadFile(string, int) ([]byte, error)               { return nil, errNotThere }
+func (noView) ReadDir(string, func(string, FileType) error) error { return errNotThere }
+
+// DecodeContext decodes a `sandbox` member: an object with a permission
+// profile, or of the older protocol with a sandbox policy. The error is for
+// the client; one that is a *PathError has a code of its own.
+func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
+	c := &Context{WindowsSandboxLevel: "disabled"}
+	d := decoder{decode: decode}
+	members := []member{
+		{name: "windowsSandboxLevel", read: choice(&c.WindowsSandboxLevel, "disabled", "restricted-token", "elevated")},
+		{name: "windowsSandboxPrivateDesktop", read: boolean(&c.WindowsSandboxPrivateDesktop)},
+		{name: "useLegacyLandlock", read: boolean(&c.UseLegacyLandlock)},
+	}
+	old, err := has(raw, "sandboxPolicy")
+	if err != nil {
+		return nil, err
+	}
+	if old {
+		c.Legacy = &LegacyPolicy{}
+		members = append(members,
+			member{name: "sandboxPolicy", required: true, read: d.legacy(c.Legacy)},
+			member{name: "additionalPermissions", read: func(r *jsonwire.Reader) error {
+				c.Additional = &AdditionalProfile{}
+				return d.additional(c.Additional)(r)
+			}})
+	} else {
+		members = append(members,
+			member{name: "permissions", required: true, read: func(r *jsonwire.Reader) (err error) {
+				c.Profile, err = readProfile(r, decode)
+				return err
+			}},
+			member{name: "cwd", read: text(&c.Cwd)},
+			member{name: "workspaceRoots", read: roots(&c.WorkspaceRoots)})
+	}
+	r := jsonwire.NewReader(raw)
+	err = object(r, true, members...)
+	if err == nil {
+		err = r.End()
+	}
+	if err == nil {
+		err = c.check(d.bad)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// object reads an object of these members. Unless open, others are errors.
-func object(r *jsonwire.Reader, open bool, members ...member) error {
-	seen := make([]bool, len(members))
-	err := r.Object("a map", func(name []byte) error {
-		for i := range members {
-			if members[i].name != string(name) {
-				continue
-			}
-			if seen[i] {
-				return fmt.Errorf("duplicate field `%s`", name)
-			}
-			seen[i] = true
-			if !members[i].required {
-				if null, err := r.Null(); err != nil || null {
-					return err
-				}
-			}
-			if err := members[i].read(r); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return nil
-		}
-		if !open {
-			return fmt.Errorf("unknown field `%s`", name)
-		}
-		return r.Skip()
-	})
-	for i := range members {
-		if err == nil && members[i].required && !seen[i] {
-			err = fmt.Errorf("missing field `%s`", members[i].name)
+// check completes a context that was read.
+func (c *Context) check(bad error) error {
+	if bad != nil {
+		return bad
+	}
+	c.Profile = c.ProfileFor("", noView{})
+	relative := 0
+	for _, e := range c.Profile.FileSystem.Entries {
+		if e.Path.Kind == ProjectRoots || e.Path.Kind == Glob {
+			relative++
 		}
 	}
-	return err
-}
-
-// tag finds the value of a union's tag, which may stand anywhere in it.
-func tag(raw []byte, name string) (string, bool, error) {
-	value, found := "", false
-	r := jsonwire.NewReader(raw)
-	err := r.Object("a map", func(n []byte) error {
-		if string(n) != name || found {
-			return r.Skip()
-		}
-		found = true
-		var err error
-		value, err = r.String()
-		return err
-	})
-	return value, found, err
+	if n := len(c.Profile.FileSystem.Entries) + relative*len(c.WorkspaceRoots); n > maxExpanded {
+		return fmt.Errorf("more than %d file system entries for all workspace roots", maxExpanded)
+	}
+	return nil
 }
 
 // has reports whether an object has a member.
@@ -111,244 +141,17 @@ func has(raw []byte, name string) (found bool, err error) {
 	return found, err
 }
 
-func skip(r *jsonwire.Reader) error { return r.Skip() }
-
-// choice reads one of a few words.
-func choice(to *string, words ...string) func(*jsonwire.Reader) error {
+// roots reads a list of path URIs.
+func roots(to *[]string) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
-		s, err := r.String()
-		if err != nil {
-			return err
-		}
-		for _, w := range words {
-			if s == w {
-				*to = s
-				return nil
+		return r.Array("a sequence", func() error {
+			if len(*to) >= maxRoots {
+				return fmt.Errorf("more than %d workspace roots", maxRoots)
 			}
-		}
-		return unknown(s, words...)
-	}
-}
-
-func unknown(got string, words ...string) error {
-	const show = 64
-	return fmt.Errorf("unknown variant `%s`, expected one of %q", got[:min(len(got), show)], words)
-}
-
-// DecodeContext decodes a `sandbox` member: an object with a permission
-// profile, or of the older protocol with a sandbox policy. The error is for
-// the client, with the code of invalid params.
-func DecodeContext(raw []byte) (*Context, error) {
-	if found, err := has(raw, "sandboxPolicy"); err != nil {
-		return nil, err
-	} else if found {
-		return decodeOld(raw)
-	}
-	c := &Context{}
-	level, boolean := "", func(r *jsonwire.Reader) error {
-		_, err := r.Bool()
-		return err
-	}
-	r := jsonwire.NewReader(raw)
-	err := object(r, true,
-		member{"permissions", true, c.profile},
-		member{"cwd", false, func(r *jsonwire.Reader) error {
-			_, err := r.StringBytes()
+			var root string
+			err := text(&root)(r)
+			*to = append(*to, root)
 			return err
-		}},
-		member{"workspaceRoots", false, func(r *jsonwire.Reader) error {
-			return r.Array("a sequence", func() error {
-				_, err := r.StringBytes()
-				return err
-			})
-		}},
-		member{"windowsSandboxLevel", false, choice(&level, "disabled", "restricted-token", "elevated")},
-		member{"windowsSandboxPrivateDesktop", false, boolean},
-		member{"useLegacyLandlock", false, boolean})
-	if err == nil {
-		err = r.End()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// decodeOld decodes the sandbox object of the older protocol.
-func decodeOld(raw []byte) (*Context, error) {
-	c := &Context{}
-	r := jsonwire.NewReader(raw)
-	err := object(r, true,
-		member{"sandboxPolicy", true, c.policy},
-		member{"windowsSandboxLevel", false, skip},
-		member{"windowsSandboxPrivateDesktop", false, skip},
-		member{"useLegacyLandlock", false, skip},
-		// An overlay only ever adds to what a policy grants.
-		member{"additionalPermissions", false, skip})
-	if err != nil {
-		return nil, err
-	}
-	return c, r.End()
-}
-
-// policy reads a legacy SandboxPolicy.
-func (c *Context) policy(r *jsonwire.Reader) error {
-	raw, err := r.Raw()
-	if err != nil {
-		return err
-	}
-	kind, found, err := tag(raw, "type")
-	switch {
-	case err != nil:
-		return err
-	case !found:
-		return errors.New("missing field `type`")
-	}
-	switch kind {
-	case "danger-full-access":
-		c.Kind, c.Network = Disabled, true
-	case "external-sandbox":
-		c.Kind = External
-	case "read-only", "workspace-write":
-		c.Kind = Managed
-	default:
-		return unknown(kind, "danger-full-access", "read-only", "external-sandbox", "workspace-write")
-	}
-	return nil
-}
-
-// profile reads a PermissionProfile: the tagged union, or the untagged older
-// shape.
-func (c *Context) profile(r *jsonwire.Reader) error {
-	raw, err := r.Raw()
-	if err != nil {
-		return err
-	}
-	kind, tagged, err := tag(raw, "type")
-	if err != nil {
-		return err
-	}
-	network := "enabled"
-	net := member{"network", true, choice(&network, "restricted", "enabled")}
-	typ := member{"type", true, skip}
-	inner := jsonwire.NewReader(raw)
-	switch {
-	case !tagged:
-		// It is always a restricted profile, with whatever entries.
-		c.Kind = Managed
-		err = object(inner, false, member{"network", false, skip}, member{"file_system", false, skip})
-		network = ""
-	case kind == "managed":
-		c.Kind = Managed
-		err = object(inner, true, typ, net, member{"file_system", true, c.fileSystem})
-	case kind == "disabled":
-		c.Kind = Disabled
-		err = object(inner, true, typ)
-	case kind == "external":
-		c.Kind = External
-		err = object(inner, true, typ, net)
-	default:
-		return unknown(kind, "managed", "disabled", "external")
-	}
-	c.Network = network == "enabled"
-	return err
-}
-
-// fileSystem reads the file system part of a managed profile.
-func (c *Context) fileSystem(r *jsonwire.Reader) error {
-	raw, err := r.Raw()
-	if err != nil {
-		return err
-	}
-	kind, found, err := tag(raw, "type")
-	if err != nil {
-		return err
-	}
-	inner := jsonwire.NewReader(raw)
-	typ := member{"type", true, skip}
-	switch {
-	case !found:
-		return errors.New("missing field `type`")
-	case kind == "unrestricted":
-		c.FullWrite = true
-		return object(inner, true, typ)
-	case kind == "restricted":
-		return object(inner, true, typ, member{"entries", true, c.entries}, member{"glob_scan_max_depth", false, depth})
-	default:
-		return unknown(kind, "restricted", "unrestricted")
-	}
-}
-
-func depth(r *jsonwire.Reader) error {
-	n, err := r.Uint64()
-	if err == nil && n == 0 {
-		err = errors.New("invalid value: integer `0`, expected a nonzero usize")
-	}
-	return err
-}
-
-// entries reads the entries of a restricted profile. Everything may be
-// written when the root may and nothing else is said that could narrow that.
-func (c *Context) entries(r *jsonwire.Reader) error {
-	root, others := false, false
-	err := r.Array("a sequence", func() error {
-		access, isRoot := "", false
-		err := object(r, true,
-			member{"path", true, func(r *jsonwire.Reader) (err error) {
-				isRoot, err = entryPath(r)
-				return err
-			}},
-			member{"access", true, choice(&access, "read", "write", "deny", "none")})
-		switch {
-		case isRoot && access == "write":
-			root = true
-		case access != "write":
-			others = true
-		}
-		return err
-	})
-	c.FullWrite = root && !others
-	return err
-}
-
-// entryPath reads the path of an entry, and reports whether it is the root.
-func entryPath(r *jsonwire.Reader) (isRoot bool, err error) {
-	raw, err := r.Raw()
-	if err != nil {
-		return false, err
-	}
-	kind, found, err := tag(raw, "type")
-	if err != nil {
-		return false, err
-	}
-	text := func(r *jsonwire.Reader) error {
-		_, err := r.StringBytes()
-		return err
-	}
-	typ := member{"type", true, skip}
-	inner := jsonwire.NewReader(raw)
-	switch {
-	case !found:
-		return false, errors.New("missing field `type`")
-	case kind == "path":
-		return false, object(inner, true, typ, member{"path", true, text})
-	case kind == "glob_pattern":
-		return false, object(inner, true, typ, member{"pattern", true, text})
-	case kind == "special":
-		err = object(inner, true, typ, member{"value", true, func(r *jsonwire.Reader) error {
-			value, err := r.Raw()
-			if err != nil {
-				return err
-			}
-			special, found, err := tag(value, "kind")
-			if err == nil && !found {
-				err = errors.New("missing field `kind`")
-			}
-			isRoot = special == "root"
-			return err
-		}})
-		return isRoot, err
-	default:
-		return false, unknown(kind, "path", "glob_pattern", "special")
+		})
 	}
 }

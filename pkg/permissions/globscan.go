@@ -1,0 +1,266 @@
+package permissions
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"path"
+	"slices"
+)
+
+// states is the set of the steps of a program that may come next, one bit
+// each; the last stands for its end.
+type states []uint64
+
+func (prog program) start() states {
+	s := make(states, len(prog)/64+1)
+	prog.add(s, 0)
+	return s
+}
+
+// add adds a step, and those that may come instead.
+func (prog program) add(s states, i int) {
+	for ; ; i++ {
+		s[i/64] |= 1 << (i % 64)
+		if i == len(prog) {
+			return
+		}
+		switch prog[i].op {
+		case opStar, opCross:
+		case opEnter:
+			i++
+			s[i/64] |= 1 << (i % 64)
+		default:
+			return
+		}
+	}
+}
+
+// feed returns the steps that may come after those in s and a text, nil if
+// there are none.
+func (prog program) feed(s states, text string) states {
+	for len(text) > 0 {
+		c, n := nextChar(text)
+		text = text[n:]
+		next := make(states, len(s))
+		empty := true
+		for w, word := range s {
+			for ; word != 0; word &= word - 1 {
+				i := w*64 + bits.TrailingZeros64(word)
+				if i < len(prog) && prog.step(next, i, c) {
+					empty = false
+				}
+			}
+		}
+		if empty {
+			return nil
+		}
+		s = next
+	}
+	return s
+}
+
+// step adds to next what may come after a step and a character.
+func (prog program) step(next states, i int, c rune) bool {
+	t := &prog[i]
+	switch t.op {
+	case opLiteral:
+		if c != t.char {
+			return false
+		}
+		i++
+	case opAny, opClass:
+		if c == '/' || t.op == opClass && !t.class.has(c) {
+			return false
+		}
+		i++
+	case opStar:
+		if c == '/' {
+			return false
+		}
+	case opLoop:
+		if c == '/' {
+			prog.add(next, i+1)
+		}
+	}
+	prog.add(next, i)
+	return true
+}
+
+func (prog program) accepts(s states) bool {
+	return s != nil && s[len(prog)/64]&(1<<(len(prog)%64)) != 0
+}
+
+// matches reports whether the pattern matches an absolute clean path.
+func (p pattern) matches(at string) bool {
+	return slices.ContainsFunc(p.programs, func(prog program) bool {
+		return prog.accepts(prog.feed(prog.start(), at))
+	})
+}
+
+// searchRoot is the folder part of what a pattern has before its first
+// wildcard.
+func (prog program) searchRoot() string {
+	var fixed []rune
+	for _, t := range prog {
+		if t.op != opLiteral || t.char > 0x10FFFF {
+			break
+		}
+		fixed = append(fixed, t.char)
+	}
+	return path.Dir(string(fixed))
+}
+
+// ExpandGlobs returns what the denied patterns match now, sorted and without
+// duplicates: files and directories of every type, dotfiles included, by
+// effective path. Of a symbolic link it has the link and what it leads to.
+// Directories are not entered through links, and no deeper than the policy
+// says. One that cannot be listed is in the result itself if a match could lie
+// in it. Patterns that begin with a wildcard right below `/` are skipped.
+//
+// More than 8192 matches are an error, and so is more work than is reasonable.
+// What appears later is not in the result.
+func (p *Policy) ExpandGlobs() ([]string, error) {
+	scan := globScan{view: p.view, depth: p.fs.GlobScanMaxDepth, found: make(map[string]bool)}
+	for _, pattern := range p.patterns {
+		if pattern.err != nil {
+			return nil, fmt.Errorf("unreadable glob pattern is invalid for %s: %w", clip(pattern.text), pattern.err)
+		}
+		for _, prog := range pattern.programs {
+			if err := scan.run(prog); err != nil {
+				return nil, fmt.Errorf("unreadable glob expansion for %s %w", clip(pattern.text), err)
+			}
+		}
+	}
+	paths := make([]string, 0, len(scan.found))
+	for at := range scan.found {
+		paths = append(paths, at)
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+var (
+	errManyMatches = fmt.Errorf("matched more than %d paths", maxMatches)
+	errManyVisited = fmt.Errorf("looked at more than %d directory entries; set glob_scan_max_depth or a narrower pattern", maxVisited)
+)
+
+// globScan is the work of one expansion.
+type globScan struct {
+	view    View
+	depth   int // 0: any
+	found   map[string]bool
+	visited int
+}
+
+func (g *globScan) run(prog program) error {
+	root := prog.searchRoot()
+	if root == "/" || root == "." {
+		return nil
+	}
+	at, t := stat(g.view, root)
+	if t != Dir {
+		return nil
+	}
+	s := prog.feed(prog.start(), root+"/")
+	if s == nil {
+		return nil
+	}
+	return g.walk(prog, s, at, 1)
+}
+
+// walk looks for matches in a directory, where s are the steps that may come
+// next; depth is that of its entries.
+func (g *globScan) walk(prog program, s states, dir string, depth int) error {
+	type subdir struct {
+		path   string
+		states states
+	}
+	var dirs []subdir
+	var failed error
+	err := g.view.ReadDir(dir, func(name string, t FileType) error {
+		if g.visited++; g.visited > maxVisited {
+			failed = errManyVisited
+			return failed
+		}
+		here := prog.feed(s, name)
+		if here == nil {
+			return nil
+		}
+		at := path.Join(dir, name)
+		if t == Other {
+			if info, err := g.view.Lstat(at); err == nil {
+				t = info.Type
+			}
+		}
+		if prog.accepts(here) {
+			if failed = g.add(at, t); failed != nil {
+				return failed
+			}
+		}
+		if t == Dir && (g.depth == 0 || depth < g.depth) {
+			if inside := prog.feed(here, "/"); inside != nil {
+				dirs = append(dirs, subdir{at, inside})
+			}
+		}
+		return nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // it is gone
+	case err != nil:
+		// What is in it could still be opened by name.
+		return g.add(dir, Dir)
+	}
+	for _, d := range dirs {
+		if err := g.walk(prog, d.states, d.path, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a match, and what it leads to if it is a link.
+func (g *globScan) add(at string, t FileType) error {
+	if t == Missing {
+		return nil
+	}
+	g.found[at] = true
+	if t == Symlink {
+		if target, t := stat(g.view, at); t != Missing {
+			g.found[target] = true
+		}
+	}
+	if len(g.found) > maxMatches {
+		return errManyMatches
+	}
+	return nil
+}
+
+// DeniesRead reports whether a tool must not read a path: its spelling or its
+// effective path lies at or below a denied root, by either spelling of that,
+// or matches a denied pattern. A pattern that is invalid denies everything.
+func (p *Policy) DeniesRead(at string) bool {
+	if p.fs.Unrestricted {
+		return false
+	}
+	at = path.Clean(at)
+	effective, err := EffectivePath(p.view, at)
+	if err != nil || !path.IsAbs(at) {
+		return true
+	}
+	for _, e := range p.entries {
+		if e.access != Deny || e.path == "/" || p.Access(e.path).CanRead() {
+			continue
+		}
+		if within(at, e.path) || within(at, e.effective) || within(effective, e.path) || within(effective, e.effective) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.patterns, func(g pattern) bool {
+		return g.err != nil || g.matches(at) || g.matches(effective)
+	})
+}

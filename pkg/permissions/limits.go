@@ -1,0 +1,48 @@
+package permissions
+
+// Limits of this implementation. Each is far above what a person or a client
+// writes, and keeps a hostile text from costing more than its own size.
+const (
+	// maxEntries bounds the entries of one profile, read lists and overlays
+	// included. Roots are compared with entries pair by pair, and the profile
+	// has to fit the 128 KiB of one command-line argument anyhow.
+	maxEntries = 1024
+
+	// maxRoots bounds the workspace roots of a request. Each project_roots
+	// entry is repeated for every root.
+	maxRoots = 64
+
+	// maxExpanded bounds entries after project_roots were replaced.
+	maxExpanded = 4096
+
+	// maxText bounds a path, pattern or subpath as it is written, in bytes:
+	// the longest path of the kernel with every byte as a percent escape,
+	// and a scheme.
+	maxText = 3*maxPath + 64
+
+	// maxPath bounds a decoded path or a pattern, in bytes: what the kernel
+	// takes (PATH_MAX, with its NUL).
+	maxPath = 4095
+
+	// maxShown bounds what an error repeats of its input, in bytes.
+	maxShown = 64
+
+	// maxLinks bounds the symbolic links on the way to one path, as the
+	// kernel does.
+	maxLinks = 40
+
+	// maxPointer bounds what is read of a `.git` file, in bytes: the word
+	// gitdir, a path and blanks.
+	maxPointer = 2 * (maxPath + 1)
+
+	// maxMatches bounds the paths that all the globs of a policy match
+	// (sandbox.md 7.1). Each match becomes a mount.
+	maxMatches = 8192
+
+	// maxVisited bounds the directory entries that one expansion looks at,
+	// about a second of work.
+	maxVisited = 1 << 20
+
+	// maxAlternatives bounds what the braces of one pattern expand to.
+	maxAlternatives = 256
+)

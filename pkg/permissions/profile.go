@@ -1,0 +1,239 @@
+package permissions
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Kind is the kind of a permission profile.
+type Kind int
+
+// The kinds of profiles.
+const (
+	// Managed profiles are enforced by the server.
+	Managed Kind = iota + 1
+	// Disabled asks for no sandbox.
+	Disabled
+	// External says that somebody else confines the file system.
+	External
+)
+
+// Access is what an entry grants or denies. The zero value is not valid.
+type Access uint8
+
+// The kinds of access.
+const (
+	Read Access = iota + 1
+	Write
+	Deny
+)
+
+// String returns the word of the protocol.
+func (a Access) String() string {
+	switch a {
+	case Read:
+		return "read"
+	case Write:
+		return "write"
+	case Deny:
+		return "deny"
+	default:
+		return "invalid"
+	}
+}
+
+// CanRead reports whether a includes reading.
+func (a Access) CanRead() bool { return a == Read || a == Write }
+
+// Network says whether the network may be used.
+type Network uint8
+
+// The network modes. The zero value is the strict one.
+const (
+	NetworkRestricted Network = iota
+	NetworkEnabled
+)
+
+// String returns the word of the protocol.
+func (n Network) String() string {
+	if n == NetworkEnabled {
+		return "enabled"
+	}
+	return "restricted"
+}
+
+// PathKind says what the path of an entry is.
+type PathKind uint8
+
+// The kinds of paths: a path, a pattern, or one of the special paths.
+const (
+	Literal PathKind = iota
+	Glob
+	Root
+	Minimal
+	ProjectRoots
+	Tmpdir
+	SlashTmp
+	Unknown
+)
+
+// Path is what an entry speaks about. Paths that are equal by == are the same.
+type Path struct {
+	Kind PathKind
+	// Text is a clean absolute native path (Literal), the pattern as it was
+	// written (Glob), or the name of an unknown special path.
+	Text string
+	// Subpath belongs to ProjectRoots and Unknown, as it was written.
+	Subpath    string
+	HasSubpath bool
+}
+
+// Entry is one rule of a restricted file system.
+type Entry struct {
+	Path   Path
+	Access Access
+}
+
+// FileSystem is the file system part of a profile. The zero value grants
+// nothing.
+type FileSystem struct {
+	// Unrestricted lets everything be read and written; there are no entries.
+	Unrestricted bool
+	Entries      []Entry
+	// GlobScanMaxDepth bounds how deep patterns are looked for; 0 is unset.
+	GlobScanMaxDepth int
+}
+
+// Profile is a permission profile (sandbox.md 1.2). Those that are Disabled or
+// External have an unrestricted file system, and Disabled has the network.
+type Profile struct {
+	Kind       Kind
+	FileSystem FileSystem
+	Network    Network
+}
+
+// DefaultProfile grants nothing.
+func DefaultProfile() Profile { return Profile{Kind: Managed} }
+
+// FullWrite reports whether the profile lets everything be written. Disabled
+// and External do, as nothing is confined by us.
+func (p Profile) FullWrite() bool { return p.Kind != Managed || p.FileSystem.FullWrite() }
+
+// ConfinesFiles reports whether file system requests must be confined.
+func (p Profile) ConfinesFiles() bool { return !p.FullWrite() }
+
+// ConfinesProcesses reports whether a process has to be confined.
+func (p Profile) ConfinesProcesses() bool {
+	return p.ConfinesFiles() || p.Kind == Managed && p.Network != NetworkEnabled
+}
+
+// FullRead reports whether everything may be read: a root entry that can read,
+// and nothing denied.
+func (fs FileSystem) FullRead() bool {
+	if fs.Unrestricted {
+		return true
+	}
+	root := false
+	for _, e := range fs.Entries {
+		if e.Access == Deny {
+			return false
+		}
+		root = root || e.Path.Kind == Root && e.Access.CanRead()
+	}
+	return root
+}
+
+// FullWrite reports whether everything may be written: a root entry with
+// write, and no entry that narrows it.
+func (fs FileSystem) FullWrite() bool {
+	if fs.Unrestricted {
+		return true
+	}
+	root := Entry{Path{Kind: Root}, Write}
+	return slices.Contains(fs.Entries, root) && !slices.ContainsFunc(fs.Entries, fs.narrows)
+}
+
+// narrows reports whether an entry takes away from a write of the root.
+func (fs FileSystem) narrows(e Entry) bool {
+	switch e.Path.Kind {
+	case Glob:
+		return true
+	case Root:
+		return e.Access == Deny
+	case Minimal, Unknown:
+		return false
+	}
+	switch e.Access {
+	case Write:
+		return false
+	case Read:
+		return !slices.ContainsFunc(fs.Entries, func(w Entry) bool {
+			return w.Access == Write && w.Path.target() == e.Path.target()
+		})
+	default:
+		return true
+	}
+}
+
+// target is p with one spelling for paths that mean the same.
+func (p Path) target() Path {
+	switch p.Kind {
+	case Root:
+		return Path{Text: "/"}
+	case SlashTmp:
+		return Path{Text: "/tmp"}
+	default:
+		return p
+	}
+}
+
+// NeedsCwd reports whether an entry is relative to a working directory or the
+// project roots.
+func (p Profile) NeedsCwd() bool {
+	return slices.ContainsFunc(p.FileSystem.Entries, func(e Entry) bool {
+		return e.Path.Kind == ProjectRoots || e.Path.Kind == Glob && !path.IsAbs(e.Path.Text)
+	})
+}
+
+// projectRootsGlob begins a pattern that is relative to each project root.
+const projectRootsGlob = "codex-project-roots://"
+
+// WithProjectRoots returns the profile with each project_roots entry replaced
+// by one entry per root, and each pattern that begins with
+// codex-project-roots:// by one per root. Roots are clean absolute paths.
+// Other relative patterns stay, and so does everything if there are no roots.
+func (p Profile) WithProjectRoots(roots []string) Profile {
+	if len(roots) == 0 {
+		return p
+	}
+	var entries []Entry
+	for _, e := range p.FileSystem.Entries {
+		pattern, glob := strings.CutPrefix(e.Path.Text, projectRootsGlob)
+		glob = glob && e.Path.Kind == Glob
+		if e.Path.Kind != ProjectRoots && !glob {
+			entries = append(entries, e)
+			continue
+		}
+		for i, root := range roots {
+			if slices.Contains(roots[:i], root) {
+				continue
+			}
+			to := Path{Text: join(root, e.Path.Subpath)}
+			if glob {
+				to = Path{Kind: Glob, Text: joinGlob(root, pattern)}
+			}
+			entries = append(entries, Entry{to, e.Access})
+		}
+	}
+	p.FileSystem.Entries = entries
+	return p
+}
+
+// join is the clean path of sub below root; an absolute sub replaces it.
+func join(root, sub string) string {
+	if path.IsAbs(sub) {
+		return path.Clean(sub)
+	}
+	return path.Join(root, sub)
+}

@@ -1,0 +1,169 @@
+package permissions
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Scope is what special paths and relative patterns stand for.
+type Scope struct {
+	// Cwd is the policy cwd, absolute and clean; "" if there is none.
+	Cwd string
+	// WorkspaceRoots are the project roots, absolute and clean; if there are
+	// none, Cwd is the only one.
+	WorkspaceRoots []string
+	// Tmpdir is $TMPDIR; it is ignored unless it is absolute.
+	Tmpdir string
+}
+
+func (s Scope) roots() []string {
+	switch {
+	case len(s.WorkspaceRoots) > 0:
+		return s.WorkspaceRoots
+	case s.Cwd != "":
+		return []string{s.Cwd}
+	default:
+		return nil
+	}
+}
+
+// Policy is a resolved file system policy (sandbox.md 2). It is not safe for
+// concurrent use, as its view need not be.
+type Policy struct {
+	fs        FileSystem
+	fullRead  bool
+	fullWrite bool
+	entries   []resolved
+	at        map[string]Access // of each entry's path; deny before write before read
+	writes    map[string]bool   // paths of write entries
+	patterns  []pattern         // sorted by text
+	cwd       string            // effective
+	view      View
+}
+
+// resolved is an entry that names a path.
+type resolved struct {
+	path      string
+	effective string
+	access    Access
+	index     int // of the entry
+}
+
+// Resolve finds out what the entries of a file system part mean in a scope.
+func Resolve(fs FileSystem, scope Scope, view View) *Policy {
+	p := &Policy{
+		fs: fs, fullRead: fs.FullRead(), fullWrite: fs.FullWrite(), view: view,
+		at: make(map[string]Access, len(fs.Entries)), writes: make(map[string]bool),
+	}
+	if fs.Unrestricted {
+		return p
+	}
+	if scope.Cwd != "" {
+		p.cwd, _ = EffectivePath(view, scope.Cwd)
+	}
+	for i, e := range fs.Entries {
+		if e.Path.Kind == Glob {
+			if e.Access == Deny {
+				p.addGlob(e.Path.Text, scope)
+			}
+			continue
+		}
+		for _, at := range e.Path.resolve(scope, view) {
+			p.add(at, e.Access, i)
+		}
+	}
+	slices.SortFunc(p.patterns, func(a, b pattern) int { return strings.Compare(a.text, b.text) })
+	p.patterns = slices.CompactFunc(p.patterns, func(a, b pattern) bool { return a.text == b.text })
+	return p
+}
+
+// resolve returns the paths that an entry's path stands for.
+func (p Path) resolve(scope Scope, view View) []string {
+	switch p.Kind {
+	case Literal:
+		return []string{path.Clean(p.Text)}
+	case Root:
+		return []string{"/"}
+	case ProjectRoots:
+		var paths []string
+		for _, root := range scope.roots() {
+			paths = append(paths, join(root, p.Subpath))
+		}
+		return paths
+	case Tmpdir:
+		if path.IsAbs(scope.Tmpdir) {
+			return []string{path.Clean(scope.Tmpdir)}
+		}
+	case SlashTmp:
+		if _, t := stat(view, "/tmp"); t == Dir {
+			return []string{"/tmp"}
+		}
+	}
+	return nil
+}
+
+func (p *Policy) add(at string, access Access, index int) {
+	// Where links cannot be followed to the end, what is known of them counts.
+	effective, _ := EffectivePath(p.view, at)
+	p.entries = append(p.entries, resolved{at, effective, access, index})
+	if access > p.at[at] || p.at[at] == 0 {
+		p.at[at] = access
+	}
+	if access == Write {
+		p.writes[at] = true
+	}
+}
+
+// ancestors yields an absolute clean path and all that it lies below, the root
+// last.
+func ancestors(p string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for yield(p) && p != "/" && p != "." {
+			p = path.Dir(p)
+		}
+	}
+}
+
+// Access returns what the entries say about a path by its spelling: the entry
+// with the longest prefix of it decides, deny before write before read, and
+// without one it is denied.
+func (p *Policy) Access(at string) Access {
+	if p.fs.Unrestricted {
+		return Write
+	}
+	for a := range ancestors(path.Clean(at)) {
+		if access := p.at[a]; access != 0 {
+			return access
+		}
+	}
+	return Deny
+}
+
+// CanWrite reports whether a path may be written, by its spelling: its access
+// is write, and it is no protected metadata without a grant of its own.
+func (p *Policy) CanWrite(at string) bool {
+	if p.Access(at) != Write {
+		return false
+	}
+	return p.fullWrite || !p.protected(path.Clean(at))
+}
+
+// protected reports whether a path is, or lies below, a protected name right
+// under a write entry, and no write entry at or below that name covers it.
+func (p *Policy) protected(at string) bool {
+	granted := false // by a write entry between here and the path
+	for a := range ancestors(at) {
+		granted = granted || p.writes[a]
+		if a != "/" && isMetadata(path.Base(a)) && p.writes[path.Dir(a)] && !granted {
+			return true
+		}
+	}
+	return false
+}
+
+// FullRead reports whether everything may be read.
+func (p *Policy) FullRead() bool { return p.fullRead }
+
+// FullWrite reports whether everything may be written.
+func (p *Policy) FullWrite() bool { return p.fullWrite }

@@ -1,0 +1,257 @@
+package permissions
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// WritableRoot is a path that may be written, with what below it may not.
+type WritableRoot struct {
+	Path      string // as the entry spells it
+	Effective string // with the links of existing ancestors resolved
+	// ReadOnly are the paths that must not be written, first the defaults,
+	// then those of entries in their order, without duplicates. Those below
+	// the root are spelled below Path; a default may lie elsewhere (what a
+	// .git file points to).
+	ReadOnly []ReadOnlyPath
+	// Names are the protected names that must not be created right below it.
+	Names []string
+}
+
+// ReadOnlyPath is a path that must not be written.
+type ReadOnlyPath struct {
+	Path string
+	// Default says that no entry names it: it is existing metadata.
+	Default bool
+	// ProjectRootsMetadata says that it is a missing .git, .agents or .codex
+	// right below the root, which a read entry names as the usual
+	// workspace profile does. The root's Names take care of it.
+	ProjectRootsMetadata bool
+	// Entry is the index of the entry, -1 for a default.
+	Entry int
+}
+
+// ReadableRoots returns what may be read, writable roots included, as spelled:
+// nothing when everything may be. Paths that are the same after links are
+// resolved appear once.
+func (p *Policy) ReadableRoots() []string {
+	if p.fullRead {
+		return nil
+	}
+	var roots []string
+	seen := make(map[string]bool)
+	for _, e := range p.entries {
+		if e.access.CanRead() && p.Access(e.path).CanRead() && !seen[e.effective] {
+			seen[e.effective] = true
+			roots = append(roots, e.path)
+		}
+	}
+	return roots
+}
+
+// PlatformRoots returns the directories of the system that a profile with
+// restricted reads and `minimal` may read, those that exist.
+func (p *Policy) PlatformRoots() []string {
+	if !p.platformDefaults() {
+		return nil
+	}
+	var roots []string
+	for _, root := range [...]string{
+		"/bin", "/sbin", "/usr", "/etc", "/lib", "/lib64", "/nix/store", "/run/current-system/sw",
+	} {
+		if _, t := stat(p.view, root); t != Missing {
+			roots = append(roots, root)
+		}
+	}
+	return roots
+}
+
+func (p *Policy) platformDefaults() bool {
+	return !p.fullRead && slices.ContainsFunc(p.fs.Entries, func(e Entry) bool {
+		return e.Path.Kind == Minimal && e.Access.CanRead()
+	})
+}
+
+// UnreadableRoots returns the effective paths of what is denied, without `/`
+// as an entry spells it.
+func (p *Policy) UnreadableRoots() []string {
+	var roots []string
+	seen := make(map[string]bool)
+	for _, e := range p.entries {
+		if e.access == Deny && e.path != "/" && !p.Access(e.path).CanRead() && !seen[e.effective] {
+			seen[e.effective] = true
+			roots = append(roots, e.effective)
+		}
+	}
+	return roots
+}
+
+// WritableRoots returns what may be written, one root for each effective path,
+// in the order of the entries: nothing when everything may be. A path that is
+// denied by another spelling is no root.
+func (p *Policy) WritableRoots() []WritableRoot {
+	if p.fullWrite {
+		return nil
+	}
+	denied := make(map[string]bool)
+	for _, e := range p.entries {
+		if e.access == Deny {
+			denied[e.effective] = true
+		}
+	}
+	// The spellings of each root, in the order of the roots.
+	spellings := make(map[string][]string)
+	var order []string
+	for _, e := range p.entries {
+		if e.access != Write || denied[e.effective] || !p.CanWrite(e.path) {
+			continue
+		}
+		if len(spellings[e.effective]) == 0 {
+			order = append(order, e.effective)
+		}
+		if !slices.Contains(spellings[e.effective], e.path) {
+			spellings[e.effective] = append(spellings[e.effective], e.path)
+		}
+	}
+	roots := make([]WritableRoot, 0, len(order))
+	for _, effective := range order {
+		roots = append(roots, p.writableRoot(effective, spellings[effective]))
+	}
+	return roots
+}
+
+func (p *Policy) writableRoot(effective string, spellings []string) WritableRoot {
+	root := WritableRoot{Path: spellings[0], Effective: effective}
+	seen := make(map[string]bool)
+	add := func(ro ReadOnlyPath) {
+		if !seen[ro.Path] {
+			seen[ro.Path] = true
+			root.ReadOnly = append(root.ReadOnly, ro)
+		}
+	}
+	for _, at := range p.defaultMetadata(root) {
+		if !p.explicit(root, spellings, at) {
+			add(ReadOnlyPath{Path: at, Default: true, Entry: -1})
+		}
+	}
+	for _, e := range p.entries {
+		if e.access == Write || p.CanWrite(e.path) {
+			continue
+		}
+		at, ok := respell(e, root, spellings)
+		if !ok {
+			continue
+		}
+		ro := ReadOnlyPath{Path: at, Entry: e.index}
+		if e.access == Read && path.Dir(at) == root.Path && isMetadata(path.Base(at)) {
+			info, err := p.view.Lstat(at)
+			ro.ProjectRootsMetadata = err == nil && info.Type == Missing
+		}
+		add(ro)
+	}
+	for _, name := range metadataNames {
+		if !p.granted(root, spellings, name) {
+			root.Names = append(root.Names, name)
+		}
+	}
+	return root
+}
+
+// respell returns the path of an entry as it lies below a root: by its own
+// spelling if that does, even when a link in it leads elsewhere, else by where
+// it leads.
+func respell(e resolved, root WritableRoot, spellings []string) (string, bool) {
+	if root.Path != "/" {
+		for _, s := range spellings {
+			if below(e.path, s) {
+				return under(e.path, s, root.Path), true
+			}
+		}
+	}
+	if below(e.effective, root.Effective) {
+		return under(e.effective, root.Effective, root.Path), true
+	}
+	return "", false
+}
+
+// explicit reports whether an entry names a path of a root itself.
+func (p *Policy) explicit(root WritableRoot, spellings []string, at string) bool {
+	return slices.ContainsFunc(p.entries, func(e resolved) bool {
+		if e.path == at {
+			return true
+		}
+		as, ok := respell(e, root, spellings)
+		return ok && as == at
+	})
+}
+
+// granted reports whether an entry lets a protected name below a root be
+// written.
+func (p *Policy) granted(root WritableRoot, spellings []string, name string) bool {
+	for _, s := range spellings {
+		if p.CanWrite(path.Join(s, name)) {
+			return true
+		}
+	}
+	at := path.Join(root.Effective, name)
+	return slices.ContainsFunc(p.entries, func(e resolved) bool {
+		return e.access == Write && e.effective == at && p.CanWrite(e.path)
+	})
+}
+
+// metadataNames are protected right below every writable root (sandbox.md 2.1).
+var metadataNames = [...]string{".git", ".agents", ".codex"}
+
+func isMetadata(name string) bool {
+	return name == ".git" || name == ".agents" || name == ".codex"
+}
+
+// defaultMetadata returns the metadata of a root that is read-only unless an
+// entry says otherwise.
+func (p *Policy) defaultMetadata(root WritableRoot) []string {
+	return existingMetadata(p.view, root.Path, p.cwd != "" && p.cwd == root.Effective)
+}
+
+// existingMetadata returns the metadata below a root that exists: what a .git
+// file points to, .git, .agents and .codex, the latter even if it is missing
+// when it is wanted so.
+func existingMetadata(view View, root string, missingCodex bool) []string {
+	var paths []string
+	git := path.Join(root, ".git")
+	effective, t := stat(view, git)
+	if t == Regular {
+		if target := gitdir(view, git, effective); target != "" {
+			paths = append(paths, target)
+		}
+	}
+	if t == Regular || t == Dir {
+		paths = append(paths, git)
+	}
+	agents, codex := path.Join(root, ".agents"), path.Join(root, ".codex")
+	if _, t := stat(view, agents); t == Dir {
+		paths = append(paths, agents)
+	}
+	if _, t := stat(view, codex); t == Dir || missingCodex {
+		paths = append(paths, codex)
+	}
+	return paths
+}
+
+// gitdir returns the path that a .git file points to, "" unless it exists.
+func gitdir(view View, git, effective string) string {
+	text, err := view.ReadFile(effective, maxPointer)
+	if err != nil {
+		return ""
+	}
+	word, target, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
+	target = strings.TrimSpace(target)
+	if !ok || strings.TrimSpace(word) != "gitdir" || target == "" {
+		return ""
+	}
+	target = join(path.Dir(git), target)
+	if _, t := stat(view, target); t == Missing {
+		return ""
+	}
+	return target
+}

@@ -1,0 +1,135 @@
+package permissions
+
+import (
+	"errors"
+	"path"
+	"strings"
+)
+
+// FileType is what a path names.
+type FileType uint8
+
+// The types. Symbolic links are not followed.
+const (
+	Missing FileType = iota
+	Dir
+	Regular
+	Symlink
+	Other
+)
+
+// Info is what Lstat tells.
+type Info struct {
+	Type     FileType
+	Size     int64
+	Dev, Ino uint64
+}
+
+// View is what may be seen of a file system. Paths are absolute and clean.
+// It need not be safe for concurrent use.
+type View interface {
+	// Lstat says what a path names: Missing, without an error, if nothing is
+	// there (ENOENT, ENOTDIR).
+	Lstat(path string) (Info, error)
+	// Readlink returns the target of a symbolic link as it is stored.
+	Readlink(path string) (string, error)
+	// ReadFile returns at most limit bytes from the start of a regular file.
+	ReadFile(path string, limit int) ([]byte, error)
+	// ReadDir calls each for the entries of a directory, in any order,
+	// without `.` and `..`. The type is Other when it is not known.
+	ReadDir(path string, each func(name string, t FileType) error) error
+}
+
+var errTooManyLinks = errors.New("too many levels of symbolic links")
+
+// EffectivePath returns an absolute path with the symbolic links of its deepest
+// existing ancestor (it may be the path itself) resolved; what does not exist
+// is kept as it is. A link that leads nowhere does not exist. With an error,
+// which is the view's or says that there are more than 40 links, the result is
+// resolved as far as it could be.
+func EffectivePath(view View, p string) (string, error) {
+	r := resolver{view: view}
+	at, rest, err := r.walk("/", path.Clean(p))
+	return path.Join(at, rest), err
+}
+
+// stat says what a path names after its links are followed.
+func stat(view View, p string) (string, FileType) {
+	r := resolver{view: view}
+	at, rest, err := r.walk("/", path.Clean(p))
+	if err != nil || rest != "" {
+		return "", Missing
+	}
+	info, err := view.Lstat(at)
+	if err != nil {
+		return "", Missing
+	}
+	return at, info.Type
+}
+
+// resolver follows symbolic links.
+type resolver struct {
+	view  View
+	links int
+}
+
+// walk goes from a resolved directory along the components of p, and returns
+// where it came and what is left of p, which does not exist.
+func (r *resolver) walk(at, p string) (string, string, error) {
+	if path.IsAbs(p) {
+		at = "/"
+	}
+	for {
+		p = strings.TrimLeft(p, "/")
+		if p == "" {
+			return at, "", nil
+		}
+		name, rest, _ := strings.Cut(p, "/")
+		next, missing, err := r.step(at, name)
+		if missing || err != nil {
+			return at, p, err
+		}
+		at, p = next, rest
+	}
+}
+
+// step goes from a resolved directory to one name in it, through links.
+func (r *resolver) step(at, name string) (next string, missing bool, err error) {
+	switch name {
+	case ".":
+		return at, false, nil
+	case "..":
+		return path.Dir(at), false, nil
+	}
+	next = path.Join(at, name)
+	info, err := r.view.Lstat(next)
+	if err != nil || info.Type == Missing {
+		return "", true, err
+	}
+	if info.Type != Symlink {
+		return next, false, nil
+	}
+	if r.links++; r.links > maxLinks {
+		return "", true, errTooManyLinks
+	}
+	target, err := r.view.Readlink(next)
+	if err != nil {
+		return "", true, err
+	}
+	next, rest, err := r.walk(at, target)
+	return next, rest != "" || target == "", err
+}
+
+// below reports whether p lies below root, and is not root.
+func below(p, root string) bool {
+	if root == "/" {
+		return len(p) > 1
+	}
+	return len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
+}
+
+// within reports whether p is root or lies below it.
+func within(p, root string) bool { return p == root || below(p, root) }
+
+// under returns p, which is within from, as it is spelled under to.
+func under(p, from, to string) string { return path.Join(to, p[len(from):]) }
