@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"path"
 	"slices"
+	"strings"
 )
 
 // states is the set of the steps of a program that may come next, one bit
@@ -38,12 +39,18 @@ func (prog program) add(s states, i int) {
 }
 
 // feed returns the steps that may come after those in s and a text, nil if
-// there are none.
+// there are none. s stays as it is.
 func (prog program) feed(s states, text string) states {
+	if s == nil {
+		return nil
+	}
+	n := len(s)
+	buffers := make(states, 2*n)
+	next, spare := buffers[:n], buffers[n:]
 	for len(text) > 0 {
-		c, n := nextChar(text)
-		text = text[n:]
-		next := make(states, len(s))
+		c, size := nextChar(text)
+		text = text[size:]
+		clear(next)
 		empty := true
 		for w, word := range s {
 			for ; word != 0; word &= word - 1 {
@@ -56,7 +63,7 @@ func (prog program) feed(s states, text string) states {
 		if empty {
 			return nil
 		}
-		s = next
+		s, next, spare = next, spare, next
 	}
 	return s
 }
@@ -92,10 +99,20 @@ func (prog program) accepts(s states) bool {
 	return s != nil && s[len(prog)/64]&(1<<(len(prog)%64)) != 0
 }
 
-// matches reports whether the pattern matches an absolute clean path.
+// matches reports whether the pattern matches an absolute clean path or a
+// folder that it lies in.
 func (p pattern) matches(at string) bool {
 	return slices.ContainsFunc(p.programs, func(prog program) bool {
-		return prog.accepts(prog.feed(prog.start(), at))
+		s := prog.start()
+		for rest := at; ; {
+			end := 1 + strings.IndexByte(rest[1:]+"/", '/')
+			if s = prog.feed(s, rest[:end]); prog.accepts(s) {
+				return true
+			}
+			if rest = rest[end:]; s == nil || rest == "" {
+				return false
+			}
+		}
 	})
 }
 
@@ -242,7 +259,8 @@ func (g *globScan) add(at string, t FileType) error {
 
 // DeniesRead reports whether a tool must not read a path: its spelling or its
 // effective path lies at or below a denied root, by either spelling of that,
-// or matches a denied pattern. A pattern that is invalid denies everything.
+// or it, or a folder that it lies in, matches a denied pattern. A pattern that
+// is invalid denies everything.
 func (p *Policy) DeniesRead(at string) bool {
 	if p.fs.Unrestricted {
 		return false

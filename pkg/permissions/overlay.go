@@ -250,18 +250,7 @@ func (fs FileSystem) merge(over FileSystem) FileSystem {
 			merged.Entries = append(merged.Entries, e)
 		}
 	}
-	// A side with patterns and without a depth is not limited, nor is the sum.
-	unlimited := false
-	for _, side := range [...]FileSystem{fs, over} {
-		if !side.hasDenyGlob() {
-			continue
-		}
-		unlimited = unlimited || side.GlobScanMaxDepth == 0
-		merged.GlobScanMaxDepth = max(merged.GlobScanMaxDepth, side.GlobScanMaxDepth)
-	}
-	if unlimited {
-		merged.GlobScanMaxDepth = 0
-	}
+	merged.GlobScanMaxDepth = merged.depthOf(fs, over)
 	return merged
 }
 

@@ -104,6 +104,9 @@ func (p Path) resolve(scope Scope, view View) []string {
 }
 
 func (p *Policy) add(at string, access Access, index int) {
+	if !path.IsAbs(at) {
+		return
+	}
 	// Where links cannot be followed to the end, what is known of them counts.
 	effective, _ := EffectivePath(p.view, at)
 	p.entries = append(p.entries, resolved{at, effective, access, index})
