@@ -7,4 +7,4 @@ import (
 	"codex.internal/cmd/codex-linux-sandbox/launcher"
 )
 
-func main() { os.Exit(launcher.Main(os.Args[1:], os.Stderr)) }
+func main() { os.Exit(launcher.Main(os.Args[1:], os.Stdout, os.Stderr)) }

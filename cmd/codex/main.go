@@ -24,7 +24,7 @@ func run(args []string) int {
 	case name == "codex-fs", len(args) > 1 && args[1] == "--codex-run-as-fs-helper":
 		return fshelper.Main(os.Stdin, os.Stdout, os.Stderr)
 	case name == "codex-linux-sandbox":
-		return launcher.Main(args[1:], os.Stderr)
+		return launcher.Main(args[1:], os.Stdout, os.Stderr)
 	case len(args) > 1 && args[1] == cli.WatchdogArg:
 		process.RunWatchdog(os.Stdin)
 		return 0

@@ -255,3 +255,15 @@ func gitdir(view View, git, effective string) string {
 	}
 	return target
 }
+
+// UnreadablePaths returns what is denied as the entries spell it, without `/`,
+// also what UnreadableRoots returns only once.
+func (p *Policy) UnreadablePaths() []string {
+	var paths []string
+	for _, e := range p.entries {
+		if e.access == Deny && e.path != "/" && !p.Access(e.path).CanRead() {
+			paths = append(paths, e.path)
+		}
+	}
+	return paths
+}

@@ -1,0 +1,169 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Exit codes of the launcher. When the command ran they are the command's:
+// its status, or 128 and the number of the signal that ended it.
+const (
+	exitUsage      = 2   // the arguments are wrong; nothing ran
+	exitFailed     = 125 // the sandbox could not be made; nothing ran
+	exitCannotExec = 126 // the command may not be executed
+	exitNotFound   = 127 // there is no such command
+)
+
+// options are the command line.
+type options struct {
+	policyCwd, commandCwd string
+	profile               string
+	profileFD             int // -1: none
+	legacyLandlock        bool
+	proxied               bool
+	routeSpec             string
+	noProc                bool
+	backend               string
+	explain, probe, help  bool
+	readOnly, writable    bool
+	roots                 []string
+	network               bool
+	nesting               bool
+	arg0                  string
+	hasArg0               bool
+	execFD                int // -1: none
+	helper                bool
+	stage                 string // what the second stage does; see bwrap.go
+	command               []string
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+const usage = `Usage: codex-linux-sandbox [OPTIONS] -- COMMAND [ARG...]
+
+Runs COMMAND in a sandbox. What it may read, write and reach is either a
+permission profile or one of the short forms.
+
+  --permission-profile JSON   a PermissionProfile with native paths
+  --permission-profile-fd N   the same, read from an inherited descriptor
+  --sandbox-policy-cwd DIR    what the profile's project_roots stand for
+  --command-cwd DIR           where COMMAND starts (default: the policy's)
+  --allow-network-for-proxy   reach the proxies of HTTP_PROXY and the like on
+                              this host, and nothing else
+  --proxy-route-spec JSON     routes to proxies that somebody else has made
+  --use-legacy-landlock       Landlock alone, without protected metadata
+  --no-proc                   leave /proc empty
+
+  --read-only                 read everything, write nothing, no network
+  --workspace-write           write also below the current directory, /tmp
+                              and $TMPDIR
+  --writable-root DIR         and below DIR (may be repeated)
+  --network                   the network is on
+
+  --backend NAME              auto, namespaces, bwrap or landlock
+  --allow-nesting             let COMMAND make namespaces and mounts of its own
+  --explain                   print what would be enforced; run nothing
+  --probe                     print what this host can enforce; run nothing
+  --argv0 NAME                COMMAND's name for itself
+  --exec-fd N                 execute an inherited descriptor as COMMAND
+
+Exit codes: COMMAND's own; 128 and the number of the signal that ended it;
+2 wrong usage, 125 the sandbox could not be made, 126 COMMAND may not be
+executed, 127 there is no such COMMAND.
+`
+
+// parse reads the command line. Every error is a *usageError.
+func parse(args []string) (*options, error) {
+	o := &options{backend: "auto", profileFD: -1, execFD: -1}
+	words := map[string]*string{
+		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
+		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec,
+		"--backend": &o.backend, "--argv0": &o.arg0, "--second-stage": &o.stage,
+	}
+	flags := map[string]*bool{
+		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied,
+		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe,
+		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
+		"--workspace-write": &o.writable, "--network": &o.network,
+		"--allow-nesting": &o.nesting, "--trusted-helper": &o.helper,
+	}
+	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD}
+	for len(args) > 0 {
+		name, value, joined := strings.Cut(args[0], "=")
+		if args[0] == "--" {
+			o.command = args[1:]
+			break
+		}
+		if !strings.HasPrefix(name, "-") {
+			// The command may follow without a separator.
+			o.command = args
+			break
+		}
+		args = args[1:]
+		if flag := flags[name]; flag != nil {
+			if joined {
+				return nil, &usageError{fmt.Sprintf("unexpected value for '%s'", name)}
+			}
+			*flag = true
+			continue
+		}
+		word, number := words[name], numbers[name]
+		if word == nil && number == nil && name != "--writable-root" {
+			return nil, &usageError{fmt.Sprintf("unexpected argument '%s' found", name)}
+		}
+		if !joined {
+			if len(args) == 0 {
+				return nil, &usageError{fmt.Sprintf("a value is required for '%s' but none was supplied", name)}
+			}
+			value, args = args[0], args[1:]
+		}
+		switch {
+		case word != nil:
+			*word = value
+			o.hasArg0 = o.hasArg0 || name == "--argv0"
+		case number != nil:
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 {
+				return nil, &usageError{fmt.Sprintf("invalid descriptor '%s' for '%s'", value, name)}
+			}
+			*number = n
+		default:
+			o.roots = append(o.roots, value)
+		}
+	}
+	return o, o.check()
+}
+
+// check refuses what does not go together.
+func (o *options) check() error {
+	short := o.readOnly || o.writable
+	switch {
+	case o.help || o.probe || o.stage != "":
+		return nil
+	case o.readOnly && o.writable:
+		return &usageError{"--read-only and --workspace-write exclude each other"}
+	case short && (o.profile != "" || o.profileFD >= 0):
+		return &usageError{"--permission-profile and the short forms exclude each other"}
+	case !o.writable && len(o.roots) > 0:
+		return &usageError{"--writable-root needs --workspace-write"}
+	case o.network && !short:
+		return &usageError{"--network needs --read-only or --workspace-write; a profile says it itself"}
+	case !short && o.policyCwd == "":
+		return &usageError{"the following required arguments were not provided:\n  --sandbox-policy-cwd <DIR>"}
+	case backends[o.backend] == nil && o.backend != "auto":
+		return &usageError{fmt.Sprintf("unknown backend '%s'; there are auto, namespaces, bwrap and landlock", o.backend)}
+	}
+	return nil
+}
+
+// Errors of a command line that is well formed but asks for nothing.
+var (
+	errNoCommand = errors.New("No command specified to execute.") //nolint:staticcheck // the reference's words
+	errNoProfile = errors.New("missing permission profile configuration")
+	errDirect    = errors.New("permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock")
+)

@@ -1,0 +1,93 @@
+package launcher
+
+import (
+	"path"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is where commands are looked for without a PATH.
+const defaultPath = "/bin:/usr/bin"
+
+// execution is a prepared execvp: the files to try in order, looked up inside
+// the view by the kernel itself.
+type execution struct {
+	candidates []*byte
+	fd         int // execute this descriptor instead; -1: none
+	empty      []byte
+	argv, envp []*byte
+	shell      []byte
+	script     []*byte // argv for a file that the kernel does not know
+}
+
+// prepareExec prepares the execution of argv with an environment. With fd >= 0
+// that is what is executed, whatever argv says.
+func prepareExec(argv, env []string, arg0 string, fd int) (*execution, error) {
+	e := &execution{fd: fd, empty: []byte{0}, shell: []byte("/bin/sh\x00")}
+	name := argv[0]
+	files := []string{name}
+	if !strings.Contains(name, "/") {
+		files = nil
+		search := defaultPath
+		for _, kv := range env {
+			if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+				search = value
+			}
+		}
+		for dir := range strings.SplitSeq(search, ":") {
+			if dir == "" {
+				dir = "."
+			}
+			files = append(files, path.Join(dir, name))
+		}
+	}
+	words := append([]string{arg0}, argv[1:]...)
+	var err error
+	if e.argv, err = syscall.SlicePtrFromStrings(words); err != nil {
+		return nil, err
+	}
+	if e.envp, err = syscall.SlicePtrFromStrings(env); err != nil {
+		return nil, err
+	}
+	e.script = append([]*byte{&e.shell[0], nil}, e.argv[1:]...)
+	if e.candidates, err = syscall.SlicePtrFromStrings(files); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// run executes the first candidate that there is. It returns only with the
+// error, which is that of a candidate that may not be executed before that of
+// one that is missing.
+//
+//go:nosplit
+//go:norace
+func (e *execution) run() syscall.Errno {
+	argv, envp := uintptr(unsafe.Pointer(&e.argv[0])), uintptr(unsafe.Pointer(&e.envp[0]))
+	if e.fd >= 0 {
+		_, _, errno := syscall.RawSyscall6(unix.SYS_EXECVEAT, uintptr(e.fd), uintptr(unsafe.Pointer(&e.empty[0])), argv, envp, unix.AT_EMPTY_PATH, 0)
+		return errno
+	}
+	result := unix.ENOENT
+	for _, file := range e.candidates {
+		if file == nil {
+			break
+		}
+		_, _, errno := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(file)), argv, envp)
+		switch errno {
+		case unix.ENOENT, unix.ENOTDIR:
+		case unix.EACCES:
+			result = errno
+		case unix.ENOEXEC:
+			e.script[1] = file
+			_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&e.shell[0])), uintptr(unsafe.Pointer(&e.script[0])), envp)
+			return errno
+		default:
+			return errno
+		}
+	}
+	return result
+}

@@ -1,0 +1,232 @@
+package launcher
+
+import (
+	"os/signal"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child of the launcher is started by clone without exec: the first
+// process of the sandbox, the init, is a copy of the launcher in which there
+// is one thread and no Go runtime. It runs programs, waits, and ends. All of
+// its code is in this file and in program.run, marked nosplit: it allocates
+// nothing, takes no locks, and calls nothing but the kernel.
+
+// crew is everything that the init and the command need, prepared before the
+// fork.
+type crew struct {
+	flags   uintptr // for clone
+	init    *program
+	command *program
+	exec    *execution
+	subreap bool // end what is left by searching for it: there is no PID namespace
+
+	status   int           // the pipe on which failures are told
+	signals  uint64        // the set that the init waits for
+	info     [128]byte     // siginfo
+	report   report        // what is written to status
+	listing  [8 << 10]byte // of children, for subreap
+	children []byte        // path of that listing
+}
+
+// report is what a child tells before it gives up.
+type report struct {
+	stage, step, errno int32
+}
+
+// The stages of a report.
+const (
+	stageInit = iota + 1
+	stageFork
+	stageCommand
+	stageExec
+)
+
+// forwarded are the signals that the launcher passes to the command.
+var forwarded = []syscall.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT,
+}
+
+// orphaned is the signal that the init gets when the launcher is gone.
+const orphaned = unix.SIGPWR
+
+func bit(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
+
+// start forks the init and returns its process id. The calling goroutine must
+// be locked to its thread, whose end is the end of the init.
+func (c *crew) start() (int, syscall.Errno) {
+	c.signals = bit(unix.SIGCHLD) | bit(orphaned)
+	for _, s := range forwarded {
+		c.signals |= bit(s)
+	}
+	c.children = []byte("/proc/thread-self/children\x00")
+	all, old := ^uint64(0), uint64(0)
+	c.command.restoreSignals(&old)
+	sigprocmask(&all, &old)
+	pid, errno := c.fork()
+	sigprocmask(&old, nil)
+	return pid, errno
+}
+
+// restoreSignals appends what undoes, for the command, that the Go runtime
+// handles signals: handled ones get their default, ignored ones stay so, and
+// the mask is what it was.
+func (p *program) restoreSignals(mask *uint64) {
+	var none struct {
+		handler, flags, restorer, mask uintptr
+	}
+	action := pointer(p, &none)
+	for s := syscall.Signal(1); s <= 64; s++ {
+		if s != unix.SIGKILL && s != unix.SIGSTOP && !signal.Ignored(s) {
+			p.do("reset a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), action, val(0), val(8))
+		}
+	}
+	p.do("restore the signal mask", "", unix.SYS_RT_SIGPROCMASK, val(unix.SIG_SETMASK), pointer(p, mask), val(0), val(8))
+}
+
+func sigprocmask(set, old *uint64) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK,
+		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+}
+
+// fork makes the init. It returns in the launcher only.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *crew) fork() (int, syscall.Errno) {
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, c.flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		return int(pid), errno
+	}
+	if step, errno := c.init.run(); step >= 0 {
+		c.fail(stageInit, step, errno)
+	}
+	child, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 {
+		c.fail(stageFork, 0, errno)
+	}
+	if child != 0 {
+		c.wait(child)
+	}
+	if step, errno := c.command.run(); step >= 0 {
+		c.fail(stageCommand, step, errno)
+	}
+	c.fail(stageExec, 0, c.exec.run())
+	return 0, 0
+}
+
+// fail tells the launcher and ends this process.
+//
+//go:nosplit
+//go:norace
+func (c *crew) fail(stage, step int, errno syscall.Errno) {
+	c.report = report{int32(stage), int32(step), int32(errno)}
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.status), uintptr(unsafe.Pointer(&c.report)), unsafe.Sizeof(c.report))
+	c.end(exitFailed)
+}
+
+// end ends this process, and with it, if it is the init, all in the sandbox.
+//
+//go:nosplit
+//go:norace
+func (c *crew) end(code uintptr) {
+	for {
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, code, 0, 0)
+	}
+}
+
+// wait is the life of the init: it reaps whoever ends, passes signals to the
+// command's process group, and ends as the command ends.
+//
+//go:nosplit
+//go:norace
+func (c *crew) wait(child uintptr) {
+	var status int32
+	for {
+		sig, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT,
+			uintptr(unsafe.Pointer(&c.signals)), uintptr(unsafe.Pointer(&c.info)), 0, 8, 0, 0)
+		switch {
+		case errno != 0:
+			continue
+		case sig == uintptr(orphaned):
+			c.killAll()
+			c.end(exitFailed)
+		case sig != uintptr(unix.SIGCHLD):
+			// The command may not have made its group yet.
+			if _, _, e := syscall.RawSyscall(unix.SYS_KILL, -child, sig, 0); e != 0 {
+				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, child, sig, 0)
+			}
+			continue
+		}
+		for {
+			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&status)), unix.WNOHANG, 0, 0, 0)
+			if errno == unix.EINTR {
+				continue
+			}
+			if errno != 0 || pid == 0 {
+				break
+			}
+			if pid == child {
+				c.killAll()
+				if s := status & 0x7f; s != 0 {
+					c.end(uintptr(128 + s))
+				}
+				c.end(uintptr(status >> 8 & 0xff))
+			}
+		}
+	}
+}
+
+// killAll ends every descendant. In a PID namespace the end of the init does
+// that; elsewhere orphans become children of the init, which kills its
+// children until there are none.
+//
+//go:nosplit
+//go:norace
+func (c *crew) killAll() {
+	for c.subreap {
+		found := false
+		fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(cwdFD.value), uintptr(unsafe.Pointer(&c.children[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+		if errno != 0 {
+			return
+		}
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&c.listing[0])), uintptr(len(c.listing)))
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		if errno != 0 {
+			return
+		}
+		// The listing is decimal numbers, each with a blank behind it; a
+		// number that was cut off has none and is read the next time.
+		pid := uintptr(0)
+		for i := 0; i < len(c.listing) && uintptr(i) < n; i++ {
+			if b := c.listing[i]; b >= '0' && b <= '9' {
+				pid = pid*10 + uintptr(b-'0')
+				continue
+			}
+			if pid != 0 {
+				found = true
+				_, _, _ = syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(unix.SIGKILL), 0)
+			}
+			pid = 0
+		}
+		if !found {
+			return
+		}
+		// Wait for one, and reap who else has ended.
+		options := uintptr(0)
+		for {
+			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, options, 0, 0, 0)
+			if errno == unix.EINTR {
+				continue
+			}
+			if errno != 0 || pid == 0 {
+				break
+			}
+			options = unix.WNOHANG
+		}
+	}
+}

@@ -1,0 +1,248 @@
+// Package launcher is codex-linux-sandbox: a program that confines itself and
+// then executes a command (sandbox.md section 7). Read it in this order:
+//
+//	main.go     the story: options, profile, plan, backend, command
+//	plan        pkg/sandbox: what the command is to see, from the profile
+//	namespaces.go, mount.go, confine.go, seccomp.go   enter, mount, confine
+//	fork.go, exec.go, program.go   the first process of the sandbox, exec
+//	bwrap.go, landlock.go   the other two backends
+//	stubs.go, proxy.go      what lives outside while the command runs
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox"
+)
+
+// maxProfile bounds a profile that is read from a descriptor: as many entries
+// as are accepted, each with the longest path, fit several times.
+const maxProfile = 16 << 20
+
+// launch is one run of the launcher.
+type launch struct {
+	*options
+	stderr  io.Writer
+	env     []string
+	scope   permissions.Scope
+	prof    permissions.Profile
+	plan    *sandbox.Plan
+	proxies *proxies
+	// reserved is a descriptor for children; see reserve.
+	reserved int
+}
+
+// backend enforces plans. Run does not return until the command has ended,
+// and returns an *unavailable if the host does not let it work; then nothing
+// ran. Refuse says why it cannot enforce a plan, if it cannot.
+type backend interface {
+	refuse(l *launch) error
+	run(l *launch) (exitCode int, err error)
+	probe() error
+}
+
+var backends = map[string]backend{
+	"namespaces": namespaces{}, "bwrap": bubblewrap{}, "landlock": landlock{},
+}
+
+// order is the order in which auto tries the backends.
+var order = []string{"namespaces", "bwrap", "landlock"}
+
+// unavailable says why a backend does not work on this host.
+type unavailable struct{ err error }
+
+func (u *unavailable) Error() string { return u.err.Error() }
+func (u *unavailable) Unwrap() error { return u.err }
+
+// Main runs the launcher with its arguments and returns its exit code.
+func Main(args []string, stdout, stderr io.Writer) int {
+	// The sandbox ends with the thread that started it, so that thread must
+	// not end before.
+	runtime.LockOSThread()
+	o, err := parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
+		return exitUsage
+	}
+	l := &launch{options: o, stderr: stderr, env: os.Environ()}
+	var code int
+	switch {
+	case o.help:
+		_, err = io.WriteString(stdout, usage)
+	case o.probe:
+		code, err = probeAll(stdout)
+	case o.stage != "":
+		code, err = l.secondStage()
+	default:
+		code, err = l.story(stdout)
+	}
+	if err == nil {
+		return code
+	}
+	var wrong *usageError
+	if errors.As(err, &wrong) {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return exitUsage
+	}
+	if code == 0 {
+		code = exitFailed
+	}
+	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
+	return code
+}
+
+// story is what the launcher does, from the options to the end of the command.
+func (l *launch) story(stdout io.Writer) (int, error) {
+	if err := l.places(); err != nil {
+		return 0, err
+	}
+	if err := l.profileOf(); err != nil {
+		return 0, err
+	}
+	if len(l.command) == 0 && !l.explain {
+		return 0, errNoCommand
+	}
+	if err := l.makePlan(); err != nil {
+		return 0, err
+	}
+	if l.explain {
+		return 0, l.explainTo(stdout)
+	}
+	if l.proxied {
+		var err error
+		if l.proxies, err = l.findProxies(); err != nil {
+			return 0, fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
+		}
+		l.env = l.proxies.env
+	}
+	if l.legacyLandlock {
+		return landlock{}.run(l)
+	}
+	if !l.plan.Confined {
+		return l.execDirectly()
+	}
+	return l.runConfined()
+}
+
+// runConfined runs the command with the backend of the options, or with the
+// first that works here and can enforce the plan.
+func (l *launch) runConfined() (int, error) {
+	names := order
+	if l.backend != "auto" {
+		names = []string{l.backend}
+	}
+	var all []error
+	for _, name := range names {
+		b := backends[name]
+		if err := b.refuse(l); err != nil {
+			all = append(all, fmt.Errorf("%s: cannot enforce this: %w", name, err))
+			continue
+		}
+		code, err := b.run(l)
+		var not *unavailable
+		if !errors.As(err, &not) {
+			return code, err
+		}
+		all = append(all, fmt.Errorf("%s: cannot be used here: %w", name, err))
+	}
+	return 0, errors.Join(all...)
+}
+
+// places makes the directories of the options absolute.
+func (l *launch) places() error {
+	if l.policyCwd == "" {
+		l.policyCwd = "."
+	}
+	if l.commandCwd == "" {
+		l.commandCwd = l.policyCwd
+	}
+	for _, dir := range []*string{&l.policyCwd, &l.commandCwd} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return fmt.Errorf("the directory %s: %w", *dir, err)
+		}
+		*dir = abs
+	}
+	// The command's directory is entered inside the view, where only its
+	// canonical path is certain to lead to it.
+	if real, err := permissions.EffectivePath(sandbox.HostView{}, l.commandCwd); err == nil {
+		l.commandCwd = real
+	}
+	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	return nil
+}
+
+// profileOf finds the profile of the options.
+func (l *launch) profileOf() error {
+	switch {
+	case l.readOnly || l.writable:
+		var err error
+		l.prof, err = shortForm(l.options)
+		return err
+	case l.profileFD >= 0:
+		text, err := io.ReadAll(io.LimitReader(os.NewFile(uintptr(l.profileFD), "profile"), maxProfile+1))
+		if err != nil {
+			return fmt.Errorf("read the profile: %w", err)
+		}
+		if len(text) > maxProfile {
+			return fmt.Errorf("the profile is longer than %d bytes", maxProfile)
+		}
+		l.profile = string(text)
+	case l.profile == "":
+		return errNoProfile
+	}
+	var err error
+	l.prof, err = permissions.DecodeProfile([]byte(l.profile), permissions.NativePath(os.Getenv("HOME")))
+	if err != nil {
+		return &usageError{"invalid permission profile JSON: " + err.Error()}
+	}
+	return nil
+}
+
+// shortForm makes the profile of --read-only and --workspace-write.
+func shortForm(o *options) (permissions.Profile, error) {
+	p := permissions.Profile{Kind: permissions.Managed}
+	if o.network {
+		p.Network = permissions.NetworkEnabled
+	}
+	add := func(kind permissions.PathKind, text, sub string, access permissions.Access) {
+		p.FileSystem.Entries = append(p.FileSystem.Entries, permissions.Entry{
+			Path:   permissions.Path{Kind: kind, Text: text, Subpath: sub, HasSubpath: sub != ""},
+			Access: access,
+		})
+	}
+	add(permissions.Root, "", "", permissions.Read)
+	if !o.writable {
+		return p, nil
+	}
+	add(permissions.ProjectRoots, "", "", permissions.Write)
+	add(permissions.SlashTmp, "", "", permissions.Write)
+	add(permissions.Tmpdir, "", "", permissions.Write)
+	for _, root := range o.roots {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return p, fmt.Errorf("the writable root %s: %w", root, err)
+		}
+		add(permissions.Literal, abs, "", permissions.Write)
+	}
+	return p, nil
+}
+
+func (l *launch) makePlan() error {
+	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
+		return errDirect
+	}
+	plan, err := sandbox.Make(l.prof, l.scope, sandbox.HostView{}, l.proxied)
+	if err != nil {
+		return err
+	}
+	plan.NoProc = l.noProc
+	l.plan = plan
+	return nil
+}

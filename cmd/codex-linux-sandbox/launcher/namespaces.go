@@ -1,0 +1,146 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"codex.internal/cmd/codex-linux-sandbox/nofile"
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// namespaces is the backend that makes everything itself, with namespaces and
+// the mount API of Linux 5.12.
+type namespaces struct{}
+
+func (namespaces) refuse(*launch) error { return nil }
+
+// loopbackName is the only interface of a new network.
+const loopbackName = "lo"
+
+// run starts the init in its namespaces. It builds the view, gives up every
+// privilege and starts the command, while the launcher passes signals on and
+// waits.
+func (namespaces) run(l *launch) (int, error) {
+	s, err := l.prepare(false)
+	if err != nil {
+		return 0, err
+	}
+	defer s.release()
+	c := s.crew
+	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if l.plan.Network != sandbox.NetworkOn {
+		c.flags |= unix.CLONE_NEWNET
+	}
+	enter(c.init)
+	s.entered = len(c.init.steps)
+	(&mounter{program: c.init, plan: l.plan}).view()
+	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
+	if l.plan.Network != sandbox.NetworkOn {
+		c.init.loopback()
+	}
+	if l.proxies != nil {
+		l.proxies.listen(c.init)
+	}
+	c.init.undumpable()
+	c.init.dropPrivileges()
+	c.init.install(rules{network: l.plan.Network, nesting: l.nesting}.filter())
+	return s.run()
+}
+
+// enter appends the first steps inside: who we are in the new user namespace,
+// and that the mounts are our own.
+func enter(p *program) {
+	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
+	write := func(name, text string) {
+		fd := p.get("open", name, unix.SYS_OPENAT, cwdFD, p.text(name), val(unix.O_WRONLY|unix.O_CLOEXEC), val(0))
+		p.do("write", name, unix.SYS_WRITE, fd.arg(), p.text(text), val(len(text))).full = true
+		p.close(fd)
+	}
+	write("/proc/self/setgroups", "deny")
+	write("/proc/self/uid_map", uid+" "+uid+" 1")
+	write("/proc/self/gid_map", gid+" "+gid+" 1")
+	p.do("make mounts private", "/", unix.SYS_MOUNT, val(0), p.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
+	// The kernel may be too old for this, or forbid mounts.
+	m := &mounter{program: p}
+	p.close(m.fileSystem("tmpfs", binding, coverSize))
+	root := m.open("open", cwdFD, "/")
+	m.setattr("/", root, unix.MOUNT_ATTR_NOSUID)
+	p.close(root)
+}
+
+// undumpable appends what keeps others from looking into this process.
+func (p *program) undumpable() {
+	p.do("set dumpable", "", unix.SYS_PRCTL, val(unix.PR_SET_DUMPABLE), val(0), val(0), val(0), val(0))
+}
+
+// loopback appends what brings up the loopback interface. It is no failure if
+// the host forbids it: then there is no network at all.
+func (p *program) loopback() {
+	p.try(func() {
+		var request struct {
+			name  [unix.IFNAMSIZ]byte
+			flags uint16
+			_     [22]byte
+		}
+		copy(request.name[:], loopbackName)
+		request.flags = unix.IFF_UP | unix.IFF_RUNNING
+		fd := p.get("make a socket", "", unix.SYS_SOCKET, val(unix.AF_INET), val(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), val(0))
+		p.do("bring up", loopbackName, unix.SYS_IOCTL, fd.arg(), val(unix.SIOCSIFFLAGS), pointer(p, &request))
+		p.close(fd)
+	})
+}
+
+// prepareCommand appends what the command's process does between its start
+// and its exec. With a terminal of its own it takes it over.
+func (p *program) prepareCommand(terminal bool) {
+	p.do("make a session", "", unix.SYS_SETSID)
+	if terminal {
+		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
+	}
+	p.restoreLimits()
+}
+
+// restoreLimits appends what gives the command the limit of open files that
+// the launcher was started with.
+func (p *program) restoreLimits() {
+	if nofile.Known {
+		limit := nofile.Limit
+		p.do("restore the limit of open files", "", unix.SYS_PRLIMIT64, val(0), val(unix.RLIMIT_NOFILE), pointer(p, &limit), val(0))
+	}
+}
+
+// probe finds out whether namespaces can be made here, by making them.
+func (namespaces) probe() error {
+	s := &supervisor{crew: &crew{init: &program{}, command: &program{}, exec: &execution{fd: -1, argv: make([]*byte, 1), envp: make([]*byte, 1)}}}
+	if err := s.openPipes(); err != nil {
+		return err
+	}
+	defer s.release()
+	c := s.crew
+	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	s.begin()
+	enter(c.init)
+	s.entered = len(c.init.steps)
+	// The command of a probe is to end.
+	c.command.do("end", "", unix.SYS_EXIT_GROUP, val(0))
+	code, err := s.run()
+	if err == nil && code != 0 {
+		err = fmt.Errorf("the probe ended with %d", code)
+	}
+	return err
+}
+
+// explainClone says what is likely to forbid namespaces.
+func explainClone(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w; the limit of user namespaces is reached (sysctl user.max_user_namespaces)", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w; user namespaces are forbidden here (`codex doctor` says by what)", err)
+	default:
+		return err
+	}
+}

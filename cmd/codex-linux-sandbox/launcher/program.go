@@ -1,0 +1,178 @@
+package launcher
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A program is what a forked child does before the command runs: a list of
+// system calls, prepared before the fork. Between fork and exec a child of a
+// Go process has no Go runtime (no other threads, no locks that anybody would
+// release), so it runs no Go code but the loop that makes the calls.
+//
+// A call may use the results of earlier ones, which are kept in registers.
+type program struct {
+	steps []step
+	regs  []uintptr
+	keep  []any // memory that the arguments point to
+}
+
+// step is one system call.
+type step struct {
+	nr   uintptr
+	args [6]uintptr
+	regs [6]register // where arguments come from that are results
+	save register    // where its own result goes
+	alt  int         // where to go on when it fails; 0: the program fails
+	full bool        // a result that is not the third argument is a failure too
+	none bool        // so is a result that is not 0
+	what string      // for people: what it is for
+	path string      // for people: and which path it concerns
+}
+
+// register names the result of a call; the zero value is none.
+type register int
+
+// failure says which step failed, and how.
+type failure struct {
+	what, path string
+	errno      syscall.Errno
+}
+
+func (f *failure) Error() string {
+	if f.path == "" {
+		return fmt.Sprintf("%s: %s", f.what, errnoText(f.errno))
+	}
+	return fmt.Sprintf("%s %s: %s", f.what, f.path, errnoText(f.errno))
+}
+
+func (f *failure) Unwrap() error { return f.errno }
+
+// errnoText is the system's words with the number, as everywhere in codex.
+func errnoText(e syscall.Errno) string {
+	text := []byte(e.Error())
+	if len(text) > 0 && 'a' <= text[0] && text[0] <= 'z' {
+		text[0] -= 'a' - 'A'
+	}
+	return fmt.Sprintf("%s (os error %d)", text, int(e))
+}
+
+// reg makes an argument of a call's result.
+type arg struct {
+	value uintptr
+	reg   register
+}
+
+func val[T ~int | ~uint | ~uint32 | ~uint64 | ~uintptr](v T) arg { return arg{value: uintptr(v)} }
+
+func (r register) arg() arg { return arg{reg: r} }
+
+// text makes an argument of a path or another string.
+func (p *program) text(s string) arg {
+	b := append([]byte(s), 0)
+	p.keep = append(p.keep, b)
+	return arg{value: uintptr(unsafe.Pointer(&b[0]))}
+}
+
+// pointer makes an argument of a pointer, and keeps what it points to.
+func pointer[T any](p *program, to *T) arg {
+	p.keep = append(p.keep, to)
+	return arg{value: uintptr(unsafe.Pointer(to))}
+}
+
+// slice makes an argument of the address of a slice's elements.
+func slice[T any](p *program, s []T) arg {
+	p.keep = append(p.keep, s)
+	return arg{value: uintptr(unsafe.Pointer(unsafe.SliceData(s)))}
+}
+
+// do appends a call. What and path are for the message if it fails.
+func (p *program) do(what, path string, nr uintptr, args ...arg) *step {
+	s := step{nr: nr, what: what, path: path}
+	for i, a := range args {
+		s.args[i], s.regs[i] = a.value, a.reg
+	}
+	p.steps = append(p.steps, s)
+	return &p.steps[len(p.steps)-1]
+}
+
+// get appends a call and names its result.
+func (p *program) get(what, path string, nr uintptr, args ...arg) register {
+	p.regs = append(p.regs, ^uintptr(0)) // no descriptor
+	r := register(len(p.regs))
+	p.do(what, path, nr, args...).save = r
+	return r
+}
+
+func (p *program) close(r register) { p.do("close", "", unix.SYS_CLOSE, r.arg()) }
+
+// try appends the calls of f; when one of them fails the program goes on
+// after them.
+func (p *program) try(f func()) {
+	begin := len(p.steps)
+	f()
+	for i := begin; i < len(p.steps); i++ {
+		p.steps[i].alt = len(p.steps)
+	}
+}
+
+// either appends the calls of f and those of g, which are made when one of
+// f's fails.
+func (p *program) either(f, g func()) {
+	begin := len(p.steps)
+	f()
+	// Closing no descriptor always fails, which makes it a jump.
+	p.do("skip", "", unix.SYS_CLOSE, arg{value: ^uintptr(0)})
+	at := len(p.steps)
+	for i := begin; i < at-1; i++ {
+		p.steps[i].alt = at
+	}
+	g()
+	p.steps[at-1].alt = len(p.steps)
+}
+
+// ifThere appends the calls of f, of which the first looks for something that
+// may be missing. When it fails the others are left out; they must not fail.
+func (p *program) ifThere(f func()) {
+	begin := len(p.steps)
+	f()
+	p.steps[begin].alt = len(p.steps)
+}
+
+// run makes the calls and returns the one that failed, or -1.
+//
+//go:nosplit
+//go:norace
+func (p *program) run() (failed int, errno syscall.Errno) {
+	for pc := 0; pc < len(p.steps); {
+		s := &p.steps[pc]
+		var a [6]uintptr
+		for i := range a {
+			a[i] = s.args[i]
+			if r := s.regs[i]; r != 0 {
+				a[i] = p.regs[r-1]
+			}
+		}
+		result, _, e := syscall.RawSyscall6(s.nr, a[0], a[1], a[2], a[3], a[4], a[5])
+		if e == 0 && (s.full && result != a[2] || s.none && result != 0) {
+			e = unix.EPIPE
+		}
+		switch {
+		case e == unix.EINTR:
+			continue
+		case e == 0:
+			if s.save != 0 {
+				p.regs[s.save-1] = result
+			}
+			pc++
+		case s.alt != 0:
+			pc = s.alt
+		default:
+			return pc, e
+		}
+	}
+	return -1, 0
+}

@@ -1,0 +1,191 @@
+package launcher
+
+import (
+	"runtime"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// The filter of system calls (section 7.2): everything is allowed that is not
+// listed here; what is listed fails with EPERM as if the user lacked a
+// permission. It is written as the classic BPF that the kernel takes, by
+// hand, because a launcher that is started for every command cannot afford a
+// library's tables of all system calls.
+
+// Offsets in struct seccomp_data.
+const (
+	offsetNumber = 0
+	offsetArch   = 4
+	offsetArg0   = 16 // the low half of the first argument
+)
+
+// x32 marks the numbers of x86-64's third interface.
+const x32 = 0x40000000
+
+// never are the calls that no command needs and that escapes have used.
+var never = []uint32{
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+	unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_OPEN_BY_HANDLE_AT,
+}
+
+// nesting are the calls that change mounts and enter namespaces.
+var nesting = []uint32{
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_CHROOT,
+	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
+	unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, sysOpenTreeAttr,
+}
+
+const sysOpenTreeAttr = 467 // Linux 6.15, the same on both architectures
+
+// offline are the calls that reach a network, when it is off. recvfrom,
+// sendmsg and recvmsg stay for tools that talk over socketpairs.
+var offline = []uint32{
+	unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN,
+	unix.SYS_GETPEERNAME, unix.SYS_GETSOCKNAME, unix.SYS_SHUTDOWN, unix.SYS_SENDTO,
+	unix.SYS_SENDMMSG, unix.SYS_RECVMMSG, unix.SYS_GETSOCKOPT, unix.SYS_SETSOCKOPT,
+}
+
+// sharing are the calls that reach System V and POSIX message objects of the
+// host, where there is no IPC namespace.
+var sharing = []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
+
+// attributes are the calls that change a file without opening it, which
+// Landlock does not see. They are denied where nothing may be changed.
+var attributes = []uint32{
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
+	unix.SYS_UTIMENSAT, unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+	sysSetxattrat, sysRemovexattrat, sysFileSetattr,
+}
+
+const (
+	sysSetxattrat    = 463 // Linux 6.13
+	sysRemovexattrat = 466
+	sysFileSetattr   = 469 // Linux 6.17
+)
+
+// rules say what a filter denies.
+type rules struct {
+	network    sandbox.Network
+	nesting    bool // new namespaces and mounts are allowed
+	sharing    bool // the IPC namespace is the host's
+	attributes bool // nothing of the file system may be changed
+}
+
+// assembler writes BPF. Every check that matches ends in a return, so that
+// the rules can be read one after the other.
+type assembler struct{ code []unix.SockFilter }
+
+func (a *assembler) op(code uint16, k uint32, jt, jf uint8) {
+	a.code = append(a.code, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
+}
+
+func (a *assembler) load(offset uint32) { a.op(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset, 0, 0) }
+
+func (a *assembler) ret(action uint32) { a.op(unix.BPF_RET|unix.BPF_K, action, 0, 0) }
+
+// Actions of the filter.
+const (
+	actionDeny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	actionNoSys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+)
+
+// on returns action if the loaded word compares to k.
+func (a *assembler) on(compare uint16, k, action uint32) {
+	a.op(unix.BPF_JMP|unix.BPF_K|compare, k, 0, 1)
+	a.ret(action)
+}
+
+// deny denies the calls of a list.
+func (a *assembler) deny(numbers []uint32) {
+	for _, nr := range numbers {
+		a.on(unix.BPF_JEQ, nr, actionDeny)
+	}
+}
+
+// only denies a call unless the low half of its first argument is one of the
+// values.
+func (a *assembler) only(nr uint32, values ...uint32) {
+	n := uint8(len(values))
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, n+3)
+	a.load(offsetArg0)
+	for i, v := range values {
+		a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, v, n-uint8(i), 0)
+	}
+	a.ret(actionDeny)
+	a.load(offsetNumber)
+}
+
+// unlessBits denies a call when its argument at offset has one of the bits,
+// or is one of the values.
+func (a *assembler) whenBits(nr, offset, bits uint32) {
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 4)
+	a.load(offset)
+	a.on(unix.BPF_JSET, bits, actionDeny)
+	a.load(offsetNumber)
+}
+
+func (a *assembler) whenEqual(nr, offset, value uint32) {
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 4)
+	a.load(offset)
+	a.on(unix.BPF_JEQ, value, actionDeny)
+	a.load(offsetNumber)
+}
+
+// newNamespaces are the flags of clone and unshare that make namespaces.
+const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// filter assembles the filter for the rules. It is never empty: the calls of
+// never are denied in every mode.
+func (r rules) filter() []unix.SockFilter {
+	a := &assembler{}
+	arch := uint32(unix.AUDIT_ARCH_X86_64)
+	if runtime.GOARCH == "arm64" {
+		arch = unix.AUDIT_ARCH_AARCH64
+	}
+	a.load(offsetArch)
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, arch, 1, 0)
+	a.ret(unix.SECCOMP_RET_KILL_PROCESS)
+	a.load(offsetNumber)
+	if runtime.GOARCH == "amd64" {
+		a.on(unix.BPF_JGE, x32, actionDeny)
+	}
+	a.deny(never)
+	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCSTI)
+	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCLINUX)
+	if !r.nesting {
+		a.deny(nesting)
+		a.whenBits(unix.SYS_CLONE, offsetArg0, newNamespaces)
+		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces)
+		// The flags of clone3 cannot be seen; who lacks it uses clone.
+		a.on(unix.BPF_JEQ, unix.SYS_CLONE3, actionNoSys)
+	}
+	if r.sharing {
+		a.deny(sharing)
+	}
+	if r.attributes {
+		a.deny(attributes)
+		a.deny(oldAttributes)
+	}
+	switch r.network {
+	case sandbox.NetworkOff:
+		a.deny(offline)
+		a.only(unix.SYS_SOCKET, unix.AF_UNIX)
+		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
+	case sandbox.NetworkProxy:
+		a.only(unix.SYS_SOCKET, unix.AF_INET, unix.AF_INET6)
+		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
+	}
+	a.ret(unix.SECCOMP_RET_ALLOW)
+	return a.code
+}

@@ -1,0 +1,244 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"unsafe"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// supervisor is the launcher while the command runs: it holds what must be
+// undone afterwards, passes signals on and waits.
+type supervisor struct {
+	l        *launch
+	crew     *crew
+	entered  int    // steps of the init before this one only find out whether the backend works
+	gate     [2]int // the init waits for a byte: it does nothing without a launcher
+	status   [2]int
+	terminal bool
+	stubs    *stubs
+	undo     *undoer
+}
+
+// prepare makes what every backend with an init needs. Subreap is for those
+// without a PID namespace.
+func (l *launch) prepare(subreap bool) (*supervisor, error) {
+	arg0 := l.command[0]
+	if l.hasArg0 {
+		arg0 = l.arg0
+	}
+	e, err := prepareExec(l.command, l.env, arg0, l.execFD)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the command: %w", err)
+	}
+	s := &supervisor{l: l, crew: &crew{init: &program{}, command: &program{}, exec: e, subreap: subreap}}
+	if l.execFD >= 0 {
+		unix.CloseOnExec(l.execFD)
+	}
+	if s.stubs, err = l.placeStubs(); err != nil {
+		return nil, err
+	}
+	if err := s.openPipes(); err != nil {
+		s.release()
+		return nil, err
+	}
+	if s.undo, err = startUndo(l.plan.Undo); err != nil {
+		s.release()
+		return nil, err
+	}
+	s.terminal = ownTerminal()
+	s.begin()
+	s.crew.command.prepareCommand(s.terminal)
+	return s, nil
+}
+
+// begin appends the first steps of the init: it ends with the launcher, and
+// waits until the launcher knows of it.
+func (s *supervisor) begin() {
+	p := s.crew.init
+	death := unix.SIGKILL
+	if s.crew.subreap {
+		death = orphaned
+	}
+	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(death)), val(0), val(0), val(0))
+	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[1]))
+	p.do("wait for", "the launcher", unix.SYS_READ, val(s.gate[0]), slice(p, make([]byte, 1)), val(1)).full = true
+	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
+}
+
+func (s *supervisor) openPipes() error {
+	for _, p := range []*[2]int{&s.gate, &s.status} {
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return fmt.Errorf("make a pipe: %w", err)
+		}
+	}
+	s.crew.status = s.status[1]
+	return nil
+}
+
+// ownTerminal reports whether the launcher was given a terminal for itself:
+// it leads the session whose controlling terminal is its standard input.
+func ownTerminal() bool {
+	if sid, err := unix.Getsid(0); err != nil || sid != os.Getpid() {
+		return false
+	}
+	sid, err := unix.IoctlGetInt(0, unix.TIOCGSID)
+	return err == nil && sid == os.Getpid()
+}
+
+// run starts the init and returns how the command ended.
+func (s *supervisor) run() (int, error) {
+	defer s.release()
+	if s.terminal {
+		// The command's session takes the terminal over. Who gives one up is
+		// told so by a signal.
+		ignored := signal.Ignored(unix.SIGHUP)
+		signal.Ignore(unix.SIGHUP)
+		if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
+			return 0, fmt.Errorf("give up the terminal: %w", err)
+		}
+		if !ignored {
+			signal.Reset(unix.SIGHUP)
+		}
+	}
+	signals := make(chan os.Signal, len(forwarded))
+	for _, sig := range forwarded {
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
+	defer signal.Stop(signals)
+	pid, errno := s.crew.start()
+	if errno != 0 {
+		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
+	}
+	if _, err := unix.Write(s.gate[1], []byte{1}); err != nil {
+		return 0, fmt.Errorf("start the sandbox: %w", err)
+	}
+	if s.l != nil && s.l.proxies != nil {
+		s.l.proxies.serve()
+	}
+	ended := make(chan struct{})
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		for {
+			select {
+			case sig := <-signals:
+				_ = unix.Kill(pid, sig.(syscall.Signal))
+			case <-ended:
+				return
+			}
+		}
+	}()
+	status, err := wait(pid)
+	close(ended)
+	<-passed
+	if err != nil {
+		return 0, err
+	}
+	return s.outcome(status)
+}
+
+func wait(pid int) (unix.WaitStatus, error) {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if err == nil {
+			return status, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return 0, fmt.Errorf("wait for the sandbox: %w", err)
+		}
+	}
+}
+
+// outcome is how the command ended, or what kept it from starting.
+func (s *supervisor) outcome(status unix.WaitStatus) (int, error) {
+	_ = unix.Close(s.status[1])
+	s.status[1] = -1
+	var r report
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))
+	if n, err := unix.Read(s.status[0], buf); err == nil && n == len(buf) {
+		return s.explain(r)
+	}
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = 128 + int(status.Signal())
+	}
+	if made := s.undo.stop(); made && code == 0 {
+		code = 1
+	}
+	return code, nil
+}
+
+// explain turns a report into an error and an exit code.
+func (s *supervisor) explain(r report) (int, error) {
+	errno := syscall.Errno(r.errno)
+	switch r.stage {
+	case stageInit:
+		st := s.crew.init.steps[r.step]
+		err := &failure{st.what, st.path, errno}
+		if int(r.step) < s.entered {
+			return 0, &unavailable{err}
+		}
+		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
+	case stageFork:
+		return 0, fmt.Errorf("start the command: %w", errno)
+	case stageCommand:
+		st := s.crew.command.steps[r.step]
+		return 0, fmt.Errorf("cannot confine the command: %w", &failure{st.what, st.path, errno})
+	default:
+		code := exitCannotExec
+		if errno == unix.ENOENT || errno == unix.ENOTDIR {
+			code = exitNotFound
+		}
+		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], errnoText(errno)) //nolint:staticcheck // the reference's words
+	}
+}
+
+// release undoes what prepare did. It may be called more than once.
+func (s *supervisor) release() {
+	for _, p := range []*[2]int{&s.gate, &s.status} {
+		for i := range p {
+			if p[i] > 0 {
+				_ = unix.Close(p[i])
+				p[i] = -1
+			}
+		}
+	}
+	s.undo.stop()
+	s.stubs.remove()
+}
+
+// execDirectly executes the command in this process: there is no view, only,
+// unless the profile asks for no sandbox at all, the filter.
+func (l *launch) execDirectly() (int, error) {
+	s := &supervisor{l: l, crew: &crew{}}
+	arg0 := l.command[0]
+	if l.hasArg0 {
+		arg0 = l.arg0
+	}
+	e, err := prepareExec(l.command, l.env, arg0, l.execFD)
+	if err != nil {
+		return 0, fmt.Errorf("prepare the command: %w", err)
+	}
+	if err := os.Chdir(l.commandCwd); err != nil {
+		return 0, err
+	}
+	p := &program{}
+	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
+		p.noNewPrivileges()
+		p.install(rules{network: l.plan.Network, nesting: l.nesting}.filter())
+	}
+	p.restoreLimits()
+	if step, errno := p.run(); step >= 0 {
+		return 0, &failure{p.steps[step].what, p.steps[step].path, errno}
+	}
+	return s.explain(report{stage: stageExec, errno: int32(e.run())})
+}

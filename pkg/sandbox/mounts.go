@@ -1,0 +1,272 @@
+package sandbox
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/permissions"
+)
+
+// Permission bits of what covers a path, as the reference has them.
+const (
+	modeMasked    = 0o000 // a denied directory or file
+	modeSearched  = 0o111 // a denied directory in which something is reopened
+	modeProtected = 0o555 // a name of metadata that must not be created
+	modeMissing   = 0o600 // another path that must not be created
+)
+
+// guard is a path that is protected or masked inside a writable root.
+type guard struct {
+	path string // where it is, without links
+	mask bool
+	kind MountKind
+	mode uint32
+	file bool
+	// cover is as in Mount.
+	cover bool
+}
+
+// mounts appends the masks outside writable roots, then each writable root
+// with what is protected and masked in it (section 7.1, 4 to 6).
+func (p *planner) mounts() error {
+	guards := make([][]guard, len(p.writable))
+	add := func(g guard) {
+		if i := p.owner(g.path); i >= 0 && p.writable[i].info.Type == permissions.Dir {
+			guards[i] = append(guards[i], g)
+		}
+	}
+	for i := range p.writable {
+		if err := p.protectRoot(&p.writable[i], add); err != nil {
+			return err
+		}
+	}
+	for _, d := range p.denied {
+		g, outside, err := p.masked(d)
+		switch {
+		case err != nil:
+			return err
+		case outside:
+			p.mask(g)
+		default:
+			add(g)
+		}
+	}
+	for i, w := range p.writable {
+		if w.Effective != "/" {
+			p.plan.Mounts = append(p.plan.Mounts, Mount{
+				Kind: BindWritable, Source: w.Effective, Target: w.Effective, File: w.info.Type != permissions.Dir,
+			})
+		}
+		slices.SortStableFunc(guards[i], func(a, b guard) int {
+			if a.mask != b.mask {
+				if b.mask {
+					return -1
+				}
+				return 1
+			}
+			return shallowFirst(a.path, b.path)
+		})
+		done := ""
+		for _, g := range guards[i] {
+			if g.path == done {
+				continue
+			}
+			if done = g.path; g.mask {
+				p.mask(g)
+			} else {
+				p.protect(g)
+			}
+		}
+	}
+	return nil
+}
+
+// protectRoot yields what is read-only in a writable root.
+func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
+	if w.info.Type != permissions.Dir {
+		return nil
+	}
+	for _, r := range w.ReadOnly {
+		if r.ProjectRootsMetadata && p.missing(p.moved(w, r.Path)) {
+			continue
+		}
+		if err := p.protected(p.moved(w, r.Path), add); err != nil {
+			return err
+		}
+	}
+	for _, name := range w.Names {
+		full := path.Join(w.Effective, name)
+		if name == ".git" && p.missing(full) && p.inWorkTree(w.Effective) {
+			p.plan.Undo = append(p.plan.Undo, full)
+			continue
+		}
+		if err := p.protected(full, add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moved is a path below a writable root as it lies below the root's target.
+func (p *planner) moved(w *writableRoot, name string) string {
+	if w.Path != w.Effective && below(name, w.Path) {
+		return path.Join(w.Effective, strings.TrimPrefix(name, w.Path))
+	}
+	return name
+}
+
+func (p *planner) missing(name string) bool {
+	info, err := p.view.Lstat(name)
+	return err == nil && info.Type == permissions.Missing
+}
+
+// inWorkTree reports whether a directory above is the top of a git work tree.
+func (p *planner) inWorkTree(dir string) bool {
+	for dir != "/" {
+		dir = path.Dir(dir)
+		git := path.Join(dir, ".git")
+		info, err := p.view.Lstat(git)
+		if err != nil {
+			continue
+		}
+		switch info.Type {
+		case permissions.Dir:
+			if !p.missing(git + "/HEAD") {
+				return true
+			}
+		case permissions.Regular:
+			text, err := p.view.ReadFile(git, 4096)
+			if err == nil && strings.HasPrefix(strings.TrimSpace(string(text)), "gitdir:") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// protected yields the guard of a path that must stay as it is.
+func (p *planner) protected(name string, add func(guard)) error {
+	link, err := p.writableLink(name)
+	if err != nil {
+		return err
+	}
+	if link != "" {
+		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, link)
+	}
+	real, info, err := p.effective(name)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(p.denied, real) {
+		return nil
+	}
+	g := guard{path: real, kind: BindReadOnly, file: info.Type != permissions.Dir}
+	switch {
+	case info.Type == permissions.Missing:
+		g = p.uncreated(real)
+	case info.Size == 0 || info.Type == permissions.Dir:
+		g.cover = true
+	}
+	add(g)
+	return nil
+}
+
+// uncreated is the guard that keeps a missing path from being created: it
+// covers its first missing component.
+func (p *planner) uncreated(name string) guard {
+	first := name
+	for at := range prefixes(name) {
+		if p.missing(at) {
+			first = at
+			break
+		}
+	}
+	if slices.Contains(protectedNames, path.Base(first)) {
+		return guard{path: first, kind: EmptyDir, mode: modeProtected, cover: true}
+	}
+	return guard{path: first, kind: EmptyFile, mode: modeMissing, file: true, cover: true}
+}
+
+// masked is the guard of a denied path, and whether it lies outside of every
+// writable root.
+func (p *planner) masked(name string) (g guard, outside bool, err error) {
+	info, err := p.view.Lstat(name)
+	if err != nil {
+		return g, false, fmt.Errorf("look at %s: %w", name, err)
+	}
+	outside = p.owner(name) < 0
+	switch info.Type {
+	case permissions.Missing:
+		g = p.uncreated(name)
+		g.kind, g.mode, g.file, g.mask = EmptyFile, modeMasked, true, true
+		return g, p.owner(g.path) < 0, nil
+	case permissions.Dir:
+		return guard{path: name, mask: true, kind: EmptyDir, mode: modeMasked}, outside, nil
+	default:
+		return guard{path: name, mask: true, kind: EmptyFile, mode: modeMasked, file: true}, outside, nil
+	}
+}
+
+func (p *planner) protect(g guard) {
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover}
+	if g.kind == BindReadOnly {
+		m.Source = g.path
+	}
+	p.plan.Mounts = append(p.plan.Mounts, m)
+}
+
+// mask appends a mask, and what is reopened in it.
+func (p *planner) mask(g guard) {
+	if g.cover && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
+		return
+	}
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover}
+	var again []Mount
+	if g.kind == EmptyDir {
+		for _, r := range p.reopened {
+			if r == g.path || !below(r, g.path) || p.deniedBetween(g.path, r) {
+				continue
+			}
+			info, err := p.view.Lstat(r)
+			if err != nil || info.Type == permissions.Missing {
+				continue
+			}
+			m.Mode = modeSearched
+			m.Holes = appendHoles(m.Holes, strings.TrimPrefix(r[len(g.path):], "/"), info.Type != permissions.Dir)
+			if p.owner(r) < 0 || p.owner(r) == p.owner(g.path) {
+				again = append(again, Mount{Kind: BindReadOnly, Source: r, Target: r, File: info.Type != permissions.Dir})
+			}
+		}
+	}
+	p.plan.Mounts = append(append(p.plan.Mounts, m), again...)
+}
+
+// appendHoles adds a path and its parents to the holes of a mask, unless they
+// are there.
+func appendHoles(holes []Hole, name string, file bool) []Hole {
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		h := Hole{Path: name[:i], File: file && i == len(name)}
+		if !slices.ContainsFunc(holes, func(o Hole) bool { return o.Path == h.Path }) {
+			holes = append(holes, h)
+		}
+	}
+	return holes
+}
+
+// deniedBetween reports whether another denied path lies below outer and
+// holds inner: then inner is reopened in that one's mask.
+func (p *planner) deniedBetween(outer, inner string) bool {
+	return slices.ContainsFunc(p.denied, func(d string) bool {
+		return d != outer && below(d, outer) && below(inner, d)
+	})
+}
+
+// visible reports whether a view with an empty root shows a path.
+func (p *planner) visible(name string) bool {
+	return slices.ContainsFunc(p.reopened, func(r string) bool { return below(name, r) })
+}

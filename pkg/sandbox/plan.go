@@ -1,0 +1,317 @@
+// Package sandbox turns a permission policy into a plan that a sandbox can
+// carry out, tells whether a command was denied something, and starts the
+// launcher. It makes no mounts itself: the launcher does.
+package sandbox
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/permissions"
+)
+
+// MountKind is what a Mount puts at its target.
+type MountKind uint8
+
+// The kinds of mounts.
+const (
+	// BindReadOnly shows Source, which may not be changed through it.
+	BindReadOnly MountKind = iota + 1
+	// BindWritable shows Source, which may be changed through it.
+	BindWritable
+	// EmptyDir is an empty, unchangeable directory with the permission bits
+	// Mode and with Holes in it.
+	EmptyDir
+	// EmptyFile is an empty, unchangeable file with the permission bits Mode.
+	EmptyFile
+)
+
+// Mount is one step of building a view.
+type Mount struct {
+	Kind   MountKind
+	Source string // canonical path on the host, for the binds
+	Target string
+	Mode   uint32
+	Holes  []Hole // what an EmptyDir holds, parents first
+	File   bool   // the source of a bind is not a directory
+	// Cover says that the target is missing on the host, or that it may be
+	// what another sandbox has put there because it was missing.
+	Cover bool
+}
+
+// Hole is a place in an EmptyDir for another mount.
+type Hole struct {
+	Path string // relative
+	File bool
+}
+
+// RootKind is what the view begins with.
+type RootKind uint8
+
+// The kinds of roots.
+const (
+	// RootReadOnly is the host's root, unchangeable.
+	RootReadOnly RootKind = iota
+	// RootWritable is the host's root as it is.
+	RootWritable
+	// RootEmpty is a root in which there is only what is mounted.
+	RootEmpty
+)
+
+// Network says what a command may do with the network.
+type Network uint8
+
+// The modes of the network.
+const (
+	NetworkOff Network = iota
+	NetworkOn
+	// NetworkProxy reaches the managed proxies and nothing else.
+	NetworkProxy
+)
+
+// Plan is everything that a sandbox has to enforce. The same plan is given to
+// every backend, which enforces all of it or refuses.
+type Plan struct {
+	// Confined says that there is a view at all: the file system is
+	// restricted, or the network is proxied.
+	Confined bool
+	Root     RootKind
+	Mounts   []Mount
+	// Undo are names that must not be created but cannot be covered: they
+	// are removed as soon as they appear.
+	Undo    []string
+	Network Network
+	// NoProc leaves /proc empty.
+	NoProc bool
+	// Unfiltered leaves system calls alone: the profile asks for no sandbox.
+	Unfiltered bool
+
+	// Policy is what the plan was made of, for backends without mounts.
+	Policy *permissions.Policy
+}
+
+// protectedNames are the names of metadata that is protected directly below
+// writable roots (section 2.1).
+var protectedNames = []string{".git", ".agents", ".codex"}
+
+// planner makes the mounts of a plan (section 7.1).
+type planner struct {
+	view     permissions.View
+	plan     *Plan
+	writable []writableRoot // shallow first
+	spelled  []string       // every spelling of a writable root that exists
+	denied   []string       // effective paths, sorted
+	reopened []string       // readable or writable effective paths
+}
+
+type writableRoot struct {
+	permissions.WritableRoot
+	info permissions.Info
+}
+
+// Make makes the plan for a profile. The scope says what the profile's
+// symbolic paths mean; the view is the host's file system. An error means
+// that the profile cannot be enforced.
+func Make(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied bool) (*Plan, error) {
+	plan := &Plan{Unfiltered: profile.Kind == permissions.Disabled}
+	switch {
+	case proxied:
+		plan.Network, plan.Unfiltered = NetworkProxy, false
+	case profile.Network == permissions.NetworkEnabled || profile.Kind == permissions.Disabled:
+		plan.Network = NetworkOn
+	}
+	if profile.FullWrite() {
+		plan.Confined, plan.Root = proxied, RootWritable
+		return plan, nil
+	}
+	plan.Confined = true
+	policy := permissions.Resolve(profile.FileSystem, scope, view)
+	plan.Policy = policy
+	p := &planner{view: view, plan: plan}
+	if err := p.prepare(policy); err != nil {
+		return nil, err
+	}
+	p.root(policy)
+	if err := p.mounts(); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// below reports whether child is parent or lies below it.
+func below(child, parent string) bool {
+	return child == parent || parent == "/" || strings.HasPrefix(child, parent) && child[len(parent)] == '/'
+}
+
+func depth(p string) int {
+	if p == "/" {
+		return 0
+	}
+	return strings.Count(p, "/")
+}
+
+func shallowFirst(a, b string) int {
+	return cmp.Or(cmp.Compare(depth(a), depth(b)), strings.Compare(a, b))
+}
+
+// effective is permissions.EffectivePath with what exists at the end of it.
+func (p *planner) effective(name string) (string, permissions.Info, error) {
+	real, err := permissions.EffectivePath(p.view, name)
+	if err != nil {
+		return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", name, err)
+	}
+	info, err := p.view.Lstat(real)
+	if err != nil {
+		return "", info, fmt.Errorf("look at %s: %w", real, err)
+	}
+	return real, info, nil
+}
+
+// prepare collects the writable roots and what is denied.
+func (p *planner) prepare(policy *permissions.Policy) error {
+	for _, w := range policy.WritableRoots() {
+		_, info, err := p.effective(w.Path)
+		if err != nil {
+			return err
+		}
+		if info.Type == permissions.Missing {
+			continue
+		}
+		p.writable = append(p.writable, writableRoot{w, info})
+		p.spelled = append(p.spelled, w.Path, w.Effective)
+		p.reopened = append(p.reopened, w.Effective)
+	}
+	slices.SortStableFunc(p.writable, func(a, b writableRoot) int { return shallowFirst(a.Effective, b.Effective) })
+	for _, u := range policy.UnreadablePaths() {
+		if err := p.deny(u); err != nil {
+			return err
+		}
+	}
+	matches, err := policy.ExpandGlobs()
+	if err != nil {
+		return err
+	}
+	for _, m := range matches {
+		real, _, err := p.effective(m)
+		if err != nil {
+			return err
+		}
+		p.denied = append(p.denied, real)
+	}
+	slices.SortFunc(p.denied, shallowFirst)
+	p.denied = slices.Compact(p.denied)
+	return nil
+}
+
+// deny notes a denied path, which must not be reached through a link that the
+// command could replace.
+func (p *planner) deny(name string) error {
+	if link, err := p.writableLink(name); err != nil {
+		return err
+	} else if link != "" {
+		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
+	}
+	real, _, err := p.effective(name)
+	if err == nil {
+		p.denied = append(p.denied, real)
+	}
+	return err
+}
+
+// writableLink returns the first component of name that is a symbolic link
+// which lies in a writable root; "" if there is none.
+func (p *planner) writableLink(name string) (string, error) {
+	for at := range prefixes(name) {
+		info, err := p.view.Lstat(at)
+		if err != nil {
+			return "", fmt.Errorf("look at %s: %w", at, err)
+		}
+		if info.Type == permissions.Missing {
+			return "", nil
+		}
+		if info.Type != permissions.Symlink {
+			continue
+		}
+		for _, root := range p.spelled {
+			if at != root && below(at, root) {
+				return at, nil
+			}
+		}
+		// What the link leads to may be writable as well.
+		if real, err := permissions.EffectivePath(p.view, path.Dir(at)); err == nil {
+			for _, w := range p.writable {
+				if below(real, w.Effective) && at != w.Path {
+					return at, nil
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// prefixes yields every ancestor of an absolute path below the root, shallow
+// first, and the path itself.
+func prefixes(name string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := 1; i <= len(name); i++ {
+			if (i == len(name) || name[i] == '/') && i > 1 && !yield(name[:i]) {
+				return
+			}
+		}
+	}
+}
+
+// root chooses what the view begins with, and shows what can be read.
+func (p *planner) root(policy *permissions.Policy) {
+	for _, w := range p.writable {
+		if w.Effective == "/" {
+			p.plan.Root = RootWritable
+			return
+		}
+	}
+	readable := append(policy.ReadableRoots(), policy.PlatformRoots()...)
+	if policy.FullRead() || slices.Contains(readable, "/") {
+		p.addReopened(readable)
+		return
+	}
+	p.plan.Root = RootEmpty
+	slices.Sort(readable)
+	for _, r := range slices.Compact(readable) {
+		real, info, err := p.effective(r)
+		if err != nil || info.Type == permissions.Missing || p.isWritable(real) && real == r {
+			continue
+		}
+		p.plan.Mounts = append(p.plan.Mounts, Mount{
+			Kind: BindReadOnly, Source: real, Target: r, File: info.Type != permissions.Dir,
+		})
+	}
+	p.addReopened(readable)
+}
+
+func (p *planner) addReopened(readable []string) {
+	for _, r := range readable {
+		if real, info, err := p.effective(r); err == nil && info.Type != permissions.Missing && real != "/" {
+			p.reopened = append(p.reopened, real)
+		}
+	}
+	slices.SortFunc(p.reopened, shallowFirst)
+	p.reopened = slices.Compact(p.reopened)
+}
+
+func (p *planner) isWritable(real string) bool {
+	return slices.ContainsFunc(p.writable, func(w writableRoot) bool { return w.Effective == real })
+}
+
+// owner returns the deepest writable root that holds a path, or -1.
+func (p *planner) owner(name string) int {
+	found := -1
+	for i, w := range p.writable {
+		if below(name, w.Effective) {
+			found = i
+		}
+	}
+	return found
+}

@@ -1,0 +1,231 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A mount needs something to be mounted on. Where a path must not be created
+// that is missing, an empty file or directory is put there for as long as
+// sandboxes cover it: a stub. Stubs are shared: each sandbox holds a lock on
+// the stub itself, and whoever ends last removes it. What marks a stub is a
+// modification time that no file has by chance, so that one that was left
+// behind by a crash is known by the next sandbox, and the user's own empty
+// file is never taken for one.
+
+// The modification time of stubs: an hour in 1970, and a count of
+// nanoseconds.
+const (
+	stubSeconds     = 3600
+	stubNanoseconds = 203_569_741
+)
+
+const (
+	stubDirMode  = 0o555
+	stubFileMode = 0o444
+	// stubTries bounds how often a stub may vanish while it is being taken.
+	stubTries = 100
+)
+
+// Stub is a stub that this program holds.
+type Stub struct {
+	Path   string
+	parent int // descriptor of the directory that holds it
+	fd     int
+	name   string
+	dir    bool
+}
+
+// errNotStub says that there is something at a path which is no stub.
+var errNotStub = errors.New("it exists")
+
+// openBeneath opens a directory by its canonical path.
+func openDir(name string) (int, error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, name, how)
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			return fd, err
+		}
+	}
+}
+
+// ErrNotNeeded says that a stub cannot be made, and neither can anything else
+// by the user in that directory, or in the whole file system.
+var ErrNotNeeded = errors.New("nothing can be created there")
+
+// TakeStub makes a stub at a path, a directory or a file, or joins the one
+// that is there. It returns nil if something else is there.
+func TakeStub(name string, dir bool) (*Stub, error) {
+	parent, err := openDir(path.Dir(name))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path.Dir(name), err)
+	}
+	s := &Stub{Path: name, parent: parent, fd: -1, name: path.Base(name), dir: dir}
+	for range stubTries {
+		err = s.join()
+		if errors.Is(err, unix.ENOENT) {
+			err = s.make()
+		}
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, errNotStub):
+			s.close()
+			return nil, nil
+		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && s.foreign():
+			s.close()
+			return nil, ErrNotNeeded
+		case !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT):
+			s.close()
+			return nil, fmt.Errorf("cover %s: %w", name, err)
+		}
+	}
+	s.close()
+	return nil, fmt.Errorf("cover %s: it comes and goes", name)
+}
+
+// foreign reports whether the directory belongs to somebody else, so that the
+// user cannot change what may be done in it.
+func (s *Stub) foreign() bool {
+	var st unix.Stat_t
+	return unix.Fstat(s.parent, &st) == nil && int(st.Uid) != unix.Geteuid()
+}
+
+// isStub tells a stub by what lstat says of it.
+func isStub(st *unix.Stat_t) bool {
+	if st.Mtim.Sec != stubSeconds || st.Mtim.Nsec != stubNanoseconds {
+		return false
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return st.Mode&0o7777 == stubDirMode
+	case unix.S_IFREG:
+		return st.Mode&0o7777 == stubFileMode && st.Size == 0
+	default:
+		return false
+	}
+}
+
+// join opens and locks the stub that is there. The error is ENOENT if there
+// is none, also if it was removed meanwhile.
+func (s *Stub) join() error {
+	var st, now unix.Stat_t
+	if err := unix.Fstatat(s.parent, s.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if !isStub(&st) {
+		return errNotStub
+	}
+	fd, err := unix.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH) })
+	if err == nil {
+		err = unix.Fstatat(s.parent, s.name, &now, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev) {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	s.fd, s.dir = fd, st.Mode&unix.S_IFMT == unix.S_IFDIR
+	return nil
+}
+
+// make makes a stub under another name, and moves it into place when it is
+// marked and locked, so that nobody sees it half made.
+func (s *Stub) make() error {
+	temp := ".codex-cover-" + strconv.Itoa(unix.Getpid()) + "-" + strconv.Itoa(unix.Gettid())
+	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if s.dir {
+		if err := unix.Mkdirat(s.parent, temp, stubDirMode); err != nil {
+			return err
+		}
+	} else {
+		flags |= unix.O_CREAT | unix.O_EXCL
+	}
+	fd, err := unix.Openat(s.parent, temp, flags, stubFileMode)
+	if err != nil {
+		s.unlink(temp)
+		return err
+	}
+	mode := uint32(stubFileMode)
+	if s.dir {
+		mode = stubDirMode
+	}
+	mark := [2]unix.Timespec{{Sec: stubSeconds}, {Sec: stubSeconds, Nsec: stubNanoseconds}}
+	err = unix.Fchmod(fd, mode)
+	if err == nil {
+		err = futimens(fd, &mark)
+	}
+	if err == nil {
+		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH) })
+	}
+	if err == nil {
+		err = unix.Renameat2(s.parent, temp, s.parent, s.name, unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		s.unlink(temp)
+		_ = unix.Close(fd)
+		return err
+	}
+	s.fd = fd
+	return nil
+}
+
+func (s *Stub) unlink(name string) {
+	flags := 0
+	if s.dir {
+		flags = unix.AT_REMOVEDIR
+	}
+	_ = unix.Unlinkat(s.parent, name, flags)
+}
+
+// Release lets go of a stub, and removes it if nobody else holds it.
+func (s *Stub) Release() {
+	var st, held unix.Stat_t
+	if unix.Flock(s.fd, unix.LOCK_EX|unix.LOCK_NB) == nil &&
+		unix.Fstat(s.fd, &held) == nil && isStub(&held) &&
+		unix.Fstatat(s.parent, s.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		st.Ino == held.Ino && st.Dev == held.Dev {
+		s.unlink(s.name)
+	}
+	s.close()
+}
+
+// FDs are the descriptors of the directory, and of the stub whose lock keeps
+// it; Name is its name in the directory.
+func (s *Stub) FDs() (parent, stub int) { return s.parent, s.fd }
+
+// IsDir reports whether the stub is a directory.
+func (s *Stub) IsDir() bool { return s.dir }
+
+func (s *Stub) close() {
+	if s.fd >= 0 {
+		_ = unix.Close(s.fd)
+	}
+	_ = unix.Close(s.parent)
+}
+
+// SweepStub removes the stub at a path that nobody holds: that of a sandbox
+// which was killed with all its processes. Anything else is left alone.
+func SweepStub(name string) {
+	parent, err := openDir(path.Dir(name))
+	if err != nil {
+		return
+	}
+	s := &Stub{Path: name, parent: parent, fd: -1, name: path.Base(name)}
+	if s.join() == nil {
+		s.Release()
+		return
+	}
+	s.close()
+}
