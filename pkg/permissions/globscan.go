@@ -240,14 +240,15 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	return nil
 }
 
-// add adds a match, and what it leads to if it is a link.
+// add adds a match, and what it leads to if it is a link, except for `/`: what
+// is there has rules of its own.
 func (g *globScan) add(at string, t FileType) error {
 	if t == Missing {
 		return nil
 	}
 	g.found[at] = true
 	if t == Symlink {
-		if target, t := stat(g.view, at); t != Missing {
+		if target, t := stat(g.view, at); t != Missing && target != "/" {
 			g.found[target] = true
 		}
 	}
