@@ -194,7 +194,7 @@ func (o oracle) readOnly(root WritableRoot) (list []string) {
 	return list
 }
 
-var oracleNames = []string{"a", "b", "c", ".git", ".codex", "x.env", "u"}
+var oracleNames = []string{"a", "b", "c", ".git", ".codex", "x.env", "ax.env", "u"}
 
 func randomPath(r *rand.Rand, depth int) string {
 	p := "/"
