@@ -72,6 +72,8 @@ func (prog program) feed(s states, text string) states {
 func (prog program) step(next states, i int, c rune) bool {
 	t := &prog[i]
 	switch t.op {
+	case opEnter:
+		return false // what may come instead is in the set as well
 	case opLiteral:
 		if c != t.char {
 			return false
@@ -158,11 +160,6 @@ func (p *Policy) ExpandGlobs() ([]string, error) {
 	return paths, nil
 }
 
-var (
-	errManyMatches = fmt.Errorf("matched more than %d paths", maxMatches)
-	errManyVisited = fmt.Errorf("looked at more than %d directory entries; set glob_scan_max_depth or a narrower pattern", maxVisited)
-)
-
 // globScan is the work of one expansion.
 type globScan struct {
 	view    View
@@ -198,7 +195,7 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	var failed error
 	err := g.view.ReadDir(dir, func(name string, t FileType) error {
 		if g.visited++; g.visited > maxVisited {
-			failed = errManyVisited
+			failed = fmt.Errorf("looked at more than %d directory entries; set glob_scan_max_depth or narrow the pattern", maxVisited)
 			return failed
 		}
 		here := prog.feed(s, name)
@@ -240,19 +237,20 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	return nil
 }
 
-// add adds a match, and what it leads to if it is a link.
+// add adds a match, and what it leads to if it is a link, except for `/`: what
+// is there has rules of its own.
 func (g *globScan) add(at string, t FileType) error {
 	if t == Missing {
 		return nil
 	}
 	g.found[at] = true
 	if t == Symlink {
-		if target, t := stat(g.view, at); t != Missing {
+		if target, t := stat(g.view, at); t != Missing && target != "/" {
 			g.found[target] = true
 		}
 	}
 	if len(g.found) > maxMatches {
-		return errManyMatches
+		return fmt.Errorf("matched more than %d paths", maxMatches)
 	}
 	return nil
 }
