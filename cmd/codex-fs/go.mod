@@ -3,3 +3,10 @@ module codex.internal/cmd/codex-fs
 go 1.26.0
 
 replace codex.internal/pkg => ../../pkg
+
+require (
+	codex.internal/pkg v0.0.0
+	golang.org/x/sys v0.49.0
+)
+
+require github.com/segmentio/asm v1.2.1 // indirect

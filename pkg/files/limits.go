@@ -50,6 +50,9 @@ const (
 	// maxLink is the longest target of a link, in bytes, as the kernel has it.
 	maxLink = 4096
 
+	// tempRandom is how many random bytes are in the name of a temporary file.
+	tempRandom = 16
+
 	// tempTries bounds how often a free name for a temporary file is sought.
 	// The names are random, so a second try is already a sign of sabotage.
 	tempTries = 10

@@ -1,7 +1,7 @@
 package files
 
 import (
-	"crypto/rand"
+	"encoding/base32"
 	"errors"
 	"math"
 	"os"
@@ -164,7 +164,10 @@ func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 		mode = old.Mode & 0o777
 	}
 	for range tempTries {
-		temp := "." + rand.Text() + ".tmp"
+		temp, err := tempName()
+		if err != nil {
+			return err
+		}
 		fd, err := openAt(h.dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, Options{})
 		if err == unix.EEXIST {
 			continue
@@ -184,6 +187,20 @@ func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 		return nil
 	}
 	return unix.EEXIST
+}
+
+// tempName returns a name that nobody can guess. It asks the kernel itself:
+// crypto/rand would double what the file system helper has to load.
+func tempName() (string, error) {
+	var random [tempRandom]byte
+	err := retry(func() error {
+		n, err := unix.Getrandom(random[:], 0)
+		if err == nil && n < len(random) {
+			err = unix.EIO
+		}
+		return err
+	})
+	return "." + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]) + ".tmp", err
 }
 
 // takeAfter gives a new file the owner, the group and the mode of an old one.

@@ -1,0 +1,57 @@
+package fshelper
+
+import (
+	"io"
+
+	wire "codex.internal/pkg/fshelper"
+	"codex.internal/pkg/jsonwire"
+	"golang.org/x/sys/unix"
+)
+
+// output writes one answer, in as few writes as its size permits.
+type output struct {
+	w   io.Writer
+	buf []byte
+	err error // of the first write that failed
+}
+
+// begin begins the answer to an operation whose response has about size bytes.
+func (o *output) begin(operation string, size int) {
+	if o.buf == nil {
+		o.buf = make([]byte, 0, min(size, jsonwire.Base64Len(encodeChunk))+1<<10)
+	}
+	if d, ok := o.w.(descriptor); ok && size > largeAnswer {
+		// Fails where stdout is no pipe, and may fail where it is.
+		_, _ = unix.FcntlInt(uintptr(d), unix.F_SETPIPE_SZ, pipeSize)
+	}
+	o.buf = wire.AppendOK(o.buf[:0], operation)
+}
+
+func (o *output) text(s string) { o.buf = append(o.buf, s...) }
+
+// base64 adds the base64 text of data. Between two calls the length of the
+// data must be a multiple of three.
+func (o *output) base64(data []byte) {
+	for len(data) > 0 && o.err == nil {
+		piece := data[:min(len(data), encodeChunk)]
+		data = data[len(piece):]
+		if len(o.buf)+jsonwire.Base64Len(len(piece)) > cap(o.buf) && len(o.buf) > 0 {
+			o.flush()
+		}
+		o.buf = jsonwire.AppendBase64(o.buf, piece)
+	}
+}
+
+// end ends the answer and returns the first error of all its writes.
+func (o *output) end() error {
+	o.text(wire.OKSuffix + "\n")
+	o.flush()
+	return o.err
+}
+
+func (o *output) flush() {
+	if o.err == nil {
+		_, o.err = o.w.Write(o.buf)
+	}
+	o.buf = o.buf[:0]
+}
