@@ -8,15 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Metadata is what Stat tells of the target of a path; IsSymlink tells whether
-// the path itself is a link. Size is in bytes. Times are milliseconds since
-// 1970, 0 if the file system does not know them or they are before.
-type Metadata struct {
-	IsDirectory, IsFile, IsSymlink bool
-	Size                           uint64
-	CreatedAtMS, ModifiedAtMS      int64
-}
-
 const statxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_BTIME
 
 // Stat describes what a path leads to, with one system call unless it is a
@@ -85,4 +76,21 @@ func realPath(fd int, name string) (string, error) {
 	}
 	// Without /proc, or for something just deleted, name by name.
 	return filepath.EvalSymlinks(name)
+}
+
+// reach finds the regular file that a path leads to: its real path, and what
+// it is.
+func reach(name string, st *unix.Stat_t) (string, error) {
+	fd, err := openAt(unix.AT_FDCWD, name, unix.O_PATH, 0, Options{})
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, st); err != nil {
+		return "", err
+	}
+	if fileType(st) != unix.S_IFREG {
+		return "", notFile(name)
+	}
+	return realPath(fd, name)
 }
