@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command codex-fs does one file system request of a sandboxed client: one
 // JSON request on stdin, one JSON answer on stdout.
 package main

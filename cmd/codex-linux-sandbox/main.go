@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command codex-linux-sandbox confines itself and then executes a command.
 package main
 

@@ -6,10 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"codex.internal/cmd/codex-fs/fshelper"
-	"codex.internal/cmd/codex-linux-sandbox/launcher"
 	"codex.internal/cmd/codex/cli"
-	"codex.internal/pkg/process"
 )
 
 func main() { os.Exit(run(os.Args)) }
@@ -22,12 +19,11 @@ func run(args []string) int {
 	}
 	switch {
 	case name == "codex-fs", len(args) > 1 && args[1] == "--codex-run-as-fs-helper":
-		return fshelper.Main(os.Stdin, os.Stdout, os.Stderr)
+		return fsHelper()
 	case name == "codex-linux-sandbox":
-		return launcher.Main(args[1:], os.Stdout, os.Stderr)
+		return linuxSandbox(args[1:])
 	case len(args) > 1 && args[1] == cli.WatchdogArg:
-		process.RunWatchdog(os.Stdin)
-		return 0
+		return watchdog()
 	default:
 		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 	}

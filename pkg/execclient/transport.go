@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -135,7 +134,7 @@ type stdio struct {
 func startCommand(c Command) (Transport, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir, cmd.Stderr = c.Env, c.Dir, c.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -167,12 +166,13 @@ func (t *stdio) Write(message []byte) error {
 	return err
 }
 
-// Close ends the command: by its stdin, then by SIGTERM, then by SIGKILL.
+// Close ends the command: by its stdin, then by SIGTERM where there are
+// signals, then by SIGKILL.
 func (t *stdio) Close() error {
 	t.once.Do(func() {
 		_ = t.in.Close()
-		term := time.AfterFunc(childGrace, func() { _ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGTERM) })
-		kill := time.AfterFunc(2*childGrace, func() { _ = syscall.Kill(-t.cmd.Process.Pid, syscall.SIGKILL) })
+		term := time.AfterFunc(childGrace, func() { endGroup(t.cmd.Process) })
+		kill := time.AfterFunc(2*childGrace, func() { killGroup(t.cmd.Process) })
 		t.err = t.cmd.Wait()
 		term.Stop()
 		kill.Stop()

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -141,7 +143,7 @@ func (c *copier) openDestination(destination string) (fd int, made bool, err err
 // that are missing below it.
 func openExisting(destination string) (at int, missing []string, err error) {
 	for p := destination; ; p = path.Dir(p) {
-		at, err = openAt(unix.AT_FDCWD, p, unix.O_PATH|unix.O_DIRECTORY, 0, Options{})
+		at, err = openAt(unix.AT_FDCWD, p, anchor, 0, Options{})
 		switch {
 		case err == nil:
 			return at, missing, nil
@@ -162,7 +164,7 @@ func exists(name string) bool {
 // outside refuses a destination that is the source or lies in it, found by
 // going up from it: names would not tell.
 func (c *copier) outside(dir int, destination string) error {
-	at, err := openAt(dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0, Options{})
+	at, err := openAt(dir, ".", anchor, 0, Options{})
 	var below fileID
 	for err == nil {
 		var st unix.Stat_t
@@ -179,7 +181,7 @@ func (c *copier) outside(dir int, destination string) error {
 		}
 		below = id
 		var up int
-		if up, err = openAt(at, "..", unix.O_PATH|unix.O_DIRECTORY, 0, Options{}); err == nil {
+		if up, err = openAt(at, "..", anchor, 0, Options{}); err == nil {
 			_ = unix.Close(at)
 			at = up
 		}

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -27,7 +29,7 @@ func (c *copier) file(from, to located, follow bool) error {
 	if !follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	out, err := openAt(to.dir, to.name, flags, source.Mode&0o777|0o200, Options{})
+	out, err := openAt(to.dir, to.name, flags, modeOf(&source)&0o777|0o200, Options{})
 	if err == unix.ELOOP && !follow {
 		err = unix.EEXIST
 	}
@@ -74,8 +76,8 @@ func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, e
 		}
 		return c.pump(in, out)
 	}
-	mode := keepIDs(source, &target)
-	if first := mode &^ setIDs; target.Mode&0o7777 != first {
+	mode := keepIDs(modeOf(source), source, &target)
+	if first := mode &^ setIDs; modeOf(&target)&0o7777 != first {
 		if err := unix.Fchmod(out, first); err != nil {
 			return targetSide, err
 		}
@@ -94,10 +96,10 @@ func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, e
 	return targetSide, nil
 }
 
-// keepIDs is the mode of source with the set-id bits that a copy may have:
-// those that lend what the source lent too.
-func keepIDs(source, target *unix.Stat_t) uint32 {
-	mode := source.Mode & 0o7777
+// keepIDs is a mode of source with the set-id bits that a copy may have: those
+// that lend what the source lent too.
+func keepIDs(mode uint32, source, target *unix.Stat_t) uint32 {
+	mode &= 0o7777
 	if source.Uid != target.Uid {
 		mode &^= unix.S_ISUID
 	}
@@ -116,87 +118,11 @@ func setMode(fd int, mode uint32, of int) error {
 	if err := unix.Fstat(fd, &target); err != nil {
 		return err
 	}
-	source.Mode = mode
-	mode = keepIDs(&source, &target)
-	if target.Mode&0o7777 == mode {
+	mode = keepIDs(mode, &source, &target)
+	if modeOf(&target)&0o7777 == mode {
 		return nil
 	}
 	return unix.Fchmod(fd, mode)
-}
-
-// data copies contents: by the kernel where it can, which shares the blocks
-// where the file system can, and hole by hole where there are holes.
-func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
-	if source.Blocks*512 < source.Size {
-		if done, which, err := c.sparse(in, out, source.Size); done {
-			return which, err
-		}
-	}
-	return c.span(in, out, -1)
-}
-
-// sparse copies the parts of a file that hold data; done is false, and nothing
-// happened, when the file system does not tell which these are.
-func (c *copier) sparse(in, out int, size int64) (done bool, which side, err error) {
-	for at := int64(0); ; {
-		start, err := unix.Seek(in, at, unix.SEEK_DATA)
-		if err == unix.ENXIO { // only a hole is left
-			break
-		}
-		if err != nil {
-			if at > 0 {
-				return true, sourceSide, err
-			}
-			_, err = unix.Seek(in, 0, unix.SEEK_SET)
-			return err != nil, sourceSide, err
-		}
-		end, err := unix.Seek(in, start, unix.SEEK_HOLE)
-		if err == nil {
-			_, err = unix.Seek(in, start, unix.SEEK_SET)
-		}
-		if err != nil {
-			return true, sourceSide, err
-		}
-		if _, err := unix.Seek(out, start, unix.SEEK_SET); err != nil {
-			return true, targetSide, err
-		}
-		if which, err := c.span(in, out, end-start); err != nil {
-			return true, which, err
-		}
-		at, size = end, max(size, end)
-	}
-	return true, targetSide, unix.Ftruncate(out, size)
-}
-
-// span copies n bytes from where the two descriptors stand, or with -1 all
-// that is left.
-func (c *copier) span(in, out int, n int64) (side, error) {
-	for n != 0 {
-		if err := ended(c.ctx); err != nil {
-			return targetSide, err
-		}
-		step := int64(copyStep)
-		if n > 0 {
-			step = min(step, n)
-		}
-		moved, err := unix.CopyFileRange(in, nil, out, nil, int(step), 0)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG:
-			return targetSide, err
-		case err != nil, moved == 0 && n < 0:
-			// Not between these two, or not with this kernel; and files that
-			// the kernel makes up look empty to it. The offsets are right, so
-			// a copy by hand goes on where this one stopped, and an error that
-			// is real comes again.
-			return c.pumpN(in, out, n)
-		case moved == 0:
-			return targetSide, nil // the file became shorter
-		case n > 0:
-			n -= int64(moved)
-		}
-	}
-	return targetSide, nil
 }
 
 // pump copies all that is left by hand.

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -43,7 +45,7 @@ func (c *cursor) look() error {
 	if err := unix.Fstat(c.fd, &st); err != nil {
 		return err
 	}
-	c.id, c.mode = idOf(&st), st.Mode
+	c.id, c.mode = idOf(&st), modeOf(&st)
 	return nil
 }
 

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -18,14 +20,6 @@ type dirent struct {
 	mode uint32
 }
 
-// Offsets in the kernel's struct linux_dirent64.
-const (
-	direntInode  = 0
-	direntLength = 16
-	direntType   = 18
-	direntName   = 19
-)
-
 var direntBuffers = sync.Pool{New: func() any { return new([direntBuffer]byte) }}
 
 // readNames reads names from an open directory, from where its descriptor
@@ -40,7 +34,7 @@ func readNames(ctx context.Context, fd, limit int) (names []dirent, whole bool, 
 		}
 		var n int
 		err := retry(func() (err error) {
-			n, err = unix.Getdents(fd, buf[:])
+			n, err = unix.ReadDirent(fd, buf[:])
 			return err
 		})
 		if err != nil {

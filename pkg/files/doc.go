@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 // Package files does the file system work of the server on native absolute
 // paths (sections 5 and 8.1 of the wire protocol). It knows no protocol: the
 // paths are what pathuri.Parse returns, absolute and clean, and the text of an

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import "time"
@@ -35,10 +37,6 @@ const (
 	// keeps open. Most trees are not deeper; in those that are, it goes back
 	// by "..".
 	heldParents = 8
-
-	// copyStep is how many bytes are copied between two looks at the context:
-	// about 50 ms where the file system must really move them.
-	copyStep = 64 << 20
 
 	// copyBuffer is the buffer, in bytes, for copies that the kernel does not
 	// make by itself.

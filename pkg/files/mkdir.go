@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -111,7 +113,7 @@ func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 // createFromRoot makes a directory and all those above it, entering one after
 // the other.
 func createFromRoot(name string) error {
-	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	at, err := unix.Open("/", anchor|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return wrap(name, err)
 	}

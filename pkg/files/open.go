@@ -1,10 +1,11 @@
+//go:build linux || darwin
+
 package files
 
 import (
 	"errors"
 	"path"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -41,41 +42,6 @@ func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, er
 	return fd, nil
 }
 
-// noOpenat2 is set once the system turned out not to have openat2 (before
-// Linux 5.6), or to have it filtered away (in older containers).
-var noOpenat2 atomic.Bool
-
-// openNoFollow opens a path on which no link may be.
-func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
-	if noOpenat2.Load() {
-		return openByComponents(dir, name, flags, mode)
-	}
-	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS}
-	if flags&unix.O_CREAT != 0 {
-		how.Mode = uint64(mode)
-	}
-	fd, err := unix.Openat2(dir, name, &how)
-	switch {
-	case err == unix.ELOOP:
-		return -1, ErrSymlink
-	case err == unix.ENOSYS, err == unix.EPERM && !openat2Works():
-		noOpenat2.Store(true)
-		return openByComponents(dir, name, flags, mode)
-	}
-	return fd, err
-}
-
-// openat2Works tells a file that may not be opened from a system call that may
-// not be made.
-func openat2Works() bool {
-	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
-	if err != nil {
-		return false
-	}
-	_ = unix.Close(fd)
-	return true
-}
-
 // openByComponents does what openat2 would: it opens one directory after the
 // other and lets none of the names be a link.
 func openByComponents(dir int, name string, flags int, mode uint32) (int, error) {
@@ -83,7 +49,7 @@ func openByComponents(dir int, name string, flags int, mode uint32) (int, error)
 	if path.IsAbs(name) {
 		start = "/"
 	}
-	at, err := unix.Openat(dir, start, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	at, err := unix.Openat(dir, start, anchor|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
@@ -106,7 +72,7 @@ func openByComponents(dir int, name string, flags int, mode uint32) (int, error)
 // or what the path is about.
 func openComponent(at int, part string, onTheWay bool, flags int, mode uint32) (int, error) {
 	if onTheWay {
-		flags, mode = unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0
+		flags, mode = anchor|unix.O_CLOEXEC, 0
 	}
 	fd, err := unix.Openat(at, part, flags|unix.O_NOFOLLOW, mode)
 	switch {
@@ -114,20 +80,18 @@ func openComponent(at int, part string, onTheWay bool, flags int, mode uint32) (
 		return -1, ErrSymlink
 	case err != nil:
 		return -1, err
-	case flags&(unix.O_PATH|unix.O_DIRECTORY) == unix.O_PATH && isLinkAt(fd, ""):
-		// O_PATH opens the link itself.
+	case isOpenLink(fd, flags):
 		_ = unix.Close(fd)
 		return -1, ErrSymlink
 	}
 	return fd, nil
 }
 
-// isLinkAt reports whether a name in a directory, or with an empty name the
-// descriptor itself, is a symbolic link.
+// isLinkAt reports whether a name in a directory is a symbolic link.
 func isLinkAt(dir int, name string) bool {
 	var st unix.Stat_t
-	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && fileType(&st) == unix.S_IFLNK
 }
 
 // openParent opens the directory that holds the last name of a path. Its
@@ -137,7 +101,7 @@ func openParent(name string, o Options) (dir int, base string, err error) {
 	if base == "/" || base == "." {
 		return -1, "", ErrRoot
 	}
-	dir, err = openAt(unix.AT_FDCWD, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0, o)
+	dir, err = openAt(unix.AT_FDCWD, path.Dir(name), anchor, 0, o)
 	return dir, base, wrap(name, err)
 }
 
@@ -156,7 +120,10 @@ type fileID struct{ dev, ino uint64 }
 
 func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
 
-func fileType(st *unix.Stat_t) uint32 { return st.Mode & unix.S_IFMT }
+func fileType(st *unix.Stat_t) uint32 { return modeOf(st) & unix.S_IFMT }
+
+// modeOf is the type and the permissions; systems differ in its width.
+func modeOf(st *unix.Stat_t) uint32 { return uint32(st.Mode) }
 
 // isErrno reports whether err is, or names a path for, that error.
 func isErrno(err error, errno syscall.Errno) bool { return errors.Is(err, errno) }

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -39,7 +41,7 @@ func remove(ctx context.Context, name string, o RemoveOptions) error {
 	if o.NoFollow && isLinkAt(dir, base) {
 		return ErrSymlink
 	}
-	err = unlinkAt(dir, base, 0)
+	err = unlinkFile(dir, base)
 	if err != unix.EISDIR {
 		return wrap(name, err)
 	}
@@ -137,7 +139,7 @@ func leaveAndRemove(c *cursor) error {
 // not empty. What the directory said of its type is only where it begins.
 func removeEntry(c *cursor, e dirent) (entered bool, err error) {
 	if e.mode != unix.S_IFDIR {
-		err = unlinkAt(c.fd, e.name, 0)
+		err = unlinkFile(c.fd, e.name)
 	}
 	if e.mode == unix.S_IFDIR || err == unix.EISDIR {
 		err = unlinkAt(c.fd, e.name, unix.AT_REMOVEDIR)
@@ -148,7 +150,7 @@ func removeEntry(c *cursor, e dirent) (entered bool, err error) {
 			err = unix.ENOENT
 		}
 		if err == unix.ENOTDIR { // it was one a moment ago
-			err = unlinkAt(c.fd, e.name, 0)
+			err = unlinkFile(c.fd, e.name)
 		}
 	}
 	if err == nil || err == unix.ENOENT { // or somebody else was faster

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package files
 
 import (
@@ -111,7 +113,7 @@ func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
 		err = notFile(h.name)
 	default:
 		// A file that may not be written may not be replaced either.
-		err = unix.Faccessat(dir, h.base, unix.W_OK, unix.AT_EACCESS|unix.AT_SYMLINK_NOFOLLOW)
+		err = unix.Faccessat(dir, h.base, unix.W_OK, accessFlags)
 	}
 	if err != nil {
 		_ = unix.Close(dir)
@@ -124,25 +126,14 @@ func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
 // the link, so that its protection of links in shared directories holds, and
 // what is then found by name must be the file that it reached.
 func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
-	fd, err := openAt(unix.AT_FDCWD, h.name, unix.O_PATH, 0, Options{})
+	real, err := reach(h.name, st)
 	if err == unix.ENOENT {
 		return broken(ErrDangling, "path `"+h.name+"` is a symbolic link that leads nowhere")
 	}
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	if err := unix.Fstat(fd, st); err != nil {
-		return err
-	}
-	if fileType(st) != unix.S_IFREG {
-		return notFile(h.name)
-	}
 	reached := idOf(st)
-	real, err := realPath(fd, h.name)
-	if err != nil {
-		return err
-	}
 	h.dir, h.base, err = openParent(real, Options{NoFollow: true})
 	if err != nil {
 		return err
@@ -161,7 +152,7 @@ func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 	mode := uint32(0o666)
 	if old != nil {
-		mode = old.Mode & 0o777
+		mode = modeOf(old) & 0o777
 	}
 	for range tempTries {
 		temp, err := tempName()
@@ -207,7 +198,7 @@ func tempName() (string, error) {
 // Where the group cannot be kept, what it was allowed is not given to another
 // group. The set-id bits are not kept: a write would clear them too.
 func takeAfter(fd int, old *unix.Stat_t) error {
-	mode := old.Mode & 0o777
+	mode := modeOf(old) & 0o777
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -217,7 +208,7 @@ func takeAfter(fd int, old *unix.Stat_t) error {
 			mode &^= 0o070
 		}
 	}
-	if st.Mode&0o7777 == mode {
+	if modeOf(&st)&0o7777 == mode {
 		return nil
 	}
 	// The umask must not take away what the old file had.

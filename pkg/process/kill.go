@@ -1,9 +1,9 @@
+//go:build linux || darwin
+
 package process
 
 import (
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -19,18 +19,7 @@ func (p *Process) killTree() {
 		p.group.s.killSessions([]int{p.pid})
 		return
 	}
-	// Whoever is stopped starts nothing more, so that once everybody is
-	// stopped nobody is missing. Parents are not killed before their children
-	// are known: the tree could no longer be seen.
-	family := map[int]bool{p.pid: true}
-	for range freezeRounds {
-		for pid := range family {
-			_ = syscall.Kill(pid, syscall.SIGSTOP)
-		}
-		if !grow(family, p.pid) {
-			break
-		}
-	}
+	family := freeze(p.pid)
 	p.mu.Lock()
 	if !p.reaped {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
@@ -41,6 +30,23 @@ func (p *Process) killTree() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
+}
+
+// freeze stops a process that leads a session, with its descendants, and
+// returns them all. Whoever is stopped starts nothing more, so that once
+// everybody is stopped nobody is missing. Parents are not killed before their
+// children are known: the tree could no longer be seen.
+func freeze(leader int) map[int]bool {
+	family := map[int]bool{leader: true}
+	for range freezeRounds {
+		for pid := range family {
+			_ = syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if !grow(family, leader) {
+			break
+		}
+	}
+	return family
 }
 
 // grow adds to family who descends from it or belongs to the session of
@@ -115,45 +121,4 @@ func (s *Supervisor) killOrphans() {
 type entry struct {
 	pid, parent, session int
 	zombie               bool
-}
-
-// processTable lists the processes that can be seen.
-func processTable() []entry {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	table := make([]entry, 0, len(names))
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		text, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
-		if e, ok := parseStat(pid, string(text)); ok {
-			table = append(table, e)
-		}
-	}
-	return table
-}
-
-// parseStat reads a line of /proc/PID/stat. The name in it is in parentheses
-// and may hold anything, parentheses too.
-func parseStat(pid int, line string) (entry, bool) {
-	i := strings.LastIndexByte(line, ')')
-	if i < 0 {
-		return entry{}, false
-	}
-	fields := strings.Fields(line[i+1:]) // state ppid pgrp session ...
-	if len(fields) < 4 {
-		return entry{}, false
-	}
-	parent, err1 := strconv.Atoi(fields[1])
-	session, err2 := strconv.Atoi(fields[3])
-	return entry{pid, parent, session, fields[0] == "Z" || fields[0] == "X"}, err1 == nil && err2 == nil
 }

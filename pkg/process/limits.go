@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package process
 
 import "time"
@@ -39,10 +41,6 @@ const (
 	// to end in order when it is terminated: the reference leaves them alone
 	// altogether, and clients see their last output.
 	leftoverTime = 1500 * time.Millisecond
-
-	// killTime bounds the wait for killed processes to be gone: one that is
-	// in the middle of I/O to a dead disk may not end at all.
-	killTime = 2 * time.Second
 
 	// freezeRounds bounds how often the process table is searched for
 	// descendants that are being started faster than they are stopped.

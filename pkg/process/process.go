@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package process
 
 import (
@@ -391,7 +393,7 @@ func (r *reader) drain() error {
 // available counts what can be read.
 func (r *reader) available() (int, error) {
 	n, err := 0, error(nil)
-	if e := r.raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); e != nil {
+	if e := r.raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), countInput) }); e != nil {
 		return 0, e
 	}
 	return n, err
@@ -434,7 +436,7 @@ func (r *reader) await() bool {
 			if err == unix.EINTR {
 				continue
 			}
-			ready = err == nil && n > 0
+			ready = err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0
 			return
 		}
 	})

@@ -1,30 +1,24 @@
+//go:build linux || darwin
+
 package process
 
-import (
-	"errors"
-	"os"
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
+import "syscall"
 
 // reap waits for the end of p and returns its exit code: the status, 128+n
 // after signal n, -1 when it is not known. It does not hold a thread where
 // the kernel has process descriptors that can be polled.
 func (s *Supervisor) reap(p *Process, pidfd int) int {
-	if pidfd >= 0 {
-		waitPollable(pidfd)
+	code, waited := 0, awaitEnd(p.pid, pidfd)
+	if !waited {
+		// Its number may belong to somebody else for a moment before that
+		// is noted: better than to hold the lock for its whole life.
+		code = waitStatus(p.pid)
 	}
-	// What comes now does not block if the descriptor told the truth.
-	var info unix.Siginfo
-	for {
-		err := unix.Waitid(unix.P_PID, p.pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	s.dog.ended(p.pid)
 	p.mu.Lock()
-	code := waitStatus(p.pid)
+	if waited {
+		code = waitStatus(p.pid)
+	}
 	p.reaped = true
 	p.exiting.Store(true)
 	p.mu.Unlock()
@@ -34,26 +28,6 @@ func (s *Supervisor) reap(p *Process, pidfd int) int {
 
 	s.lookForOrphans()
 	return code
-}
-
-// waitPollable returns when the process has ended, or at once when the
-// descriptor cannot be polled. It closes the descriptor.
-func waitPollable(pidfd int) {
-	if unix.SetNonblock(pidfd, true) != nil {
-		_ = unix.Close(pidfd)
-		return
-	}
-	f := os.NewFile(uintptr(pidfd), "pidfd")
-	defer f.Close()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		return err != nil && err != unix.EINTR || n > 0
-	})
 }
 
 // waitStatus reaps a process that has ended.
@@ -117,11 +91,4 @@ func (s *Supervisor) reapOrphan() bool {
 	}
 	waitStatus(pid)
 	return true
-}
-
-// endedChild returns the pid of a child that can be reaped, or 0.
-func endedChild() (int, error) {
-	var info siginfo
-	err := waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG)
-	return int(info.pid), err
 }

@@ -1,15 +1,11 @@
+//go:build linux || darwin
+
 package process
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // undoIgnored makes children start with default dispositions even where this
@@ -17,7 +13,7 @@ import (
 // not survive the exec, while "ignored" does. The signals go to a channel
 // that nobody reads, so for this program they are ignored as before.
 func undoIgnored(to chan<- os.Signal) {
-	mask := statusMask("SigIgn:")
+	mask := ignoredSignals()
 	var ignored []os.Signal
 	for n := range 64 {
 		if mask&(1<<n) != 0 {
@@ -33,46 +29,5 @@ func undoIgnored(to chan<- os.Signal) {
 // server that was started in the background of a script is meant to ignore
 // the terminal's interrupt.
 func InheritedIgnore(sig syscall.Signal) bool {
-	return statusMask("SigIgn:")&(1<<(sig-1)) != 0
-}
-
-// statusMask reads a mask of signals from /proc/self/status; 0 when there is
-// none.
-func statusMask(name string) uint64 {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name); ok {
-			mask, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			return mask
-		}
-	}
-	return 0
-}
-
-// UnblockSignals makes sure that no signal is blocked, neither here nor in
-// processes that are started later. The Go runtime hands the mask that it
-// inherited down to every child, so when there is one the program is executed
-// again without it. To be called first thing in main; it returns when there
-// is nothing to do, or an error when that failed.
-func UnblockSignals() error {
-	if statusMask("SigBlk:") == 0 {
-		return nil
-	}
-	runtime.LockOSThread()
-	var none unix.Sigset_t
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
-		return fmt.Errorf("unblock signals: %w", err)
-	}
-	if statusMask("SigBlk:") != 0 {
-		runtime.UnlockOSThread()
-		return nil // other threads' business: nothing that was inherited
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("unblock signals: %w", err)
-	}
-	return fmt.Errorf("unblock signals: execute %s: %w", self, syscall.Exec(self, os.Args, os.Environ()))
+	return ignoredSignals()&(1<<(sig-1)) != 0
 }

@@ -1,11 +1,11 @@
+//go:build linux || darwin
+
 package process
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -110,7 +110,7 @@ func (e *ends) openPipes(spec *Spec) error {
 // 1 writes) and we the other.
 func (e *ends) pipe(name string, index int) (child int, ours *os.File, err error) {
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+	if err := pipeCloseOnExec(&fds); err != nil {
 		return -1, nil, err
 	}
 	e.child = append(e.child, fds[index])
@@ -231,20 +231,8 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 		argv = append([]string{*spec.Arg0}, argv[1:]...)
 	}
 	pidfd = -1
-	sys := &syscall.SysProcAttr{
-		Setsid:  true,
-		Setctty: spec.TTY,
-		PidFD:   &pidfd,
-		// The signal comes when the thread that forked ends. Threads of the
-		// Go runtime end only with a goroutine that is locked to one, and
-		// none of ours is.
-		Pdeathsig: syscall.SIGKILL,
-	}
-	if cgroup >= 0 {
-		sys.UseCgroupFD, sys.CgroupFD = true, cgroup
-	}
 	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{
-		Dir: spec.Dir, Env: spec.Env, Files: files, Sys: sys,
+		Dir: spec.Dir, Env: spec.Env, Files: files, Sys: attributes(spec.TTY, cgroup, &pidfd),
 	})
 	if err != nil {
 		return 0, -1, spec.explain(program, err)
@@ -267,22 +255,4 @@ func (spec *Spec) explain(program string, err error) error {
 		return &SpawnError{What: "working directory", Path: spec.Dir, Errno: errno}
 	}
 	return &SpawnError{What: "program", Path: program, Errno: errno}
-}
-
-// keepDescriptors keeps descriptors that this program inherited from those
-// that it starts; what Go opens itself is never inherited.
-func keepDescriptors() {
-	const first = 3
-	if unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	names, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return
-	}
-	for _, name := range names {
-		if fd, err := strconv.Atoi(name.Name()); err == nil && fd >= first {
-			unix.CloseOnExec(fd)
-		}
-	}
 }

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package process
 
 import (
@@ -159,7 +161,7 @@ func (s *stdin) eofChar() []byte {
 	eof := byte(4)
 	if raw, err := s.file.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			if t, err := unix.IoctlGetTermios(int(fd), unix.TCGETS); err == nil {
+			if t, err := unix.IoctlGetTermios(int(fd), terminalAttributes); err == nil {
 				eof = t.Cc[unix.VEOF]
 			}
 		})

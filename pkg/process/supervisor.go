@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 // Package process starts programs and keeps hold of them: pipes or a
 // terminal, an ordered log of output, exit and close, signals, and the end of
 // every descendant.
@@ -15,8 +17,10 @@
 //     whose parent has ended is not found by Terminate; with
 //     Options.Subreaper it becomes this program's child and ends with
 //     Supervisor.Close.
-//   - The process itself always ends when this program does, by its
-//     parent-death signal.
+//   - The process itself always ends when this program does: on Linux by its
+//     parent-death signal, on macOS by the watchdog.
+//
+// It works on Linux and macOS.
 package process
 
 import (
@@ -27,8 +31,6 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Options say how processes are kept together. The zero value leaves
@@ -38,7 +40,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Subreaper makes orphaned descendants children of this program, which
 	// then reaps them. Only for programs that have no other children: it
-	// reaps whatever it does not know.
+	// reaps whatever it does not know. macOS has no such thing: there the
+	// system adopts orphans, and only their sessions tell whose they were.
 	Subreaper bool
 	// Cgroups gives each process a cgroup where this program may make some.
 	Cgroups bool
@@ -89,9 +92,13 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	undoIgnored(s.ignored)
 	keepDescriptors()
 	if opts.Subreaper {
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		adopts, err := becomeSubreaper()
+		if err != nil {
 			return nil, fmt.Errorf("become a subreaper: %w", err)
 		}
+		s.opts.Subreaper = adopts
+	}
+	if s.opts.Subreaper {
 		signal.Notify(s.child, syscall.SIGCHLD)
 		s.wg.Go(s.routineOrphans)
 	}

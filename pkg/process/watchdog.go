@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package process
 
 import (
@@ -18,7 +20,8 @@ import (
 // kills this program's group does not kill it.
 //
 // It is told, line by line: `c PATH`, the cgroup to end; `+PID`, a session
-// that has no cgroup; `q`, nothing is left.
+// that has no cgroup; `=PID`, one whose leader does not end with this program,
+// and `-PID`, its leader has ended; `q`, nothing is left.
 type watchdog struct {
 	once sync.Once
 
@@ -91,8 +94,18 @@ func (d *watchdog) say(line string) {
 }
 
 func (d *watchdog) started(pid int, withoutCgroup bool) {
-	if withoutCgroup {
+	switch {
+	case !diesWithUs:
+		d.say("=" + strconv.Itoa(pid))
+	case withoutCgroup:
 		d.say("+" + strconv.Itoa(pid))
+	}
+}
+
+// ended is called before the number of a process can be given to another.
+func (d *watchdog) ended(pid int) {
+	if !diesWithUs {
+		d.say("-" + strconv.Itoa(pid))
 	}
 }
 
@@ -121,7 +134,7 @@ func (d *watchdog) close() {
 func RunWatchdog(in io.Reader) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	var root cgroupDir
-	leaders := make(map[int]bool)
+	leaders, running := make(map[int]bool), make(map[int]bool)
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		line := lines.Text()
@@ -130,16 +143,29 @@ func RunWatchdog(in io.Reader) {
 			return
 		case strings.HasPrefix(line, "c "):
 			root.path = line[2:]
-		case strings.HasPrefix(line, "+"):
-			if pid, err := strconv.Atoi(line[1:]); err == nil {
-				if len(leaders) >= rememberedLeaders {
-					clear(leaders)
-				}
-				leaders[pid] = true
+		case line == "":
+		default:
+			pid, err := strconv.Atoi(line[1:])
+			if err != nil || pid <= 1 {
+				continue
 			}
+			if line[0] == '=' {
+				running[pid] = true
+				continue
+			}
+			delete(running, pid)
+			if len(leaders) >= rememberedLeaders {
+				clear(leaders)
+			}
+			leaders[pid] = true
 		}
 	}
 	root.kill()
+	for pid := range running {
+		for member := range freeze(pid) {
+			_ = syscall.Kill(member, syscall.SIGKILL)
+		}
+	}
 	left := make([]int, 0, len(leaders))
 	for pid := range leaders {
 		left = append(left, pid)

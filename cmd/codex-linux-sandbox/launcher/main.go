@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package launcher is codex-linux-sandbox: a program that confines itself and
 // then executes a command (sandbox.md section 7). Read it in this order:
 //

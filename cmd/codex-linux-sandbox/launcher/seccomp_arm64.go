@@ -1,3 +1,5 @@
+//go:build linux
+
 package launcher
 
 // oldAttributes are calls that this architecture does not have.

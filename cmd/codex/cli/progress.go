@@ -3,11 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -112,11 +110,4 @@ func bytesText(n float64) string {
 		return fmt.Sprintf("%.0f B", n)
 	}
 	return fmt.Sprintf("%.1f %s", n, units[0])
-}
-
-// umask reads the mask of new files, which can only be read by setting it.
-func umask() (mask os.FileMode) {
-	m := syscall.Umask(0o077)
-	syscall.Umask(m)
-	return os.FileMode(m)
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -79,7 +78,7 @@ func unreachable(err error) error {
 	var dns *net.DNSError
 	hint := ""
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, errRefused):
 		hint = "; is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
 	case strings.Contains(err.Error(), "401"):
 		hint = "; set " + tokenVariable + " to the server's token"

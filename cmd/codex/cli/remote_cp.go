@@ -187,7 +187,7 @@ func (cp *copying) uploadWhole(f *os.File, uri string, size int64) error {
 func (cp *copying) download(sources []string, target string) error {
 	st, err := os.Stat(target)
 	into := err == nil && st.IsDir()
-	if !into && (len(sources) > 1 || strings.HasSuffix(target, "/")) {
+	if !into && (len(sources) > 1 || target != "" && os.IsPathSeparator(target[len(target)-1])) {
 		return fmt.Errorf("the target %s is not a directory", target)
 	}
 	for _, source := range sources {
@@ -201,7 +201,11 @@ func (cp *copying) download(sources []string, target string) error {
 			if err != nil {
 				return err
 			}
-			to = filepath.Join(target, path.Base(native))
+			name, err := localName(path.Base(native))
+			if err != nil {
+				return fmt.Errorf("copy %s: no file can have that name here; name the target too", source)
+			}
+			to = filepath.Join(target, name)
 		}
 		if err := cp.downloadTree(uri, to); err != nil {
 			return fmt.Errorf("copy %s: %w", source, err)
@@ -240,7 +244,12 @@ func (cp *copying) downloadTree(uri, target string) error {
 		case !e.IsDirectory && !e.IsFile:
 			continue // a pipe, a socket or a device
 		}
-		if err := cp.downloadTree(under(uri, e.FileName), filepath.Join(target, e.FileName)); err != nil {
+		// On Windows a backslash or a colon would lead out of the target.
+		local, err := localName(e.FileName)
+		if err != nil {
+			return fmt.Errorf("no file can have that name here: %q", e.FileName)
+		}
+		if err := cp.downloadTree(under(uri, e.FileName), filepath.Join(target, local)); err != nil {
 			return fmt.Errorf("%s: %w", e.FileName, err)
 		}
 	}

@@ -162,6 +162,7 @@ func (r *remoteRun) run(ctx context.Context, params execproto.StartParams) (int,
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { r.routineSignals(ctx) })
+	wg.Go(func() { r.routineResize(ctx) })
 	// A read of stdin cannot be interrupted, so nobody waits for this one.
 	if params.TTY || params.PipeStdin {
 		go r.routineStdin(ctx)
@@ -200,10 +201,10 @@ func (r *remoteRun) routineStdin(ctx context.Context) {
 	}
 }
 
-// routineSignals passes interrupts and the size of the terminal on.
+// routineSignals passes interrupts on.
 func (r *remoteRun) routineSignals(ctx context.Context) {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	var last time.Time
 	for {
@@ -212,10 +213,6 @@ func (r *remoteRun) routineSignals(ctx context.Context) {
 			return
 		case sig := <-signals:
 			switch {
-			case sig == syscall.SIGWINCH:
-				if size := r.size(); r.tty && size != nil {
-					_ = r.p.Resize(ctx, size.Rows, size.Cols)
-				}
 			case sig == syscall.SIGINT && time.Since(last) > secondInterrupt:
 				last = time.Now()
 				_ = r.p.Signal(ctx, execproto.SignalInterrupt)
@@ -223,6 +220,13 @@ func (r *remoteRun) routineSignals(ctx context.Context) {
 				_, _ = r.p.Terminate(ctx)
 			}
 		}
+	}
+}
+
+// resize passes the size of the terminal on.
+func (r *remoteRun) resize(ctx context.Context, size *execproto.TerminalSize) {
+	if r.tty && size != nil {
+		_ = r.p.Resize(ctx, size.Rows, size.Cols)
 	}
 }
 
@@ -253,6 +257,10 @@ func (r *remoteRun) size() *execproto.TerminalSize {
 		return nil
 	}
 	cols, rows, err := term.GetSize(int(f.Fd()))
+	if out, ok := fileOf(r.s.out); err != nil && ok {
+		// A Windows console tells it of its output only.
+		cols, rows, err = term.GetSize(int(out.Fd()))
+	}
 	if err != nil || cols < 1 || rows < 1 {
 		return nil
 	}
@@ -269,5 +277,9 @@ func (r *remoteRun) makeRaw() (restore func()) {
 	if err != nil {
 		return func() {}
 	}
-	return func() { _ = term.Restore(int(f.Fd()), state) }
+	plain := showEscapes(r.s.out)
+	return func() {
+		plain()
+		_ = term.Restore(int(f.Fd()), state)
+	}
 }

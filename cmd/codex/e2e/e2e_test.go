@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package e2e tests the real binary from outside: its arguments, its signals
 // and what it leaves behind.
 package e2e

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func fsHelper() int {
+	fmt.Fprintln(os.Stderr, "codex-fs runs on Linux only")
+	return 1
+}
+
+func linuxSandbox([]string) int {
+	fmt.Fprintln(os.Stderr, "codex-linux-sandbox runs on Linux only")
+	const notStarted = 125
+	return notStarted
+}

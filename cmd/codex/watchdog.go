@@ -1,0 +1,14 @@
+//go:build linux || darwin
+
+package main
+
+import (
+	"os"
+
+	"codex.internal/pkg/process"
+)
+
+func watchdog() int {
+	process.RunWatchdog(os.Stdin)
+	return 0
+}

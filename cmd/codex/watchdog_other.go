@@ -1,0 +1,14 @@
+//go:build !linux && !darwin
+
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// watchdog refuses: there is no server that could ask for it.
+func watchdog() int {
+	fmt.Fprintln(os.Stderr, "the watchdog of codex exec-server runs on Linux and macOS only")
+	return 1
+}

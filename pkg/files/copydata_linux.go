@@ -1,0 +1,78 @@
+package files
+
+import "golang.org/x/sys/unix"
+
+// data copies contents: by the kernel where it can, which shares the blocks
+// where the file system can, and hole by hole where there are holes.
+func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
+	if source.Blocks*512 < source.Size {
+		if done, which, err := c.sparse(in, out, source.Size); done {
+			return which, err
+		}
+	}
+	return c.span(in, out, -1)
+}
+
+// sparse copies the parts of a file that hold data; done is false, and nothing
+// happened, when the file system does not tell which these are.
+func (c *copier) sparse(in, out int, size int64) (done bool, which side, err error) {
+	for at := int64(0); ; {
+		start, err := unix.Seek(in, at, unix.SEEK_DATA)
+		if err == unix.ENXIO { // only a hole is left
+			break
+		}
+		if err != nil {
+			if at > 0 {
+				return true, sourceSide, err
+			}
+			_, err = unix.Seek(in, 0, unix.SEEK_SET)
+			return err != nil, sourceSide, err
+		}
+		end, err := unix.Seek(in, start, unix.SEEK_HOLE)
+		if err == nil {
+			_, err = unix.Seek(in, start, unix.SEEK_SET)
+		}
+		if err != nil {
+			return true, sourceSide, err
+		}
+		if _, err := unix.Seek(out, start, unix.SEEK_SET); err != nil {
+			return true, targetSide, err
+		}
+		if which, err := c.span(in, out, end-start); err != nil {
+			return true, which, err
+		}
+		at, size = end, max(size, end)
+	}
+	return true, targetSide, unix.Ftruncate(out, size)
+}
+
+// span copies n bytes from where the two descriptors stand, or with -1 all
+// that is left.
+func (c *copier) span(in, out int, n int64) (side, error) {
+	for n != 0 {
+		if err := ended(c.ctx); err != nil {
+			return targetSide, err
+		}
+		step := int64(copyStep)
+		if n > 0 {
+			step = min(step, n)
+		}
+		moved, err := unix.CopyFileRange(in, nil, out, nil, int(step), 0)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG:
+			return targetSide, err
+		case err != nil, moved == 0 && n < 0:
+			// Not between these two, or not with this kernel; and files that
+			// the kernel makes up look empty to it. The offsets are right, so
+			// a copy by hand goes on where this one stopped, and an error that
+			// is real comes again.
+			return c.pumpN(in, out, n)
+		case moved == 0:
+			return targetSide, nil // the file became shorter
+		case n > 0:
+			n -= int64(moved)
+		}
+	}
+	return targetSide, nil
+}

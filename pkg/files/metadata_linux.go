@@ -1,0 +1,96 @@
+package files
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const statxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_BTIME
+
+// Stat describes what a path leads to, with one system call unless it is a
+// link. A link that leads nowhere is not found.
+func Stat(name string, o Options) (Metadata, error) {
+	var st unix.Statx_t
+	if o.NoFollow {
+		fd, err := open(name, unix.O_PATH, 0, o)
+		if err != nil {
+			return Metadata{}, err
+		}
+		defer unix.Close(fd)
+		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, statxMask, &st); err != nil {
+			return Metadata{}, wrap(name, err)
+		}
+		return metadata(&st, false), nil
+	}
+	if err := unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, statxMask, &st); err != nil {
+		return Metadata{}, wrap(name, err)
+	}
+	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
+	if link {
+		if err := unix.Statx(unix.AT_FDCWD, name, 0, statxMask, &st); err != nil {
+			return Metadata{}, wrap(name, err)
+		}
+	}
+	return metadata(&st, link), nil
+}
+
+func metadata(st *unix.Statx_t, link bool) Metadata {
+	m := Metadata{
+		IsDirectory: st.Mode&unix.S_IFMT == unix.S_IFDIR,
+		IsFile:      st.Mode&unix.S_IFMT == unix.S_IFREG,
+		IsSymlink:   link, Size: st.Size, ModifiedAtMS: millis(st.Mtime),
+	}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		m.CreatedAtMS = millis(st.Btime)
+	}
+	return m
+}
+
+func millis(t unix.StatxTimestamp) int64 {
+	return max(0, t.Sec*1000+int64(t.Nsec)/1_000_000)
+}
+
+// Canonicalize returns the path, which must exist, without any link.
+func Canonicalize(name string) (string, error) {
+	fd, err := open(name, unix.O_PATH, 0, Options{})
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	real, err := realPath(fd, name)
+	return real, wrap(name, err)
+}
+
+// realPath returns the path of an open file, which was opened by name.
+func realPath(fd int, name string) (string, error) {
+	buf := make([]byte, maxLink)
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), buf)
+	if err == nil && n < len(buf) && buf[0] == '/' {
+		real := string(buf[:n])
+		if !strings.HasSuffix(real, " (deleted)") {
+			return real, nil
+		}
+	}
+	// Without /proc, or for something just deleted, name by name.
+	return filepath.EvalSymlinks(name)
+}
+
+// reach finds the regular file that a path leads to: its real path, and what
+// it is.
+func reach(name string, st *unix.Stat_t) (string, error) {
+	fd, err := openAt(unix.AT_FDCWD, name, unix.O_PATH, 0, Options{})
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, st); err != nil {
+		return "", err
+	}
+	if fileType(st) != unix.S_IFREG {
+		return "", notFile(name)
+	}
+	return realPath(fd, name)
+}

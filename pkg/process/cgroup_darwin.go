@@ -1,0 +1,23 @@
+package process
+
+import "errors"
+
+// cgroupRoot and cgroupDir are of Linux: here there is none, and descendants
+// are found by their parents and sessions.
+type cgroupRoot struct{ path string }
+
+func newCgroupRoot() (*cgroupRoot, error) {
+	return nil, errors.New("cgroups are a part of Linux")
+}
+
+func (*cgroupRoot) session() cgroupDir { return cgroupDir{} }
+func (*cgroupRoot) remove()            {}
+
+type cgroupDir struct{ path string }
+
+func (cgroupDir) child(*cgroupRoot) cgroupDir { return cgroupDir{} }
+func (cgroupDir) fd() int                     { return -1 }
+func (cgroupDir) closeFD()                    {}
+func (cgroupDir) kill() bool                  { return false }
+func (cgroupDir) remove()                     {}
+func (cgroupDir) removeAll()                  {}

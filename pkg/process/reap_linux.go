@@ -1,0 +1,74 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaitEnd returns when the process has ended, without reaping it. It takes
+// over the descriptor, if there is one. False: it cannot wait.
+func awaitEnd(pid, pidfd int) bool {
+	if pidfd >= 0 {
+		waitPollable(pidfd)
+	}
+	// What comes now does not block if the descriptor told the truth.
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return true
+		}
+	}
+}
+
+// waitPollable returns when the process has ended, or at once when the
+// descriptor cannot be polled. It closes the descriptor.
+func waitPollable(pidfd int) {
+	if unix.SetNonblock(pidfd, true) != nil {
+		_ = unix.Close(pidfd)
+		return
+	}
+	f := os.NewFile(uintptr(pidfd), "pidfd")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		return err != nil && err != unix.EINTR || n > 0
+	})
+}
+
+// endedChild returns the pid of a child that can be reaped, or 0.
+func endedChild() (int, error) {
+	var info siginfo
+	err := waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG)
+	return int(info.pid), err
+}
+
+// siginfo is the part of siginfo_t that waitid fills in. The library's type
+// keeps these members to itself.
+type siginfo struct {
+	signo, errno, code int32
+	_                  int32 // alignment of the union on 64-bit systems
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [100]byte
+}
+
+// waitid is unix.Waitid for a siginfo that can be read.
+func waitid(kind, id int, info *siginfo, options int) error {
+	return unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(info)), options, nil)
+}
+
+// becomeSubreaper makes orphaned descendants children of this program, and
+// reports whether the system does that.
+func becomeSubreaper() (bool, error) {
+	return true, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
