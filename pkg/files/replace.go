@@ -180,18 +180,14 @@ func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 	return unix.EEXIST
 }
 
-// tempName returns a name that nobody can guess. It asks the kernel itself:
-// crypto/rand would double what the file system helper has to load.
-func tempName() (string, error) {
+// tempName returns a name that nobody can guess: the generator is seeded by
+// the system and cryptographically strong. crypto/rand would double what the
+// file system helper has to load.
+func tempName() string {
 	var random [tempRandom]byte
-	err := retry(func() error {
-		n, err := unix.Getrandom(random[:], 0)
-		if err == nil && n < len(random) {
-			err = unix.EIO
-		}
-		return err
-	})
-	return "." + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]) + ".tmp", err
+	binary.LittleEndian.PutUint64(random[:], rand.Uint64())
+	binary.LittleEndian.PutUint64(random[tempRandom-8:], rand.Uint64())
+	return "." + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]) + ".tmp"
 }
 
 // takeAfter gives a new file the owner, the group and the mode of an old one.
