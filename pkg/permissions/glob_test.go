@@ -172,7 +172,7 @@ func FuzzGlob(f *testing.F) {
 	f.Add("/w/**/[a-c]?{x,y}*", "/w/d/b1x")
 	f.Add("/a/**", "/a/b")
 	f.Fuzz(func(t *testing.T, text, at string) {
-		if !path.IsAbs(text) || !path.IsAbs(at) {
+		if !path.IsAbs(text) || !path.IsAbs(at) || path.Clean(at) == "/" {
 			return
 		}
 		text, at = path.Clean(text), path.Clean(at)

@@ -2,7 +2,6 @@ package permissions
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -140,7 +139,7 @@ func TestContextOfTheOldestGeneration(t *testing.T) {
 	if err != nil || !c.UseLegacyLandlock || !c.Profile.NeedsCwd() || !c.ConfinesFiles() {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	got := fmt.Sprintf("%s", c.ProfileFor("/w", tree("/w/.agents/")).AppendJSON(nil))
+	got := string(c.ProfileFor("/w", tree("/w/.agents/")).AppendJSON(nil))
 	want := managed("root=read project_roots=write project_roots/.git=read project_roots/.agents=read project_roots/.codex=read /w/.agents=read /w/.codex=read /x=write")
 	want.Network = NetworkEnabled
 	if got != string(want.AppendJSON(nil)) {

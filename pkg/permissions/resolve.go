@@ -47,7 +47,8 @@ type resolved struct {
 	path      string
 	effective string
 	access    Access
-	index     int // of the entry
+	index     int  // of the entry
+	writable  bool // what CanWrite says of the path
 }
 
 // Resolve finds out what the entries of a file system part mean in a scope.
@@ -72,6 +73,9 @@ func Resolve(fs FileSystem, scope Scope, view View) *Policy {
 		for _, at := range e.Path.resolve(scope, view) {
 			p.add(at, e.Access, i)
 		}
+	}
+	for i := range p.entries {
+		p.entries[i].writable = p.CanWrite(p.entries[i].path)
 	}
 	slices.SortFunc(p.patterns, func(a, b pattern) int { return strings.Compare(a.text, b.text) })
 	p.patterns = slices.CompactFunc(p.patterns, func(a, b pattern) bool { return a.text == b.text })
@@ -109,7 +113,7 @@ func (p *Policy) add(at string, access Access, index int) {
 	}
 	// Where links cannot be followed to the end, what is known of them counts.
 	effective, _ := EffectivePath(p.view, at)
-	p.entries = append(p.entries, resolved{at, effective, access, index})
+	p.entries = append(p.entries, resolved{path: at, effective: effective, access: access, index: index})
 	if access > p.at[at] || p.at[at] == 0 {
 		p.at[at] = access
 	}
@@ -122,8 +126,8 @@ func (p *Policy) add(at string, access Access, index int) {
 // last.
 func ancestors(p string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		for yield(p) && p != "/" && p != "." {
-			p = path.Dir(p)
+		for yield(p) && p != "/" {
+			p = parent(p)
 		}
 	}
 }
@@ -134,6 +138,9 @@ func ancestors(p string) func(yield func(string) bool) {
 func (p *Policy) Access(at string) Access {
 	if p.fs.Unrestricted {
 		return Write
+	}
+	if !path.IsAbs(at) {
+		return Deny
 	}
 	for a := range ancestors(path.Clean(at)) {
 		if access := p.at[a]; access != 0 {
@@ -158,7 +165,7 @@ func (p *Policy) protected(at string) bool {
 	granted := false // by a write entry between here and the path
 	for a := range ancestors(at) {
 		granted = granted || p.writes[a]
-		if a != "/" && isMetadata(path.Base(a)) && p.writes[path.Dir(a)] && !granted {
+		if a != "/" && isMetadata(path.Base(a)) && p.writes[parent(a)] && !granted {
 			return true
 		}
 	}

@@ -104,7 +104,7 @@ func (p *Policy) WritableRoots() []WritableRoot {
 	spellings := make(map[string][]string)
 	var order []string
 	for _, e := range p.entries {
-		if e.access != Write || denied[e.effective] || !p.CanWrite(e.path) {
+		if e.access != Write || denied[e.effective] || !e.writable {
 			continue
 		}
 		if len(spellings[e.effective]) == 0 {
@@ -136,7 +136,7 @@ func (p *Policy) writableRoot(effective string, spellings []string) WritableRoot
 		}
 	}
 	for _, e := range p.entries {
-		if e.access == Write || p.CanWrite(e.path) {
+		if e.access == Write || e.writable {
 			continue
 		}
 		at, ok := respell(e, root, spellings)
@@ -144,7 +144,7 @@ func (p *Policy) writableRoot(effective string, spellings []string) WritableRoot
 			continue
 		}
 		ro := ReadOnlyPath{Path: at, Entry: e.index}
-		if e.access == Read && path.Dir(at) == root.Path && isMetadata(path.Base(at)) {
+		if e.access == Read && parent(at) == root.Path && isMetadata(path.Base(at)) {
 			info, err := p.view.Lstat(at)
 			ro.ProjectRootsMetadata = err == nil && info.Type == Missing
 		}
@@ -196,7 +196,7 @@ func (p *Policy) granted(root WritableRoot, spellings []string, name string) boo
 	}
 	at := path.Join(root.Effective, name)
 	return slices.ContainsFunc(p.entries, func(e resolved) bool {
-		return e.access == Write && e.effective == at && p.CanWrite(e.path)
+		return e.access == Write && e.effective == at && e.writable
 	})
 }
 

@@ -132,4 +132,18 @@ func below(p, root string) bool {
 func within(p, root string) bool { return p == root || below(p, root) }
 
 // under returns p, which is within from, as it is spelled under to.
-func under(p, from, to string) string { return path.Join(to, p[len(from):]) }
+func under(p, from, to string) string {
+	switch {
+	case p == from:
+		return to
+	case from == "/":
+		from = ""
+	}
+	if to == "/" {
+		to = ""
+	}
+	return to + p[len(from):]
+}
+
+// parent returns the folder of an absolute clean path.
+func parent(p string) string { return p[:max(strings.LastIndexByte(p, '/'), 1)] }
