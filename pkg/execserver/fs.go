@@ -13,43 +13,26 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/files"
-	"codex.internal/pkg/jsonwire"
+	"codex.internal/pkg/fsops"
 	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/permissions"
 )
 
-// unconfined refuses a sandbox that would have to be enforced, as confines
-// judges. It is never ignored: a client that asks for confinement must not
-// run without.
-func unconfined(sandbox json.RawMessage, home string, confines func(*permissions.Context) bool) error {
-	if sandbox == nil {
-		return nil
-	}
-	ctx, err := permissions.DecodeContext(sandbox, func(text string) (string, error) { return pathuri.Parse(text, home) })
-	if err != nil {
-		return invalidParams(err.Error())
-	}
-	if confines(ctx) {
-		return invalidParams("sandbox intent cannot be enforced on this executor: this version has no sandbox; send the request without one, or with permissions that need none")
-	}
-	return nil
-}
-
-// path turns the path of a request into a native one, and checks its sandbox.
-func (rq *request) path(uri string, sandbox json.RawMessage) (string, error) {
-	native, err := pathuri.Parse(uri, rq.c.srv.home)
-	if err != nil {
-		return "", err
-	}
-	return native, unconfined(sandbox, rq.c.srv.home, (*permissions.Context).ConfinesFiles)
-}
-
 // withPath runs f on the path of a request in the ordinary lane; f's error is
-// the answer, nil stands for {}.
+// the answer, nil stands for {}. A request that has to be confined is handed
+// to a helper instead.
 func (rq *request) withPath(uri string, sandbox json.RawMessage, f func(ctx context.Context, path string) error) {
-	path, err := rq.path(uri, sandbox)
+	path, err := pathuri.Parse(uri, rq.c.srv.home)
 	if err != nil {
 		rq.fail(err)
+		return
+	}
+	intent, err := rq.c.srv.fileIntent(sandbox)
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	if intent != nil {
+		rq.workConfined(intent)
 		return
 	}
 	rq.work("", func(ctx context.Context) {
@@ -71,15 +54,14 @@ func (rq *request) answer(r appender, err error) error {
 	return errAnswered
 }
 
-func orTrue(b *bool) bool { return b == nil || *b }
-
-func linkOptions(follow *bool) files.Options {
-	return files.Options{NoFollow: !orTrue(follow)}
+// answer is request.answer for the results of a call.
+func answer[R appender](rq *request) func(R, error) error {
+	return func(r R, err error) error { return rq.answer(r, err) }
 }
 
 func fsReadFile(rq *request, p *execproto.LinkPathParams) {
 	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		f, size, err := files.OpenRegular(path, linkOptions(p.FollowSymlinks))
+		f, size, err := files.OpenRegular(path, fsops.LinkOptions(p.FollowSymlinks))
 		if err != nil {
 			return err
 		}
@@ -153,96 +135,40 @@ func endOfFile(err error) error {
 }
 
 func fsWriteFile(rq *request, p *execproto.WriteFileParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
-		if err != nil {
-			return invalid("fs/writeFile requires valid base64 dataBase64: " + err.Error())
-		}
-		return files.WriteFile(path, data, linkOptions(p.FollowSymlinks))
-	})
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return fsops.WriteFile(path, p) })
 }
 
 func fsCreateDirectory(rq *request, p *execproto.CreateDirectoryParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		return files.CreateDirectory(path, orTrue(p.Recursive), linkOptions(p.FollowSymlinks))
-	})
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return fsops.CreateDirectory(path, p) })
 }
 
 func fsGetMetadata(rq *request, p *execproto.LinkPathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		m, err := files.Stat(path, linkOptions(p.FollowSymlinks))
-		return rq.answer(execproto.Metadata{
-			IsDirectory: m.IsDirectory, IsFile: m.IsFile, IsSymlink: m.IsSymlink, Size: m.Size,
-			CreatedAtMS: m.CreatedAtMS, ModifiedAtMS: m.ModifiedAtMS,
-		}, err)
-	})
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return answer(rq)(fsops.GetMetadata(path, p)) })
 }
 
 func fsCanonicalize(rq *request, p *execproto.PathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		real, err := files.Canonicalize(path)
-		return rq.answer(execproto.PathResult{Path: pathuri.Format(real)}, err)
-	})
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return answer(rq)(fsops.Canonicalize(path)) })
 }
 
 func fsReadDirectory(rq *request, p *execproto.PathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
-		found, err := files.ReadDirectory(ctx, path)
-		entries := make([]execproto.DirectoryEntry, len(found))
-		for i, e := range found {
-			entries[i] = execproto.DirectoryEntry{
-				FileName: e.Name, IsDirectory: e.IsDirectory, IsFile: e.IsFile, IsLossy: e.IsLossy,
-			}
-		}
-		return rq.answer(execproto.ReadDirectoryResult{Entries: entries}, err)
-	})
+	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error { return answer(rq)(fsops.ReadDirectory(ctx, path)) })
 }
 
 func fsRemove(rq *request, p *execproto.RemoveParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
-		return files.Remove(ctx, path, files.RemoveOptions{
-			Options:   linkOptions(p.FollowSymlinks),
-			Recursive: orTrue(p.Recursive), Force: orTrue(p.Force),
-		})
-	})
+	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error { return fsops.Remove(ctx, path, p) })
 }
 
 func fsCopy(rq *request, p *execproto.CopyParams) {
-	destination, err := rq.path(p.DestinationPath, p.Sandbox)
+	destination, err := pathuri.Parse(p.DestinationPath, rq.c.srv.home)
 	if err != nil {
 		rq.fail(err)
 		return
 	}
-	rq.withPath(p.SourcePath, nil, func(ctx context.Context, source string) error {
-		return files.Copy(ctx, source, destination, p.Recursive)
+	rq.withPath(p.SourcePath, p.Sandbox, func(ctx context.Context, source string) error {
+		return fsops.Copy(ctx, source, destination, p)
 	})
 }
 
 func fsWalk(rq *request, p *execproto.WalkParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
-		w, err := files.Walk(ctx, path, files.WalkOptions{
-			MaxDepth: p.Options.MaxDepth, MaxDirectories: p.Options.MaxDirectories, MaxEntries: p.Options.MaxEntries,
-			FollowDirectorySymlinks: p.Options.FollowDirectorySymlinks,
-			PruneHiddenDirectories:  p.Options.PruneHiddenDirectories,
-		})
-		if err != nil {
-			return err
-		}
-		r := execproto.WalkResult{
-			Entries:   make([]execproto.WalkEntry, len(w.Entries)),
-			Errors:    make([]execproto.WalkError, len(w.Errors)),
-			Truncated: w.Truncated,
-		}
-		for i, e := range w.Entries {
-			kind := "file"
-			if e.IsDirectory {
-				kind = "directory"
-			}
-			r.Entries[i] = execproto.WalkEntry{Path: pathuri.Format(e.Path), Kind: kind}
-		}
-		for i, e := range w.Errors {
-			r.Errors[i] = execproto.WalkError{Path: pathuri.Format(e.Path), Message: e.Err.Error()}
-		}
-		return rq.answer(r, nil)
-	})
+	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error { return answer(rq)(fsops.Walk(ctx, path, p)) })
 }

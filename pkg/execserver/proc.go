@@ -159,8 +159,8 @@ func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
 }
 
 // Exited implements process.Sink.
-func (p *proc) Exited(seq uint64, code int) {
-	p.tell(execproto.ExitedNotification{ProcessID: p.id, Seq: seq, ExitCode: code})
+func (p *proc) Exited(seq uint64, code int, denied bool) {
+	p.tell(execproto.ExitedNotification{ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied})
 }
 
 // Closed implements process.Sink.

@@ -15,7 +15,6 @@ import (
 	"codex.internal/pkg/envpolicy"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/process"
 )
 
@@ -24,6 +23,11 @@ import (
 func processStart(rq *request, params *execproto.StartParams) {
 	c := rq.c
 	spec, err := c.srv.startSpec(params)
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	intent, err := c.srv.processIntent(params, spec.Dir)
 	if err != nil {
 		rq.fail(err)
 		return
@@ -45,7 +49,14 @@ func processStart(rq *request, params *execproto.StartParams) {
 	}
 	rq.work("", func(context.Context) {
 		defer stop()
-		running, err := p.s.group.Start(ctx, spec, p)
+		kind := sandboxNone
+		var running *process.Process
+		if intent != nil {
+			kind = sandboxLinux
+			running, err = p.startConfined(ctx, intent, spec)
+		} else {
+			running, err = p.s.group.Start(ctx, spec, p)
+		}
 		p.mu.Lock()
 		killed := p.killed
 		p.mu.Unlock()
@@ -59,8 +70,8 @@ func processStart(rq *request, params *execproto.StartParams) {
 			rq.fail(err)
 			return
 		}
-		log.Info("process started", "pid", running.Pid(), "tty", spec.TTY)
-		rq.result(execproto.StartResult{ProcessID: p.id, SandboxType: "none"})
+		log.Info("process started", "pid", running.Pid(), "tty", spec.TTY, "sandbox", kind)
+		rq.result(execproto.StartResult{ProcessID: p.id, SandboxType: kind})
 		p.settle(running)
 		if killed {
 			running.Terminate()
@@ -73,9 +84,6 @@ func processStart(rq *request, params *execproto.StartParams) {
 func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	if len(p.ProcessID) > maxProcessID {
 		return process.Spec{}, invalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
-	}
-	if err := unconfined(p.Sandbox, srv.home, (*permissions.Context).ConfinesProcesses); err != nil {
-		return process.Spec{}, err
 	}
 	cwd, err := pathuri.Parse(p.Cwd, srv.home)
 	var elsewhere *pathuri.HostError
@@ -167,7 +175,7 @@ func readResult(r *process.ReadResult) execproto.ReadResult {
 	}
 	return execproto.ReadResult{
 		Chunks: chunks, NextSeq: r.NextSeq, Exited: r.Exited, ExitCode: r.ExitCode,
-		Closed: r.Closed, Failure: r.Failure,
+		Closed: r.Closed, Failure: r.Failure, SandboxDenied: r.Judged,
 	}
 }
 

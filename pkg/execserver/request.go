@@ -21,6 +21,7 @@ type request struct {
 	id     jsonrpc.ID
 	method string
 	msg    *transport.Message // holds the params; released with the answer
+	params []byte             // as they came; they lie in msg
 }
 
 // appender is a result that encodes itself.
@@ -169,6 +170,7 @@ type method struct {
 // handle joins a decoder and a handler into a method.
 func handle[P any](family string, decode func([]byte) (P, error), h func(rq *request, p *P)) method {
 	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {
+		rq.params = params
 		p, err := decode(params)
 		if err != nil {
 			return nil, err

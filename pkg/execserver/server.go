@@ -16,6 +16,7 @@ import (
 	"codex.internal/pkg/hostinfo"
 	"codex.internal/pkg/pathuri"
 	"codex.internal/pkg/process"
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/transport"
 	"codex.internal/pkg/wsauth"
 )
@@ -47,6 +48,9 @@ type Options struct {
 	MaxHandles         int // file handles per connection
 	ConcurrentRequests int // per connection
 	MaxMessage         int // bytes of an incoming websocket message
+
+	// Sandbox says where the programs are that confine requests, and how.
+	Sandbox sandbox.Options
 
 	// Process says how processes are kept together. The zero value fits a
 	// program that has children of its own.
@@ -83,7 +87,9 @@ type Server struct {
 	fetcher    *fetch.Client
 	info       execproto.EnvironmentInfo
 	home       string
+	cwd        string
 	memory     *memory
+	confiner   confiner
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -114,6 +120,7 @@ func New(opts Options) (*Server, error) {
 		fetcher:    fetch.NewClient(),
 		info:       describe(host, opts.Version),
 		home:       host.Home,
+		cwd:        host.Cwd,
 		memory:     newMemory(),
 		sessions:   make(map[string]*session),
 		stopped:    make(chan struct{}),
@@ -217,6 +224,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 		srv.wg.Wait()
 		srv.supervisor.Close()
 		srv.fetcher.Close()
+		srv.confiner.close()
 		srv.memory.stop()
 	}()
 	select {

@@ -4,8 +4,10 @@ package files
 
 import (
 	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path"
 	"sync/atomic"
@@ -155,10 +157,7 @@ func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 		mode = modeOf(old) & 0o777
 	}
 	for range tempTries {
-		temp, err := tempName()
-		if err != nil {
-			return err
-		}
+		temp := tempName()
 		fd, err := openAt(h.dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, Options{})
 		if err == unix.EEXIST {
 			continue

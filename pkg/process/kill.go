@@ -5,10 +5,31 @@ package process
 import (
 	"os"
 	"syscall"
+	"time"
 )
+
+// killPatiently kills a program that takes everything with it, and lets it.
+func (p *Process) killPatiently() {
+	if !p.spec.Patient {
+		return
+	}
+	p.mu.Lock()
+	if !p.reaped {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+	p.mu.Unlock()
+	deadline := time.Now().Add(settleTime)
+	for time.Now().Before(deadline) {
+		if p.cg.path != "" && !p.cg.populated() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // killTree kills the process and its descendants.
 func (p *Process) killTree() {
+	p.killPatiently()
 	if p.cg.kill() {
 		return
 	}

@@ -42,6 +42,11 @@ const (
 	// altogether, and clients see their last output.
 	leftoverTime = 1500 * time.Millisecond
 
+	// settleTime is what a Patient program gets to take everything with it
+	// when it is killed: it is over in less than a millisecond when the
+	// machine is idle.
+	settleTime = 100 * time.Millisecond
+
 	// freezeRounds bounds how often the process table is searched for
 	// descendants that are being started faster than they are stopped.
 	freezeRounds = 64

@@ -66,6 +66,7 @@ type ReadResult struct {
 	ExitCode *int // nil until the process ended
 	Closed   bool
 	Failure  *string
+	Judged   bool // what Spec.Judge said
 }
 
 // Release lets the chunks' memory go.
@@ -86,6 +87,7 @@ type eventLog struct {
 	bytes    int
 	exited   bool
 	exitCode int
+	judged   bool
 	closed   bool
 	released bool
 	waiting  int
@@ -121,13 +123,28 @@ func (l *eventLog) trim() {
 	l.chunks = l.chunks[drop:]
 }
 
-func (l *eventLog) exit(code int) uint64 {
+func (l *eventLog) exit(code int, judged bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
-	l.exited, l.exitCode = true, code
+	l.exited, l.exitCode, l.judged = true, code, judged
 	l.notify()
 	return l.last
+}
+
+// texts copies the retained output of a process, stdout or its terminal, and
+// stderr.
+func (l *eventLog) texts() (stdout, stderr []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.chunks {
+		if c := &l.chunks[i]; c.Stream == Stderr {
+			stderr = append(stderr, c.Data...)
+		} else {
+			stdout = append(stdout, c.Data...)
+		}
+	}
+	return stdout, stderr
 }
 
 func (l *eventLog) close() uint64 {
@@ -198,7 +215,7 @@ func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wai
 // snapshot collects what read answers, and whether that is worth ending a
 // wait for.
 func (l *eventLog) snapshot(after uint64, maxBytes *uint64) (ReadResult, bool) {
-	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed}
+	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed, Judged: l.judged}
 	if l.exited {
 		code := l.exitCode
 		r.ExitCode = &code

@@ -22,7 +22,7 @@ import (
 // the call only. A Sink must let go when its receiver is gone for good.
 type Sink interface {
 	Output(seq uint64, s Stream, chunk []byte)
-	Exited(seq uint64, code int)
+	Exited(seq uint64, code int, judged bool)
 	Closed(seq uint64)
 }
 
@@ -219,8 +219,13 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	p.drained.Wait()
 
 	<-p.gate
+	judged := false
+	if p.spec.Judge != nil {
+		stdout, stderr := p.log.texts()
+		judged = p.spec.Judge(code, stdout, stderr)
+	}
 	p.emit.Lock()
-	p.sink.Exited(p.log.exit(code), code)
+	p.sink.Exited(p.log.exit(code, judged), code, judged)
 	p.emit.Unlock()
 
 	streams.Wait()

@@ -64,7 +64,7 @@ func (r *recorder) Output(seq uint64, s Stream, chunk []byte) {
 	}
 }
 
-func (r *recorder) Exited(seq uint64, code int) {
+func (r *recorder) Exited(seq uint64, code int, _ bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next(seq)

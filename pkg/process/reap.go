@@ -84,7 +84,7 @@ func (s *Supervisor) reapOrphan() bool {
 		return false
 	}
 	s.mu.Lock()
-	_, ours := s.pids[pid]
+	ours := s.pids[pid]
 	s.mu.Unlock()
 	if ours || s.dog.isWatchdog(pid) {
 		return false

@@ -31,6 +31,13 @@ type Spec struct {
 	PipeStdin bool
 	// ExtraFiles become its descriptors 3 and up. The caller closes them.
 	ExtraFiles []*os.File
+	// Judge is asked once, when the program has ended and what it wrote before
+	// is retained, with its exit code and the retained output; a terminal's
+	// counts as stdout. Its answer is told with the exit. Nil: false.
+	Judge func(exitCode int, stdout, stderr []byte) bool
+	// Patient says that the program takes what it started with it, and tidies
+	// up meanwhile: its cgroup is ended only after it had settleTime for that.
+	Patient bool
 }
 
 // ends are the descriptors of a new process: ours, which are polled, and its

@@ -67,7 +67,7 @@ type Supervisor struct {
 	forks sync.RWMutex
 
 	mu     sync.Mutex
-	pids   map[int]*Process
+	pids   map[int]bool // children that somebody waits for
 	groups map[*Group]bool
 	closed bool
 
@@ -85,7 +85,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		opts: opts, log: opts.Logger,
-		pids: make(map[int]*Process), groups: make(map[*Group]bool),
+		pids: make(map[int]bool), groups: make(map[*Group]bool),
 		ignored: make(chan os.Signal, 1),
 		child:   make(chan os.Signal, 1), poke: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
@@ -250,7 +250,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 		return -1, err
 	}
 	s.mu.Lock()
-	s.pids[p.pid] = p
+	s.pids[p.pid] = true
 	s.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,8 +285,12 @@ func (g *Group) Close() {
 	leaders := g.leaders
 	g.leaders = nil
 	g.mu.Unlock()
-	g.cg.kill()
 	var wg sync.WaitGroup
+	for _, p := range procs {
+		wg.Go(p.killPatiently)
+	}
+	wg.Wait()
+	g.cg.kill()
 	for _, p := range procs {
 		wg.Go(func() {
 			p.OpenGate()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // watchdog is the supervisor's side of a process that outlives it for a
@@ -160,6 +161,9 @@ func RunWatchdog(in io.Reader) {
 			leaders[pid] = true
 		}
 	}
+	// What was started has been told by its parent-death signal, and some of
+	// it tidies up.
+	time.Sleep(settleTime)
 	root.kill()
 	for pid := range running {
 		for member := range freeze(pid) {

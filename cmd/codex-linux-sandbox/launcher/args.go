@@ -36,6 +36,7 @@ type options struct {
 	arg0                  string
 	hasArg0               bool
 	execFD                int // -1: none
+	envFD                 int // -1: none
 	helper                bool
 	stage                 string // what the second stage does; see bwrap.go
 	command               []string
@@ -73,6 +74,8 @@ permission profile or one of the short forms.
   --probe                     print what this host can enforce; run nothing
   --argv0 NAME                COMMAND's name for itself
   --exec-fd N                 execute an inherited descriptor as COMMAND
+  --env-fd N                  read COMMAND's environment, each variable with a
+                              NUL behind it, from an inherited descriptor
 
 Exit codes: COMMAND's own; 128 and the number of the signal that ended it;
 2 wrong usage, 125 the sandbox could not be made, 126 COMMAND may not be
@@ -81,7 +84,7 @@ executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec,
@@ -94,7 +97,7 @@ func parse(args []string) (*options, error) {
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--trusted-helper": &o.helper,
 	}
-	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD}
+	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
 		if args[0] == "--" {

@@ -18,10 +18,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/sandbox"
 )
+
+// maxEnvironment bounds an environment that is read from a descriptor: the
+// kernel takes less from exec.
+const maxEnvironment = 16 << 20
 
 // maxProfile bounds a profile that is read from a descriptor: as many entries
 // as are accepted, each with the longest path, fit several times.
@@ -72,7 +77,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
 		return exitUsage
 	}
-	l := &launch{options: o, stderr: stderr, env: os.Environ()}
+	l := &launch{options: o, stderr: stderr}
 	var code int
 	switch {
 	case o.help:
@@ -101,6 +106,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 
 // story is what the launcher does, from the options to the end of the command.
 func (l *launch) story(stdout io.Writer) (int, error) {
+	if err := l.environment(); err != nil {
+		return 0, err
+	}
 	if err := l.places(); err != nil {
 		return 0, err
 	}
@@ -156,6 +164,50 @@ func (l *launch) runConfined() (int, error) {
 	return 0, errors.Join(all...)
 }
 
+// environment finds the command's environment.
+func (l *launch) environment() error {
+	if l.envFD < 0 {
+		l.env = os.Environ()
+		return nil
+	}
+	text, err := inherited("environment", l.envFD, maxEnvironment)
+	for kv := range strings.SplitSeq(string(text), "\x00") {
+		if kv != "" {
+			l.env = append(l.env, kv)
+		}
+	}
+	return err
+}
+
+// variable is the value of a variable of the command's environment.
+func (l *launch) variable(name string) string {
+	value := ""
+	for _, kv := range l.env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// inherited reads what somebody has left in a descriptor, from its beginning.
+func inherited(what string, fd, limit int) ([]byte, error) {
+	f := os.NewFile(uintptr(fd), what)
+	if f == nil {
+		return nil, fmt.Errorf("read the %s: no descriptor %d", what, fd)
+	}
+	defer f.Close()
+	_, _ = f.Seek(0, io.SeekStart) // a pipe has no beginning
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", what, err)
+	}
+	if len(text) > limit {
+		return nil, fmt.Errorf("the %s is longer than %d bytes", what, limit)
+	}
+	return text, nil
+}
+
 // places makes the directories of the options absolute.
 func (l *launch) places() error {
 	if l.policyCwd == "" {
@@ -176,7 +228,7 @@ func (l *launch) places() error {
 	if real, err := permissions.EffectivePath(sandbox.HostView{}, l.commandCwd); err == nil {
 		l.commandCwd = real
 	}
-	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: l.variable("TMPDIR")}
 	return nil
 }
 
@@ -188,12 +240,9 @@ func (l *launch) profileOf() error {
 		l.prof, err = shortForm(l.options)
 		return err
 	case l.profileFD >= 0:
-		text, err := io.ReadAll(io.LimitReader(os.NewFile(uintptr(l.profileFD), "profile"), maxProfile+1))
+		text, err := inherited("profile", l.profileFD, maxProfile)
 		if err != nil {
-			return fmt.Errorf("read the profile: %w", err)
-		}
-		if len(text) > maxProfile {
-			return fmt.Errorf("the profile is longer than %d bytes", maxProfile)
+			return err
 		}
 		l.profile = string(text)
 	case l.profile == "":

@@ -1,0 +1,222 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/process"
+	"codex.internal/pkg/sandbox"
+)
+
+// What process/start answers as sandboxType.
+const (
+	sandboxNone  = "none"
+	sandboxLinux = "linuxSeccomp"
+)
+
+// confiner holds the server's sandbox.Runtime, which is made with the first
+// request that needs it: a server should listen at once.
+type confiner struct {
+	once    sync.Once
+	runtime *sandbox.Runtime
+	err     error
+}
+
+// sandboxes returns the runtime. The choice of a backend is logged once.
+func (srv *Server) sandboxes() (*sandbox.Runtime, error) {
+	c := &srv.confiner
+	c.once.Do(func() {
+		c.runtime, c.err = sandbox.NewRuntime(srv.opts.Sandbox)
+		if c.err != nil {
+			srv.log.Warn("nothing can be confined here", "error", c.err)
+			return
+		}
+		status := c.runtime.Status()
+		srv.log.Info("sandbox chosen", "backend", status.Backend, "reason", status.Reason)
+	})
+	return c.runtime, c.err
+}
+
+// close lets go of the runtime, if there is one, at the end of the server.
+func (c *confiner) close() {
+	c.once.Do(func() { c.err = errors.New("the server is shutting down") })
+	if c.runtime != nil {
+		c.runtime.Close()
+	}
+}
+
+// native is the decoder of paths in profiles.
+func (srv *Server) native(text string) (string, error) { return pathuri.Parse(text, srv.home) }
+
+// decodeSandbox decodes the sandbox of a request. What is wrong with its shape
+// is an error of the params; path makes the error about a path in it.
+func (srv *Server) decodeSandbox(raw json.RawMessage, path func(string) error) (*permissions.Context, error) {
+	ctx, err := permissions.DecodeContext(raw, srv.native)
+	var bad *permissions.PathError
+	switch {
+	case errors.As(err, &bad):
+		return nil, path(bad.Error())
+	case err != nil:
+		return nil, invalidParams(err.Error())
+	}
+	return ctx, nil
+}
+
+// workspace are the directories that a sandbox names, as native paths.
+type workspace struct {
+	cwd   string // "": not named
+	roots []string
+}
+
+// workspaceOf converts the directories of a sandbox; cwdError and rootError
+// make the errors.
+func (srv *Server) workspaceOf(ctx *permissions.Context, cwdError, rootError func(uri string, err error) error) (workspace, error) {
+	var w workspace
+	var err error
+	if ctx.Cwd != "" {
+		if w.cwd, err = srv.native(ctx.Cwd); err != nil {
+			return w, cwdError(ctx.Cwd, err)
+		}
+	}
+	for _, uri := range ctx.WorkspaceRoots {
+		root, err := srv.native(uri)
+		if err != nil {
+			return w, rootError(uri, err)
+		}
+		w.roots = append(w.roots, root)
+	}
+	return w, nil
+}
+
+// profile is the profile of a sandbox in which project_roots are paths. Roots
+// that are named come before the cwd, which clients of 0.142.0 name alone.
+func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Profile {
+	roots := w.roots
+	if len(roots) == 0 {
+		roots = []string{cwd}
+	}
+	return ctx.ProfileFor(cwd, hostView).WithProjectRoots(roots)
+}
+
+// fileIntent is how a file system request has to be confined; nil: not at all
+// (section 5).
+func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	ctx, err := srv.decodeSandbox(raw, invalid)
+	if err != nil {
+		return nil, err
+	}
+	w, err := srv.workspaceOf(ctx,
+		func(_ string, err error) error { return invalid(err.Error()) },
+		func(_ string, err error) error {
+			return invalid("file system sandbox workspace root is not native to this exec-server host: " + err.Error())
+		})
+	if err != nil {
+		return nil, err
+	}
+	cwd := w.cwd
+	if cwd == "" && len(w.roots) > 0 {
+		cwd = w.roots[0]
+	}
+	if cwd == "" && ctx.Legacy == nil && ctx.Profile.NeedsCwd() {
+		return nil, invalid("file system sandbox context with dynamic permissions requires cwd")
+	}
+	if cwd == "" {
+		cwd = srv.cwd
+	}
+	profile := w.profile(ctx, cwd)
+	if !profile.ConfinesFiles() {
+		return nil, nil
+	}
+	return &sandbox.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
+}
+
+// processIntent is how a process has to be confined; nil: it names no sandbox.
+func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox.Intent, error) {
+	if p.Sandbox == nil {
+		return nil, nil
+	}
+	ctx, err := srv.decodeSandbox(p.Sandbox, invalidParams)
+	if err != nil {
+		return nil, err
+	}
+	notHere := func(what string) func(string, error) error {
+		return func(uri string, err error) error {
+			return invalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, clip(uri), err))
+		}
+	}
+	w, err := srv.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := srv.sandboxes(); err != nil {
+		return nil, unenforceable(err)
+	}
+	cwd := w.cwd
+	if cwd == "" {
+		cwd = dir
+	}
+	return &sandbox.Intent{
+		Profile: w.profile(ctx, cwd), PolicyCwd: cwd, CommandCwd: dir,
+		LegacyLandlock: ctx.UseLegacyLandlock, ManagedNetwork: p.EnforceManagedNetwork,
+	}, nil
+}
+
+// unenforceable is the error of a request that cannot be confined here.
+func unenforceable(err error) error {
+	if errors.Is(err, sandbox.ErrUnenforceable) {
+		return invalidParams(err.Error())
+	}
+	return invalidParams(fmt.Sprintf("%v: %v", sandbox.ErrUnenforceable, err))
+}
+
+// startConfined starts a process under the launcher, which keeps its terminal,
+// its environment and its name.
+func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec process.Spec) (*process.Process, error) {
+	runtime, err := p.s.srv.sandboxes()
+	if err != nil {
+		return nil, unenforceable(err)
+	}
+	if len(spec.Argv) == 0 {
+		return nil, invalidParams("argv must not be empty")
+	}
+	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, spec.Env)
+	if err != nil {
+		return nil, invalidParams("failed to prepare process sandbox: " + err.Error())
+	}
+	defer command.Close()
+	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
+	spec.Patient, spec.Judge = true, sandbox.Denied
+	return p.s.group.Start(ctx, spec, p)
+}
+
+// readsOnly are the operations that change nothing. They are confined to a
+// profile that lets nothing be changed, which is stricter than what was asked
+// for, and cheaper: nothing has to be kept from being created.
+var readsOnly = []string{
+	execproto.MethodFSReadFile, execproto.MethodFSGetMetadata, execproto.MethodFSCanonicalize,
+	execproto.MethodFSReadDirectory, execproto.MethodFSWalk,
+}
+
+// demote takes writing out of an intent.
+func demote(intent *sandbox.Intent) *sandbox.Intent {
+	reading := *intent
+	reading.Profile.FileSystem.Entries = slices.Clone(intent.Profile.FileSystem.Entries)
+	for i := range reading.Profile.FileSystem.Entries {
+		if e := &reading.Profile.FileSystem.Entries[i]; e.Access == permissions.Write {
+			e.Access = permissions.Read
+		}
+	}
+	return &reading
+}

@@ -1,0 +1,91 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Child is a program that works for this one and not for a client: it has
+// pipes in place of an event log, no cgroup, and ends with this program. Its
+// owner calls Wait exactly once; Kill may be called at any time before Wait
+// has returned, from any goroutine.
+type Child struct {
+	// Stdin, Stdout and Stderr are our ends of its pipes. The owner closes
+	// them.
+	Stdin, Stdout, Stderr *os.File
+
+	s     *Supervisor
+	pid   int
+	pidfd int
+}
+
+// StartChild starts a program in a session of its own. Only Argv, Arg0, Dir,
+// Env and ExtraFiles of the spec count.
+func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
+	spec.PipeStdin, spec.TTY = true, false
+	if err := spec.check(); err != nil {
+		return nil, err
+	}
+	program, err := spec.program()
+	if err != nil {
+		return nil, err
+	}
+	e, err := openEnds(&spec)
+	if err != nil {
+		return nil, err
+	}
+	c := &Child{s: s, Stdin: e.stdin, Stdout: e.streams[0].file, Stderr: e.streams[1].file}
+	err = c.fork(&spec, e, program)
+	e.closeChild()
+	if err != nil {
+		e.closeOurs()
+		return nil, err
+	}
+	return c, nil
+}
+
+// fork starts the program, so that whoever reaps orphans knows it.
+func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
+	s := c.s
+	s.forks.RLock()
+	defer s.forks.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errEnding
+	}
+	c.pid, c.pidfd, err = spec.fork(e, program, -1)
+	if err == nil {
+		s.pids[c.pid] = true
+	}
+	return err
+}
+
+// Kill ends the program with SIGKILL.
+func (c *Child) Kill() { _ = syscall.Kill(c.pid, syscall.SIGKILL) }
+
+// Wait waits for the end of the program and returns how it ended.
+func (c *Child) Wait() (syscall.WaitStatus, error) {
+	awaitEnd(c.pid, c.pidfd)
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(c.pid, &status, 0, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		c.s.mu.Lock()
+		delete(c.s.pids, c.pid)
+		c.s.mu.Unlock()
+		c.s.lookForOrphans()
+		if err != nil {
+			return 0, fmt.Errorf("wait for process %d: %w", c.pid, err)
+		}
+		return status, nil
+	}
+}

@@ -1,0 +1,39 @@
+package sandbox
+
+import "bytes"
+
+// Exit codes that the heuristic knows.
+const (
+	exitMisuse     = 2
+	exitCannotExec = 126
+	exitNotFound   = 127
+	exitSIGSYS     = 128 + 31
+)
+
+// denials are what programs say when something is refused.
+var denials = [][]byte{
+	[]byte("operation not permitted"), []byte("permission denied"), []byte("read-only file system"),
+	[]byte("seccomp"), []byte("sandbox"), []byte("landlock"), []byte("failed to write file"),
+}
+
+// Denied reports whether a sandboxed command was likely denied something, by
+// its exit code and what it wrote (section 5). It is a heuristic: a command
+// that fails silently is not seen, and one that talks of permissions is.
+func Denied(exitCode int, stdout, stderr []byte) bool {
+	if exitCode == 0 {
+		return false
+	}
+	for _, text := range [][]byte{stderr, stdout, bytes.Join([][]byte{stdout, stderr}, nil)} {
+		lower := bytes.ToLower(text)
+		for _, d := range denials {
+			if bytes.Contains(lower, d) {
+				return true
+			}
+		}
+	}
+	switch exitCode {
+	case exitMisuse, exitCannotExec, exitNotFound:
+		return false
+	}
+	return exitCode == exitSIGSYS
+}

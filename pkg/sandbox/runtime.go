@@ -1,0 +1,43 @@
+package sandbox
+
+import (
+	"errors"
+
+	"codex.internal/pkg/permissions"
+)
+
+// ErrUnenforceable says that this host cannot confine anything.
+var ErrUnenforceable = errors.New("sandbox intent cannot be enforced on this executor")
+
+// Backends are the names that Options.Backend may have.
+var Backends = []string{"auto", "namespaces", "bwrap", "landlock"}
+
+// Options say where a Runtime finds its programs.
+type Options struct {
+	// Launcher and Helper are paths of codex-linux-sandbox and codex-fs. When
+	// they are empty, programs of these names beside this one are used, else
+	// this one itself, which then must decide by its arg0 what it is.
+	Launcher, Helper string
+	// Backend is one of Backends; empty: auto.
+	Backend string
+}
+
+// Intent is what a client wants to be confined to.
+type Intent struct {
+	Profile permissions.Profile
+	// PolicyCwd is what relative patterns are relative to; CommandCwd is where
+	// the command starts. Both are absolute.
+	PolicyCwd, CommandCwd string
+	// LegacyLandlock and ManagedNetwork are as the launcher's options
+	// --use-legacy-landlock and --allow-network-for-proxy.
+	LegacyLandlock, ManagedNetwork bool
+}
+
+// Status tells what a Runtime has chosen.
+type Status struct {
+	// Backend is what the launcher is told: a name, or auto when the probe
+	// could not be made.
+	Backend string
+	// Reason says why it is that one, and not an earlier one.
+	Reason string
+}

@@ -1,0 +1,277 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/jsonwire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lowestProgram is the least number of the descriptors of our programs,
+	// so that a child's own descriptors never take their place.
+	lowestProgram = 64
+	// maxArgument is the longest profile that is passed as an argument; the
+	// kernel takes 128 KiB. A longer one is passed in memory.
+	maxArgument = 100 << 10
+	// probeTime bounds the probe of backends.
+	probeTime = 5 * time.Second
+)
+
+// Names of the programs, which are also what a single binary goes by.
+const (
+	launcherName = "codex-linux-sandbox"
+	helperName   = "codex-fs"
+)
+
+// Runtime starts commands in sandboxes. Its methods may be called from any
+// goroutine. It holds its programs open, so that what is started is what was
+// found at first, wherever a policy or somebody else may have moved it.
+type Runtime struct {
+	launcher, helper *os.File
+	opts             Options
+	env              []string // of the launcher: nothing of a client's
+
+	probe  sync.Once
+	status Status
+}
+
+// NewRuntime finds the programs. Close must be called when the runtime is no
+// longer needed.
+func NewRuntime(opts Options) (*Runtime, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	r := &Runtime{opts: opts}
+	if r.opts.Backend == "" {
+		r.opts.Backend = Backends[0]
+	}
+	if r.launcher, err = openProgram(opts.Launcher, self, launcherName); err != nil {
+		return nil, fmt.Errorf("missing codex-linux-sandbox executable path: %w", err)
+	}
+	if r.helper, err = openProgram(opts.Helper, self, helperName); err != nil {
+		_ = r.launcher.Close()
+		return nil, fmt.Errorf("missing codex-fs executable path: %w", err)
+	}
+	for _, name := range []string{"PATH", "TMPDIR", "TMP", "TEMP"} {
+		if value, ok := os.LookupEnv(name); ok {
+			r.env = append(r.env, name+"="+value)
+		}
+	}
+	return r, nil
+}
+
+// openProgram opens a program: at its path, beside this one, or this one.
+func openProgram(path, self, name string) (*os.File, error) {
+	if path == "" {
+		path = filepath.Join(filepath.Dir(self), name)
+		if unix.Access(path, unix.X_OK) != nil {
+			path = "/proc/self/exe"
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, lowestProgram)
+	if err != nil {
+		return nil, fmt.Errorf("keep %s open: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Close lets go of the programs. Nothing may be started afterwards.
+func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()) }
+
+// Status tells which backend is used. The first call probes the host, which
+// takes a few milliseconds.
+func (r *Runtime) Status() Status {
+	r.probe.Do(func() { r.status = r.choose() })
+	return r.status
+}
+
+// choose finds the first backend that works.
+func (r *Runtime) choose() Status {
+	if r.opts.Backend != Backends[0] {
+		return Status{Backend: r.opts.Backend, Reason: "it was asked for"}
+	}
+	results, err := r.Probe()
+	if err != nil {
+		return Status{Backend: Backends[0], Reason: err.Error()}
+	}
+	reason := ""
+	for _, b := range results {
+		if b.Works {
+			if reason == "" {
+				reason = "it works here"
+			}
+			// A plan that this one refuses may be for a later one.
+			if b.Name != Backends[1] {
+				return Status{Backend: Backends[0], Reason: reason}
+			}
+			return Status{Backend: b.Name, Reason: reason}
+		}
+		reason += b.Name + " does not work here (" + b.Reason + "); "
+	}
+	return Status{Backend: Backends[0], Reason: reason + "nothing that has to be confined will run"}
+}
+
+// ProbeResult says whether a backend works on this host.
+type ProbeResult struct {
+	Name   string
+	Works  bool
+	Reason string // if it does not
+}
+
+// Probe has the launcher try every backend.
+func (r *Runtime) Probe() ([]ProbeResult, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.program(r.launcher), "--probe")
+	cmd.Args[0], cmd.Env = launcherName, r.env
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("probe the sandbox: %w", err)
+	}
+	var results []ProbeResult
+	d := jsonwire.NewReader(text)
+	err = d.Object("a map", func(name []byte) error {
+		if string(name) != "backends" {
+			return d.Skip()
+		}
+		return d.Array("a sequence", func() error {
+			var b ProbeResult
+			err := d.Object("a map", func(name []byte) (err error) {
+				switch string(name) {
+				case "name":
+					b.Name, err = d.String()
+				case "works":
+					b.Works, err = d.Bool()
+				case "reason":
+					b.Reason, err = d.String()
+				default:
+					err = d.Skip()
+				}
+				return err
+			})
+			results = append(results, b)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("probe the sandbox: %w", err)
+	}
+	return results, nil
+}
+
+// program is the path under which a child finds an open program.
+func (*Runtime) program(f *os.File) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
+}
+
+// Command is a prepared start of the launcher.
+type Command struct {
+	Argv  []string // what to execute, and its arguments
+	Arg0  string   // its name for itself
+	Env   []string
+	Files []*os.File // its descriptors 3 and up
+
+	memory []*os.File
+}
+
+// Close closes what the command holds, once it has been started.
+func (c *Command) Close() {
+	for _, f := range c.memory {
+		_ = f.Close()
+	}
+}
+
+// Process prepares a command with an environment. Arg0 is the command's name
+// for itself; nil: argv[0].
+func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) (*Command, error) {
+	c, args, err := r.begin(in)
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	for _, kv := range env {
+		text = append(append(text, kv...), 0)
+	}
+	n, err := c.remember("environment", text)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	args = append(args, "--env-fd", n)
+	if arg0 != nil {
+		args = append(args, "--argv0="+*arg0)
+	}
+	c.Argv = append(append(args, "--"), argv...)
+	return c, nil
+}
+
+// FileHelper prepares the file system helper, which does not get the network
+// whatever the profile says.
+func (r *Runtime) FileHelper(in Intent) (*Command, error) {
+	in.Profile.Network, in.ManagedNetwork = 0, false
+	c, args, err := r.begin(in)
+	if err != nil {
+		return nil, err
+	}
+	c.Files = append(c.Files, r.helper)
+	n := strconv.Itoa(2 + len(c.Files))
+	c.Argv = append(args, "--exec-fd", n, "--", helperName)
+	return c, nil
+}
+
+// begin prepares the launcher's arguments up to the command.
+func (r *Runtime) begin(in Intent) (*Command, []string, error) {
+	c := &Command{Arg0: launcherName, Env: r.env}
+	args := []string{r.program(r.launcher),
+		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.Status().Backend}
+	profile := in.Profile.AppendJSON(nil)
+	if len(profile) <= maxArgument {
+		args = append(args, "--permission-profile", string(profile))
+	} else {
+		n, err := c.remember("profile", profile)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, "--permission-profile-fd", n)
+	}
+	switch {
+	case in.ManagedNetwork:
+		args = append(args, "--allow-network-for-proxy")
+	case in.LegacyLandlock:
+		args = append(args, "--use-legacy-landlock")
+	}
+	return c, args, nil
+}
+
+// remember puts data into memory that the launcher inherits, and returns the
+// number of its descriptor there.
+func (c *Command) remember(name string, data []byte) (string, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("pass the %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	c.memory = append(c.memory, f)
+	if len(data) > 0 {
+		if _, err := f.WriteAt(data, 0); err != nil {
+			return "", fmt.Errorf("pass the %s: %w", name, err)
+		}
+	}
+	c.Files = append(c.Files, f)
+	return strconv.Itoa(2 + len(c.Files)), nil
+}
