@@ -1,7 +1,7 @@
 package files
 
 import (
-	"encoding/base32"
+	"encoding/hex"
 	"errors"
 	"math"
 	"os"
@@ -64,7 +64,7 @@ func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 		_ = unix.Close(fd)
 		return nil, notFile(name)
 	}
-	return &WriteHandle{f: os.NewFile(uintptr(fd), name), name: name, dir: -1}, nil
+	return &WriteHandle{f: newFile(fd, name), name: name, dir: -1}, nil
 }
 
 func openAtomic(name string, o Options) (*WriteHandle, error) {
@@ -200,7 +200,7 @@ func tempName() (string, error) {
 		}
 		return err
 	})
-	return "." + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]) + ".tmp", err
+	return "." + hex.EncodeToString(random[:]) + ".tmp", err
 }
 
 // takeAfter gives a new file the owner, the group and the mode of an old one.
