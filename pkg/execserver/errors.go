@@ -3,14 +3,12 @@
 package execserver
 
 import (
-	"context"
 	"errors"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fetch"
-	"codex.internal/pkg/files"
+	"codex.internal/pkg/fsops"
 	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/pathuri"
 	"codex.internal/pkg/process"
 )
 
@@ -38,28 +36,16 @@ func internal(text string) error {
 // that name no code are the server's failure.
 func toRPC(err error) *jsonrpc.Error {
 	var rpc *jsonrpc.Error
-	var syntax *pathuri.SyntaxError
-	var host *pathuri.HostError
 	var request *fetch.InvalidError
 	var spawn *process.SpawnError
 	switch {
 	case errors.As(err, &rpc):
 		return rpc
-	case errors.As(err, &syntax), errors.As(err, &request):
+	case errors.As(err, &request):
 		return &jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()}
-	case errors.As(err, &host):
-		return &jsonrpc.Error{Code: execproto.CodeInvalidRequest, Message: err.Error()}
 	case errors.As(err, &spawn):
 		return &jsonrpc.Error{Code: execproto.CodeInternal, Message: err.Error()}
-	case errors.Is(err, context.Canceled):
-		return &jsonrpc.Error{Code: execproto.CodeInternal, Message: "the request was cancelled because its connection ends"}
+	default:
+		return fsops.Error(err)
 	}
-	code := execproto.CodeInternal
-	switch files.Classify(err) {
-	case files.NotFound:
-		code = execproto.CodeNotFound
-	case files.Invalid:
-		code = execproto.CodeInvalidRequest
-	}
-	return &jsonrpc.Error{Code: code, Message: err.Error()}
 }

@@ -54,11 +54,6 @@ func (rq *request) answer(r appender, err error) error {
 	return errAnswered
 }
 
-// answer is request.answer for the results of a call.
-func answer[R appender](rq *request) func(R, error) error {
-	return func(r R, err error) error { return rq.answer(r, err) }
-}
-
 func fsReadFile(rq *request, p *execproto.LinkPathParams) {
 	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
 		f, size, err := files.OpenRegular(path, fsops.LinkOptions(p.FollowSymlinks))
@@ -143,15 +138,24 @@ func fsCreateDirectory(rq *request, p *execproto.CreateDirectoryParams) {
 }
 
 func fsGetMetadata(rq *request, p *execproto.LinkPathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return answer(rq)(fsops.GetMetadata(path, p)) })
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
+		r, err := fsops.GetMetadata(path, p)
+		return rq.answer(r, err)
+	})
 }
 
 func fsCanonicalize(rq *request, p *execproto.PathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return answer(rq)(fsops.Canonicalize(path)) })
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
+		r, err := fsops.Canonicalize(path)
+		return rq.answer(r, err)
+	})
 }
 
 func fsReadDirectory(rq *request, p *execproto.PathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error { return answer(rq)(fsops.ReadDirectory(ctx, path)) })
+	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
+		r, err := fsops.ReadDirectory(ctx, path)
+		return rq.answer(r, err)
+	})
 }
 
 func fsRemove(rq *request, p *execproto.RemoveParams) {
@@ -170,5 +174,8 @@ func fsCopy(rq *request, p *execproto.CopyParams) {
 }
 
 func fsWalk(rq *request, p *execproto.WalkParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error { return answer(rq)(fsops.Walk(ctx, path, p)) })
+	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
+		r, err := fsops.Walk(ctx, path, p)
+		return rq.answer(r, err)
+	})
 }

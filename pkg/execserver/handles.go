@@ -10,6 +10,9 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/files"
+	"codex.internal/pkg/fshelper"
+	"codex.internal/pkg/fsops"
+	"codex.internal/pkg/pathuri"
 )
 
 // handleTable holds the open file handles of a connection (sections 5 and
@@ -22,11 +25,13 @@ type handleTable struct {
 	open map[string]*fileHandle
 }
 
-// fileHandle is an open file: one of the two is set, or neither while it is
-// being opened.
+// fileHandle is an open file: one of the three is set, or none while it is
+// being opened. A confined one is open in its helper.
 type fileHandle struct {
-	read  *files.ReadHandle
-	write *files.WriteHandle
+	read     *files.ReadHandle
+	write    *files.WriteHandle
+	confined *helper
+	mode     execproto.OpenMode
 }
 
 // handleKey is what orders the requests about one handle.
@@ -81,31 +86,45 @@ func (t *handleTable) closeAll() {
 }
 
 func (h *fileHandle) abandon() {
-	if h.read != nil {
+	switch {
+	case h.read != nil:
 		_ = h.read.Close()
-	}
-	if h.write != nil {
+	case h.write != nil:
 		_ = h.write.Abort()
+	case h.confined != nil:
+		_ = h.confined.end()
 	}
 }
 
 // validHandle refuses an id that no handle can have.
 func (rq *request) validHandle(id string) bool {
-	if len(id) > execproto.MaxHandleIDBytes {
-		rq.fail(invalid(fmt.Sprintf("file read handle ID must not exceed %d bytes", execproto.MaxHandleIDBytes)))
-		return false
+	err := fsops.CheckHandleID(id)
+	if err != nil {
+		rq.fail(err)
 	}
-	return true
+	return err == nil
 }
 
 func fsOpen(rq *request, p *execproto.OpenParams) {
 	if !rq.validHandle(p.HandleID) {
 		return
 	}
-	path, err := rq.path(p.Path, p.Sandbox)
+	path, err := pathuri.Parse(p.Path, rq.c.srv.home)
 	if err != nil {
 		rq.fail(err)
 		return
+	}
+	intent, err := rq.c.srv.fileIntent(p.Sandbox)
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	var line []byte
+	if intent != nil {
+		if line, err = fshelper.AppendRequest(nil, rq.method, rq.params, rq.c.srv.home); err != nil {
+			rq.fail(err)
+			return
+		}
 	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
 		table := &rq.c.handles
@@ -115,10 +134,17 @@ func fsOpen(rq *request, p *execproto.OpenParams) {
 			return
 		}
 		h := table.get(id)
-		var err error
+		h.mode = execproto.OpenRead
 		if p.Mode == execproto.OpenReplace {
+			h.mode = execproto.OpenReplace
+		}
+		var err error
+		switch {
+		case intent != nil:
+			h.confined, err = rq.c.srv.openConfined(intent, h.mode, line)
+		case h.mode == execproto.OpenReplace:
 			h.write, err = files.OpenWrite(path, files.WriteOptions{Atomic: p.Atomic})
-		} else {
+		default:
 			h.read, err = files.OpenRead(path)
 		}
 		if err != nil {
@@ -137,9 +163,9 @@ func (rq *request) handle(id string, want execproto.OpenMode) *fileHandle {
 	switch {
 	case h == nil:
 		rq.fail(unknownHandle(id))
-	case want == execproto.OpenRead && h.read == nil:
+	case want == execproto.OpenRead && h.mode != want:
 		rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for writing", id)))
-	case want == execproto.OpenReplace && h.write == nil:
+	case want == execproto.OpenReplace && h.mode != want:
 		rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for reading", id)))
 	default:
 		return h
@@ -155,17 +181,31 @@ func (rq *request) drop(id string, err error) {
 	rq.fail(err)
 }
 
+// askConfined passes a request about a confined handle to its helper.
+func (rq *request) askConfined(id string, h *fileHandle, line []byte) {
+	response, err := h.confined.ask(rq.method, line)
+	if err != nil {
+		rq.drop(id, err)
+		return
+	}
+	rq.respond(func(b []byte) []byte { return append(b, response...) })
+}
+
 func fsReadBlock(rq *request, p *execproto.ReadBlockParams) {
 	if !rq.validHandle(p.HandleID) {
 		return
 	}
-	if p.Len < 1 || p.Len > execproto.MaxBlockBytes {
-		rq.fail(invalid(fmt.Sprintf("file read block length must be between 1 and %d", execproto.MaxBlockBytes)))
+	if err := fsops.CheckReadLength(p.Len); err != nil {
+		rq.fail(err)
 		return
 	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
 		h := rq.handle(p.HandleID, execproto.OpenRead)
 		if h == nil {
+			return
+		}
+		if h.confined != nil {
+			rq.askConfined(p.HandleID, h, fshelper.AppendReadBlock(nil, p.Offset, p.Len))
 			return
 		}
 		block := takeBlock(int(p.Len))
@@ -197,13 +237,17 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 	if !rq.validHandle(p.HandleID) {
 		return
 	}
-	if len(p.Chunk) < 1 || len(p.Chunk) > execproto.MaxBlockBytes {
-		rq.fail(invalid(fmt.Sprintf("file write block length must be between 1 and %d", execproto.MaxBlockBytes)))
+	if err := fsops.CheckWriteLength(len(p.Chunk)); err != nil {
+		rq.fail(err)
 		return
 	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
 		h := rq.handle(p.HandleID, execproto.OpenReplace)
 		if h == nil {
+			return
+		}
+		if h.confined != nil {
+			rq.askConfined(p.HandleID, h, fshelper.AppendWriteBlock(nil, p.Offset, p.Chunk))
 			return
 		}
 		if err := h.write.WriteAt(p.Chunk, p.Offset); err != nil {
@@ -225,6 +269,12 @@ func fsClose(rq *request, p *execproto.HandleParams) {
 		var err error
 		switch {
 		case h == nil:
+		case h.confined != nil:
+			if _, err = h.confined.ask(rq.method, fshelper.AppendClose(nil)); err == nil {
+				err = h.confined.end()
+			} else {
+				h.abandon()
+			}
 		case h.write != nil:
 			err = h.write.Close()
 		case h.read != nil:

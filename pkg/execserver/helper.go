@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fshelper"
-	"codex.internal/pkg/jsonrpc"
 	"codex.internal/pkg/process"
 	"codex.internal/pkg/sandbox"
 )
@@ -156,8 +156,11 @@ func (h *helper) wait() (status syscall.WaitStatus, err error) {
 		return 0, nil
 	}
 	_ = h.child.Stdin.Close()
+	// One that does not end is not waited for.
+	late := time.AfterFunc(helperEnd, h.child.Kill)
 	h.noted.Wait()
 	status, err = h.child.Wait()
+	late.Stop()
 	h.unhook()
 	_ = h.child.Stdout.Close()
 	_ = h.child.Stderr.Close()
@@ -175,11 +178,13 @@ func (h *helper) end() error {
 }
 
 // openConfined opens a handle in a helper of its own.
-func (srv *Server) openConfined(ctx context.Context, intent *sandbox.Intent, mode execproto.OpenMode, line []byte) (*helper, error) {
+// Its end is the end of its input, not that of a context: a helper that is
+// killed leaves the temporary file of an atomic write behind.
+func (srv *Server) openConfined(intent *sandbox.Intent, mode execproto.OpenMode, line []byte) (*helper, error) {
 	if mode != execproto.OpenReplace {
 		intent = demote(intent)
 	}
-	h, err := srv.startHelper(ctx, intent)
+	h, err := srv.startHelper(context.Background(), intent)
 	if err != nil {
 		return nil, err
 	}
@@ -189,5 +194,3 @@ func (srv *Server) openConfined(ctx context.Context, intent *sandbox.Intent, mod
 	}
 	return h, nil
 }
-
-var _ error = (*jsonrpc.Error)(nil)

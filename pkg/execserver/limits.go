@@ -98,6 +98,10 @@ const (
 	// notification.
 	maxProcessID = 4 << 10
 
+	// helperEnd is what a confined helper gets to end in order after its
+	// input has ended.
+	helperEnd = 5 * time.Second
+
 	// releaseAbove is the size of a message or file after which memory is
 	// handed back to the system when the server is idle.
 	releaseAbove = 8 << 20

@@ -45,7 +45,15 @@ func openRegular(name string, o Options) (*os.File, int64, error) {
 		_ = unix.Close(fd)
 		return nil, 0, notFile(name)
 	}
-	return os.NewFile(uintptr(fd), name), st.Size, nil
+	return newFile(fd, name), st.Size, nil
+}
+
+// newFile takes over the descriptor of a regular file. It blocks from now on,
+// which regular files do anyway, so that os does not set its poller up to be
+// told that the file cannot be polled.
+func newFile(fd int, name string) *os.File {
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0) // it has no other flags
+	return os.NewFile(uintptr(fd), name)
 }
 
 // ReadHandle is a regular file that is open for reading. It goes on reading

@@ -3,8 +3,8 @@
 package files
 
 import (
-	"encoding/base32"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -68,7 +68,7 @@ func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 		_ = unix.Close(fd)
 		return nil, notFile(name)
 	}
-	return &WriteHandle{f: os.NewFile(uintptr(fd), name), name: name, dir: -1}, nil
+	return &WriteHandle{f: newFile(fd, name), name: name, dir: -1}, nil
 }
 
 func openAtomic(name string, o Options) (*WriteHandle, error) {
@@ -186,7 +186,7 @@ func tempName() string {
 	var random [tempRandom]byte
 	binary.LittleEndian.PutUint64(random[:], rand.Uint64())
 	binary.LittleEndian.PutUint64(random[tempRandom-8:], rand.Uint64())
-	return "." + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:]) + ".tmp"
+	return "." + hex.EncodeToString(random[:]) + ".tmp"
 }
 
 // takeAfter gives a new file the owner, the group and the mode of an old one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +14,8 @@ import (
 
 // Child is a program that works for this one and not for a client: it has
 // pipes in place of an event log, no cgroup, and ends with this program. Its
-// owner calls Wait exactly once; Kill may be called at any time before Wait
-// has returned, from any goroutine.
+// owner calls Wait exactly once; Kill may be called at any time, from any
+// goroutine.
 type Child struct {
 	// Stdin, Stdout and Stderr are our ends of its pipes. The owner closes
 	// them.
@@ -23,6 +24,9 @@ type Child struct {
 	s     *Supervisor
 	pid   int
 	pidfd int
+
+	mu     sync.Mutex
+	reaped bool // its pid is no longer ours
 }
 
 // StartChild starts a program in a session of its own. Only Argv, Arg0, Dir,
@@ -68,24 +72,36 @@ func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 }
 
 // Kill ends the program with SIGKILL.
-func (c *Child) Kill() { _ = syscall.Kill(c.pid, syscall.SIGKILL) }
+func (c *Child) Kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reaped {
+		_ = syscall.Kill(c.pid, syscall.SIGKILL)
+	}
+}
 
 // Wait waits for the end of the program and returns how it ended.
 func (c *Child) Wait() (syscall.WaitStatus, error) {
 	awaitEnd(c.pid, c.pidfd)
-	var status syscall.WaitStatus
+	status, err := c.reap()
+	c.s.mu.Lock()
+	delete(c.s.pids, c.pid)
+	c.s.mu.Unlock()
+	c.s.lookForOrphans()
+	if err != nil {
+		return 0, fmt.Errorf("wait for process %d: %w", c.pid, err)
+	}
+	return status, nil
+}
+
+func (c *Child) reap() (status syscall.WaitStatus, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reaped = true
 	for {
-		_, err := syscall.Wait4(c.pid, &status, 0, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		_, err = syscall.Wait4(c.pid, &status, 0, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return status, err
 		}
-		c.s.mu.Lock()
-		delete(c.s.pids, c.pid)
-		c.s.mu.Unlock()
-		c.s.lookForOrphans()
-		if err != nil {
-			return 0, fmt.Errorf("wait for process %d: %w", c.pid, err)
-		}
-		return status, nil
 	}
 }

@@ -1,0 +1,199 @@
+package fshelper_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	wire "codex.internal/pkg/fshelper"
+)
+
+// build builds the program as it is released, and returns its path.
+func build(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	name := filepath.Join(t.TempDir(), "codex-fs")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return name
+}
+
+// start starts the program with pipes; what it says on stderr is the
+// result of the function, which waits for its end.
+func start(t *testing.T, name string) (io.WriteCloser, *bufio.Reader, func() (string, *os.ProcessState)) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name)
+	cmd.Env = []string{}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() { timer.Stop() })
+	return in, bufio.NewReader(out), func() (string, *os.ProcessState) {
+		_ = cmd.Wait()
+		return stderr.String(), cmd.ProcessState
+	}
+}
+
+func send(t *testing.T, w io.Writer, line []byte) {
+	t.Helper()
+	if _, err := w.Write(line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// response reads one answer as the server does.
+func response(t *testing.T, r *bufio.Reader, operation string) string {
+	t.Helper()
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, rpcErr, err := wire.ParseAnswer(line, operation)
+	if err != nil || rpcErr != nil {
+		t.Fatal(err, rpcErr)
+	}
+	return string(got)
+}
+
+func TestProgram(t *testing.T) {
+	name := build(t)
+	info, err := os.Stat(name)
+	if err != nil || info.Size() > 4<<20 {
+		t.Errorf("%d bytes, %v: it is loaded for each request", info.Size(), err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	if err := os.WriteFile(file, []byte("abc"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("one request, open input", func(t *testing.T) {
+		in, out, wait := start(t, name)
+		line, err := wire.AppendRequest(nil, "fs/readFile", []byte(`{"path":"~/f","sandbox":{"a":1}}`), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, in, line)
+		if got := response(t, out, "fs/readFile"); got != `{"dataBase64":"YWJj"}` {
+			t.Error(got)
+		}
+		if stderr, state := wait(); stderr != "" || !state.Success() {
+			t.Error(stderr, state)
+		}
+	})
+
+	t.Run("malformed", func(t *testing.T) {
+		in, out, wait := start(t, name)
+		send(t, in, []byte("{"))
+		_ = in.Close()
+		if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil {
+			t.Errorf("%q, %v", rest, err)
+		}
+		stderr, state := wait()
+		const want = "fs sandbox helper failed with status exit status: 1: fs sandbox helper failed: key must be a string"
+		if got := wire.FailureText(state.Sys().(syscall.WaitStatus), []byte(stderr)); !strings.HasPrefix(got, want) {
+			t.Error(got)
+		}
+	})
+
+	t.Run("a handle", func(t *testing.T) {
+		in, out, wait := start(t, name)
+		send(t, in, []byte(`{"operation":"fs/open","params":{"handleId":"h","path":"`+file+`"}}`+"\n"))
+		if got := response(t, out, "fs/open"); got != `{"handleId":"h"}` {
+			t.Error(got)
+		}
+		for range 3 {
+			send(t, in, wire.AppendReadBlock(nil, 1, 9))
+			if got := response(t, out, "fs/readBlock"); got != `{"chunk":"YmM=","eof":true}` {
+				t.Error(got)
+			}
+		}
+		send(t, in, wire.AppendClose(nil))
+		if got := response(t, out, "fs/close"); got != `{}` {
+			t.Error(got)
+		}
+		if stderr, state := wait(); stderr != "" || !state.Success() {
+			t.Error(stderr, state)
+		}
+	})
+
+	// The server has gone: neither the end of the input nor that of the
+	// reader of the answers may leave a temporary file.
+	for _, deaf := range []bool{false, true} {
+		t.Run(map[bool]string{false: "given up", true: "given up by a server that does not read"}[deaf], func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), name)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stdout = w
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_ = w.Close()
+			r := bufio.NewReader(out)
+			send(t, in, []byte(`{"operation":"fs/open","params":{"handleId":"h","path":"`+dir+`/g","mode":"replace","atomic":true}}`+"\n"))
+			response(t, r, "fs/open")
+			if names, _ := filepath.Glob(dir + "/.*.tmp"); len(names) != 1 {
+				t.Errorf("temporary files: %v", names)
+			}
+			_ = out.Close()
+			if deaf {
+				send(t, in, wire.AppendWriteBlock(nil, 0, []byte("abc")))
+			}
+			_ = in.Close()
+			err = cmd.Wait()
+			var exit *exec.ExitError
+			if deaf && (!errors.As(err, &exit) || exit.ExitCode() != 1) || !deaf && err != nil {
+				t.Error(err)
+			}
+			if names, _ := filepath.Glob(dir + "/.*"); len(names) > 0 {
+				t.Errorf("left behind: %v", names)
+			}
+		})
+	}
+}
+
+// TestLinkedPackages keeps out what would slow the start down.
+func TestLinkedPackages(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "..").Output()
+	if err != nil {
+		t.Skip(err)
+	}
+	for pkg := range strings.FieldsSeq(string(out)) {
+		for _, heavy := range []string{"net", "crypto", "math/big", "regexp", "log", "text", "os/exec", "flag", "google", "codex.internal/pkg/execserver", "codex.internal/pkg/transport"} {
+			if pkg == heavy || strings.HasPrefix(pkg, heavy+"/") {
+				t.Errorf("the helper links %s", pkg)
+			}
+		}
+	}
+}
