@@ -104,7 +104,7 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	if len(roots) == 0 {
 		roots = []string{cwd}
 	}
-	return ctx.ProfileFor(cwd, hostView).WithProjectRoots(roots)
+	return ctx.ProfileFor(cwd, sandbox.HostView{}).WithProjectRoots(roots)
 }
 
 // fileIntent is how a file system request has to be confined; nil: not at all
@@ -142,7 +142,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
 	return &sandbox.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
-// processIntent is how a process has to be confined; nil: it names no sandbox.
+// processIntent is how a process has to be confined; nil: not at all.
 func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox.Intent, error) {
 	if p.Sandbox == nil {
 		return nil, nil
@@ -160,22 +160,27 @@ func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox
 	if err != nil {
 		return nil, err
 	}
-	if _, err := srv.sandboxes(); err != nil {
-		return nil, unenforceable(err)
-	}
 	cwd := w.cwd
 	if cwd == "" {
 		cwd = dir
 	}
+	profile := w.profile(ctx, cwd)
+	if profile.Kind == permissions.Disabled && !p.EnforceManagedNetwork {
+		// The launcher would do nothing but execute it.
+		return nil, nil
+	}
+	if _, err := srv.sandboxes(); err != nil {
+		return nil, unenforceable(err)
+	}
 	return &sandbox.Intent{
-		Profile: w.profile(ctx, cwd), PolicyCwd: cwd, CommandCwd: dir,
+		Profile: profile, PolicyCwd: cwd, CommandCwd: dir,
 		LegacyLandlock: ctx.UseLegacyLandlock, ManagedNetwork: p.EnforceManagedNetwork,
 	}, nil
 }
 
 // unenforceable is the error of a request that cannot be confined here.
 func unenforceable(err error) error {
-	if errors.Is(err, sandbox.ErrUnenforceable) {
+	if errors.Is(err, sandbox.ErrUnenforceable) || errors.Is(err, sandbox.ErrWindows) {
 		return invalidParams(err.Error())
 	}
 	return invalidParams(fmt.Sprintf("%v: %v", sandbox.ErrUnenforceable, err))

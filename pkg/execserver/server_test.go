@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/transport"
 	"codex.internal/pkg/wsauth"
 	"github.com/gorilla/websocket"
@@ -513,7 +514,7 @@ func TestHandles(t *testing.T) {
 }
 
 func TestASandboxIsNeverIgnored(t *testing.T) {
-	_, url := newTestServer(t, Options{})
+	_, url := newTestServer(t, Options{Sandbox: sandbox.Options{Launcher: "/nonexistent/launcher"}})
 	p, _ := hello(t, url)
 	confined := object{"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []any{}}}}
 	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": confined}, -32602, "cannot be enforced")

@@ -19,5 +19,6 @@ func (cgroupDir) child(*cgroupRoot) cgroupDir { return cgroupDir{} }
 func (cgroupDir) fd() int                     { return -1 }
 func (cgroupDir) closeFD()                    {}
 func (cgroupDir) kill() bool                  { return false }
+func (cgroupDir) populated() bool             { return false }
 func (cgroupDir) remove()                     {}
 func (cgroupDir) removeAll()                  {}

@@ -9,15 +9,20 @@ import (
 // ErrUnenforceable says that this host cannot confine anything.
 var ErrUnenforceable = errors.New("sandbox intent cannot be enforced on this executor")
 
+// ErrWindows is what it says on Windows.
+var ErrWindows = errors.New("sandboxed remote process launch is not supported on Windows")
+
 // Backends are the names that Options.Backend may have.
 var Backends = []string{"auto", "namespaces", "bwrap", "landlock"}
 
 // Options say where a Runtime finds its programs.
 type Options struct {
 	// Launcher and Helper are paths of codex-linux-sandbox and codex-fs. When
-	// they are empty, programs of these names beside this one are used, else
-	// this one itself, which then must decide by its arg0 what it is.
+	// they are empty, programs of these names beside this one are used.
 	Launcher, Helper string
+	// Self says that this program is both itself, by its arg0, as codex is; it
+	// is used when there are no others beside it.
+	Self bool
 	// Backend is one of Backends; empty: auto.
 	Backend string
 }

@@ -55,10 +55,10 @@ func NewRuntime(opts Options) (*Runtime, error) {
 	if r.opts.Backend == "" {
 		r.opts.Backend = Backends[0]
 	}
-	if r.launcher, err = openProgram(opts.Launcher, self, launcherName); err != nil {
+	if r.launcher, err = openProgram(opts.Launcher, self, launcherName, opts.Self); err != nil {
 		return nil, fmt.Errorf("missing codex-linux-sandbox executable path: %w", err)
 	}
-	if r.helper, err = openProgram(opts.Helper, self, helperName); err != nil {
+	if r.helper, err = openProgram(opts.Helper, self, helperName, opts.Self); err != nil {
 		_ = r.launcher.Close()
 		return nil, fmt.Errorf("missing codex-fs executable path: %w", err)
 	}
@@ -71,10 +71,10 @@ func NewRuntime(opts Options) (*Runtime, error) {
 }
 
 // openProgram opens a program: at its path, beside this one, or this one.
-func openProgram(path, self, name string) (*os.File, error) {
+func openProgram(path, self, name string, itself bool) (*os.File, error) {
 	if path == "" {
 		path = filepath.Join(filepath.Dir(self), name)
-		if unix.Access(path, unix.X_OK) != nil {
+		if itself && unix.Access(path, unix.X_OK) != nil {
 			path = "/proc/self/exe"
 		}
 	}

@@ -2,24 +2,48 @@
 
 package sandbox
 
-import "runtime"
+import (
+	"fmt"
+	"os"
+	"runtime"
+)
 
-// Runtime starts commands in sandboxes; there are none on this system.
+// Runtime would start commands in sandboxes; there are none on this system.
 type Runtime struct{}
 
-// NewRuntime fails: there are no sandboxes on this system.
-func NewRuntime(Options) (*Runtime, error) { return nil, ErrUnsupported }
-
-// ErrUnsupported says that there are no sandboxes on this system.
-var ErrUnsupported = unsupported{}
-
-type unsupported struct{}
-
-func (unsupported) Error() string {
+// errHere says why there is no sandbox: on Windows in the words of the
+// protocol.
+func errHere() error {
 	if runtime.GOOS == "windows" {
-		return "sandboxed remote process launch is not supported on Windows"
+		return ErrWindows
 	}
-	return ErrUnenforceable.Error()
+	return fmt.Errorf("%w: there is no sandbox for %s", ErrUnenforceable, runtime.GOOS)
 }
 
-func (unsupported) Unwrap() error { return ErrUnenforceable }
+// NewRuntime fails: there are no sandboxes on this system.
+func NewRuntime(Options) (*Runtime, error) { return nil, errHere() }
+
+// Close does nothing.
+func (*Runtime) Close() {}
+
+// Status says that there is no backend.
+func (*Runtime) Status() Status { return Status{Reason: errHere().Error()} }
+
+// Process fails.
+func (*Runtime) Process(Intent, []string, *string, []string) (*Command, error) {
+	return nil, errHere()
+}
+
+// FileHelper fails.
+func (*Runtime) FileHelper(Intent) (*Command, error) { return nil, errHere() }
+
+// Command is never made here.
+type Command struct {
+	Argv  []string
+	Arg0  string
+	Env   []string
+	Files []*os.File
+}
+
+// Close does nothing.
+func (*Command) Close() {}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/process"
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/transport"
 	"codex.internal/pkg/wsauth"
 	"github.com/urfave/cli/v2"
@@ -67,6 +69,7 @@ killed. A second signal ends it at once.`,
 			&cli.IntFlag{Name: "max-message-bytes", Value: transport.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
 			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
 			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"}, Usage: "end when stdin does, as when the parent has ended"},
+			&cli.StringFlag{Name: "sandbox-backend", Value: sandbox.Backends[0], Usage: "what confines commands: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 			&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "debug, info, warn or error (`LEVEL`)"},
 			&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json (`FORMAT`)"},
@@ -167,6 +170,14 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			return execserver.Options{}, usagef("--%s must be at least 1, not %d", name, c.Int(name))
 		}
 	}
+	if b := c.String("sandbox-backend"); !slices.Contains(sandbox.Backends, b) {
+		return execserver.Options{}, usagef("--sandbox-backend %q: there are %s", b, strings.Join(sandbox.Backends, ", "))
+	}
+	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return execserver.Options{}, usagef("--%s must not be empty; give a value or leave the flag out", name)
+		}
+	}
 	ttl := c.Duration("session-ttl")
 	switch {
 	case ttl < 0:
@@ -178,6 +189,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		Logger: log, Version: version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
+		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend")},
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
 	}
 	if self, err := os.Executable(); err == nil {
