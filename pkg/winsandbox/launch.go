@@ -1,0 +1,95 @@
+package winsandbox
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Launch is what of a launch decides about the set-up.
+type Launch struct {
+	CodexHome, CommandCwd string
+	Env                   map[string]string
+	ProxyEnforced         bool
+	NetworkRestricted     bool // by the permission profile
+	Mode                  Mode
+}
+
+// Identity is the user whom the command runs as.
+func (l Launch) Identity() Identity { return IdentityFor(l.ProxyEnforced, l.NetworkRestricted) }
+
+// SetupRequest asks the set-up program for one run: the elevated one, which
+// makes users and firewall rules, or the refresh, which only brings access
+// rights up to date and needs no elevation.
+type SetupRequest struct {
+	Launch   Launch
+	Elevated bool
+	// Explicit settings stand in for those of the environment; nil: the
+	// environment counts.
+	Explicit *ProxySettings
+}
+
+// Settings are the firewall rules that the request is for.
+func (r SetupRequest) Settings() ProxySettings {
+	if r.Explicit != nil {
+		return *r.Explicit
+	}
+	return SettingsFromEnv(r.Launch.Env, r.Launch.Identity())
+}
+
+// Reasons for an elevated set-up besides changed firewall settings.
+const (
+	ReasonMarker = "sandbox setup marker missing or incompatible"
+	ReasonUsers  = "sandbox users missing or incompatible with marker version"
+)
+
+// SetupReason says why an elevated set-up is needed, or nothing if it is not.
+// A nil marker is none; usersReady says that the users' credentials are there
+// and of the marker's version.
+func SetupReason(marker *Marker, usersReady bool, id Identity, desired ProxySettings) string {
+	if !marker.Current() {
+		return ReasonMarker
+	}
+	if stored := marker.Settings(); id == Offline && !stored.Equal(desired) {
+		return fmt.Sprintf("offline firewall settings changed (stored_ports=%s, desired_ports=%s, stored_allow_local_binding=%t, desired_allow_local_binding=%t)",
+			portsText(stored.Ports), portsText(desired.Ports), stored.AllowLocalBinding, desired.AllowLocalBinding)
+	}
+	if !usersReady {
+		return ReasonUsers
+	}
+	return ""
+}
+
+func portsText(ports []uint16) string {
+	texts := make([]string, len(ports))
+	for i, port := range ports {
+		texts[i] = strconv.Itoa(int(port))
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// Plan is what comes before a sandboxed command.
+type Plan struct {
+	Identity Identity
+	Settings ProxySettings
+	// Reason says why the first step is an elevated one; empty: it is not.
+	Reason string
+	// Steps are to be run in this order; the first that fails ends the
+	// launch.
+	Steps []SetupRequest
+}
+
+// PlanLaunch decides what a launch does once it has loaded the marker (nil:
+// there is none that can be read) and looked for the users: an elevated set-up
+// if there is a reason for one, then always the refresh, both for the same
+// settings.
+func PlanLaunch(l Launch, marker *Marker, usersReady bool) Plan {
+	id := l.Identity()
+	settings := DesiredSettings(l.Mode, marker, l.Env, id)
+	p := Plan{Identity: id, Settings: settings, Reason: SetupReason(marker, usersReady, id, settings)}
+	if p.Reason != "" {
+		p.Steps = append(p.Steps, SetupRequest{Launch: l, Elevated: true, Explicit: &settings})
+	}
+	p.Steps = append(p.Steps, SetupRequest{Launch: l, Explicit: &settings})
+	return p
+}
