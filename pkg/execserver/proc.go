@@ -95,8 +95,9 @@ func (p *proc) do(f func(*process.Process)) {
 	f(running)
 }
 
-// settle ends the start and runs what waited for it.
-func (p *proc) settle(running *process.Process) {
+// settle ends the start and runs what waited for it. It reports whether the
+// process was terminated meanwhile.
+func (p *proc) settle(running *process.Process) (killed bool) {
 	for {
 		p.mu.Lock()
 		later := p.later
@@ -104,8 +105,9 @@ func (p *proc) settle(running *process.Process) {
 		if len(later) == 0 {
 			p.running = running
 			p.settled = true
+			killed = p.killed
 			p.mu.Unlock()
-			return
+			return killed
 		}
 		p.mu.Unlock()
 		for _, f := range later {

@@ -57,13 +57,9 @@ func processStart(rq *request, params *execproto.StartParams) {
 		} else {
 			running, err = p.s.group.Start(ctx, spec, p)
 		}
-		p.mu.Lock()
-		killed := p.killed
-		p.mu.Unlock()
 		if err != nil {
 			p.s.remove(p)
-			p.settle(nil)
-			if killed {
+			if p.settle(nil) {
 				err = internal("process " + clip(p.id) + " was terminated while it was starting")
 			}
 			log.Info("process did not start", "error", err)
@@ -72,8 +68,7 @@ func processStart(rq *request, params *execproto.StartParams) {
 		}
 		log.Info("process started", "pid", running.Pid(), "tty", spec.TTY, "sandbox", kind)
 		rq.result(execproto.StartResult{ProcessID: p.id, SandboxType: kind})
-		p.settle(running)
-		if killed {
+		if p.settle(running) {
 			running.Terminate()
 		}
 		running.OpenGate()

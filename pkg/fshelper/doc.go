@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 // Package fshelper is the language that the server and the file system helper
 // codex-fs speak: the server's side of it. The helper itself is
 // cmd/codex-fs/fshelper.

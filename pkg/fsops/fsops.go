@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 // Package fsops does the file system requests of the protocol that fit one
 // call each (section 5): it joins the params and results of execproto with
 // the work of files. The server and the file system helper share it, so that

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package fshelper is the file system helper: a program that is started,
 // already confined, for one file system request of a sandboxed client, or for
 // one open file. Its language is described in pkg/fshelper.
