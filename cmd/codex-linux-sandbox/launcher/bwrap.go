@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -204,6 +205,7 @@ func (w *wrapped) run(program string) (int, error) {
 		}
 	}
 	defer signal.Stop(signals)
+	runtime.LockOSThread() // bwrap ends with this thread
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		Env: append(w.l.env, "CODEX_SANDBOX_ARG0="+w.arg0()), Files: files,
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
