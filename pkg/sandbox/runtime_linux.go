@@ -232,7 +232,7 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	}
 	c.Files = append(c.Files, r.helper)
 	n := strconv.Itoa(2 + len(c.Files))
-	c.Argv = append(args, "--exec-fd", n, "--", helperName)
+	c.Argv = append(args, "--trusted-helper", "--exec-fd", n, "--", helperName)
 	return c, nil
 }
 
@@ -250,6 +250,9 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 			return nil, nil, err
 		}
 		args = append(args, "--permission-profile-fd", n)
+	}
+	if r.opts.Stricter {
+		args = append(args, "--stricter")
 	}
 	switch {
 	case in.ManagedNetwork:

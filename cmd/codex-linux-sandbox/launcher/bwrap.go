@@ -103,7 +103,7 @@ func (w *wrapped) close() {
 func (w *wrapped) arguments(self string) []string {
 	plan := w.l.plan
 	args := []string{"bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
-	if plan.Network != sandbox.NetworkOn {
+	if plan.Network != sandbox.NetworkOn && !w.l.helper {
 		args = append(args, "--unshare-net")
 	}
 	switch plan.Root {

@@ -5,6 +5,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"path"
 	"syscall"
 	"unsafe"
 
@@ -70,7 +71,8 @@ func (landlock) probe() error {
 	return nil
 }
 
-// refuse names what Landlock cannot express.
+// refuse names what Landlock cannot express. With --stricter it may enforce
+// more than the plan says; see carve.
 func (landlock) refuse(l *launch) error {
 	plan := l.plan
 	switch {
@@ -80,8 +82,10 @@ func (landlock) refuse(l *launch) error {
 		return errors.New("Landlock cannot leave /proc empty") //nolint:staticcheck // a name
 	case plan.Root == sandbox.RootWritable:
 		return errors.New("Landlock cannot take anything away from a writable /") //nolint:staticcheck // a name
+	case l.stricter:
+		return nil
 	case len(plan.Undo) > 0:
-		return fmt.Errorf("Landlock cannot keep %s from being created", plan.Undo[0]) //nolint:staticcheck // a name
+		return fmt.Errorf("Landlock cannot keep %s from being created%s", plan.Undo[0], orStricter) //nolint:staticcheck // a name
 	}
 	for _, m := range plan.Mounts {
 		switch {
@@ -90,13 +94,15 @@ func (landlock) refuse(l *launch) error {
 			if m.Cover {
 				what = "keep from being created"
 			}
-			return fmt.Errorf("Landlock cannot %s %s, which lies below what may be used", what, m.Target) //nolint:staticcheck // a name
+			return fmt.Errorf("Landlock cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter) //nolint:staticcheck // a name
 		case m.Kind == sandbox.BindReadOnly && inWritable(plan, m.Target):
-			return fmt.Errorf("Landlock cannot make %s read-only, which lies below what may be written", m.Target) //nolint:staticcheck // a name
+			return fmt.Errorf("Landlock cannot make %s read-only, which lies below what may be written%s", m.Target, orStricter) //nolint:staticcheck // a name
 		}
 	}
 	return nil
 }
+
+const orStricter = " (--stricter would enforce more than was asked for)"
 
 func inWritable(plan *sandbox.Plan, target string) bool {
 	for _, m := range plan.Mounts {
@@ -127,7 +133,7 @@ func (b landlock) run(l *launch) (int, error) {
 	if l.legacyLandlock {
 		grants, err = legacyGrants(l)
 	} else {
-		grants = grantsOf(l.plan)
+		grants, err = grantsOf(l.plan)
 		rules.sharing = true
 		// Landlock does not see changes of modes, owners and times.
 		rules.attributes = true
@@ -159,26 +165,82 @@ type grant struct {
 }
 
 // grantsOf are the grants of a plan.
-func grantsOf(plan *sandbox.Plan) []grant {
-	all := rightsOf(landlockABI)
-	var grants []grant
-	if plan.Root == sandbox.RootReadOnly {
-		grants = append(grants, grant{"/", landlockReads, false})
+func grantsOf(plan *sandbox.Plan) ([]grant, error) {
+	c := carver{taken: make(map[string]uint64)}
+	for _, name := range plan.Undo {
+		c.taken[name] = 0
 	}
 	for _, m := range plan.Mounts {
-		rights := uint64(landlockReads)
-		if m.Kind == sandbox.BindWritable {
-			rights = all
+		switch {
+		case m.Kind == sandbox.EmptyDir || m.Kind == sandbox.EmptyFile:
+			c.taken[m.Target] = 0
+		case m.Kind == sandbox.BindReadOnly:
+			c.taken[m.Target] = landlockReads
+		default:
+			c.taken[m.Target] = rightsOf(landlockABI)
 		}
-		if m.File {
-			rights &= landlockFiles
+	}
+	if plan.Root == sandbox.RootReadOnly {
+		c.taken["/"] = landlockReads
+	}
+	for name, rights := range c.taken {
+		if rights != 0 {
+			if err := c.carve(name, rights); err != nil {
+				return nil, err
+			}
 		}
-		grants = append(grants, grant{m.Source, rights, false})
 	}
 	for _, name := range devices {
-		grants = append(grants, grant{"/dev/" + name, landlockFiles &^ landlockExec, true})
+		c.grants = append(c.grants, grant{"/dev/" + name, landlockFiles &^ landlockExec, true})
 	}
-	return grants
+	return c.grants, nil
+}
+
+// maxGrants bounds the grants of a plan: each is a system call, and a
+// directory may have any number of entries.
+const maxGrants = 16 << 10
+
+// carver turns a plan into grants. A directory in which something else holds
+// cannot be granted itself, because a grant is for all below: what it has at
+// this moment is granted instead, entry by entry, and nothing new can be made
+// directly in it.
+type carver struct {
+	taken  map[string]uint64 // what each mount of the plan grants at its target
+	grants []grant
+}
+
+// carve grants rights at a path and below, but where the plan says otherwise.
+func (c *carver) carve(name string, rights uint64) error {
+	whole := true
+	for other, r := range c.taken {
+		// More than this is granted there besides.
+		if other != name && within(other, name) && r&rights != rights {
+			whole = false
+		}
+	}
+	info, err := sandbox.HostView{}.Lstat(name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(c.grants) >= maxGrants:
+		return fmt.Errorf("cannot make the sandbox: more than %d grants of Landlock are needed; %s has many entries", maxGrants, name)
+	case info.Type == permissions.Missing, info.Type == permissions.Symlink:
+		return nil
+	case info.Type != permissions.Dir:
+		c.grants = append(c.grants, grant{name, rights & landlockFiles, true})
+		return nil
+	case whole:
+		c.grants = append(c.grants, grant{name, rights, true})
+		return nil
+	}
+	return sandbox.HostView{}.ReadDir(name, func(entry string, _ permissions.FileType) error {
+		child := path.Join(name, entry)
+		if _, other := c.taken[child]; other {
+			return nil
+		}
+		return c.carve(child, rights)
+	})
 }
 
 // legacyGrants are those of a read-only or workspace-write policy (section
