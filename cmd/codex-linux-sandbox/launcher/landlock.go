@@ -168,14 +168,14 @@ type grant struct {
 func grantsOf(plan *sandbox.Plan) ([]grant, error) {
 	c := carver{taken: make(map[string]uint64)}
 	for _, name := range plan.Undo {
-		c.taken[name] = 0
+		c.taken[name] = landlockReads
 	}
 	for _, m := range plan.Mounts {
 		switch {
+		case m.Kind == sandbox.BindReadOnly, m.Cover: // what is missing cannot be read
+			c.taken[m.Target] = landlockReads
 		case m.Kind == sandbox.EmptyDir || m.Kind == sandbox.EmptyFile:
 			c.taken[m.Target] = 0
-		case m.Kind == sandbox.BindReadOnly:
-			c.taken[m.Target] = landlockReads
 		default:
 			c.taken[m.Target] = rightsOf(landlockABI)
 		}

@@ -44,8 +44,10 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
-	if s.stubs, err = l.placeStubs(); err != nil {
-		return nil, err
+	if !subreap {
+		if s.stubs, err = l.placeStubs(); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.openPipes(); err != nil {
 		s.release()
