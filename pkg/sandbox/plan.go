@@ -86,6 +86,9 @@ type Plan struct {
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool
+	// SharedNetwork leaves out the network namespace: the filter alone keeps
+	// the command from the network.
+	SharedNetwork bool
 	// Unfiltered leaves system calls alone: the profile asks for no sandbox.
 	Unfiltered bool
 
@@ -93,9 +96,20 @@ type Plan struct {
 	Policy *permissions.Policy
 }
 
+// Devices are the devices of a view's /dev.
+var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// HostOwned are the parts of /proc in which the kernel keeps settings that
+// belong to the host's root, whoever that is inside. A view has them
+// read-only.
+var HostOwned = []string{"acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger", "tty"}
+
 // protectedNames are the names of metadata that is protected directly below
 // writable roots (section 2.1).
 var protectedNames = []string{".git", ".agents", ".codex"}
+
+// OwnNetwork reports whether the command gets a network of its own.
+func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
 
 // planner makes the mounts of a plan (section 7.1).
 type planner struct {

@@ -290,6 +290,9 @@ func (l *launch) makePlan() error {
 		return err
 	}
 	plan.NoProc = l.noProc
+	// The file system helper has no network code, and making a network takes
+	// longer than all the rest.
+	plan.SharedNetwork = l.helper
 	l.plan = plan
 	return nil
 }

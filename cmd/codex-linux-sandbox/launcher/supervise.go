@@ -26,7 +26,7 @@ type supervisor struct {
 	status   [2]int
 	terminal bool
 	stubs    *stubs
-	undo     *undoer
+	undo     *sandbox.Undo
 }
 
 // prepare makes what every backend with an init needs. Subreap is for those
@@ -53,7 +53,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 		s.release()
 		return nil, err
 	}
-	if s.undo, err = startUndo(l.plan.Undo); err != nil {
+	if s.undo, err = sandbox.StartUndo(l.plan.Undo); err != nil {
 		s.release()
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *supervisor) outcome(status unix.WaitStatus) (int, error) {
 	if status.Signaled() {
 		code = 128 + int(status.Signal())
 	}
-	if made := s.undo.stop(); made && code == 0 {
+	if made := s.undo.Stop(); made && code == 0 {
 		code = 1
 	}
 	return code, nil
@@ -259,7 +259,7 @@ func (s *supervisor) release() {
 			}
 		}
 	}
-	s.undo.stop()
+	s.undo.Stop()
 	s.stubs.remove()
 }
 
