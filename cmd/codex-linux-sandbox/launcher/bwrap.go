@@ -138,7 +138,7 @@ func (w *wrapped) run(program string) (int, error) {
 	args = append(args, w.l.command...)
 	signals := make(chan os.Signal, len(forwarded))
 	for _, sig := range forwarded {
-		if !signal.Ignored(sig) {
+		if !ignored(sig) {
 			signal.Notify(signals, sig)
 		}
 	}

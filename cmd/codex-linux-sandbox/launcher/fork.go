@@ -52,6 +52,14 @@ var forwarded = []syscall.Signal{
 	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT,
 }
 
+// ignored reports whether the launcher was started with a signal ignored, as
+// by nohup, and the command is to be as well. What shells have jobs in the
+// background ignore, so that a key does not end them, is not meant for us: who
+// sends these to the launcher means it.
+func ignored(s syscall.Signal) bool {
+	return s != unix.SIGINT && s != unix.SIGQUIT && signal.Ignored(s)
+}
+
 // orphaned is the signal that the init gets when the launcher is gone.
 const orphaned = unix.SIGPWR
 
@@ -88,7 +96,7 @@ func (p *program) restoreSignals(mask *uint64) {
 	}
 	action := pointer(p, &none)
 	for s := syscall.Signal(1); s <= 64; s++ {
-		if s != unix.SIGKILL && s != unix.SIGSTOP && !signal.Ignored(s) {
+		if s != unix.SIGKILL && s != unix.SIGSTOP && !ignored(s) {
 			p.do("reset a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), action, val(0), val(8))
 		}
 	}

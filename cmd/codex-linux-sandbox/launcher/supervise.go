@@ -166,7 +166,7 @@ type relay struct {
 func (r *relay) start() {
 	r.signals = make(chan os.Signal, len(forwarded))
 	for _, sig := range forwarded {
-		if !signal.Ignored(sig) {
+		if !ignored(sig) {
 			signal.Notify(r.signals, sig)
 		}
 	}
