@@ -142,6 +142,8 @@ func mountArguments(m sandbox.Mount) []string {
 		return []string{"--ro-bind", m.Source, m.Target}
 	case sandbox.BindWritable:
 		return []string{"--bind", m.Source, m.Target}
+	case sandbox.Link:
+		return []string{"--symlink", m.Source, m.Target}
 	case sandbox.EmptyFile:
 		// An empty file that nobody may open: /dev/null is none.
 		return []string{"--perms", mode, "--ro-bind-data", emptyFD, m.Target}

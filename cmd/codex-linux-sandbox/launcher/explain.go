@@ -86,6 +86,8 @@ func describe(m sandbox.Mount) string {
 		return text
 	case sandbox.BindWritable:
 		return m.Target + "  writable"
+	case sandbox.Link:
+		return m.Target + "  a link to " + m.Source
 	default:
 		text := m.Target + fmt.Sprintf("  masked, mode %03o", m.Mode)
 		if m.Cover {

@@ -166,6 +166,9 @@ func grantsOf(plan *sandbox.Plan) []grant {
 		grants = append(grants, grant{"/", landlockReads, false})
 	}
 	for _, m := range plan.Mounts {
+		if m.Kind == sandbox.Link {
+			continue
+		}
 		rights := uint64(landlockReads)
 		if m.Kind == sandbox.BindWritable {
 			rights = all
