@@ -53,6 +53,8 @@ func mountArguments(m Mount) []string {
 		return []string{"--ro-bind", m.Source, m.Target}
 	case BindWritable:
 		return []string{"--bind", m.Source, m.Target}
+	case Link:
+		return []string{"--symlink", m.Source, m.Target}
 	case EmptyFile:
 		// An empty file that nobody may open: /dev/null is none.
 		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}

@@ -50,6 +50,8 @@ func describe(m Mount) string {
 		return text
 	case BindWritable:
 		return m.Target + "  writable"
+	case Link:
+		return m.Target + "  a link to " + m.Source
 	default:
 		text := m.Target + fmt.Sprintf("  masked, mode %03o", m.Mode)
 		if m.Cover {

@@ -96,6 +96,7 @@ func (plan *Plan) LandlockGrants() ([]Grant, error) {
 	}
 	for _, m := range plan.Mounts {
 		switch {
+		case m.Kind == Link:
 		case m.Kind == BindReadOnly, m.Cover: // what is missing cannot be read
 			c.taken[m.Target] = landlockReads
 		case m.Kind == EmptyDir || m.Kind == EmptyFile:

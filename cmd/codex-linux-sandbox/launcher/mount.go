@@ -136,6 +136,7 @@ func (m *mounter) openSources() {
 			m.sources[i] = m.source(mt.Source, binding)
 		case sandbox.BindReadOnly:
 			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY)
+		case sandbox.Link:
 		default:
 			if m.covers == 0 {
 				m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
@@ -227,6 +228,11 @@ func (m *mounter) makeFile(dir register, name string, mode uint32) {
 
 func (m *mounter) mount(i int) {
 	mt := &m.plan.Mounts[i]
+	if mt.Kind == sandbox.Link {
+		m.parents(path.Dir(mt.Target), false)
+		m.do("make the link", mt.Target, unix.SYS_SYMLINKAT, m.text(mt.Source), m.root.arg(), m.text(relative(mt.Target)))
+		return
+	}
 	m.parents(mt.Target, mt.File)
 	if fd := m.sources[i]; fd != 0 {
 		m.place(fd, mt.Target)
