@@ -101,7 +101,7 @@ func parse(args []string) (*options, error) {
 		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
-		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised,
+		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
 	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD}
 	for len(args) > 0 {
@@ -176,5 +176,7 @@ func (o *options) check() error {
 var (
 	errNoCommand = errors.New("No command specified to execute.") //nolint:staticcheck // the reference's words
 	errNoProfile = errors.New("missing permission profile configuration")
+	errFilter    = errors.New("--apply-seccomp-then-exec is incompatible with --use-legacy-landlock")
+	errRoutes    = errors.New("managed proxy mode requires --proxy-route-spec")
 	errDirect    = errors.New("permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock")
 )

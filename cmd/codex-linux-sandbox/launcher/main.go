@@ -117,6 +117,14 @@ func (l *launch) story(stdout io.Writer) (int, error) {
 	if err := l.makePlan(); err != nil {
 		return 0, err
 	}
+	switch {
+	case l.filterOnly && l.legacyLandlock:
+		return 0, errFilter
+	case l.filterOnly && l.proxied && l.routeSpec == "":
+		return 0, errRoutes
+	case l.filterOnly:
+		return l.execDirectly()
+	}
 	if l.explain {
 		return 0, l.explainTo(stdout)
 	}
