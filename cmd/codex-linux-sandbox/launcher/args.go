@@ -38,6 +38,7 @@ type options struct {
 	execFD                int // -1: none
 	envFD                 int // -1: none
 	helper                bool
+	filterOnly            bool   // no view: somebody else has made it
 	supervised            bool   // signals come to our whole process group
 	stage                 string // what the second stage does; see bwrap.go
 	command               []string
