@@ -50,8 +50,8 @@ func newApp(s streams) *cli.App {
 		Usage: "run commands and do file work for a coding agent on another machine",
 		Description: `codex exec-server waits for an agent's client and runs what it asks for.
 codex remote is a client for the command line: it runs commands on such a
-server and copies files to and from it. codex doctor tells what this machine
-can confine.
+server and copies files to and from it. codex sandbox runs a command on this
+machine, confined, and codex doctor tells what this machine can confine.
 
 Start a server and use it from a second terminal:
 
@@ -69,6 +69,7 @@ Start a server and use it from a second terminal:
 		Commands: []*cli.Command{
 			execServerCommand(s),
 			remoteCommand(s),
+			sandboxCommand(s),
 			doctorCommand(s),
 			completionCommand(),
 		},
