@@ -180,3 +180,50 @@ func TestSandboxOnATerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestRemoteRunInASandbox(t *testing.T) {
+	needSandbox(t)
+	workspace, beside := places(t)
+	_, url := server(t)
+	profile := func(path string) string {
+		return fmt.Sprintf(`{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},`+
+			`{"path":{"type":"path","path":%q},"access":"write"}]},"network":"restricted"}`, path)
+	}
+	const denied = "codex: the sandbox on the executor probably denied it; "
+	for _, tt := range []struct {
+		name, policy, script string
+		code                 int
+		out, errs            string
+		denied               string // what it says to do; empty: nothing
+	}{
+		{"nothing may be written", "read-only", "cat plain; echo y >made || exit 5", 5, "x", "Read-only", "--sandbox workspace-write"},
+		{"the workspace may", "workspace-write", "echo y >made; cat made", 0, "y\n", "", ""},
+		{"but not .git", "workspace-write", "echo y >.git/made || exit 5", 5, "", "Read-only", "--sandbox JSON"},
+		{"nor what lies beside", "workspace-write", "echo y >../beside/made || exit 5", 5, "", "Read-only", "--sandbox JSON"},
+		{"failures of its own are no denial", "workspace-write", "exit 5", 5, "", "", ""},
+		{"success is none", "read-only", "echo Permission denied", 0, "Permission denied\n", "", ""},
+		{"a profile", profile(beside), "echo y >../beside/made && echo done; echo n >made || exit 5", 5, "done\n", "Read-only", "the JSON of --sandbox"},
+		{"a profile with URIs", profile("file://" + beside), "echo y >../beside/made && echo done", 0, "done\n", "", ""},
+		{"a whole sandbox", `{"permissions":` + profile("file://"+beside) + `,"cwd":"file:///"}`, "echo y >../beside/made && echo done", 0, "done\n", "", ""},
+		{"no sandbox by profile", `{"type":"disabled"}`, "echo y >../beside/made && echo done", 0, "done\n", "", ""},
+		{"an unknown word", "danger", "true", 2, "", "read-only, workspace-write or a JSON object", ""},
+		{"no JSON", `{"type":`, "true", 2, "", "no JSON", ""},
+		{"no profile", `{"a":1}`, "true", 2, "", "no permission profile: unknown field `a`", ""},
+		{"a relative path", profile("made"), "true", 2, "", `the path "made"`, ""},
+		{"no word", "", "true", 2, "", "leave it out", ""},
+		{"a sandbox that the server refuses", `{"permissions":{"type":"managed"}}`, "true", 127, "", "exec-server rejected process/start", ""},
+	} {
+		out, errs, code := run(t, "", "remote", "run", "--url", url, "--cwd", workspace, "--sandbox", tt.policy, "--", "sh", "-c", tt.script)
+		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) {
+			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, out, errs)
+		}
+		if _, hint, found := strings.Cut(errs, denied); found != (tt.denied != "") || !strings.Contains(hint, tt.denied) || strings.Count(hint, "\n") > 1 {
+			t.Errorf("%s: says of a denial: %q", tt.name, errs)
+		}
+	}
+	// On a terminal the hint comes behind the output.
+	out, errs, code := run(t, "", "remote", "run", "--url", url, "--cwd", workspace, "--tty", "--sandbox", "read-only", "--", "sh", "-c", "echo y >made || exit 5")
+	if code != 5 || !strings.Contains(out, "Read-only") || !strings.HasPrefix(errs, denied) {
+		t.Errorf("on a terminal: %d, %q, %q", code, out, errs)
+	}
+}
