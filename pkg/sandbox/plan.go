@@ -120,6 +120,7 @@ type planner struct {
 	writable []writableRoot // shallow first
 	spelled  []string       // every spelling of a writable root that exists
 	denied   []string       // effective paths, sorted
+	explicit []string       // those of them that entries name, not patterns
 	reopened []string       // readable or writable effective paths
 }
 
@@ -211,6 +212,10 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 			return err
 		}
 	}
+	p.explicit = slices.Clone(p.denied)
+	if err := p.refuseRedirected(); err != nil {
+		return err
+	}
 	matches, err := policy.ExpandGlobs()
 	if err != nil {
 		return err
@@ -226,6 +231,26 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return slices.Contains(p.denied, w.Effective) })
 	for _, w := range p.writable {
 		p.reopened = append(p.reopened, w.Effective)
+	}
+	return nil
+}
+
+// refuseRedirected refuses a writable root behind a link that lies in another
+// one, and leads out of it: a command could have put it there, so that the
+// next one may write where it leads.
+func (p *planner) refuseRedirected() error {
+	for i, w := range p.writable {
+		inside := slices.ContainsFunc(p.writable[:i], func(o writableRoot) bool { return below(w.Effective, o.Effective) })
+		if inside {
+			continue
+		}
+		link, err := p.writableLink(w.Path)
+		if err != nil {
+			return err
+		}
+		if link != "" {
+			return fmt.Errorf("cannot enforce sandbox writable path %s because it crosses writable symlink %s", w.Path, link)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strconv"
 
@@ -143,7 +144,7 @@ func (s *Stub) join() error {
 // make makes a stub under another name, and moves it into place when it is
 // marked and locked, so that nobody sees it half made.
 func (s *Stub) make() error {
-	temp := ".codex-cover-" + strconv.Itoa(unix.Getpid()) + "-" + strconv.Itoa(unix.Gettid())
+	temp := ".codex-cover-" + strconv.FormatUint(rand.Uint64(), 36)
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if s.dir {
 		if err := unix.Mkdirat(s.parent, temp, stubDirMode); err != nil {

@@ -129,7 +129,7 @@ func parse(args []string) (*options, error) {
 			return nil, &usageError{fmt.Sprintf("unexpected argument '%s' found", name)}
 		}
 		if !joined {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "--" {
 				return nil, &usageError{fmt.Sprintf("a value is required for '%s' but none was supplied", name)}
 			}
 			value, args = args[0], args[1:]
