@@ -77,7 +77,7 @@ func (f *facts) suspects(a act) []blame {
 	}
 	if f.apparmorUserns > 0 && !admin && f.profile == "" || strings.HasPrefix(f.profile, "unprivileged_userns") {
 		add("sysctl kernel.apparmor_restrict_unprivileged_userns is 1: AppArmor takes the privileges of user namespaces from programs without a profile that grants them",
-			sysctl("kernel.apparmor_restrict_unprivileged_userns", "0")+"; or give codex a profile with `userns,`: see apparmor.d(5)")
+			f.apparmorProfile()+"; or, for every program: "+sysctl("kernel.apparmor_restrict_unprivileged_userns", "0"))
 	}
 	if f.seccompMode == 2 {
 		all = append(all, f.seccomp())
@@ -110,6 +110,12 @@ func (f *facts) seccomp() blame {
 		"start codex without it (systemd: SystemCallFilter=, RestrictNamespaces=; a sandbox of codex: codex-linux-sandbox --allow-nesting)",
 		"docker run --security-opt seccomp=unconfined, or with a profile that allows clone, unshare, mount and the mount API",
 		"securityContext.seccompProfile.type: Unconfined, or Localhost with a profile that allows clone, unshare, mount and the mount API")}
+}
+
+// apparmorProfile is the command that grants this program and its launcher
+// user namespaces, in the way of the profiles that Ubuntu has for browsers.
+func (f *facts) apparmorProfile() string {
+	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile codex "%s{,-linux-sandbox}" flags=(unconfined) {\n  userns,\n}\n' | sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
 }
 
 // inContainer chooses the words for where we are.

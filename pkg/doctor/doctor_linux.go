@@ -33,6 +33,9 @@ const landlockNeeded = 6
 // and has to be given up.
 func Examine(ctx context.Context) *Report {
 	e := &examination{ctx: ctx, facts: readFacts(os.DirFS("/"))}
+	if self, err := os.Executable(); err == nil {
+		e.facts.self = self
+	}
 	r := &e.report
 	*r = Report{
 		Schema: Schema, System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: e.facts.kernel,

@@ -12,8 +12,9 @@ import (
 // unset is the value of a setting that this kernel does not have.
 const unset = -1
 
-// Facts are what the host says of itself. They decide nothing: they explain.
+// facts are what the host says of itself. They decide nothing: they explain.
 type facts struct {
+	self      string // the path of this program
 	kernel    string
 	container string
 	os        []string // ID and ID_LIKE of os-release

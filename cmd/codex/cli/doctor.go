@@ -3,9 +3,13 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"codex.internal/pkg/doctor"
@@ -33,7 +37,13 @@ ok, warning, failed or absent (not there, and not needed here).`,
 			if c.Args().Present() {
 				return usagef("doctor takes no arguments, got %q", c.Args().First())
 			}
-			r := doctor.Examine(c.Context)
+			// An interrupt ends what is being tried, and leaves nothing behind.
+			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			r := doctor.Examine(ctx)
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
 			r.Version = version()
 			show := showReport
 			if c.Bool("json") {
@@ -97,7 +107,9 @@ func showReport(to io.Writer, r *doctor.Report) error {
 	text := trimLines(b.String())
 	b.Reset()
 	b.WriteString(text)
-	b.WriteString("\n")
+	if len(r.Checks) > 0 {
+		b.WriteString("\n")
+	}
 	for _, backend := range r.Backends {
 		if backend.Reason != "" {
 			fmt.Fprintf(&b, "%s: %s\n", backend.Name, printable(backend.Reason))
