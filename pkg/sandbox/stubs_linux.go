@@ -21,8 +21,8 @@ import (
 // The modification time of stubs: an hour in 1970, and a count of
 // nanoseconds.
 const (
-	stubSeconds     = 3600
-	stubNanoseconds = 203_569_741
+	StubSeconds     = 3600
+	StubNanoseconds = 203_569_741
 )
 
 const (
@@ -99,7 +99,7 @@ func (s *Stub) foreign() bool {
 
 // isStub tells a stub by what lstat says of it.
 func isStub(st *unix.Stat_t) bool {
-	if st.Mtim.Sec != stubSeconds || st.Mtim.Nsec != stubNanoseconds {
+	if st.Mtim.Sec != StubSeconds || st.Mtim.Nsec != StubNanoseconds {
 		return false
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -162,7 +162,7 @@ func (s *Stub) make() error {
 	if s.dir {
 		mode = stubDirMode
 	}
-	mark := [2]unix.Timespec{{Sec: stubSeconds}, {Sec: stubSeconds, Nsec: stubNanoseconds}}
+	mark := [2]unix.Timespec{{Sec: StubSeconds}, {Sec: StubSeconds, Nsec: StubNanoseconds}}
 	err = unix.Fchmod(fd, mode)
 	if err == nil {
 		err = futimens(fd, &mark)

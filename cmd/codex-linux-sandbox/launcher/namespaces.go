@@ -16,6 +16,10 @@ import (
 // the mount API of Linux 5.12.
 type namespaces struct{}
 
+// maxInherited is the highest descriptor that is looked at: there may be any
+// number of them.
+const maxInherited = 1023
+
 func (namespaces) refuse(*launch) error { return nil }
 
 // loopbackName is the only interface of a new network.
@@ -38,6 +42,7 @@ func (namespaces) run(l *launch) (int, error) {
 	enter(c.init)
 	s.entered = len(c.init.steps)
 	(&mounter{program: c.init, plan: l.plan}).view()
+	c.init.reopen(inheritedFiles(maxInherited))
 	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
 	if l.plan.OwnNetwork() {
 		c.init.loopback()

@@ -101,19 +101,26 @@ func ownTerminal() bool {
 	return err == nil && sid == os.Getpid()
 }
 
+// giveUpTerminal lets the command's session take the terminal over. Who gives
+// one up is told so by a signal.
+func giveUpTerminal() error {
+	ignored := signal.Ignored(unix.SIGHUP)
+	signal.Ignore(unix.SIGHUP)
+	if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
+		return fmt.Errorf("give up the terminal: %w", err)
+	}
+	if !ignored {
+		signal.Reset(unix.SIGHUP)
+	}
+	return nil
+}
+
 // run starts the init and returns how the command ended.
 func (s *supervisor) run() (int, error) {
 	defer s.release()
 	if s.terminal {
-		// The command's session takes the terminal over. Who gives one up is
-		// told so by a signal.
-		ignored := signal.Ignored(unix.SIGHUP)
-		signal.Ignore(unix.SIGHUP)
-		if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
-			return 0, fmt.Errorf("give up the terminal: %w", err)
-		}
-		if !ignored {
-			signal.Reset(unix.SIGHUP)
+		if err := giveUpTerminal(); err != nil {
+			return 0, err
 		}
 	}
 	// The init ends with the thread that forks it, so that thread must not
@@ -122,6 +129,9 @@ func (s *supervisor) run() (int, error) {
 	pid, errno := s.crew.start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
+	}
+	if err := s.stubs.watch(pid); err != nil {
+		return 0, err
 	}
 	if _, err := unix.Write(s.gate[1], []byte{1}); err != nil {
 		return 0, fmt.Errorf("start the sandbox: %w", err)
