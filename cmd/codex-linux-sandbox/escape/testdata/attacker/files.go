@@ -325,6 +325,9 @@ func protected(name string) {
 	try("mkfifo "+base, unix.Mkfifo(name, 0o600))
 	_, errno := raw(unix.SYS_MOUNT, text(dir+"/own"), text(name), 0, unix.MS_BIND, 0)
 	report("bind to "+base, errno)
+	if errno == 0 { // only outside; nothing is to be left there
+		broken("unmount", unix.Unmount(name, unix.MNT_DETACH))
+	}
 	try("chmod "+base, unix.Chmod(name, 0o777))
 	try("utimes "+base, unix.Utimes(name, make([]unix.Timeval, 2)))
 	if _, err := os.Stat(name + "/config"); err == nil {
