@@ -390,7 +390,7 @@ func TestArguments(t *testing.T) {
 		}
 		// Before the separator the last word counts, or it is refused.
 		for _, words := range [][]string{
-			{"--permission-profile="}, {"--backend=none"}, {"--exec-fd=-1"}, {"--env-fd=99"}, {"--permission-profile-fd=98"}, {"--sandbox-policy-cwd"},
+			{"--permission-profile="}, {"--backend=none"}, {"--exec-fd=-1"}, {"--env-fd=99"}, {"--permission-profile-fd=98"},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			cmd := p.command(ctx, backend, p.readOnly(), "write", p.secret)

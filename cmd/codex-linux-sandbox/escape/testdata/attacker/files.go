@@ -210,13 +210,13 @@ func init() {
 		for _, dir := range args {
 			var st unix.Statfs_t
 			broken("statfs", unix.Statfs(dir, &st))
-			if size := uint64(st.Bsize) * st.Blocks; size > 512<<20 {
-				breach(fmt.Sprintf("%s takes %d MiB", dir, size>>20))
-				continue
-			}
 			fd, err := unix.Open(dir+"/fill", unix.O_WRONLY|unix.O_CREAT, 0o600)
 			if err != nil {
 				held("create in "+dir, err)
+				continue
+			}
+			if size := uint64(st.Bsize) * st.Blocks; size > 512<<20 {
+				breach(fmt.Sprintf("%s takes %d MiB", dir, size>>20))
 				continue
 			}
 			try("fill "+dir, unix.Fallocate(fd, 0, 0, 700<<20))
