@@ -36,6 +36,8 @@ const (
 	patience = 30 * time.Second
 	// nobody is the ordinary user.
 	nobody = 65534
+	// exitFailed is how the launcher ends when it refuses.
+	exitFailed = 125
 )
 
 // base is a directory that everybody may read, with the programs; it does not
