@@ -76,7 +76,7 @@ var attacks = []attack{
 	{name: "limits", victim: true, args: func(p *place) []string { return []string{"limits", pid(p)} }},
 	{name: "look into a process", victim: true, args: func(p *place) []string { return []string{"look into", pid(p), p.secret} }},
 	{name: "any root", victim: true, args: func(p *place) []string { return []string{"any root", p.secret} }},
-	{name: "look into the init", control: byRoot, args: words("init")},
+	{name: "look into the init", control: byNobody, args: words("init")},
 	{name: "the init is filtered", control: byNobody, args: words("unfiltered init"), backends: mounted},
 	{name: "a file outside", args: func(p *place) []string { return []string{"write", p.secret} }},
 	{name: "attributes outside", args: func(p *place) []string { return []string{"change", p.secret} }},

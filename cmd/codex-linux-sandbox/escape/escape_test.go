@@ -36,6 +36,8 @@ const (
 	patience = 30 * time.Second
 	// nobody is the ordinary user.
 	nobody = 65534
+	// exitFailed is how the launcher ends when it refuses.
+	exitFailed = 125
 )
 
 // base is a directory that everybody may read, with the programs; it does not
@@ -151,7 +153,11 @@ func newPlace(t *testing.T, uid int) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "place")
 	must(t, err)
-	t.Cleanup(func() { _ = forceRemove(dir) })
+	t.Cleanup(func() {
+		if err := forceRemove(dir); err != nil {
+			t.Errorf("tidy up: %v", err)
+		}
+	})
 	p := &place{t: t, uid: uid, dir: dir, ws: filepath.Join(dir, "ws"), secret: filepath.Join(dir, "secret")}
 	must(t, os.Mkdir(p.ws, 0o755))
 	p.file("secret", "the key outside")

@@ -216,7 +216,7 @@ func TestCoversCannotBeBlocked(t *testing.T) {
 		// The launcher's process is one of the next.
 		cmd := exec.Command("true")
 		must(t, cmd.Run())
-		for n := cmd.Process.Pid; n < cmd.Process.Pid+2000; n++ {
+		for n := cmd.Process.Pid; n < cmd.Process.Pid+300; n++ {
 			must(t, os.Mkdir(fmt.Sprintf("%s/.codex-cover-%d-%d", p.ws, n, n), 0o755))
 		}
 		if o := p.run(backend, p.workspace(), "alive"); o.code != 0 {
@@ -256,9 +256,9 @@ func nested(p *place, name string) string {
 // command swaps for a link to the outside, all the time, never opens the
 // outside.
 func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
-	rounds := 30
+	rounds := 15
 	if testing.Short() {
-		rounds = 8
+		rounds = 4
 	}
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		p.file("outside/secret", "the key outside")
@@ -279,9 +279,9 @@ func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
 // TestDirectoriesChangeWhileTheSandboxStarts: what is denied stays hidden when
 // another command, under the same policy, renames all the time.
 func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
-	rounds := 30
+	rounds := 15
 	if testing.Short() {
-		rounds = 8
+		rounds = 4
 	}
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/d/x.env", "key")

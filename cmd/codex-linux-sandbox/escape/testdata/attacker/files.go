@@ -210,13 +210,13 @@ func init() {
 		for _, dir := range args {
 			var st unix.Statfs_t
 			broken("statfs", unix.Statfs(dir, &st))
-			if size := uint64(st.Bsize) * st.Blocks; size > 512<<20 {
-				breach(fmt.Sprintf("%s takes %d MiB", dir, size>>20))
-				continue
-			}
 			fd, err := unix.Open(dir+"/fill", unix.O_WRONLY|unix.O_CREAT, 0o600)
 			if err != nil {
 				held("create in "+dir, err)
+				continue
+			}
+			if size := uint64(st.Bsize) * st.Blocks; size > 512<<20 {
+				breach(fmt.Sprintf("%s takes %d MiB", dir, size>>20))
 				continue
 			}
 			try("fill "+dir, unix.Fallocate(fd, 0, 0, 700<<20))
@@ -325,6 +325,9 @@ func protected(name string) {
 	try("mkfifo "+base, unix.Mkfifo(name, 0o600))
 	_, errno := raw(unix.SYS_MOUNT, text(dir+"/own"), text(name), 0, unix.MS_BIND, 0)
 	report("bind to "+base, errno)
+	if errno == 0 { // only outside; nothing is to be left there
+		broken("unmount", unix.Unmount(name, unix.MNT_DETACH))
+	}
 	try("chmod "+base, unix.Chmod(name, 0o777))
 	try("utimes "+base, unix.Utimes(name, make([]unix.Timeval, 2)))
 	if _, err := os.Stat(name + "/config"); err == nil {
