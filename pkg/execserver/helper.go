@@ -31,7 +31,11 @@ func (rq *request) workConfined(intent *sandbox.Intent) {
 		intent = demote(intent)
 	}
 	rq.work("", func(ctx context.Context) {
-		h, err := rq.c.srv.startHelper(ctx, intent)
+		start := rq.c.srv.startHelper
+		if reading {
+			start = rq.c.srv.warm.start
+		}
+		h, err := start(ctx, intent)
 		if err != nil {
 			rq.fail(err)
 			return

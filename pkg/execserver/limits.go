@@ -98,6 +98,14 @@ const (
 	// notification.
 	maxProcessID = 4 << 10
 
+	// warmTime is how long a confined helper waits for a request, and how
+	// recently a policy must have been used for one to be started.
+	warmTime = 3 * time.Second
+	// warmIdle bounds the helpers that wait: each holds a few megabytes.
+	warmIdle = 4
+	// warmPolicies bounds the policies that are remembered for it.
+	warmPolicies = 256
+
 	// helperEnd is what a confined helper gets to end in order after its
 	// input has ended.
 	helperEnd = 5 * time.Second

@@ -90,6 +90,7 @@ type Server struct {
 	cwd        string
 	memory     *memory
 	confiner   confiner
+	warm       *warmer
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -125,6 +126,7 @@ func New(opts Options) (*Server, error) {
 		sessions:   make(map[string]*session),
 		stopped:    make(chan struct{}),
 	}
+	srv.warm = newWarmer(srv)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil
 }
@@ -205,6 +207,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 	if !srv.stopping {
 		srv.stopping = true
 		close(srv.stopped)
+		close(srv.warm.stop)
 	}
 	sessions := make([]*session, 0, len(srv.sessions))
 	for _, s := range srv.sessions {

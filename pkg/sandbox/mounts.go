@@ -68,12 +68,12 @@ func (p *planner) mounts() error {
 			}
 			return shallowFirst(a.path, b.path)
 		})
-		done := ""
-		for _, g := range guards[i] {
-			if g.path == done {
+		for j, g := range guards[i] {
+			// What is covered is hidden; what is read-only is not.
+			if slices.ContainsFunc(guards[i][:j], func(o guard) bool { return o.path == g.path && (o.mask == g.mask || g.cover) }) {
 				continue
 			}
-			if done = g.path; g.mask {
+			if g.mask {
 				p.mask(g)
 			} else {
 				p.protect(g)
@@ -159,7 +159,7 @@ func (p *planner) protected(name string, add func(guard)) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(p.denied, real) {
+	if slices.Contains(p.denied, real) || info.Type == permissions.Symlink {
 		return nil
 	}
 	g := guard{path: real, kind: BindReadOnly, file: info.Type != permissions.Dir}
@@ -178,9 +178,14 @@ func (p *planner) protected(name string, add func(guard)) error {
 func (p *planner) uncreated(name string) guard {
 	first := name
 	for at := range prefixes(name) {
-		if p.missing(at) {
+		info, err := p.view.Lstat(at)
+		if err == nil && info.Type == permissions.Missing {
 			first = at
 			break
+		}
+		if err == nil && info.Type != permissions.Dir && at != name {
+			// A file has nothing in it for as long as it is not replaced.
+			return guard{path: at, kind: BindReadOnly, file: true, cover: info.Size == 0}
 		}
 	}
 	if slices.Contains(protectedNames, path.Base(first)) {
@@ -199,8 +204,9 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 	outside = p.owner(name) < 0
 	switch info.Type {
 	case permissions.Missing:
-		g = p.uncreated(name)
-		g.kind, g.mode, g.file, g.mask = EmptyFile, modeMasked, true, true
+		if g = p.uncreated(name); g.kind != BindReadOnly {
+			g.kind, g.mode, g.file, g.mask = EmptyFile, modeMasked, true, true
+		}
 		return g, p.owner(g.path) < 0, nil
 	case permissions.Dir:
 		return guard{path: name, mask: true, kind: EmptyDir, mode: modeMasked}, outside, nil
@@ -219,7 +225,7 @@ func (p *planner) protect(g guard) {
 
 // mask appends a mask, and what is reopened in it.
 func (p *planner) mask(g guard) {
-	if g.cover && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
+	if (g.cover || g.kind == BindReadOnly) && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
 		return
 	}
 	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover}

@@ -27,12 +27,14 @@ const (
 	EmptyDir
 	// EmptyFile is an empty, unchangeable file with the permission bits Mode.
 	EmptyFile
+	// Link is a symbolic link to Source, in an empty root.
+	Link
 )
 
 // Mount is one step of building a view.
 type Mount struct {
 	Kind   MountKind
-	Source string // canonical path on the host, for the binds
+	Source string // canonical path on the host, for the binds; where a Link leads
 	Target string
 	Mode   uint32
 	Holes  []Hole // what an EmptyDir holds, parents first
@@ -86,6 +88,9 @@ type Plan struct {
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool
+	// SharedNetwork leaves out the network namespace: the filter alone keeps
+	// the command from the network.
+	SharedNetwork bool
 	// Unfiltered leaves system calls alone: the profile asks for no sandbox.
 	Unfiltered bool
 
@@ -93,9 +98,20 @@ type Plan struct {
 	Policy *permissions.Policy
 }
 
+// Devices are the devices of a view's /dev.
+var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// HostOwned are the parts of /proc in which the kernel keeps settings that
+// belong to the host's root, whoever that is inside. A view has them
+// read-only.
+var HostOwned = []string{"acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger", "tty"}
+
 // protectedNames are the names of metadata that is protected directly below
 // writable roots (section 2.1).
 var protectedNames = []string{".git", ".agents", ".codex"}
+
+// OwnNetwork reports whether the command gets a network of its own.
+func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
 
 // planner makes the mounts of a plan (section 7.1).
 type planner struct {
@@ -134,7 +150,7 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	if err := p.prepare(policy); err != nil {
 		return nil, err
 	}
-	p.root(policy)
+	p.root(policy, profile.FileSystem.Entries)
 	if err := p.mounts(); err != nil {
 		return nil, err
 	}
@@ -157,7 +173,8 @@ func shallowFirst(a, b string) int {
 	return cmp.Or(cmp.Compare(depth(a), depth(b)), strings.Compare(a, b))
 }
 
-// effective is permissions.EffectivePath with what exists at the end of it.
+// effective is permissions.EffectivePath with what exists at the end of it: a
+// symbolic link is one that leads nowhere.
 func (p *planner) effective(name string) (string, permissions.Info, error) {
 	real, err := permissions.EffectivePath(p.view, name)
 	if err != nil {
@@ -170,6 +187,11 @@ func (p *planner) effective(name string) (string, permissions.Info, error) {
 	return real, info, nil
 }
 
+// exists reports whether there is something that can be mounted.
+func exists(info permissions.Info) bool {
+	return info.Type != permissions.Missing && info.Type != permissions.Symlink
+}
+
 // prepare collects the writable roots and what is denied.
 func (p *planner) prepare(policy *permissions.Policy) error {
 	for _, w := range policy.WritableRoots() {
@@ -177,12 +199,11 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 		if err != nil {
 			return err
 		}
-		if info.Type == permissions.Missing {
+		if !exists(info) {
 			continue
 		}
 		p.writable = append(p.writable, writableRoot{w, info})
 		p.spelled = append(p.spelled, w.Path, w.Effective)
-		p.reopened = append(p.reopened, w.Effective)
 	}
 	slices.SortStableFunc(p.writable, func(a, b writableRoot) int { return shallowFirst(a.Effective, b.Effective) })
 	for _, u := range policy.UnreadablePaths() {
@@ -195,14 +216,17 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 		return err
 	}
 	for _, m := range matches {
-		real, _, err := p.effective(m)
-		if err != nil {
+		if err := p.denyTarget(m); err != nil {
 			return err
 		}
-		p.denied = append(p.denied, real)
 	}
 	slices.SortFunc(p.denied, shallowFirst)
 	p.denied = slices.Compact(p.denied)
+	// A pattern may match what an entry grants.
+	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return slices.Contains(p.denied, w.Effective) })
+	for _, w := range p.writable {
+		p.reopened = append(p.reopened, w.Effective)
+	}
 	return nil
 }
 
@@ -214,8 +238,13 @@ func (p *planner) deny(name string) error {
 	} else if link != "" {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
 	}
-	real, _, err := p.effective(name)
-	if err == nil {
+	return p.denyTarget(name)
+}
+
+// denyTarget notes where a denied path leads, unless that is nowhere.
+func (p *planner) denyTarget(name string) error {
+	real, info, err := p.effective(name)
+	if err == nil && info.Type != permissions.Symlink {
 		p.denied = append(p.denied, real)
 	}
 	return err
@@ -265,40 +294,107 @@ func prefixes(name string) func(func(string) bool) {
 }
 
 // root chooses what the view begins with, and shows what can be read.
-func (p *planner) root(policy *permissions.Policy) {
-	for _, w := range p.writable {
-		if w.Effective == "/" {
-			p.plan.Root = RootWritable
-			return
-		}
-	}
+func (p *planner) root(policy *permissions.Policy, entries []permissions.Entry) {
 	readable := append(policy.ReadableRoots(), policy.PlatformRoots()...)
+	if p.isWritable("/") {
+		p.plan.Root = RootWritable
+		p.addReopened(readable)
+		return
+	}
 	if policy.FullRead() || slices.Contains(readable, "/") {
 		p.addReopened(readable)
 		return
 	}
 	p.plan.Root = RootEmpty
-	slices.Sort(readable)
-	for _, r := range slices.Compact(readable) {
+	var links []Mount
+	for _, r := range readable {
 		real, info, err := p.effective(r)
-		if err != nil || info.Type == permissions.Missing || p.isWritable(real) && real == r {
+		if err != nil || !exists(info) {
+			continue
+		}
+		links = p.links(links, r)
+		if p.isWritable(real) || slices.Contains(p.denied, real) {
 			continue
 		}
 		p.plan.Mounts = append(p.plan.Mounts, Mount{
-			Kind: BindReadOnly, Source: real, Target: r, File: info.Type != permissions.Dir,
+			Kind: BindReadOnly, Source: real, Target: real, File: info.Type != permissions.Dir,
 		})
+	}
+	for _, e := range entries {
+		// Of two spellings of a path, the readable roots have one.
+		if e.Path.Kind == permissions.Literal && e.Access.CanRead() {
+			links = p.links(links, e.Path.Text)
+		}
+	}
+	byTarget := func(a, b Mount) int { return strings.Compare(a.Target, b.Target) }
+	same := func(a, b Mount) bool { return a.Target == b.Target }
+	slices.SortFunc(p.plan.Mounts, byTarget)
+	p.plan.Mounts = slices.CompactFunc(p.plan.Mounts, same)
+	slices.SortFunc(links, byTarget)
+	shown := p.plan.Mounts
+	for _, l := range slices.CompactFunc(links, same) {
+		// What is mounted shows its own links, and so do /dev and /proc.
+		if p.owner(l.Target) < 0 && !below(l.Target, "/dev") && !below(l.Target, "/proc") &&
+			!slices.ContainsFunc(shown, func(m Mount) bool { return below(l.Target, m.Target) }) {
+			p.plan.Mounts = append(p.plan.Mounts, l)
+		}
 	}
 	p.addReopened(readable)
 }
 
+// links appends the symbolic links that lead from a path to what it names. An
+// empty root has to have them too: if what they lead to were mounted in their
+// place, it would be there twice, and masked only once.
+func (p *planner) links(links []Mount, name string) []Mount {
+	for at := range prefixes(name) {
+		info, err := p.view.Lstat(at)
+		if err != nil || info.Type != permissions.Symlink {
+			continue
+		}
+		dir, err := permissions.EffectivePath(p.view, path.Dir(at))
+		target, err2 := p.view.Readlink(at)
+		l := Mount{Kind: Link, Source: target, Target: path.Join(dir, path.Base(at))}
+		if err != nil || err2 != nil || slices.ContainsFunc(links, func(o Mount) bool { return o.Target == l.Target }) {
+			continue
+		}
+		if !path.IsAbs(target) {
+			target = path.Join(dir, target)
+		}
+		links = p.links(append(links, l), path.Clean(target))
+	}
+	return links
+}
+
 func (p *planner) addReopened(readable []string) {
 	for _, r := range readable {
-		if real, info, err := p.effective(r); err == nil && info.Type != permissions.Missing && real != "/" {
+		if real, info, err := p.effective(r); err == nil && exists(info) && real != "/" && !slices.Contains(p.denied, real) {
 			p.reopened = append(p.reopened, real)
 		}
 	}
 	slices.SortFunc(p.reopened, shallowFirst)
 	p.reopened = slices.Compact(p.reopened)
+	all := p.denied
+	p.denied = nil
+	for _, d := range all {
+		if !p.hidden(d, all) {
+			p.denied = append(p.denied, d)
+		}
+	}
+}
+
+// hidden reports whether a path lies in the mask of a denied one: between the
+// two nothing is reopened.
+func (p *planner) hidden(name string, denied []string) bool {
+	above := func(list []string) int {
+		deepest := -1
+		for _, a := range list {
+			if a != name && below(name, a) {
+				deepest = max(deepest, depth(a))
+			}
+		}
+		return deepest
+	}
+	return above(denied) > above(p.reopened)
 }
 
 func (p *planner) isWritable(real string) bool {

@@ -25,6 +25,11 @@ type Options struct {
 	Self bool
 	// Backend is one of Backends; empty: auto.
 	Backend string
+	// Stricter lets Landlock enforce more than a client asks for where it
+	// cannot be exact, instead of refusing: in a directory that holds something
+	// protected or denied nothing new can be made, and files keep their modes,
+	// owners and times.
+	Stricter bool
 }
 
 // Intent is what a client wants to be confined to.

@@ -51,7 +51,9 @@ func NewRuntime(opts Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	r := &Runtime{opts: opts}
+	// The launcher and the helper do one thing after the other; more threads
+	// only make their start and their end slower.
+	r := &Runtime{opts: opts, env: []string{"GOMAXPROCS=1"}}
 	if r.opts.Backend == "" {
 		r.opts.Backend = Backends[0]
 	}
@@ -230,7 +232,7 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	}
 	c.Files = append(c.Files, r.helper)
 	n := strconv.Itoa(2 + len(c.Files))
-	c.Argv = append(args, "--exec-fd", n, "--", helperName)
+	c.Argv = append(args, "--trusted-helper", "--exec-fd", n, "--", helperName)
 	return c, nil
 }
 
@@ -238,7 +240,7 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 	c := &Command{Arg0: launcherName, Env: r.env}
 	args := []string{r.program(r.launcher),
-		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.Status().Backend}
+		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.Status().Backend, "--supervised"}
 	profile := in.Profile.AppendJSON(nil)
 	if len(profile) <= maxArgument {
 		args = append(args, "--permission-profile", string(profile))
@@ -248,6 +250,9 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 			return nil, nil, err
 		}
 		args = append(args, "--permission-profile-fd", n)
+	}
+	if r.opts.Stricter {
+		args = append(args, "--stricter")
 	}
 	switch {
 	case in.ManagedNetwork:

@@ -32,12 +32,13 @@ type options struct {
 	readOnly, writable    bool
 	roots                 []string
 	network               bool
-	nesting               bool
+	nesting, stricter     bool
 	arg0                  string
 	hasArg0               bool
 	execFD                int // -1: none
 	envFD                 int // -1: none
 	helper                bool
+	supervised            bool   // signals come to our whole process group
 	stage                 string // what the second stage does; see bwrap.go
 	command               []string
 }
@@ -69,9 +70,14 @@ permission profile or one of the short forms.
   --network                   the network is on
 
   --backend NAME              auto, namespaces, bwrap or landlock
+  --stricter                  let Landlock enforce more than was asked for where it
+                              cannot be exact: nothing new can then be made directly
+                              in a directory that holds something protected
   --allow-nesting             let COMMAND make namespaces and mounts of its own
   --explain                   print what would be enforced; run nothing
   --probe                     print what this host can enforce; run nothing
+  --supervised                signals come to the launcher's process group, whose
+                              leader it is, and not to the launcher alone
   --argv0 NAME                COMMAND's name for itself
   --exec-fd N                 execute an inherited descriptor as COMMAND
   --env-fd N                  read COMMAND's environment, each variable with a
@@ -95,7 +101,7 @@ func parse(args []string) (*options, error) {
 		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
-		"--allow-nesting": &o.nesting, "--trusted-helper": &o.helper,
+		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised,
 	}
 	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD}
 	for len(args) > 0 {

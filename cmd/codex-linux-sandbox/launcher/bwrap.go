@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -64,15 +65,15 @@ func (b bubblewrap) run(l *launch) (int, error) {
 		return 0, err
 	}
 	defer stubs.remove()
-	undo, err := startUndo(l.plan.Undo)
+	undo, err := sandbox.StartUndo(l.plan.Undo)
 	if err != nil {
 		return 0, err
 	}
-	defer undo.stop()
+	defer undo.Stop()
 	w := &wrapped{l: l, terminal: ownTerminal()}
 	defer w.close()
 	code, err := w.run(program)
-	if made := undo.stop(); err == nil && made && code == 0 {
+	if made := undo.Stop(); err == nil && made && code == 0 {
 		code = 1
 	}
 	return code, err
@@ -98,69 +99,6 @@ func (w *wrapped) close() {
 	}
 }
 
-// arguments are those of bwrap for the plan.
-func (w *wrapped) arguments(self string) []string {
-	plan := w.l.plan
-	args := []string{"bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
-	if plan.Network != sandbox.NetworkOn {
-		args = append(args, "--unshare-net")
-	}
-	switch plan.Root {
-	case sandbox.RootEmpty:
-		args = append(args, "--perms", "0755", "--tmpfs", "/")
-	case sandbox.RootWritable:
-		args = append(args, "--bind", "/", "/")
-	default:
-		args = append(args, "--ro-bind", "/", "/")
-	}
-	args = append(args, "--dev", "/dev", "--ro-bind", self, stagePath)
-	for _, m := range plan.Mounts {
-		args = append(args, mountArguments(m)...)
-	}
-	if plan.NoProc {
-		if plan.Root != sandbox.RootEmpty {
-			args = append(args, "--perms", "0555", "--tmpfs", "/proc", "--remount-ro", "/proc")
-		}
-	} else {
-		args = append(args, "--proc", "/proc")
-		for _, name := range hostOwned {
-			if _, err := os.Stat("/proc/" + name); err == nil {
-				args = append(args, "--ro-bind", "/proc/"+name, "/proc/"+name)
-			}
-		}
-	}
-	if plan.Root == sandbox.RootEmpty {
-		args = append(args, "--remount-ro", "/")
-	}
-	return append(args, "--chdir", w.l.commandCwd)
-}
-
-func mountArguments(m sandbox.Mount) []string {
-	mode := fmt.Sprintf("%04o", m.Mode)
-	switch m.Kind {
-	case sandbox.BindReadOnly:
-		return []string{"--ro-bind", m.Source, m.Target}
-	case sandbox.BindWritable:
-		return []string{"--bind", m.Source, m.Target}
-	case sandbox.EmptyFile:
-		// An empty file that nobody may open: /dev/null is none.
-		return []string{"--perms", mode, "--ro-bind-data", emptyFD, m.Target}
-	default:
-		args := []string{"--perms", mode, "--tmpfs", m.Target}
-		for _, h := range m.Holes {
-			if h.File {
-				args = append(args, "--file", emptyFD, filepath.Join(m.Target, h.Path))
-			} else {
-				args = append(args, "--dir", filepath.Join(m.Target, h.Path))
-			}
-		}
-		return append(args, "--remount-ro", m.Target)
-	}
-}
-
-// emptyFD stands for a descriptor of an empty file, one for each use.
-const emptyFD = "EMPTY"
-
 // descriptors of bwrap, after the standard three.
 const (
 	talkFD = iota + 3
@@ -182,9 +120,10 @@ func (w *wrapped) run(program string) (int, error) {
 	if w.l.execFD >= 0 {
 		files[execFD] = uintptr(w.l.execFD)
 	}
-	args := w.arguments(self)
+	args := append([]string{"bwrap"}, w.l.plan.BwrapArguments()...)
+	args = append(args, "--ro-bind", self, stagePath, "--chdir", w.l.commandCwd)
 	for i, a := range args {
-		if a != emptyFD {
+		if a != sandbox.EmptyFD {
 			continue
 		}
 		fd, err := unix.MemfdCreate("empty", unix.MFD_CLOEXEC)
@@ -199,11 +138,12 @@ func (w *wrapped) run(program string) (int, error) {
 	args = append(args, w.l.command...)
 	signals := make(chan os.Signal, len(forwarded))
 	for _, sig := range forwarded {
-		if !signal.Ignored(sig) {
+		if !ignored(sig) {
 			signal.Notify(signals, sig)
 		}
 	}
 	defer signal.Stop(signals)
+	runtime.LockOSThread() // bwrap ends with this thread
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		Env: append(w.l.env, "CODEX_SANDBOX_ARG0="+w.arg0()), Files: files,
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},

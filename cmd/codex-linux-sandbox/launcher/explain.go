@@ -23,35 +23,7 @@ func (l *launch) explainTo(w io.Writer) error {
 	default:
 		b.WriteString("backend: " + l.choose() + "\n")
 	}
-	if plan.Confined {
-		b.WriteString("mounts, in order:\n")
-		switch plan.Root {
-		case sandbox.RootEmpty:
-			b.WriteString("  /  empty, read-only\n")
-		case sandbox.RootWritable:
-			b.WriteString("  /  the host's, writable\n")
-		default:
-			b.WriteString("  /  the host's, read-only\n")
-		}
-		fmt.Fprintf(&b, "  /dev  private: %s, pts, shm\n", strings.Join(devices[:], " "))
-		for _, m := range plan.Mounts {
-			b.WriteString("  " + describe(m) + "\n")
-		}
-		if plan.NoProc {
-			b.WriteString("  /proc  empty\n")
-		} else {
-			b.WriteString("  /proc  private; the kernel's settings in it read-only\n")
-		}
-		b.WriteString("namespaces: user, mount, pid, ipc, uts")
-		if plan.Network != sandbox.NetworkOn {
-			b.WriteString(", network")
-		}
-		b.WriteString("\nprivileges: no capabilities, no_new_privs\n")
-	}
-	for _, name := range plan.Undo {
-		fmt.Fprintf(&b, "removed as soon as it appears: %s\n", name)
-	}
-	fmt.Fprintf(&b, "network: %s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network])
+	b.WriteString(plan.Describe())
 	if plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 	} else {
@@ -74,25 +46,6 @@ func (l *launch) explainTo(w io.Writer) error {
 	fmt.Fprintf(&b, "directory: %s\n", l.commandCwd)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func describe(m sandbox.Mount) string {
-	switch m.Kind {
-	case sandbox.BindReadOnly:
-		text := m.Target + "  read-only"
-		if m.Source != m.Target {
-			text += ", shows " + m.Source
-		}
-		return text
-	case sandbox.BindWritable:
-		return m.Target + "  writable"
-	default:
-		text := m.Target + fmt.Sprintf("  masked, mode %03o", m.Mode)
-		if m.Cover {
-			text += ", must not be created"
-		}
-		return text
-	}
 }
 
 // choose says which backend would be used, and why.

@@ -52,14 +52,23 @@ var forwarded = []syscall.Signal{
 	unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT,
 }
 
+// ignored reports whether the launcher was started with a signal ignored, as
+// by nohup, and the command is to be as well. What shells have jobs in the
+// background ignore, so that a key does not end them, is not meant for us: who
+// sends these to the launcher means it.
+func ignored(s syscall.Signal) bool {
+	return s != unix.SIGINT && s != unix.SIGQUIT && signal.Ignored(s)
+}
+
 // orphaned is the signal that the init gets when the launcher is gone.
 const orphaned = unix.SIGPWR
 
 func bit(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
 
 // start forks the init and returns its process id. The calling goroutine must
-// be locked to its thread, whose end is the end of the init.
-func (c *crew) start() (int, syscall.Errno) {
+// be locked to its thread, whose end is the end of the init. Supervised, the
+// launcher ignores the signals that the init gets as well.
+func (c *crew) start(supervised bool) (int, syscall.Errno) {
 	c.signals = bit(unix.SIGCHLD) | bit(orphaned)
 	for _, s := range forwarded {
 		c.signals |= bit(s)
@@ -67,6 +76,11 @@ func (c *crew) start() (int, syscall.Errno) {
 	c.children = []byte("/proc/thread-self/children\x00")
 	all, old := ^uint64(0), uint64(0)
 	c.command.restoreSignals(&old)
+	if supervised {
+		for _, s := range forwarded {
+			ignore(s)
+		}
+	}
 	sigprocmask(&all, &old)
 	pid, errno := c.fork()
 	sigprocmask(&old, nil)
@@ -82,11 +96,18 @@ func (p *program) restoreSignals(mask *uint64) {
 	}
 	action := pointer(p, &none)
 	for s := syscall.Signal(1); s <= 64; s++ {
-		if s != unix.SIGKILL && s != unix.SIGSTOP && !signal.Ignored(s) {
+		if s != unix.SIGKILL && s != unix.SIGSTOP && !ignored(s) {
 			p.do("reset a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), action, val(0), val(8))
 		}
 	}
 	p.do("restore the signal mask", "", unix.SYS_RT_SIGPROCMASK, val(unix.SIG_SETMASK), pointer(p, mask), val(0), val(8))
+}
+
+// ignore has the kernel ignore a signal, without the Go runtime, which would
+// start threads for it.
+func ignore(s syscall.Signal) {
+	action := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // SIG_IGN
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 }
 
 func sigprocmask(set, old *uint64) {

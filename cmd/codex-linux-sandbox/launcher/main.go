@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"codex.internal/pkg/permissions"
@@ -69,9 +68,6 @@ func (u *unavailable) Unwrap() error { return u.err }
 
 // Main runs the launcher with its arguments and returns its exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
-	// The sandbox ends with the thread that started it, so that thread must
-	// not end before.
-	runtime.LockOSThread()
 	o, err := parse(args)
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
@@ -294,6 +290,9 @@ func (l *launch) makePlan() error {
 		return err
 	}
 	plan.NoProc = l.noProc
+	// The file system helper has no network code, and making a network takes
+	// longer than all the rest.
+	plan.SharedNetwork = l.helper
 	l.plan = plan
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
@@ -24,13 +23,6 @@ const (
 // binding is what every mount of the host that a command sees gets: programs
 // gain no privileges and there are no devices but those of /dev.
 const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
-
-// devices are the devices of the view's /dev.
-var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
-
-// hostOwned are the parts of /proc in which the kernel keeps settings that
-// belong to the host's root, whoever that is inside.
-var hostOwned = [...]string{"acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger", "tty"}
 
 // mounter appends the steps that build the view of a plan. It runs in a mount
 // namespace that is a copy of the host's. Everything that is shown comes from
@@ -144,6 +136,7 @@ func (m *mounter) openSources() {
 			m.sources[i] = m.source(mt.Source, binding)
 		case sandbox.BindReadOnly:
 			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY)
+		case sandbox.Link:
 		default:
 			if m.covers == 0 {
 				m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
@@ -156,8 +149,8 @@ func (m *mounter) openSources() {
 // files: who owns them on the host cannot change them, and devices are
 // written to all the same.
 func (m *mounter) openDevices() []register {
-	fds := make([]register, len(devices))
-	for i, name := range devices {
+	fds := make([]register, len(sandbox.Devices))
+	for i, name := range sandbox.Devices {
 		m.ifThere(func() {
 			fds[i] = m.source("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY)
 		})
@@ -235,6 +228,11 @@ func (m *mounter) makeFile(dir register, name string, mode uint32) {
 
 func (m *mounter) mount(i int) {
 	mt := &m.plan.Mounts[i]
+	if mt.Kind == sandbox.Link {
+		m.parents(path.Dir(mt.Target), false)
+		m.do("make the link", mt.Target, unix.SYS_SYMLINKAT, m.text(mt.Source), m.root.arg(), m.text(relative(mt.Target)))
+		return
+	}
 	m.parents(mt.Target, mt.File)
 	if fd := m.sources[i]; fd != 0 {
 		m.place(fd, mt.Target)
@@ -289,7 +287,7 @@ func (m *mounter) makeDev(devs []register) {
 	}
 	m.place(m.fileSystem("tmpfs", unix.MOUNT_ATTR_NOSUID, devSize, "mode=755"), "/dev")
 	at := m.open("open", m.root.arg(), "dev")
-	for i, name := range devices {
+	for i, name := range sandbox.Devices {
 		m.try(func() {
 			m.makeFile(at, name, 0o666)
 			m.place(devs[i], "/dev/"+name)
@@ -328,7 +326,7 @@ func (m *mounter) makeProc() {
 	}
 	if !m.plan.NoProc {
 		m.either(fresh, m.emptyProc)
-		for _, name := range hostOwned {
+		for _, name := range sandbox.HostOwned {
 			m.ifThere(func() {
 				at := m.open("open", m.root.arg(), "proc/"+name)
 				from := m.get("copy the mount of", name, unix.SYS_OPEN_TREE, at.arg(), m.text(""), val(tree))
@@ -352,5 +350,3 @@ func (m *mounter) emptyProc() {
 func (m *mounter) commandDir(dir string) {
 	m.do("change directory to", dir, unix.SYS_CHDIR, m.text(path.Clean(dir)))
 }
-
-var _ permissions.View = sandbox.HostView{}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"codex.internal/cmd/codex-linux-sandbox/nofile"
-	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,14 +32,14 @@ func (namespaces) run(l *launch) (int, error) {
 	defer s.release()
 	c := s.crew
 	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
-	if l.plan.Network != sandbox.NetworkOn {
+	if l.plan.OwnNetwork() {
 		c.flags |= unix.CLONE_NEWNET
 	}
 	enter(c.init)
 	s.entered = len(c.init.steps)
 	(&mounter{program: c.init, plan: l.plan}).view()
 	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
-	if l.plan.Network != sandbox.NetworkOn {
+	if l.plan.OwnNetwork() {
 		c.init.loopback()
 	}
 	if l.proxies != nil {

@@ -35,6 +35,9 @@ type step struct {
 	path string      // for people: and which path it concerns
 }
 
+// usualSteps is how many steps a program usually has at most.
+const usualSteps = 512
+
 // register names the result of a call; the zero value is none.
 type register int
 
@@ -93,6 +96,9 @@ func slice[T any](p *program, s []T) arg {
 
 // do appends a call. What and path are for the message if it fails.
 func (p *program) do(what, path string, nr uintptr, args ...arg) *step {
+	if p.steps == nil {
+		p.steps = make([]step, 0, usualSteps)
+	}
 	s := step{nr: nr, what: what, path: path}
 	for i, a := range args {
 		s.args[i], s.regs[i] = a.value, a.reg

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -24,7 +26,7 @@ type supervisor struct {
 	status   [2]int
 	terminal bool
 	stubs    *stubs
-	undo     *undoer
+	undo     *sandbox.Undo
 }
 
 // prepare makes what every backend with an init needs. Subreap is for those
@@ -42,14 +44,16 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
-	if s.stubs, err = l.placeStubs(); err != nil {
-		return nil, err
+	if !subreap {
+		if s.stubs, err = l.placeStubs(); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.openPipes(); err != nil {
 		s.release()
 		return nil, err
 	}
-	if s.undo, err = startUndo(l.plan.Undo); err != nil {
+	if s.undo, err = sandbox.StartUndo(l.plan.Undo); err != nil {
 		s.release()
 		return nil, err
 	}
@@ -68,6 +72,10 @@ func (s *supervisor) begin() {
 		death = orphaned
 	}
 	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(death)), val(0), val(0), val(0))
+	if !s.supervised() {
+		// What comes to the launcher's group is passed on by the launcher.
+		p.do("make a process group", "", unix.SYS_SETPGID, val(0), val(0))
+	}
 	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[1]))
 	p.do("wait for", "the launcher", unix.SYS_READ, val(s.gate[0]), slice(p, make([]byte, 1)), val(1)).full = true
 	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
@@ -108,14 +116,10 @@ func (s *supervisor) run() (int, error) {
 			signal.Reset(unix.SIGHUP)
 		}
 	}
-	signals := make(chan os.Signal, len(forwarded))
-	for _, sig := range forwarded {
-		if !signal.Ignored(sig) {
-			signal.Notify(signals, sig)
-		}
-	}
-	defer signal.Stop(signals)
-	pid, errno := s.crew.start()
+	// The init ends with the thread that forks it, so that thread must not
+	// end before.
+	runtime.LockOSThread()
+	pid, errno := s.crew.start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
 	}
@@ -125,26 +129,67 @@ func (s *supervisor) run() (int, error) {
 	if s.l != nil && s.l.proxies != nil {
 		s.l.proxies.serve()
 	}
-	ended := make(chan struct{})
-	passed := make(chan struct{})
-	go func() {
-		defer close(passed)
-		for {
-			select {
-			case sig := <-signals:
-				_ = unix.Kill(pid, sig.(syscall.Signal))
-			case <-ended:
-				return
-			}
-		}
-	}()
-	status, err := wait(pid)
-	close(ended)
-	<-passed
+	status, err := s.watch(pid)
 	if err != nil {
 		return 0, err
 	}
 	return s.outcome(status)
+}
+
+// watch waits for the end of the init, and passes signals to it unless it
+// gets them as the launcher does.
+func (s *supervisor) watch(pid int) (unix.WaitStatus, error) {
+	if s.supervised() {
+		return wait(pid)
+	}
+	r := &relay{pid: pid}
+	// It takes the Go runtime a while to handle signals, while the init is
+	// already at work. Before that they end the launcher, and so the init.
+	r.start()
+	return r.wait()
+}
+
+// supervised reports whether the init gets signals by itself: it is in the
+// launcher's process group.
+func (s *supervisor) supervised() bool { return s.l == nil || s.l.supervised }
+
+// relay passes signals to a child of the launcher. It is at work until the
+// launcher ends.
+type relay struct {
+	pid     int
+	mu      sync.Mutex
+	reaped  bool
+	signals chan os.Signal
+}
+
+// start passes signals from now on.
+func (r *relay) start() {
+	r.signals = make(chan os.Signal, len(forwarded))
+	for _, sig := range forwarded {
+		if !ignored(sig) {
+			signal.Notify(r.signals, sig)
+		}
+	}
+	go func() {
+		for sig := range r.signals {
+			r.mu.Lock()
+			if !r.reaped {
+				_ = unix.Kill(r.pid, sig.(syscall.Signal))
+			}
+			r.mu.Unlock()
+		}
+	}()
+}
+
+// wait waits for the child, which is not signalled any more when its process
+// id may be somebody else's.
+func (r *relay) wait() (unix.WaitStatus, error) {
+	for errors.Is(unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reaped = true
+	return wait(r.pid)
 }
 
 func wait(pid int) (unix.WaitStatus, error) {
@@ -173,7 +218,7 @@ func (s *supervisor) outcome(status unix.WaitStatus) (int, error) {
 	if status.Signaled() {
 		code = 128 + int(status.Signal())
 	}
-	if made := s.undo.stop(); made && code == 0 {
+	if made := s.undo.Stop(); made && code == 0 {
 		code = 1
 	}
 	return code, nil
@@ -214,7 +259,7 @@ func (s *supervisor) release() {
 			}
 		}
 	}
-	s.undo.stop()
+	s.undo.Stop()
 	s.stubs.remove()
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package nofile remembers how many files this program was allowed to open
 // when it was started. The Go runtime raises the soft limit for itself, in the
 // initialisation of package os, which comes after that of a package without

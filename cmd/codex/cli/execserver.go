@@ -70,6 +70,7 @@ killed. A second signal ends it at once.`,
 			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
 			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"}, Usage: "end when stdin does, as when the parent has ended"},
 			&cli.StringFlag{Name: "sandbox-backend", Value: sandbox.Backends[0], Usage: "what confines commands: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
+			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 			&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "debug, info, warn or error (`LEVEL`)"},
 			&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json (`FORMAT`)"},
@@ -189,7 +190,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		Logger: log, Version: version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
-		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend")},
+		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
 	}
 	if self, err := os.Executable(); err == nil {

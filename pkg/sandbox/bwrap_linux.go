@@ -1,0 +1,72 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path"
+)
+
+// EmptyFD stands for a descriptor of an empty file, one for each use.
+const EmptyFD = "EMPTY"
+
+// BwrapArguments are the arguments of bwrap for the plan. EmptyFD in them is
+// to be replaced by the number of a descriptor.
+func (plan *Plan) BwrapArguments() []string {
+	args := []string{"--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
+	if plan.OwnNetwork() {
+		args = append(args, "--unshare-net")
+	}
+	switch plan.Root {
+	case RootEmpty:
+		args = append(args, "--perms", "0755", "--tmpfs", "/")
+	case RootWritable:
+		args = append(args, "--bind", "/", "/")
+	default:
+		args = append(args, "--ro-bind", "/", "/")
+	}
+	args = append(args, "--dev", "/dev")
+	for _, m := range plan.Mounts {
+		args = append(args, mountArguments(m)...)
+	}
+	if plan.NoProc {
+		if plan.Root != RootEmpty {
+			args = append(args, "--perms", "0555", "--tmpfs", "/proc", "--remount-ro", "/proc")
+		}
+	} else {
+		args = append(args, "--proc", "/proc")
+		for _, name := range HostOwned {
+			if _, err := os.Stat("/proc/" + name); err == nil {
+				args = append(args, "--ro-bind", "/proc/"+name, "/proc/"+name)
+			}
+		}
+	}
+	if plan.Root == RootEmpty {
+		args = append(args, "--remount-ro", "/")
+	}
+	return args
+}
+
+func mountArguments(m Mount) []string {
+	mode := fmt.Sprintf("%04o", m.Mode)
+	switch m.Kind {
+	case BindReadOnly:
+		return []string{"--ro-bind", m.Source, m.Target}
+	case BindWritable:
+		return []string{"--bind", m.Source, m.Target}
+	case Link:
+		return []string{"--symlink", m.Source, m.Target}
+	case EmptyFile:
+		// An empty file that nobody may open: /dev/null is none.
+		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}
+	default:
+		args := []string{"--perms", mode, "--tmpfs", m.Target}
+		for _, h := range m.Holes {
+			if h.File {
+				args = append(args, "--file", EmptyFD, path.Join(m.Target, h.Path))
+			} else {
+				args = append(args, "--dir", path.Join(m.Target, h.Path))
+			}
+		}
+		return append(args, "--remount-ro", m.Target)
+	}
+}
