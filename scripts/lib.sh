@@ -23,6 +23,9 @@ need_go() {
     fail "Go $want or newer is needed, this is $have"
 }
 
+# Everything that is built; the helpers are expected beside codex.
+commands=(codex codex-fs codex-linux-sandbox)
+
 # build DIR COMMAND... builds static, stripped, reproducible binaries.
 build() {
   local dir=$1 vcs=auto
@@ -36,6 +39,18 @@ build() {
       CGO_ENABLED=0 go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs \
         -ldflags '-s -w' -o "$dir/$command" .)
   done
+}
+
+# need_program PROGRAM PACKAGE makes sure that there is a program of the system:
+# root installs what the distribution has.
+need_program() {
+  command -v "$1" >/dev/null && return
+  if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+    echo "Installing $2 for $1 ..." >&2
+    # What is there is unusable on a machine that never updated its lists.
+    { apt-get install -y -qq --no-install-recommends "$2" || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2"; }; } >/dev/null 2>&1
+  fi
+  command -v "$1" >/dev/null || fail "$1 is needed: as root, apt-get install $2"
 }
 
 # What is fetched for tests is kept outside of the repository.

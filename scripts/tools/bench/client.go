@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"time"
@@ -17,10 +19,11 @@ type client struct {
 	ws   *websocket.Conn
 	next int
 	buf  bytes.Buffer
+	said []byte // the latest short output of a process, for what goes wrong
 }
 
 // patience bounds the wait for any one message.
-const patience = 120 * time.Second
+const patience = 30 * time.Second
 
 func dial(url string) (*client, error) {
 	d := websocket.Dialer{ReadBufferSize: 256 << 10, WriteBufferSize: 256 << 10, HandshakeTimeout: patience}
@@ -51,13 +54,64 @@ func (c *client) hello() error {
 	return c.ws.WriteMessage(websocket.TextMessage, []byte(`{"method":"initialized"}`))
 }
 
-func (c *client) close() { _ = c.ws.Close() }
+func (c *client) close() {
+	if c != nil {
+		_ = c.ws.Close()
+	}
+}
 
 // send sends a request and returns its id.
 func (c *client) send(method, params string) (int, error) {
 	c.next++
 	text := `{"id":` + strconv.Itoa(c.next) + `,"method":"` + method + `","params":` + params + `}`
 	return c.next, c.ws.WriteMessage(websocket.TextMessage, []byte(text))
+}
+
+// frames is the longest frame that is sent: the references take 16 MiB.
+const frames = 8 << 20
+
+// prepare makes a request that send would send, as masked frames, so that
+// neither making nor masking it is measured.
+func (c *client) prepare(method, params string) (id int, wire []byte) {
+	c.next++
+	text := `{"id":` + strconv.Itoa(c.next) + `,"method":"` + method + `","params":` + params + `}`
+	var mask [4]byte
+	_, _ = rand.Read(mask[:]) // it never fails
+	wire = make([]byte, 0, len(text)+14*(len(text)/frames+1))
+	for first := true; first || len(text) > 0; first = false {
+		part := text[:min(len(text), frames)]
+		text = text[len(part):]
+		kind := byte(0) // more of the same message
+		if first {
+			kind = websocket.TextMessage
+		}
+		if len(text) == 0 {
+			kind |= 1 << 7
+		}
+		wire = append(wire, kind)
+		switch n := len(part); {
+		case n < 126:
+			wire = append(wire, 1<<7|byte(n))
+		case n < 1<<16:
+			wire = binary.BigEndian.AppendUint16(append(wire, 1<<7|126), uint16(n))
+		default:
+			wire = binary.BigEndian.AppendUint64(append(wire, 1<<7|127), uint64(n))
+		}
+		wire = append(wire, mask[:]...)
+		for i := range len(part) {
+			wire = append(wire, part[i]^mask[i%4])
+		}
+	}
+	return c.next, wire
+}
+
+// callPrepared makes a prepared request.
+func (c *client) callPrepared(id int, wire []byte) error {
+	if _, err := c.ws.NetConn().Write(wire); err != nil {
+		return err
+	}
+	_, err := c.answer(id)
+	return err
 }
 
 // read returns the next message; it is valid until the next call.
@@ -95,7 +149,9 @@ func (c *client) answer(id int) ([]byte, error) {
 			continue
 		}
 		if bytes.Contains(head, []byte(`"error":`)) {
-			return nil, fmt.Errorf("the server says %s", m)
+			_, text, _ := bytes.Cut(m, []byte(`"message":"`))
+			text, _, _ = bytes.Cut(text, []byte(`"}`))
+			return nil, fmt.Errorf("the server says: %s", text)
 		}
 		return m, nil
 	}
@@ -108,13 +164,19 @@ func (c *client) start(id string, argv, options string) error {
 }
 
 func startParams(id, argv, options string) string {
-	return `{"processId":"` + id + `","argv":` + argv + `,"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"arg0":null,` + options + `}`
+	return startParamsIn("/", "/usr/bin:/bin", id, argv, options)
+}
+
+func startParamsIn(dir, path, id, argv, options string) string {
+	return `{"processId":"` + id + `","argv":` + argv + `,"cwd":"file://` + dir + `","env":{"PATH":"` + path + `"},"arg0":null,` + options + `}`
 }
 
 // events reads a process's events until it has closed and returns how many
-// bytes it wrote. There must be as many events as the last one's number says.
+// bytes it wrote. There must be as many events as the last one's number says,
+// and its exit code must be 0.
 func (c *client) events(id string) (int, error) {
-	total, count, last := 0, 0, -1
+	total, count, last, code := 0, 0, -1, 0
+	c.said = c.said[:0]
 	mine := []byte(`"processId":"` + id + `"`)
 	for {
 		m, err := c.read()
@@ -133,14 +195,21 @@ func (c *client) events(id string) (int, error) {
 				return total, err
 			}
 			total += n
+			if n <= 1<<10 {
+				c.said, _ = base64.StdEncoding.AppendDecode(c.said[:0], chunk(m))
+			}
 		case bytes.HasPrefix(head, []byte(`{"method":"process/exited"`)):
 			count++
+			code = number(m, `"exitCode":`)
 		case bytes.HasPrefix(head, []byte(`{"method":"process/closed"`)):
 			count++
 			last = number(m, `"seq":`)
 		}
 		// The reference sometimes tells the last two the wrong way round.
 		if count == last {
+			if code != 0 {
+				return total, fmt.Errorf("it ended with %d: %s", code, bytes.TrimSpace(c.said))
+			}
 			return total, nil
 		}
 	}
@@ -148,17 +217,20 @@ func (c *client) events(id string) (int, error) {
 
 // chunkLen is the length of the data in a process/output.
 func chunkLen(m []byte) (int, error) {
-	const member = `"chunk":"`
-	i := bytes.Index(m, []byte(member))
-	if i < 0 {
+	text := chunk(m)
+	if text == nil {
 		return 0, fmt.Errorf("no chunk in %.100s", m)
 	}
-	text := m[i+len(member):]
-	end := bytes.IndexByte(text, '"')
-	if end < 0 {
-		return 0, fmt.Errorf("an open chunk in %.100s", m)
+	return decodedLen(text), nil
+}
+
+// chunk is the base64 of a process/output; nil: there is none.
+func chunk(m []byte) []byte {
+	_, text, _ := bytes.Cut(m, []byte(`"chunk":"`))
+	if end := bytes.IndexByte(text, '"'); end >= 0 {
+		return text[:end]
 	}
-	return decodedLen(text[:end]), nil
+	return nil
 }
 
 func decodedLen(text []byte) int {

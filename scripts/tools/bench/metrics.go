@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,16 +20,25 @@ import (
 type metric struct {
 	name string
 	unit string // "ms" or "MB"
-	// target is the ratio to the better reference that is aimed at.
-	target float64
+	aim  aim
 	// times is how often it is measured in a round.
 	times int
 	run   func(s *server, c *client) (float64, error)
 	// raw is the same work without a server, where there is such a thing.
-	raw func() (float64, error)
+	raw func(context.Context) (float64, error)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// sleep waits, unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
 
 // timed measures a call.
 func timed(f func() error) (float64, error) {
@@ -56,9 +65,11 @@ func newID() string {
 const plain = `"tty":false`
 
 // runTrue runs /bin/true to its end.
-func runTrue(c *client) error {
+func runTrue(c *client) error { return runTrueIn(c, "/", "/usr/bin:/bin", plain) }
+
+func runTrueIn(c *client, dir, path, options string) error {
 	id := newID()
-	if err := c.start(id, `["/bin/true"]`, plain); err != nil {
+	if _, err := c.call("process/start", startParamsIn(dir, path, id, `["/bin/true"]`, options)); err != nil {
 		return err
 	}
 	_, err := c.events(id)
@@ -98,15 +109,12 @@ func metrics(z sizes) []metric {
 	write := func(name string, n int) func(*server, *client) (float64, error) {
 		text := base64.StdEncoding.EncodeToString(make([]byte, n))
 		return func(s *server, c *client) (float64, error) {
-			params := `{"path":"` + file(s, name) + `","dataBase64":"` + text + `"}`
-			return timed(func() error {
-				_, err := c.call("fs/writeFile", params)
-				return err
-			})
+			id, wire := c.prepare("fs/writeFile", `{"path":"`+file(s, name)+`","dataBase64":"`+text+`"}`)
+			return timed(func() error { return c.callPrepared(id, wire) })
 		}
 	}
 	return []metric{
-		{name: "connect + initialize", unit: "ms", target: 1, times: 20, run: func(s *server, _ *client) (float64, error) {
+		{name: "connect + initialize", unit: "ms", aim: aim{ratio: 1}, times: 20, run: func(s *server, _ *client) (float64, error) {
 			return timed(func() error {
 				c, err := connect(s.url)
 				if err == nil {
@@ -115,34 +123,34 @@ func metrics(z sizes) []metric {
 				return err
 			})
 		}},
-		{name: "start to closed, paused", unit: "ms", target: 0.6, times: 20, raw: rawSpawn, run: func(_ *server, c *client) (float64, error) {
+		{name: "start to closed, paused", unit: "ms", aim: aim{ratio: 0.6}, times: 20, raw: rawSpawn, run: func(_ *server, c *client) (float64, error) {
 			time.Sleep(50 * time.Millisecond)
 			return timed(func() error { return runTrue(c) })
 		}},
-		{name: "start to closed, back to back", unit: "ms", target: 0.04, times: 20, raw: rawSpawn, run: func(_ *server, c *client) (float64, error) {
+		{name: "start to closed, back to back", unit: "ms", aim: aim{ratio: 0.04}, times: 20, raw: rawSpawn, run: func(_ *server, c *client) (float64, error) {
 			return timed(func() error { return runTrue(c) })
 		}},
-		{name: "32 at once", unit: "ms", target: 1. / 3, times: 3, run: func(_ *server, c *client) (float64, error) { return timed(func() error { return burst(c, 32) }) }},
-		{name: fmt.Sprintf("output of a pipe, %d MiB", z.pipe>>20), unit: "ms", target: 0.5, times: 1,
-			raw: func() (float64, error) { return rawOutput(z.pipe, false) },
+		{name: "32 at once", unit: "ms", aim: aim{ratio: 1. / 3}, times: 3, run: func(_ *server, c *client) (float64, error) { return timed(func() error { return burst(c, 32) }) }},
+		{name: fmt.Sprintf("output of a pipe, %d MiB", z.pipe>>20), unit: "ms", aim: aim{ratio: 0.5}, times: 1,
+			raw: func(ctx context.Context) (float64, error) { return rawOutput(ctx, z.pipe, false) },
 			run: func(_ *server, c *client) (float64, error) { return output(c, head(z.pipe), plain, z.pipe) }},
-		{name: fmt.Sprintf("output of a terminal, %d MiB", z.pty>>20), unit: "ms", target: 0.5, times: 1,
-			raw: func() (float64, error) { return rawOutput(z.pty, true) },
+		{name: fmt.Sprintf("output of a terminal, %d MiB", z.pty>>20), unit: "ms", aim: aim{ratio: 0.5}, times: 1,
+			raw: func(ctx context.Context) (float64, error) { return rawOutput(ctx, z.pty, true) },
 			run: func(_ *server, c *client) (float64, error) { return output(c, head(z.pty), `"tty":true`, z.pty) }},
-		{name: fmt.Sprintf("through cat and back, %d MiB", z.echo>>20), unit: "ms", target: 0.5, times: 1, run: func(_ *server, c *client) (float64, error) {
+		{name: fmt.Sprintf("through cat and back, %d MiB", z.echo>>20), unit: "ms", aim: aim{ratio: 0.5}, times: 1, run: func(_ *server, c *client) (float64, error) {
 			return timed(func() error { return echo(c, z.echo) })
 		}},
-		{name: "getMetadata", unit: "ms", target: 1, times: 50, run: func(s *server, c *client) (float64, error) {
+		{name: "getMetadata", unit: "ms", aim: aim{ratio: 1}, times: 50, run: func(s *server, c *client) (float64, error) {
 			return timed(func() error {
 				_, err := c.call("fs/getMetadata", `{"path":"`+file(s, "small")+`"}`)
 				return err
 			})
 		}},
-		{name: "readFile 1 KiB", unit: "ms", target: 1, times: 50, run: read("small", 1<<10)},
-		{name: "readFile 1 MiB", unit: "ms", target: 1. / 3, times: 10, run: read("medium", 1<<20)},
-		{name: fmt.Sprintf("readFile %d MiB", z.file>>20), unit: "ms", target: 1. / 3, times: 2, run: read("large", z.file), raw: func() (float64, error) { return rawFile(z.file, false) }},
-		{name: "writeFile 1 MiB", unit: "ms", target: 1. / 3, times: 10, run: write("w1", 1<<20)},
-		{name: fmt.Sprintf("writeFile %d MiB", z.file>>20), unit: "ms", target: 1. / 3, times: 2, run: write("w32", z.file), raw: func() (float64, error) { return rawFile(z.file, true) }},
+		{name: "readFile 1 KiB", unit: "ms", aim: aim{ratio: 1}, times: 50, run: read("small", 1<<10)},
+		{name: "readFile 1 MiB", unit: "ms", aim: aim{ratio: 1. / 3}, times: 10, run: read("medium", 1<<20)},
+		{name: fmt.Sprintf("readFile %d MiB", z.file>>20), unit: "ms", aim: aim{ratio: 1. / 3}, times: 2, run: read("large", z.file), raw: func(context.Context) (float64, error) { return rawFile(z.file, false) }},
+		{name: "writeFile 1 MiB", unit: "ms", aim: aim{ratio: 1. / 3}, times: 10, run: write("w1", 1<<20)},
+		{name: fmt.Sprintf("writeFile %d MiB", z.file>>20), unit: "ms", aim: aim{ratio: 1. / 3}, times: 2, run: write("w32", z.file), raw: func(context.Context) (float64, error) { return rawFile(z.file, true) }},
 	}
 }
 
@@ -215,13 +223,13 @@ func echo(c *client, n int) error {
 	return err
 }
 
-func rawSpawn() (float64, error) {
-	return timed(func() error { return exec.Command("/bin/true").Run() })
+func rawSpawn(ctx context.Context) (float64, error) {
+	return timed(func() error { return exec.CommandContext(ctx, "/bin/true").Run() })
 }
 
 // rawOutput reads a command's output and drops it.
-func rawOutput(n int, tty bool) (float64, error) {
-	cmd := exec.Command("head", "-c", strconv.Itoa(n), "/dev/zero")
+func rawOutput(ctx context.Context, n int, tty bool) (float64, error) {
+	cmd := exec.CommandContext(ctx, "head", "-c", strconv.Itoa(n), "/dev/zero")
 	return timed(func() error {
 		if tty {
 			f, err := pty.Start(cmd)
@@ -265,8 +273,9 @@ func rawFile(n int, write bool) (float64, error) {
 	})
 }
 
-// idleConnections measures what each of n idle connections costs, in KiB.
-func idleConnections(s *server, n int) (float64, error) {
+// idleConnections measures what each of n idle connections to a fresh server
+// costs, in KiB.
+func idleConnections(ctx context.Context, s *server, n int) (float64, error) {
 	before := s.rss()
 	conns := make([]*client, 0, n)
 	defer func() {
@@ -281,35 +290,33 @@ func idleConnections(s *server, n int) (float64, error) {
 		}
 		conns = append(conns, c)
 	}
-	time.Sleep(300 * time.Millisecond)
-	return max(0, s.rss()-before) / float64(n), nil
+	if err := sleep(ctx, settle); err != nil {
+		return 0, err
+	}
+	return (s.rss() - before) / float64(n), nil
 }
 
-// stalledReader measures by how much the server grows, in MB, while a client
-// does not read what an endless writer writes.
-func stalledReader(s *server, d time.Duration) (float64, error) {
+// stalledReader measures by how much a fresh server grows, in MB, while a
+// client does not read what an endless writer writes.
+func stalledReader(ctx context.Context, s *server, d time.Duration) (float64, error) {
 	before := s.rss()
 	c, err := connect(s.url)
 	if err != nil {
 		return 0, err
 	}
 	defer c.close()
-	id := newID()
-	if err := c.start(id, `["yes"]`, plain); err != nil {
+	if err := c.start(newID(), `["yes"]`, plain); err != nil {
 		return 0, err
 	}
-	time.Sleep(d)
-	pids := family(s.cmd.Process.Pid)
+	if err := sleep(ctx, d); err != nil {
+		return 0, err
+	}
 	total := 0.0
-	for _, pid := range pids {
+	for _, pid := range family(s.cmd.Process.Pid) {
 		// The writer itself does not count.
 		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(comm)) != "yes" {
 			total += field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
 		}
-	}
-	// Closing the connection would leave the process to its session.
-	if tcp, ok := c.ws.NetConn().(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
 	}
 	return (total - before) / 1024, nil
 }

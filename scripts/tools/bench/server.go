@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -15,35 +17,71 @@ import (
 // server is one exec-server under measurement.
 type server struct {
 	name, path string
+	args       []string // beyond those that say where it listens
+	base       string   // what follows is in it
+	home       string   // empty: a login profile would be read with every start
+	dir        string   // for files
+	bin        string   // first on its PATH; "": nothing
 	cmd        *exec.Cmd
 	url        string
-	home       string
-	dir        string // for files
 	listening  time.Duration
+}
+
+// running are the servers that have been started and not stopped.
+var running struct {
+	sync.Mutex
+	servers map[*exec.Cmd]bool
+	closed  bool // no more may start
+}
+
+// abandon kills every server, and lets none start any more.
+func abandon() {
+	running.Lock()
+	defer running.Unlock()
+	running.closed = true
+	for cmd := range running.servers {
+		_ = cmd.Process.Kill()
+	}
 }
 
 // start starts the server on a free port and notes how long it took to say
 // that it listens.
 func (s *server) start() error {
-	cmd := exec.Command(s.path, "exec-server", "--listen", "ws://127.0.0.1:0")
+	cmd := exec.Command(s.path, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, s.args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+s.home, "CODEX_HOME="+s.home)
+	if s.bin != "" {
+		cmd.Env = append(cmd.Env, "PATH="+s.bin+":"+os.Getenv("PATH"))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
+	running.Lock()
+	if running.closed {
+		running.Unlock()
+		return errors.New("interrupted")
+	}
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	if err == nil {
+		if running.servers == nil {
+			running.servers = map[*exec.Cmd]bool{}
+		}
+		running.servers[cmd] = true
+		s.cmd = cmd
+	}
+	running.Unlock()
+	if err != nil {
 		return fmt.Errorf("start %s: %w", s.path, err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		s.stop()
 		return fmt.Errorf("%s said nothing: %w", s.name, err)
 	}
 	s.listening = time.Since(began)
-	s.cmd, s.url = cmd, strings.TrimSpace(line)
+	s.url = strings.TrimSpace(line)
 	return nil
 }
 
@@ -55,6 +93,9 @@ func (s *server) stop() {
 	timer := time.AfterFunc(5*time.Second, func() { _ = s.cmd.Process.Kill() })
 	_ = s.cmd.Wait()
 	timer.Stop()
+	running.Lock()
+	delete(running.servers, s.cmd)
+	running.Unlock()
 	s.cmd = nil
 }
 

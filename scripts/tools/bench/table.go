@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -43,26 +44,81 @@ func figure(f float64) string {
 	}
 }
 
-// print prints the table.
+// aim is what our median should be. Each part that is not zero is one aim.
+type aim struct {
+	ratio    float64 // at most this, as a part of the better reference's median
+	most     float64 // at most this, in the unit of the row
+	belowRaw bool    // less than the median without a server
+}
+
+// judge says what was aimed at and whether ours reached it: "-" where there is
+// nothing to compare with.
+func (a aim) judge(unit string, ours, better, raw float64) (aims, reached []string) {
+	check := func(text string, known, ok bool) {
+		aims = append(aims, text)
+		switch {
+		case math.IsNaN(ours) || !known:
+			reached = append(reached, "-")
+		case ok:
+			reached = append(reached, "yes")
+		default:
+			reached = append(reached, "no")
+		}
+	}
+	if a.ratio != 0 {
+		check(strconv.FormatFloat(a.ratio, 'g', 3, 64)+" of theirs", !math.IsInf(better, 1), ours <= a.ratio*better)
+	}
+	if a.most != 0 {
+		check(strconv.FormatFloat(a.most, 'f', -1, 64)+" "+unit, true, ours <= a.most)
+	}
+	if a.belowRaw {
+		check("below raw", !math.IsNaN(raw), ours < raw)
+	}
+	return aims, reached
+}
+
+// print prints the table, what could not be measured, and the sum of the aims.
 func (b *bench) print() {
-	names := make([]string, 0, len(b.servers)+1)
+	var names []string
 	for _, s := range b.servers {
 		names = append(names, s.name)
 	}
 	names = append(names, "raw")
-	lines := [][]string{append(append([]string{"min / median / max", "unit"}, names...), "ratio", "aim", "")}
+	lines := [][]string{append(append([]string{"min / median / max", "unit"}, names...), "ratio", "aim", "reached")}
+	yes, no := 0, []string(nil)
 	for _, r := range b.rows {
 		line := []string{r.name, r.unit}
 		better := math.Inf(1)
 		for _, name := range names {
 			v := b.results[r.name][name]
+			if len(v) == 0 && b.failures[r.name][name] != "" {
+				line = append(line, "fails")
+				continue
+			}
+			if b.direct[r.name][name] {
+				line = append(line, cell(v)+" direct")
+				continue
+			}
 			line = append(line, cell(v))
 			if name != "ours" && name != "raw" && len(v) > 0 {
 				better = min(better, median(v))
 			}
 		}
-		ratio := median(b.results[r.name]["ours"]) / better
-		lines = append(lines, append(line, verdict(ratio, r.target)...))
+		ours := median(b.results[r.name]["ours"])
+		ratio := "-"
+		if !math.IsNaN(ours) && !math.IsInf(better, 1) && better > 0 {
+			ratio = figure(ours / better)
+		}
+		aims, reached := r.aim.judge(r.unit, ours, better, median(b.results[r.name]["raw"]))
+		for i, what := range reached {
+			switch what {
+			case "yes":
+				yes++
+			case "no":
+				no = append(no, r.name+" ("+aims[i]+")")
+			}
+		}
+		lines = append(lines, append(line, ratio, strings.Join(aims, ", "), strings.Join(reached, ", ")))
 	}
 	if b.markdown {
 		for i, line := range lines {
@@ -71,26 +127,36 @@ func (b *bench) print() {
 				fmt.Println("|" + strings.Repeat("---|", len(line)))
 			}
 		}
-		return
+	} else {
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		for _, line := range lines {
+			fmt.Fprintln(w, strings.Join(line, "\t"))
+		}
+		_ = w.Flush()
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	for _, line := range lines {
-		fmt.Fprintln(w, strings.Join(line, "\t"))
+	fmt.Println()
+	b.explain(names)
+	fmt.Printf("%d aims reached, %d missed\n", yes, len(no))
+	for _, what := range no {
+		fmt.Println("missed:", what)
 	}
-	_ = w.Flush()
 }
 
-// verdict is the ratio, what was aimed at and whether that was reached.
-func verdict(ratio, target float64) []string {
-	if math.IsNaN(ratio) || ratio == 0 {
-		return []string{"-", "-", ""}
+// explain says why something could not be measured, each reason once.
+func (b *bench) explain(names []string) {
+	direct := false
+	said := map[string]bool{}
+	for _, r := range b.rows {
+		for _, name := range names {
+			direct = direct || b.direct[r.name][name]
+			text := name + " fails: " + b.failures[r.name][name]
+			if b.failures[r.name][name] != "" && !said[text] {
+				said[text] = true
+				fmt.Printf("%s (%s and others like it)\n", text, r.name)
+			}
+		}
 	}
-	if math.IsInf(target, 1) {
-		return []string{fmt.Sprintf("%.2f", ratio), "", ""}
+	if direct {
+		fmt.Println("direct: done by the server itself, unconfined, as the policy lets everything be read; not compared with")
 	}
-	reached := "yes"
-	if ratio > target {
-		reached = "no"
-	}
-	return []string{fmt.Sprintf("%.2f", ratio), fmt.Sprintf("%.2f", target), reached}
 }
