@@ -183,6 +183,9 @@ func (p *planner) protected(name string, add func(guard)) error {
 	if err != nil {
 		return err
 	}
+	if p.redirected(name, real) {
+		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
+	}
 	if slices.Contains(p.denied, real) || info.Type == permissions.Symlink {
 		return nil
 	}

@@ -237,22 +237,40 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 
 // refuseRedirected refuses a writable root behind a link that lies in another
 // one, and leads out of it: a command could have put it there, so that the
-// next one may write where it leads.
+// next one may write where it leads. The link may be there only now and then.
 func (p *planner) refuseRedirected() error {
 	for i, w := range p.writable {
-		inside := slices.ContainsFunc(p.writable[:i], func(o writableRoot) bool { return below(w.Effective, o.Effective) })
-		if inside {
+		others := func(f func(o *writableRoot) bool) bool {
+			for j := range p.writable {
+				if j != i && f(&p.writable[j]) {
+					return true
+				}
+			}
+			return false
+		}
+		if others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) }) {
 			continue
 		}
 		link, err := p.writableLink(w.Path)
 		if err != nil {
 			return err
 		}
+		if link == "" && others(func(o *writableRoot) bool { return below(w.Path, o.Path) || below(w.Path, o.Effective) }) {
+			link = w.Path
+		}
 		if link != "" {
 			return fmt.Errorf("cannot enforce sandbox writable path %s because it crosses writable symlink %s", w.Path, link)
 		}
 	}
 	return nil
+}
+
+// redirected reports whether a path that lies in a writable root leads
+// elsewhere: then a link is on the way, or was a moment ago.
+func (p *planner) redirected(name, real string) bool {
+	return name != real && slices.ContainsFunc(p.writable, func(w writableRoot) bool {
+		return below(name, w.Effective)
+	})
 }
 
 // deny notes a denied path, which must not be reached through a link that the
@@ -262,6 +280,11 @@ func (p *planner) deny(name string) error {
 		return err
 	} else if link != "" {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
+	}
+	if real, _, err := p.effective(name); err != nil {
+		return err
+	} else if p.redirected(name, real) {
+		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, name)
 	}
 	return p.denyTarget(name)
 }
