@@ -73,12 +73,13 @@ func (p *planner) mounts() error {
 			return shallowFirst(a.path, b.path)
 		})
 		p.pin(w.Effective, guards[i])
-		for j, g := range guards[i] {
+		done := make(map[string]guard, len(guards[i]))
+		for _, g := range guards[i] {
 			// What is covered is hidden; what is read-only is not.
-			if slices.ContainsFunc(guards[i][:j], func(o guard) bool { return o.path == g.path && (o.mask == g.mask || g.cover) }) {
+			if o, ok := done[g.path]; ok && (o.mask == g.mask || g.cover) {
 				continue
 			}
-			if g.mask {
+			if done[g.path] = g; g.mask {
 				p.mask(g)
 			} else {
 				p.protect(g)

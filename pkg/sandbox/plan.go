@@ -421,28 +421,29 @@ func (p *planner) addReopened(readable []string) {
 	}
 	slices.SortFunc(p.reopened, shallowFirst)
 	p.reopened = slices.Compact(p.reopened)
-	all := p.denied
-	p.denied = nil
-	for _, d := range all {
-		if !p.hidden(d, all) {
-			p.denied = append(p.denied, d)
-		}
-	}
+	p.dropHidden()
 }
 
-// hidden reports whether a path lies in the mask of a denied one: between the
+// dropHidden forgets denied paths that lie in the mask of another: between the
 // two nothing is reopened.
-func (p *planner) hidden(name string, denied []string) bool {
-	above := func(list []string) int {
-		deepest := -1
-		for _, a := range list {
-			if a != name && below(name, a) {
-				deepest = max(deepest, depth(a))
+func (p *planner) dropHidden() {
+	const denied, reopened = 1, 2
+	is := make(map[string]int, len(p.denied)+len(p.reopened))
+	for _, r := range p.reopened {
+		is[r] = reopened
+	}
+	for _, d := range p.denied {
+		is[d] = denied
+	}
+	p.denied = slices.DeleteFunc(p.denied, func(name string) bool {
+		for name != "/" {
+			name = path.Dir(name)
+			if what := is[name]; what != 0 {
+				return what == denied
 			}
 		}
-		return deepest
-	}
-	return above(denied) > above(p.reopened)
+		return false
+	})
 }
 
 func (p *planner) isWritable(real string) bool {

@@ -144,6 +144,7 @@ func (s *Stub) join() error {
 // make makes a stub under another name, and moves it into place when it is
 // marked and locked, so that nobody sees it half made.
 func (s *Stub) make() error {
+	// Process ids repeat, also at the same time in different containers.
 	temp := ".codex-cover-" + strconv.FormatUint(rand.Uint64(), 36)
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if s.dir {
@@ -155,7 +156,9 @@ func (s *Stub) make() error {
 	}
 	fd, err := unix.Openat(s.parent, temp, flags, stubFileMode)
 	if err != nil {
-		s.unlink(temp)
+		if s.dir {
+			s.unlink(temp)
+		}
 		return err
 	}
 	mode := uint32(stubFileMode)

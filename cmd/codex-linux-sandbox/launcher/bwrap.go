@@ -153,7 +153,7 @@ func (w *wrapped) run(program string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	filter := rules{network: w.l.plan.Network, nesting: w.l.nesting}.filter()
+	filter := sandbox.Rules{Network: w.l.plan.Network, Nesting: w.l.nesting}.Filter()
 	for fd, data := range map[int][]byte{
 		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds,
 		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
@@ -426,7 +426,7 @@ func (w *wrapped) spec() string {
 // secondStage is the launcher inside of bwrap's view: it confines itself and
 // executes the command.
 func (l *launch) secondStage() (int, error) {
-	r := rules{}
+	r := sandbox.Rules{}
 	x := &proxies{theirs: talkFD}
 	terminal := false
 	l.execFD = -1
@@ -438,9 +438,9 @@ func (l *launch) secondStage() (int, error) {
 		}
 		switch key {
 		case "network":
-			r.network = sandbox.Network(n)
+			r.Network = sandbox.Network(n)
 		case "nesting":
-			r.nesting = true
+			r.Nesting = true
 		case "terminal":
 			terminal = true
 		case "exec":
@@ -482,7 +482,7 @@ func (l *launch) secondStage() (int, error) {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
 	p.dropPrivileges()
-	p.install(r.filter())
+	p.install(r.Filter())
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {
 		return 0, fmt.Errorf("cannot confine the command: %w", &failure{p.steps[step].what, p.steps[step].path, errno})

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"codex.internal/cmd/codex-linux-sandbox/nofile"
+	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,7 +53,7 @@ func (namespaces) run(l *launch) (int, error) {
 	}
 	c.init.undumpable()
 	c.init.dropPrivileges()
-	c.init.install(rules{network: l.plan.Network, nesting: l.nesting}.filter())
+	c.init.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
 	return s.run()
 }
 

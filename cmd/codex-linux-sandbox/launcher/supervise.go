@@ -291,7 +291,7 @@ func (l *launch) execDirectly() (int, error) {
 	p := &program{}
 	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
 		p.noNewPrivileges()
-		p.install(rules{network: l.plan.Network, nesting: l.nesting}.filter())
+		p.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
 	}
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {

@@ -1,11 +1,8 @@
-//go:build linux
-
-package launcher
+package sandbox
 
 import (
 	"runtime"
 
-	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -89,16 +86,16 @@ const (
 	sysFileSetattr   = 469 // Linux 6.17
 )
 
-// rules say what a filter denies.
-type rules struct {
-	network    sandbox.Network
-	nesting    bool // new namespaces and mounts are allowed
-	sharing    bool // the IPC and PID namespaces are the host's
-	attributes bool // nothing of the file system may be changed
+// Rules say what a filter denies.
+type Rules struct {
+	Network    Network
+	Nesting    bool // new namespaces and mounts are allowed
+	Sharing    bool // the IPC and PID namespaces are the host's
+	Attributes bool // nothing of the file system may be changed
 }
 
 // assembler writes BPF. Every check that matches ends in a return, so that
-// the rules can be read one after the other.
+// the Rules can be read one after the other.
 type assembler struct{ code []unix.SockFilter }
 
 func (a *assembler) op(code uint16, k uint32, jt, jf uint8) {
@@ -175,9 +172,9 @@ func (a *assembler) whenEqual(nr, offset, value uint32) {
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// filter assembles the filter for the rules. It is never empty: the calls of
+// Filter assembles the filter for the rules. It is never empty: the calls of
 // never are denied in every mode.
-func (r rules) filter() []unix.SockFilter {
+func (r Rules) Filter() []unix.SockFilter {
 	a := &assembler{}
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
 	if runtime.GOARCH == "arm64" {
@@ -193,34 +190,34 @@ func (r rules) filter() []unix.SockFilter {
 	a.deny(never)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCSTI)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCLINUX)
-	if !r.nesting {
+	if !r.Nesting {
 		a.deny(nesting)
 		a.whenBits(unix.SYS_CLONE, offsetArg0, newNamespaces)
 		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces)
 		// The flags of clone3 cannot be seen; who lacks it uses clone.
 		a.on(unix.BPF_JEQ, unix.SYS_CLONE3, actionNoSys)
 	}
-	if r.sharing {
+	if r.Sharing {
 		a.deny(sharing)
 		for _, o := range others {
 			a.unlessZero(o.nr, offsetArg0+8*o.argument)
 		}
 	}
-	if r.attributes {
+	if r.Attributes {
 		a.deny(attributes)
 		a.deny(oldAttributes)
 		for _, request := range fileFlags {
 			a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, request)
 		}
 	}
-	switch r.network {
-	case sandbox.NetworkOff:
+	switch r.Network {
+	case NetworkOff:
 		a.deny(offline)
 		a.only(unix.SYS_SOCKET, unix.AF_UNIX)
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 		a.streamsOnly(unix.SYS_SOCKET)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
-	case sandbox.NetworkProxy:
+	case NetworkProxy:
 		a.only(unix.SYS_SOCKET, unix.AF_INET, unix.AF_INET6)
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
