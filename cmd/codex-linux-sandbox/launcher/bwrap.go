@@ -68,7 +68,9 @@ func findBwrap(others ...string) (string, error) {
 
 // knows reports whether bwrap has an option.
 func knows(program, option string) bool {
-	help, err := exec.Command(program, "--help").CombinedOutput()
+	cmd := exec.Command(program, "--help")
+	cmd.Env = []string{}
+	help, err := cmd.CombinedOutput()
 	return err == nil && bytes.Contains(help, []byte(option+" "))
 }
 
@@ -508,8 +510,8 @@ func (bubblewrap) probe() error {
 	defer unix.Close(null)
 	args := []string{"bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/proc/self/exe", "--help"}
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{uintptr(null), uintptr(null), uintptr(complain[1])},
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(complain[1])},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	_ = unix.Close(complain[1])
 	said := os.NewFile(uintptr(complain[0]), "stderr of bwrap")

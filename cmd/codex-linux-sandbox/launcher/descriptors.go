@@ -21,8 +21,9 @@ type inheritedFile struct {
 	at    int64
 }
 
-// deviceMemory is the major number of null, zero, full, random and urandom.
-const deviceMemory = 1
+// memoryDevices are the devices of major number 1 by their minor numbers, as
+// the view has them.
+var memoryDevices = map[uint32]string{3: "null", 5: "zero", 7: "full", 8: "random", 9: "urandom"}
 
 // inheritedFiles finds the descriptors that need it. What is open for writing
 // stays as it is: whoever passed it meant that. So do pipes, sockets and
@@ -62,7 +63,10 @@ func reopenable(fd int) (f inheritedFile, ok bool) {
 	case unix.S_IFREG, unix.S_IFDIR:
 		ok = flags&unix.O_ACCMODE == unix.O_RDONLY
 	case unix.S_IFCHR:
-		ok = unix.Major(uint64(st.Rdev)) == deviceMemory //nolint:unconvert // differs by architecture
+		if name, memory := memoryDevices[unix.Minor(uint64(st.Rdev))]; memory && unix.Major(uint64(st.Rdev)) == 1 { //nolint:unconvert // differs by architecture
+			f.path = "/dev/" + name
+			return f, true
+		}
 	}
 	if f.path, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || !path.IsAbs(f.path) {
 		return f, false
