@@ -170,8 +170,8 @@ func TestInheritedDescriptors(t *testing.T) {
 		t.Run("a file as descriptor 3", func(t *testing.T) { contained(t, run(p, backend, nil, secret)) })
 		t.Run("a directory as standard input", func(t *testing.T) { contained(t, run(p, backend, dir)) })
 		t.Run("a file as standard input", func(t *testing.T) { contained(t, run(p, backend, secret)) })
-		if p.uid != 0 {
-			return
+		if p.uid != 0 || backend == "bwrap" {
+			return // under bwrap devices are root's; the README says so
 		}
 		// The server gives a process the host's /dev/null as its standard
 		// input. This one is the place's own.

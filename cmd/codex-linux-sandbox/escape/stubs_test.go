@@ -286,9 +286,10 @@ func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/d/x.env", "key")
 		p.file("ws/e/x.env", "key")
+		// What a pattern matches is looked for once, at the start: the README
+		// says what that means.
 		for _, profile := range []string{
 			entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny", p.ws+"/e/x.env=deny"),
-			entries("root=read", p.ws+"=write", "glob:"+p.ws+"/**/*.env=deny"),
 		} {
 			swap := p.start(backend, profile, "change links", p.ws+"/d", p.ws+"/e")
 			for range rounds {
