@@ -96,23 +96,23 @@ func ownTerminal() bool {
 // run starts the init and returns how the command ended.
 func (s *supervisor) run() (int, error) {
 	defer s.release()
+	var heard []os.Signal
+	for _, sig := range forwarded {
+		if !signal.Ignored(sig) {
+			heard = append(heard, sig)
+		}
+	}
 	if s.terminal {
 		// The command's session takes the terminal over. Who gives one up is
-		// told so by a signal.
-		ignored := signal.Ignored(unix.SIGHUP)
+		// told so by a signal. That it is ignored ends with Notify only.
 		signal.Ignore(unix.SIGHUP)
 		if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
 			return 0, fmt.Errorf("give up the terminal: %w", err)
 		}
-		if !ignored {
-			signal.Reset(unix.SIGHUP)
-		}
 	}
 	signals := make(chan os.Signal, len(forwarded))
-	for _, sig := range forwarded {
-		if !signal.Ignored(sig) {
-			signal.Notify(signals, sig)
-		}
+	if len(heard) > 0 { // none would be all
+		signal.Notify(signals, heard...)
 	}
 	defer signal.Stop(signals)
 	pid, errno := s.crew.start()
