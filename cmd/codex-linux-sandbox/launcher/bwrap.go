@@ -28,8 +28,8 @@ type bubblewrap struct{}
 func (bubblewrap) refuse(*launch) error { return nil }
 
 // stagePath is where the launcher is found inside: in the view's own /dev,
-// which every view has.
-const stagePath = "/dev/.codex-linux-sandbox"
+// which every view has. Its name is that by which codex knows what it is.
+const stagePath = "/dev/codex-linux-sandbox"
 
 // maxStderr bounds what is kept of what bwrap says.
 const maxStderr = 64 << 10
