@@ -180,6 +180,12 @@ func (w *wrapped) run(program string) (int, error) {
 	if err := w.open(); err != nil {
 		return 0, err
 	}
+	var heard []os.Signal
+	for _, sig := range forwarded {
+		if !signal.Ignored(sig) {
+			heard = append(heard, sig)
+		}
+	}
 	files := []uintptr{0, 1, uintptr(w.complain[1]), uintptr(w.talk[1]), 2, 2}
 	if w.l.execFD >= 0 {
 		files[execFD] = uintptr(w.l.execFD)
@@ -197,23 +203,53 @@ func (w *wrapped) run(program string) (int, error) {
 		files = append(files, uintptr(fd))
 		args[i] = strconv.Itoa(len(files) - 1)
 	}
-	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--")
+	// The command's environment is nothing for bwrap, which runs outside.
+	env, err := w.environment()
+	if err != nil {
+		return 0, err
+	}
+	files = append(files, env.Fd())
+	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--argv0="+w.arg0(), "--env-fd", strconv.Itoa(len(files)-1), "--")
 	args = append(args, w.l.command...)
-	signals := make(chan os.Signal, len(forwarded))
-	for _, sig := range forwarded {
-		if !signal.Ignored(sig) {
-			signal.Notify(signals, sig)
+	if w.terminal {
+		// The command's session takes the terminal over; see supervisor.run.
+		signal.Ignore(unix.SIGHUP)
+		if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
+			return 0, fmt.Errorf("give up the terminal: %w", err)
 		}
+	}
+	signals := make(chan os.Signal, len(forwarded))
+	if len(heard) > 0 { // none would be all
+		signal.Notify(signals, heard...)
 	}
 	defer signal.Stop(signals)
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		Env: append(w.l.env, "CODEX_SANDBOX_ARG0="+w.arg0()), Files: files,
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		Env: os.Environ(), Files: files,
+		// A signal to the launcher's group is not for bwrap, which would die of it.
+		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {
 		return 0, &unavailable{fmt.Errorf("start %s: %w", program, err)}
 	}
 	return w.supervise(pid, signals)
+}
+
+// environment puts the command's environment into memory.
+func (w *wrapped) environment() (*os.File, error) {
+	fd, err := unix.MemfdCreate("environment", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("pass the environment: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "environment")
+	w.files = append(w.files, f)
+	var text []byte
+	for _, kv := range w.l.env {
+		text = append(append(text, kv...), 0)
+	}
+	if _, err := f.Write(text); err != nil {
+		return nil, fmt.Errorf("pass the environment: %w", err)
+	}
+	return f, nil
 }
 
 func (w *wrapped) arg0() string {
@@ -361,11 +397,10 @@ func (l *launch) secondStage() (int, error) {
 	if len(l.command) == 0 {
 		return 0, errNoCommand
 	}
-	arg0 := os.Getenv("CODEX_SANDBOX_ARG0")
-	if err := os.Unsetenv("CODEX_SANDBOX_ARG0"); err != nil {
+	if err := l.environment(); err != nil {
 		return 0, err
 	}
-	e, err := prepareExec(l.command, os.Environ(), arg0, l.execFD)
+	e, err := prepareExec(l.command, l.env, l.arg0, l.execFD)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
