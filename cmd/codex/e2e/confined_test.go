@@ -68,23 +68,32 @@ var separate = sync.OnceValues(func() (string, error) {
 	return filepath.Join(prefix, "bin", "codex"), nil
 })
 
-// onBoth runs a test on the single binary and on separate ones.
+// onBoth runs a test on the single binary and on separate ones, and, where
+// there is a bwrap, with that backend.
 func onBoth(t *testing.T, test func(c *confined)) {
-	for _, layout := range []string{"single", "separate"} {
+	layouts := []string{"single", "separate"}
+	if _, err := exec.LookPath("bwrap"); err == nil {
+		layouts = append(layouts, "bwrap")
+	}
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			binary := codex
+			var args []string
+			if layout == "bwrap" {
+				args = []string{"--sandbox-backend", "bwrap"}
+			}
 			if layout == "separate" {
 				var err error
 				if binary, err = separate(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			test(confinedBy(t, binary))
+			test(confinedBy(t, binary, args...))
 		})
 	}
 }
 
-func confinedBy(t *testing.T, binary string) *confined {
+func confinedBy(t *testing.T, binary string, args ...string) *confined {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -95,7 +104,7 @@ func confinedBy(t *testing.T, binary string) *confined {
 	must(t, os.WriteFile(filepath.Join(c.dir, "outside"), []byte("outside"), 0o644))
 	single := codex
 	codex = binary
-	cmd, url := server(t)
+	cmd, url := server(t, args...)
 	codex = single
 	c.pid, c.url = cmd.Process.Pid, url
 	c.wire = connect(t, url)
