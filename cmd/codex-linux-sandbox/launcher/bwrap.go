@@ -32,8 +32,8 @@ type bubblewrap struct{}
 func (bubblewrap) refuse(*launch) error { return nil }
 
 // stagePath is where the launcher is found inside: in the view's own /dev,
-// which every view has.
-const stagePath = "/dev/.codex-linux-sandbox"
+// which every view has. Its name is that by which codex knows what it is.
+const stagePath = "/dev/codex-linux-sandbox"
 
 // maxStderr bounds what is kept of what bwrap says.
 const maxStderr = 64 << 10
@@ -193,7 +193,9 @@ func (w *wrapped) run(program string) (int, error) {
 	defer signal.Stop(signals)
 	runtime.LockOSThread() // bwrap ends with this thread
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		// A signal to the launcher's group is not for bwrap, which would die
+		// of it.
+		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {
 		return 0, &unavailable{fmt.Errorf("start %s: %w", program, err)}
@@ -244,9 +246,18 @@ func (w *wrapped) binds() ([]byte, error) {
 	return text, nil
 }
 
+// bindsText reads what binds wrote; it stays open for another look.
+func bindsText() ([]byte, error) {
+	fd, err := unix.Dup(bindsFD)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of mounts: %w", err)
+	}
+	return inherited("list of mounts", fd, maxProfile)
+}
+
 // checkBinds is what the second stage does with binds.
 func checkBinds() error {
-	text, err := inherited("list of mounts", bindsFD, maxProfile)
+	text, err := bindsText()
 	if err != nil {
 		return err
 	}
@@ -267,6 +278,54 @@ func checkBinds() error {
 		}
 	}
 	return nil
+}
+
+// checkWritable looks whether anything else is mounted writable: bwrap may have
+// followed a link to where it mounted something. It is not done when all may be
+// written, or /proc does not tell.
+func checkWritable(all bool) error {
+	if all {
+		return nil
+	}
+	text, err := bindsText()
+	if err != nil {
+		return err
+	}
+	known := []string{"/dev", "/proc"}
+	for line := range strings.SplitSeq(string(text), "\x00") {
+		if _, name, found := strings.Cut(line, "/"); found {
+			known = append(known, "/"+name)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("cannot make the sandbox: %w", err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !strings.HasPrefix(fields[5]+",", "rw,") {
+			continue
+		}
+		at := unescapeMount(fields[4])
+		if !slices.ContainsFunc(known, func(dir string) bool { return within(at, dir) }) {
+			return fmt.Errorf("cannot make the sandbox: %s can be written: it is something else than when the sandbox was planned", at)
+		}
+	}
+	return nil
+}
+
+// unescapeMount undoes the octal escapes of mountinfo.
+func unescapeMount(name string) string {
+	var b []byte
+	for i := 0; i < len(name); i++ {
+		if n, err := strconv.ParseUint(name[i+1:min(i+4, len(name))], 8, 8); name[i] == '\\' && err == nil && i+3 < len(name) {
+			b = append(b, byte(n))
+			i += 3
+			continue
+		}
+		b = append(b, name[i])
+	}
+	return string(b)
 }
 
 func (w *wrapped) arg0() string {
@@ -414,6 +473,9 @@ func (w *wrapped) spec() string {
 	if w.terminal {
 		spec = append(spec, "terminal=1")
 	}
+	if w.l.plan.Root == sandbox.RootWritable || w.l.plan.NoProc {
+		spec = append(spec, "writable=1")
+	}
 	if w.l.execFD >= 0 {
 		spec = append(spec, "exec=1")
 	}
@@ -430,7 +492,7 @@ func (w *wrapped) spec() string {
 func (l *launch) secondStage() (int, error) {
 	r := sandbox.Rules{}
 	x := &proxies{theirs: talkFD}
-	terminal := false
+	terminal, writable := false, false
 	l.execFD = -1
 	for word := range strings.SplitSeq(l.stage, ",") {
 		key, value, _ := strings.Cut(word, "=")
@@ -447,6 +509,8 @@ func (l *launch) secondStage() (int, error) {
 			terminal = true
 		case "exec":
 			l.execFD = execFD
+		case "writable":
+			writable = n == 1
 		case "port":
 			x.ports = append(x.ports, uint16(n))
 		}
@@ -470,6 +534,9 @@ func (l *launch) secondStage() (int, error) {
 	}
 	_ = unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC)
 	if err := checkBinds(); err != nil {
+		return 0, err
+	}
+	if err := checkWritable(writable); err != nil {
 		return 0, err
 	}
 	files := inheritedFiles(2)

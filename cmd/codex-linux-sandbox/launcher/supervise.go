@@ -102,15 +102,13 @@ func ownTerminal() bool {
 }
 
 // giveUpTerminal lets the command's session take the terminal over. Who gives
-// one up is told so by a signal.
+// one up is told so by a hangup, which is ignored for that moment, without the
+// Go runtime: it would forget that the signal was not ignored before.
 func giveUpTerminal() error {
-	ignored := signal.Ignored(unix.SIGHUP)
-	signal.Ignore(unix.SIGHUP)
+	old := ignore(unix.SIGHUP)
+	defer setAction(unix.SIGHUP, &old)
 	if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
 		return fmt.Errorf("give up the terminal: %w", err)
-	}
-	if !ignored {
-		signal.Reset(unix.SIGHUP)
 	}
 	return nil
 }
