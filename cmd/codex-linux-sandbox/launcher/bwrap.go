@@ -233,7 +233,7 @@ func (w *wrapped) binds() ([]byte, error) {
 		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
 			Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 		if err != nil {
-			return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", m.Source, err)
+			return nil, &changed{fmt.Errorf("cannot make the sandbox: open %s: %w", m.Source, err)}
 		}
 		var st unix.Stat_t
 		err = unix.Fstat(fd, &st)

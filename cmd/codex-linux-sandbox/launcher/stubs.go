@@ -59,7 +59,7 @@ func (l *launch) placeStubs() (*stubs, error) {
 			}
 		case m.Kind != sandbox.BindReadOnly:
 			s.remove()
-			return nil, errors.New("cannot make the sandbox: " + m.Target + " was made while the sandbox was being prepared; try again")
+			return nil, &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
 		}
 	}
 	if len(s.held) == 0 {

@@ -242,7 +242,11 @@ func (s *supervisor) explain(r report) (int, error) {
 		if int(r.step) < s.entered {
 			return 0, &unavailable{err}
 		}
-		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
+		all := fmt.Errorf("cannot make the sandbox: %w", err)
+		if errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP {
+			return 0, &changed{all}
+		}
+		return 0, all
 	case stageFork:
 		return 0, fmt.Errorf("start the command: %w", errno)
 	case stageCommand:

@@ -132,8 +132,8 @@ func serve(t *testing.T, cmd *exec.Cmd) *execclient.Client {
 	return client
 }
 
-// ended is how a process ended.
-type ended struct {
+// outcome is how a process ended.
+type outcome struct {
 	execproto.ReadResult
 	kind string // the sandboxType
 	text string
@@ -141,7 +141,7 @@ type ended struct {
 }
 
 // runSandboxed runs a shell script under a sandbox.
-func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sandbox json.RawMessage) (e ended, err error) {
+func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sandbox json.RawMessage) (e outcome, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -170,8 +170,6 @@ func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sa
 	}
 	return e, nil
 }
-
-func uri(path string) string { return "file://" + path }
 
 // sandboxOf is a sandbox with entries of the form TARGET=ACCESS.
 func sandboxOf(cwd string, list ...string) json.RawMessage {
