@@ -23,7 +23,7 @@ func (HostView) Lstat(name string) (permissions.Info, error) {
 	case err != nil:
 		return permissions.Info{}, fmt.Errorf("lstat %s: %w", name, err)
 	}
-	return permissions.Info{Type: fileType(st.Mode), Size: st.Size, Dev: uint64(st.Dev), Ino: st.Ino}, nil //nolint:unconvert // differs by architecture
+	return permissions.Info{Type: fileType(st.Mode), Size: st.Size, Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
 func fileType(mode uint32) permissions.FileType {

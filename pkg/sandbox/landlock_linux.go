@@ -45,15 +45,15 @@ func LandlockRights(abi int) uint64 {
 func (plan *Plan) LandlockRefusal(stricter bool) error {
 	switch {
 	case plan.Network == NetworkProxy:
-		return errors.New("Landlock cannot restrict the network to the proxies") //nolint:staticcheck // a name
+		return errors.New("it cannot restrict the network to the proxies")
 	case plan.NoProc:
-		return errors.New("Landlock cannot leave /proc empty") //nolint:staticcheck // a name
+		return errors.New("it cannot leave /proc empty")
 	case plan.Root == RootWritable:
-		return errors.New("Landlock cannot take anything away from a writable /") //nolint:staticcheck // a name
+		return errors.New("it cannot take anything away from a writable /")
 	case stricter:
 		return nil
 	case len(plan.Undo) > 0:
-		return fmt.Errorf("Landlock cannot keep %s from being created%s", plan.Undo[0], orStricter) //nolint:staticcheck // a name
+		return fmt.Errorf("it cannot keep %s from being created%s", plan.Undo[0], orStricter)
 	}
 	for _, m := range plan.Mounts {
 		switch {
@@ -62,9 +62,9 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 			if m.Cover {
 				what = "keep from being created"
 			}
-			return fmt.Errorf("Landlock cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter) //nolint:staticcheck // a name
+			return fmt.Errorf("it cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter)
 		case m.Kind == BindReadOnly && plan.inWritable(m.Target):
-			return fmt.Errorf("Landlock cannot make %s read-only, which lies below what may be written%s", m.Target, orStricter) //nolint:staticcheck // a name
+			return fmt.Errorf("it cannot make %s read-only, which lies below what may be written%s", m.Target, orStricter)
 		}
 	}
 	return nil
@@ -182,7 +182,8 @@ func (plan *Plan) LegacyGrants() ([]Grant, error) {
 		return []Grant{{"/", LandlockRights(LandlockABI), false}}, nil
 	}
 	if !plan.Policy.FullRead() {
-		return nil, errors.New("Restricted read-only access is not supported by the legacy Linux Landlock filesystem backend.") //nolint:staticcheck // the reference's words
+		//lint:ignore ST1005 the reference's words
+		return nil, errors.New("Restricted read-only access is not supported by the legacy Linux Landlock filesystem backend.")
 	}
 	grants := []Grant{{"/", landlockReads, false}, {"/dev/null", landlockFiles, true}}
 	for _, w := range plan.Policy.WritableRoots() {

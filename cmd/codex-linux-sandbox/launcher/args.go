@@ -175,7 +175,8 @@ func (o *options) check() error {
 
 // Errors of a command line that is well formed but asks for nothing.
 var (
-	errNoCommand = errors.New("No command specified to execute.") //nolint:staticcheck // the reference's words
+	//lint:ignore ST1005 the reference's words
+	errNoCommand = errors.New("No command specified to execute.")
 	errNoProfile = errors.New("missing permission profile configuration")
 	errFilter    = errors.New("--apply-seccomp-then-exec is incompatible with --use-legacy-landlock")
 	errRoutes    = errors.New("managed proxy mode requires --proxy-route-spec")

@@ -4,6 +4,7 @@ package launcher
 
 import (
 	"bytes"
+	"codex.internal/pkg/proxybridge"
 	"encoding/json"
 	"os"
 	"reflect"
@@ -28,7 +29,7 @@ const (
 
 // What ends before anything is started can be tested in this process.
 func TestRefusals(t *testing.T) {
-	for _, name := range proxyVariables {
+	for _, name := range proxybridge.Variables {
 		t.Setenv(name, "")
 		t.Setenv(strings.ToLower(name), "")
 	}

@@ -8,16 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
 
+	"codex.internal/pkg/proxybridge"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
@@ -38,42 +36,6 @@ const stagePath = "/dev/codex-linux-sandbox"
 // maxStderr bounds what is kept of what bwrap says.
 const maxStderr = 64 << 10
 
-// findBwrap returns the bwrap of the system. What lies below the current
-// directory, or in one of the others, is not taken: a workspace could bring
-// its own.
-func findBwrap(others ...string) (string, error) {
-	cwd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	foreign := func(program string) bool {
-		for _, dir := range append(others, cwd) {
-			if dir != "/" && within(program, dir) {
-				return true
-			}
-		}
-		return false
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		real, err := filepath.EvalSymlinks(filepath.Join(dir, "bwrap"))
-		if err == nil && !foreign(real) && unix.Access(real, unix.X_OK) == nil {
-			return real, nil
-		}
-	}
-	return "", errors.New("bubblewrap is unavailable: there is no bwrap on PATH; install your system's bubblewrap")
-}
-
-// knows reports whether bwrap has an option.
-func knows(program, option string) bool {
-	cmd := exec.Command(program, "--help")
-	cmd.Env = []string{}
-	help, err := cmd.CombinedOutput()
-	return err == nil && bytes.Contains(help, []byte(option+" "))
-}
-
 func (b bubblewrap) run(l *launch) (int, error) {
 	others := []string{l.policyCwd, l.commandCwd}
 	for _, m := range l.plan.Mounts {
@@ -81,7 +43,7 @@ func (b bubblewrap) run(l *launch) (int, error) {
 			others = append(others, m.Target)
 		}
 	}
-	program, err := findBwrap(others...)
+	program, err := sandbox.FindBwrap(others...)
 	if err != nil {
 		return 0, &unavailable{err}
 	}
@@ -151,9 +113,9 @@ func (w *wrapped) run(program string) (int, error) {
 	if w.l.execFD >= 0 {
 		files[execFD] = uintptr(w.l.execFD)
 	}
-	binds, err := w.binds()
+	binds, err := w.l.plan.Binds()
 	if err != nil {
-		return 0, err
+		return 0, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
 	}
 	filter := sandbox.Rules{Network: w.l.plan.Network, Nesting: w.l.nesting}.Filter()
 	for fd, data := range map[int][]byte{
@@ -164,7 +126,7 @@ func (w *wrapped) run(program string) (int, error) {
 			return 0, err
 		}
 	}
-	args := append([]string{"bwrap", "--seccomp", strconv.Itoa(filterFD)}, w.l.plan.BwrapArguments(knows(program, "--size"))...)
+	args := append([]string{"bwrap", "--seccomp", strconv.Itoa(filterFD)}, w.l.plan.BwrapArguments(sandbox.BwrapKnows(program, "--size"))...)
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != sandbox.EmptyFD {
@@ -217,115 +179,17 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 	return uintptr(fd), nil
 }
 
-// binds are the places that the plan shows, with what is there: bwrap follows
-// links, so the second stage looks whether it has mounted what was meant.
-func (w *wrapped) binds() ([]byte, error) {
-	var text []byte
-	seen := make(map[string]bool)
-	for _, m := range slices.Backward(w.l.plan.Mounts) {
-		if seen[m.Target] {
-			continue
-		}
-		seen[m.Target] = true
-		if m.Kind != sandbox.BindReadOnly && m.Kind != sandbox.BindWritable {
-			continue
-		}
-		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
-			Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
-		if err != nil {
-			return nil, &changed{fmt.Errorf("cannot make the sandbox: open %s: %w", m.Source, err)}
-		}
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
-		_ = unix.Close(fd)
-		if err != nil {
-			return nil, fmt.Errorf("cannot make the sandbox: look at %s: %w", m.Source, err)
-		}
-		text = fmt.Appendf(text, "%d %d %s\x00", st.Dev, st.Ino, m.Target)
+// checkMounts looks whether bwrap has mounted what was meant. With writable,
+// all may be written, or /proc does not tell.
+func checkMounts(writable bool) error {
+	text, err := inherited("list of mounts", bindsFD, maxProfile)
+	if err == nil {
+		err = sandbox.CheckBinds(text)
 	}
-	return text, nil
-}
-
-// bindsText reads what binds wrote; it stays open for another look.
-func bindsText() ([]byte, error) {
-	fd, err := unix.Dup(bindsFD)
-	if err != nil {
-		return nil, fmt.Errorf("read the list of mounts: %w", err)
+	if err == nil && !writable {
+		err = sandbox.CheckWritable(text)
 	}
-	return inherited("list of mounts", fd, maxProfile)
-}
-
-// checkBinds is what the second stage does with binds.
-func checkBinds() error {
-	text, err := bindsText()
-	if err != nil {
-		return err
-	}
-	for line := range strings.SplitSeq(string(text), "\x00") {
-		var dev, ino uint64
-		var st unix.Stat_t
-		head, name, _ := strings.Cut(line, "/")
-		if n, _ := fmt.Sscanf(head, "%d %d", &dev, &ino); n != 2 {
-			continue
-		}
-		err := unix.Lstat("/"+name, &st)
-		if err == nil && (uint64(st.Dev) != dev || st.Ino != ino) { //nolint:unconvert // differs by architecture
-			err = errors.New("it is something else than when the sandbox was planned")
-		}
-		// What cannot be seen from inside was not shown by mistake.
-		if err != nil && !errors.Is(err, unix.EACCES) {
-			return fmt.Errorf("cannot make the sandbox: /%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// checkWritable looks whether anything else is mounted writable: bwrap may have
-// followed a link to where it mounted something. It is not done when all may be
-// written, or /proc does not tell.
-func checkWritable(all bool) error {
-	if all {
-		return nil
-	}
-	text, err := bindsText()
-	if err != nil {
-		return err
-	}
-	known := []string{"/dev", "/proc"}
-	for line := range strings.SplitSeq(string(text), "\x00") {
-		if _, name, found := strings.Cut(line, "/"); found {
-			known = append(known, "/"+name)
-		}
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("cannot make the sandbox: %w", err)
-	}
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 || !strings.HasPrefix(fields[5]+",", "rw,") {
-			continue
-		}
-		at := unescapeMount(fields[4])
-		if !slices.ContainsFunc(known, func(dir string) bool { return within(at, dir) }) {
-			return fmt.Errorf("cannot make the sandbox: %s can be written: it is something else than when the sandbox was planned", at)
-		}
-	}
-	return nil
-}
-
-// unescapeMount undoes the octal escapes of mountinfo.
-func unescapeMount(name string) string {
-	var b []byte
-	for i := 0; i < len(name); i++ {
-		if n, err := strconv.ParseUint(name[i+1:min(i+4, len(name))], 8, 8); name[i] == '\\' && err == nil && i+3 < len(name) {
-			b = append(b, byte(n))
-			i += 3
-			continue
-		}
-		b = append(b, name[i])
-	}
-	return string(b)
+	return err
 }
 
 func (w *wrapped) arg0() string {
@@ -408,7 +272,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 // begin lets the second stage execute the command, when it is known whose end
 // is the end of all inside: its parent, the first process there.
 func (w *wrapped) begin(inner int) {
-	init := parentOf(inner)
+	init := sandbox.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
 		w.init = fd
 	}
@@ -427,23 +291,10 @@ func poll(pidfd int) error {
 	}
 }
 
-// parentOf is the process id of a process's parent; 0 if it has ended.
-func parentOf(pid int) int {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), " ")
-	parent := 0
-	var state string
-	_, _ = fmt.Sscanf(rest, "%s %d", &state, &parent)
-	return parent
-}
-
 // hello waits for the second stage and returns its process id as seen here;
 // 0 if there will be none. Proxied, it brings the listeners.
 func (w *wrapped) hello() int {
-	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*maxRoutes))
+	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*proxybridge.MaxRoutes))
 	n, size, _, _, err := unix.Recvmsg(w.talk[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil || n == 0 {
 		return 0
@@ -480,7 +331,7 @@ func (w *wrapped) spec() string {
 		spec = append(spec, "exec=1")
 	}
 	if w.l.proxies != nil {
-		for _, port := range w.l.proxies.ports {
+		for _, port := range w.l.proxies.Ports {
 			spec = append(spec, "port="+strconv.Itoa(int(port)))
 		}
 	}
@@ -491,7 +342,7 @@ func (w *wrapped) spec() string {
 // executes the command.
 func (l *launch) secondStage() (int, error) {
 	r := sandbox.Rules{}
-	x := &proxies{theirs: talkFD}
+	x := &proxies{Routes: &proxybridge.Routes{}, theirs: talkFD}
 	terminal, writable := false, false
 	l.execFD = -1
 	for word := range strings.SplitSeq(l.stage, ",") {
@@ -512,7 +363,7 @@ func (l *launch) secondStage() (int, error) {
 		case "writable":
 			writable = n == 1
 		case "port":
-			x.ports = append(x.ports, uint16(n))
+			x.Ports = append(x.Ports, uint16(n))
 		}
 	}
 	if len(l.command) == 0 {
@@ -533,11 +384,8 @@ func (l *launch) secondStage() (int, error) {
 		unix.CloseOnExec(fd)
 	}
 	_ = unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC)
-	if err := checkBinds(); err != nil {
-		return 0, err
-	}
-	if err := checkWritable(writable); err != nil {
-		return 0, err
+	if err := checkMounts(writable); err != nil {
+		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
 	}
 	files := inheritedFiles(2)
 	if err := x.listenHere(); err != nil {
@@ -562,7 +410,7 @@ func (l *launch) secondStage() (int, error) {
 
 // probe finds out whether bwrap works here, by using it.
 func (bubblewrap) probe() error {
-	program, err := findBwrap()
+	program, err := sandbox.FindBwrap()
 	if err != nil {
 		return err
 	}

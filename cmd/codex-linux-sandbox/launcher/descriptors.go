@@ -63,7 +63,7 @@ func reopenable(fd int) (f inheritedFile, ok bool) {
 	case unix.S_IFREG, unix.S_IFDIR:
 		ok = flags&unix.O_ACCMODE == unix.O_RDONLY
 	case unix.S_IFCHR:
-		if name, memory := memoryDevices[unix.Minor(uint64(st.Rdev))]; memory && unix.Major(uint64(st.Rdev)) == 1 { //nolint:unconvert // differs by architecture
+		if name, memory := memoryDevices[unix.Minor(uint64(st.Rdev))]; memory && unix.Major(uint64(st.Rdev)) == 1 {
 			f.path = "/dev/" + name
 			return f, true
 		}

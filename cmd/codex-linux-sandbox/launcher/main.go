@@ -155,7 +155,7 @@ func (l *launch) untilStill() (code int, err error) {
 			if l.proxies, err = l.findProxies(); err != nil {
 				return 0, fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
 			}
-			l.env = l.proxies.env
+			l.env = l.proxies.Env
 		}
 		if l.legacyLandlock {
 			code, err = landlock{}.run(l)

@@ -345,8 +345,3 @@ func (m *mounter) makeProc() {
 func (m *mounter) emptyProc() {
 	m.place(m.fileSystem("tmpfs", binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC, coverSize, "mode=555"), "/proc")
 }
-
-// commandDir appends the change into the command's directory.
-func (m *mounter) commandDir(dir string) {
-	m.do("change directory to", dir, unix.SYS_CHDIR, m.text(path.Clean(dir)))
-}

@@ -269,5 +269,3 @@ func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
 		}
 	}
 }
-
-func closeFD(fd int) { _ = unix.Close(fd) }

@@ -257,7 +257,8 @@ func (s *supervisor) explain(r report) (int, error) {
 		if errno == unix.ENOENT || errno == unix.ENOTDIR {
 			code = exitNotFound
 		}
-		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], errnoText(errno)) //nolint:staticcheck // the reference's words
+		//lint:ignore ST1005 the reference's words
+		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], errnoText(errno))
 	}
 }
 

@@ -1,6 +1,4 @@
-//go:build linux
-
-package launcher
+package proxybridge
 
 import (
 	"net/url"
@@ -13,40 +11,40 @@ import (
 func TestProxyURLs(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want endpoint // none: not usable
+		want Endpoint // none: not usable
 		to   string   // rewritten to port 9
 	}{
-		{"http://127.0.0.1:3128", endpoint{"127.0.0.1", 3128, ""}, "http://127.0.0.1:9"},
-		{"http://127.0.0.1:3128/", endpoint{"127.0.0.1", 3128, ""}, "http://127.0.0.1:9"},
-		{"http://localhost", endpoint{"localhost", 80, ""}, "http://127.0.0.1:9"},
-		{"HTTPS://LocalHost", endpoint{"localhost", 443, ""}, "HTTPS://127.0.0.1:9"},
-		{"socks5h://localhost", endpoint{"localhost", 1080, ""}, "socks5h://127.0.0.1:9"},
-		{"socks://[::1]", endpoint{"::1", 1080, ""}, "socks://127.0.0.1:9"},
-		{"http://[::1]:8080/p?q=1", endpoint{"::1", 8080, ""}, "http://127.0.0.1:9/p?q=1"},
-		{"localhost:1", endpoint{"localhost", 1, ""}, "127.0.0.1:9"},
-		{" 127.0.0.1 ", endpoint{"127.0.0.1", 80, ""}, "127.0.0.1:9"},
-		{"http://user:pa@ss@localhost:65535/x/", endpoint{"localhost", 65535, ""}, "http://user:pa@ss@127.0.0.1:9/x/"},
-		{"http://localhost:", endpoint{"localhost", 80, ""}, "http://127.0.0.1:9"},
-		{"http://localhost:0", endpoint{}, ""},
-		{"http://localhost:65536", endpoint{}, ""},
-		{"http://localhost:-1", endpoint{}, ""},
-		{"http://localhost:x", endpoint{}, ""},
-		{"http://127.0.0.2:80", endpoint{}, ""},
-		{"http://proxy.example:80", endpoint{}, ""},
-		{"http://localhost.example", endpoint{}, ""},
-		{"http://127.0.0.1@evil.example:80", endpoint{}, ""},
-		{"http://[::1", endpoint{}, ""},
-		{"http://::1:80", endpoint{}, ""},
-		{"", endpoint{}, ""},
-		{"http://", endpoint{}, ""},
+		{"http://127.0.0.1:3128", Endpoint{"127.0.0.1", 3128, ""}, "http://127.0.0.1:9"},
+		{"http://127.0.0.1:3128/", Endpoint{"127.0.0.1", 3128, ""}, "http://127.0.0.1:9"},
+		{"http://localhost", Endpoint{"localhost", 80, ""}, "http://127.0.0.1:9"},
+		{"HTTPS://LocalHost", Endpoint{"localhost", 443, ""}, "HTTPS://127.0.0.1:9"},
+		{"socks5h://localhost", Endpoint{"localhost", 1080, ""}, "socks5h://127.0.0.1:9"},
+		{"socks://[::1]", Endpoint{"::1", 1080, ""}, "socks://127.0.0.1:9"},
+		{"http://[::1]:8080/p?q=1", Endpoint{"::1", 8080, ""}, "http://127.0.0.1:9/p?q=1"},
+		{"localhost:1", Endpoint{"localhost", 1, ""}, "127.0.0.1:9"},
+		{" 127.0.0.1 ", Endpoint{"127.0.0.1", 80, ""}, "127.0.0.1:9"},
+		{"http://user:pa@ss@localhost:65535/x/", Endpoint{"localhost", 65535, ""}, "http://user:pa@ss@127.0.0.1:9/x/"},
+		{"http://localhost:", Endpoint{"localhost", 80, ""}, "http://127.0.0.1:9"},
+		{"http://localhost:0", Endpoint{}, ""},
+		{"http://localhost:65536", Endpoint{}, ""},
+		{"http://localhost:-1", Endpoint{}, ""},
+		{"http://localhost:x", Endpoint{}, ""},
+		{"http://127.0.0.2:80", Endpoint{}, ""},
+		{"http://proxy.example:80", Endpoint{}, ""},
+		{"http://localhost.example", Endpoint{}, ""},
+		{"http://127.0.0.1@evil.example:80", Endpoint{}, ""},
+		{"http://[::1", Endpoint{}, ""},
+		{"http://::1:80", Endpoint{}, ""},
+		{"", Endpoint{}, ""},
+		{"http://", Endpoint{}, ""},
 	} {
 		u, ok := parseProxyURL(tt.text)
-		if ok != (tt.want != endpoint{}) {
+		if ok != (tt.want != Endpoint{}) {
 			t.Errorf("%q: usable %v", tt.text, ok)
 			continue
 		}
-		if ok && (u.endpoint != tt.want || u.rewrite(9) != tt.to) {
-			t.Errorf("%q: %+v %q, want %+v %q", tt.text, u.endpoint, u.rewrite(9), tt.want, tt.to)
+		if ok && (u.Endpoint != tt.want || u.rewrite(9) != tt.to) {
+			t.Errorf("%q: %+v %q, want %+v %q", tt.text, u.Endpoint, u.rewrite(9), tt.want, tt.to)
 		}
 	}
 }
@@ -62,11 +60,11 @@ func FuzzProxyURL(f *testing.F) {
 		if !ok {
 			return
 		}
-		if u.port == 0 {
+		if u.Port == 0 {
 			t.Fatal("port 0")
 		}
 		again, ok := parseProxyURL(u.rewrite(4711))
-		if !ok || again.port != 4711 || again.host != "127.0.0.1" || again.scheme != u.scheme || again.user != u.user {
+		if !ok || again.Port != 4711 || again.Host != "127.0.0.1" || again.scheme != u.scheme || again.user != u.user {
 			t.Fatalf("%q: %+v is rewritten to %+v", text, u, again)
 		}
 		if !strings.Contains(text, "://") {
@@ -132,30 +130,20 @@ func FuzzRouteSpec(f *testing.F) {
 }
 
 func TestProxiesOfAnEnvironment(t *testing.T) {
-	find := func(spec string, env ...string) (*proxies, error) {
-		x, err := (&launch{options: &options{routeSpec: spec}, env: env}).findProxies()
-		if err == nil {
-			t.Cleanup(func() {
-				for _, fd := range append(x.fixed, x.ours, x.theirs) {
-					closeFD(fd)
-				}
-			})
-		}
-		return x, err
-	}
+	find := func(spec string, env ...string) (*Routes, error) { return Find(env, spec) }
 	x, err := find("", "A=http://localhost:1", "HTTP_PROXY=http://localhost:1", "https_proxy=http://localhost:1/", "Pip_Proxy=http://127.0.0.1:1", "ALL_PROXY=http://far.example", "FTP_PROXY=")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(x.endpoints) != 2 || len(x.fixed) != 2 {
-		t.Errorf("%+v", x.endpoints)
+	if len(x.Endpoints) != 2 || len(x.Ports) != 2 {
+		t.Errorf("%+v", x.Endpoints)
 	}
 	for i, want := range []string{"A=http://localhost:1", "HTTP_PROXY=http://127.0.0.1:", "https_proxy=http://127.0.0.1:", "Pip_Proxy=http://127.0.0.1:", "ALL_PROXY=http://far.example", "FTP_PROXY="} {
-		if !strings.HasPrefix(x.env[i], want) {
-			t.Errorf("%s, want %s", x.env[i], want)
+		if !strings.HasPrefix(x.Env[i], want) {
+			t.Errorf("%s, want %s", x.Env[i], want)
 		}
 	}
-	if a, b := strings.SplitN(x.env[1], ":", 3)[2], strings.SplitN(x.env[2], ":", 3)[2]; a != b {
+	if a, b := strings.SplitN(x.Env[1], ":", 3)[2], strings.SplitN(x.Env[2], ":", 3)[2]; a != b {
 		t.Errorf("one proxy has two ports: %s %s", a, b)
 	}
 	for _, tt := range []struct {
@@ -173,7 +161,7 @@ func TestProxiesOfAnEnvironment(t *testing.T) {
 		}
 	}
 	x, err = find(`{"routes":[{"env_key":"HTTP_PROXY","uds_path":"/s"}]}`, "HTTP_PROXY=http://localhost:1", "ALL_PROXY=http://localhost:1")
-	if err != nil || len(x.endpoints) != 1 || x.endpoints[0] != (endpoint{path: "/s"}) || x.env[1] != "ALL_PROXY=http://localhost:1" {
+	if err != nil || len(x.Endpoints) != 1 || x.Endpoints[0] != (Endpoint{Path: "/s"}) || x.Env[1] != "ALL_PROXY=http://localhost:1" {
 		t.Errorf("%v %+v", err, x)
 	}
 }

@@ -1,0 +1,14 @@
+// Package proxybridge connects a command that has a network of its own with
+// proxies on the host (sandbox.md 7.3): it finds the proxies in the variables of
+// an environment, rewrites these to ports inside, and moves bytes between
+// listeners inside and the proxies.
+package proxybridge
+
+const (
+	// MaxRoutes bounds the different proxies: each variable has one at most.
+	MaxRoutes = 32
+	// maxProxied bounds the connections that are open at a time through one
+	// listener; more wait in its queue.
+	maxProxied = 256
+	copyBuffer = 64 << 10
+)
