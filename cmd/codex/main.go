@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"codex.internal/cmd/codex/cli"
 )
@@ -20,7 +21,7 @@ func run(args []string) int {
 	switch {
 	case name == "codex-fs", len(args) > 1 && args[1] == "--codex-run-as-fs-helper":
 		return fsHelper()
-	case name == "codex-linux-sandbox":
+	case strings.TrimPrefix(name, ".") == "codex-linux-sandbox":
 		return linuxSandbox(args[1:])
 	case len(args) > 1 && args[1] == cli.WatchdogArg:
 		return watchdog()

@@ -340,7 +340,7 @@ func (c *Client) notification(m jsonrpc.Message) error {
 		if err != nil {
 			return err
 		}
-		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode}
+		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied}
 	case execproto.NotifyProcessClosed:
 		n, err := execproto.DecodeClosedNotification(m.Params)
 		if err != nil {

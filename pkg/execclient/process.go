@@ -30,6 +30,9 @@ type Event struct {
 	Stream   execproto.Stream
 	Data     []byte
 	ExitCode int
+	// SandboxDenied says, with Exited, that the sandbox probably denied the
+	// process something.
+	SandboxDenied bool
 }
 
 // Process is a process on the server. Its methods may be called from any
@@ -40,8 +43,9 @@ type Event struct {
 // again. A consumer that is slow slows the whole connection, so it should not
 // wait for other calls on the same client.
 type Process struct {
-	c  *Client
-	id string
+	c       *Client
+	id      string
+	sandbox string // as the server calls it
 
 	mu       sync.Mutex
 	pending  map[uint64]Event // came out of order
@@ -52,6 +56,7 @@ type Process struct {
 	consumed bool   // somebody consumes: drop nothing
 	closed   bool
 	exit     *int
+	denied   bool
 	err      error
 	changed  chan struct{} // closed and replaced on every change
 	writeID  uint64
@@ -74,11 +79,25 @@ func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Proc
 	if params.Env == nil {
 		params.Env = map[string]string{}
 	}
-	if err := c.Call(ctx, execproto.MethodProcessStart, params, nil); err != nil {
+	var r execproto.StartResult
+	if err := c.Call(ctx, execproto.MethodProcessStart, params, &r); err != nil {
 		c.forget(p)
 		return nil, err
 	}
+	p.sandbox = r.SandboxType
 	return p, nil
+}
+
+// SandboxType is what the server says confines the process; "none" if nothing
+// does, empty if the server does not tell.
+func (p *Process) SandboxType() string { return p.sandbox }
+
+// SandboxDenied reports, once the process has exited, whether its sandbox
+// probably denied it something.
+func (p *Process) SandboxDenied() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.denied
 }
 
 // ID returns the process's id.
@@ -137,7 +156,7 @@ func (p *Process) publish(e Event) {
 	switch e.Kind {
 	case Exited:
 		code := e.ExitCode
-		p.exit = &code
+		p.exit, p.denied = &code, e.SandboxDenied
 	case Closed:
 		p.closed = true
 	}

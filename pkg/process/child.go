@@ -40,6 +40,7 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.dog.start(s)
 	e, err := openEnds(&spec)
 	if err != nil {
 		return nil, err
@@ -51,6 +52,7 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 		e.closeOurs()
 		return nil, err
 	}
+	s.dog.started(c.pid, true)
 	return c, nil
 }
 

@@ -6,12 +6,16 @@ import (
 	"path"
 )
 
+// devSize bounds what a command can put into /dev/shm, in bytes.
+const devSize = "536870912"
+
 // EmptyFD stands for a descriptor of an empty file, one for each use.
 const EmptyFD = "EMPTY"
 
 // BwrapArguments are the arguments of bwrap for the plan. EmptyFD in them is
-// to be replaced by the number of a descriptor.
-func (plan *Plan) BwrapArguments() []string {
+// to be replaced by the number of a descriptor. Sized says that it knows
+// --size.
+func (plan *Plan) BwrapArguments(sized bool) []string {
 	args := []string{"--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
 	if plan.OwnNetwork() {
 		args = append(args, "--unshare-net")
@@ -25,6 +29,11 @@ func (plan *Plan) BwrapArguments() []string {
 		args = append(args, "--ro-bind", "/", "/")
 	}
 	args = append(args, "--dev", "/dev")
+	args = append(args, "--perms", "1777")
+	if sized {
+		args = append(args, "--size", devSize)
+	}
+	args = append(args, "--tmpfs", "/dev/shm")
 	for _, m := range plan.Mounts {
 		args = append(args, mountArguments(m)...)
 	}

@@ -107,6 +107,9 @@ func (plan *Plan) LandlockGrants() ([]Grant, error) {
 	}
 	if plan.Root == RootReadOnly {
 		c.taken["/"] = landlockReads
+		// Of the devices, which are not private here, only those that every
+		// view has: others are terminals, disks and what else the host has.
+		c.taken["/dev"] = unix.LANDLOCK_ACCESS_FS_READ_DIR
 	}
 	for name, rights := range c.taken {
 		if rights != 0 {
@@ -136,11 +139,12 @@ type carver struct {
 
 // carve grants rights at a path and below, but where the plan says otherwise.
 func (c *carver) carve(name string, rights uint64) error {
-	whole := true
+	whole, common := true, rights
 	for other, r := range c.taken {
 		// More than this is granted there besides.
 		if other != name && below(other, name) && r&rights != rights {
 			whole = false
+			common &= r
 		}
 	}
 	info, err := HostView{}.Lstat(name)
@@ -158,6 +162,9 @@ func (c *carver) carve(name string, rights uint64) error {
 	case whole:
 		c.grants = append(c.grants, Grant{name, rights, true})
 		return nil
+	}
+	if common != 0 {
+		c.grants = append(c.grants, Grant{name, common, true})
 	}
 	return HostView{}.ReadDir(name, func(entry string, _ permissions.FileType) error {
 		child := path.Join(name, entry)

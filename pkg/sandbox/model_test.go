@@ -553,7 +553,7 @@ func tryOn(t *testing.T, host memory, list string, links bool) (complaint string
 // TestPlansMeanWhatPoliciesSay compares the mounts of plans with what policies
 // say about each path, on random hosts.
 func TestPlansMeanWhatPoliciesSay(t *testing.T) {
-	count := uint64(3_000)
+	count := uint64(1_000)
 	if testing.Short() {
 		count /= 10
 	}

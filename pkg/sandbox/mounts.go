@@ -26,6 +26,9 @@ type guard struct {
 	file bool
 	// cover is as in Mount.
 	cover bool
+	// pattern says that a pattern matched it, which matches again under
+	// another name if it is meant to.
+	pattern bool
 }
 
 // mounts appends the masks outside writable roots, then each writable root
@@ -44,6 +47,7 @@ func (p *planner) mounts() error {
 	}
 	for _, d := range p.denied {
 		g, outside, err := p.masked(d)
+		g.pattern = !slices.Contains(p.explicit, d)
 		switch {
 		case err != nil:
 			return err
@@ -68,12 +72,14 @@ func (p *planner) mounts() error {
 			}
 			return shallowFirst(a.path, b.path)
 		})
-		for j, g := range guards[i] {
+		p.pin(w.Effective, guards[i])
+		done := make(map[string]guard, len(guards[i]))
+		for _, g := range guards[i] {
 			// What is covered is hidden; what is read-only is not.
-			if slices.ContainsFunc(guards[i][:j], func(o guard) bool { return o.path == g.path && (o.mask == g.mask || g.cover) }) {
+			if o, ok := done[g.path]; ok && (o.mask == g.mask || g.cover) {
 				continue
 			}
-			if g.mask {
+			if done[g.path] = g; g.mask {
 				p.mask(g)
 			} else {
 				p.protect(g)
@@ -81,6 +87,25 @@ func (p *planner) mounts() error {
 		}
 	}
 	return nil
+}
+
+// pin mounts the directories between a writable root and what is guarded in it
+// upon themselves: what is mounted on cannot be renamed, and so the guarded
+// path keeps its name, for the next command too.
+func (p *planner) pin(root string, guards []guard) {
+	var dirs []string
+	for _, g := range guards {
+		for dir := path.Dir(g.path); dir != root && below(dir, root); dir = path.Dir(dir) {
+			hidden := func(o guard) bool { return !o.pattern && below(dir, o.path) }
+			if !g.pattern && !slices.ContainsFunc(guards, hidden) && !p.isWritable(dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	slices.SortFunc(dirs, shallowFirst)
+	for _, dir := range slices.Compact(dirs) {
+		p.plan.Mounts = append(p.plan.Mounts, Mount{Kind: BindWritable, Source: dir, Target: dir})
+	}
 }
 
 // protectRoot yields what is read-only in a writable root.
@@ -158,6 +183,9 @@ func (p *planner) protected(name string, add func(guard)) error {
 	real, info, err := p.effective(name)
 	if err != nil {
 		return err
+	}
+	if p.redirected(name, real) {
+		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
 	}
 	if slices.Contains(p.denied, real) || info.Type == permissions.Symlink {
 		return nil

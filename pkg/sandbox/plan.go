@@ -120,6 +120,7 @@ type planner struct {
 	writable []writableRoot // shallow first
 	spelled  []string       // every spelling of a writable root that exists
 	denied   []string       // effective paths, sorted
+	explicit []string       // those of them that entries name, not patterns
 	reopened []string       // readable or writable effective paths
 }
 
@@ -211,6 +212,10 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 			return err
 		}
 	}
+	p.explicit = slices.Clone(p.denied)
+	if err := p.refuseRedirected(); err != nil {
+		return err
+	}
 	matches, err := policy.ExpandGlobs()
 	if err != nil {
 		return err
@@ -230,6 +235,44 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	return nil
 }
 
+// refuseRedirected refuses a writable root behind a link that lies in another
+// one, and leads out of it: a command could have put it there, so that the
+// next one may write where it leads. The link may be there only now and then.
+func (p *planner) refuseRedirected() error {
+	for i, w := range p.writable {
+		others := func(f func(o *writableRoot) bool) bool {
+			for j := range p.writable {
+				if j != i && f(&p.writable[j]) {
+					return true
+				}
+			}
+			return false
+		}
+		if others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) }) {
+			continue
+		}
+		link, err := p.writableLink(w.Path)
+		if err != nil {
+			return err
+		}
+		if link == "" && others(func(o *writableRoot) bool { return below(w.Path, o.Path) || below(w.Path, o.Effective) }) {
+			link = w.Path
+		}
+		if link != "" {
+			return fmt.Errorf("cannot enforce sandbox writable path %s because it crosses writable symlink %s", w.Path, link)
+		}
+	}
+	return nil
+}
+
+// redirected reports whether a path that lies in a writable root leads
+// elsewhere: then a link is on the way, or was a moment ago.
+func (p *planner) redirected(name, real string) bool {
+	return name != real && slices.ContainsFunc(p.writable, func(w writableRoot) bool {
+		return below(name, w.Effective)
+	})
+}
+
 // deny notes a denied path, which must not be reached through a link that the
 // command could replace.
 func (p *planner) deny(name string) error {
@@ -237,6 +280,11 @@ func (p *planner) deny(name string) error {
 		return err
 	} else if link != "" {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
+	}
+	if real, _, err := p.effective(name); err != nil {
+		return err
+	} else if p.redirected(name, real) {
+		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, name)
 	}
 	return p.denyTarget(name)
 }
@@ -373,28 +421,29 @@ func (p *planner) addReopened(readable []string) {
 	}
 	slices.SortFunc(p.reopened, shallowFirst)
 	p.reopened = slices.Compact(p.reopened)
-	all := p.denied
-	p.denied = nil
-	for _, d := range all {
-		if !p.hidden(d, all) {
-			p.denied = append(p.denied, d)
-		}
-	}
+	p.dropHidden()
 }
 
-// hidden reports whether a path lies in the mask of a denied one: between the
+// dropHidden forgets denied paths that lie in the mask of another: between the
 // two nothing is reopened.
-func (p *planner) hidden(name string, denied []string) bool {
-	above := func(list []string) int {
-		deepest := -1
-		for _, a := range list {
-			if a != name && below(name, a) {
-				deepest = max(deepest, depth(a))
+func (p *planner) dropHidden() {
+	const denied, reopened = 1, 2
+	is := make(map[string]int, len(p.denied)+len(p.reopened))
+	for _, r := range p.reopened {
+		is[r] = reopened
+	}
+	for _, d := range p.denied {
+		is[d] = denied
+	}
+	p.denied = slices.DeleteFunc(p.denied, func(name string) bool {
+		for name != "/" {
+			name = path.Dir(name)
+			if what := is[name]; what != 0 {
+				return what == denied
 			}
 		}
-		return deepest
-	}
-	return above(denied) > above(p.reopened)
+		return false
+	})
 }
 
 func (p *planner) isWritable(real string) bool {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strconv"
 
@@ -20,8 +21,8 @@ import (
 // The modification time of stubs: an hour in 1970, and a count of
 // nanoseconds.
 const (
-	stubSeconds     = 3600
-	stubNanoseconds = 203_569_741
+	StubSeconds     = 3600
+	StubNanoseconds = 203_569_741
 )
 
 const (
@@ -98,7 +99,7 @@ func (s *Stub) foreign() bool {
 
 // isStub tells a stub by what lstat says of it.
 func isStub(st *unix.Stat_t) bool {
-	if st.Mtim.Sec != stubSeconds || st.Mtim.Nsec != stubNanoseconds {
+	if st.Mtim.Sec != StubSeconds || st.Mtim.Nsec != StubNanoseconds {
 		return false
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -143,7 +144,8 @@ func (s *Stub) join() error {
 // make makes a stub under another name, and moves it into place when it is
 // marked and locked, so that nobody sees it half made.
 func (s *Stub) make() error {
-	temp := ".codex-cover-" + strconv.Itoa(unix.Getpid()) + "-" + strconv.Itoa(unix.Gettid())
+	// Process ids repeat, also at the same time in different containers.
+	temp := ".codex-cover-" + strconv.FormatUint(rand.Uint64(), 36)
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if s.dir {
 		if err := unix.Mkdirat(s.parent, temp, stubDirMode); err != nil {
@@ -154,14 +156,16 @@ func (s *Stub) make() error {
 	}
 	fd, err := unix.Openat(s.parent, temp, flags, stubFileMode)
 	if err != nil {
-		s.unlink(temp)
+		if s.dir {
+			s.unlink(temp)
+		}
 		return err
 	}
 	mode := uint32(stubFileMode)
 	if s.dir {
 		mode = stubDirMode
 	}
-	mark := [2]unix.Timespec{{Sec: stubSeconds}, {Sec: stubSeconds, Nsec: stubNanoseconds}}
+	mark := [2]unix.Timespec{{Sec: StubSeconds}, {Sec: StubSeconds, Nsec: StubNanoseconds}}
 	err = unix.Fchmod(fd, mode)
 	if err == nil {
 		err = futimens(fd, &mark)

@@ -73,10 +73,39 @@ func (u *Undo) look() {
 		u.made = true
 		u.mu.Unlock()
 		if root, err := os.OpenRoot(path.Dir(name)); err == nil {
-			_ = root.RemoveAll(path.Base(name))
+			if root.RemoveAll(path.Base(name)) != nil {
+				// Its directories may forbid it.
+				allow(root, path.Base(name), undoDepth)
+				_ = root.RemoveAll(path.Base(name))
+			}
 			_ = root.Close()
 		}
 		_, _ = os.Stderr.WriteString("sandbox blocked creation of protected workspace metadata path " + name + "\n")
+	}
+}
+
+// undoDepth bounds how deep directories are made removable that forbid it.
+const undoDepth = 64
+
+// allow lets the entries of directories be removed.
+func allow(root *os.Root, name string, depth int) {
+	if info, err := root.Lstat(name); err != nil || !info.IsDir() || depth == 0 {
+		return
+	}
+	_ = root.Chmod(name, 0o700)
+	dir, err := root.Open(name)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(readDirBatch)
+		for _, n := range names {
+			allow(root, path.Join(name, n), depth-1)
+		}
+		if err != nil || len(names) == 0 {
+			return
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ type options struct {
 	execFD                int // -1: none
 	envFD                 int // -1: none
 	helper                bool
+	filterOnly            bool   // no view: somebody else has made it
 	supervised            bool   // signals come to our whole process group
 	stage                 string // what the second stage does; see bwrap.go
 	command               []string
@@ -101,7 +102,7 @@ func parse(args []string) (*options, error) {
 		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
-		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised,
+		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
 	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD}
 	for len(args) > 0 {
@@ -128,7 +129,7 @@ func parse(args []string) (*options, error) {
 			return nil, &usageError{fmt.Sprintf("unexpected argument '%s' found", name)}
 		}
 		if !joined {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "--" {
 				return nil, &usageError{fmt.Sprintf("a value is required for '%s' but none was supplied", name)}
 			}
 			value, args = args[0], args[1:]
@@ -176,5 +177,7 @@ func (o *options) check() error {
 var (
 	errNoCommand = errors.New("No command specified to execute.") //nolint:staticcheck // the reference's words
 	errNoProfile = errors.New("missing permission profile configuration")
+	errFilter    = errors.New("--apply-seccomp-then-exec is incompatible with --use-legacy-landlock")
+	errRoutes    = errors.New("managed proxy mode requires --proxy-route-spec")
 	errDirect    = errors.New("permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock")
 )

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
@@ -29,34 +32,56 @@ type bubblewrap struct{}
 func (bubblewrap) refuse(*launch) error { return nil }
 
 // stagePath is where the launcher is found inside: in the view's own /dev,
-// which every view has.
-const stagePath = "/dev/.codex-linux-sandbox"
+// which every view has. Its name is that by which codex knows what it is.
+const stagePath = "/dev/codex-linux-sandbox"
 
 // maxStderr bounds what is kept of what bwrap says.
 const maxStderr = 64 << 10
 
 // findBwrap returns the bwrap of the system. What lies below the current
-// directory is not taken: a workspace could bring its own.
-func findBwrap() (string, error) {
+// directory, or in one of the others, is not taken: a workspace could bring
+// its own.
+func findBwrap(others ...string) (string, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return "", err
+	}
+	foreign := func(program string) bool {
+		for _, dir := range append(others, cwd) {
+			if dir != "/" && within(program, dir) {
+				return true
+			}
+		}
+		return false
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
 		real, err := filepath.EvalSymlinks(filepath.Join(dir, "bwrap"))
-		if err != nil || cwd != "/" && within(real, cwd) || unix.Access(real, unix.X_OK) != nil {
-			continue
+		if err == nil && !foreign(real) && unix.Access(real, unix.X_OK) == nil {
+			return real, nil
 		}
-		return real, nil
 	}
 	return "", errors.New("bubblewrap is unavailable: there is no bwrap on PATH; install your system's bubblewrap")
 }
 
+// knows reports whether bwrap has an option.
+func knows(program, option string) bool {
+	cmd := exec.Command(program, "--help")
+	cmd.Env = []string{}
+	help, err := cmd.CombinedOutput()
+	return err == nil && bytes.Contains(help, []byte(option+" "))
+}
+
 func (b bubblewrap) run(l *launch) (int, error) {
-	program, err := findBwrap()
+	others := []string{l.policyCwd, l.commandCwd}
+	for _, m := range l.plan.Mounts {
+		if m.Kind == sandbox.BindWritable {
+			others = append(others, m.Target)
+		}
+	}
+	program, err := findBwrap(others...)
 	if err != nil {
 		return 0, &unavailable{err}
 	}
@@ -70,7 +95,7 @@ func (b bubblewrap) run(l *launch) (int, error) {
 		return 0, err
 	}
 	defer undo.Stop()
-	w := &wrapped{l: l, terminal: ownTerminal()}
+	w := &wrapped{l: l, stubs: stubs, terminal: ownTerminal()}
 	defer w.close()
 	code, err := w.run(program)
 	if made := undo.Stop(); err == nil && made && code == 0 {
@@ -82,7 +107,9 @@ func (b bubblewrap) run(l *launch) (int, error) {
 // wrapped is a run of bwrap.
 type wrapped struct {
 	l        *launch
+	stubs    *stubs
 	terminal bool
+	init     int        // a descriptor of the sandbox's first process; 0: none
 	files    []*os.File // closed at the end
 	talk     [2]int     // the second stage tells its process id here
 	complain [2]int     // what bwrap says about itself
@@ -92,7 +119,7 @@ func (w *wrapped) close() {
 	for _, f := range w.files {
 		_ = f.Close()
 	}
-	for _, fd := range append(w.talk[:], w.complain[:]...) {
+	for _, fd := range []int{w.talk[0], w.talk[1], w.complain[0], w.complain[1], w.init} {
 		if fd > 0 {
 			_ = unix.Close(fd)
 		}
@@ -104,6 +131,9 @@ const (
 	talkFD = iota + 3
 	stderrFD
 	execFD
+	environFD
+	filterFD
+	bindsFD
 	firstEmpty
 )
 
@@ -116,26 +146,44 @@ func (w *wrapped) run(program string) (int, error) {
 	if err := w.open(); err != nil {
 		return 0, err
 	}
-	files := []uintptr{0, 1, uintptr(w.complain[1]), uintptr(w.talk[1]), 2, 2}
+	files := make([]uintptr, firstEmpty)
+	files[1], files[2], files[talkFD], files[stderrFD], files[execFD] = 1, uintptr(w.complain[1]), uintptr(w.talk[1]), 2, 2
 	if w.l.execFD >= 0 {
 		files[execFD] = uintptr(w.l.execFD)
 	}
-	args := append([]string{"bwrap"}, w.l.plan.BwrapArguments()...)
-	args = append(args, "--ro-bind", self, stagePath, "--chdir", w.l.commandCwd)
+	binds, err := w.binds()
+	if err != nil {
+		return 0, err
+	}
+	filter := sandbox.Rules{Network: w.l.plan.Network, Nesting: w.l.nesting}.Filter()
+	for fd, data := range map[int][]byte{
+		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds,
+		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
+	} {
+		if files[fd], err = w.memory(data); err != nil {
+			return 0, err
+		}
+	}
+	args := append([]string{"bwrap", "--seccomp", strconv.Itoa(filterFD)}, w.l.plan.BwrapArguments(knows(program, "--size"))...)
+	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != sandbox.EmptyFD {
 			continue
 		}
-		fd, err := unix.MemfdCreate("empty", unix.MFD_CLOEXEC)
+		fd, err := w.memory(nil)
 		if err != nil {
-			return 0, fmt.Errorf("make an empty file: %w", err)
+			return 0, err
 		}
-		w.files = append(w.files, os.NewFile(uintptr(fd), "empty"))
-		files = append(files, uintptr(fd))
+		files = append(files, fd)
 		args[i] = strconv.Itoa(len(files) - 1)
 	}
-	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--")
+	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--env-fd", strconv.Itoa(environFD), "--argv0="+w.arg0(), "--")
 	args = append(args, w.l.command...)
+	if w.terminal {
+		if err := giveUpTerminal(); err != nil {
+			return 0, err
+		}
+	}
 	signals := make(chan os.Signal, len(forwarded))
 	for _, sig := range forwarded {
 		if !ignored(sig) {
@@ -145,13 +193,139 @@ func (w *wrapped) run(program string) (int, error) {
 	defer signal.Stop(signals)
 	runtime.LockOSThread() // bwrap ends with this thread
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		Env: append(w.l.env, "CODEX_SANDBOX_ARG0="+w.arg0()), Files: files,
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		// A signal to the launcher's group is not for bwrap, which would die
+		// of it.
+		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
 	})
 	if err != nil {
 		return 0, &unavailable{fmt.Errorf("start %s: %w", program, err)}
 	}
 	return w.supervise(pid, signals)
+}
+
+// memory puts data into memory that bwrap inherits.
+func (w *wrapped) memory(data []byte) (uintptr, error) {
+	fd, err := unix.MemfdCreate("codex-linux-sandbox", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("make a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	w.files = append(w.files, f)
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return 0, fmt.Errorf("fill a file in memory: %w", err)
+	}
+	return uintptr(fd), nil
+}
+
+// binds are the places that the plan shows, with what is there: bwrap follows
+// links, so the second stage looks whether it has mounted what was meant.
+func (w *wrapped) binds() ([]byte, error) {
+	var text []byte
+	seen := make(map[string]bool)
+	for _, m := range slices.Backward(w.l.plan.Mounts) {
+		if seen[m.Target] {
+			continue
+		}
+		seen[m.Target] = true
+		if m.Kind != sandbox.BindReadOnly && m.Kind != sandbox.BindWritable {
+			continue
+		}
+		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		if err != nil {
+			return nil, &changed{fmt.Errorf("cannot make the sandbox: open %s: %w", m.Source, err)}
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		_ = unix.Close(fd)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the sandbox: look at %s: %w", m.Source, err)
+		}
+		text = fmt.Appendf(text, "%d %d %s\x00", st.Dev, st.Ino, m.Target)
+	}
+	return text, nil
+}
+
+// bindsText reads what binds wrote; it stays open for another look.
+func bindsText() ([]byte, error) {
+	fd, err := unix.Dup(bindsFD)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of mounts: %w", err)
+	}
+	return inherited("list of mounts", fd, maxProfile)
+}
+
+// checkBinds is what the second stage does with binds.
+func checkBinds() error {
+	text, err := bindsText()
+	if err != nil {
+		return err
+	}
+	for line := range strings.SplitSeq(string(text), "\x00") {
+		var dev, ino uint64
+		var st unix.Stat_t
+		head, name, _ := strings.Cut(line, "/")
+		if n, _ := fmt.Sscanf(head, "%d %d", &dev, &ino); n != 2 {
+			continue
+		}
+		err := unix.Lstat("/"+name, &st)
+		if err == nil && (uint64(st.Dev) != dev || st.Ino != ino) { //nolint:unconvert // differs by architecture
+			err = errors.New("it is something else than when the sandbox was planned")
+		}
+		// What cannot be seen from inside was not shown by mistake.
+		if err != nil && !errors.Is(err, unix.EACCES) {
+			return fmt.Errorf("cannot make the sandbox: /%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkWritable looks whether anything else is mounted writable: bwrap may have
+// followed a link to where it mounted something. It is not done when all may be
+// written, or /proc does not tell.
+func checkWritable(all bool) error {
+	if all {
+		return nil
+	}
+	text, err := bindsText()
+	if err != nil {
+		return err
+	}
+	known := []string{"/dev", "/proc"}
+	for line := range strings.SplitSeq(string(text), "\x00") {
+		if _, name, found := strings.Cut(line, "/"); found {
+			known = append(known, "/"+name)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("cannot make the sandbox: %w", err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !strings.HasPrefix(fields[5]+",", "rw,") {
+			continue
+		}
+		at := unescapeMount(fields[4])
+		if !slices.ContainsFunc(known, func(dir string) bool { return within(at, dir) }) {
+			return fmt.Errorf("cannot make the sandbox: %s can be written: it is something else than when the sandbox was planned", at)
+		}
+	}
+	return nil
+}
+
+// unescapeMount undoes the octal escapes of mountinfo.
+func unescapeMount(name string) string {
+	var b []byte
+	for i := 0; i < len(name); i++ {
+		if n, err := strconv.ParseUint(name[i+1:min(i+4, len(name))], 8, 8); name[i] == '\\' && err == nil && i+3 < len(name) {
+			b = append(b, byte(n))
+			i += 3
+			continue
+		}
+		b = append(b, name[i])
+	}
+	return string(b)
 }
 
 func (w *wrapped) arg0() string {
@@ -199,6 +373,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		if inner = <-started; inner == 0 {
 			return
 		}
+		w.begin(inner)
 		for {
 			select {
 			case sig := <-signals:
@@ -216,6 +391,10 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if w.init > 0 {
+		// bwrap may end before the last process inside.
+		_ = poll(w.init)
+	}
 	if inner == 0 {
 		text := bytes.TrimSpace(<-said)
 		return 0, &unavailable{fmt.Errorf("bwrap failed: %s", text)}
@@ -224,6 +403,41 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		return 128 + int(status.Signal()), nil
 	}
 	return status.ExitStatus(), nil
+}
+
+// begin lets the second stage execute the command, when it is known whose end
+// is the end of all inside: its parent, the first process there.
+func (w *wrapped) begin(inner int) {
+	init := parentOf(inner)
+	if fd, err := unix.PidfdOpen(init, 0); err == nil {
+		w.init = fd
+	}
+	if w.stubs.watch(init) == nil {
+		_, _ = unix.Write(w.talk[0], []byte{1})
+	}
+}
+
+// poll waits until a process has ended.
+func poll(pidfd int) error {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// parentOf is the process id of a process's parent; 0 if it has ended.
+func parentOf(pid int) int {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), " ")
+	parent := 0
+	var state string
+	_, _ = fmt.Sscanf(rest, "%s %d", &state, &parent)
+	return parent
 }
 
 // hello waits for the second stage and returns its process id as seen here;
@@ -259,6 +473,9 @@ func (w *wrapped) spec() string {
 	if w.terminal {
 		spec = append(spec, "terminal=1")
 	}
+	if w.l.plan.Root == sandbox.RootWritable || w.l.plan.NoProc {
+		spec = append(spec, "writable=1")
+	}
 	if w.l.execFD >= 0 {
 		spec = append(spec, "exec=1")
 	}
@@ -273,9 +490,9 @@ func (w *wrapped) spec() string {
 // secondStage is the launcher inside of bwrap's view: it confines itself and
 // executes the command.
 func (l *launch) secondStage() (int, error) {
-	r := rules{}
+	r := sandbox.Rules{}
 	x := &proxies{theirs: talkFD}
-	terminal := false
+	terminal, writable := false, false
 	l.execFD = -1
 	for word := range strings.SplitSeq(l.stage, ",") {
 		key, value, _ := strings.Cut(word, "=")
@@ -285,13 +502,15 @@ func (l *launch) secondStage() (int, error) {
 		}
 		switch key {
 		case "network":
-			r.network = sandbox.Network(n)
+			r.Network = sandbox.Network(n)
 		case "nesting":
-			r.nesting = true
+			r.Nesting = true
 		case "terminal":
 			terminal = true
 		case "exec":
 			l.execFD = execFD
+		case "writable":
+			writable = n == 1
 		case "port":
 			x.ports = append(x.ports, uint16(n))
 		}
@@ -299,11 +518,10 @@ func (l *launch) secondStage() (int, error) {
 	if len(l.command) == 0 {
 		return 0, errNoCommand
 	}
-	arg0 := os.Getenv("CODEX_SANDBOX_ARG0")
-	if err := os.Unsetenv("CODEX_SANDBOX_ARG0"); err != nil {
+	if err := l.environment(); err != nil {
 		return 0, err
 	}
-	e, err := prepareExec(l.command, os.Environ(), arg0, l.execFD)
+	e, err := prepareExec(l.command, l.env, l.arg0, l.execFD)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
@@ -315,16 +533,25 @@ func (l *launch) secondStage() (int, error) {
 		unix.CloseOnExec(fd)
 	}
 	_ = unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC)
+	if err := checkBinds(); err != nil {
+		return 0, err
+	}
+	if err := checkWritable(writable); err != nil {
+		return 0, err
+	}
+	files := inheritedFiles(2)
 	if err := x.listenHere(); err != nil {
 		return 0, err
 	}
 	p := &program{}
+	p.reopen(files)
+	p.do("wait for", "the launcher", unix.SYS_READ, val(talkFD), slice(p, make([]byte, 1)), val(1)).full = true
 	p.try(func() { p.do("make a session", "", unix.SYS_SETSID) })
 	if terminal {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
 	p.dropPrivileges()
-	p.install(r.filter())
+	p.install(r.Filter())
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {
 		return 0, fmt.Errorf("cannot confine the command: %w", &failure{p.steps[step].what, p.steps[step].path, errno})
@@ -350,8 +577,8 @@ func (bubblewrap) probe() error {
 	defer unix.Close(null)
 	args := []string{"bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/proc/self/exe", "--help"}
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{uintptr(null), uintptr(null), uintptr(complain[1])},
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(complain[1])},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	_ = unix.Close(complain[1])
 	said := os.NewFile(uintptr(complain[0]), "stderr of bwrap")

@@ -27,8 +27,8 @@ func (l *launch) explainTo(w io.Writer) error {
 	if plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 	} else {
-		r := rules{network: plan.Network, nesting: l.nesting}
-		fmt.Fprintf(&b, "system calls: %d instructions of filter; refused:\n", len(r.filter()))
+		r := sandbox.Rules{Network: plan.Network, Nesting: l.nesting}
+		fmt.Fprintf(&b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
 		b.WriteString("  ptrace, process_vm_*, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
 			"  perf_event_open, kexec_*, *_module, open_by_handle_at, ioctl TIOCSTI and TIOCLINUX,\n" +
 			"  other architectures and x32\n")

@@ -91,23 +91,28 @@ func (c *crew) start(supervised bool) (int, syscall.Errno) {
 // handles signals: handled ones get their default, ignored ones stay so, and
 // the mask is what it was.
 func (p *program) restoreSignals(mask *uint64) {
-	var none struct {
-		handler, flags, restorer, mask uintptr
-	}
-	action := pointer(p, &none)
+	initial := pointer(p, &action{})
 	for s := syscall.Signal(1); s <= 64; s++ {
 		if s != unix.SIGKILL && s != unix.SIGSTOP && !ignored(s) {
-			p.do("reset a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), action, val(0), val(8))
+			p.do("reset a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), initial, val(0), val(8))
 		}
 	}
 	p.do("restore the signal mask", "", unix.SYS_RT_SIGPROCMASK, val(unix.SIG_SETMASK), pointer(p, mask), val(0), val(8))
 }
 
-// ignore has the kernel ignore a signal, without the Go runtime, which would
-// start threads for it.
-func ignore(s syscall.Signal) {
-	action := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // SIG_IGN
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+// action is the kernel's struct sigaction.
+type action struct{ handler, flags, restorer, mask uintptr }
+
+// ignore has the kernel ignore a signal, and returns what it did before. The
+// Go runtime, which would start threads for it, does not know.
+func ignore(s syscall.Signal) (old action) {
+	now := action{handler: 1} // SIG_IGN
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&now)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+	return old
+}
+
+func setAction(s syscall.Signal, a *action) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(a)), 0, 8, 0, 0)
 }
 
 func sigprocmask(set, old *uint64) {

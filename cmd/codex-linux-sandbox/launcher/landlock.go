@@ -56,16 +56,15 @@ func (b landlock) run(l *launch) (int, error) {
 	if err != nil {
 		return 0, &unavailable{err}
 	}
-	var rules rules
-	rules.network, rules.nesting = l.plan.Network, l.nesting
+	rules := sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}
 	var grants []sandbox.Grant
 	if l.legacyLandlock {
 		grants, err = l.plan.LegacyGrants()
 	} else {
 		grants, err = l.plan.LandlockGrants()
-		rules.sharing = true
+		rules.Sharing = true
 		// Landlock does not see changes of modes, owners and times.
-		rules.attributes = true
+		rules.Attributes = true
 	}
 	if err != nil {
 		return 0, err
@@ -82,7 +81,7 @@ func (b landlock) run(l *launch) (int, error) {
 	init.dropPrivileges()
 	command.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(unix.SIGKILL)), val(0), val(0), val(0))
 	command.restrict(abi, l, grants)
-	command.install(rules.filter())
+	command.install(rules.Filter())
 	return s.run()
 }
 

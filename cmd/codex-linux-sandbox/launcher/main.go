@@ -117,23 +117,60 @@ func (l *launch) story(stdout io.Writer) (int, error) {
 	if err := l.makePlan(); err != nil {
 		return 0, err
 	}
+	switch {
+	case l.filterOnly && l.legacyLandlock:
+		return 0, errFilter
+	case l.filterOnly && l.proxied && l.routeSpec == "":
+		return 0, errRoutes
+	case l.filterOnly:
+		return l.execDirectly()
+	}
 	if l.explain {
 		return 0, l.explainTo(stdout)
 	}
-	if l.proxied {
-		var err error
-		if l.proxies, err = l.findProxies(); err != nil {
-			return 0, fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
-		}
-		l.env = l.proxies.env
-	}
-	if l.legacyLandlock {
-		return landlock{}.run(l)
-	}
-	if !l.plan.Confined {
+	if !l.legacyLandlock && !l.plan.Confined {
 		return l.execDirectly()
 	}
-	return l.runConfined()
+	return l.untilStill()
+}
+
+// planTries bounds how often a plan is made anew because the file system has
+// changed while it was carried out.
+const planTries = 10
+
+// changed says that a plan could not be carried out because something is not
+// there any more, or is there now. Nothing has run.
+type changed struct{ err error }
+
+func (c *changed) Error() string { return c.err.Error() }
+func (c *changed) Unwrap() error { return c.err }
+
+// untilStill runs the command under a plan that holds: others work in the
+// same directories, other sandboxes among them.
+func (l *launch) untilStill() (code int, err error) {
+	env := l.env
+	for range planTries {
+		if l.proxied {
+			l.env = env
+			if l.proxies, err = l.findProxies(); err != nil {
+				return 0, fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
+			}
+			l.env = l.proxies.env
+		}
+		if l.legacyLandlock {
+			code, err = landlock{}.run(l)
+		} else {
+			code, err = l.runConfined()
+		}
+		var again *changed
+		if !errors.As(err, &again) {
+			return code, err
+		}
+		if err := l.makePlan(); err != nil {
+			return 0, err
+		}
+	}
+	return 0, err
 }
 
 // runConfined runs the command with the backend of the options, or with the

@@ -9,12 +9,17 @@ import (
 	"strconv"
 
 	"codex.internal/cmd/codex-linux-sandbox/nofile"
+	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
 // namespaces is the backend that makes everything itself, with namespaces and
 // the mount API of Linux 5.12.
 type namespaces struct{}
+
+// maxInherited is the highest descriptor that is looked at: there may be any
+// number of them.
+const maxInherited = 1023
 
 func (namespaces) refuse(*launch) error { return nil }
 
@@ -38,6 +43,7 @@ func (namespaces) run(l *launch) (int, error) {
 	enter(c.init)
 	s.entered = len(c.init.steps)
 	(&mounter{program: c.init, plan: l.plan}).view()
+	c.init.reopen(inheritedFiles(maxInherited))
 	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
 	if l.plan.OwnNetwork() {
 		c.init.loopback()
@@ -47,7 +53,7 @@ func (namespaces) run(l *launch) (int, error) {
 	}
 	c.init.undumpable()
 	c.init.dropPrivileges()
-	c.init.install(rules{network: l.plan.Network, nesting: l.nesting}.filter())
+	c.init.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
 	return s.run()
 }
 

@@ -30,7 +30,6 @@ type step struct {
 	save register    // where its own result goes
 	alt  int         // where to go on when it fails; 0: the program fails
 	full bool        // a result that is not the third argument is a failure too
-	none bool        // so is a result that is not 0
 	what string      // for people: what it is for
 	path string      // for people: and which path it concerns
 }
@@ -71,7 +70,9 @@ type arg struct {
 	reg   register
 }
 
-func val[T ~int | ~uint | ~uint32 | ~uint64 | ~uintptr](v T) arg { return arg{value: uintptr(v)} }
+func val[T ~int | ~int64 | ~uint | ~uint32 | ~uint64 | ~uintptr](v T) arg {
+	return arg{value: uintptr(v)}
+}
 
 func (r register) arg() arg { return arg{reg: r} }
 
@@ -165,7 +166,7 @@ func (p *program) run() (failed int, errno syscall.Errno) {
 			}
 		}
 		result, _, e := syscall.RawSyscall6(s.nr, a[0], a[1], a[2], a[3], a[4], a[5])
-		if e == 0 && (s.full && result != a[2] || s.none && result != 0) {
+		if e == 0 && (s.full && result != a[2]) {
 			e = unix.EPIPE
 		}
 		switch {

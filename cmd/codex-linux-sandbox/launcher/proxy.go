@@ -321,7 +321,7 @@ func (x *proxies) listenHere() error {
 	if err := unix.Sendmsg(x.theirs, []byte{1}, oob, nil, 0); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
-	for _, fd := range append(fds, x.theirs) {
+	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
 	return nil

@@ -4,8 +4,11 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
+	"syscall"
+	"unsafe"
 
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
@@ -56,7 +59,7 @@ func (l *launch) placeStubs() (*stubs, error) {
 			}
 		case m.Kind != sandbox.BindReadOnly:
 			s.remove()
-			return nil, errors.New("cannot make the sandbox: " + m.Target + " was made while the sandbox was being prepared; try again")
+			return nil, &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
 		}
 	}
 	if len(s.held) == 0 {
@@ -72,15 +75,19 @@ func (l *launch) placeStubs() (*stubs, error) {
 // startJanitor forks the janitor.
 func (s *stubs) startJanitor() error {
 	if err := unix.Pipe2(s.alive[:], unix.O_CLOEXEC); err != nil {
-		return err
+		return fmt.Errorf("make a pipe: %w", err)
 	}
-	p := &program{}
+	j := &janitor{prepare: &program{}, pipe: uintptr(s.alive[0]), empty: []byte{0}}
 	keep := []int{s.alive[0]}
 	for _, stub := range s.held {
 		parent, fd := stub.FDs()
 		keep = append(keep, parent, fd)
+		j.stubs = append(j.stubs, heldStub{
+			parent: uintptr(parent), fd: uintptr(fd), dir: stub.IsDir(), name: append([]byte(path.Base(stub.Path)), 0),
+		})
 	}
 	slices.Sort(keep)
+	p := j.prepare
 	p.do("make a session", "", unix.SYS_SETSID)
 	// It must hold nothing else: its end is not the end of the output.
 	next := 0
@@ -91,23 +98,12 @@ func (s *stubs) startJanitor() error {
 		next = fd + 1
 	}
 	p.do("close", "descriptors", unix.SYS_CLOSE_RANGE, val(next), val(^uint32(0)), val(0))
-	// A byte says that the launcher has done the work.
-	p.do("wait for", "the launcher", unix.SYS_READ, val(s.alive[0]), slice(p, make([]byte, 1)), val(1)).none = true
-	for _, stub := range s.held {
-		parent, fd := stub.FDs()
-		flags := 0
-		if stub.IsDir() {
-			flags = unix.AT_REMOVEDIR
-		}
-		p.try(func() {
-			p.do("lock", stub.Path, unix.SYS_FLOCK, val(fd), val(unix.LOCK_EX|unix.LOCK_NB))
-			p.do("remove", stub.Path, unix.SYS_UNLINKAT, val(parent), p.text(path.Base(stub.Path)), val(flags))
-		})
-	}
-	c := &crew{init: p, status: -1}
-	pid, errno := c.startAlone()
+	all, old := ^uint64(0), uint64(0)
+	sigprocmask(&all, &old)
+	pid, errno := j.fork()
+	sigprocmask(&old, nil)
 	if errno != 0 {
-		return errno
+		return fmt.Errorf("start the janitor: %w", errno)
 	}
 	s.janitor = pid
 	_ = unix.Close(s.alive[0])
@@ -115,26 +111,109 @@ func (s *stubs) startJanitor() error {
 	return nil
 }
 
-// startAlone forks a child that runs the init's program and ends.
-func (c *crew) startAlone() (int, unix.Errno) {
-	all, old := ^uint64(0), uint64(0)
-	sigprocmask(&all, &old)
-	pid, errno := c.forkAlone()
-	sigprocmask(&old, nil)
-	return pid, errno
+// watch tells the janitor whose end is the end of all in the sandbox. It comes
+// before the command runs.
+func (s *stubs) watch(init int) error {
+	if s == nil || s.alive[1] < 0 {
+		return nil
+	}
+	pid := int32(init)
+	_, err := unix.Write(s.alive[1], unsafe.Slice((*byte)(unsafe.Pointer(&pid)), unsafe.Sizeof(pid)))
+	if err != nil {
+		return fmt.Errorf("tell the janitor: %w", err)
+	}
+	return nil
+}
+
+// janitor is a forked child, like the init, that removes stubs when the
+// launcher has been killed and nobody is left in the sandbox.
+type janitor struct {
+	prepare *program
+	pipe    uintptr
+	stubs   []heldStub
+	message int32
+	empty   []byte
+	poll    unix.PollFd
+}
+
+type heldStub struct {
+	parent, fd uintptr
+	dir        bool
+	name       []byte
+	held, now  unix.Statx_t
 }
 
 //go:nosplit
 //go:norace
 //go:noinline
-func (c *crew) forkAlone() (int, unix.Errno) {
-	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+func (j *janitor) fork() (int, syscall.Errno) {
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
 	}
-	_, _ = c.init.run()
-	c.end(0)
-	return 0, 0
+	_, _ = j.prepare.run()
+	if j.wait() {
+		for i := range j.stubs {
+			j.stubs[i].remove(&j.empty[0])
+		}
+	}
+	for {
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+}
+
+// wait waits for the end of the launcher, and then of the sandbox. It reports
+// whether there is something to do: a single byte says that the launcher does
+// it, four are the process whose end is that of the sandbox.
+//
+//go:nosplit
+//go:norace
+func (j *janitor) wait() bool {
+	for {
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, j.pipe, uintptr(unsafe.Pointer(&j.message)), 4)
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0 || n == 1:
+			return false
+		case n == 4:
+			if fd, _, errno := syscall.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(j.message), 0, 0); errno == 0 {
+				j.poll.Fd, j.poll.Events = int32(fd), unix.POLLIN
+			}
+		default:
+			for j.poll.Events != 0 {
+				_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&j.poll)), 1, 0, 0, 8, 0)
+				if errno != unix.EINTR {
+					break
+				}
+			}
+			return true
+		}
+	}
+}
+
+// remove removes a stub that nobody else holds, and that is one still, as
+// sandbox.Stub.Release does.
+//
+//go:nosplit
+//go:norace
+func (s *heldStub) remove(empty *byte) {
+	const mask = unix.STATX_BASIC_STATS
+	_, _, errno := syscall.RawSyscall(unix.SYS_FLOCK, s.fd, unix.LOCK_EX|unix.LOCK_NB, 0)
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall6(unix.SYS_STATX, s.fd, uintptr(unsafe.Pointer(empty)), unix.AT_EMPTY_PATH, mask, uintptr(unsafe.Pointer(&s.held)), 0)
+	}
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall6(unix.SYS_STATX, s.parent, uintptr(unsafe.Pointer(&s.name[0])), unix.AT_SYMLINK_NOFOLLOW, mask, uintptr(unsafe.Pointer(&s.now)), 0)
+	}
+	if errno != 0 || s.held.Ino != s.now.Ino || s.held.Dev_major != s.now.Dev_major || s.held.Dev_minor != s.now.Dev_minor ||
+		s.held.Mtime.Sec != sandbox.StubSeconds || s.held.Mtime.Nsec != sandbox.StubNanoseconds || !s.dir && s.held.Size != 0 {
+		return
+	}
+	flags := uintptr(0)
+	if s.dir {
+		flags = unix.AT_REMOVEDIR
+	}
+	_, _, _ = syscall.RawSyscall(unix.SYS_UNLINKAT, s.parent, uintptr(unsafe.Pointer(&s.name[0])), flags)
 }
 
 // remove lets go of the stubs, and of the janitor. It may be called on nil,

@@ -101,19 +101,24 @@ func ownTerminal() bool {
 	return err == nil && sid == os.Getpid()
 }
 
+// giveUpTerminal lets the command's session take the terminal over. Who gives
+// one up is told so by a hangup, which is ignored for that moment, without the
+// Go runtime: it would forget that the signal was not ignored before.
+func giveUpTerminal() error {
+	old := ignore(unix.SIGHUP)
+	defer setAction(unix.SIGHUP, &old)
+	if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
+		return fmt.Errorf("give up the terminal: %w", err)
+	}
+	return nil
+}
+
 // run starts the init and returns how the command ended.
 func (s *supervisor) run() (int, error) {
 	defer s.release()
 	if s.terminal {
-		// The command's session takes the terminal over. Who gives one up is
-		// told so by a signal.
-		ignored := signal.Ignored(unix.SIGHUP)
-		signal.Ignore(unix.SIGHUP)
-		if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
-			return 0, fmt.Errorf("give up the terminal: %w", err)
-		}
-		if !ignored {
-			signal.Reset(unix.SIGHUP)
+		if err := giveUpTerminal(); err != nil {
+			return 0, err
 		}
 	}
 	// The init ends with the thread that forks it, so that thread must not
@@ -122,6 +127,9 @@ func (s *supervisor) run() (int, error) {
 	pid, errno := s.crew.start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
+	}
+	if err := s.stubs.watch(pid); err != nil {
+		return 0, err
 	}
 	if _, err := unix.Write(s.gate[1], []byte{1}); err != nil {
 		return 0, fmt.Errorf("start the sandbox: %w", err)
@@ -234,7 +242,11 @@ func (s *supervisor) explain(r report) (int, error) {
 		if int(r.step) < s.entered {
 			return 0, &unavailable{err}
 		}
-		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
+		all := fmt.Errorf("cannot make the sandbox: %w", err)
+		if errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP {
+			return 0, &changed{all}
+		}
+		return 0, all
 	case stageFork:
 		return 0, fmt.Errorf("start the command: %w", errno)
 	case stageCommand:
@@ -281,7 +293,7 @@ func (l *launch) execDirectly() (int, error) {
 	p := &program{}
 	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
 		p.noNewPrivileges()
-		p.install(rules{network: l.plan.Network, nesting: l.nesting}.filter())
+		p.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
 	}
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {

@@ -1,18 +1,22 @@
 //go:build linux
 
 // Package nofile remembers how many files this program was allowed to open
-// when it was started. The Go runtime raises the soft limit for itself, in the
-// initialisation of package os, which comes after that of a package without
-// imports but syscall; a command must get the limit as it was.
+// when it was started. The Go runtime raises the soft limit for itself when
+// package syscall is initialised; a command must get the limit as it was. So
+// this package imports nothing, and makes the system call itself: then it is
+// initialised before syscall, whose path sorts after its own.
 package nofile
 
-import "syscall"
-
-// Limit is RLIMIT_NOFILE as it was inherited; Known is false if it could not
-// be read.
+// Limit is RLIMIT_NOFILE as it was inherited, soft and hard; Known is false if
+// it could not be read.
 var Limit, Known = read()
 
-func read() (limit syscall.Rlimit, known bool) {
-	known = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil
+func read() (limit [2]uint64, known bool) {
+	known = prlimit(&limit) == 0
 	return limit, known
 }
+
+// prlimit reads RLIMIT_NOFILE of this process and returns 0, or an error.
+//
+//go:noescape
+func prlimit(limit *[2]uint64) uintptr

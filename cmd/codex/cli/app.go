@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 
+	"codex.internal/pkg/doctor"
 	"github.com/urfave/cli/v2"
 )
 
@@ -26,6 +27,9 @@ type streams struct {
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[1] == doctor.Arg {
+		return doctor.Main(args[2:])
+	}
 	app := newApp(streams{stdin, stdout, stderr})
 	err := app.Run(args)
 	var code *exitError
@@ -46,7 +50,8 @@ func newApp(s streams) *cli.App {
 		Usage: "run commands and do file work for a coding agent on another machine",
 		Description: `codex exec-server waits for an agent's client and runs what it asks for.
 codex remote is a client for the command line: it runs commands on such a
-server and copies files to and from it.
+server and copies files to and from it. codex sandbox runs a command on this
+machine, confined, and codex doctor tells what this machine can confine.
 
 Start a server and use it from a second terminal:
 
@@ -64,6 +69,8 @@ Start a server and use it from a second terminal:
 		Commands: []*cli.Command{
 			execServerCommand(s),
 			remoteCommand(s),
+			sandboxCommand(s),
+			doctorCommand(s),
 			completionCommand(),
 		},
 		Action: func(c *cli.Context) error {

@@ -12,6 +12,7 @@ import (
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitNotStarted  = 127 // a remote command could not be started, as in a shell
 	exitUnreachable = 255
 )
 

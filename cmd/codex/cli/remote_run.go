@@ -34,16 +34,25 @@ reached or the connection broke.
 An interrupt (Ctrl-C) interrupts the remote command; a second one within two
 seconds kills it.
 
+With --sandbox the server confines the command. read-only: it may read
+everything, write nothing and reach no network. workspace-write: it may write
+also below --cwd (by default the server's directory), /tmp and $TMPDIR, but not
+in .git, .agents and .codex. Anything else is JSON: a permission profile, or a
+whole sandbox object of the protocol, which is sent as it is. A server that
+cannot enforce it refuses to run the command.
+
 Examples:
    codex remote run -- uname -a
    codex remote run --cwd /src --env CGO_ENABLED=0 -- go test ./...
    tar c . | codex remote run --cwd /tmp -- tar x
+   codex remote run --sandbox workspace-write --cwd /src -- make test
    codex remote run --tty -- top`,
 		Flags: []cli.Flag{
 			urlFlag(),
 			&cli.StringFlag{Name: "cwd", Usage: "run in `DIR` of the server; default: the server's own directory"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal"},
+			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -77,6 +86,13 @@ func runRemote(c *cli.Context, s streams, argv []string, tty bool) error {
 	if err != nil {
 		return err
 	}
+	policy, err := parsePolicy(c.String("sandbox"))
+	if err != nil {
+		return err
+	}
+	if policy == nil && c.IsSet("sandbox") {
+		return usagef("--sandbox needs read-only, workspace-write or JSON; without a sandbox leave it out")
+	}
 	ctx, cancel := context.WithCancel(c.Context)
 	defer cancel()
 	client, err := connect(ctx, c)
@@ -100,11 +116,22 @@ func runRemote(c *cli.Context, s streams, argv []string, tty bool) error {
 			return err
 		}
 	}
-	r := &remoteRun{s: s, client: client, tty: tty}
+	if policy != nil && policy.needsCwd() && at.cwd == "" && c.String("cwd") == "" {
+		return usagef("--sandbox: the server does not tell its working directory, which would be the workspace; give --cwd DIR")
+	}
+	confined, err := policy.object(cwd, at.home)
+	if err != nil {
+		return err
+	}
+	r := &remoteRun{s: s, client: client, tty: tty, policy: policy}
 	code, err := r.run(ctx, execproto.StartParams{
 		ProcessID: fmt.Sprintf("%s-%d", path.Base(argv[0]), os.Getpid()), Argv: argv, Cwd: cwd, Env: env, TTY: tty, PipeStdin: !tty && !r.noInput(),
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
+		Sandbox:   confined,
 	})
+	if err == nil && code != 0 && policy != nil && r.denied(ctx) {
+		fmt.Fprintf(s.err, "codex: the sandbox on the executor probably denied it; %s\n", policy.wider())
+	}
 	switch {
 	case err != nil:
 		return err
@@ -133,6 +160,7 @@ type remoteRun struct {
 	client *execclient.Client
 	p      *execclient.Process
 	tty    bool
+	policy *remotePolicy // nil: none was asked for
 }
 
 // run starts the process and stays with it to its end.
@@ -151,6 +179,10 @@ func (r *remoteRun) run(ctx context.Context, params execproto.StartParams) (int,
 		return 0, runError(err)
 	}
 	r.p = p
+	if r.policy != nil && r.policy.confines && p.SandboxType() == "none" {
+		_, err := p.Terminate(ctx)
+		return 0, &exitError{exitNotStarted, errors.Join(errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox"), err)}
+	}
 	if r.tty {
 		restore = r.makeRaw()
 	}
@@ -178,13 +210,26 @@ func (r *remoteRun) run(ctx context.Context, params execproto.StartParams) (int,
 	return code, nil
 }
 
+// denied reports whether the sandbox probably denied the command something.
+// Older servers say so in what can be read of a process only.
+func (r *remoteRun) denied(ctx context.Context) bool {
+	if r.p.SandboxDenied() {
+		return true
+	}
+	little := uint64(1)
+	result, err := r.p.Read(ctx, execproto.ReadParams{MaxBytes: &little})
+	return err == nil && result.SandboxDenied
+}
+
 // runError tells a command that could not be started, as a shell would, from
 // a connection that broke.
 func runError(err error) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
-		const notStarted = 127
-		return &exitError{notStarted, err}
+		if strings.Contains(refused.Message, "sandbox intent cannot be enforced") {
+			err = fmt.Errorf("%w; run codex doctor on the executor to see what is missing", err)
+		}
+		return &exitError{exitNotStarted, err}
 	}
 	return &exitError{exitUnreachable, err}
 }

@@ -1,6 +1,4 @@
-//go:build linux
-
-package launcher
+package sandbox
 
 // oldAttributes are calls that this architecture does not have.
 var oldAttributes []uint32

@@ -1,6 +1,4 @@
-//go:build linux
-
-package launcher
+package sandbox
 
 import "golang.org/x/sys/unix"
 

@@ -1,11 +1,8 @@
-//go:build linux
-
-package launcher
+package sandbox
 
 import (
 	"runtime"
 
-	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,8 +53,22 @@ var offline = []uint32{
 // sharing are the calls that reach System V and POSIX message objects of the
 // host, where there is no IPC namespace.
 var sharing = []uint32{
-	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMCTL,
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
+
+// others are calls about a process which may be another one, and which of
+// their arguments says so: outside of a PID namespace they may be about the
+// calling process only, which is 0.
+var others = []struct{ nr, argument uint32 }{
+	{unix.SYS_PRLIMIT64, 0}, {unix.SYS_SETPRIORITY, 1}, {unix.SYS_SCHED_SETAFFINITY, 0}, {unix.SYS_SCHED_SETSCHEDULER, 0},
+	{unix.SYS_SCHED_SETPARAM, 0}, {unix.SYS_SCHED_SETATTR, 0}, {unix.SYS_IOPRIO_SET, 1},
+}
+
+// fileFlags are the ioctls that change the flags of a file which need not be
+// open for writing (linux/fs.h).
+var fileFlags = []uint32{
+	unix.FS_IOC_SETFLAGS, 0x40046602, 0x401c5820, 0x40047602, 0x40087602, // and its 32-bit form, FSSETXATTR, SETVERSION
 }
 
 // attributes are the calls that change a file without opening it, which
@@ -75,16 +86,16 @@ const (
 	sysFileSetattr   = 469 // Linux 6.17
 )
 
-// rules say what a filter denies.
-type rules struct {
-	network    sandbox.Network
-	nesting    bool // new namespaces and mounts are allowed
-	sharing    bool // the IPC namespace is the host's
-	attributes bool // nothing of the file system may be changed
+// Rules say what a filter denies.
+type Rules struct {
+	Network    Network
+	Nesting    bool // new namespaces and mounts are allowed
+	Sharing    bool // the IPC and PID namespaces are the host's
+	Attributes bool // nothing of the file system may be changed
 }
 
 // assembler writes BPF. Every check that matches ends in a return, so that
-// the rules can be read one after the other.
+// the Rules can be read one after the other.
 type assembler struct{ code []unix.SockFilter }
 
 func (a *assembler) op(code uint16, k uint32, jt, jf uint8) {
@@ -127,12 +138,26 @@ func (a *assembler) only(nr uint32, values ...uint32) {
 	a.load(offsetNumber)
 }
 
-// unlessBits denies a call when its argument at offset has one of the bits,
-// or is one of the values.
+// whenBits denies a call when its argument at offset has one of the bits.
 func (a *assembler) whenBits(nr, offset, bits uint32) {
 	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 4)
 	a.load(offset)
 	a.on(unix.BPF_JSET, bits, actionDeny)
+	a.load(offsetNumber)
+}
+
+// unlessZero denies a call when its argument at offset is not 0.
+func (a *assembler) unlessZero(nr, offset uint32) { a.whenBits(nr, offset, ^uint32(0)) }
+
+// streamsOnly denies sockets of the call that carry datagrams: those can be
+// sent to any socket of the host that has a name.
+func (a *assembler) streamsOnly(nr uint32) {
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 6)
+	a.load(offsetArg0 + 8)
+	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf, 0, 0) // without SOCK_CLOEXEC and the like
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, unix.SOCK_STREAM, 2, 0)
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, unix.SOCK_SEQPACKET, 1, 0)
+	a.ret(actionDeny)
 	a.load(offsetNumber)
 }
 
@@ -147,9 +172,9 @@ func (a *assembler) whenEqual(nr, offset, value uint32) {
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// filter assembles the filter for the rules. It is never empty: the calls of
+// Filter assembles the filter for the rules. It is never empty: the calls of
 // never are denied in every mode.
-func (r rules) filter() []unix.SockFilter {
+func (r Rules) Filter() []unix.SockFilter {
 	a := &assembler{}
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
 	if runtime.GOARCH == "arm64" {
@@ -165,28 +190,37 @@ func (r rules) filter() []unix.SockFilter {
 	a.deny(never)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCSTI)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCLINUX)
-	if !r.nesting {
+	if !r.Nesting {
 		a.deny(nesting)
 		a.whenBits(unix.SYS_CLONE, offsetArg0, newNamespaces)
 		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces)
 		// The flags of clone3 cannot be seen; who lacks it uses clone.
 		a.on(unix.BPF_JEQ, unix.SYS_CLONE3, actionNoSys)
 	}
-	if r.sharing {
+	if r.Sharing {
 		a.deny(sharing)
+		for _, o := range others {
+			a.unlessZero(o.nr, offsetArg0+8*o.argument)
+		}
 	}
-	if r.attributes {
+	if r.Attributes {
 		a.deny(attributes)
 		a.deny(oldAttributes)
+		for _, request := range fileFlags {
+			a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, request)
+		}
 	}
-	switch r.network {
-	case sandbox.NetworkOff:
+	switch r.Network {
+	case NetworkOff:
 		a.deny(offline)
 		a.only(unix.SYS_SOCKET, unix.AF_UNIX)
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
-	case sandbox.NetworkProxy:
+		a.streamsOnly(unix.SYS_SOCKET)
+		a.streamsOnly(unix.SYS_SOCKETPAIR)
+	case NetworkProxy:
 		a.only(unix.SYS_SOCKET, unix.AF_INET, unix.AF_INET6)
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
+		a.streamsOnly(unix.SYS_SOCKETPAIR)
 	}
 	a.ret(unix.SECCOMP_RET_ALLOW)
 	return a.code

@@ -1,0 +1,238 @@
+//go:build linux
+
+package escape
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// attack is one way out.
+type attack struct {
+	name string
+	// args are the attacker's; nil: the name.
+	args func(p *place) []string
+	// profile is that of the sandbox; nil: opened.
+	profile func(p *place) string
+	// prepare makes what the attack needs.
+	prepare func(p *place)
+	// check looks for what the attack has done, afterwards.
+	check func(t *testing.T, p *place, inside bool)
+	// Who can show that the attack works outside.
+	control control
+	// tolerated says that only check tells whether it worked.
+	tolerated bool
+	optional  bool // the kernel may lack it
+	victim    bool // needs a process outside
+	only      int  // run as this user only, if not 0
+	backends  []string
+}
+
+type control int
+
+const (
+	byAnybody control = iota
+	byRoot            // an ordinary user lacks the rights outside as well
+	byNobody          // this machine has no such thing, or it would do harm
+)
+
+// mounted are the backends with mounts.
+var mounted = []string{"namespaces", "bwrap"}
+
+func words(w ...string) func(*place) []string { return func(*place) []string { return w } }
+
+var attacks = []attack{
+	{name: "ptrace"}, {name: "process_vm"}, {name: "io_uring"}, {name: "userfaultfd"}, {name: "perf"},
+	{name: "bpf", control: byRoot}, {name: "keys"}, {name: "kexec", control: byRoot, optional: true},
+	{name: "modules", control: byRoot, optional: true},
+	{name: "handles", control: byRoot, args: func(p *place) []string { return []string{"handles", p.secret} }},
+	{name: "mounts", control: byRoot, args: func(p *place) []string { return []string{"mounts", p.ws} }},
+	{name: "open_tree", args: func(p *place) []string { return []string{"open_tree", p.ws} }},
+	{name: "chroot", control: byRoot, args: words("chroot", "/")},
+	{name: "unshare", control: byRoot}, {name: "unshare user"}, {name: "clone"}, {name: "clone3"},
+	{name: "setns", args: words("setns", "self")},
+	{name: "setns of others", victim: true, control: byRoot, args: func(p *place) []string { return []string{"setns", pid(p)} }},
+	{name: "sockets"}, {name: "privileged sockets", control: byRoot},
+	{name: "memory", control: byRoot}, {name: "settings", control: byRoot}, {name: "sysfs", control: byRoot},
+	{name: "mknod", control: byRoot, args: func(p *place) []string { return []string{"mknod", p.ws} }},
+	{name: "host", control: byRoot}, {name: "adjust the clock", control: byRoot}, {name: "capabilities"},
+	{name: "writables", control: byRoot, profile: (*place).readOnly},
+	{name: "memfd", control: byNobody},
+	{name: "signal", victim: true, args: func(p *place) []string { return []string{"signal", pid(p)} }},
+	{name: "signal everybody", victim: true, control: byNobody, args: words("kill all")},
+	{name: "priorities", victim: true, args: func(p *place) []string { return []string{"priorities", pid(p)} }},
+	{name: "priorities of a user", victim: true, only: nobody, args: words("user's priorities", strconv.Itoa(nobody)),
+		check: func(t *testing.T, p *place, inside bool) {
+			if nice, err := unix.Getpriority(unix.PRIO_PROCESS, p.victim); inside && (err != nil || nice != 20) {
+				t.Errorf("the priority of a process outside was changed: %d, %v", 20-nice, err)
+			}
+		}, tolerated: true},
+	{name: "limits", victim: true, args: func(p *place) []string { return []string{"limits", pid(p)} }},
+	{name: "look into a process", victim: true, args: func(p *place) []string { return []string{"look into", pid(p), p.secret} }},
+	{name: "any root", victim: true, args: func(p *place) []string { return []string{"any root", p.secret} }},
+	// bwrap's first process is bwrap, which nobody can keep from being looked
+	// into by who has the same user; it is filtered and can do no more.
+	{name: "look into the init", control: byNobody, args: words("init"), backends: []string{"namespaces", "landlock"}},
+	{name: "the init is filtered", control: byNobody, args: words("unfiltered init"), backends: mounted},
+	{name: "a file outside", args: func(p *place) []string { return []string{"write", p.secret} }},
+	{name: "attributes outside", args: func(p *place) []string { return []string{"change", p.secret} }},
+	{name: "flags of a file outside", args: func(p *place) []string { return []string{"flags", p.secret} }},
+	{name: "a link to the outside", args: func(p *place) []string { return []string{"write", p.ws + "/out/secret"} },
+		prepare: func(p *place) { must(p.t, os.Symlink(p.dir, p.ws+"/out")) }},
+	{name: "crawl out", args: func(p *place) []string { return []string{"crawl", p.ws, p.secret} }},
+	// As root under bwrap, which cannot show devices read-only, they can be
+	// changed: the README says so.
+	{name: "devices' attributes", control: byRoot, args: words("devices"), profile: (*place).readOnly, backends: []string{"namespaces", "landlock"}},
+	{name: "a denied file", args: func(p *place) []string { return []string{"spellings", p.ws + "/d/x.env"} }, backends: mounted,
+		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
+		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny") }},
+	{name: "a denied pattern", args: func(p *place) []string { return []string{"spellings", p.ws + "/d/x.env"} }, backends: mounted,
+		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
+		profile: func(p *place) string { return entries("root=read", p.ws+"=write", "glob:"+p.ws+"/**/*.env=deny") }},
+	{name: "a denied directory", args: func(p *place) []string { return []string{"spellings", p.ws + "/d/x.env"} }, backends: mounted,
+		prepare: func(p *place) { p.file("ws/d/x.env", "key"); p.file("ws/d/other", "") },
+		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d=deny") }},
+	{name: "hidden by restricted reads", args: func(p *place) []string { return []string{"spellings", p.secret} },
+		prepare: func(p *place) { p.file("other", "") },
+		profile: func(p *place) string {
+			return entries("minimal=read", attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
+		}},
+	{name: "a denied file whose parent moves", args: func(p *place) []string { return []string{"move parent", p.ws + "/d", "x.env"} }, backends: mounted,
+		prepare: func(p *place) { p.file("ws/d/x.env", "key") },
+		profile: func(p *place) string { return entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny") }},
+	{name: "protected names that are missing", args: func(p *place) []string {
+		return []string{"protected", p.ws + "/.git", p.ws + "/.codex", p.ws + "/.agents"}
+	}, profile: (*place).workspace, backends: mounted, check: noMetadata},
+	{name: "protected names that are there", args: func(p *place) []string {
+		return []string{"protected", p.ws + "/.git", p.ws + "/.codex", p.ws + "/.agents"}
+	}, profile: (*place).workspace, backends: mounted,
+		prepare: func(p *place) {
+			for _, name := range protectedNames {
+				p.file("ws/"+name+"/keep", "keep")
+			}
+		}, check: func(t *testing.T, p *place, inside bool) {
+			for _, name := range protectedNames {
+				if b, _ := os.ReadFile(p.ws + "/" + name + "/keep"); inside && string(b) != "keep" {
+					t.Errorf("%s was lost", name)
+				}
+			}
+			noMetadata(t, p, inside)
+		}},
+	{name: "protected names in another case", args: func(p *place) []string { return []string{"case", p.ws} }, control: byNobody,
+		profile: (*place).workspace, backends: mounted, check: noMetadata},
+	{name: "a .git that cannot be undone", args: func(p *place) []string { return []string{"undo", p.ws} }, tolerated: true, backends: mounted,
+		prepare: func(p *place) { p.file(".git/HEAD", "ref: x") }, profile: (*place).workspace,
+		check: func(t *testing.T, p *place, inside bool) {
+			if _, err := os.Lstat(p.ws + "/.git"); inside == (err == nil) {
+				t.Errorf(".git: %v", err)
+			}
+		}},
+	{name: "core dump", args: words("dump core"), control: byNobody, check: func(t *testing.T, p *place, _ bool) {
+		if found, _ := filepath.Glob(p.dir + "/core*"); len(found) > 0 {
+			t.Errorf("%v", found)
+		}
+	}},
+	{name: "fill memory", args: words("fill", "/dev/shm", "/dev"), control: byNobody, backends: mounted, check: func(t *testing.T, _ *place, _ bool) {
+		if _, err := os.Stat("/dev/shm/fill"); err == nil {
+			t.Error("it is on the host")
+		}
+	}},
+}
+
+var protectedNames = []string{".git", ".codex", ".agents"}
+
+// noMetadata checks that nothing of the attacker's is under a protected name.
+func noMetadata(t *testing.T, p *place, inside bool) {
+	for _, name := range protectedNames {
+		if b, err := os.ReadFile(p.ws + "/" + name + "/config"); inside && err == nil {
+			t.Errorf("%s/config is %q", name, b)
+		}
+		if info, err := os.Lstat(p.ws + "/" + name); inside && err == nil {
+			if _, err := os.Lstat(p.ws + "/" + name + "/keep"); err != nil {
+				t.Errorf("%s is there: %v", name, info.Mode())
+			}
+		}
+	}
+}
+
+// TestAttacks runs every attack outside and inside.
+func TestAttacks(t *testing.T) {
+	for _, uid := range users() {
+		for _, a := range attacks {
+			if a.only != 0 && a.only != uid {
+				continue
+			}
+			t.Run(a.name+" as "+strconv.Itoa(uid), func(t *testing.T) {
+				t.Parallel()
+				a.test(t, uid)
+			})
+		}
+	}
+}
+
+// onlyMissing reports whether every try failed because the kernel lacks it.
+func onlyMissing(o outcome) bool {
+	return strings.Count(o.text, "held: ") == strings.Count(o.text, ": ENOSYS")
+}
+
+func (a *attack) place(t *testing.T, uid int) (p *place, args []string, profile string) {
+	p = newPlace(t, uid)
+	if a.prepare != nil {
+		a.prepare(p)
+	}
+	if a.victim {
+		p.startVictim()
+	}
+	args = []string{a.name}
+	if a.args != nil {
+		args = a.args(p)
+	}
+	profile = p.opened()
+	if a.profile != nil {
+		profile = a.profile(p)
+	}
+	return p, args, profile
+}
+
+func (a *attack) test(t *testing.T, uid int) {
+	if a.control == byAnybody || a.control == byRoot && uid == 0 {
+		p, args, _ := a.place(t, uid)
+		o := p.run("", "", args...)
+		if len(o.breaches()) == 0 && !(a.optional && onlyMissing(o)) {
+			t.Errorf("outside of a sandbox nothing of it works: %v", o)
+		}
+		if a.check != nil {
+			a.check(t, p, false)
+		}
+	}
+	all := a.backends
+	if all == nil {
+		all = []string{"namespaces", "bwrap", "landlock"}
+	}
+	for _, backend := range all {
+		t.Run(backend, func(t *testing.T) {
+			need(t, uid, backend)
+			p, args, profile := a.place(t, uid)
+			o := p.run(backend, profile, args...)
+			if found := o.breaches(); len(found) > 0 && !a.tolerated {
+				t.Errorf("escaped: %s", strings.Join(found, "; "))
+			}
+			if !strings.Contains(o.text, "held: ") && !slices.Contains([]string{"dump core", "kill all"}, args[0]) && len(o.breaches()) == 0 {
+				t.Errorf("nothing was tried: %v", o)
+			}
+			if testing.Verbose() {
+				t.Log(o)
+			}
+			p.unharmed()
+			if a.check != nil {
+				a.check(t, p, true)
+			}
+		})
+	}
+}

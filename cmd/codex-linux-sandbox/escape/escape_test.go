@@ -1,0 +1,342 @@
+//go:build linux
+
+// Package escape attacks the sandbox. Every attack is a subcommand of
+// testdata/attacker, which needs nothing but the kernel; it is first run
+// outside of any sandbox, where it must work or reach what it is after, so
+// that it can fail, and then inside, by each backend, as root and as an
+// ordinary user, where it must be refused.
+package escape
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	// What the program under test is made of, so that a cached result is not
+	// taken for another program's.
+	_ "codex.internal/cmd/codex-linux-sandbox/launcher"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// patience is how long tests wait for what must come.
+	patience = 30 * time.Second
+	// nobody is the ordinary user.
+	nobody = 65534
+	// exitFailed is how the launcher ends when it refuses.
+	exitFailed = 125
+)
+
+// base is a directory that everybody may read, with the programs; it does not
+// lie below /tmp, which some policies make writable.
+var base, launcher, attacker string
+
+func TestMain(m *testing.M) {
+	unix.Umask(0o022)
+	code := 1
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		code = m.Run()
+	}
+	if base != "" {
+		_ = os.RemoveAll(base)
+	}
+	os.Exit(code)
+}
+
+func prepare() error {
+	top := "/var/tmp"
+	if unix.Access(top, unix.W_OK) != nil {
+		top = os.TempDir()
+	}
+	var err error
+	if base, err = os.MkdirTemp(top, "escape"); err != nil {
+		return err
+	}
+	if err := os.Chmod(base, 0o755); err != nil {
+		return err
+	}
+	launcher, attacker = filepath.Join(base, "codex-linux-sandbox"), filepath.Join(base, "attacker")
+	for program, source := range map[string]string{launcher: "..", attacker: "./testdata/attacker"} {
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", program, source)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w: %s", source, err, out)
+		}
+	}
+	return nil
+}
+
+// users are the users that attacks are run as.
+func users() []int {
+	if os.Geteuid() == 0 {
+		return []int{0, nobody}
+	}
+	return []int{os.Geteuid()}
+}
+
+// as is how a process is started as a user.
+func as(uid int) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if uid != os.Geteuid() {
+		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	return attr
+}
+
+// backends are the backends that work here for a user.
+var backends = sync.OnceValue(func() map[int][]string {
+	found := make(map[int][]string)
+	for _, uid := range users() {
+		cmd := exec.Command(launcher, "--probe")
+		cmd.SysProcAttr, cmd.Dir = as(uid), "/"
+		out, err := cmd.Output()
+		var probe struct {
+			Backends []struct {
+				Name   string
+				Works  bool
+				Reason string
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal(out, &probe)
+		}
+		if err != nil {
+			panic(err)
+		}
+		for _, b := range probe.Backends {
+			if b.Works {
+				found[uid] = append(found[uid], b.Name)
+			}
+		}
+	}
+	return found
+})
+
+// need skips a test of a backend that this machine lacks. In CI only bwrap and
+// Landlock may be missing: they are other people's.
+func need(t *testing.T, uid int, backend string) {
+	t.Helper()
+	if slices.Contains(backends()[uid], backend) {
+		return
+	}
+	if os.Getenv("CI") == "true" && backend == "namespaces" {
+		t.Fatalf("the backend %s does not work here", backend)
+	}
+	t.Skipf("the backend %s does not work here", backend)
+}
+
+// place is what an attack finds: a workspace, and something beside it that it
+// must not touch.
+type place struct {
+	t               *testing.T
+	uid             int
+	dir, ws, secret string
+	victim          int // a process outside, of the same user
+}
+
+func newPlace(t *testing.T, uid int) *place {
+	t.Helper()
+	dir, err := os.MkdirTemp(base, "place")
+	must(t, err)
+	t.Cleanup(func() {
+		if err := forceRemove(dir); err != nil {
+			t.Errorf("tidy up: %v", err)
+		}
+	})
+	p := &place{t: t, uid: uid, dir: dir, ws: filepath.Join(dir, "ws"), secret: filepath.Join(dir, "secret")}
+	must(t, os.Mkdir(p.ws, 0o755))
+	p.file("secret", "the key outside")
+	must(t, os.Chmod(dir, 0o755))
+	must(t, os.Lchown(dir, uid, uid))
+	must(t, os.Lchown(p.ws, uid, uid))
+	return p
+}
+
+func forceRemove(dir string) error {
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o755)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// file makes a file of the user's, with its directories, below the place.
+func (p *place) file(name, content string) string {
+	p.t.Helper()
+	full := filepath.Join(p.dir, name)
+	for at := filepath.Dir(full); at != p.dir; at = filepath.Dir(at) {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	must(p.t, os.WriteFile(full, []byte(content), 0o644))
+	for at := full; at != p.dir; at = filepath.Dir(at) {
+		must(p.t, os.Lchown(at, p.uid, p.uid))
+	}
+	return full
+}
+
+// startVictim starts a process outside of the sandbox that waits.
+func (p *place) startVictim() {
+	p.t.Helper()
+	cmd := exec.Command(attacker, "wait")
+	cmd.SysProcAttr = as(p.uid)
+	cmd.SysProcAttr.Setpgid = true
+	_, err := cmd.StdinPipe()
+	must(p.t, err)
+	out, err := cmd.StdoutPipe()
+	must(p.t, err)
+	must(p.t, cmd.Start())
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	_, err = io.ReadFull(out, make([]byte, len("ready\n")))
+	must(p.t, err)
+	p.victim = cmd.Process.Pid
+}
+
+// Profiles. In the opened one nothing is protected, which Landlock can enforce
+// as well.
+func (p *place) workspace() string { return entries("root=read", p.ws+"=write") }
+func (p *place) opened() string {
+	return entries("root=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write")
+}
+func (p *place) readOnly() string { return entries("root=read") }
+
+// entries makes a profile of TARGET=ACCESS; a target is a path, a glob: or a
+// special one.
+func entries(list ...string) string {
+	type object = map[string]any
+	var all []object
+	for _, e := range list {
+		i := strings.LastIndexByte(e, '=')
+		target, access := e[:i], e[i+1:]
+		path := object{"type": "special", "value": object{"kind": target}}
+		if glob, ok := strings.CutPrefix(target, "glob:"); ok {
+			path = object{"type": "glob_pattern", "pattern": glob}
+		} else if target[0] == '/' {
+			path = object{"type": "path", "path": target}
+		}
+		all = append(all, object{"path": path, "access": access})
+	}
+	b, _ := json.Marshal(object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": all}})
+	return string(b)
+}
+
+// outcome is what came of an attack.
+type outcome struct {
+	text string
+	code int
+	sig  syscall.Signal
+}
+
+func (o outcome) breaches() []string {
+	var found []string
+	for line := range strings.Lines(o.text) {
+		if what, ok := strings.CutPrefix(strings.TrimSpace(line), "breach: "); ok {
+			found = append(found, what)
+		}
+	}
+	return found
+}
+
+func (o outcome) String() string { return fmt.Sprintf("exit code %d %v\n%s", o.code, o.sig, o.text) }
+
+// command prepares an attack: under the backend, or without a sandbox.
+func (p *place) command(ctx context.Context, backend, profile string, args ...string) *exec.Cmd {
+	if backend != "" {
+		args = append([]string{launcher, "--backend", backend, "--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws, "--permission-profile", profile, "--", attacker}, args...)
+	} else {
+		args = append([]string{attacker}, args...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.SysProcAttr = p.ws, as(p.uid)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir}
+	cmd.WaitDelay = patience
+	return cmd
+}
+
+// run runs an attack to its end.
+func (p *place) run(backend, profile string, args ...string) outcome {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return p.finish(p.command(ctx, backend, profile, args...))
+}
+
+// finish runs a prepared command.
+func (p *place) finish(cmd *exec.Cmd) outcome {
+	p.t.Helper()
+	var out bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout, cmd.Stderr = &out, &out
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	o := outcome{text: out.String(), code: cmd.ProcessState.ExitCode()}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		o.sig = status.Signal()
+	}
+	if strings.Contains(o.text, "broken: ") {
+		p.t.Fatalf("the attack could not be tried: %v", o)
+	}
+	return o
+}
+
+// unharmed checks what is outside of the workspace.
+func (p *place) unharmed() {
+	p.t.Helper()
+	if b, err := os.ReadFile(p.secret); err != nil || string(b) != "the key outside" {
+		p.t.Errorf("the file outside: %q, %v", b, err)
+	}
+	names, err := os.ReadDir(p.dir)
+	must(p.t, err)
+	for _, n := range names {
+		if strings.HasPrefix(n.Name(), "secret.") {
+			p.t.Errorf("made outside: %s", n.Name())
+		}
+	}
+	if p.victim != 0 && unix.Kill(p.victim, 0) != nil {
+		p.t.Error("the process outside is gone")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await polls for what must become true.
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has not come", what)
+		}
+	}
+}
+
+func pid(p *place) string { return strconv.Itoa(p.victim) }

@@ -1,0 +1,441 @@
+//go:build linux
+
+package escape
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// each runs a test for every user and backend of a list; backends nil means
+// all.
+func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
+	t.Helper()
+	if names == nil {
+		names = []string{"namespaces", "bwrap", "landlock"}
+	}
+	for _, uid := range users() {
+		for _, backend := range names {
+			t.Run(backend+" as "+strconv.Itoa(uid), func(t *testing.T) {
+				need(t, uid, backend)
+				f(t, newPlace(t, uid), backend)
+			})
+		}
+	}
+}
+
+// contained checks that an attack was tried and nothing of it worked, or that
+// the launcher has refused to run it.
+func contained(t *testing.T, o outcome) {
+	t.Helper()
+	if found := o.breaches(); len(found) > 0 {
+		t.Errorf("escaped: %s", strings.Join(found, "; "))
+	}
+	if !strings.Contains(o.text, "held: ") && !strings.Contains(o.text, "done") && o.code != exitFailed {
+		t.Errorf("nothing was tried: %v", o)
+	}
+}
+
+// works checks that an attack works outside of a sandbox.
+func works(t *testing.T, o outcome) {
+	t.Helper()
+	if len(o.breaches()) == 0 {
+		t.Errorf("outside of a sandbox nothing of it works: %v", o)
+	}
+}
+
+// TestUnixSockets: sockets of programs outside cannot be reached, neither with
+// a connection nor without one.
+func TestUnixSockets(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		name := fmt.Sprintf("escape-%d-%s", os.Getpid(), filepath.Base(p.dir))
+		file := p.dir + "/s"
+		for _, address := range []string{"@" + name, file} {
+			l, err := net.Listen("unix", address)
+			must(t, err)
+			defer l.Close()
+		}
+		for _, address := range []string{"@" + name + "-d", file + "-d"} {
+			l, err := net.ListenPacket("unixgram", address)
+			must(t, err)
+			defer l.Close()
+		}
+		must(t, os.Chmod(file, 0o777))
+		must(t, os.Chmod(file+"-d", 0o777))
+		works(t, p.run("", "", "abstract", name, file))
+		works(t, p.run("", "", "datagram", name+"-d", file+"-d"))
+		t.Run("connections", func(t *testing.T) { contained(t, p.run(backend, p.opened(), "abstract", name, file)) })
+		t.Run("datagrams", func(t *testing.T) { contained(t, p.run(backend, p.opened(), "datagram", name+"-d", file+"-d")) })
+	})
+}
+
+// TestOtherInterfaces: the filter holds for i386 and x32.
+func TestOtherInterfaces(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		if o := p.run("", "", "i386"); strings.Contains(o.text, "no such attack") {
+			t.Skip("another architecture")
+		}
+		o := p.run(backend, p.opened(), "i386")
+		if len(o.breaches()) > 0 || o.code != 128+int(unix.SIGSYS) {
+			t.Errorf("i386: %v", o)
+		}
+		contained(t, p.run(backend, p.opened(), "x32"))
+	})
+}
+
+// TestSystemV: message objects of the host cannot be used, even when their
+// numbers are known.
+func TestSystemV(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		id := func(nr uintptr, args ...uintptr) int {
+			var a [3]uintptr
+			copy(a[:], args)
+			n, _, errno := unix.Syscall(nr, a[0], a[1], a[2])
+			if errno != 0 {
+				t.Fatal(errno)
+			}
+			return int(n)
+		}
+		const private, mode = 0, 0o666
+		shm := id(unix.SYS_SHMGET, private, 4096, mode)
+		sem := id(unix.SYS_SEMGET, private, 1, mode)
+		msg := id(unix.SYS_MSGGET, private, mode)
+		defer func() {
+			_, _, _ = unix.Syscall(unix.SYS_SHMCTL, uintptr(shm), unix.IPC_RMID, 0)
+			_, _, _ = unix.Syscall(unix.SYS_SEMCTL, uintptr(sem), 0, unix.IPC_RMID)
+			_, _, _ = unix.Syscall(unix.SYS_MSGCTL, uintptr(msg), unix.IPC_RMID, 0)
+		}()
+		args := []string{"sysv", strconv.Itoa(shm), strconv.Itoa(sem), strconv.Itoa(msg)}
+		works(t, p.run("", "", args...))
+		contained(t, p.run(backend, p.opened(), args...))
+	})
+}
+
+// TestMessageQueues: nor can those of POSIX.
+func TestMessageQueues(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		name := "escape-" + filepath.Base(p.dir)
+		queue := append([]byte(name), 0)
+		make := func() {
+			fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&queue[0])), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o666, 0, 0, 0)
+			if errno != 0 {
+				t.Skipf("no message queues here: %v", errno)
+			}
+			_ = unix.Fchown(int(fd), p.uid, p.uid)
+			_ = unix.Close(int(fd))
+		}
+		make()
+		defer func() { _, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&queue[0])), 0, 0) }()
+		works(t, p.run("", "", "mqueue", name))
+		make()
+		contained(t, p.run(backend, p.opened(), "mqueue", name))
+	})
+}
+
+// TestInheritedDescriptors: what somebody leaves open for reading does not
+// open the way to writing.
+func TestInheritedDescriptors(t *testing.T) {
+	file := func(t *testing.T, path string, flags int) *os.File {
+		f, err := os.OpenFile(path, flags, 0)
+		must(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	run := func(p *place, backend string, stdin io.Reader, more ...*os.File) outcome {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		cmd := p.command(ctx, backend, p.readOnly(), "inherited", "made")
+		cmd.Stdin, cmd.ExtraFiles = stdin, more
+		if stdin == nil {
+			cmd.Stdin = strings.NewReader("")
+		}
+		return p.finish(cmd)
+	}
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		dir, secret := file(t, p.dir, unix.O_DIRECTORY), file(t, p.secret, os.O_RDONLY)
+		works(t, run(p, "", secret, dir))
+		_ = os.Remove(p.dir + "/made")
+		t.Run("a directory as descriptor 3", func(t *testing.T) { contained(t, run(p, backend, nil, dir)) })
+		t.Run("a file as descriptor 3", func(t *testing.T) { contained(t, run(p, backend, nil, secret)) })
+		t.Run("a directory as standard input", func(t *testing.T) { contained(t, run(p, backend, dir)) })
+		t.Run("a file as standard input", func(t *testing.T) { contained(t, run(p, backend, secret)) })
+		if p.uid != 0 || backend == "bwrap" {
+			return // under bwrap devices are root's; the README says so
+		}
+		// The server gives a process the host's /dev/null as its standard
+		// input. This one is the place's own.
+		null := p.dir + "/null"
+		if err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+			t.Skipf("no devices here: %v", err)
+		}
+		t.Run("a device as standard input", func(t *testing.T) {
+			o := run(p, backend, file(t, null, os.O_RDONLY))
+			// To open it is what it is for.
+			for _, what := range o.breaches() {
+				if what != "reopen descriptor 0" {
+					t.Errorf("escaped: %s", what)
+				}
+			}
+		})
+	})
+}
+
+// TestSetuid: a program that is root's and setuid does not make one root.
+func TestSetuid(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a setuid program")
+	}
+	for _, backend := range []string{"namespaces", "bwrap", "landlock"} {
+		t.Run(backend, func(t *testing.T) {
+			need(t, nobody, backend)
+			p := newPlace(t, nobody)
+			program, err := os.ReadFile(attacker)
+			must(t, err)
+			suid := p.dir + "/suid"
+			must(t, os.WriteFile(suid, program, 0o755))
+			must(t, os.Chmod(suid, 0o755|os.ModeSetuid|os.ModeSetgid))
+			saved := attacker
+			defer func() { attacker = saved }()
+			attacker = suid
+			works(t, p.run("", "", "setuid"))
+			contained(t, p.run(backend, p.opened(), "setuid"))
+		})
+	}
+}
+
+// TestOrphansEnd: nobody outlives the command, whatever they have left.
+func TestOrphansEnd(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		token := "token-" + filepath.Base(p.dir)
+		o := p.run(backend, p.opened(), "orphans", token)
+		if o.code != 0 {
+			t.Fatalf("%v", o)
+		}
+		if left := withArgument(token); len(left) > 0 {
+			t.Errorf("%d processes outlive the launcher", len(left))
+		}
+		await(t, "the end of all", func() bool { return len(withArgument(token)) == 0 })
+	})
+}
+
+// withArgument returns the processes that have an argument.
+func withArgument(word string) []int {
+	var pids []int
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range names {
+		line, err := os.ReadFile(name)
+		if err == nil && slices.Contains(strings.Split(string(line), "\x00"), word) {
+			pid, _ := strconv.Atoi(strings.Split(name, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestInitCannotBeKilled: whoever sends signals to the init gains nothing.
+func TestInitCannotBeKilled(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		o := p.run(backend, p.opened(), "kill init")
+		if !strings.Contains(o.text, "alive\ndone\n") || o.code != 0 {
+			t.Errorf("%v", o)
+		}
+	})
+}
+
+// TestTerminals: nothing can be typed on a terminal, be it the command's own,
+// and that of somebody else cannot be opened.
+func TestTerminals(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		run := func(backend string) outcome {
+			master, slave, name := openPTY(t)
+			defer master.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			_ = unix.Fchown(int(slave.Fd()), p.uid, p.uid)
+			cmd := p.command(ctx, backend, p.opened(), "tty")
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+			cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
+			_ = name
+			said := make(chan string)
+			go func() {
+				b, _ := io.ReadAll(master)
+				said <- string(b)
+			}()
+			must(t, cmd.Start())
+			slave.Close()
+			_ = cmd.Wait()
+			return outcome{text: <-said}
+		}
+		works(t, run(""))
+		contained(t, run(backend))
+		master, slave, name := openPTY(t)
+		defer master.Close()
+		defer slave.Close()
+		_ = unix.Fchown(int(slave.Fd()), p.uid, p.uid)
+		works(t, p.run("", "", "terminal", name))
+		contained(t, p.run(backend, p.opened(), "terminal", name))
+	})
+}
+
+func openPTY(t *testing.T) (master, slave *os.File, name string) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	must(t, err)
+	name = "/dev/pts/" + strconv.Itoa(n)
+	out, err := unix.Open(name, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	return os.NewFile(uintptr(fd), "ptmx"), os.NewFile(uintptr(out), name), name
+}
+
+// TestEnvironment: variables of the command change neither the launcher nor
+// what it starts outside of the sandbox.
+func TestEnvironment(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		run := func(backend string, env ...string) outcome {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			cmd := p.command(ctx, backend, p.readOnly(), "alive")
+			if backend == "" {
+				cmd.Path = "/bin/true"
+			}
+			cmd.Env = append(cmd.Env, env...)
+			return p.finish(cmd)
+		}
+		traces := func() []string {
+			found, _ := filepath.Glob(p.dir + "/trace*")
+			return found
+		}
+		// The dynamic loader of a program that is started outside writes there.
+		loader := []string{"LD_DEBUG=libs", "LD_DEBUG_OUTPUT=" + p.dir + "/trace", "LD_PRELOAD=" + p.ws + "/evil.so", "LD_LIBRARY_PATH=" + p.ws, "LD_AUDIT=" + p.ws + "/evil.so"}
+		run("", loader...)
+		if len(traces()) == 0 {
+			t.Log("this machine's loader leaves no traces: the control is missing")
+		}
+		for _, name := range traces() {
+			must(t, os.Remove(name))
+		}
+		o := run(backend, loader...)
+		if found := traces(); len(found) > 0 {
+			t.Errorf("the command's variables were used outside of the sandbox: %v", found)
+		}
+		if o.code != 0 {
+			t.Errorf("%v", o)
+		}
+		for _, env := range [][]string{
+			{"GODEBUG=gctrace=1,schedtrace=1000,inittrace=1,execerrdot=0"}, {"GOTRACEBACK=crash"}, {"GOMAXPROCS=1"}, {"GOGC=1", "GOMEMLIMIT=1"},
+			{"CODEX_SANDBOX_ARG0=other"}, {"TMPDIR=/"}, {"HOME=/"}, {"PATH="},
+		} {
+			if o := run(backend, env...); !strings.Contains(o.text, "ready") && (env[0] != "PATH=" || backend != "bwrap") {
+				t.Errorf("%v: %v", env, o)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			cmd := p.command(ctx, backend, p.readOnly(), "write", p.secret)
+			cmd.Env = append(cmd.Env, env...)
+			if env[0] != "PATH=" || backend != "bwrap" {
+				contained(t, p.finish(cmd))
+			}
+			cancel()
+			p.unharmed()
+		}
+	})
+}
+
+// TestOwnBwrap: a workspace that brings its own bwrap is not obeyed.
+func TestOwnBwrap(t *testing.T) {
+	for _, uid := range users() {
+		need(t, uid, "bwrap")
+		p := newPlace(t, uid)
+		must(t, os.WriteFile(p.ws+"/bwrap", []byte("#!/bin/sh\necho breach: a bwrap of the workspace ran\n"), 0o755))
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for _, dir := range []string{p.ws, p.ws + "/.", ".", "", p.dir + "/link"} {
+			_ = os.Symlink(p.ws, p.dir+"/link")
+			cmd := p.command(ctx, "bwrap", p.opened(), "alive")
+			cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+			contained(t, p.finish(cmd))
+			// The launcher may be started elsewhere than the command.
+			cmd = p.command(ctx, "bwrap", p.opened(), "alive")
+			cmd.Dir, cmd.Env = "/", []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+			contained(t, p.finish(cmd))
+		}
+	}
+}
+
+// TestArguments: words of the command are never the launcher's.
+func TestArguments(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		for _, words := range [][]string{
+			{"--second-stage", "network=1", "--"}, {"--backend", "landlock"}, {"--", "--permission-profile", `{"type":"disabled"}`},
+			{"--permission-profile", `{"type":"disabled"}`}, {"--allow-nesting"}, {"--use-legacy-landlock"}, {"--exec-fd", "0"}, {"--env-fd", "0"},
+		} {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			cmd := p.command(ctx, backend, p.readOnly(), append([]string{"write", p.secret}, words...)...)
+			contained(t, p.finish(cmd))
+			cancel()
+		}
+		// Before the separator the last word counts, or it is refused.
+		for _, words := range [][]string{
+			{"--permission-profile="}, {"--backend=none"}, {"--exec-fd=-1"}, {"--env-fd=99"}, {"--permission-profile-fd=98"},
+		} {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			cmd := p.command(ctx, backend, p.readOnly(), "write", p.secret)
+			at := slices.Index(cmd.Args, "--")
+			cmd.Args = slices.Insert(cmd.Args, at, words...)
+			if o := p.finish(cmd); o.code == 0 || len(o.breaches()) > 0 {
+				t.Errorf("%v: %v", words, o)
+			}
+			cancel()
+		}
+		p.unharmed()
+	})
+}
+
+// TestHostileProfiles: a profile that says nothing sensible grants nothing.
+func TestHostileProfiles(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		entry := func(path, access string) string {
+			return `{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":` + path + `,"access":"` + access + `"}]}}`
+		}
+		for name, profile := range map[string]string{
+			"empty": "{}", "null": "null", "list": "[]", "twice": entry(`{"type":"path","path":"/tmp"}`, "write") + entry(`{"type":"path","path":"/"}`, "write"),
+			"deep":               strings.Repeat("[", 100_000),
+			"NUL":                entry(`{"type":"path","path":"`+p.dir+`\u0000/x"}`, "write"),
+			"NUL at the end":     entry(`{"type":"path","path":"`+p.ws+`\u0000"}`, "write"),
+			"dots":               entry(`{"type":"path","path":"`+p.ws+`/../none/../ws"}`, "write"),
+			"relative":           entry(`{"type":"path","path":"../"}`, "write"),
+			"no path":            entry(`{"type":"path","path":""}`, "write"),
+			"unknown":            entry(`{"type":"special","value":{"kind":"unknown","path":"/","subpath":"/"}}`, "write"),
+			"writable glob":      entry(`{"type":"glob_pattern","pattern":"`+p.dir+`/**"}`, "write"),
+			"unknown access":     entry(`{"type":"path","path":"`+p.dir+`"}`, "execute"),
+			"access twice":       strings.Replace(entry(`{"type":"path","path":"`+p.dir+`"}`, "read"), `"access":"read"}]`, `"access":"read","access":"write"}]`, 1),
+			"type twice":         `{"type":"managed","type":"disabled","network":"restricted","file_system":{"type":"restricted","entries":[]}}`,
+			"unpaired surrogate": entry(`{"type":"path","path":"`+p.dir+`\ud800"}`, "write"),
+			"long":               entry(`{"type":"path","path":"/`+strings.Repeat("x/", 40_000)+`"}`, "write"),
+		} {
+			o := p.run(backend, profile, "write", p.secret)
+			if len(o.breaches()) > 0 {
+				t.Errorf("%s: escaped: %v", name, o)
+			}
+			if o.sig != 0 || strings.Contains(o.text, "goroutine ") {
+				t.Errorf("%s: the launcher crashed: %v", name, o)
+			}
+			p.unharmed()
+		}
+	})
+}

@@ -1,0 +1,340 @@
+//go:build linux
+
+package escape
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// running is a sandbox whose command waits.
+type running struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// start starts an attack that says when it is ready.
+func (p *place) start(backend, profile string, args ...string) *running {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	r := &running{t: p.t, cmd: p.command(ctx, backend, profile, args...)}
+	var err error
+	r.in, err = r.cmd.StdinPipe()
+	must(p.t, err)
+	out, err := r.cmd.StdoutPipe()
+	must(p.t, err)
+	var said strings.Builder
+	r.cmd.Stderr = &said
+	r.out = bufio.NewReader(out)
+	must(p.t, r.cmd.Start())
+	p.t.Cleanup(func() {
+		cancel()
+		_ = r.cmd.Wait()
+	})
+	if line, err := r.out.ReadString('\n'); line != "ready\n" {
+		_ = r.cmd.Wait()
+		p.t.Fatalf("the attack did not start: %q, %v: %s", line, err, said.String())
+	}
+	return r
+}
+
+// end lets the command end, and waits for the launcher.
+func (r *running) end() {
+	_ = r.in.Close()
+	_, _ = io.Copy(io.Discard, r.out)
+	_ = r.cmd.Wait()
+}
+
+// kill kills the launcher, and waits until all in the sandbox have let go of
+// the output.
+func (r *running) kill() {
+	_ = r.cmd.Process.Kill()
+	_, _ = io.Copy(io.Discard, r.out)
+	_ = r.cmd.Wait()
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// mark gives a file or a directory what stubs are known by.
+func mark(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	must(t, os.Chmod(path, mode))
+	stamp := time.Unix(3600, 203_569_741)
+	must(t, os.Chtimes(path, stamp, stamp))
+}
+
+// TestForgedStubsKeepData: what looks like a stub but holds something is never
+// removed.
+func TestForgedStubsKeepData(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for _, name := range protectedNames {
+			p.file("ws/"+name+"/data", "keep")
+			mark(t, p.ws+"/"+name, 0o555)
+		}
+		check := func() {
+			t.Helper()
+			for _, name := range protectedNames {
+				if b, err := os.ReadFile(p.ws + "/" + name + "/data"); string(b) != "keep" {
+					t.Errorf("%s: %q, %v", name, b, err)
+				}
+			}
+		}
+		contained(t, p.run(backend, p.workspace(), "write", p.ws+"/.git/data"))
+		check()
+		r := p.start(backend, p.workspace(), "alive", "wait")
+		r.kill()
+		check()
+		// A file that is denied and looks like the stub of one.
+		p.file("ws/f", "")
+		mark(t, p.ws+"/f", 0o444)
+		must(t, os.Link(p.ws+"/f", p.ws+"/g"))
+		r = p.start(backend, entries("root=read", p.ws+"=write", p.ws+"/f=read"), "alive", "wait")
+		must(t, os.Chmod(p.ws+"/g", 0o644))
+		must(t, os.WriteFile(p.ws+"/g", []byte("keep"), 0o644))
+		r.end()
+		if b, err := os.ReadFile(p.ws + "/f"); string(b) != "keep" {
+			t.Errorf("f: %q, %v", b, err)
+		}
+	})
+}
+
+// TestReplacedStubsKeepData: what the user puts in the place of a stub while
+// the sandbox runs, as editors do when they save, is not removed, however the
+// sandbox ends.
+func TestReplacedStubsKeepData(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for _, killed := range []bool{false, true} {
+			secret := fmt.Sprintf("%s/secret-%v", p.ws, killed)
+			r := p.start(backend, entries("root=read", p.ws+"=write", secret+"=deny", secret+".in=deny"), "alive", "wait")
+			if !exists(secret) {
+				t.Fatal("there is no stub: nothing is tested")
+			}
+			p.file("new", "what the user has written")
+			must(t, os.Rename(p.dir+"/new", secret))
+			// And in the one that is there.
+			must(t, os.Chmod(secret+".in", 0o644))
+			must(t, os.WriteFile(secret+".in", []byte("what the user has written"), 0o644))
+			if killed {
+				r.kill()
+				await(t, "the end of the janitor", func() bool { return len(withArgument(secret)) == 0 && !exists(p.ws+"/.codex") })
+			} else {
+				r.end()
+			}
+			for _, name := range []string{secret, secret + ".in"} {
+				if b, err := os.ReadFile(name); string(b) != "what the user has written" {
+					t.Errorf("launcher killed: %v: the user's %s was removed: %v", killed, filepath.Base(name), err)
+				}
+			}
+		}
+	})
+}
+
+// TestSharedStubs: of two sandboxes in one workspace the one that lasts longer
+// stays protected, and the last one tidies up.
+func TestSharedStubs(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for _, killed := range []bool{false, true} {
+			first := p.start(backend, p.workspace(), "alive", "wait")
+			second := p.start(backend, p.workspace(), "alive", "wait")
+			third := p.start(backend, p.workspace(), "protected later", p.ws+"/.git", p.ws+"/.codex", p.ws+"/.agents")
+			end := (*running).end
+			if killed {
+				end = (*running).kill
+			}
+			end(first)
+			end(second)
+			if _, err := io.WriteString(third.in, "go\n"); err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(third.out)
+			third.end()
+			contained(t, outcome{text: string(text)})
+			await(t, "the end of the stubs", func() bool {
+				return !exists(p.ws+"/.git") && !exists(p.ws+"/.codex") && !exists(p.ws+"/.agents")
+			})
+			_ = os.RemoveAll(p.ws + "/own")
+		}
+	})
+}
+
+// TestNobodyIsLeftWhenStubsGo: while anybody in the sandbox still runs, the
+// protected names stay covered, also when the command ends without its
+// children, or the launcher is killed.
+func TestNobodyIsLeftWhenStubsGo(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 3
+	}
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
+			each(t, mounted, func(t *testing.T, p *place, backend string) {
+				how := "end"
+				if killed {
+					how = "wait"
+				}
+				for range rounds {
+					r := p.start(backend, p.workspace(), "flood", p.ws+"/.codex", how)
+					if killed {
+						r.kill()
+					} else {
+						r.end()
+					}
+					// The stub is gone, or something else is there.
+					await(t, "the end of the stub", func() bool {
+						info, err := os.Lstat(p.ws + "/.codex")
+						return err != nil || info.Mode().Perm() != 0o555
+					})
+					await(t, "the end of all", func() bool { return len(withArgument(p.ws+"/.codex")) == 0 })
+					if b, err := os.ReadFile(p.ws + "/.codex/config"); err == nil {
+						t.Fatalf("escaped: .codex/config is %q", b)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestCoversCannotBeBlocked: names that are like those of half-made stubs do
+// not keep sandboxes from starting.
+func TestCoversCannotBeBlocked(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		// The launcher's process is one of the next.
+		cmd := exec.Command("true")
+		must(t, cmd.Run())
+		for n := cmd.Process.Pid; n < cmd.Process.Pid+300; n++ {
+			must(t, os.Mkdir(fmt.Sprintf("%s/.codex-cover-%d-%d", p.ws, n, n), 0o755))
+		}
+		if o := p.run(backend, p.workspace(), "alive"); o.code != 0 {
+			t.Errorf("%v", o)
+		}
+	})
+}
+
+// TestAWritableRootIsNotRedirected: a command cannot put a link in the place
+// of a writable root so that the next command, under the same policy, may
+// write where it leads.
+func TestAWritableRootIsNotRedirected(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		p.file("outside/secret", "the key outside")
+		p.file("ws/sub/out/f", "x")
+		profile := nested(p, "sub/out")
+		if o := p.run(backend, profile, "redirect", p.ws+"/sub", "out", p.dir+"/outside"); !strings.Contains(o.text, "done") {
+			t.Fatalf("%v", o)
+		}
+		o := p.run(backend, profile, "overwrite", p.dir+"/outside/secret")
+		if b, _ := os.ReadFile(p.dir + "/outside/secret"); string(b) != "the key outside" {
+			t.Errorf("escaped: the file outside is %q: %v", b, o)
+		}
+	})
+}
+
+// nested lets the workspace be written, and a directory in it on its own.
+func nested(p *place, name string) string {
+	list := []string{"root=read"}
+	for _, root := range []string{p.ws, p.ws + "/" + name} {
+		list = append(list, root+"=write", root+"/.git=write", root+"/.agents=write", root+"/.codex=write")
+	}
+	return entries(list...)
+}
+
+// TestLinksChangeWhileTheSandboxStarts: a writable directory that another
+// command swaps for a link to the outside, all the time, never opens the
+// outside.
+func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
+	rounds := 15
+	if testing.Short() {
+		rounds = 4
+	}
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		p.file("outside/secret", "the key outside")
+		p.file("ws/x/out/f", "x")
+		must(t, os.Symlink("../../outside", p.ws+"/x/link"))
+		must(t, os.Lchown(p.ws+"/x/link", p.uid, p.uid))
+		swap := p.start(backend, p.opened(), "change links", p.ws+"/x/out", p.ws+"/x/link")
+		defer swap.kill()
+		for range rounds {
+			o := p.run(backend, nested(p, "x/out"), "overwrite", p.dir+"/outside/secret", p.ws+"/x/out/secret")
+			if b, _ := os.ReadFile(p.dir + "/outside/secret"); string(b) != "the key outside" {
+				t.Fatalf("escaped: the file outside was changed: %v", o)
+			}
+		}
+	})
+}
+
+// TestDirectoriesChangeWhileTheSandboxStarts: what is denied stays hidden when
+// another command, under the same policy, renames all the time.
+func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
+	rounds := 15
+	if testing.Short() {
+		rounds = 4
+	}
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.file("ws/d/x.env", "key")
+		p.file("ws/e/x.env", "key")
+		// What a pattern matches is looked for once, at the start: the README
+		// says what that means.
+		for _, profile := range []string{
+			entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny", p.ws+"/e/x.env=deny"),
+		} {
+			swap := p.start(backend, profile, "change links", p.ws+"/d", p.ws+"/e")
+			for range rounds {
+				if o := p.run(backend, profile, "read", p.ws+"/d/x.env", p.ws+"/e/x.env"); len(o.breaches()) > 0 {
+					t.Errorf("escaped: %v", o)
+					break
+				}
+			}
+			swap.kill()
+		}
+	})
+}
+
+// TestAMaskHoldsForTheNextCommand: a command cannot move what is masked to
+// where the next one, under the same policy, finds it.
+func TestAMaskHoldsForTheNextCommand(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		secret := p.file("ws/a/d/x.env", "key")
+		must(t, os.Chmod(secret, 0o600))
+		for name, profile := range map[string]string{
+			"a path": entries("root=read", p.ws+"=write", p.ws+"/a/d/x.env=deny"),
+			// A directory that cannot be listed is not searched for matches.
+			"a pattern": entries("root=read", p.ws+"=write", "glob:"+p.ws+"/**/*.env=deny"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				defer func() { _ = os.Rename(p.ws+"/a/moved", p.ws+"/a/d") }()
+				_ = p.run(backend, profile, "rename", p.ws+"/a/d", p.ws+"/a/moved")
+				contained(t, p.run(backend, profile, "read", p.ws+"/a/moved/x.env", p.ws+"/a/d/x.env"))
+			})
+		}
+	})
+}
+
+// TestLinksToMaskedFiles: no second name can be made for a masked file, and
+// what is read through a link that was there before is masked too.
+func TestLinksToMaskedFiles(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.file("ws/x.env", "key")
+		must(t, os.Symlink("x.env", p.ws+"/soft"))
+		must(t, os.Symlink(p.ws+"/soft", p.dir+"/softer"))
+		profile := entries("root=read", p.ws+"=write", p.ws+"/x.env=deny")
+		contained(t, p.run(backend, profile, "read", p.ws+"/soft", p.dir+"/softer"))
+		if exists(p.ws + "/hard") {
+			t.Error("a second name was made")
+		}
+		_ = unix.Unlink(p.ws + "/soft")
+	})
+}

@@ -1,0 +1,273 @@
+//go:build linux
+
+package launcher
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func launcherCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), "LAUNCHER_TEST_MAIN=1")
+	return cmd
+}
+
+// duplicate returns a descriptor that somebody else will close.
+func duplicate(t *testing.T, f *os.File) int {
+	t.Helper()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// recorder makes programs whose steps tell, by a byte in a pipe, that they
+// ran, and steps that fail.
+type recorder struct {
+	*program
+	t *testing.T
+	r *os.File
+	w int
+}
+
+func newRecorder(t *testing.T) *recorder {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{&program{}, t, os.NewFile(uintptr(fds[0]), "pipe"), fds[1]}
+	t.Cleanup(func() { _ = r.r.Close() })
+	return r
+}
+
+func (r *recorder) note(what string) {
+	b := []byte(what)
+	r.do("note", what, unix.SYS_WRITE, val(r.w), slice(r.program, b), val(len(b)))
+}
+
+func (r *recorder) fails(what string) {
+	r.do(what, "", unix.SYS_FCHDIR, arg{value: ^uintptr(0)})
+}
+
+// result runs the program and returns what was noted, and what failed.
+func (r *recorder) result() (noted, failed string, errno syscall.Errno) {
+	r.t.Helper()
+	step, errno := r.run()
+	_ = unix.Close(r.w)
+	text, err := io.ReadAll(r.r)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if step >= 0 {
+		failed = r.steps[step].what
+	}
+	return string(text), failed, errno
+}
+
+func TestJumpsOfPrograms(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		make          func(r *recorder)
+		noted, failed string
+	}{
+		{"straight on", func(r *recorder) { r.note("a"); r.note("b") }, "ab", ""},
+		{"a failure ends it", func(r *recorder) { r.note("a"); r.fails("x"); r.note("b") }, "a", "x"},
+		{"nothing", func(*recorder) {}, "", ""},
+		{"try that succeeds", func(r *recorder) { r.try(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
+		{"try that fails at first", func(r *recorder) { r.try(func() { r.fails("x"); r.note("a") }); r.note("b") }, "b", ""},
+		{"try that fails later", func(r *recorder) { r.try(func() { r.note("a"); r.fails("x"); r.note("b") }); r.note("c") }, "ac", ""},
+		{"try at the end", func(r *recorder) { r.note("a"); r.try(func() { r.fails("x") }) }, "a", ""},
+		{"try of nothing", func(r *recorder) { r.try(func() {}); r.note("a") }, "a", ""},
+		{"a failure after try", func(r *recorder) { r.try(func() { r.fails("x") }); r.fails("y") }, "", "y"},
+		{"either, the first", func(r *recorder) { r.either(func() { r.note("a") }, func() { r.note("b") }); r.note("c") }, "ac", ""},
+		{"either, the second", func(r *recorder) {
+			r.either(func() { r.note("a"); r.fails("x"); r.note("-") }, func() { r.note("b") })
+			r.note("c")
+		}, "abc", ""},
+		{"either, none", func(r *recorder) {
+			r.either(func() { r.fails("x") }, func() { r.note("b"); r.fails("y") })
+			r.note("c")
+		}, "b", "y"},
+		{"either at the end", func(r *recorder) { r.either(func() { r.note("a") }, func() { r.note("b") }) }, "a", ""},
+		{"ifThere, there", func(r *recorder) { r.ifThere(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
+		{"ifThere, missing", func(r *recorder) { r.ifThere(func() { r.fails("x"); r.note("a") }); r.note("b") }, "b", ""},
+		{"ifThere, and then a failure", func(r *recorder) { r.ifThere(func() { r.note("a"); r.fails("x") }); r.note("b") }, "a", "x"},
+		{"ifThere in either", func(r *recorder) {
+			r.either(func() { r.fails("x") }, func() { r.ifThere(func() { r.fails("y"); r.note("a") }); r.note("b") })
+			r.note("c")
+		}, "bc", ""},
+	} {
+		r := newRecorder(t)
+		tt.make(r)
+		noted, failed, errno := r.result()
+		if noted != tt.noted || failed != tt.failed || failed != "" && errno != unix.EBADF {
+			t.Errorf("%s: %q, failed %q (%v), want %q, %q", tt.name, noted, failed, errno, tt.noted, tt.failed)
+		}
+	}
+}
+
+func TestRegistersOfPrograms(t *testing.T) {
+	p := &program{}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	fd := p.get("make", file, unix.SYS_OPENAT, cwdFD, p.text(file), val(unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC), val(0o600))
+	text := []byte("some text")
+	p.do("write", file, unix.SYS_WRITE, fd.arg(), slice(p, text), val(len(text))).full = true
+	other := p.get("make", "", unix.SYS_DUP, fd.arg())
+	p.close(fd)
+	p.do("write", file, unix.SYS_WRITE, other.arg(), p.text("!"), val(1)).full = true
+	p.close(other)
+	// Reading at the end gives nothing, which is a failure where all was asked.
+	at := p.get("open", file, unix.SYS_OPENAT, cwdFD, p.text("/dev/null"), val(unix.O_RDONLY|unix.O_CLOEXEC), val(0))
+	p.do("too short", "", unix.SYS_READ, at.arg(), slice(p, make([]byte, 1)), val(1)).full = true
+	step, errno := p.run()
+	if step < 0 || p.steps[step].what != "too short" || errno != unix.EPIPE {
+		t.Errorf("%d %v", step, errno)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "some text!" {
+		t.Errorf("%q %v", got, err)
+	}
+	_ = unix.Close(int(p.regs[at-1]))
+}
+
+func TestFailuresSayWhat(t *testing.T) {
+	for want, f := range map[string]*failure{
+		"open /x: No such file or directory (os error 2)":      {"open", "/x", unix.ENOENT},
+		"fork: Resource temporarily unavailable (os error 11)": {"fork", "", unix.EAGAIN},
+	} {
+		if f.Error() != want {
+			t.Errorf("%q, want %q", f.Error(), want)
+		}
+	}
+}
+
+func cString(p *byte) string {
+	if p == nil {
+		return "(nil)"
+	}
+	return unix.BytePtrToString(p)
+}
+
+func cStrings(list []*byte) []string {
+	var out []string
+	for _, p := range list {
+		if p == nil {
+			break
+		}
+		out = append(out, cString(p))
+	}
+	return out
+}
+
+func TestPrepareExec(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		argv, env  []string
+		arg0       string
+		candidates []string
+	}{
+		{"a path", []string{"/bin/ls", "-l"}, []string{"PATH=/x"}, "ls", []string{"/bin/ls"}},
+		{"a relative path", []string{"./ls"}, nil, "./ls", []string{"./ls"}},
+		{"a name", []string{"ls"}, []string{"PATH=/a:/b/"}, "ls", []string{"/a/ls", "/b/ls"}},
+		{"an empty part is the directory", []string{"ls"}, []string{"PATH=:/b:"}, "", []string{"ls", "/b/ls", "ls"}},
+		{"without a PATH", []string{"ls"}, []string{"XPATH=/a"}, "ls", []string{"/bin/ls", "/usr/bin/ls"}},
+		{"the last PATH counts", []string{"ls"}, []string{"PATH=/a", "PATH=/b"}, "ls", []string{"/b/ls"}},
+	} {
+		e, err := prepareExec(tt.argv, tt.env, tt.arg0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cStrings(e.candidates); !slices.Equal(got, tt.candidates) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.candidates)
+		}
+		if got := cStrings(e.argv); !slices.Equal(got, append([]string{tt.arg0}, tt.argv[1:]...)) {
+			t.Errorf("%s: argv %q", tt.name, got)
+		}
+		if got := cStrings(e.envp); !slices.Equal(got, tt.env) {
+			t.Errorf("%s: envp %q", tt.name, got)
+		}
+		// A file that the kernel does not know is a script for the shell.
+		if cString(e.script[0]) != "/bin/sh" || e.script[1] != nil || !slices.Equal(cStrings(e.script[2:]), cStrings(e.argv[1:])) {
+			t.Errorf("%s: script %q", tt.name, cStrings(e.script))
+		}
+	}
+	for _, bad := range [][]string{{"a\x00b"}, {"a", "b\x00"}} {
+		if _, err := prepareExec(bad, nil, "a", -1); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if _, err := prepareExec([]string{"a"}, []string{"A=\x00"}, "a", -1); err == nil {
+		t.Error("a NUL in the environment is taken")
+	}
+}
+
+// What cannot be executed says so, and run returns.
+func TestExecThatFails(t *testing.T) {
+	dir := t.TempDir()
+	locked := filepath.Join(dir, "locked")
+	if err := os.WriteFile(locked, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		argv, env []string
+		want      syscall.Errno
+	}{
+		{[]string{"/none/such"}, nil, unix.ENOENT},
+		{[]string{locked + "/x"}, nil, unix.ENOENT},
+		{[]string{locked}, nil, unix.EACCES},
+		{[]string{"locked"}, []string{"PATH=" + dir + ":/none"}, unix.EACCES},
+		{[]string{"missing"}, []string{"PATH=" + dir + ":/none"}, unix.ENOENT},
+		{[]string{dir}, nil, unix.EACCES},
+	} {
+		e, err := prepareExec(tt.argv, tt.env, tt.argv[0], -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.run(); got != tt.want {
+			t.Errorf("%q: %v, want %v", tt.argv, got, tt.want)
+		}
+	}
+}
+
+func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
+	dir := t.TempDir()
+	locked := filepath.Join(dir, "locked")
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(locked, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(script, []byte("echo script $1; exit 3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, profile := range []string{readOnly, `{"type":"disabled"}`} {
+		for _, tt := range []struct {
+			argv []string
+			code int
+			want string
+		}{
+			{[]string{"/none/such"}, 127, "Failed to execvp /none/such: No such file or directory (os error 2)"},
+			{[]string{"no-such-program"}, 127, "Failed to execvp no-such-program: No such file or directory (os error 2)"},
+			{[]string{locked}, 126, "Failed to execvp " + locked + ": Permission denied (os error 13)"},
+			{[]string{script, "word"}, 3, "script word"},
+		} {
+			cmd := launcherCommand(t, append([]string{"--sandbox-policy-cwd", "/", "--permission-profile", profile, "--"}, tt.argv...)...)
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.want) {
+				t.Errorf("%s %q: %d %s, want %d %s", profile[:20], tt.argv, code, out, tt.code, tt.want)
+			}
+		}
+	}
+}
+
+func closeFD(fd int) { _ = unix.Close(fd) }

@@ -1,0 +1,168 @@
+//go:build linux
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// blame is a cause of a failure with what to do about it.
+type blame struct{ cause, fix string }
+
+// act is what was tried, as far as causes differ by it.
+type act int
+
+const (
+	makingNamespaces act = iota // clone with CLONE_NEW*
+	mappingUsers                // write to uid_map
+	mounting                    // mount, of whatever kind
+	mountingProc
+	networking // bring up the loopback interface
+)
+
+// blames says who may have forbidden an act, the most likely first. A kernel
+// does not tell who refused, so several can be suspects.
+func (f *facts) blames(a act, errno syscall.Errno) []blame {
+	var all []blame
+	add := func(cause, fix string) { all = append(all, blame{cause, fix}) }
+	denied := errno == unix.EPERM || errno == unix.EACCES
+	switch {
+	case errno == unix.ENOSPC && f.maxUserns == 0:
+		add("sysctl user.max_user_namespaces is 0", sysctl("user.max_user_namespaces", "15000"))
+	case errno == unix.ENOSPC, errno == unix.EUSERS:
+		add(fmt.Sprintf("the limit of namespaces is reached (user.max_user_namespaces is %d), or they are nested 32 deep", f.maxUserns),
+			sysctl("user.max_user_namespaces", "15000")+"; inside of a container the limit is also that of its host")
+	case errno == unix.EINVAL && a == makingNamespaces:
+		add("the kernel was built without user namespaces", "use a kernel with CONFIG_USER_NS=y")
+	case errno == unix.ENOSYS && f.seccompMode == 2:
+		all = append(all, f.seccomp())
+	case errno == unix.ENOSYS:
+		add("the kernel "+f.kernel+" is too old", "use Linux 5.12 or newer, or install bubblewrap, which does without")
+	case !denied:
+		return nil
+	default:
+		all = f.suspects(a)
+	}
+	return all
+}
+
+// suspects are those that refuse with EPERM or EACCES.
+func (f *facts) suspects(a act) []blame {
+	var all []blame
+	add := func(cause, fix string) { all = append(all, blame{cause, fix}) }
+	admin := f.has(capSysAdmin)
+	if a == makingNamespaces {
+		if f.usernsClone == 0 && !admin {
+			add("sysctl kernel.unprivileged_userns_clone is 0: ordinary users may not make user namespaces", sysctl("kernel.unprivileged_userns_clone", "1"))
+		}
+		if f.chroot {
+			add("this process is in a chroot, where the kernel makes no user namespaces", "start codex outside of the chroot, or enter it by pivot_root, as systemd-nspawn and containers do")
+		}
+	}
+	if a == mappingUsers && f.capabilities != 0 && !f.has(capSetfcap) {
+		add("root without the capability SETFCAP may not map itself into a user namespace", f.inContainer(
+			"run codex as an ordinary user, or give root the capability SETFCAP",
+			"docker run --cap-add SETFCAP, or run codex as an ordinary user",
+			"securityContext.capabilities.add: [SETFCAP], or runAsUser of an ordinary user"))
+	}
+	if a == mountingProc && len(f.masked) > 0 {
+		add("parts of /proc are masked here ("+someOf(f.masked)+"), and whoever masked them may not be evaded by a fresh one", f.inContainer(
+			"unmount what is mounted below /proc",
+			"docker run --security-opt systempaths=unconfined",
+			"securityContext.procMount: Unmasked"))
+	}
+	if f.apparmorUserns > 0 && !admin && f.profile == "" || strings.HasPrefix(f.profile, "unprivileged_userns") {
+		add("sysctl kernel.apparmor_restrict_unprivileged_userns is 1: AppArmor takes the privileges of user namespaces from programs without a profile that grants them",
+			f.apparmorProfile()+"; or, for every program: "+sysctl("kernel.apparmor_restrict_unprivileged_userns", "0"))
+	}
+	if f.seccompMode == 2 {
+		all = append(all, f.seccomp())
+	}
+	if f.profile != "" && f.enforce && !strings.HasPrefix(f.profile, "unprivileged_userns") {
+		add("this process is confined by the AppArmor profile "+f.profile, f.inContainer(
+			"let the profile grant `userns,` and `mount,`, or start codex unconfined: aa-exec -p unconfined",
+			"docker run --security-opt apparmor=unconfined",
+			"securityContext.appArmorProfile.type: Unconfined"))
+	}
+	if f.selinux != "" {
+		add("SELinux is enforcing, and this process is "+f.selinux, f.inContainer(
+			"look for the denial with ausearch -m avc -ts recent, and allow it by a policy module",
+			"docker run --security-opt label=disable",
+			"securityContext.seLinuxOptions.type: spc_t"))
+	}
+	if len(all) == 0 && f.nested {
+		add("this is a user namespace itself, and whoever made it allows no more", "start codex outside of it")
+	}
+	return all
+}
+
+// seccomp is the suspicion of a filter of system calls.
+func (f *facts) seccomp() blame {
+	n := "a seccomp filter"
+	if f.seccompFilters > 1 {
+		n = fmt.Sprintf("%d seccomp filters", f.seccompFilters)
+	}
+	return blame{"this process is under " + n + ", of a container, a service manager or a sandbox of codex itself", f.inContainer(
+		"start codex without it (systemd: SystemCallFilter=, RestrictNamespaces=; a sandbox of codex: codex-linux-sandbox --allow-nesting)",
+		"docker run --security-opt seccomp=unconfined, or with a profile that allows clone, unshare, mount and the mount API",
+		"securityContext.seccompProfile.type: Unconfined, or Localhost with a profile that allows clone, unshare, mount and the mount API")}
+}
+
+// apparmorProfile is the command that grants this program and its launcher
+// user namespaces, in the way of the profiles that Ubuntu has for browsers.
+func (f *facts) apparmorProfile() string {
+	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile codex "%s{,-linux-sandbox}" flags=(unconfined) {\n  userns,\n}\n' | sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
+}
+
+// inContainer chooses the words for where we are.
+func (f *facts) inContainer(host, docker, kubernetes string) string {
+	switch f.container {
+	case "":
+		return host
+	case "kubernetes":
+		return kubernetes
+	case "podman":
+		return strings.ReplaceAll(docker, "docker run", "podman run")
+	default:
+		return docker
+	}
+}
+
+// sysctl is the command that changes a setting, now and at every boot.
+func sysctl(name, value string) string {
+	return fmt.Sprintf("echo %s=%s | sudo tee -a /etc/sysctl.d/60-codex.conf && sudo sysctl --system", name, value)
+}
+
+// install is the command that installs a package here.
+func (f *facts) install(name string) string {
+	for _, id := range f.os {
+		switch id {
+		case "debian", "ubuntu":
+			return "sudo apt-get install " + name
+		case "fedora", "rhel", "centos":
+			return "sudo dnf install " + name
+		case "alpine":
+			return "apk add " + name
+		case "arch":
+			return "sudo pacman -S " + name
+		case "suse", "opensuse":
+			return "sudo zypper install " + name
+		case "nixos":
+			return "add pkgs." + name + " to environment.systemPackages"
+		}
+	}
+	return "install your system's package " + name
+}
+
+// someOf names the first few of a list.
+func someOf(list []string) string {
+	const few = 3
+	if len(list) <= few {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:few], ", "), len(list)-few)
+}

@@ -1,0 +1,120 @@
+// Package doctor finds out what a host can confine: which namespaces, mounts,
+// filters and files the kernel and whoever configured it allow to this user,
+// which backends of the sandbox that makes work, and what to do about the
+// rest.
+//
+//	report := doctor.Examine(ctx)
+//	if !report.WorkspaceWrite { ... }
+//
+// Nothing is concluded from a version or a setting: each thing is tried, in a
+// child process that ends afterwards, so that the program that asks is never
+// changed. Settings are read only to say who forbids what was tried. The
+// children are this program itself, which must therefore hand Main the
+// arguments that begin with Arg.
+package doctor
+
+// Arg is the first argument of the children. It is no command for people.
+const Arg = "--codex-run-as-probe"
+
+// Schema is the version of Report's JSON: a field is never taken away or given
+// another meaning without a new one, but fields and checks may be added.
+const Schema = 1
+
+// Status is the outcome of a check.
+type Status string
+
+// The outcomes.
+const (
+	// OK: it works.
+	OK Status = "ok"
+	// Warning: something works less well without it, but every policy can be
+	// enforced.
+	Warning Status = "warning"
+	// Failed: a backend does not work because of it.
+	Failed Status = "failed"
+	// Absent: it is not there or does not work, and nothing here needs it.
+	Absent Status = "absent"
+)
+
+// Names of checks, in the order of a report.
+const (
+	UserNamespace    = "userNamespace"    // CLONE_NEWUSER
+	UserMapping      = "userMapping"      // this user, in a user namespace
+	MountNamespace   = "mountNamespace"   // with private mounts and a tmpfs in it
+	MountAPI         = "mountAPI"         // fsopen, open_tree, mount_setattr (Linux 5.12)
+	PIDNamespace     = "pidNamespace"     // CLONE_NEWPID
+	FreshProc        = "freshProc"        // a new /proc in a PID namespace
+	NetworkNamespace = "networkNamespace" // with its loopback interface up
+	OtherNamespaces  = "otherNamespaces"  // IPC and UTS
+	Seccomp          = "seccomp"          // filters of system calls
+	Landlock         = "landlock"         // version 6 (Linux 6.12)
+	Bubblewrap       = "bubblewrap"       // the program bwrap
+	Terminal         = "terminal"         // PTYs
+	Cgroup           = "cgroup"           // a writable cgroup v2 with cgroup.kill
+	Inotify          = "inotify"          // a watch
+)
+
+// Check is one thing that was tried.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	// Detail says in a few words what was seen: a version, or what failed.
+	Detail string `json:"detail"`
+	// Matters says what does not work without it; empty if it works.
+	Matters string `json:"matters,omitempty"`
+	// Causes say who or what forbids it, the most likely first.
+	Causes []string `json:"causes"`
+	// Fixes are things to do, each for the cause of the same index: a
+	// command, a setting, a package.
+	Fixes []string `json:"fixes"`
+}
+
+// Backend says what a backend of the sandbox can enforce here. Each was told
+// to, and the outcome was looked at.
+type Backend struct {
+	Name string `json:"name"`
+	// Works is the launcher's own opinion; Reason says why not.
+	Works bool `json:"works"`
+	// ReadOnly and WorkspaceWrite say which of these policies it enforces.
+	ReadOnly       bool   `json:"readOnly"`
+	WorkspaceWrite bool   `json:"workspaceWrite"`
+	Reason         string `json:"reason,omitempty"`
+}
+
+// Choice is what the backend `auto` does here.
+type Choice struct {
+	// Backend is the first one that works; empty: none.
+	Backend string `json:"backend"`
+	Reason  string `json:"reason"`
+}
+
+// Report is what was found.
+type Report struct {
+	Schema  int    `json:"schema"`
+	Version string `json:"version"` // of the program that asks, which sets it
+	System  string `json:"system"`  // as GOOS
+	Arch    string `json:"arch"`    // as GOARCH
+	Kernel  string `json:"kernel"`  // its release; empty if not Linux
+	UID     int    `json:"uid"`
+	// Container is docker, podman, kubernetes, another word by which a
+	// container names itself, or empty.
+	Container string `json:"container"`
+	// ReadOnly and WorkspaceWrite say whether any backend enforces these.
+	ReadOnly       bool      `json:"readOnly"`
+	WorkspaceWrite bool      `json:"workspaceWrite"`
+	Auto           Choice    `json:"auto"`
+	Backends       []Backend `json:"backends"`
+	Checks         []Check   `json:"checks"`
+	// Notes are sentences about all of it.
+	Notes []string `json:"notes"`
+}
+
+// Check returns the check of a name; nil if it was not made.
+func (r *Report) Check(name string) *Check {
+	for i := range r.Checks {
+		if r.Checks[i].Name == name {
+			return &r.Checks[i]
+		}
+	}
+	return nil
+}

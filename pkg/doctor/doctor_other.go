@@ -1,0 +1,26 @@
+//go:build !linux
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+// Examine says that there is nothing to examine.
+func Examine(context.Context) *Report {
+	return &Report{
+		Schema: Schema, System: runtime.GOOS, Arch: runtime.GOARCH, UID: os.Getuid(),
+		Auto:     Choice{Reason: "sandboxes are for Linux"},
+		Backends: []Backend{}, Checks: []Check{},
+		Notes: []string{fmt.Sprintf("Sandboxes are for Linux; on %s nothing can be confined. A client here can use a sandbox of an executor on Linux: codex remote run --sandbox.", runtime.GOOS)},
+	}
+}
+
+// Main refuses: there are no probes here.
+func Main([]string) int {
+	fmt.Fprintln(os.Stderr, "the probes of codex doctor run on Linux only")
+	return 1
+}

@@ -1,0 +1,259 @@
+package sandbox
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// call is what a filter sees of a system call.
+type call struct {
+	nr, arch uint32
+	args     [6]uint64
+}
+
+// interpret runs a filter as the kernel does, and fails on what the kernel
+// would not take.
+func interpret(t *testing.T, filter []unix.SockFilter, c call) uint32 {
+	t.Helper()
+	words := map[uint32]uint32{offsetNumber: c.nr, offsetArch: c.arch}
+	for i, a := range c.args {
+		words[uint32(offsetArg0+8*i)], words[uint32(offsetArg0+8*i+4)] = uint32(a), uint32(a>>32)
+	}
+	var acc uint32
+	for pc := 0; pc < len(filter); pc++ {
+		f := filter[pc]
+		jump := func(when bool) {
+			if when {
+				pc += int(f.Jt)
+			} else {
+				pc += int(f.Jf)
+			}
+		}
+		switch f.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			word, ok := words[f.K]
+			if !ok {
+				t.Fatalf("load of %d", f.K)
+			}
+			acc = word
+		case unix.BPF_JMP | unix.BPF_K | unix.BPF_JEQ:
+			jump(acc == f.K)
+		case unix.BPF_JMP | unix.BPF_K | unix.BPF_JGE:
+			jump(acc >= f.K)
+		case unix.BPF_JMP | unix.BPF_K | unix.BPF_JSET:
+			jump(acc&f.K != 0)
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			acc &= f.K
+		case unix.BPF_RET | unix.BPF_K:
+			return f.K
+		default:
+			t.Fatalf("instruction %#x", f.Code)
+		}
+	}
+	t.Fatal("the filter has no end")
+	return 0
+}
+
+const actionAllow = uint32(unix.SECCOMP_RET_ALLOW)
+
+func thisArch() uint32 {
+	if runtime.GOARCH == "arm64" {
+		return unix.AUDIT_ARCH_AARCH64
+	}
+	return unix.AUDIT_ARCH_X86_64
+}
+
+// everyRules yields all Rules that there can be.
+func everyRules(f func(name string, r Rules)) {
+	for network, name := range []string{"off", "on", "proxy"} {
+		for bits := range 8 {
+			r := Rules{Network(network), bits&1 != 0, bits&2 != 0, bits&4 != 0}
+			f(fmt.Sprintf("%s nesting=%v sharing=%v attributes=%v", name, r.Nesting, r.Sharing, r.Attributes), r)
+		}
+	}
+}
+
+// Every number is compared with the lists of the spec, so a neighbour of a
+// listed call, or one that a jump misses, is seen.
+func TestTheFilterDeniesWhatIsListed(t *testing.T) {
+	const highest = 600
+	conditional := []uint32{unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR}
+	everyRules(func(name string, r Rules) {
+		filter := r.Filter()
+		if len(filter) > unix.BPF_MAXINSNS {
+			t.Fatalf("%s: %d instructions", name, len(filter))
+		}
+		denied := slices.Clone(never)
+		if !r.Nesting {
+			denied = append(denied, nesting...)
+		}
+		if r.Sharing {
+			denied = append(denied, sharing...)
+		}
+		if r.Attributes {
+			denied = append(append(denied, attributes...), oldAttributes...)
+		}
+		if r.Network == NetworkOff {
+			denied = append(denied, offline...)
+		}
+		for nr := range uint32(highest) {
+			if slices.Contains(conditional, nr) {
+				continue
+			}
+			want := actionAllow
+			if slices.Contains(denied, nr) {
+				want = actionDeny
+			}
+			if got := interpret(t, filter, call{nr: nr, arch: thisArch()}); got != want {
+				t.Errorf("%s: call %d: %#x, want %#x", name, nr, got, want)
+			}
+		}
+	})
+}
+
+// The lists of md 7.2, by name.
+func TestTheListsAreThoseOfTheSpec(t *testing.T) {
+	for name, nr := range map[string]uint32{
+		"ptrace": unix.SYS_PTRACE, "process_vm_readv": unix.SYS_PROCESS_VM_READV, "process_vm_writev": unix.SYS_PROCESS_VM_WRITEV,
+		"io_uring_setup": unix.SYS_IO_URING_SETUP, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
+	} {
+		if !slices.Contains(never, nr) {
+			t.Errorf("%s is allowed", name)
+		}
+	}
+	for name, nr := range map[string]uint32{
+		"connect": unix.SYS_CONNECT, "accept": unix.SYS_ACCEPT, "accept4": unix.SYS_ACCEPT4, "bind": unix.SYS_BIND, "listen": unix.SYS_LISTEN,
+		"getpeername": unix.SYS_GETPEERNAME, "getsockname": unix.SYS_GETSOCKNAME, "shutdown": unix.SYS_SHUTDOWN, "sendto": unix.SYS_SENDTO,
+		"sendmmsg": unix.SYS_SENDMMSG, "recvmmsg": unix.SYS_RECVMMSG, "getsockopt": unix.SYS_GETSOCKOPT, "setsockopt": unix.SYS_SETSOCKOPT,
+	} {
+		if !slices.Contains(offline, nr) {
+			t.Errorf("%s is allowed", name)
+		}
+	}
+	for name, nr := range map[string]uint32{"recvfrom": unix.SYS_RECVFROM, "sendmsg": unix.SYS_SENDMSG, "recvmsg": unix.SYS_RECVMSG, "execve": unix.SYS_EXECVE, "kill": unix.SYS_KILL} {
+		everyRules(func(mode string, r Rules) {
+			if got := interpret(t, r.Filter(), call{nr: nr, arch: thisArch()}); got != actionAllow {
+				t.Errorf("%s: %s: %#x", mode, name, got)
+			}
+		})
+	}
+}
+
+func TestTheFilterLooksAtArguments(t *testing.T) {
+	const high = 1 << 32
+	families := func(nr uint32, r Rules, allowed ...uint64) {
+		t.Helper()
+		for family := range uint64(64) {
+			want := actionDeny
+			if allowed == nil || slices.Contains(allowed, family) {
+				want = actionAllow
+			}
+			// The family is an int: the upper half does not count.
+			for _, f := range []uint64{family, family | high} {
+				if got := interpret(t, r.Filter(), call{nr: nr, arch: thisArch(), args: [6]uint64{f, 1, 0}}); got != want {
+					t.Errorf("call %d, network %d, family %#x: %#x, want %#x", nr, r.Network, f, got, want)
+				}
+			}
+		}
+	}
+	everyRules(func(name string, r Rules) {
+		switch r.Network {
+		case NetworkOff:
+			families(unix.SYS_SOCKET, r, unix.AF_UNIX)
+			families(unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
+		case NetworkProxy:
+			families(unix.SYS_SOCKET, r, unix.AF_INET, unix.AF_INET6)
+			families(unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
+		default:
+			families(unix.SYS_SOCKET, r)
+			families(unix.SYS_SOCKETPAIR, r)
+		}
+		check := func(what string, c call, want uint32) {
+			t.Helper()
+			c.arch = thisArch()
+			if got := interpret(t, r.Filter(), c); got != want {
+				t.Errorf("%s: %s: %#x, want %#x", name, what, got, want)
+			}
+		}
+		for _, request := range []uint64{unix.TIOCSTI, unix.TIOCLINUX} {
+			check("ioctl", call{nr: unix.SYS_IOCTL, args: [6]uint64{0, request}}, actionDeny)
+			check("ioctl with more bits", call{nr: unix.SYS_IOCTL, args: [6]uint64{0, request | high}}, actionDeny)
+			check("ioctl with it elsewhere", call{nr: unix.SYS_IOCTL, args: [6]uint64{request, unix.TIOCGWINSZ, request}}, actionAllow)
+		}
+		inside, new3 := actionDeny, actionNoSys
+		if r.Nesting {
+			inside, new3 = actionAllow, actionAllow
+		}
+		for bit := range 64 {
+			want := actionAllow
+			if bit < 32 && newNamespaces&(uint64(1)<<bit) != 0 {
+				want = inside
+			}
+			check("clone", call{nr: unix.SYS_CLONE, args: [6]uint64{1 << bit}}, want)
+			check("unshare", call{nr: unix.SYS_UNSHARE, args: [6]uint64{1 << bit}}, want)
+		}
+		for what, request := range map[string]uint32{"FS_IOC_SETFLAGS": unix.FS_IOC_SETFLAGS, "FS_IOC_FSSETXATTR": 0x401c5820} {
+			want := actionAllow
+			if r.Attributes {
+				want = actionDeny
+			}
+			check(what, call{nr: unix.SYS_IOCTL, args: [6]uint64{0, uint64(request)}}, want)
+		}
+		for _, o := range others {
+			want := actionAllow
+			if r.Sharing {
+				want = actionDeny
+			}
+			c := call{nr: o.nr}
+			check("a call about itself", c, actionAllow)
+			c.args[o.argument] = 7
+			check("a call about another process", c, want)
+		}
+		for kind := range uint64(8) {
+			want := actionAllow
+			if r.Network == NetworkOff && kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+				want = actionDeny
+			}
+			for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+				if r.Network == NetworkProxy {
+					want = actionAllow
+					if nr == unix.SYS_SOCKET || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+						want = actionDeny
+					}
+				}
+				check("a Unix socket of a kind", call{nr: nr, args: [6]uint64{unix.AF_UNIX, kind | unix.SOCK_CLOEXEC}}, want)
+			}
+		}
+		check("fork", call{nr: unix.SYS_CLONE, args: [6]uint64{uint64(unix.SIGCHLD)}}, actionAllow)
+		check("clone3", call{nr: unix.SYS_CLONE3}, new3)
+	})
+}
+
+func TestOtherInterfacesOfTheKernel(t *testing.T) {
+	everyRules(func(name string, r Rules) {
+		for _, a := range []uint32{unix.AUDIT_ARCH_I386, unix.AUDIT_ARCH_ARM, unix.AUDIT_ARCH_X86_64, unix.AUDIT_ARCH_AARCH64, 0} {
+			want := uint32(unix.SECCOMP_RET_KILL_PROCESS)
+			if a == thisArch() {
+				want = actionAllow
+			}
+			if got := interpret(t, r.Filter(), call{nr: unix.SYS_READ, arch: a}); got != want {
+				t.Errorf("%s: architecture %#x: %#x", name, a, got)
+			}
+		}
+		if runtime.GOARCH != "amd64" {
+			return
+		}
+		for _, nr := range []uint32{x32, x32 | unix.SYS_READ, x32 | 512, ^uint32(0)} {
+			if got := interpret(t, r.Filter(), call{nr: nr, arch: thisArch()}); got != actionDeny {
+				t.Errorf("%s: x32 %#x: %#x", name, nr, got)
+			}
+		}
+		if got := interpret(t, r.Filter(), call{nr: x32 - 1, arch: thisArch()}); got != actionAllow {
+			t.Errorf("%s: the number below x32: %#x", name, got)
+		}
+	})
+}

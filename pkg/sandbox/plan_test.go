@@ -1,0 +1,360 @@
+package sandbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"codex.internal/pkg/permissions"
+)
+
+// mounts makes a plan, as lines: the root if it is not the usual one, the
+// mounts, and what is undone.
+func mounts(t *testing.T, host memory, list string, scope permissions.Scope) ([]string, error) {
+	t.Helper()
+	plan, err := Make(managed(t, list), scope, host, false)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	switch plan.Root {
+	case RootWritable:
+		lines = append(lines, "root writable")
+	case RootEmpty:
+		lines = append(lines, "root empty")
+	}
+	for _, m := range plan.Mounts {
+		lines = append(lines, line(m))
+	}
+	for _, u := range plan.Undo {
+		lines = append(lines, "undo "+u)
+	}
+	return lines, nil
+}
+
+func TestPlans(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		host    []string
+		entries string
+		want    []string
+	}{
+		{
+			name:    "the example of the reference",
+			host:    []string{"/w/.git gitdir: git", "/w/git/", "/w/sec/", "/w/a/b/", "/w/f.env text"},
+			entries: "root=read /w=write /w/a=deny /w/a/b=write /w/f.env=deny /w/ro/x=read /w/sec=read",
+			want: []string{
+				"rw /w", "dir 555 /w/.agents cover", "dir 555 /w/.codex cover", "ro /w/.git", "ro /w/git",
+				"file 600 /w/ro cover", "ro /w/sec", "dir 111 /w/a +b/", "file 000 /w/f.env",
+				"rw /w/a/b", "dir 555 /w/a/b/.agents cover", "dir 555 /w/a/b/.codex cover", "undo /w/a/b/.git",
+			},
+		},
+		{
+			name:    "everything read",
+			entries: "root=read",
+		},
+		{
+			name:    "a read-only folder in a workspace",
+			host:    []string{"/w/.git/HEAD ref", "/w/.agents/", "/w/.codex/", "/w/ro/"},
+			entries: "root=read /w=write /w/ro=read",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "ro /w/ro"},
+		},
+		{
+			name:    "metadata that is granted is not protected",
+			host:    []string{"/w/.git/", "/w/.codex/"},
+			entries: "root=read /w=write /w/.git=write /w/.agents=write",
+			want: []string{
+				"rw /w", "ro /w/.codex", "rw /w/.git", "dir 555 /w/.git/.agents cover", "dir 555 /w/.git/.codex cover", "dir 555 /w/.git/.git cover",
+			},
+		},
+		{
+			name:    "a missing .git below a work tree is undone",
+			host:    []string{"/p/.git/HEAD ref", "/p/w/.agents/", "/p/w/.codex/"},
+			entries: "root=read /p/w=write",
+			want:    []string{"rw /p/w", "ro /p/w/.agents", "ro /p/w/.codex", "undo /p/w/.git"},
+		},
+		{
+			name:    "a .git without HEAD is no work tree",
+			host:    []string{"/p/.git/", "/p/w/.agents/", "/p/w/.codex/"},
+			entries: "root=read /p/w=write",
+			want:    []string{"rw /p/w", "ro /p/w/.agents", "ro /p/w/.codex", "dir 555 /p/w/.git cover"},
+		},
+		{
+			name:    "an empty file of a protected name is not taken for missing",
+			host:    []string{"/w/.git", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
+		},
+		{
+			name:    "a gitdir outside is not mounted",
+			host:    []string{"/w/.git gitdir: /p/.git/worktrees/w", "/p/.git/worktrees/w/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
+		},
+		{
+			name:    "a missing writable root is skipped",
+			entries: "root=read /missing=write",
+		},
+		{
+			name:    "a file as a writable root",
+			host:    []string{"/w/f text"},
+			entries: "root=read /w/f=write",
+			want:    []string{"rw /w/f"},
+		},
+		{
+			name:    "a writable root behind a link is mounted where it leads",
+			host:    []string{"/l -> /real", "/real/.git/", "/real/sec/", "/real/.agents/", "/real/.codex/"},
+			entries: "root=read /l=write /l/sec=deny",
+			want:    []string{"rw /real", "ro /real/.agents", "ro /real/.codex", "ro /real/.git", "dir 000 /real/sec"},
+		},
+		{
+			name:    "deny outside of writable roots comes first, shallow first",
+			host:    []string{"/secret/b/", "/other text", "/w/.git/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /secret=deny /other=deny",
+			want:    []string{"file 000 /other", "dir 000 /secret", "rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
+		},
+		{
+			name:    "a denied path that is missing outside needs no cover",
+			entries: "root=read /missing/x=deny",
+		},
+		{
+			name:    "a denied path that is missing inside covers its first missing part",
+			host:    []string{"/w/.git/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /w/x/y/z=deny",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 000 /w/x cover"},
+		},
+		{
+			name:    "a path that would lie below a file keeps the file",
+			host:    []string{"/w/.git gitdir: /nowhere", "/w/f text", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /w/f/x=deny /w/.git/hooks=read",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "ro /w/f"},
+		},
+		{
+			name:    "a denied ancestor of the workspace with something reopened to read",
+			host:    []string{"/home/u/w/.git/", "/home/u/w/.agents/", "/home/u/w/.codex/", "/home/u/lib/f text", "/home/u/key text"},
+			entries: "root=read /home=deny /home/u/w=write /home/u/lib/f=read",
+			want: []string{
+				"dir 111 /home +u/ +u/w/ +u/lib/ +u/lib/f", "ro /home/u/lib/f",
+				"rw /home/u/w", "ro /home/u/w/.agents", "ro /home/u/w/.codex", "ro /home/u/w/.git",
+			},
+		},
+		{
+			name:    "write and deny by turns",
+			host:    []string{"/w/.git/", "/w/.agents/", "/w/.codex/", "/w/a/b/c/d/"},
+			entries: "root=read /w=write /w/a=deny /w/a/b=write /w/a/b/c=deny /w/a/b/c/d=write",
+			want: []string{
+				"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "dir 111 /w/a +b/",
+				"rw /w/a/b", "dir 555 /w/a/b/.agents cover", "dir 555 /w/a/b/.codex cover", "dir 555 /w/a/b/.git cover", "dir 111 /w/a/b/c +d/",
+				"rw /w/a/b/c/d", "dir 555 /w/a/b/c/d/.agents cover", "dir 555 /w/a/b/c/d/.codex cover", "dir 555 /w/a/b/c/d/.git cover",
+			},
+		},
+		{
+			name:    "denied in denied is masked once",
+			host:    []string{"/a/b/c/"},
+			entries: "root=read /a=deny /a/b=deny /a/b/c=deny",
+			want:    []string{"dir 000 /a"},
+		},
+		{
+			name:    "denied in denied with something reopened in the inner one",
+			host:    []string{"/a/b/c/"},
+			entries: "root=read /a=deny /a/b=deny /a/b/c=read",
+			want:    []string{"dir 111 /a +b/ +b/c/", "ro /a/b/c"},
+		},
+		{
+			name:    "a writable / with a carve-out",
+			host:    []string{"/.git/", "/etc/f text", "/etc/d/"},
+			entries: "root=write /etc=deny /etc/d=read",
+			want: []string{
+				"root writable", "dir 555 /.agents cover", "dir 555 /.codex cover", "ro /.git", "ro /etc/d", "dir 111 /etc +d/", "ro /etc/d",
+			},
+		},
+		{
+			name:    "restricted reads show what is named",
+			host:    []string{"/usr/bin/", "/usr/lib/", "/bin -> usr/bin", "/lib -> /usr/lib", "/w/f text", "/other/"},
+			entries: "minimal=read /w=read",
+			want:    []string{"root empty", "ro /usr", "ro /usr/bin", "ro /usr/lib", "ro /w", "link /bin -> usr/bin", "link /lib -> /usr/lib"},
+		},
+		{
+			name:    "restricted reads and a denied path behind a link",
+			host:    []string{"/l -> /real", "/real/secret/"},
+			entries: "/l=read /real/secret=deny",
+			want:    []string{"root empty", "ro /real", "link /l -> /real", "dir 000 /real/secret"},
+		},
+		{
+			name:    "restricted reads, and what is denied where nothing is shown",
+			host:    []string{"/w/", "/secret/"},
+			entries: "/w=read /secret=deny",
+			want:    []string{"root empty", "ro /w"},
+		},
+		{
+			name: "nothing at all",
+			want: []string{"root empty"},
+		},
+		{
+			name:    "patterns mask matches and where their links lead",
+			host:    []string{"/w/a.env text", "/w/sub/.env/", "/w/l.env -> /real", "/real text", "/w/.git/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write glob:**/*.env=deny",
+			want: []string{
+				"file 000 /real", "rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 000 /w/a.env", "dir 000 /w/sub/.env",
+			},
+		},
+		{
+			name:    "patterns and links that lead nowhere",
+			host:    []string{"/w/l.env -> /missing", "/w/.git/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write glob:*.env=deny",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
+		},
+		{
+			name:    "a pattern that matches a writable file denies it",
+			host:    []string{"/w/a.env text"},
+			entries: "root=read /w/a.env=write glob:*.env=deny",
+			want:    []string{"file 000 /w/a.env"},
+		},
+		{
+			name:    "the usual profile of a workspace without metadata",
+			entries: "root=read project_roots=write slash_tmp=write tmpdir=write project_roots/.git=read project_roots/.agents=read project_roots/.codex=read",
+			host:    []string{"/w/", "/tmp/", "/t/.git/", "/t/.agents/", "/t/.codex/"},
+			want: []string{
+				"rw /t", "ro /t/.agents", "ro /t/.codex", "ro /t/.git",
+				"rw /tmp", "dir 555 /tmp/.agents cover", "dir 555 /tmp/.codex cover", "dir 555 /tmp/.git cover",
+				"rw /w", "dir 555 /w/.agents cover", "dir 555 /w/.codex cover", "dir 555 /w/.git cover",
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := mounts(t, tree(tt.host...), tt.entries, permissions.Scope{Cwd: "/w", Tmpdir: "/t"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(tt.want, "\n  "))
+			}
+		})
+	}
+}
+
+func TestPlansThatAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		host    []string
+		entries string
+		want    string
+	}{
+		{
+			"a read-only path behind a writable link", []string{"/w/l -> /other", "/other/x/"}, "root=read /w=write /w/l/x=read",
+			"cannot enforce sandbox read-only path /w/l/x because it crosses writable symlink /w/l",
+		},
+		{
+			"a denied path behind a writable link", []string{"/w/l -> /other", "/other/x/"}, "root=read /w=write /w/l/x=deny",
+			"cannot enforce sandbox deny-read path /w/l/x because it crosses writable symlink /w/l",
+		},
+		{
+			"a denied path that is itself a writable link", []string{"/w/l -> /other", "/other/"}, "root=read /w=write /w/l=deny",
+			"cannot enforce sandbox deny-read path /w/l because it crosses writable symlink /w/l",
+		},
+		{
+			"metadata that is a link", []string{"/w/.git -> /other", "/other/"}, "root=read /w=write",
+			"cannot enforce sandbox read-only path /w/.git because it crosses writable symlink /w/.git",
+		},
+		{
+			"a link below the target of a link", []string{"/l -> /real", "/real/x -> /other", "/other/y/"}, "root=read /real=write /l/x/y=deny",
+			"cannot enforce sandbox deny-read path /l/x/y because it crosses writable symlink /l/x",
+		},
+		{
+			"a pattern that is none", []string{"/w/f text"}, "root=read /w=write glob:/w/[z-a]=deny",
+			"unreadable glob pattern is invalid for /w",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := mounts(t, tree(tt.host...), tt.entries, permissions.Scope{Cwd: "/w"})
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%v %q, want %q", err, got, tt.want)
+			}
+		})
+	}
+}
+
+// More matches than a sandbox can have mounts are an error.
+func TestPatternsMayNotMatchTooMuch(t *testing.T) {
+	const most = 8192
+	host := tree("/w/")
+	for i := range most {
+		host.add(fmt.Sprintf("/w/%d.env", i), &node{text: "text"})
+	}
+	if got, err := mounts(t, host, "root=read glob:/w/*.env=deny", permissions.Scope{Cwd: "/w"}); err != nil || len(got) != most {
+		t.Fatalf("%d matches: %v, %d mounts", most, err, len(got))
+	}
+	host.add("/w/more.env", &node{text: "text"})
+	_, err := mounts(t, host, "root=read glob:/w/*.env=deny", permissions.Scope{Cwd: "/w"})
+	if want := "matched more than 8192 paths"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// What is not about paths.
+func TestPlansBeyondMounts(t *testing.T) {
+	restricted := managed(t, "root=read")
+	on := restricted
+	on.Network = permissions.NetworkEnabled
+	full := managed(t, "root=write")
+	for _, tt := range []struct {
+		name     string
+		profile  permissions.Profile
+		proxied  bool
+		confined bool
+		network  Network
+		free     bool
+		root     RootKind
+	}{
+		{"restricted", restricted, false, true, NetworkOff, false, RootReadOnly},
+		{"restricted with the network", on, false, true, NetworkOn, false, RootReadOnly},
+		{"restricted with a proxy", on, true, true, NetworkProxy, false, RootReadOnly},
+		{"full write", full, false, false, NetworkOff, false, RootWritable},
+		{"full write with a proxy", full, true, true, NetworkProxy, false, RootWritable},
+		{"disabled", permissions.Profile{Kind: permissions.Disabled}, false, false, NetworkOn, true, RootWritable},
+		{"disabled with a proxy", permissions.Profile{Kind: permissions.Disabled}, true, true, NetworkProxy, false, RootWritable},
+		{"external", permissions.Profile{Kind: permissions.External, FileSystem: permissions.FileSystem{Unrestricted: true}}, false, false, NetworkOff, false, RootWritable},
+	} {
+		plan, err := Make(tt.profile, permissions.Scope{Cwd: "/w"}, tree("/w/"), tt.proxied)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if plan.Confined != tt.confined || plan.Network != tt.network || plan.Unfiltered != tt.free || plan.Root != tt.root {
+			t.Errorf("%s: %+v", tt.name, plan)
+		}
+	}
+}
+
+func TestDenied(t *testing.T) {
+	for _, tt := range []struct {
+		code     int
+		out, err string
+		want     bool
+	}{
+		{0, "", "permission denied", false},
+		{1, "", "", false},
+		{1, "", "cat: f: Permission denied\n", true},
+		{1, "OPERATION NOT PERMITTED", "", true},
+		{1, "touch: Read-only file system", "", true},
+		{1, "", "bad system call: seccomp", true},
+		{1, "in the sandbox", "", true},
+		{1, "", "Landlock", true},
+		{1, "", "Failed to write file f", true},
+		{1, "permission ", "denied", true}, // in both joined
+		{1, "denied", "permission ", false},
+		{2, "", "usage", false},
+		{2, "", "permission denied", true},
+		{126, "", "not executable", false},
+		{126, "", "Permission denied", true},
+		{127, "", "not found", false},
+		{159, "", "", true},
+		{158, "", "", false},
+		{-1, "", "permission denied", true},
+		{-1, "", "", false},
+	} {
+		if got := Denied(tt.code, []byte(tt.out), []byte(tt.err)); got != tt.want {
+			t.Errorf("%d %q %q: %v", tt.code, tt.out, tt.err, got)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"codex.internal/pkg/permissions"
+)
+
+// program makes an executable file.
+func program(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	at := filepath.Join(dir, name)
+	if err := os.WriteFile(at, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// runtime is one whose programs do nothing.
+func newRuntime(t *testing.T, backend string) *Runtime {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := NewRuntime(Options{
+		Launcher: program(t, dir, "l", "#!/bin/sh\n"), Helper: program(t, dir, "h", "#!/bin/sh\n"), Backend: backend,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func content(t *testing.T, f *os.File) string {
+	t.Helper()
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const rootRead = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"}`
+
+func TestArgumentsOfTheLauncher(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	arg0 := "-sh"
+	for _, tt := range []struct {
+		name string
+		in   Intent
+		arg0 *string
+		want []string
+	}{
+		{"plain", Intent{}, nil, []string{"--permission-profile", rootRead, "--env-fd", "3", "--", "sh", "-c", "true"}},
+		{"arg0", Intent{}, &arg0, []string{"--permission-profile", rootRead, "--env-fd", "3", "--argv0=-sh", "--", "sh", "-c", "true"}},
+		{"legacy", Intent{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "3", "--", "sh", "-c", "true"}},
+		{"proxy", Intent{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "3", "--", "sh", "-c", "true"}},
+	} {
+		tt.in.Profile, tt.in.PolicyCwd, tt.in.CommandCwd = managed(t, "root=read"), "/p", "/c"
+		c, err := r.Process(tt.in, []string{"sh", "-c", "true"}, tt.arg0, []string{"A=1", "B=", "C=x=y"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := append([]string{"--sandbox-policy-cwd", "/p", "--command-cwd", "/c", "--backend", "namespaces", "--supervised"}, tt.want...)
+		if got := c.Argv[1:]; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, want)
+		}
+		if c.Arg0 != launcherName || !strings.HasPrefix(c.Argv[0], "/proc/self/fd/") {
+			t.Errorf("%s: %s %s", tt.name, c.Arg0, c.Argv[0])
+		}
+		if len(c.Files) != 1 || content(t, c.Files[0]) != "A=1\x00B=\x00C=x=y\x00" {
+			t.Errorf("%s: environment %q", tt.name, content(t, c.Files[0]))
+		}
+		c.Close()
+	}
+}
+
+func TestArgumentsOfTheHelper(t *testing.T) {
+	r := newRuntime(t, "bwrap")
+	profile := managed(t, "root=read")
+	profile.Network = permissions.NetworkEnabled
+	c, err := r.FileHelper(Intent{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := []string{
+		"--sandbox-policy-cwd", "/p", "--command-cwd", "/", "--backend", "bwrap", "--supervised", "--permission-profile", rootRead,
+		"--use-legacy-landlock", "--trusted-helper", "--exec-fd", "3", "--", "codex-fs",
+	}
+	if got := c.Argv[1:]; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if len(c.Files) != 1 || content(t, c.Files[0]) != "#!/bin/sh\n" {
+		t.Errorf("%v", c.Files)
+	}
+}
+
+func TestALongProfileGoesThroughMemory(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	for _, size := range []int{maxArgument, maxArgument + 1} {
+		in := Intent{Profile: managed(t, "root=read"), PolicyCwd: "/", CommandCwd: "/"}
+		add := func(name string) {
+			in.Profile.FileSystem.Entries = append(in.Profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: name}, Access: permissions.Read})
+		}
+		add("/x")
+		in.Profile.FileSystem.Entries[1].Path.Text += strings.Repeat("x", size-len(in.Profile.AppendJSON(nil)))
+		text := string(in.Profile.AppendJSON(nil))
+		c, err := r.Process(in, []string{"true"}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size <= maxArgument {
+			if !slices.Contains(c.Argv, text) || len(c.Files) != 1 {
+				t.Errorf("%d bytes are no argument", size)
+			}
+		} else {
+			i := slices.Index(c.Argv, "--permission-profile-fd")
+			if i < 0 || c.Argv[i+1] != "3" || content(t, c.Files[0]) != text || !slices.Contains(c.Argv, "4") {
+				t.Errorf("%d bytes: %.200q", size, c.Argv)
+			}
+		}
+		c.Close()
+	}
+}
+
+func TestWhereProgramsAreFound(t *testing.T) {
+	dir := t.TempDir()
+	self := program(t, dir, "self", "self")
+	found := func(path string, itself bool) string {
+		t.Helper()
+		f, err := openProgram(path, self, launcherName, itself)
+		if err != nil {
+			return err.Error()
+		}
+		defer f.Close()
+		if f.Fd() < lowestProgram {
+			t.Errorf("descriptor %d", f.Fd())
+		}
+		return f.Name()
+	}
+	beside := filepath.Join(dir, launcherName)
+	if got := found("", false); got != "open "+beside+": no such file or directory" {
+		t.Error(got)
+	}
+	if got := found("", true); got != "/proc/self/exe" {
+		t.Error(got)
+	}
+	program(t, dir, launcherName, "beside")
+	for _, itself := range []bool{false, true} {
+		if got := found("", itself); got != beside {
+			t.Error(got)
+		}
+	}
+	other := program(t, t.TempDir(), "other", "other")
+	if got := found(other, true); got != other {
+		t.Error(got)
+	}
+	if _, err := NewRuntime(Options{Launcher: filepath.Join(dir, "none"), Helper: other}); err == nil || !strings.Contains(err.Error(), "missing codex-linux-sandbox executable path") {
+		t.Error(err)
+	}
+	if _, err := NewRuntime(Options{Launcher: other, Helper: filepath.Join(dir, "none")}); err == nil || !strings.Contains(err.Error(), "missing codex-fs executable path") {
+		t.Error(err)
+	}
+}
+
+// What was found is what is started, whatever becomes of its path.
+func TestProgramsAreHeldOpen(t *testing.T) {
+	t.Setenv(probeEnv, `{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"bwrap","works":true}],"more":1}`)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	launcher := program(t, dir, "l", string(self))
+	r, err := NewRuntime(Options{Launcher: launcher, Helper: launcher})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := os.Rename(launcher, launcher+".old"); err != nil {
+		t.Fatal(err)
+	}
+	program(t, dir, "l", "nothing")
+	if got := r.Status(); got.Backend != "auto" || !strings.HasPrefix(got.Reason, "namespaces does not work here (no); ") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheChoiceOfABackend(t *testing.T) {
+	for _, tt := range []struct {
+		probe, backend, want, reason string
+	}{
+		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here"},
+		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "nothing that has to be confined will run"},
+		{`{"backends":`, "auto", "auto", "probe the sandbox"},
+		{`{}`, "landlock", "landlock", "it was asked for"},
+	} {
+		t.Setenv(probeEnv, tt.probe)
+		const launcher = "/proc/self/exe"
+		r, err := NewRuntime(Options{Launcher: launcher, Helper: launcher, Backend: tt.backend})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) {
+			t.Errorf("%s: %+v", tt.probe, got)
+		}
+		r.Close()
+	}
+}

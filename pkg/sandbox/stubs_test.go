@@ -1,0 +1,240 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// probeEnv is what this program answers as a launcher that is to probe: one of
+// the variables that a launcher gets.
+const probeEnv = "TEMP"
+
+// takeEnv makes this program take and release the stub of that path.
+const takeEnv = "SANDBOX_TEST_TAKE"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "--probe" {
+		fmt.Println(os.Getenv(probeEnv))
+		os.Exit(0)
+	}
+	if name := os.Getenv(takeEnv); name != "" {
+		for range 200 {
+			if err := takeAndCheck(name); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// takeAndCheck takes a stub; for as long as it is held it is there.
+func takeAndCheck(name string) error {
+	s, err := TakeStub(name, true)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return errors.New("what is there was taken for something of the user")
+	}
+	_, parent := s.FDs()
+	var held, there unix.Stat_t
+	if err := errors.Join(unix.Fstat(parent, &held), unix.Lstat(name, &there)); err != nil {
+		return fmt.Errorf("a stub that is held is gone: %w", err)
+	}
+	if held.Ino != there.Ino {
+		return errors.New("two stubs are held for one path")
+	}
+	s.Release()
+	return nil
+}
+
+func take(t *testing.T, name string, dir bool) *Stub {
+	t.Helper()
+	s, err := TakeStub(name, dir)
+	if err != nil || s == nil {
+		t.Fatalf("%v %v", s, err)
+	}
+	return s
+}
+
+func TestStubsAreSharedAndTheLastRemovesThem(t *testing.T) {
+	for _, dir := range []bool{true, false} {
+		name := filepath.Join(t.TempDir(), ".git")
+		a := take(t, name, dir)
+		b := take(t, name, dir)
+		// Who joins takes what is there.
+		c := take(t, name, !dir)
+		if c.IsDir() != dir {
+			t.Errorf("a stub changed its kind")
+		}
+		a.Release()
+		SweepStub(name)
+		c.Release()
+		if info, err := os.Lstat(name); err != nil || info.IsDir() != dir {
+			t.Fatalf("%v %v", info, err)
+		}
+		b.Release()
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("dir %v: it is left: %v", dir, err)
+		}
+	}
+}
+
+func TestNothingElseIsTakenForAStub(t *testing.T) {
+	dir := t.TempDir()
+	for name, make := range map[string]func(string) error{
+		"file":        func(p string) error { return os.WriteFile(p, nil, 0o444) },
+		"full":        func(p string) error { return os.WriteFile(p, []byte("x"), 0o444) },
+		"directory":   func(p string) error { return os.Mkdir(p, 0o555) },
+		"link":        func(p string) error { return os.Symlink("nowhere", p) },
+		"fifo":        func(p string) error { return unix.Mkfifo(p, 0o444) },
+		"marked file": func(p string) error { return errors.Join(os.WriteFile(p, []byte("x"), 0o444), mark(p)) },
+		"marked mode": func(p string) error { return errors.Join(os.Mkdir(p, 0o755), mark(p)) },
+	} {
+		at := filepath.Join(dir, name)
+		if err := make(at); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := TakeStub(at, true); s != nil || err != nil {
+			t.Errorf("%s: %v %v", name, s, err)
+		}
+		SweepStub(at)
+		if _, err := os.Lstat(at); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 7 {
+		t.Errorf("%d entries", len(entries))
+	}
+}
+
+func mark(name string) error {
+	times := []unix.Timespec{{Sec: StubSeconds}, {Sec: StubSeconds, Nsec: StubNanoseconds}}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, name, times, 0)
+}
+
+func TestReleaseNeverRemovesWhatTookTheStubsPlace(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, ".git")
+	// Something else is at the path.
+	s := take(t, name, true)
+	if err := errors.Join(os.Remove(name), os.Mkdir(name, 0o555)); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if _, err := os.Lstat(name); err != nil {
+		t.Errorf("the user's folder was removed: %v", err)
+	}
+	_ = os.Remove(name)
+	// The user has put something into it.
+	s = take(t, name, true)
+	if err := errors.Join(os.Chmod(name, 0o755), os.WriteFile(filepath.Join(name, "HEAD"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if _, err := os.Lstat(filepath.Join(name, "HEAD")); err != nil {
+		t.Errorf("the user's file was removed: %v", err)
+	}
+	// It has moved.
+	file := filepath.Join(dir, "f")
+	s = take(t, file, false)
+	if err := os.Rename(file, file+"2"); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if _, err := os.Lstat(file + "2"); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// A sandbox that was killed leaves a stub, which the next one takes over.
+func TestStubsThatAreLeftAreTakenOver(t *testing.T) {
+	name := filepath.Join(t.TempDir(), ".git")
+	abandon := func() {
+		s := take(t, name, true)
+		s.close() // as the end of a process does
+	}
+	abandon()
+	SweepStub(name)
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not swept: %v", err)
+	}
+	abandon()
+	take(t, name, true).Release()
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not taken over: %v", err)
+	}
+	SweepStub(name)
+	SweepStub(filepath.Join(name, "missing", "x"))
+}
+
+func TestStubsInFoldersOfOthers(t *testing.T) {
+	if _, err := TakeStub(filepath.Join(t.TempDir(), "missing", "x"), true); err == nil {
+		t.Error("a stub in a folder that is missing")
+	}
+	link := filepath.Join(t.TempDir(), "l")
+	if err := os.Symlink(t.TempDir(), link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TakeStub(filepath.Join(link, "x"), true); err == nil {
+		t.Error("a stub behind a link")
+	}
+	if os.Geteuid() != 0 {
+		if _, err := TakeStub("/codex-stub", true); !errors.Is(err, ErrNotNeeded) {
+			t.Errorf("in a folder of root's: %v", err)
+		}
+	}
+	own := t.TempDir()
+	if err := os.Chmod(own, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := TakeStub(filepath.Join(own, "x"), true); os.Geteuid() != 0 && (err == nil || errors.Is(err, ErrNotNeeded)) {
+		t.Errorf("in a folder that its owner can open again: %v %v", s, err)
+	} else if s != nil {
+		s.Release()
+	}
+}
+
+func TestManyTakeOneStub(t *testing.T) {
+	name := filepath.Join(t.TempDir(), ".git")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), takeEnv+"="+name)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				if err := takeAndCheck(name); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if entries, err := os.ReadDir(filepath.Dir(name)); err != nil || len(entries) != 0 {
+		t.Errorf("%v are left: %v", entries, err)
+	}
+}
