@@ -107,7 +107,12 @@ func (c *client) prepare(method, params string) (id int, wire []byte) {
 
 // callPrepared makes a prepared request.
 func (c *client) callPrepared(id int, wire []byte) error {
-	if _, err := c.ws.NetConn().Write(wire); err != nil {
+	// An answer to a ping has left a deadline of its own.
+	conn := c.ws.NetConn()
+	if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(wire); err != nil {
 		return err
 	}
 	_, err := c.answer(id)

@@ -65,6 +65,7 @@ type confined struct {
 	workspace string // a small git repository that is not below /tmp
 	helper    string
 	bwrap     string // "": there is none
+	policies  int    // that differ, so far
 }
 
 // subject is a server that confines, in its way.
@@ -75,7 +76,11 @@ type subject struct {
 }
 
 // confinedRows are the lines of the table for one policy.
-type confinedRows struct{ read, start, overhead map[string]row } // by backend
+type confinedRows struct{ first, again, start, overhead map[string]row } // by backend
+
+func (c confinedRows) kinds() []map[string]row {
+	return []map[string]row{c.first, c.again, c.start, c.overhead}
+}
 
 var (
 	spawnRow  = row{"fork and exec of /bin/true", "ms", aim{}}
@@ -84,12 +89,13 @@ var (
 )
 
 func rowsOf(policy string) confinedRows {
-	rows := confinedRows{map[string]row{}, map[string]row{}, map[string]row{}}
+	rows := confinedRows{map[string]row{}, map[string]row{}, map[string]row{}, map[string]row{}}
 	for _, backend := range backends {
 		suffix := ", " + policy + ", " + backend
 		// What starts bwrap cannot be faster than it.
 		quick := aim{ratio: 1. / 8, belowRaw: backend != "bwrap"}
-		rows.read[backend] = row{"sandboxed readFile 1 KiB" + suffix, "ms", quick}
+		rows.first[backend] = row{"sandboxed readFile 1 KiB, first" + suffix, "ms", quick}
+		rows.again[backend] = row{"sandboxed readFile 1 KiB, again" + suffix, "ms", quick}
 		rows.start[backend] = row{"sandboxed start to closed" + suffix, "ms", aim{}}
 		rows.overhead[backend] = row{"overhead over a plain start" + suffix, "ms", aim{most: overheads[backend]}}
 	}
@@ -102,7 +108,7 @@ func (b *bench) confine() (*confined, error) {
 	wanted := false
 	for _, p := range policies {
 		rows := rowsOf(p.name)
-		for _, kind := range []map[string]row{rows.read, rows.start, rows.overhead} {
+		for _, kind := range rows.kinds() {
 			for _, backend := range backends {
 				wanted = wanted || b.wants(kind[backend].name)
 			}
@@ -236,13 +242,13 @@ func (q *confined) round(ctx context.Context, round int) error {
 	if len(q.subjects) == 0 {
 		return nil
 	}
-	times := 8
+	times := 6
 	if q.b.rounds == 1 {
 		times = 2
 	}
 	for _, p := range policies {
 		rows := rowsOf(p.name)
-		for _, kind := range []map[string]row{rows.read, rows.start, rows.overhead} {
+		for _, kind := range rows.kinds() {
 			for _, backend := range backends {
 				if q.b.wants(kind[backend].name) {
 					q.b.declare(kind[backend])
@@ -255,11 +261,13 @@ func (q *confined) round(ctx context.Context, round int) error {
 			// be done at all is found out.
 			for _, s := range q.subjects {
 				if _, err := q.read(s, member); err != nil {
-					q.add(rows.read, s, 0, err)
+					q.add(rows.first, s, 0, err)
+					q.add(rows.again, s, 0, err)
 				} else if direct, err := s.direct(member); err != nil {
 					return fmt.Errorf("%s, %s: %w", s.server.name, p.name, err)
 				} else if direct {
-					q.discount(rows.read, s)
+					q.discount(rows.first, s)
+					q.discount(rows.again, s)
 				}
 				if _, err := q.start(s, plain+","+member); err != nil {
 					q.add(rows.start, s, 0, err)
@@ -273,7 +281,7 @@ func (q *confined) round(ctx context.Context, round int) error {
 					return err
 				}
 				s := q.subjects[(i+time+round)%len(q.subjects)]
-				if err := q.measure(rows, s, member); err != nil {
+				if err := q.measure(rows, s, p.entries); err != nil {
 					return fmt.Errorf("%s %s, %s: %w", s.server.name, s.backend, p.name, err)
 				}
 			}
@@ -285,14 +293,24 @@ func (q *confined) round(ctx context.Context, round int) error {
 	return nil
 }
 
-// measure makes one confined read, one plain start and one confined start.
-func (q *confined) measure(rows confinedRows, s *subject, member string) error {
-	if !q.failed(rows.read, s) {
-		v, err := q.read(s, member)
+// measure makes a confined read under a policy that was not seen before, one
+// under a policy that was, one plain start and one confined start.
+func (q *confined) measure(rows confinedRows, s *subject, entries string) error {
+	member := sandbox(entries, q.workspace)
+	if !q.failed(rows.first, s) {
+		// Ours starts a helper ahead for what comes again. One more entry, which
+		// grants nothing, makes a policy a new one.
+		q.policies++
+		other := fmt.Sprintf(`%s,{"path":{"type":"path","path":"file:///usr/none-%d"},"access":"read"}`, entries, q.policies)
+		v, err := q.read(s, sandbox(other, q.workspace))
 		if err != nil {
 			return err
 		}
-		q.add(rows.read, s, v, nil)
+		q.add(rows.first, s, v, nil)
+		if v, err = q.read(s, member); err != nil {
+			return err
+		}
+		q.add(rows.again, s, v, nil)
 	}
 	if q.failed(rows.start, s) {
 		return nil
@@ -346,7 +364,7 @@ func (q *confined) alone(ctx context.Context, rows confinedRows) error {
 		} else {
 			q.note(bwrapRow, v)
 			for _, backend := range backends {
-				for _, r := range []row{rows.read[backend], rows.start[backend]} {
+				for _, r := range []row{rows.first[backend], rows.again[backend], rows.start[backend]} {
 					q.note(r, v)
 				}
 			}

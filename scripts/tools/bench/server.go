@@ -18,7 +18,6 @@ import (
 type server struct {
 	name, path string
 	args       []string // beyond those that say where it listens
-	base       string   // what follows is in it
 	home       string   // empty: a login profile would be read with every start
 	dir        string   // for files
 	bin        string   // first on its PATH; "": nothing
