@@ -133,23 +133,6 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return err
 }
 
-// passesTo reports whether the program passes signals to that group itself:
-// one that is Patient gives the terminal to a session of what it started.
-func (p *Process) passesTo(group int) bool {
-	leader := 0
-	if !p.spec.Patient {
-		return false
-	}
-	if raw, err := p.tty.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			if n, err := unix.IoctlGetInt(int(fd), unix.TIOCGSID); err == nil {
-				leader = n
-			}
-		})
-	}
-	return group == leader
-}
-
 // foreground returns the group that a key on the terminal would signal, or 0.
 func (p *Process) foreground() int {
 	front := 0

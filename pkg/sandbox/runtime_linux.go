@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -107,15 +108,16 @@ func (r *Runtime) choose() Status {
 	if r.opts.Backend != Backends[0] {
 		return Status{Backend: r.opts.Backend, Reason: "it was asked for"}
 	}
-	results, err := r.Probe()
+	results, err := r.probeWith("--probe-first")
 	if err != nil {
 		return Status{Backend: Backends[0], Reason: err.Error()}
 	}
-	reason := ""
+	var others []string
 	for _, b := range results {
 		if b.Works {
-			if reason == "" {
-				reason = "it works here"
+			reason := "it works here"
+			if len(others) > 0 {
+				reason = strings.Join(others, "; ")
 			}
 			// A plan that this one refuses may be for a later one.
 			if b.Name != Backends[1] {
@@ -123,9 +125,10 @@ func (r *Runtime) choose() Status {
 			}
 			return Status{Backend: b.Name, Reason: reason}
 		}
-		reason += b.Name + " does not work here (" + b.Reason + "); "
+		others = append(others, b.Name+" does not work here ("+b.Reason+")")
 	}
-	return Status{Backend: Backends[0], Reason: reason + "nothing that has to be confined will run"}
+	others = append(others, "nothing that has to be confined will run")
+	return Status{Backend: Backends[0], Reason: strings.Join(others, "; ")}
 }
 
 // ProbeResult says whether a backend works on this host.
@@ -136,10 +139,12 @@ type ProbeResult struct {
 }
 
 // Probe has the launcher try every backend.
-func (r *Runtime) Probe() ([]ProbeResult, error) {
+func (r *Runtime) Probe() ([]ProbeResult, error) { return r.probeWith("--probe") }
+
+func (r *Runtime) probeWith(option string) ([]ProbeResult, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.program(r.launcher), "--probe")
+	cmd := exec.CommandContext(ctx, r.program(r.launcher), option)
 	cmd.Args[0], cmd.Env = launcherName, r.env
 	text, err := cmd.Output()
 	if err != nil {

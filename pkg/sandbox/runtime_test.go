@@ -188,7 +188,7 @@ func TestProgramsAreHeldOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	program(t, dir, "l", "nothing")
-	if got := r.Status(); got.Backend != "auto" || !strings.HasPrefix(got.Reason, "namespaces does not work here (no); ") {
+	if got := r.Status(); got.Backend != "auto" || !strings.HasPrefix(got.Reason, "namespaces does not work here (no)") {
 		t.Errorf("%+v", got)
 	}
 }

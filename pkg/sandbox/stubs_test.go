@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -23,7 +24,7 @@ const probeEnv = "TEMP"
 const takeEnv = "SANDBOX_TEST_TAKE"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "--probe" {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "--probe") {
 		fmt.Println(os.Getenv(probeEnv))
 		os.Exit(0)
 	}

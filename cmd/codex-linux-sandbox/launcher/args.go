@@ -29,6 +29,7 @@ type options struct {
 	noProc                bool
 	backend               string
 	explain, probe, help  bool
+	probeFirst            bool // up to the first that works
 	readOnly, writable    bool
 	roots                 []string
 	network               bool
@@ -77,6 +78,7 @@ permission profile or one of the short forms.
   --allow-nesting             let COMMAND make namespaces and mounts of its own
   --explain                   print what would be enforced; run nothing
   --probe                     print what this host can enforce; run nothing
+  --probe-first               the same, up to the first backend that works
   --supervised                signals come to the launcher's process group, whose
                               leader it is, and not to the launcher alone
   --argv0 NAME                COMMAND's name for itself
@@ -99,7 +101,7 @@ func parse(args []string) (*options, error) {
 	}
 	flags := map[string]*bool{
 		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied,
-		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe,
+		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe, "--probe-first": &o.probeFirst,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
@@ -155,7 +157,7 @@ func parse(args []string) (*options, error) {
 func (o *options) check() error {
 	short := o.readOnly || o.writable
 	switch {
-	case o.help || o.probe || o.stage != "":
+	case o.help || o.probe || o.probeFirst || o.stage != "":
 		return nil
 	case o.readOnly && o.writable:
 		return &usageError{"--read-only and --workspace-write exclude each other"}

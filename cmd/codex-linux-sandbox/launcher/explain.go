@@ -72,8 +72,9 @@ func (l *launch) choose() string {
 }
 
 // probeAll prints, as one JSON object, which backends work on this host. The
-// server and `codex doctor` read it.
-func probeAll(w io.Writer) (int, error) {
+// server and `codex doctor` read it. It may stop at the first that works, which
+// auto takes.
+func probeAll(w io.Writer, first bool) error {
 	b := []byte(`{"backends":[`)
 	for i, name := range order {
 		if i > 0 {
@@ -89,7 +90,10 @@ func probeAll(w io.Writer) (int, error) {
 			b = jsonwire.AppendString(b, err.Error())
 		}
 		b = append(b, '}')
+		if err == nil && first {
+			break
+		}
 	}
 	_, err := w.Write(append(b, "]}\n"...))
-	return 0, err
+	return err
 }

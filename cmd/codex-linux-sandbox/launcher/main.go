@@ -78,8 +78,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case o.help:
 		_, err = io.WriteString(stdout, usage)
-	case o.probe:
-		code, err = probeAll(stdout)
+	case o.probe, o.probeFirst:
+		err = probeAll(stdout, o.probeFirst)
 	case o.stage != "":
 		code, err = l.secondStage()
 	default:
