@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
