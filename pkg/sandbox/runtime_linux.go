@@ -17,9 +17,6 @@ import (
 )
 
 const (
-	// lowestProgram is the least number of the descriptors of our programs,
-	// so that a child's own descriptors never take their place.
-	lowestProgram = 64
 	// maxArgument is the longest profile that is passed as an argument; the
 	// kernel takes 128 KiB. A longer one is passed in memory.
 	maxArgument = 100 << 10
@@ -81,16 +78,7 @@ func openProgram(path, self, name string, itself bool) (*os.File, error) {
 			path = "/proc/self/exe"
 		}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, lowestProgram)
-	if err != nil {
-		return nil, fmt.Errorf("keep %s open: %w", path, err)
-	}
-	return os.NewFile(uintptr(fd), path), nil
+	return os.Open(path)
 }
 
 // Close lets go of the programs. Nothing may be started afterwards.
@@ -144,8 +132,8 @@ func (r *Runtime) Probe() ([]ProbeResult, error) { return r.probeWith("--probe")
 func (r *Runtime) probeWith(option string) ([]ProbeResult, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.program(r.launcher), option)
-	cmd.Args[0], cmd.Env = launcherName, r.env
+	cmd := exec.CommandContext(ctx, firstFile, "--self-fd", "3", option)
+	cmd.Args[0], cmd.Env, cmd.ExtraFiles = launcherName, r.env, []*os.File{r.launcher}
 	text, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("probe the sandbox: %w", err)
@@ -181,10 +169,10 @@ func (r *Runtime) probeWith(option string) ([]ProbeResult, error) {
 	return results, nil
 }
 
-// program is the path under which a child finds an open program.
-func (*Runtime) program(f *os.File) string {
-	return "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
-}
+// firstFile is the path of the launcher for a child whose first extra
+// descriptor it is. It is not found by the number that it has here, in whose
+// place the child may have another by then.
+const firstFile = "/proc/self/fd/3"
 
 // Command is a prepared start of the launcher.
 type Command struct {
@@ -243,8 +231,8 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 
 // begin prepares the launcher's arguments up to the command.
 func (r *Runtime) begin(in Intent) (*Command, []string, error) {
-	c := &Command{Arg0: launcherName, Env: r.env}
-	args := []string{r.program(r.launcher),
+	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
+	args := []string{firstFile, "--self-fd", "3",
 		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.Status().Backend, "--supervised"}
 	profile := in.Profile.AppendJSON(nil)
 	if len(profile) <= maxArgument {

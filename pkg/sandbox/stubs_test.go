@@ -24,7 +24,7 @@ const probeEnv = "TEMP"
 const takeEnv = "SANDBOX_TEST_TAKE"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "--probe") {
+	if len(os.Args) > 3 && strings.HasPrefix(os.Args[3], "--probe") {
 		fmt.Println(os.Getenv(probeEnv))
 		os.Exit(0)
 	}

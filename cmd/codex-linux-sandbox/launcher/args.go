@@ -38,6 +38,7 @@ type options struct {
 	hasArg0               bool
 	execFD                int // -1: none
 	envFD                 int // -1: none
+	selfFD                int // -1: none; the launcher itself, not for the command
 	helper                bool
 	filterOnly            bool   // no view: somebody else has made it
 	supervised            bool   // signals come to our whole process group
@@ -93,7 +94,7 @@ executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec,
@@ -106,7 +107,7 @@ func parse(args []string) (*options, error) {
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
-	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD}
+	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
 		if args[0] == "--" {

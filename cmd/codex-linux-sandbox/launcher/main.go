@@ -21,6 +21,7 @@ import (
 
 	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
 )
 
 // maxEnvironment bounds an environment that is read from a descriptor: the
@@ -74,6 +75,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	l := &launch{options: o, stderr: stderr}
+	if o.selfFD >= 0 {
+		_ = unix.Close(o.selfFD)
+	}
 	var code int
 	switch {
 	case o.help:
