@@ -17,8 +17,9 @@ import (
 // something away below a grant is refused.
 type landlock struct{}
 
-// legacyABI is what --use-legacy-landlock needs.
-const legacyABI = 1
+// leastABI is what --use-legacy-landlock needs, and the file system helper, which
+// sends no signals and truncates nothing but what it opens for writing.
+const leastABI = 1
 
 // landlockVersion is the version of the kernel, or why there is none.
 func landlockVersion() (int, error) {
@@ -46,8 +47,8 @@ func (landlock) refuse(l *launch) error { return l.plan.LandlockRefusal(l.strict
 // command under Landlock.
 func (b landlock) run(l *launch) (int, error) {
 	needed := sandbox.LandlockABI
-	if l.legacyLandlock {
-		needed = legacyABI
+	if l.legacyLandlock || l.helper {
+		needed = leastABI
 	}
 	abi, err := landlockVersion()
 	if err == nil && abi < needed {
