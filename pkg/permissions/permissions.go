@@ -6,7 +6,7 @@
 //
 //	profile, err := permissions.DecodeProfile(text, permissions.NativePath(home))
 //	policy := permissions.Resolve(profile.FileSystem, permissions.Scope{Cwd: cwd}, view)
-//	policy.CanWrite("/work/project/main.go")
+//	policy.CanWrite("/srv/project/main.go")
 //	policy.WritableRoots() // what a sandbox has to mount
 //
 // Every shape is decoded strictly; what is not understood is an error, because
