@@ -36,7 +36,6 @@ func (plan *Plan) Describe() string {
 	for _, name := range plan.Undo {
 		fmt.Fprintf(&b, "removed as soon as it appears: %s\n", name)
 	}
-	fmt.Fprintf(&b, "network: %s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network])
 	return b.String()
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	"codex.internal/pkg/permissions"
 	"golang.org/x/sys/unix"
@@ -70,7 +72,8 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 	return nil
 }
 
-const orStricter = " (--stricter would enforce more than was asked for)"
+// orStricter is what can be done about it.
+const orStricter = " (with --stricter, or --sandbox-stricter of the server, more may be enforced than was asked for)"
 
 func (plan *Plan) inWritable(target string) bool {
 	for _, m := range plan.Mounts {
@@ -197,4 +200,22 @@ func (plan *Plan) LegacyGrants() ([]Grant, error) {
 		}
 	}
 	return grants, nil
+}
+
+// DescribeGrants tells people what is granted.
+func DescribeGrants(grants []Grant) string {
+	lines := make([]string, 0, len(grants))
+	for _, g := range grants {
+		what := "read and execute"
+		switch {
+		case g.Rights&unix.LANDLOCK_ACCESS_FS_WRITE_FILE != 0:
+			what = "write"
+		case g.Rights&unix.LANDLOCK_ACCESS_FS_READ_FILE == 0:
+			what = "list"
+		}
+		lines = append(lines, "  "+g.Path+"  "+what+"\n")
+	}
+	slices.Sort(lines)
+	return "granted, with all below:\n" + strings.Join(slices.Compact(lines), "") +
+		"privileges: no capabilities, no_new_privs\n"
 }

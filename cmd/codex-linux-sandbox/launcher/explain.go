@@ -14,16 +14,32 @@ import (
 // explainTo prints what would be enforced, and by which backend.
 func (l *launch) explainTo(w io.Writer) error {
 	var b strings.Builder
-	plan := l.plan
+	plan, backend := l.plan, ""
 	switch {
 	case l.legacyLandlock:
 		b.WriteString("backend: landlock, in the legacy mode: metadata is not protected\n")
 	case !plan.Confined:
 		b.WriteString("backend: none: everything may be written\n")
 	default:
-		b.WriteString("backend: " + l.choose() + "\n")
+		backend = l.choose()
+		b.WriteString("backend: " + backend + "\n")
 	}
-	b.WriteString(plan.Describe())
+	if l.legacyLandlock || strings.HasPrefix(backend, "landlock") {
+		grants, err := plan.LandlockGrants()
+		if l.legacyLandlock {
+			grants, err = plan.LegacyGrants()
+		}
+		if err != nil {
+			return err
+		}
+		b.WriteString(sandbox.DescribeGrants(grants))
+		if !l.legacyLandlock {
+			b.WriteString("modes, owners and times of files: none can be changed\n")
+		}
+	} else {
+		b.WriteString(plan.Describe())
+	}
+	fmt.Fprintf(&b, "network: %s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network])
 	if plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 	} else {
@@ -37,7 +53,7 @@ func (l *launch) explainTo(w io.Writer) error {
 		}
 		switch plan.Network {
 		case sandbox.NetworkOff:
-			b.WriteString("  sockets that are not of the Unix family, connect, accept, bind, listen, sendto,\n" +
+			b.WriteString("  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
 				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n")
 		case sandbox.NetworkProxy:
 			b.WriteString("  sockets that are not of the IPv4 or IPv6 family\n")

@@ -42,6 +42,7 @@ Examples:
 			&cli.StringSliceFlag{Name: "writable-root", Usage: "write also below `DIR`; may be repeated"},
 			&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
 			&cli.StringFlag{Name: "backend", Value: sandbox.Backends[0], Usage: "what confines it: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
+			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
 			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
 			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, which is then the workspace"},
 		},
@@ -77,8 +78,10 @@ func launchOf(c *cli.Context, s streams) (*localLaunch, error) {
 		return nil, fmt.Errorf("--cwd: %s is not a directory", cwd)
 	}
 	l := &localLaunch{command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
-	if c.Bool("explain") {
-		l.args = append(l.args, "--explain")
+	for _, flag := range []string{"stricter", "explain"} {
+		if c.Bool(flag) {
+			l.args = append(l.args, "--"+flag)
+		}
 	}
 	if c.IsSet("profile") {
 		text, err := readProfile(c.String("profile"), s.in)
