@@ -69,6 +69,9 @@ var attacks = []attack{
 	{name: "priorities", victim: true, args: func(p *place) []string { return []string{"priorities", pid(p)} }},
 	{name: "priorities of a user", victim: true, only: nobody, args: words("user's priorities", strconv.Itoa(nobody)),
 		check: func(t *testing.T, p *place, inside bool) {
+			if os.Geteuid() == nobody {
+				return // what was tried outside has changed this process as well
+			}
 			if nice, err := unix.Getpriority(unix.PRIO_PROCESS, p.victim); inside && (err != nil || nice != 20) {
 				t.Errorf("the priority of a process outside was changed: %d, %v", 20-nice, err)
 			}
