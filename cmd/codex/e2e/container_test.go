@@ -380,30 +380,3 @@ func containerRefusals(t *testing.T, client *execclient.Client) {
 		})
 	}
 }
-
-// TestReferenceInAContainer records what the reference does there.
-func TestReferenceInAContainer(t *testing.T) {
-	found, _ := filepath.Glob("/root/.cache/codex-exec-server/codex-0.142.0-linux-x64/package/vendor/*/bin/codex")
-	if len(found) == 0 {
-		t.Skip("the reference is not here")
-	}
-	for _, kind := range []string{filtered, limited} {
-		t.Run(kind, func(t *testing.T) {
-			probed(t, kind)
-			ws, _ := workspace(t)
-			cmd := contained(kind, found[0], "codex", "exec-server", "--listen", "ws://127.0.0.1:0")
-			cmd.Env = append(cmd.Env, "CODEX_HOME="+filepath.Dir(ws))
-			client := serve(t, cmd)
-			e, err := runSandboxed(t, client, "p", ws, "cat f", sandboxOf(ws, "root=read"))
-			t.Logf("process/start: exit code %d, denied %v, %q, %v", e.code, e.SandboxDenied, e.text, err)
-			if err == nil && e.code == 0 {
-				t.Error("the reference works there after all: the documentation says otherwise")
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			var r execproto.ReadFileResult
-			err = client.Call(ctx, execproto.MethodFSReadFile, execproto.LinkPathParams{Path: uri(ws + "/f"), Sandbox: sandboxOf(ws, "root=read")}, &r)
-			t.Logf("fs/readFile: %q, %v", r.DataBase64, err)
-		})
-	}
-}
