@@ -136,6 +136,34 @@ func (c cgroupDir) kill() bool {
 	return err == nil
 }
 
+// members are the processes in the cgroup and all below.
+func (c cgroupDir) members() []int {
+	if c.path == "" {
+		return nil
+	}
+	var pids []int
+	_ = filepath.WalkDir(c.path, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		text, _ := os.ReadFile(path)
+		for word := range strings.FieldsSeq(string(text)) {
+			// Of another PID namespace it is 0.
+			if pid, err := strconv.Atoi(word); err == nil && pid > 1 {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// isJanitor reports whether a process is called JanitorName.
+func isJanitor(pid int) bool {
+	comm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return err == nil && string(comm) == JanitorName+"\n"
+}
+
 // remove removes the cgroup if nothing is left in it. If something is, it
 // stays with it until the group ends.
 func (c cgroupDir) remove() {

@@ -25,6 +25,30 @@ func (p *Process) killPatiently() {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	p.cg.tidy()
+}
+
+// JanitorName is the name, as in /proc/PID/comm, of processes that remove
+// what a killed program left behind: they are killed a moment after the others.
+// Whoever calls itself so gets that moment and nothing more.
+const JanitorName = "codex-janitor"
+
+// tidy kills what is in the cgroup but janitors, until none is left, or their
+// time is over.
+func (c cgroupDir) tidy() {
+	for deadline := time.Now().Add(tidyTime); time.Now().Before(deadline); time.Sleep(tidyPoll) {
+		found := false
+		for _, pid := range c.members() {
+			if isJanitor(pid) {
+				found = true
+				continue
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if !found {
+			return
+		}
+	}
 }
 
 // killTree kills the process and its descendants.

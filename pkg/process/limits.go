@@ -46,6 +46,12 @@ const (
 	// when it is killed: it is over in less than a millisecond when the
 	// machine is idle.
 	settleTime = 100 * time.Millisecond
+	// tidyTime is what those called JanitorName get besides: a busy machine
+	// may not let them run for a while.
+	tidyTime = 3 * time.Second
+
+	// tidyPoll is how often it is looked whether they are done.
+	tidyPoll = 5 * time.Millisecond
 
 	// freezeRounds bounds how often the process table is searched for
 	// descendants that are being started faster than they are stopped.

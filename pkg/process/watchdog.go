@@ -164,6 +164,7 @@ func RunWatchdog(in io.Reader) {
 	// What was started has been told by its parent-death signal, and some of
 	// it tidies up.
 	time.Sleep(settleTime)
+	root.tidy()
 	root.kill()
 	for pid := range running {
 		for member := range freeze(pid) {

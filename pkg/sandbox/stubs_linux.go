@@ -25,6 +25,10 @@ const (
 	StubNanoseconds = 203_569_741
 )
 
+// JanitorName is the name, as in /proc/PID/comm, of whoever is to remove
+// stubs: it should get a moment for that before it is killed.
+const JanitorName = "codex-janitor"
+
 const (
 	stubDirMode  = 0o555
 	stubFileMode = 0o444

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,6 +138,11 @@ func (w *wrapped) run(program string) (int, error) {
 		files = append(files, fd)
 		args[i] = strconv.Itoa(len(files) - 1)
 	}
+	if end := w.stubs.alive[1]; end >= 0 {
+		// The janitor must not think that all is over while bwrap, which makes
+		// what is missing, is at work.
+		files = append(files, uintptr(end))
+	}
 	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--env-fd", strconv.Itoa(environFD), "--argv0="+w.arg0(), "--")
 	args = append(args, w.l.command...)
 	if w.terminal {
@@ -153,7 +157,6 @@ func (w *wrapped) run(program string) (int, error) {
 		}
 	}
 	defer signal.Stop(signals)
-	runtime.LockOSThread() // bwrap ends with this thread
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		// A signal to the launcher's group is not for bwrap, which would die
 		// of it.

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"codex.internal/pkg/permissions"
@@ -69,6 +70,9 @@ func (u *unavailable) Unwrap() error { return u.err }
 
 // Main runs the launcher with its arguments and returns its exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
+	// What it forks ends with the thread that forks, and its own signal of
+	// the parent's death is one of the first thread.
+	runtime.LockOSThread()
 	o, err := parse(args)
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)

@@ -24,8 +24,48 @@ type stubs struct {
 }
 
 // placeStubs makes or joins the stubs of the plan, and drops covers where the
-// user has something of their own.
+// user has something of their own. The launcher outlives whoever started it
+// until the janitor is there: nobody else knows of the stubs.
 func (l *launch) placeStubs() (*stubs, error) {
+	wanted := slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover })
+	if !wanted {
+		return &stubs{alive: [2]int{-1, -1}}, nil
+	}
+	parent := unix.Getppid()
+	death := deathSignal()
+	// The janitor inherits the name.
+	restore := rename(sandbox.JanitorName)
+	setDeathSignal(0)
+	s, err := l.takeStubs()
+	setDeathSignal(death)
+	restore()
+	if err == nil && death != 0 && unix.Getppid() != parent {
+		s.remove()
+		return nil, errors.New("cannot make the sandbox: who started it has ended")
+	}
+	return s, err
+}
+
+// deathSignal is what the launcher gets when its parent ends; 0 if nothing. It
+// belongs to the thread that was the first.
+func deathSignal() int32 {
+	var sig int32
+	_ = unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0)
+	return sig
+}
+
+func setDeathSignal(sig int32) { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0) }
+
+// rename names the thread, as ps shows it, and returns what restores its name.
+func rename(name string) func() {
+	var old [16]byte // the kernel's limit
+	_ = unix.Prctl(unix.PR_GET_NAME, uintptr(unsafe.Pointer(&old)), 0, 0, 0)
+	text := append([]byte(name), 0)
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&text[0])), 0, 0, 0)
+	return func() { _ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&old)), 0, 0, 0) }
+}
+
+func (l *launch) takeStubs() (*stubs, error) {
 	s := &stubs{alive: [2]int{-1, -1}}
 	mounts := l.plan.Mounts
 	defer func() {

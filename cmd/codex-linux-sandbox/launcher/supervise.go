@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -121,9 +120,6 @@ func (s *supervisor) run() (int, error) {
 			return 0, err
 		}
 	}
-	// The init ends with the thread that forks it, so that thread must not
-	// end before.
-	runtime.LockOSThread()
 	pid, errno := s.crew.start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}

@@ -149,6 +149,9 @@ func strays(dir string, expected func(name string) bool) []string {
 	var found []string
 	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if name := strings.TrimPrefix(path, dir); err == nil && name != "" && !expected(name) {
+			if info, err := os.Lstat(path); err == nil {
+				path = fmt.Sprintf("%s (%v, of %v)", path, info.Mode(), info.ModTime())
+			}
 			found = append(found, path)
 		}
 		return nil
