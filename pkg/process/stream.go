@@ -1,0 +1,210 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// routineStream reads one stream to its end.
+func (p *Process) routineStream(s stream) {
+	draining := sync.OnceFunc(p.drained.Done)
+	defer draining()
+	r := &reader{p: p, stream: s}
+	var err error
+	if r.raw, err = s.file.SyscallConn(); err != nil {
+		return
+	}
+	for {
+		err := r.read()
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			// Woken up: by the exit or by a cut.
+			_ = s.file.SetReadDeadline(time.Time{})
+			if p.cut.Load() {
+				_ = r.drain()
+				return
+			}
+			if p.exiting.Load() {
+				if errors.Is(r.drain(), io.EOF) {
+					return
+				}
+				draining()
+				if p.cut.Load() {
+					return
+				}
+			}
+		default:
+			return // the end, or EIO at the end of a terminal
+		}
+	}
+}
+
+// reader moves one stream's output into the log and the sink.
+type reader struct {
+	p      *Process
+	stream stream
+	raw    syscall.RawConn
+}
+
+// read waits for output and delivers one chunk.
+func (r *reader) read() error {
+	var b *block
+	var n int
+	var readErr error
+	err := r.raw.Read(func(fd uintptr) bool {
+		b = takeBlock()
+		n, readErr = readOnce(int(fd), b.data[:])
+		if readErr == unix.EAGAIN {
+			// Hold no buffer while waiting: there may be thousands of us.
+			b.release()
+			b = nil
+			return false
+		}
+		return true
+	})
+	if b == nil {
+		return err
+	}
+	defer b.release()
+	if readErr != nil {
+		return readErr
+	}
+	if n == 0 {
+		return io.EOF
+	}
+	r.deliver(b, r.fill(b, n))
+	return nil
+}
+
+// fill adds to a block what a terminal has besides: it hands out a page at a
+// time, and every event costs more than a read. It never waits.
+func (r *reader) fill(b *block, n int) int {
+	if r.stream.name != PTY {
+		return n
+	}
+	_ = r.raw.Control(func(fd uintptr) {
+		for n < len(b.data) {
+			m, err := readOnce(int(fd), b.data[n:])
+			if err != nil || m == 0 {
+				return // the next read meets it again
+			}
+			n += m
+		}
+	})
+	return n
+}
+
+// readOnce reads without waiting.
+func readOnce(fd int, b []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, b)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// deliver numbers, retains and hands on one chunk.
+func (r *reader) deliver(b *block, n int) {
+	data, from := b.data[:n], b
+	if n < keepWhole {
+		data, from = append(make([]byte, 0, n), data...), nil
+	}
+	p := r.p
+	<-p.gate
+	p.emit.Lock()
+	defer p.emit.Unlock()
+	seq := p.log.output(r.stream.name, data, from)
+	p.sink.Output(seq, r.stream.name, data)
+}
+
+// drain delivers what is in the stream at this moment and returns io.EOF when
+// it has ended. It is called once the program has ended, so what the program
+// wrote is there, except that a terminal may take drainTime to hand it over.
+func (r *reader) drain() error {
+	left, err := r.available()
+	if err != nil {
+		return io.EOF
+	}
+	if r.stream.name == PTY {
+		left = drainTerminal
+	}
+	for {
+		n, err := r.readNow()
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			if r.stream.name != PTY || !r.await() {
+				return nil
+			}
+		case err != nil || n == 0:
+			return io.EOF
+		default:
+			if left -= n; left <= 0 {
+				// Somebody else may be writing on and on.
+				return r.atEnd()
+			}
+		}
+	}
+}
+
+// available counts what can be read.
+func (r *reader) available() (int, error) {
+	n, err := 0, error(nil)
+	if e := r.raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), countInput) }); e != nil {
+		return 0, e
+	}
+	return n, err
+}
+
+// readNow delivers one chunk without waiting.
+func (r *reader) readNow() (n int, err error) {
+	b := takeBlock()
+	defer b.release()
+	if e := r.raw.Control(func(fd uintptr) { n, err = readOnce(int(fd), b.data[:]) }); e != nil {
+		return 0, e
+	}
+	if err == nil && n > 0 {
+		r.deliver(b, n)
+	}
+	return n, err
+}
+
+// atEnd reports io.EOF when nobody holds the other end any more.
+func (r *reader) atEnd() error {
+	hangup := false
+	_ = r.raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		hangup = err == nil && n > 0 && fds[0].Revents&unix.POLLIN == 0 && fds[0].Revents&unix.POLLHUP != 0
+	})
+	if hangup {
+		return io.EOF
+	}
+	return nil
+}
+
+// await waits up to drainTime for more output or the end of a terminal.
+func (r *reader) await() bool {
+	ready := false
+	_ = r.raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		for {
+			n, err := unix.Poll(fds, int(drainTime/time.Millisecond))
+			if err == unix.EINTR {
+				continue
+			}
+			ready = err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0
+			return
+		}
+	})
+	return ready
+}
