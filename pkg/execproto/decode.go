@@ -6,7 +6,8 @@ import (
 	"codex.internal/pkg/jsonwire"
 )
 
-// The functions below decode the params of one request each. A nil src means
+// The functions below decode the params of one request or client's
+// notification each. A nil src means
 // that the params are absent. Their errors are for the client, with code
 // CodeInvalidParams. Byte slices alias src, in which base64 members are
 // decoded: src must stay as it is for as long as the result is used, and is
@@ -17,7 +18,8 @@ func DecodeInitialize(src []byte) (InitializeParams, error) {
 	var p InitializeParams
 	err := params(src,
 		need("clientName", text(&p.ClientName)),
-		orNull("resumeSessionId", pointer(&p.ResumeSessionID, text[string])))
+		orNull("resumeSessionId", pointer(&p.ResumeSessionID, text[string])),
+		orNull("takeOver", boolean(&p.TakeOver)))
 	return p, err
 }
 
@@ -62,7 +64,8 @@ func DecodeStart(src []byte) (StartParams, error) {
 		orNull("sandbox", rawJSON(&p.Sandbox)),
 		maybe("enforceManagedNetwork", boolean(&p.EnforceManagedNetwork)),
 		orNull("metadata", pointer(&p.Metadata, startMetadata)),
-		orNull("size", pointer(&p.Size, terminalSize)))
+		orNull("size", pointer(&p.Size, terminalSize)),
+		orNull("outputWindow", uint64s(&p.OutputWindow)))
 	if err == nil && len(p.Argv) == 0 {
 		err = errNoArgv
 	}
@@ -90,6 +93,15 @@ func DecodeWrite(src []byte) (WriteParams, error) {
 	if err == nil && p.WriteID != nil && *p.WriteID == "" {
 		err = errNoWriteID
 	}
+	return p, err
+}
+
+// DecodeProcessAck decodes the params of process/ack.
+func DecodeProcessAck(src []byte) (ProcessAck, error) {
+	var p ProcessAck
+	err := params(src,
+		need("processId", text(&p.ProcessID)),
+		need("seq", uint64s(&p.Seq)))
 	return p, err
 }
 
@@ -262,7 +274,17 @@ func DecodeHTTPRequest(src []byte) (HTTPRequestParams, error) {
 		orNull("timeoutMs", pointer(&p.TimeoutMS, uint64s)),
 		need("requestId", text(&p.RequestID)),
 		maybe("streamResponse", boolean(&p.StreamResponse)),
-		orNull("redirectPolicy", choice(&p.RedirectPolicy, RedirectFollow, RedirectStop)))
+		orNull("redirectPolicy", choice(&p.RedirectPolicy, RedirectFollow, RedirectStop)),
+		orNull("deltaWindow", uint64s(&p.DeltaWindow)))
+	return p, err
+}
+
+// DecodeHTTPAck decodes the params of http/request/ack.
+func DecodeHTTPAck(src []byte) (HTTPAck, error) {
+	var p HTTPAck
+	err := params(src,
+		need("requestId", text(&p.RequestID)),
+		need("seq", uint64s(&p.Seq)))
 	return p, err
 }
 

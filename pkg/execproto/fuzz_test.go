@@ -81,7 +81,7 @@ func init() {
 		InitializeParams{}, StartParams{}, EnvPolicy{}, StartMetadata{}, TerminalSize{}, ReadParams{}, WriteParams{}, SignalParams{},
 		ProcessParams{}, ResizeParams{}, PathParams{}, LinkPathParams{}, OpenParams{}, ReadBlockParams{}, WriteBlockParams{},
 		HandleParams{}, WriteFileParams{}, CreateDirectoryParams{}, RemoveParams{}, CopyParams{}, WalkParams{}, WalkOptions{},
-		HTTPRequestParams{}, HTTPHeader{}, OutputNotification{}, ExitedNotification{}, ClosedNotification{}, HTTPBodyDelta{},
+		ProcessAck{}, HTTPAck{}, HTTPRequestParams{}, HTTPHeader{}, OutputNotification{}, ExitedNotification{}, ClosedNotification{}, HTTPBodyDelta{},
 	} {
 		for i := range reflect.TypeOf(p).NumField() {
 			name, _, _ := bytes.Cut([]byte(reflect.TypeOf(p).Field(i).Tag.Get("json")), []byte(","))
@@ -118,10 +118,10 @@ func normalise(v reflect.Value) {
 }
 
 func FuzzDecodeInitialize(f *testing.F) {
-	fuzzDecoder(f, DecodeInitialize, `{"clientName":"c","resumeSessionId":null}`, `{"clientName":""}`)
+	fuzzDecoder(f, DecodeInitialize, `{"clientName":"c","resumeSessionId":null}`, `{"clientName":""}`, `{"clientName":"c","resumeSessionId":"s","takeOver":true}`)
 }
 func FuzzDecodeStart(f *testing.F) {
-	fuzzDecoder(f, DecodeStart, `{"processId":"p","argv":["a","b"],"cwd":"file:///","env":{"A":"1"},"tty":true,"arg0":null,"pipeStdin":true,"envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":["x"],"set":{"S":"1"},"includeOnly":[]},"sandbox":{"permissions":{}},"enforceManagedNetwork":false,"metadata":{"threadId":"t"},"size":{"rows":1,"cols":65535}}`, `{"argv":[]}`)
+	fuzzDecoder(f, DecodeStart, `{"processId":"p","argv":["a","b"],"cwd":"file:///","env":{"A":"1"},"tty":true,"arg0":null,"pipeStdin":true,"envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":["x"],"set":{"S":"1"},"includeOnly":[]},"sandbox":{"permissions":{}},"enforceManagedNetwork":false,"metadata":{"threadId":"t"},"size":{"rows":1,"cols":65535},"outputWindow":65536}`, `{"argv":[]}`)
 }
 func FuzzDecodeRead(f *testing.F) {
 	fuzzDecoder(f, DecodeRead, `{"processId":"p","afterSeq":1,"maxBytes":null,"waitMs":18446744073709551615}`)
@@ -166,7 +166,13 @@ func FuzzDecodeWalk(f *testing.F) {
 	fuzzDecoder(f, DecodeWalk, `{"path":"/","options":{"maxDepth":1,"maxDirectories":2,"maxEntries":3,"followDirectorySymlinks":true,"pruneHiddenDirectories":false}}`)
 }
 func FuzzDecodeHTTPRequest(f *testing.F) {
-	fuzzDecoder(f, DecodeHTTPRequest, `{"method":"GET","url":"http://x/","headers":[{"name":"a","value":"b","valueEnvVar":"C"}],"bodyBase64":"aGk=","timeoutMs":5,"requestId":"r","streamResponse":true,"redirectPolicy":"stop"}`)
+	fuzzDecoder(f, DecodeHTTPRequest, `{"method":"GET","url":"http://x/","headers":[{"name":"a","value":"b","valueEnvVar":"C"}],"bodyBase64":"aGk=","timeoutMs":5,"requestId":"r","streamResponse":true,"redirectPolicy":"stop","deltaWindow":16}`)
+}
+func FuzzDecodeProcessAck(f *testing.F) {
+	fuzzDecoder(f, DecodeProcessAck, `{"processId":"p","seq":9007199254740991}`)
+}
+func FuzzDecodeHTTPAck(f *testing.F) {
+	fuzzDecoder(f, DecodeHTTPAck, `{"requestId":"r","seq":1}`)
 }
 func FuzzDecodeOutputNotification(f *testing.F) {
 	fuzzDecoder(f, DecodeOutputNotification, `{"processId":"p","seq":1,"stream":"pty","chunk":"aGk="}`)

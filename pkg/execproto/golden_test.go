@@ -2,6 +2,7 @@ package execproto
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -54,6 +55,42 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestGoldenParams holds the exact spelling of the members that extensions
+// add to what a client sends, and that they are left out when not used.
+func TestGoldenParams(t *testing.T) {
+	session := "s"
+	for _, tt := range []struct {
+		params any
+		decode func([]byte) (any, error)
+		text   string
+	}{
+		{InitializeParams{ClientName: "c", ResumeSessionID: &session}, anyOf(DecodeInitialize),
+			`{"clientName":"c","resumeSessionId":"s"}`},
+		{InitializeParams{ClientName: "c", ResumeSessionID: &session, TakeOver: true}, anyOf(DecodeInitialize),
+			`{"clientName":"c","resumeSessionId":"s","takeOver":true}`},
+		{StartParams{ProcessID: "p", Argv: []string{"a"}, Cwd: "/", Env: map[string]string{}}, anyOf(DecodeStart),
+			`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"arg0":null,"pipeStdin":false,"envPolicy":null,"sandbox":null,"enforceManagedNetwork":false}`},
+		{StartParams{ProcessID: "p", Argv: []string{"a"}, Cwd: "/", Env: map[string]string{}, OutputWindow: 65536}, anyOf(DecodeStart),
+			`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"arg0":null,"pipeStdin":false,"envPolicy":null,"sandbox":null,"enforceManagedNetwork":false,"outputWindow":65536}`},
+		{ProcessAck{ProcessID: "p", Seq: 1<<53 - 1}, anyOf(DecodeProcessAck), `{"processId":"p","seq":9007199254740991}`},
+		{HTTPRequestParams{Method: "GET", URL: "http://x/", RequestID: "r", StreamResponse: true, RedirectPolicy: RedirectFollow, DeltaWindow: 16}, anyOf(DecodeHTTPRequest),
+			`{"method":"GET","url":"http://x/","bodyBase64":null,"timeoutMs":null,"requestId":"r","streamResponse":true,"redirectPolicy":"follow","deltaWindow":16}`},
+		{HTTPAck{RequestID: "r", Seq: 2}, anyOf(DecodeHTTPAck), `{"requestId":"r","seq":2}`},
+	} {
+		text, err := json.Marshal(tt.params)
+		if err != nil || string(text) != tt.text {
+			t.Errorf("%T:\n got %s (%v)\nwant %s", tt.params, text, err, tt.text)
+		}
+		if got, err := tt.decode([]byte(tt.text)); err != nil || !reflect.DeepEqual(got, tt.params) {
+			t.Errorf("%s was read as %+v (%v)", tt.text, got, err)
+		}
+	}
+}
+
+func anyOf[P any](decode func([]byte) (P, error)) func([]byte) (any, error) {
+	return func(text []byte) (any, error) { return decode(text) }
+}
+
 // TestRefusals holds the words in which params are refused.
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
@@ -72,6 +109,12 @@ func TestRefusals(t *testing.T) {
 		{errorOf(DecodeRead), `{"processId":"p","afterSeq":1.5}`, "afterSeq: invalid type: number `1.5`, expected u64"},
 		{errorOf(DecodeWrite), `{"processId":"p","chunk":"","writeId":""}`, "writeId must not be empty"},
 		{errorOf(DecodeWrite), `{"processId":"p","chunk":"***"}`, "chunk: Invalid symbol 42, offset 0."},
+		{errorOf(DecodeInitialize), `{"clientName":"c","takeOver":1}`, "takeOver: invalid type: number `1`, expected a boolean"},
+		{errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`, "outputWindow: invalid value: integer `-1`, expected u64"},
+		{errorOf(DecodeProcessAck), ``, "invalid type: null, expected an object"},
+		{errorOf(DecodeProcessAck), `{"processId":"p"}`, "missing field `seq`"},
+		{errorOf(DecodeProcessAck), `{"processId":"p","seq":null}`, "seq: invalid type: null, expected u64"},
+		{errorOf(DecodeHTTPAck), `{"seq":1}`, "missing field `requestId`"},
 		{errorOf(DecodeSignal), `{"processId":"p","signal":"Interrupt"}`, "signal: unknown variant `Interrupt`, expected one of `interrupt`"},
 		{errorOf(DecodeCopy), `{"sourcePath":"/","destinationPath":"/","recursive":null}`, "recursive: invalid type: null, expected a boolean"},
 		{errorOf(DecodeHTTPRequest), `{"method":"GET","url":"x","requestId":"r","headers":null}`, "headers: invalid type: null, expected a sequence"},

@@ -28,6 +28,11 @@ type HTTPRequestParams struct {
 	RequestID      string         `json:"requestId"`
 	StreamResponse bool           `json:"streamResponse"`
 	RedirectPolicy RedirectPolicy `json:"redirectPolicy,omitempty"`
+	// DeltaWindow is how many deltas of a streamed body may be on their way;
+	// 0: any number. While that many have not been acknowledged with
+	// http/request/ack, the server reads no more of the body (extension
+	// http/request/ack). The server brings it within its limit, 4096.
+	DeltaWindow uint64 `json:"deltaWindow,omitempty"`
 }
 
 // HTTPRequestResult answers http/request; Body is empty when it is streamed.
@@ -35,6 +40,15 @@ type HTTPRequestResult struct {
 	Status  int          `json:"status"`
 	Headers []HTTPHeader `json:"headers"`
 	Body    []byte       `json:"bodyBase64"`
+}
+
+// HTTPAck is http/request/ack, by which a client tells that it has consumed
+// the deltas of a streamed body up to and including Seq (see
+// HTTPRequestParams.DeltaWindow). The highest Seq counts; one beyond the
+// newest delta counts for the future too. An unknown RequestID is no error.
+type HTTPAck struct {
+	RequestID string `json:"requestId"`
+	Seq       uint64 `json:"seq"`
 }
 
 // HTTPBodyDelta is one piece of a streamed body. The last has Done set, no

@@ -40,10 +40,21 @@ const (
 	MethodProcessList       = "process/list"
 )
 
-// Notifications. Initialized goes from client to server, the others from
-// server to client.
+// Notifications from client to server. ProcessAck and HTTPAck are known only
+// to this server (section 8.2).
 const (
-	NotifyInitialized   = "initialized"
+	NotifyInitialized = "initialized"
+	NotifyProcessAck  = "process/ack"
+	NotifyHTTPAck     = "http/request/ack"
+)
+
+// ExtensionTakeOver is the name under which InitializeResult.Extensions tells
+// that the server knows InitializeParams.TakeOver. The other extensions have
+// the names of their requests and notifications.
+const ExtensionTakeOver = "initialize/takeOver"
+
+// Notifications from server to client.
+const (
 	NotifyProcessOutput = "process/output"
 	NotifyProcessExited = "process/exited"
 	NotifyProcessClosed = "process/closed"

@@ -16,10 +16,16 @@ const (
 type InitializeParams struct {
 	ClientName      string  `json:"clientName"`
 	ResumeSessionID *string `json:"resumeSessionId"`
+	// TakeOver resumes the session even when it is attached to another
+	// connection (extension initialize/takeOver). That one is ended; over a
+	// websocket with close code 1008 and the reason `session was resumed on
+	// another connection`. It handles nothing more once this one is answered.
+	// Without ResumeSessionID it means nothing.
+	TakeOver bool `json:"takeOver,omitempty"`
 }
 
-// InitializeResult answers initialize. Extensions name the requests of
-// section 8.2 that the server speaks.
+// InitializeResult answers initialize. Extensions name what the server speaks
+// of section 8.2: requests, notifications, and ExtensionTakeOver.
 type InitializeResult struct {
 	SessionID       string           `json:"sessionId"`
 	Extensions      []string         `json:"extensions,omitempty"`
@@ -67,6 +73,14 @@ type StartParams struct {
 	Metadata              *StartMetadata  `json:"metadata,omitempty"`
 	// Size is the terminal's first size; nil: 24 rows, 80 columns.
 	Size *TerminalSize `json:"size,omitempty"`
+	// OutputWindow is how much output the client is ready to have on its way,
+	// in bytes; 0: any amount. While events with that much output have not
+	// been acknowledged with process/ack, the server does not read more, and
+	// what the process writes waits in its pipe (extension process/ack). The
+	// server brings it within its limits, 64 KiB to 512 KiB. The exit is told
+	// without waiting for acknowledgements, so output that was held back
+	// comes after it; the close comes when all output was read.
+	OutputWindow uint64 `json:"outputWindow,omitempty"`
 }
 
 // StartResult answers process/start. SandboxType is "none" or
@@ -153,6 +167,16 @@ type SignalParams struct {
 // ProcessParams name one process: terminate and closeStdin.
 type ProcessParams struct {
 	ProcessID string `json:"processId"`
+}
+
+// ProcessAck is process/ack, by which a client tells that it has consumed a
+// process's events up to and including Seq (see StartParams.OutputWindow).
+// The highest Seq counts. One beyond the newest event counts for the future
+// too, so 2^53-1 means that nothing more is held back. A process that is
+// unknown or has no window is no error.
+type ProcessAck struct {
+	ProcessID string `json:"processId"`
+	Seq       uint64 `json:"seq"`
 }
 
 // TerminateResult answers process/terminate: whether the process was still
