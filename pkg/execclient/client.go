@@ -1,15 +1,3 @@
-// Package execclient is a client of exec-servers: it connects, starts
-// processes and follows their output, and reads and writes files.
-//
-//	client, err := execclient.DialWebSocket(ctx, "ws://127.0.0.1:8765", execclient.Options{})
-//	...
-//	defer client.Close()
-//	p, err := client.Start(ctx, execproto.StartParams{ProcessID: "1", Argv: []string{"uname"}, Cwd: "file:///", Env: env})
-//	...
-//	code, err := p.Stream(ctx, os.Stdout, os.Stderr)
-//
-// It speaks to codex's own servers too; what those lack is told by
-// Client.Has.
 package execclient
 
 import (
@@ -17,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -37,7 +24,18 @@ type Options struct {
 	// BearerToken is sent to servers that guard their port. Over plain ws it
 	// is sent to loopback addresses only.
 	BearerToken string
-	Logger      *slog.Logger // nil: no log
+	// RecoveryTimeout is how long a lost session is tried to be resumed;
+	// default DefaultRecoveryTimeout. Negative: not at all.
+	RecoveryTimeout time.Duration
+	// KeepAlive is how often a websocket is probed that says nothing. Two
+	// probes without an answer end the connection, and recovery begins. 0:
+	// never; a peer that is gone is noticed when TCP does.
+	KeepAlive time.Duration
+	// OnStateChange is called when the client loses its connection, when it
+	// has it back and when it has failed, one call at a time and in that
+	// order. It must not block, nor call methods of the client.
+	OnStateChange func(StateChange)
+	Logger        *slog.Logger // nil: no log
 }
 
 func (o Options) withDefaults() Options {
@@ -50,6 +48,9 @@ func (o Options) withDefaults() Options {
 	if o.InitializeTimeout == 0 {
 		o.InitializeTimeout = DefaultInitializeTimeout
 	}
+	if o.RecoveryTimeout == 0 {
+		o.RecoveryTimeout = DefaultRecoveryTimeout
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -59,97 +60,128 @@ func (o Options) withDefaults() Options {
 // State is how a client is doing.
 type State int
 
-// The states of a client. A client that can recover its session, which is
-// not built yet, would be Recovering in between.
+// The states of a client. Failed is final.
 const (
 	Connected State = iota + 1
 	Recovering
 	Failed
 )
 
-// Client is a connection to an exec-server with the session that it has
-// there. Its methods may be called from any goroutine. One goroutine reads
-// the connection; it ends with Close or when the connection breaks.
-type Client struct {
-	t    Transport
-	log  *slog.Logger
-	info execproto.InitializeResult
-	done chan struct{} // closed when failed
-	read chan struct{} // closed when the reader has ended
+func (s State) String() string {
+	switch s {
+	case Connected:
+		return "connected"
+	case Recovering:
+		return "recovering"
+	case Failed:
+		return "failed"
+	default:
+		return fmt.Sprintf("State(%d)", int(s))
+	}
+}
 
-	write sync.Mutex // held while a message is sent
+// StateChange tells of a new state and, unless that is Connected, the reason.
+type StateChange struct {
+	State State
+	Err   error
+}
+
+// Client is a session on an exec-server, with one connection at a time. Its
+// methods may be called from any goroutine.
+//
+// Two goroutines read and write the connection, and one recovers the session
+// after it was lost. They end with Close, and with the client's failure.
+type Client struct {
+	opts   Options
+	log    *slog.Logger
+	dialer Dialer // nil: a lost session is not recovered
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	info   execproto.InitializeResult
+	done   chan struct{} // closed when failed
+
+	telling sync.Mutex // held across a change of state and its OnStateChange
 
 	mu      sync.Mutex
-	nextID  int64
-	pending map[jsonrpc.ID]chan jsonrpc.Message
+	state   State
+	link    *link         // the present one, or the last
+	changed chan struct{} // closed and replaced when the state changes
+	since   time.Time     // when the link was installed
 	procs   map[string]*Process
 	err     error // why it failed
 	closing bool
 }
 
-// DialWebSocket connects to a server at a ws:// or wss:// URL.
+// DialWebSocket connects to a server at a ws:// or wss:// URL. The session
+// survives lost connections.
 func DialWebSocket(ctx context.Context, url string, o Options) (*Client, error) {
 	o = o.withDefaults()
-	t, err := dialWebSocket(ctx, url, o)
+	return Dial(ctx, &webSocketDialer{url, o}, o)
+}
+
+// Dial opens a session over a connection that the dialer makes, and others
+// when that is lost.
+func Dial(ctx context.Context, d Dialer, o Options) (*Client, error) {
+	t, err := d.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return NewClient(ctx, t, o)
+	return newClient(ctx, t, d, o)
 }
 
 // StartCommand starts a server as a command and speaks to it over its stdin
-// and stdout. Close ends the command.
+// and stdout. Close ends the command; when it ends before, the client fails.
 func StartCommand(ctx context.Context, c Command, o Options) (*Client, error) {
 	t, err := startCommand(c)
 	if err != nil {
 		return nil, err
 	}
-	return NewClient(ctx, t, o)
+	return newClient(ctx, t, nil, o)
 }
 
 // NewClient opens a session over a transport, which it closes in the end,
-// also when it fails.
+// also when it fails. The client fails when the transport ends.
 func NewClient(ctx context.Context, t Transport, o Options) (*Client, error) {
-	o = o.withDefaults()
-	c := &Client{
-		t: t, log: o.Logger, done: make(chan struct{}), read: make(chan struct{}),
-		pending: make(map[jsonrpc.ID]chan jsonrpc.Message), procs: make(map[string]*Process),
-	}
-	go c.routineReader()
-	if err := c.initialize(ctx, o); err != nil {
-		_ = c.Close()
-		return nil, err
-	}
-	return c, nil
+	return newClient(ctx, t, nil, o)
 }
 
-// initialize makes the handshake. The reader runs already: a resumed session
-// sends its output at once.
-func (c *Client) initialize(ctx context.Context, o Options) error {
-	bound, cancel := context.WithTimeout(ctx, o.InitializeTimeout)
-	defer cancel()
+func newClient(ctx context.Context, t Transport, d Dialer, o Options) (*Client, error) {
+	o = o.withDefaults()
+	if o.RecoveryTimeout < 0 {
+		d = nil
+	}
+	c := &Client{
+		opts: o, log: o.Logger, dialer: d, done: make(chan struct{}),
+		state: Connected, changed: make(chan struct{}), procs: make(map[string]*Process),
+	}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	params := execproto.InitializeParams{ClientName: o.ClientName}
 	if o.ResumeSessionID != "" {
 		params.ResumeSessionID = &o.ResumeSessionID
 	}
-	err := c.Call(bound, execproto.MethodInitialize, params, &c.info)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fmt.Errorf("timed out waiting for exec-server initialize handshake after %v", o.InitializeTimeout)
-	case err != nil:
-		return err
-	case o.ResumeSessionID != "" && c.info.SessionID != o.ResumeSessionID:
-		return protocolf("exec-server initialized an unexpected session %s", c.info.SessionID)
+	l := c.open(t, c.lost)
+	info, err := l.initialize(ctx, o, params)
+	if err != nil {
+		c.cancel()
+		_ = t.Close()
+		c.wg.Wait()
+		return nil, err
 	}
-	return c.send(jsonrpc.AppendNotification(nil, execproto.NotifyInitialized, []byte(`{}`)))
+	c.info = info
+	if !c.install(l) {
+		_ = c.Close()
+		return nil, &DisconnectedError{textDisconnected}
+	}
+	return c, nil
 }
 
 // SessionID returns the session's id, for Options.ResumeSessionID.
 func (c *Client) SessionID() string { return c.info.SessionID }
 
-// Has reports whether the server said that it knows a method beyond the base
-// protocol.
-func (c *Client) Has(method string) bool { return slices.Contains(c.info.Extensions, method) }
+// Has reports whether the server said that it knows a method, or another
+// extension, beyond the base protocol.
+func (c *Client) Has(extension string) bool { return slices.Contains(c.info.Extensions, extension) }
 
 // Capabilities returns what the server said it can do.
 func (c *Client) Capabilities() execproto.Capabilities {
@@ -161,10 +193,9 @@ func (c *Client) Capabilities() execproto.Capabilities {
 
 // State returns how the client is doing.
 func (c *Client) State() State {
-	if c.Err() != nil {
-		return Failed
-	}
-	return Connected
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
 }
 
 // Err returns why the client failed; nil while it has not.
@@ -177,14 +208,20 @@ func (c *Client) Err() error {
 // Done is closed when the client has failed or was closed.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Close ends the connection and waits for the client's goroutine.
+// Close ends the connection and waits for the client's goroutines. The server
+// ends the session's processes a while later.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true
+	l := c.link
 	c.mu.Unlock()
 	c.fail(ErrClosed)
-	err := c.t.Close()
-	<-c.read
+	c.cancel()
+	var err error
+	if l != nil {
+		err = l.t.Close()
+	}
+	c.wg.Wait()
 	return err
 }
 
@@ -195,132 +232,134 @@ func (c *Client) EnvironmentInfo(ctx context.Context) (execproto.EnvironmentInfo
 	return info, err
 }
 
-// DoHTTP has the server make an HTTP request and returns the whole answer.
-func (c *Client) DoHTTP(ctx context.Context, p execproto.HTTPRequestParams) (execproto.HTTPRequestResult, error) {
-	var r execproto.HTTPRequestResult
-	p.StreamResponse = false
-	if p.Headers == nil {
-		p.Headers = []execproto.HTTPHeader{}
-	}
-	err := c.Call(ctx, execproto.MethodHTTPRequest, p, &r)
-	return r, err
+// repeatable are the methods whose calls are made again when their answer was
+// lost with the connection: once or twice is the same.
+var repeatable = map[string]bool{
+	execproto.MethodEnvironmentInfo:   true,
+	execproto.MethodEnvironmentStatus: true,
+	execproto.MethodProcessRead:       true,
+	execproto.MethodProcessList:       true,
+	execproto.MethodProcessResize:     true,
+	execproto.MethodProcessCloseStdin: true,
+	execproto.MethodFSReadFile:        true,
+	execproto.MethodFSGetMetadata:     true,
+	execproto.MethodFSCanonicalize:    true,
+	execproto.MethodFSReadDirectory:   true,
+	execproto.MethodFSWalk:            true,
 }
 
-// Call makes a request and decodes its result. A context that ends abandons
-// the answer; the server is not told. Errors of the server are *ServerError.
+// Call makes a request and decodes its result, which may be nil. While the
+// session is being recovered it waits. A context that ends abandons the
+// answer; the server is not told.
+//
+// When the connection is lost before the answer came, requests that only ask
+// are made again; others fail with a *DisconnectedError: nobody knows whether
+// the server did what was asked. Errors of the server are *ServerError.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	var raw []byte
-	if params != nil {
-		var err error
-		if raw, err = json.Marshal(params); err != nil {
-			return fmt.Errorf("encode the params of %s: %w", method, err)
-		}
-	}
-	answer := make(chan jsonrpc.Message, 1)
-	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return c.err
-	}
-	c.nextID++
-	id := jsonrpc.IntID(c.nextID)
-	c.pending[id] = answer
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.pending, id)
-		c.mu.Unlock()
-	}()
-	if err := c.send(jsonrpc.AppendRequest(make([]byte, 0, len(raw)+len(method)+64), id, method, raw)); err != nil {
+	raw, err := encode(method, params)
+	if err != nil {
 		return err
 	}
-	select {
-	case m := <-answer:
-		return decodeAnswer(method, m, result)
-	case <-c.done:
-		// An answer that was read before the end counts.
-		select {
-		case m := <-answer:
-			return decodeAnswer(method, m, result)
-		default:
-			return c.Err()
+	m, err := c.call(ctx, method, raw, repeatable[method])
+	if err != nil {
+		return err
+	}
+	return decodeAnswer(method, m, result)
+}
+
+// call makes a request, again if it may be, until there is an answer.
+func (c *Client) call(ctx context.Context, method string, params []byte, again bool) (jsonrpc.Message, error) {
+	for {
+		l, err := c.live(ctx)
+		if err != nil {
+			return jsonrpc.Message{}, err
 		}
+		m, err := l.call(ctx, method, params)
+		if err == nil && m.Kind == jsonrpc.ErrorResponse {
+			err = serverError(method, m)
+		}
+		if !isDown(err) {
+			return m, err
+		}
+		if !again {
+			return jsonrpc.Message{}, &DisconnectedError{ErrClosed.Error()}
+		}
+		if err := c.ended(ctx, l); err != nil {
+			return jsonrpc.Message{}, err
+		}
+	}
+}
+
+// ended waits until a link is down that a call found to be.
+func (c *Client) ended(ctx context.Context, l *link) error {
+	select {
+	case <-l.down:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
+// live returns the present link. While there is none it waits.
+func (c *Client) live(ctx context.Context) (*link, error) {
+	for {
+		c.mu.Lock()
+		state, l, err, changed := c.state, c.link, c.err, c.changed
+		c.mu.Unlock()
+		switch {
+		case state == Failed:
+			return nil, err
+		case state == Connected && !l.isDown():
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// notify sends a notification on the present link. If that is lost, so may
+// the notification be.
+func (c *Client) notify(ctx context.Context, method string, params any) error {
+	raw, err := encode(method, params)
+	if err != nil {
+		return err
+	}
+	l, err := c.live(ctx)
+	if err != nil {
+		return err
+	}
+	return l.send(ctx, jsonrpc.AppendNotification(nil, method, raw))
+}
+
+func encode(method string, params any) ([]byte, error) {
+	if params == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil, fmt.Errorf("encode the params of %s: %w", method, err)
+	}
+	return raw, nil
+}
+
+func serverError(method string, m jsonrpc.Message) error {
+	return &ServerError{Method: method, Code: m.Err.Code, Message: m.Err.Message}
+}
+
 func decodeAnswer(method string, m jsonrpc.Message, result any) error {
 	if m.Kind == jsonrpc.ErrorResponse {
-		return &ServerError{Method: method, Code: m.Err.Code, Message: m.Err.Message}
+		return serverError(method, m)
 	}
 	if result == nil {
 		return nil
 	}
 	if err := json.Unmarshal(m.Result, result); err != nil {
-		return fmt.Errorf("failed to decode the result of %s: %w", method, err)
+		return fmt.Errorf("failed to serialize or deserialize exec-server JSON: the result of %s: %w", method, err)
 	}
 	return nil
-}
-
-func (c *Client) send(message []byte) error {
-	c.write.Lock()
-	defer c.write.Unlock()
-	if err := c.t.Write(message); err != nil {
-		if known := c.Err(); known != nil {
-			return known
-		}
-		return fmt.Errorf("%w: %w", ErrClosed, err)
-	}
-	return nil
-}
-
-// routineReader takes messages until the connection ends.
-func (c *Client) routineReader() {
-	defer close(c.read)
-	for {
-		text, err := c.t.Read()
-		if err == nil {
-			err = c.receive(text)
-		}
-		if err != nil {
-			c.fail(disconnected(err))
-			return
-		}
-	}
-}
-
-func disconnected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return errors.New("exec-server transport disconnected")
-	}
-	return fmt.Errorf("exec-server transport disconnected: %w", err)
-}
-
-// receive handles one message; an error ends the connection.
-func (c *Client) receive(text []byte) error {
-	m, err := jsonrpc.Decode(text)
-	if err != nil {
-		return fmt.Errorf("malformed message: %w", err)
-	}
-	switch m.Kind {
-	case jsonrpc.Request:
-		return fmt.Errorf("the server sent a request, %s", m.Method)
-	case jsonrpc.Notification:
-		if err := c.notification(m); err != nil {
-			return fmt.Errorf("exec-server notification handling failed: %w", err)
-		}
-		return nil
-	default:
-		c.mu.Lock()
-		answer := c.pending[m.ID]
-		delete(c.pending, m.ID)
-		c.mu.Unlock()
-		if answer != nil {
-			answer <- m
-		}
-		return nil
-	}
 }
 
 // notification hands an event to its process. Unknown ones are for clients
@@ -353,10 +392,10 @@ func (c *Client) notification(m jsonrpc.Message) error {
 	c.mu.Lock()
 	p := c.procs[id]
 	c.mu.Unlock()
-	if p != nil && p.receive(e) {
-		c.forget(p)
+	if p == nil {
+		return nil
 	}
-	return nil
+	return p.receive(e)
 }
 
 // forget stops routing events to a process.
@@ -368,21 +407,44 @@ func (c *Client) forget(p *Process) {
 	}
 }
 
+// become changes the state and tells of it. Set runs with the lock held and
+// reports whether there is a change at all.
+func (c *Client) become(s State, why error, set func() bool) bool {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.mu.Lock()
+	if c.state == Failed || !set() {
+		c.mu.Unlock()
+		return false
+	}
+	silent := c.state == s
+	c.state = s
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.mu.Unlock()
+	if c.opts.OnStateChange != nil && !silent {
+		c.opts.OnStateChange(StateChange{State: s, Err: why})
+	}
+	return true
+}
+
 // fail ends the client for good. Everything that waits is told why.
 func (c *Client) fail(err error) {
-	c.mu.Lock()
-	if c.err != nil {
-		c.mu.Unlock()
+	var procs map[string]*Process
+	if !c.become(Failed, err, func() bool {
+		if c.closing {
+			err = ErrClosed
+		}
+		c.err = err
+		procs, c.procs = c.procs, make(map[string]*Process)
+		close(c.done)
+		return true
+	}) {
 		return
 	}
-	if c.closing {
-		err = ErrClosed
+	if !errors.Is(err, ErrClosed) || c.log.Enabled(c.ctx, slog.LevelDebug) {
+		c.log.Debug("the session has ended", "error", err)
 	}
-	c.err = err
-	procs := c.procs
-	c.procs = make(map[string]*Process)
-	close(c.done)
-	c.mu.Unlock()
 	for _, p := range procs {
 		p.fail(err)
 	}

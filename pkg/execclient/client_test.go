@@ -26,6 +26,11 @@ import (
 // which no goroutine may be left.
 func connect(t *testing.T) (*execclient.Client, *execserver.Server) {
 	t.Helper()
+	return connectWith(t, execclient.Options{})
+}
+
+func connectWith(t *testing.T, o execclient.Options) (*execclient.Client, *execserver.Server) {
+	t.Helper()
 	before := runtime.NumGoroutine()
 	srv, err := execserver.New(execserver.Options{})
 	if err != nil {
@@ -37,7 +42,7 @@ func connect(t *testing.T) (*execclient.Client, *execserver.Server) {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = srv.Serve(context.Background(), l) })
-	client, err := execclient.DialWebSocket(t.Context(), "ws://"+l.Addr().String(), execclient.Options{})
+	client, err := execclient.DialWebSocket(t.Context(), "ws://"+l.Addr().String(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,10 +84,10 @@ func TestProcesses(t *testing.T) {
 		}
 	})
 	var out, errs bytes.Buffer
-	code, err := p.Stream(ctx, &out, &errs)
+	state, err := p.Stream(ctx, &out, &errs)
 	wg.Wait()
-	if err != nil || code != 7 || out.String() != want || errs.String() != "err\n" {
-		t.Errorf("%d bytes, %q, %d, %v", out.Len(), errs.String(), code, err)
+	if err != nil || state.Code != 7 || out.String() != want || errs.String() != "err\n" {
+		t.Errorf("%d bytes, %q, %d, %v", out.Len(), errs.String(), state.Code, err)
 	}
 	if status, err := p.Write(ctx, []byte("x")); err != nil || status != execproto.WriteStdinClosed {
 		t.Errorf("a late write: %s, %v", status, err)
@@ -110,13 +115,13 @@ func TestASlowConsumerGetsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	var s slow
-	if code, err := p.Stream(t.Context(), &s, &s); err != nil || code != 0 || s.n != 8_000_000 {
-		t.Errorf("%d bytes, %d, %v", s.n, code, err)
+	if state, err := p.Stream(t.Context(), &s, &s); err != nil || state.Code != 0 || s.n != 8_000_000 {
+		t.Errorf("%d bytes, %+v, %v", s.n, state, err)
 	}
 }
 
 func TestALostConnectionFailsEverything(t *testing.T) {
-	client, srv := connect(t)
+	client, srv := connectWith(t, execclient.Options{RecoveryTimeout: -1})
 	p, err := client.Start(t.Context(), shell("p", "sleep 1000"))
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +131,8 @@ func TestALostConnectionFailsEverything(t *testing.T) {
 	}
 	<-client.Done()
 	// The server told the exit before it went.
-	if code, err := p.Wait(t.Context()); err == nil && code != 137 {
-		t.Errorf("exit code %d", code)
+	if state, err := p.Wait(t.Context()); err == nil && state.Code != 137 {
+		t.Errorf("%+v", state)
 	}
 	if _, err := client.EnvironmentInfo(t.Context()); err == nil || !strings.Contains(err.Error(), "disconnected") {
 		t.Errorf("%v", err)

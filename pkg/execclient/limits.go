@@ -9,11 +9,43 @@ const (
 	DefaultConnectTimeout = 10 * time.Second
 	// DefaultInitializeTimeout bounds initialize and initialized together.
 	DefaultInitializeTimeout = 10 * time.Second
+	// DefaultRecoveryTimeout is how long a lost session is tried to be
+	// resumed: inside the 30 s that every server keeps it.
+	DefaultRecoveryTimeout = 25 * time.Second
+)
 
-	// maxEvents and maxEventBytes bound the events of a process that its
-	// consumer has not taken yet.
+const (
+	// retryPause is the time between attempts to resume a session; the first
+	// is made at once.
+	retryPause = 100 * time.Millisecond
+	// calmTime is how long a connection must have lasted for the next attempt
+	// to be made at once: a server that breaks each connection is not hammered.
+	calmTime = time.Second
+
+	// sendQueue is how many messages may wait to be sent on a connection;
+	// callers wait for room.
+	sendQueue = 128
+
+	// maxEvents and maxEventBytes bound the events of a process that are kept
+	// for who comes late or is slow; older ones are asked for again.
 	maxEvents     = 256
 	maxEventBytes = 1 << 20
+	// maxPending bounds the events of a process that came ahead of others. No
+	// server is that far out of order: an event was lost, and recovery gets it.
+	maxPending = 4096
+
+	// outputWindow is how much output of a process a server with flow control
+	// may be ahead of its consumers. It is less than maxEventBytes, so that
+	// little is asked for again.
+	outputWindow = 512 << 10
+	// ackEvery is after how much consumed output the server is told.
+	ackEvery = outputWindow / 4
+	// ackAll acknowledges whatever will come: the largest number that every
+	// JSON reader keeps exactly.
+	ackAll = 1<<53 - 1
+
+	// healBytes is how much retained output is asked for at a time.
+	healBytes = 256 << 10
 
 	// blockSize is the size of streamed reads and writes, and blocksInFlight
 	// how many of them are under way at a time.
@@ -29,4 +61,6 @@ const (
 	// childGrace is how long a server that was started as a command may take
 	// to end after its stdin has ended.
 	childGrace = 2 * time.Second
+	// farewellTime bounds how long the end of a websocket may be told.
+	farewellTime = time.Second
 )

@@ -1,9 +1,12 @@
 package execclient
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/execproto"
 )
 
 // TestEventsComeInOrder gives a process its events in any order, some of them
@@ -20,13 +23,15 @@ func TestEventsComeInOrder(t *testing.T) {
 		events[n-2].ExitCode = n
 		given := append(append([]Event{}, events...), events[rng.IntN(n)], events[rng.IntN(n)])
 		rng.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
-		p := &Process{c: &Client{done: make(chan struct{})}, pending: make(map[uint64]Event), changed: make(chan struct{})}
-		closed := false
-		for _, e := range given {
-			closed = p.receive(e) || closed
-		}
-		if !closed {
-			t.Fatal("the end was not told")
+		p := newProcess(&Client{done: make(chan struct{}), procs: make(map[string]*Process)}, execproto.StartParams{ProcessID: "p"})
+		p.c.procs["p"] = p
+		for i, e := range given {
+			if err := p.receive(e); err != nil {
+				t.Fatal(err)
+			}
+			if left := len(p.c.procs) == 1; left == p.closed {
+				t.Fatalf("after %d events: closed %v, routed %v", i+1, p.closed, left)
+			}
 		}
 		next := uint64(0)
 		for e, err := range p.Events(t.Context()) {
@@ -35,9 +40,96 @@ func TestEventsComeInOrder(t *testing.T) {
 				t.Fatalf("event %d after %d: %v", e.Seq, next-1, err)
 			}
 		}
-		if code, err := p.Wait(t.Context()); next != uint64(n) || code != n || err != nil {
-			t.Fatalf("%d events of %d, exit code %d, %v", next, n, code, err)
+		if state, err := p.WaitClosed(t.Context()); next != uint64(n) || state.Code != n || err != nil {
+			t.Fatalf("%d events of %d, %+v, %v", next, n, state, err)
 		}
+	}
+}
+
+func TestADenialIsToldWithTheExit(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+		must(t, p.receive(Event{Seq: 2, Kind: Closed}))
+		must(t, p.receive(Event{Seq: 1, Kind: Exited, ExitCode: 1, SandboxDenied: denied}))
+		if state, err := p.Wait(t.Context()); err != nil || state != (ExitState{1, denied}) {
+			t.Errorf("%v: %+v, %v", denied, state, err)
+		}
+	}
+}
+
+// TestTheLogIsBounded: what is too old or too much is dropped, the end stays.
+func TestTheLogIsBounded(t *testing.T) {
+	p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+	for seq := range uint64(300) {
+		must(t, p.receive(Event{Seq: seq + 1, Kind: Output, Data: make([]byte, 10)}))
+	}
+	if len(p.log) != maxEvents || p.bytes != 10*maxEvents {
+		t.Errorf("%d events, %d bytes", len(p.log), p.bytes)
+	}
+	must(t, p.receive(Event{Seq: 301, Kind: Output, Data: make([]byte, 2<<20)}))
+	must(t, p.receive(Event{Seq: 302, Kind: Exited, ExitCode: 4}))
+	must(t, p.receive(Event{Seq: 303, Kind: Closed}))
+	if len(p.log) != 2 || p.bytes != 0 {
+		t.Errorf("%d events, %d bytes", len(p.log), p.bytes)
+	}
+	if state, err := p.WaitClosed(t.Context()); err != nil || state.Code != 4 {
+		t.Errorf("%+v, %v", state, err)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	code := 7
+	chunk := func(seqs ...uint64) (chunks []execproto.OutputChunk) {
+		for _, seq := range seqs {
+			chunks = append(chunks, execproto.OutputChunk{Seq: seq, Stream: execproto.Stdout, Chunk: []byte("x")})
+		}
+		return chunks
+	}
+	why := "broke"
+	for _, tt := range []struct {
+		name string
+		have []Event // beyond event 2
+		read execproto.ReadResult
+		last uint64
+		code int
+		text string // of the error
+	}{
+		{"nothing new", nil, execproto.ReadResult{Chunks: chunk(1, 2), NextSeq: 3}, 2, -1, ""},
+		{"output", nil, execproto.ReadResult{Chunks: chunk(2, 3, 4), NextSeq: 5}, 4, -1, ""},
+		{"output that came meanwhile", []Event{{Seq: 5, Kind: Output}}, execproto.ReadResult{Chunks: chunk(3, 4), NextSeq: 5}, 5, -1, ""},
+		{"the exit in the middle", nil, execproto.ReadResult{Chunks: chunk(3, 5), NextSeq: 6, Exited: true, ExitCode: &code}, 5, 7, ""},
+		{"exit and close", nil, execproto.ReadResult{Chunks: chunk(3), NextSeq: 6, Exited: true, ExitCode: &code, Closed: true}, 5, 7, ""},
+		{"an exit that came meanwhile", []Event{{Seq: 3, Kind: Exited, ExitCode: 9}}, execproto.ReadResult{NextSeq: 5, Exited: true, ExitCode: &code, Closed: true}, 4, 9, ""},
+		{"a gap", nil, execproto.ReadResult{Chunks: chunk(4), NextSeq: 5}, 2, -1, "process events are no longer retained while recovering through sequence 4"},
+		{"two gaps", nil, execproto.ReadResult{Chunks: chunk(4), NextSeq: 6, Exited: true, ExitCode: &code}, 2, -1, "process events are no longer retained while recovering through sequence 5"},
+		{"no room for the exit", nil, execproto.ReadResult{Chunks: chunk(3, 4), NextSeq: 5, Exited: true, ExitCode: &code}, 2, -1, "no longer retained"},
+		{"output where the close should be", nil, execproto.ReadResult{Chunks: chunk(3, 4), NextSeq: 5, Exited: true, ExitCode: &code, Closed: true}, 2, -1, "process close sequence 4 conflicts with recovered output"},
+		{"no exit code", nil, execproto.ReadResult{NextSeq: 4, Exited: true}, 2, -1, "recovering exited process did not include its exit code"},
+		{"a failure", nil, execproto.ReadResult{NextSeq: 4, Failure: &why}, 2, -1, "process failed while recovering: broke"},
+		{"numbers of no sense", nil, execproto.ReadResult{NextSeq: 1 << 63}, 2, -1, "no longer retained"},
+	} {
+		p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+		for _, e := range append([]Event{{Seq: 1, Kind: Output}, {Seq: 2, Kind: Output}}, tt.have...) {
+			must(t, p.receive(e))
+		}
+		err := p.merge(tt.read)
+		if tt.text == "" && err != nil || tt.text != "" && (err == nil || !strings.Contains(err.Error(), tt.text)) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		var lost *EventsLostError
+		if errors.As(err, &lost) && lost.After != 2 {
+			t.Errorf("%s: lost after %d", tt.name, lost.After)
+		}
+		if p.last != tt.last || p.exitState().Code != tt.code {
+			t.Errorf("%s: through %d, %+v", tt.name, p.last, p.exitState())
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

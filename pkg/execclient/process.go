@@ -2,69 +2,82 @@ package execclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"strconv"
+	"strings"
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonrpc"
 )
 
-// EventKind is the kind of an Event.
-type EventKind int
-
-// The kinds of events. Closed is the last one of a process.
-const (
-	Output EventKind = iota + 1
-	Exited
-	Closed
-)
-
-// Event is one thing that happened to a process. Data belongs to the
-// receiver.
-type Event struct {
-	Seq      uint64
-	Kind     EventKind
-	Stream   execproto.Stream
-	Data     []byte
-	ExitCode int
-	// SandboxDenied says, with Exited, that the sandbox probably denied the
-	// process something.
+// ExitState is how a process ended.
+type ExitState struct {
+	// Code is its exit status, 128+n after signal n, or -1 when unknown.
+	Code int
+	// SandboxDenied says that its sandbox probably denied it something.
 	SandboxDenied bool
 }
 
 // Process is a process on the server. Its methods may be called from any
-// goroutine; its events are for one consumer.
+// goroutine, and it survives lost connections where its client does.
 //
-// The server numbers events; they are put in order here. Until somebody
-// consumes them the newest maxEvents are kept and older ones are asked for
-// again. A consumer that is slow slows the whole connection, so it should not
-// wait for other calls on the same client.
+// The server numbers events; they are put in order here. The newest are kept,
+// at most maxEvents and maxEventBytes of them, and older ones are asked for
+// again. Nothing here waits for a consumer but the process itself.
 type Process struct {
-	c       *Client
-	id      string
-	sandbox string // as the server calls it
+	c         *Client
+	id        string
+	sandboxed bool
+	windowed  bool // the server holds it back
 
-	mu       sync.Mutex
-	pending  map[uint64]Event // came out of order
-	last     uint64           // newest event that is in order
-	log      []Event          // in order, not consumed yet
-	bytes    int
-	taken    uint64 // newest event that was consumed or dropped
-	consumed bool   // somebody consumes: drop nothing
-	closed   bool
-	exit     *int
-	denied   bool
-	err      error
-	changed  chan struct{} // closed and replaced on every change
-	writeID  uint64
+	mu          sync.Mutex
+	sandbox     string           // as the server calls it
+	started     bool             // the server has said so
+	pending     map[uint64]Event // came out of order
+	last        uint64           // newest event that is in order
+	total       uint64           // bytes of output through it
+	log         []Event          // the newest events in order
+	bytes       int              // of output in the log
+	exited      *Event
+	denied      bool
+	closed      bool
+	err         error
+	changed     chan struct{} // closed and replaced on every change
+	writeID     uint64
+	followers   map[*follower]bool
+	unwanted    bool   // somebody waits for the end only
+	released    bool   // nobody wants anything any more
+	readThrough uint64 // what process/read was asked to leave out
+	acked       uint64 // what the server was told, and the bytes through it
+	ackedEnd    uint64
+}
+
+func newProcess(c *Client, params execproto.StartParams) *Process {
+	return &Process{
+		c: c, id: params.ProcessID, sandboxed: len(params.Sandbox) > 0, windowed: c.Has(execproto.NotifyProcessAck),
+		pending: make(map[uint64]Event), changed: make(chan struct{}), followers: make(map[*follower]bool),
+	}
 }
 
 // Start starts a process. The id in the params must be new to the session.
+//
+// When the connection is lost before the server has answered, the start is
+// sent again with the same id, so that the process is started once. When the
+// context ends before, the process is terminated in the background.
 func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Process, error) {
-	p := &Process{c: c, id: params.ProcessID, pending: make(map[uint64]Event), changed: make(chan struct{})}
+	p := newProcess(c, params)
+	if params.Env == nil {
+		params.Env = map[string]string{}
+	}
+	if p.windowed && params.OutputWindow == 0 {
+		params.OutputWindow = outputWindow
+	}
+	raw, err := encode(execproto.MethodProcessStart, params)
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	switch {
 	case c.err != nil:
@@ -76,109 +89,111 @@ func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Proc
 	}
 	c.procs[p.id] = p
 	c.mu.Unlock()
-	if params.Env == nil {
-		params.Env = map[string]string{}
-	}
-	var r execproto.StartResult
-	if err := c.Call(ctx, execproto.MethodProcessStart, params, &r); err != nil {
-		c.forget(p)
+	if err := c.start(ctx, p, raw); err != nil {
+		if ctx.Err() != nil {
+			c.abandon(p)
+		} else {
+			c.forget(p)
+		}
 		return nil, err
 	}
-	p.sandbox = r.SandboxType
 	return p, nil
+}
+
+// start sends the request until there is an answer.
+func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
+	for again := false; ; again = true {
+		l, err := c.live(ctx)
+		if err != nil {
+			return err
+		}
+		m, err := l.call(ctx, execproto.MethodProcessStart, params)
+		if err == nil && m.Kind == jsonrpc.ErrorResponse {
+			err = serverError(execproto.MethodProcessStart, m)
+		}
+		switch {
+		case err == nil:
+			return p.begin(m)
+		case isDown(err):
+			if err := c.ended(ctx, l); err != nil {
+				return err
+			}
+		case again && IsCode(err, execproto.CodeInvalidRequest) && strings.Contains(err.Error(), "already exists"):
+			// The first one has reached the server.
+			return c.adopt(ctx, l, p)
+		default:
+			return err
+		}
+	}
+}
+
+// begin notes that the server has started the process.
+func (p *Process) begin(m jsonrpc.Message) error {
+	var r execproto.StartResult
+	err := decodeAnswer(execproto.MethodProcessStart, m, &r)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sandbox, p.started = r.SandboxType, true
+	return err
+}
+
+// adopt takes over a process whose first events were sent to nobody.
+func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
+	p.mu.Lock()
+	p.started = true
+	p.mu.Unlock()
+	err := p.recover(ctx, l)
+	if isDown(err) {
+		return nil // it is recovered with the others
+	}
+	return err
+}
+
+// abandon terminates a process whose start nobody waits for any more, and
+// which the server may have started.
+func (c *Client) abandon(p *Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return
+	}
+	c.wg.Go(func() {
+		if raw, err := encode(execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}); err == nil {
+			_, _ = c.call(c.ctx, execproto.MethodProcessTerminate, raw, true)
+		}
+		p.fail(ErrClosed)
+		c.forget(p)
+	})
 }
 
 // SandboxType is what the server says confines the process; "none" if nothing
 // does, empty if the server does not tell.
-func (p *Process) SandboxType() string { return p.sandbox }
-
-// SandboxDenied reports, once the process has exited, whether its sandbox
-// probably denied it something.
-func (p *Process) SandboxDenied() bool {
+func (p *Process) SandboxType() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.denied
+	return p.sandbox
 }
 
 // ID returns the process's id.
 func (p *Process) ID() string { return p.id }
 
-// receive takes an event in whatever order it comes and reports whether the
-// process has closed.
-func (p *Process) receive(e Event) bool {
+func (p *Process) isStarted() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.err != nil || e.Seq <= p.last {
-		return false
-	}
-	if _, known := p.pending[e.Seq]; known {
-		return false
-	}
-	p.pending[e.Seq] = e
-	for {
-		next, ok := p.pending[p.last+1]
-		if !ok {
-			return false
-		}
-		p.waitForRoom()
-		if p.err != nil {
-			return false
-		}
-		delete(p.pending, next.Seq)
-		p.publish(next)
-		if next.Kind == Closed {
-			return true
-		}
-	}
+	return p.started
 }
 
-// waitForRoom blocks while a consumer is behind. The lock is given up
-// meanwhile; only the client's reader comes here.
-func (p *Process) waitForRoom() {
-	for p.consumed && p.err == nil && (len(p.log) >= maxEvents || p.bytes >= maxEventBytes) {
-		changed := p.changed
-		p.mu.Unlock()
-		select {
-		case <-changed:
-		case <-p.c.done:
-			p.mu.Lock()
-			return
-		}
-		p.mu.Lock()
-	}
+// through returns the last event that has come in order.
+func (p *Process) through() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
 }
 
-// publish appends the next event. The caller holds the lock.
-func (p *Process) publish(e Event) {
-	p.last = e.Seq
-	p.log = append(p.log, e)
-	p.bytes += len(e.Data)
-	switch e.Kind {
-	case Exited:
-		code := e.ExitCode
-		p.exit, p.denied = &code, e.SandboxDenied
-	case Closed:
-		p.closed = true
-	}
-	for !p.consumed && (len(p.log) > maxEvents || p.bytes > maxEventBytes) {
-		p.pop()
-	}
-	p.wake()
-}
-
-// pop takes the oldest event. The caller holds the lock.
-func (p *Process) pop() Event {
-	e := p.log[0]
-	p.log[0] = Event{}
-	p.log = p.log[1:]
-	p.bytes -= len(e.Data)
-	p.taken = e.Seq
-	return e
-}
-
-func (p *Process) wake() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+func (p *Process) exitEvent() *Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exited
 }
 
 // fail ends the process's events with an error.
@@ -187,160 +202,155 @@ func (p *Process) fail(err error) {
 	defer p.mu.Unlock()
 	if !p.closed && p.err == nil {
 		p.err = err
-		p.wake()
+		close(p.changed)
+		p.changed = make(chan struct{})
 	}
 }
 
-// Events yields the events in order, the last being Closed. An error ends
-// them: the context's, the connection's, or that output was lost because
-// nobody consumed it in time.
-func (p *Process) Events(ctx context.Context) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		defer p.release()
-		missed, err := p.catchUp(ctx)
-		for _, e := range missed {
-			if err == nil && !yield(e, nil) {
-				return
-			}
-		}
-		for err == nil {
-			var e Event
-			if e, err = p.next(ctx); err == nil {
-				if !yield(e, nil) || e.Kind == Closed {
-					return
-				}
-			}
-		}
-		yield(Event{}, err)
-	}
-}
-
-// catchUp begins to consume and asks the server for what was dropped before.
-func (p *Process) catchUp(ctx context.Context) ([]Event, error) {
+// Release ends what this client does for the process: events come no more,
+// and nothing holds the process back. It goes on running.
+func (p *Process) Release() {
 	p.mu.Lock()
-	p.consumed = true
-	from, through := uint64(0), p.taken
+	p.released = true
 	p.mu.Unlock()
-	var missed []Event
-	for from < through {
-		r, err := p.Read(ctx, execproto.ReadParams{AfterSeq: &from})
-		if err != nil {
-			return nil, err
-		}
-		for _, chunk := range r.Chunks {
-			if chunk.Seq != from+1 {
-				break
-			}
-			from = chunk.Seq
-			if from <= through {
-				missed = append(missed, Event{Seq: chunk.Seq, Kind: Output, Stream: chunk.Stream, Data: chunk.Chunk})
-			}
-		}
-		if from < through && (len(r.Chunks) == 0 || r.Chunks[len(r.Chunks)-1].Seq != from) {
-			return nil, fmt.Errorf("output of process %s was lost after event %d: nobody consumed it in time", p.id, from)
-		}
-	}
-	return missed, nil
+	p.acknowledge()
+	p.fail(ErrClosed)
+	p.c.forget(p)
 }
 
-// next waits for the next event and takes it.
-func (p *Process) next(ctx context.Context) (Event, error) {
+// Wait waits until the process has exited. Output may still come, from it or
+// from what it started. Who wants the output asks for it before: while nobody
+// follows the process, waiting for it drops what is too much to keep.
+func (p *Process) Wait(ctx context.Context) (ExitState, error) {
+	return p.wait(ctx, func() bool { return p.exited != nil })
+}
+
+// WaitClosed waits until the process has exited and all its output has come.
+func (p *Process) WaitClosed(ctx context.Context) (ExitState, error) {
+	return p.wait(ctx, func() bool { return p.closed })
+}
+
+func (p *Process) wait(ctx context.Context, over func() bool) (ExitState, error) {
 	for {
 		p.mu.Lock()
-		if len(p.log) > 0 {
-			defer p.mu.Unlock()
-			e := p.pop()
-			p.wake()
-			return e, nil
-		}
-		err, closed, changed := p.err, p.closed, p.changed
+		p.unwanted = true
+		done, err, changed := over(), p.err, p.changed
+		state := p.exitState()
 		p.mu.Unlock()
 		switch {
+		case done:
+			return p.askDenied(ctx, state), nil
 		case err != nil:
-			return Event{}, err
-		case closed:
-			return Event{}, io.EOF
+			return ExitState{Code: -1}, err
 		}
+		p.acknowledge()
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Event{}, ctx.Err()
+			return ExitState{Code: -1}, ctx.Err()
 		}
 	}
 }
 
-// release ends the consuming: from now on old events are dropped again.
-func (p *Process) release() {
+func (p *Process) exitState() ExitState {
+	if p.exited == nil {
+		return ExitState{Code: -1}
+	}
+	return ExitState{Code: p.exited.ExitCode, SandboxDenied: p.denied}
+}
+
+// askDenied asks servers that do not tell with the exit whether the sandbox
+// denied something.
+func (p *Process) askDenied(ctx context.Context, state ExitState) ExitState {
 	p.mu.Lock()
-	p.consumed = false
-	p.wake()
+	ask, last := p.sandboxed && p.sandbox == "" && !p.denied && state.Code != 0, p.last
 	p.mu.Unlock()
+	if !ask {
+		return state
+	}
+	r, err := p.read(ctx, execproto.ReadParams{AfterSeq: &last, WaitMS: new(uint64)})
+	if err == nil && r.SandboxDenied {
+		p.mu.Lock()
+		p.denied, state.SandboxDenied = true, true
+		p.mu.Unlock()
+	}
+	return state
 }
 
 // Stream writes the process's output to stdout (a terminal's too) and stderr
-// until it has closed, and returns its exit code.
-func (p *Process) Stream(ctx context.Context, stdout, stderr io.Writer) (int, error) {
-	code := -1
+// until it has closed, and returns how it ended. The process is held back
+// while a writer blocks.
+func (p *Process) Stream(ctx context.Context, stdout, stderr io.Writer) (ExitState, error) {
 	for e, err := range p.Events(ctx) {
 		if err != nil {
-			return code, err
+			return ExitState{Code: -1}, err
 		}
-		switch e.Kind {
-		case Exited:
-			code = e.ExitCode
-		case Output:
-			to := stdout
-			if e.Stream == execproto.Stderr {
-				to = stderr
-			}
-			if _, err := to.Write(e.Data); err != nil {
-				return code, fmt.Errorf("write output: %w", err)
-			}
-		}
-	}
-	return code, nil
-}
-
-// Wait waits until the process has closed and returns its exit code.
-func (p *Process) Wait(ctx context.Context) (int, error) {
-	for {
-		p.mu.Lock()
-		closed, exit, err, changed := p.closed, p.exit, p.err, p.changed
-		p.mu.Unlock()
+		to := stdout
 		switch {
-		case closed && exit != nil:
-			return *exit, nil
-		case err != nil:
-			return -1, err
+		case e.Kind != Output:
+			continue
+		case e.Stream == execproto.Stderr:
+			to = stderr
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return -1, ctx.Err()
+		if _, err := to.Write(e.Data); err != nil {
+			return ExitState{Code: -1}, fmt.Errorf("write output: %w", err)
 		}
 	}
+	return p.WaitClosed(ctx)
 }
 
-// Read reads retained output; see process/read.
+// Read reads retained output; see process/read. While nobody follows the
+// process, what AfterSeq leaves out counts as consumed. Of a process that has
+// failed it answers so.
 func (p *Process) Read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
+	p.mu.Lock()
+	if params.AfterSeq != nil {
+		p.readThrough = max(p.readThrough, *params.AfterSeq)
+	}
+	failed := p.err
+	next := p.last + 1
+	p.mu.Unlock()
+	p.acknowledge()
+	if failed == nil {
+		return p.read(ctx, params)
+	}
+	text := failed.Error()
+	return execproto.ReadResult{Chunks: []execproto.OutputChunk{}, NextSeq: next, Exited: true, Closed: true, Failure: &text}, nil
+}
+
+func (p *Process) read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
 	params.ProcessID = p.id
 	var r execproto.ReadResult
 	err := p.c.Call(ctx, execproto.MethodProcessRead, params, &r)
 	return r, err
 }
 
-// Write writes to the process's stdin and waits until that has taken it.
+// Write writes to the process's stdin and waits until the server has taken
+// it. It is written once, also when the connection is lost in between.
 func (p *Process) Write(ctx context.Context, data []byte) (execproto.WriteStatus, error) {
 	p.mu.Lock()
 	p.writeID++
-	id := strconv.FormatUint(p.writeID, 10)
+	id, failed := strconv.FormatUint(p.writeID, 10), p.err
 	p.mu.Unlock()
+	if failed != nil {
+		return "", failed
+	}
+	raw, err := encode(execproto.MethodProcessWrite, execproto.WriteParams{ProcessID: p.id, Chunk: data, WriteID: &id})
+	if err != nil {
+		return "", err
+	}
+	m, err := p.c.call(ctx, execproto.MethodProcessWrite, raw, true)
+	if err != nil {
+		return "", err
+	}
 	var r execproto.WriteResult
-	err := p.c.Call(ctx, execproto.MethodProcessWrite, execproto.WriteParams{ProcessID: p.id, Chunk: data, WriteID: &id}, &r)
+	err = decodeAnswer(execproto.MethodProcessWrite, m, &r)
 	return r.Status, err
 }
 
 // Stdin returns the process's stdin as a writer; its Close ends the input.
+// What cannot be written fails with ErrStdinClosed, ErrUnknownProcess or
+// ErrStarting.
 func (p *Process) Stdin(ctx context.Context) io.WriteCloser { return &stdinWriter{ctx, p} }
 
 type stdinWriter struct {
@@ -353,50 +363,65 @@ func (w *stdinWriter) Write(b []byte) (int, error) {
 	for done < len(b) {
 		n := min(len(b)-done, stdinChunk)
 		status, err := w.p.Write(w.ctx, b[done:done+n])
-		switch {
-		case err != nil:
+		if err == nil {
+			err = statusError(status)
+		}
+		if err != nil {
 			return done, err
-		case status != execproto.WriteAccepted:
-			return done, ErrStdinClosed
 		}
 		done += n
 	}
 	return done, nil
 }
 
-func (w *stdinWriter) Close() error { return w.p.CloseStdin(w.ctx) }
+func statusError(status execproto.WriteStatus) error {
+	switch status {
+	case execproto.WriteAccepted:
+		return nil
+	case execproto.WriteUnknownProcess:
+		return ErrUnknownProcess
+	case execproto.WriteStarting:
+		return ErrStarting
+	default:
+		return ErrStdinClosed
+	}
+}
 
-// ErrNoCloseStdin says that the server cannot end a process's input.
-var ErrNoCloseStdin = errors.New("this server cannot close a process's stdin")
+func (w *stdinWriter) Close() error { return w.p.CloseStdin(w.ctx) }
 
 // CloseStdin ends the process's input. Servers of codex itself cannot do it;
 // then the error is ErrNoCloseStdin.
 func (p *Process) CloseStdin(ctx context.Context) error {
-	if !p.c.Has(execproto.MethodProcessCloseStdin) {
-		return ErrNoCloseStdin
-	}
-	return p.c.Call(ctx, execproto.MethodProcessCloseStdin, execproto.ProcessParams{ProcessID: p.id}, nil)
+	return p.extension(ctx, execproto.MethodProcessCloseStdin, execproto.ProcessParams{ProcessID: p.id}, ErrNoCloseStdin)
 }
 
 // Resize sets the size of the process's terminal; servers of codex itself
 // leave it as it is.
 func (p *Process) Resize(ctx context.Context, rows, cols uint16) error {
-	if !p.c.Has(execproto.MethodProcessResize) {
-		return nil
+	return p.extension(ctx, execproto.MethodProcessResize, execproto.ResizeParams{ProcessID: p.id, Rows: rows, Cols: cols}, nil)
+}
+
+// extension calls a method that not all servers have; without is the error
+// where it is missing.
+func (p *Process) extension(ctx context.Context, method string, params any, without error) error {
+	if !p.c.Has(method) {
+		return without
 	}
-	return p.c.Call(ctx, execproto.MethodProcessResize, execproto.ResizeParams{ProcessID: p.id, Rows: rows, Cols: cols}, nil)
+	return p.c.Call(ctx, method, params, nil)
 }
 
 // Signal signals the process's group. Servers of codex itself know
-// SignalInterrupt only.
+// SignalInterrupt only. It is not repeated when the connection is lost before
+// the answer.
 func (p *Process) Signal(ctx context.Context, s execproto.Signal) error {
 	return p.c.Call(ctx, execproto.MethodProcessSignal, execproto.SignalParams{ProcessID: p.id, Signal: s}, nil)
 }
 
 // Terminate kills the process with its descendants and reports whether it was
-// running.
+// running. It is not repeated when the connection is lost before the answer.
 func (p *Process) Terminate(ctx context.Context) (bool, error) {
 	var r execproto.TerminateResult
 	err := p.c.Call(ctx, execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}, &r)
 	return r.Running, err
 }
+

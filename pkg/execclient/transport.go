@@ -28,42 +28,95 @@ type Transport interface {
 	Close() error
 }
 
-// webSocket is a Transport over a websocket.
-type webSocket struct{ c *websocket.Conn }
+// Dialer makes connections to one server: the first, and others when that is
+// lost. Errors that have a method Retryable() bool which says so are worth
+// another attempt, as *DialError is.
+type Dialer interface {
+	Dial(ctx context.Context) (Transport, error)
+}
 
-// dialWebSocket connects to ws:// or wss://. A token is sent only where
-// nobody can listen in: over wss, or to a loopback address.
-func dialWebSocket(ctx context.Context, rawURL string, o Options) (Transport, error) {
-	u, err := url.Parse(rawURL)
+// webSocketDialer dials ws:// and wss:// URLs.
+type webSocketDialer struct {
+	url string
+	o   Options
+}
+
+// Dial connects. A token is sent only where nobody can listen in: over wss, or
+// to a loopback address.
+func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
+	u, err := url.Parse(d.url)
 	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT or wss://HOST:PORT", shown(rawURL))
+		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT or wss://HOST:PORT", shown(d.url))
 	}
 	header := http.Header{}
-	if o.BearerToken != "" {
+	if d.o.BearerToken != "" {
 		if u.Scheme != "wss" && !isLoopback(u.Hostname()) {
-			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", shown(rawURL))
+			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", shown(d.url))
 		}
-		header.Set("Authorization", "Bearer "+o.BearerToken)
+		header.Set("Authorization", "Bearer "+d.o.BearerToken)
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
+	bound, cancel := context.WithTimeout(ctx, d.o.ConnectTimeout)
 	defer cancel()
 	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, ReadBufferSize: 32 << 10, WriteBufferSize: 32 << 10}
-	c, res, err := dialer.DialContext(ctx, rawURL, header)
+	c, res, err := dialer.DialContext(bound, d.url, header)
 	if err != nil {
-		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", shown(rawURL), dialError(res, err))
+		e := &DialError{URL: shown(d.url)}
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case bound.Err() != nil:
+			e.Timeout = d.o.ConnectTimeout
+		case res != nil:
+			e.Status = res.StatusCode
+		}
+		e.Err = dialError(res, err)
+		return nil, e
 	}
 	c.SetReadLimit(maxMessage)
-	return &webSocket{c}, nil
+	t := &webSocket{c: c}
+	if d.o.KeepAlive > 0 {
+		t.watch(d.o.KeepAlive)
+	}
+	return t, nil
+}
+
+// webSocket is a Transport over a websocket.
+type webSocket struct {
+	c    *websocket.Conn
+	once sync.Once
+
+	// With a watchdog, whatever comes in puts the deadline of reading off.
+	patience time.Duration
+	stop     chan struct{}
+	watching sync.WaitGroup
+}
+
+// watch probes a connection that may be dead.
+func (t *webSocket) watch(every time.Duration) {
+	t.patience, t.stop = 2*every+every/2, make(chan struct{})
+	alive := func() { _ = t.c.SetReadDeadline(time.Now().Add(t.patience)) }
+	alive()
+	t.c.SetPongHandler(func(string) error { alive(); return nil })
+	ping := t.c.PingHandler()
+	t.c.SetPingHandler(func(data string) error { alive(); return ping(data) })
+	t.watching.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				_ = t.c.WriteControl(websocket.PingMessage, nil, time.Now().Add(every))
+			case <-t.stop:
+				return
+			}
+		}
+	})
 }
 
 // dialError adds what the server said to a refused upgrade.
 func dialError(res *http.Response, err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
-	}
 	if res == nil {
-		return err
+		return reasonOf(err)
 	}
 	defer res.Body.Close()
 	const most = 300
@@ -92,14 +145,34 @@ func isLoopback(host string) bool {
 
 func (t *webSocket) Read() ([]byte, error) {
 	_, message, err := t.c.ReadMessage()
-	var closed *websocket.CloseError
-	if errors.As(err, &closed) && closed.Code != websocket.CloseAbnormalClosure {
-		if closed.Code == websocket.CloseNormalClosure || closed.Text == "" {
-			return nil, io.EOF
+	if err == nil {
+		if t.patience > 0 {
+			_ = t.c.SetReadDeadline(time.Now().Add(t.patience))
 		}
+		return message, nil
+	}
+	var closed *websocket.CloseError
+	switch {
+	case !errors.As(err, &closed) || closed.Code == websocket.CloseAbnormalClosure:
+		return nil, reasonOf(err)
+	case closed.Code == websocket.CloseNormalClosure, closed.Text == "":
+		return nil, io.EOF
+	default:
 		return nil, fmt.Errorf("the server closed the connection: %s", closed.Text)
 	}
-	return message, err
+}
+
+// reasonOf is an error of the network without addresses, which are of no use.
+func reasonOf(err error) error {
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Timeout():
+		return errors.New("the server does not answer any more")
+	case errors.As(err, &op):
+		return op.Err
+	default:
+		return err
+	}
 }
 
 func (t *webSocket) Write(message []byte) error {
@@ -107,9 +180,17 @@ func (t *webSocket) Write(message []byte) error {
 }
 
 func (t *webSocket) Close() error {
-	// The server is told, if it can be told at once.
-	_ = t.c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
-	return t.c.Close()
+	var err error
+	t.once.Do(func() {
+		// The server is told, if it can be told at once.
+		_ = t.c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(farewellTime))
+		err = t.c.Close()
+		if t.stop != nil {
+			close(t.stop)
+			t.watching.Wait()
+		}
+	})
+	return err
 }
 
 // Command is a server that is spoken to over its stdin and stdout.

@@ -129,7 +129,7 @@ func runRemote(c *cli.Context, s streams, argv []string, tty bool) error {
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
 		Sandbox:   confined,
 	})
-	if err == nil && code != 0 && policy != nil && r.denied(ctx) {
+	if err == nil && code != 0 && policy != nil && r.state.SandboxDenied {
 		fmt.Fprintf(s.err, "codex: the sandbox on the executor probably denied it; %s\n", policy.wider())
 	}
 	switch {
@@ -159,6 +159,7 @@ type remoteRun struct {
 	s      streams
 	client *execclient.Client
 	p      *execclient.Process
+	state  execclient.ExitState
 	tty    bool
 	policy *remotePolicy // nil: none was asked for
 }
@@ -200,25 +201,15 @@ func (r *remoteRun) run(ctx context.Context, params execproto.StartParams) (int,
 		go r.routineStdin(ctx)
 	}
 
-	code, err := p.Stream(ctx, r.s.out, r.s.err)
+	state, err := p.Stream(ctx, r.s.out, r.s.err)
+	r.state = state
 	if err != nil {
 		if _, e := p.Terminate(context.WithoutCancel(ctx)); e == nil {
-			return code, err
+			return state.Code, err
 		}
-		return code, &exitError{exitUnreachable, err}
+		return state.Code, &exitError{exitUnreachable, err}
 	}
-	return code, nil
-}
-
-// denied reports whether the sandbox probably denied the command something.
-// Older servers say so in what can be read of a process only.
-func (r *remoteRun) denied(ctx context.Context) bool {
-	if r.p.SandboxDenied() {
-		return true
-	}
-	little := uint64(1)
-	result, err := r.p.Read(ctx, execproto.ReadParams{MaxBytes: &little})
-	return err == nil && result.SandboxDenied
+	return state.Code, nil
 }
 
 // runError tells a command that could not be started, as a shell would, from

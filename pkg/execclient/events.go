@@ -1,0 +1,362 @@
+package execclient
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"codex.internal/pkg/execproto"
+)
+
+// EventKind is the kind of an Event.
+type EventKind int
+
+// The kinds of events. Closed is the last one of a process.
+const (
+	Output EventKind = iota + 1
+	Exited
+	Closed
+)
+
+// Event is one thing that happened to a process. Data is shared by all who
+// follow the process and must not be changed.
+type Event struct {
+	Seq      uint64 // counts the process's events of all kinds, from 1
+	Kind     EventKind
+	Stream   execproto.Stream
+	Data     []byte
+	ExitCode int
+	// SandboxDenied says, with Exited, that the sandbox probably denied the
+	// process something.
+	SandboxDenied bool
+
+	end uint64 // bytes of output through this event
+}
+
+// receive takes an event in whatever order it comes. The reader of the
+// connection calls it, and it never waits.
+func (p *Process) receive(e Event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.err != nil || e.Seq <= p.last {
+		return nil
+	}
+	if len(p.pending) >= maxPending {
+		return protocolf("process %s: event %d is missing", p.id, p.last+1)
+	}
+	p.hold(e)
+	p.publish()
+	return nil
+}
+
+// hold keeps an event until those before it have come. The lock is held.
+func (p *Process) hold(e Event) {
+	if _, known := p.pending[e.Seq]; !known && e.Seq > p.last {
+		p.pending[e.Seq] = e
+	}
+}
+
+// publish moves the events to the log that are next in order. The lock is
+// held.
+func (p *Process) publish() {
+	published := false
+	for {
+		e, ok := p.pending[p.last+1]
+		if !ok || p.closed {
+			break
+		}
+		delete(p.pending, e.Seq)
+		published = true
+		p.append(e)
+	}
+	if !published {
+		return
+	}
+	for len(p.log) > maxEvents || p.bytes > maxEventBytes {
+		p.bytes -= len(p.log[0].Data)
+		p.log[0] = Event{}
+		p.log = p.log[1:]
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *Process) append(e Event) {
+	p.last = e.Seq
+	p.total += uint64(len(e.Data))
+	e.end = p.total
+	p.log = append(p.log, e)
+	p.bytes += len(e.Data)
+	switch e.Kind {
+	case Exited:
+		p.exited = &e
+		p.denied = p.denied || e.SandboxDenied
+	case Closed:
+		p.closed = true
+		p.pending = nil
+		p.c.forget(p)
+	}
+}
+
+// merge takes what process/read answered about everything after the last
+// event (section 1.7).
+func (p *Process) merge(r execproto.ReadResult) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Failure != nil {
+		return protocolf("process failed while recovering: %s", *r.Failure)
+	}
+	p.denied = p.denied || r.SandboxDenied
+	target := r.NextSeq - 1
+	if r.NextSeq == 0 || target <= p.last || p.closed || p.err != nil {
+		return nil
+	}
+	for _, c := range r.Chunks {
+		p.hold(Event{Seq: c.Seq, Kind: Output, Stream: c.Stream, Data: c.Chunk})
+	}
+	if r.Closed {
+		p.hold(Event{Seq: target, Kind: Closed})
+		if p.pending[target].Kind != Closed {
+			return protocolf("process close sequence %d conflicts with recovered output", target)
+		}
+	}
+	missing, first := p.missing(target)
+	if r.Exited && !p.knowsExit() {
+		if r.ExitCode == nil {
+			return protocolf("recovering exited process did not include its exit code")
+		}
+		if missing == 1 {
+			p.hold(Event{Seq: first, Kind: Exited, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied})
+			missing = 0
+		} else {
+			missing = max(missing, 1)
+		}
+	}
+	if missing > 0 {
+		return &EventsLostError{
+			ProcessID: p.id, After: p.last,
+			Err: protocolf("process events are no longer retained while recovering through sequence %d", target),
+		}
+	}
+	p.publish()
+	return nil
+}
+
+// missing counts the events through target that are not known, and returns
+// the number of the first. The lock is held.
+func (p *Process) missing(target uint64) (count, first uint64) {
+	known := uint64(0)
+	for seq := range p.pending {
+		if seq <= target {
+			known++
+		}
+	}
+	for first = p.last + 1; first <= target; first++ {
+		if _, ok := p.pending[first]; !ok {
+			break
+		}
+	}
+	return target - p.last - known, first
+}
+
+func (p *Process) knowsExit() bool {
+	if p.exited != nil {
+		return true
+	}
+	for _, e := range p.pending {
+		if e.Kind == Exited {
+			return true
+		}
+	}
+	return false
+}
+
+// follower is somebody who follows a process's events.
+type follower struct {
+	p      *Process
+	at     uint64                      // the last event that was taken
+	end    uint64                      // bytes of output through it, if exact
+	exact  bool                        // end is known
+	only   func(execproto.Stream) bool // the output that is wanted; nil: all
+	healed []Event                     // were asked for, and are next
+}
+
+// follow begins to follow a process after an event.
+func (p *Process) follow(after uint64, only func(execproto.Stream) bool) *follower {
+	f := &follower{p: p, at: after, only: only, exact: after == 0}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.followers[f] = true
+	return f
+}
+
+// stop ends the following.
+func (f *follower) stop() {
+	f.p.mu.Lock()
+	delete(f.p.followers, f)
+	f.p.mu.Unlock()
+	f.p.acknowledge()
+}
+
+// next waits for the next event and takes it; io.EOF after the last. What was
+// taken before is consumed then.
+func (f *follower) next(ctx context.Context) (Event, error) {
+	f.p.acknowledge()
+	for {
+		e, changed, err := f.take()
+		switch {
+		case err != nil:
+			return Event{}, err
+		case e.Kind != 0:
+			return e, nil
+		case changed == nil:
+			if err := f.heal(ctx); err != nil {
+				return Event{}, err
+			}
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
+		}
+	}
+}
+
+// take takes the next event if it is there. Without one, changed tells when
+// to look again; nil means that it is in the log no more.
+func (f *follower) take() (e Event, changed chan struct{}, err error) {
+	p := f.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := f.at + 1
+	switch {
+	case len(f.healed) > 0 && f.healed[0].Seq == next:
+		e = f.healed[0]
+		f.healed = f.healed[1:]
+	case len(p.log) > 0 && next >= p.log[0].Seq && next <= p.last:
+		e = p.log[next-p.log[0].Seq]
+	case p.exited != nil && p.exited.Seq == next:
+		e = *p.exited
+	case next <= p.last:
+		return Event{}, nil, p.err
+	case p.closed:
+		return Event{}, nil, io.EOF
+	default:
+		return Event{}, p.changed, p.err
+	}
+	f.at = e.Seq
+	f.end += uint64(len(e.Data))
+	if e.end > 0 {
+		f.end, f.exact = e.end, true
+	}
+	return e, nil, nil
+}
+
+// heal asks the server for events that the log has dropped.
+func (f *follower) heal(ctx context.Context) error {
+	after, most := f.at, uint64(healBytes)
+	r, err := f.p.read(ctx, execproto.ReadParams{AfterSeq: &after, MaxBytes: &most, WaitMS: new(uint64)})
+	if err != nil && !IsCode(err, execproto.CodeInvalidRequest) {
+		return err
+	}
+	f.healed = nil
+	next := after + 1
+	for _, c := range r.Chunks {
+		if e := f.p.exitEvent(); e != nil && e.Seq == next {
+			f.healed = append(f.healed, *e)
+			next++
+		}
+		if c.Seq != next {
+			break
+		}
+		f.healed = append(f.healed, Event{Seq: c.Seq, Kind: Output, Stream: c.Stream, Data: c.Chunk})
+		next++
+	}
+	if len(f.healed) == 0 {
+		return &EventsLostError{ProcessID: f.p.id, After: after, Err: err}
+	}
+	return nil
+}
+
+// Events yields the process's events in order, from the first one to Closed.
+// Everybody who calls it gets all of them. The server need not be fast, nor
+// the consumer: where the server has flow control the process is held back
+// until this one has taken its output, and elsewhere what came too fast is
+// asked for again.
+//
+// An error ends them: the context's, that of a session which could not be
+// recovered, or an *EventsLostError, which tells where to go on with
+// EventsAfter.
+func (p *Process) Events(ctx context.Context) iter.Seq2[Event, error] { return p.EventsAfter(ctx, 0) }
+
+// EventsAfter is Events without those through the one numbered seq.
+func (p *Process) EventsAfter(ctx context.Context, seq uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		f := p.follow(seq, nil)
+		defer f.stop()
+		for {
+			e, err := f.next(ctx)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			if !yield(e, nil) || e.Kind == Closed {
+				return
+			}
+		}
+	}
+}
+
+// outputReader reads one kind of output.
+type outputReader struct {
+	ctx  context.Context
+	f    *follower
+	rest []byte
+	err  error
+}
+
+// Stdout returns the process's standard output, or that of its terminal, as a
+// reader. It ends when the process has closed. Like Events it holds the
+// process back until the output is read, or the reader closed.
+func (p *Process) Stdout(ctx context.Context) io.ReadCloser {
+	return &outputReader{ctx: ctx, f: p.follow(0, func(s execproto.Stream) bool { return s != execproto.Stderr })}
+}
+
+// Stderr returns the process's standard error, as Stdout does.
+func (p *Process) Stderr(ctx context.Context) io.ReadCloser {
+	return &outputReader{ctx: ctx, f: p.follow(0, func(s execproto.Stream) bool { return s == execproto.Stderr })}
+}
+
+func (r *outputReader) Read(b []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		e, err := r.f.next(r.ctx)
+		switch {
+		case err != nil:
+			r.err = err
+		case e.Kind == Closed:
+			r.err = io.EOF
+		case e.Kind == Output && r.f.only(e.Stream):
+			r.rest = e.Data
+		}
+		if r.err != nil {
+			r.f.stop()
+		}
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// Close ends the reading. It must not be called while Read runs.
+func (r *outputReader) Close() error {
+	if r.err == nil {
+		r.err = io.ErrClosedPipe
+		r.f.stop()
+	}
+	r.rest = nil
+	return nil
+}

@@ -1,0 +1,93 @@
+package execclient
+
+import (
+	"codex.internal/pkg/execproto"
+)
+
+// Flow control. A server that has it reads no more of a process's output
+// while it is a window ahead of what this client has acknowledged, so that a
+// slow consumer holds its process back, and nothing that was not consumed is
+// dropped while the connection is lost. Consumed is what everybody has taken
+// who follows the process. While nobody does, that is what process/read was
+// asked to leave out, or everything if somebody waits for the end: then the
+// output is not wanted.
+
+// acknowledge tells the server what has been consumed, if that is worth it.
+func (p *Process) acknowledge() {
+	p.mu.Lock()
+	seq, end, exact := p.consumed()
+	due := p.windowed && p.err == nil && !p.closed && seq > p.acked && (!exact || end-p.ackedEnd >= ackEvery)
+	if due {
+		p.acked = seq
+		if exact {
+			p.ackedEnd = end
+		}
+	}
+	p.mu.Unlock()
+	if due {
+		p.sendAck(seq)
+	}
+}
+
+// acknowledgeAgain repeats the last acknowledgement on a new connection.
+func (p *Process) acknowledgeAgain() {
+	p.mu.Lock()
+	seq := p.acked
+	due := p.windowed && seq > 0 && p.err == nil
+	p.mu.Unlock()
+	if due {
+		p.sendAck(seq)
+	}
+}
+
+// sendAck has an acknowledgement sent, without waiting for that. One that is
+// lost with its connection is repeated on the next.
+func (p *Process) sendAck(seq uint64) {
+	p.c.mu.Lock()
+	l := p.c.link
+	p.c.mu.Unlock()
+	l.acknowledge(execproto.ProcessAck{ProcessID: p.id, Seq: seq})
+}
+
+// consumed returns the last event that is not needed any more, and the bytes
+// of output through it; without exact they are not known. The lock is held.
+func (p *Process) consumed() (seq, end uint64, exact bool) {
+	switch {
+	case p.released:
+		return ackAll, 0, false
+	case len(p.followers) == 0 && p.unwanted:
+		return p.last, p.total, true
+	case len(p.followers) == 0:
+		return p.readThrough, 0, false
+	}
+	seq = ackAll
+	for f := range p.followers {
+		f.skip()
+		if f.at < seq {
+			seq, end, exact = f.at, f.end, f.exact
+		}
+	}
+	switch {
+	case seq == p.last:
+		return seq, p.total, true
+	case !exact:
+		return 0, 0, true // later, when the rest is consumed too
+	default:
+		return seq, end, true
+	}
+}
+
+// skip passes over output that the follower does not want. The lock is held.
+func (f *follower) skip() {
+	if f.only == nil || len(f.healed) > 0 {
+		return
+	}
+	p := f.p
+	for f.at < p.last && len(p.log) > 0 && f.at+1 >= p.log[0].Seq {
+		e := p.log[f.at+1-p.log[0].Seq]
+		if e.Kind != Output || f.only(e.Stream) {
+			return
+		}
+		f.at, f.end, f.exact = e.Seq, e.end, true
+	}
+}

@@ -1,0 +1,231 @@
+package execclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonrpc"
+)
+
+// errDown is what calls on a link return that ended before their answer came.
+var errDown = errors.New("exec-server transport closed")
+
+// link is one physical connection with the calls in flight on it. A reader and
+// a writer belong to it; they end with the transport.
+type link struct {
+	t    Transport
+	out  chan []byte   // to be sent
+	down chan struct{} // closed when the reader has seen the end
+	wake chan struct{} // tells the writer of acks
+
+	mu      sync.Mutex
+	nextID  int64
+	acks    map[string]uint64 // to be sent: the newest of each process
+	pending map[jsonrpc.ID]chan jsonrpc.Message // nil: down
+}
+
+// open starts a link. Lost is called once, by the reader, when it is down.
+func (c *Client) open(t Transport, lost func(*link, error)) *link {
+	l := &link{
+		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1),
+		acks: make(map[string]uint64), pending: make(map[jsonrpc.ID]chan jsonrpc.Message),
+	}
+	c.wg.Go(func() {
+		err := l.routineReader(c)
+		l.fail()
+		lost(l, err)
+		_ = t.Close()
+	})
+	c.wg.Go(l.routineWriter)
+	return l
+}
+
+// routineReader takes messages until the connection ends.
+func (l *link) routineReader(c *Client) error {
+	for {
+		text, err := l.t.Read()
+		if err != nil {
+			return err
+		}
+		m, err := jsonrpc.Decode(text)
+		if err != nil {
+			return &breach{fmt.Errorf("malformed message: %w", err)}
+		}
+		switch m.Kind {
+		case jsonrpc.Request:
+			return &breach{fmt.Errorf("the server sent a request, %s", m.Method)}
+		case jsonrpc.Notification:
+			if err := c.notification(m); err != nil {
+				return &badNotification{err}
+			}
+		default:
+			l.answer(m)
+		}
+	}
+}
+
+// routineWriter sends what is queued. A message that cannot be sent ends the
+// connection: the reader sees that.
+func (l *link) routineWriter() {
+	for {
+		var err error
+		select {
+		case message := <-l.out:
+			err = l.t.Write(message)
+		case <-l.wake:
+			err = l.writeAcks()
+		case <-l.down:
+			return
+		}
+		if err != nil {
+			_ = l.t.Close()
+			return
+		}
+	}
+}
+
+// acknowledge has an acknowledgement sent, unless a newer one is.
+func (l *link) acknowledge(a execproto.ProcessAck) {
+	l.mu.Lock()
+	l.acks[a.ProcessID] = max(l.acks[a.ProcessID], a.Seq)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *link) writeAcks() error {
+	l.mu.Lock()
+	acks := l.acks
+	l.acks = make(map[string]uint64, len(acks))
+	l.mu.Unlock()
+	for id, seq := range acks {
+		raw, err := encode(execproto.NotifyProcessAck, execproto.ProcessAck{ProcessID: id, Seq: seq})
+		if err == nil {
+			err = l.t.Write(jsonrpc.AppendNotification(nil, execproto.NotifyProcessAck, raw))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer hands an answer to its call. Late ones are dropped.
+func (l *link) answer(m jsonrpc.Message) {
+	l.mu.Lock()
+	answer := l.pending[m.ID]
+	delete(l.pending, m.ID)
+	l.mu.Unlock()
+	if answer != nil {
+		answer <- m
+	}
+}
+
+// fail marks the link as down, whose calls fail with that.
+func (l *link) fail() {
+	l.mu.Lock()
+	l.pending = nil
+	l.mu.Unlock()
+	close(l.down)
+}
+
+func (l *link) isDown() bool {
+	select {
+	case <-l.down:
+		return true
+	default:
+		return false
+	}
+}
+
+// call makes a request and waits for its answer, which counts also if the
+// link has ended since. The error is errDown if it ended before.
+func (l *link) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
+	answer := make(chan jsonrpc.Message, 1)
+	l.mu.Lock()
+	if l.pending == nil {
+		l.mu.Unlock()
+		return jsonrpc.Message{}, errDown
+	}
+	l.nextID++
+	id := jsonrpc.IntID(l.nextID)
+	l.pending[id] = answer
+	l.mu.Unlock()
+	err := l.send(ctx, jsonrpc.AppendRequest(make([]byte, 0, len(params)+len(method)+64), id, method, params))
+	if err == nil {
+		select {
+		case m := <-answer:
+			return m, nil
+		case <-l.down:
+			err = errDown
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	l.mu.Lock()
+	delete(l.pending, id)
+	l.mu.Unlock()
+	select {
+	case m := <-answer:
+		return m, nil
+	default:
+		return jsonrpc.Message{}, err
+	}
+}
+
+// send queues a message.
+func (l *link) send(ctx context.Context, message []byte) error {
+	select {
+	case l.out <- message:
+		return nil
+	case <-l.down:
+		return errDown
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// initialize makes the handshake. The reader runs already: a resumed session
+// sends its output at once.
+func (l *link) initialize(ctx context.Context, o Options, params execproto.InitializeParams) (execproto.InitializeResult, error) {
+	var info execproto.InitializeResult
+	bound, cancel := context.WithTimeout(ctx, o.InitializeTimeout)
+	defer cancel()
+	raw, err := encode(execproto.MethodInitialize, params)
+	if err != nil {
+		return info, err
+	}
+	m, err := l.call(bound, execproto.MethodInitialize, raw)
+	if err == nil {
+		err = decodeAnswer(execproto.MethodInitialize, m, &info)
+	}
+	if err == nil {
+		err = l.send(bound, jsonrpc.AppendNotification(nil, execproto.NotifyInitialized, []byte(`{}`)))
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return info, &InitTimeoutError{o.InitializeTimeout}
+	case err == nil && params.ResumeSessionID != nil && info.SessionID != *params.ResumeSessionID:
+		return info, protocolf("exec-server initialized an unexpected session %s", info.SessionID)
+	default:
+		return info, err
+	}
+}
+
+// breach is what a server did that no server does. It is an end without a
+// reason that the user could do something about.
+type breach struct{ err error }
+
+func (e *breach) Error() string { return e.err.Error() }
+
+// badNotification is a notification that could not be understood.
+type badNotification struct{ err error }
+
+func (e *badNotification) Error() string {
+	return "exec-server notification handling failed: " + e.err.Error()
+}

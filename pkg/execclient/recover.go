@@ -1,0 +1,206 @@
+package execclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"codex.internal/pkg/execproto"
+)
+
+// What a lost connection is called; a reason may follow.
+const textDisconnected = "exec-server transport disconnected"
+
+// lost is told by a link's reader that the link is down. If it is the present
+// one, the session is recovered, or the client fails.
+func (c *Client) lost(l *link, reason error) {
+	message := disconnected(reason)
+	c.log.Debug("connection lost", "reason", reason)
+	mine, calm := false, true
+	why := &DisconnectedError{message}
+	recovering := c.become(Recovering, why, func() bool {
+		mine = c.link == l && c.state == Connected
+		calm = time.Since(c.since) >= calmTime
+		return mine && c.dialer != nil && !c.closing
+	})
+	switch {
+	case recovering:
+		c.wg.Go(func() { c.routineRecovery(message, calm) })
+	case mine:
+		c.fail(why)
+	}
+}
+
+// disconnected is how the end of a connection is told to the user.
+func disconnected(reason error) string {
+	var bad *badNotification
+	var breach *breach
+	switch {
+	case errors.As(reason, &bad):
+		return bad.Error()
+	case reason == nil, errors.Is(reason, io.EOF), errors.As(reason, &breach):
+		return textDisconnected
+	default:
+		return fmt.Sprintf("%s: %v", textDisconnected, reason)
+	}
+}
+
+// routineRecovery tries to resume the session until it has succeeded, or
+// cannot succeed any more. Message says how the connection was lost; calm
+// that it had lasted for a while.
+func (c *Client) routineRecovery(message string, calm bool) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.opts.RecoveryTimeout)
+	defer cancel()
+	give := func(why string) {
+		c.fail(&DisconnectedError{message + "; failed to resume exec-server session: " + why})
+	}
+	if c.info.SessionID == "" {
+		give("missing session id")
+		return
+	}
+	for attempt := 0; ; attempt++ {
+		if attempt > 0 || !calm {
+			pause(ctx, c.pauseBefore(attempt))
+		}
+		err := ctx.Err()
+		if err == nil {
+			err = c.resume(ctx)
+		}
+		switch {
+		case err == nil:
+			c.log.Debug("session resumed", "attempts", attempt+1)
+			return
+		case ctx.Err() != nil:
+			give(fmt.Sprintf("recovery timed out after %v", c.opts.RecoveryTimeout))
+			return
+		case !retryable(err):
+			give(err.Error())
+			return
+		}
+		c.log.Debug("the session could not be resumed yet", "error", err)
+	}
+}
+
+// pauseBefore is the time before an attempt.
+func (c *Client) pauseBefore(attempt int) time.Duration {
+	if p, ok := c.dialer.(interface{ RetryPause(attempt int) time.Duration }); ok {
+		return p.RetryPause(attempt)
+	}
+	return retryPause
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// resume makes one attempt: a connection, the handshake, and each process's
+// events that were missed.
+func (c *Client) resume(ctx context.Context) error {
+	t, err := c.dialer.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	l := c.open(t, c.lost)
+	params := execproto.InitializeParams{
+		ClientName: c.opts.ClientName, ResumeSessionID: &c.info.SessionID,
+		// The server may not have noticed yet that the last connection is gone.
+		TakeOver: c.Has(execproto.ExtensionTakeOver),
+	}
+	_, err = l.initialize(ctx, c.opts, params)
+	if err == nil {
+		err = c.recoverProcesses(ctx, l)
+	}
+	if err == nil && !c.install(l) {
+		err = errDown
+	}
+	if err != nil {
+		_ = t.Close()
+	}
+	return err
+}
+
+// install makes a link the present one, unless it is down already.
+func (c *Client) install(l *link) bool {
+	ok := c.become(Connected, nil, func() bool {
+		if l.isDown() || c.closing {
+			return false
+		}
+		c.link, c.since = l, time.Now()
+		return true
+	})
+	if ok {
+		for _, p := range c.processes() {
+			p.acknowledgeAgain()
+		}
+	}
+	return ok
+}
+
+// processes are those whose events are routed.
+func (c *Client) processes() []*Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	procs := make([]*Process, 0, len(c.procs))
+	for _, p := range c.procs {
+		procs = append(procs, p)
+	}
+	return procs
+}
+
+// recoverProcesses asks for what the processes did meanwhile. An error is the
+// link's: what is wrong with a process is told to that alone.
+func (c *Client) recoverProcesses(ctx context.Context, l *link) error {
+	for _, p := range c.processes() {
+		if !p.isStarted() {
+			continue
+		}
+		err := p.recover(ctx, l)
+		if err == nil {
+			continue
+		}
+		if isDown(err) || ctx.Err() != nil {
+			return err
+		}
+		c.giveUp(l, p, err)
+	}
+	return nil
+}
+
+// giveUp ends a process whose events cannot be recovered.
+func (c *Client) giveUp(l *link, p *Process, err error) {
+	c.forget(p)
+	p.fail(fmt.Errorf("failed to recover process %s: %w", p.id, err))
+	c.wg.Go(func() {
+		if raw, err := encode(execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}); err == nil {
+			_, _ = l.call(c.ctx, execproto.MethodProcessTerminate, raw)
+		}
+	})
+}
+
+// recover asks for the process's events that have not come yet.
+func (p *Process) recover(ctx context.Context, l *link) error {
+	after := p.through()
+	raw, err := encode(execproto.MethodProcessRead, execproto.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64)})
+	if err != nil {
+		return err
+	}
+	m, err := l.call(ctx, execproto.MethodProcessRead, raw)
+	if err != nil {
+		return err
+	}
+	var r execproto.ReadResult
+	switch err := decodeAnswer(execproto.MethodProcessRead, m, &r); {
+	case IsCode(err, execproto.CodeInvalidRequest):
+		return &EventsLostError{ProcessID: p.id, After: after, Err: err}
+	case err != nil:
+		return err
+	}
+	return p.merge(r)
+}
