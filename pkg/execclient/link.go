@@ -23,7 +23,7 @@ type link struct {
 
 	mu      sync.Mutex
 	nextID  int64
-	acks    map[string]uint64 // to be sent: the newest of each process
+	acks    map[string]uint64                   // to be sent: the newest of each process
 	pending map[jsonrpc.ID]chan jsonrpc.Message // nil: down
 }
 

@@ -424,4 +424,3 @@ func (p *Process) Terminate(ctx context.Context) (bool, error) {
 	err := p.c.Call(ctx, execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}, &r)
 	return r.Running, err
 }
-

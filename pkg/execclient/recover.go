@@ -85,7 +85,9 @@ func (c *Client) routineRecovery(message string, calm bool) {
 
 // pauseBefore is the time before an attempt.
 func (c *Client) pauseBefore(attempt int) time.Duration {
-	if p, ok := c.dialer.(interface{ RetryPause(attempt int) time.Duration }); ok {
+	if p, ok := c.dialer.(interface {
+		RetryPause(attempt int) time.Duration
+	}); ok {
 		return p.RetryPause(attempt)
 	}
 	return retryPause
