@@ -1,0 +1,509 @@
+package execclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"codex.internal/pkg/execproto"
+)
+
+// bubble runs a test with a fake clock, in which every goroutine has to end.
+func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+
+func TestASessionIsResumed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		var changes []StateChange
+		c, p := h.join(Options{OnStateChange: func(s StateChange) { changes = append(changes, s) }}, execproto.ExtensionTakeOver)
+		defer c.Close()
+		proc := p.run(c, "1")
+		p.output("1", 1, "one")
+		time.Sleep(calmTime)
+		h.refuses(errRefused)
+		begin := time.Now()
+		p.cut()
+		time.Sleep(250 * time.Millisecond)
+		if c.State() != Recovering {
+			t.Errorf("it is %v", c.State())
+		}
+		h.refuses(nil)
+		p = <-h.peers
+		if took := time.Since(begin); took != 300*time.Millisecond || h.dials != 5 {
+			t.Errorf("%d dials, the last after %v", h.dials, took)
+		}
+		params := p.greet()
+		if params.ResumeSessionID == nil || *params.ResumeSessionID != "s" || !params.TakeOver {
+			t.Errorf("resumed with %+v", params)
+		}
+		var read execproto.ReadParams
+		m := p.expect("process/read", &read)
+		if *read.AfterSeq != 1 || read.MaxBytes != nil || *read.WaitMS != 0 {
+			t.Errorf("asked for %+v", read)
+		}
+		code := 3
+		// What is new came before the answer.
+		p.output("1", 4, "four")
+		p.answer(m, execproto.ReadResult{
+			Chunks:  []execproto.OutputChunk{{Seq: 2, Stream: execproto.Stdout, Chunk: []byte("two")}},
+			NextSeq: 4, Exited: true, ExitCode: &code, SandboxDenied: true,
+		})
+		p.closed("1", 5)
+		var got []string
+		for e, err := range proc.Events(t.Context()) {
+			must(t, err)
+			got = append(got, fmt.Sprint(e.Seq, string(e.Data), e.ExitCode, e.SandboxDenied))
+		}
+		if want := []string{"1one0 false", "2two0 false", "33 true", "4four0 false", "50 false"}; !slices.Equal(clean(got), clean(want)) {
+			t.Errorf("%q", got)
+		}
+		if state, err := proc.WaitClosed(t.Context()); err != nil || state != (ExitState{3, true}) {
+			t.Errorf("%+v, %v", state, err)
+		}
+		synctest.Wait()
+		if len(changes) != 2 || changes[0].State != Recovering || changes[1].State != Connected ||
+			changes[0].Err == nil || changes[0].Err.Error() != "exec-server transport disconnected" {
+			t.Errorf("%+v", changes)
+		}
+	})
+}
+
+func clean(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = strings.ReplaceAll(s, " ", "")
+	}
+	return out
+}
+
+func TestCallsAcrossACut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		proc := p.run(c, "1")
+		type outcome struct {
+			what string
+			err  error
+		}
+		done := make(chan outcome, 3)
+		go func() {
+			status, err := proc.Write(t.Context(), []byte("input"))
+			done <- outcome{"write " + string(status), err}
+		}()
+		var first, second execproto.WriteParams
+		p.expect("process/write", &first)
+		go func() {
+			_, err := c.EnvironmentInfo(t.Context())
+			done <- outcome{"info", err}
+		}()
+		p.expect("environment/info", nil)
+		go func() {
+			_, err := proc.Terminate(t.Context())
+			done <- outcome{"terminate", err}
+		}()
+		p.expect("process/terminate", nil)
+		p.cut()
+		p = <-h.peers
+		p.greet()
+		if o := <-done; o.what != "terminate" || !errors.Is(o.err, ErrClosed) {
+			t.Errorf("%+v", o)
+		}
+		p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 1})
+		for range 2 {
+			text := <-p.in
+			m := decode(t, text)
+			switch m.Method {
+			case "process/write":
+				must(t, unmarshal(m.Params, &second))
+				p.answer(m, execproto.WriteResult{Status: execproto.WriteAccepted})
+			case "environment/info":
+				p.answer(m, execproto.EnvironmentInfo{})
+			default:
+				t.Errorf("%s came", text)
+			}
+		}
+		for range 2 {
+			if o := <-done; o.err != nil {
+				t.Errorf("%+v", o)
+			}
+		}
+		if *first.WriteID != *second.WriteID || string(second.Chunk) != "input" {
+			t.Errorf("%+v, then %+v", first, second)
+		}
+	})
+}
+
+func TestAStartAcrossACut(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			h := newHost(t)
+			c, p := h.join(Options{})
+			defer c.Close()
+			done := make(chan error, 1)
+			var proc *Process
+			go func() {
+				var err error
+				proc, err = c.Start(t.Context(), execproto.StartParams{ProcessID: "1", Argv: []string{"x"}, Cwd: "/"})
+				done <- err
+			}()
+			p.expect("process/start", nil)
+			p.cut()
+			p = <-h.peers
+			p.greet() // a process that is not known to run is not recovered
+			m := p.expect("process/start", nil)
+			if known {
+				p.refuse(m, execproto.CodeInvalidRequest, "process ID already exists")
+				code := 0
+				p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 3, Exited: true, ExitCode: &code, Closed: true})
+			} else {
+				p.answer(m, execproto.StartResult{ProcessID: "1"})
+				p.exited("1", 1, 0)
+				p.closed("1", 2)
+			}
+			must(t, <-done)
+			if state, err := proc.WaitClosed(t.Context()); err != nil || state.Code != 0 {
+				t.Errorf("%+v, %v", state, err)
+			}
+		})
+	}
+}
+
+func TestAnAbandonedStartIsTerminated(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		params := execproto.StartParams{ProcessID: "1", Argv: []string{"x"}, Cwd: "/"}
+		go func() {
+			_, err := c.Start(ctx, params)
+			done <- err
+		}()
+		p.expect("process/start", nil)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		p.expect("process/terminate", nil)
+		if _, err := c.Start(t.Context(), params); err == nil || err.Error() != "exec-server protocol error: session already registered for process 1" {
+			t.Errorf("%v", err)
+		}
+		p.cut() // it is asked for again on the next connection
+		p = <-h.peers
+		p.greet()
+		p.answer(p.expect("process/terminate", nil), execproto.TerminateResult{})
+		synctest.Wait()
+		p.run(c, "1")
+	})
+}
+
+func TestARefusedStartIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		go func() { p.refuse(p.expectLater("process/start"), execproto.CodeInternal, "no such program") }()
+		_, err := c.Start(t.Context(), execproto.StartParams{ProcessID: "1", Argv: []string{"x"}, Cwd: "/"})
+		if err == nil || err.Error() != "exec-server rejected request (-32603): no such program" {
+			t.Errorf("%v", err)
+		}
+		p.run(c, "1")
+	})
+}
+
+func TestRecoveryEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		o     Options
+		plain bool // a transport that cannot be made again
+		after func(h *host)
+		took  time.Duration
+		text  string
+	}{
+		{"nobody answers", Options{}, false, func(h *host) { h.refuses(errRefused) }, 25 * time.Second,
+			"exec-server transport disconnected; failed to resume exec-server session: recovery timed out after 25s"},
+		{"not for long", Options{RecoveryTimeout: 2 * time.Second}, false, func(h *host) { h.refuses(errRefused) }, 2 * time.Second,
+			"exec-server transport disconnected; failed to resume exec-server session: recovery timed out after 2s"},
+		{"no recovery wanted", Options{RecoveryTimeout: -1}, false, nil, 0, "exec-server transport disconnected"},
+		{"no dialer", Options{}, true, nil, 0, "exec-server transport disconnected"},
+		{"the session is unknown", Options{}, false, func(h *host) {
+			p := <-h.peers
+			p.refuse(p.expect("initialize", nil), execproto.CodeInvalidRequest, "unknown session id s")
+		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (-32600): unknown session id s"},
+		{"another session", Options{}, false, func(h *host) {
+			p := <-h.peers
+			p.answer(p.expect("initialize", nil), execproto.InitializeResult{SessionID: "other"})
+			p.expect("initialized", nil)
+		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server protocol error: exec-server initialized an unexpected session other"},
+		{"a dial that is of no use", Options{}, false, func(h *host) { h.refuses(errors.New("no such scheme")) }, 0,
+			"exec-server transport disconnected; failed to resume exec-server session: no such scheme"},
+		{"initialize is not answered", Options{}, false, func(h *host) {
+			for range 3 {
+				p := <-h.peers
+				p.expect("initialize", nil)
+			}
+		}, 25 * time.Second, "exec-server transport disconnected; failed to resume exec-server session: recovery timed out after 25s"},
+	} {
+		bubble(t, func(t *testing.T) {
+			h := newHost(t)
+			var c *Client
+			var p *peer
+			if tt.plain {
+				tr, _ := h.Dial(t.Context())
+				p = <-h.peers
+				go p.greet()
+				var err error
+				c, err = NewClient(t.Context(), tr, tt.o)
+				must(t, err)
+			} else {
+				c, p = h.join(tt.o)
+			}
+			defer c.Close()
+			synctest.Wait()
+			time.Sleep(calmTime)
+			proc := p.run(c, "1")
+			begin := time.Now()
+			if tt.after != nil {
+				defer func(done chan struct{}) { <-done }(background(func() { tt.after(h) }))
+				synctest.Wait()
+			}
+			p.cut()
+			<-c.Done()
+			if took := time.Since(begin); took != tt.took {
+				t.Errorf("%s: it took %v", tt.name, took)
+			}
+			_, err := c.EnvironmentInfo(t.Context())
+			_, wait := proc.Wait(t.Context())
+			_, write := proc.Write(t.Context(), []byte("x"))
+			for _, err := range []error{err, wait, write, c.Err()} {
+				if err == nil || err.Error() != tt.text || !errors.Is(err, ErrClosed) {
+					t.Errorf("%s: %v", tt.name, err)
+				}
+			}
+			// A poll is answered, as that of a process that has failed.
+			r, err := proc.Read(t.Context(), execproto.ReadParams{})
+			if err != nil || !r.Exited || !r.Closed || r.ExitCode != nil || r.NextSeq != 1 || r.Failure == nil || *r.Failure != tt.text {
+				t.Errorf("%s: %+v, %v", tt.name, r, err)
+			}
+		})
+	}
+}
+
+func background(f func()) chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
+
+func TestASessionThatIsAttachedIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		time.Sleep(calmTime)
+		p.cut()
+		for range 3 {
+			p = <-h.peers
+			var params execproto.InitializeParams
+			m := p.expect("initialize", &params)
+			if params.TakeOver {
+				t.Error("it asked for what the server does not know")
+			}
+			p.refuse(m, execproto.CodeSessionAttached, "session ID is already attached to another connection")
+		}
+		p = <-h.peers
+		p.greet()
+		go func() { p.answer(p.expectLater("environment/info"), execproto.EnvironmentInfo{}) }()
+		_, err := c.EnvironmentInfo(t.Context())
+		must(t, err)
+	})
+}
+
+// TestOneProcessIsLost: what is wrong with one process is its own affair.
+func TestOneProcessIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		procs := map[string]*Process{"gap": p.run(c, "gap"), "gone": p.run(c, "gone"), "good": p.run(c, "good")}
+		p.output("gap", 1, "x")
+		synctest.Wait()
+		time.Sleep(calmTime)
+		p.cut()
+		p = <-h.peers
+		p.greet()
+		for range len(procs) + 2 {
+			m := decode(t, <-p.in)
+			var params execproto.ProcessParams
+			must(t, unmarshal(m.Params, &params))
+			switch m.Method + " " + params.ProcessID {
+			case "process/read gap":
+				p.answer(m, execproto.ReadResult{Chunks: []execproto.OutputChunk{{Seq: 9, Stream: execproto.Stdout}}, NextSeq: 10})
+			case "process/read gone":
+				p.refuse(m, execproto.CodeInvalidRequest, "unknown process id gone")
+			case "process/read good":
+				p.answer(m, execproto.ReadResult{NextSeq: 1})
+			case "process/terminate gap", "process/terminate gone":
+				p.answer(m, execproto.TerminateResult{})
+			default:
+				t.Errorf("%s %s came", m.Method, params.ProcessID)
+			}
+		}
+		for id, want := range map[string]struct {
+			after uint64
+			text  string
+		}{
+			"gap":  {1, "failed to recover process gap: exec-server protocol error: process events are no longer retained while recovering through sequence 9"},
+			"gone": {0, "failed to recover process gone: exec-server rejected request (-32600): unknown process id gone"},
+		} {
+			_, err := procs[id].Wait(t.Context())
+			var lost *EventsLostError
+			if !errors.As(err, &lost) || !errors.Is(err, ErrEventsLost) || lost.After != want.after || !strings.HasPrefix(err.Error(), want.text) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		p.exited("good", 1, 0)
+		p.closed("good", 2)
+		if state, err := procs["good"].WaitClosed(t.Context()); err != nil || state.Code != 0 {
+			t.Errorf("%+v, %v", state, err)
+		}
+	})
+}
+
+// TestABurstBeforeTheAnswer: more than any queue holds comes before initialize
+// is answered.
+func TestABurstBeforeTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		proc := p.run(c, "1")
+		time.Sleep(calmTime)
+		p.cut()
+		p = <-h.peers
+		m := p.expect("initialize", nil)
+		for seq := range uint64(2000) {
+			p.output("1", seq+1, "x")
+		}
+		p.answer(m, execproto.InitializeResult{SessionID: "s"})
+		p.expect("initialized", nil)
+		p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 2001})
+		p.exited("1", 2001, 0)
+		p.closed("1", 2002)
+		if state, err := proc.WaitClosed(t.Context()); err != nil || state.Code != 0 {
+			t.Errorf("%+v, %v", state, err)
+		}
+	})
+}
+
+// TestALaggingConsumer gets what was dropped from the server, and is told what
+// that has dropped too.
+func TestALaggingConsumer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{})
+		defer c.Close()
+		proc := p.run(c, "1")
+		const events = 2 * maxEvents
+		for seq := range uint64(events) {
+			p.output("1", seq+1, fmt.Sprintln(seq+1))
+		}
+		synctest.Wait()
+		dropped := false
+		var served chan struct{}
+		served = background(func() {
+			for !dropped {
+				var read execproto.ReadParams
+				m := p.expect("process/read", &read)
+				dropped = *read.AfterSeq >= 100
+				r := execproto.ReadResult{NextSeq: events + 1}
+				for seq := *read.AfterSeq + 1; seq <= min(events, *read.AfterSeq+50) && !dropped; seq++ {
+					r.Chunks = append(r.Chunks, execproto.OutputChunk{Seq: seq, Stream: execproto.Stdout, Chunk: fmt.Appendln(nil, seq)})
+				}
+				p.answer(m, r)
+			}
+		})
+		var next uint64
+		var failed error
+		for e, err := range proc.Events(t.Context()) {
+			if failed = err; err != nil {
+				break
+			}
+			if next++; e.Seq != next || string(e.Data) != fmt.Sprintln(next) {
+				t.Fatalf("%d: %d %q", next, e.Seq, e.Data)
+			}
+		}
+		<-served
+		var lost *EventsLostError
+		if !errors.As(failed, &lost) || lost.After != 100 || next != 100 {
+			t.Errorf("after %d: %v", next, failed)
+		}
+	})
+}
+
+// TestFlowControl: the server is told what was consumed, again after a cut.
+func TestFlowControl(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHost(t)
+		c, p := h.join(Options{}, execproto.NotifyProcessAck)
+		defer c.Close()
+		done := make(chan *Process, 1)
+		go func() {
+			proc, _ := c.Start(t.Context(), execproto.StartParams{ProcessID: "1", Argv: []string{"x"}, Cwd: "/"})
+			done <- proc
+		}()
+		var start execproto.StartParams
+		p.answer(p.expect("process/start", &start), execproto.StartResult{})
+		if start.OutputWindow != outputWindow {
+			t.Errorf("the window is %d", start.OutputWindow)
+		}
+		proc := <-done
+		chunk := strings.Repeat("x", 64<<10)
+		for seq := range uint64(6) {
+			p.output("1", seq+1, chunk)
+		}
+		synctest.Wait()
+		if len(p.in) > 0 {
+			t.Fatalf("%s came although nobody consumes", <-p.in)
+		}
+		f := proc.follow(0, nil)
+		take := func() {
+			_, err := f.next(t.Context())
+			must(t, err)
+			synctest.Wait()
+		}
+		acked := func(want uint64) {
+			t.Helper()
+			var ack execproto.ProcessAck
+			if p.expect("process/ack", &ack); ack.Seq != want || ack.ProcessID != "1" {
+				t.Errorf("%+v", ack)
+			}
+		}
+		take()
+		take()
+		if len(p.in) > 0 {
+			t.Fatalf("%s came", <-p.in)
+		}
+		take()
+		acked(2)
+		time.Sleep(calmTime)
+		p.cut()
+		p = <-h.peers
+		p.greet()
+		p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 7})
+		acked(2)
+		f.stop()
+		proc.Release()
+		acked(ackAll)
+	})
+}
