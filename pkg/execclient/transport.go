@@ -164,15 +164,22 @@ func (t *webSocket) Read() ([]byte, error) {
 
 // reasonOf is an error of the network without addresses, which are of no use.
 func reasonOf(err error) error {
+	var network net.Error
 	var op *net.OpError
 	switch {
-	case errors.As(err, &op) && op.Timeout():
+	case errors.As(err, &network) && network.Timeout():
 		return errors.New("the server does not answer any more")
 	case errors.As(err, &op):
 		return op.Err
-	default:
-		return err
+	case network != nil:
+		// The websocket package leaves nothing of it but the text.
+		if _, rest, ok := strings.Cut(err.Error(), "->"); ok {
+			if _, reason, ok := strings.Cut(rest, ": "); ok {
+				return errors.New(reason)
+			}
+		}
 	}
+	return err
 }
 
 func (t *webSocket) Write(message []byte) error {

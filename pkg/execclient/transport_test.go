@@ -1,0 +1,159 @@
+package execclient
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"github.com/gorilla/websocket"
+)
+
+// upgrade serves each websocket connection with a function.
+func upgrade(t *testing.T, serve func(*websocket.Conn)) (url string) {
+	t.Helper()
+	var upgrader websocket.Upgrader
+	var wg sync.WaitGroup
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := upgrader.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		wg.Add(1)
+		defer wg.Done()
+		defer c.Close()
+		serve(c)
+	}))
+	t.Cleanup(func() { srv.Close(); wg.Wait() })
+	return "ws" + strings.TrimPrefix(srv.URL, "http")
+}
+
+func greetOn(c *websocket.Conn) error {
+	if _, _, err := c.ReadMessage(); err != nil {
+		return err
+	}
+	if err := c.WriteMessage(websocket.BinaryMessage, []byte(`{"id":1,"result":{"sessionId":"s"}}`)); err != nil {
+		return err
+	}
+	_, _, err := c.ReadMessage()
+	return err
+}
+
+// TestASilentServerIsNoticed: one that neither speaks nor answers pings is
+// given up, and one that only answers pings is not.
+func TestASilentServerIsNoticed(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		end := make(chan struct{})
+		url := upgrade(t, func(c *websocket.Conn) {
+			if greetOn(c) != nil {
+				return
+			}
+			if silent {
+				<-end
+				return
+			}
+			_, _, _ = c.ReadMessage()
+		})
+		states := make(chan StateChange, 16)
+		c, err := DialWebSocket(t.Context(), url, Options{
+			KeepAlive: 20 * time.Millisecond, RecoveryTimeout: -1,
+			OnStateChange: func(s StateChange) { states <- s },
+		})
+		must(t, err)
+		select {
+		case s := <-states:
+			if !silent || s.State != Failed || !strings.Contains(s.Err.Error(), "does not answer") {
+				t.Errorf("%+v", s)
+			}
+		case <-time.After(map[bool]time.Duration{true: 20 * time.Second, false: 300 * time.Millisecond}[silent]):
+			if silent {
+				t.Error("it was not noticed")
+			}
+		}
+		close(end)
+		_ = c.Close()
+	}
+}
+
+func TestWhatEndsAConnection(t *testing.T) {
+	for _, tt := range []struct{ sent, text string }{
+		{`{"method":"process/output","params":{"processId":1}}`, "exec-server notification handling failed: "},
+		{`{"id":7,"method":"ask","params":{}}`, "exec-server transport disconnected"},
+		{`nonsense`, "exec-server transport disconnected"},
+	} {
+		url := upgrade(t, func(c *websocket.Conn) {
+			if greetOn(c) == nil && c.WriteMessage(websocket.TextMessage, []byte(tt.sent)) == nil {
+				_, _, _ = c.ReadMessage()
+			}
+		})
+		c, err := DialWebSocket(t.Context(), url, Options{RecoveryTimeout: -1})
+		must(t, err)
+		<-c.Done()
+		if text := c.Err().Error(); text != tt.text && !(strings.HasSuffix(tt.text, ": ") && strings.HasPrefix(text, tt.text)) {
+			t.Errorf("%s: %s", tt.sent, text)
+		}
+		_ = c.Close()
+	}
+	// What is not known is not an error.
+	url := upgrade(t, func(c *websocket.Conn) {
+		if greetOn(c) != nil {
+			return
+		}
+		for _, text := range []string{`{"method":"news","params":[]}`, `{"id":99,"result":{}}`, `{"method":"process/closed","params":{"processId":"?","seq":1}}`} {
+			_ = c.WriteMessage(websocket.TextMessage, []byte(text))
+		}
+		if _, _, err := c.ReadMessage(); err == nil {
+			_ = c.WriteMessage(websocket.TextMessage, []byte(`{"id":2,"result":{"status":"ready"}}`))
+		}
+		_, _, _ = c.ReadMessage()
+	})
+	c, err := DialWebSocket(t.Context(), url, Options{RecoveryTimeout: -1})
+	must(t, err)
+	defer c.Close()
+	must(t, c.Call(t.Context(), execproto.MethodEnvironmentStatus, nil, nil))
+}
+
+func TestConnectionsThatFail(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	nobody := "ws://" + l.Addr().String()
+	must(t, l.Close())
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer mute.Close()
+	refuses := httptest.NewServer(http.NotFoundHandler())
+	defer refuses.Close()
+	waits := upgrade(t, func(c *websocket.Conn) { _, _, _ = c.ReadMessage(); _, _, _ = c.ReadMessage() })
+	const soon = 50 * time.Millisecond
+	for _, tt := range []struct {
+		url, text string
+		status    int
+		retryable bool
+	}{
+		{nobody + "/?token=secret", "failed to connect to exec-server websocket `" + nobody + "/`: connect: connection refused", 0, true},
+		{"ws://" + mute.Addr().String(), "timed out connecting to exec-server websocket `ws://" + mute.Addr().String() + "` after 50ms", 0, true},
+		{"ws" + strings.TrimPrefix(refuses.URL, "http"), "failed to connect to exec-server websocket `ws" + strings.TrimPrefix(refuses.URL, "http") + "`: the server answered 404 Not Found: 404 page not found", 404, true},
+		{waits, "timed out waiting for exec-server initialize handshake after 50ms", 0, true},
+		{"http://x", `invalid exec-server URL "http://x": expected ws://HOST:PORT or wss://HOST:PORT`, 0, false},
+	} {
+		_, err := DialWebSocket(t.Context(), tt.url, Options{ConnectTimeout: soon, InitializeTimeout: soon})
+		if err == nil || err.Error() != tt.text || retryable(err) != tt.retryable {
+			t.Errorf("%s: %v", tt.url, err)
+		}
+		var d *DialError
+		if errors.As(err, &d) && d.Status != tt.status {
+			t.Errorf("%s: status %d", tt.url, d.Status)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := DialWebSocket(ctx, "ws://"+mute.Addr().String(), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
