@@ -61,10 +61,11 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	c, res, err := dialer.DialContext(bound, d.url, header)
 	if err != nil {
 		e := &DialError{URL: shown(d.url)}
+		var network net.Error
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case bound.Err() != nil:
+		case bound.Err() != nil, errors.As(err, &network) && network.Timeout():
 			e.Timeout = d.o.ConnectTimeout
 		case res != nil:
 			e.Status = res.StatusCode
