@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,18 +18,15 @@ import (
 func upgrade(t *testing.T, serve func(*websocket.Conn)) (url string) {
 	t.Helper()
 	var upgrader websocket.Upgrader
-	var wg sync.WaitGroup
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := upgrader.Upgrade(w, r, nil)
 		if err != nil {
 			return
 		}
-		wg.Add(1)
-		defer wg.Done()
 		defer c.Close()
 		serve(c)
 	}))
-	t.Cleanup(func() { srv.Close(); wg.Wait() })
+	t.Cleanup(srv.Close)
 	return "ws" + strings.TrimPrefix(srv.URL, "http")
 }
 
