@@ -174,7 +174,7 @@ func (c *conn) receive(msg *transport.Message) *ending {
 		return nil
 	case jsonrpc.Notification:
 		defer msg.Release()
-		return c.notification(m.Method)
+		return c.notification(m)
 	default:
 		msg.Release()
 		return &ending{code: transport.CloseProtocolError, reason: "a client must not send responses: this server asks nothing"}
@@ -199,20 +199,41 @@ func (c *conn) malformed(msg *transport.Message, err error) *ending {
 	return nil
 }
 
-// notification handles what the client tells without asking.
-func (c *conn) notification(name string) *ending {
-	if name != execproto.NotifyInitialized {
-		c.replyError(jsonrpc.IntID(-1), &jsonrpc.Error{
-			Code:    execproto.CodeInvalidRequest,
-			Message: fmt.Sprintf("unexpected notification `%s`", clip(name)),
-		})
+// notification handles what the client tells without asking. What is wrong
+// with it is told with id -1.
+func (c *conn) notification(m jsonrpc.Message) *ending {
+	if m.Method == execproto.NotifyInitialized {
+		if c.stage == stageNew {
+			return &ending{code: transport.CloseProtocolError, reason: "initialized came before initialize"}
+		}
+		c.stage = stageReady
 		return nil
 	}
-	if c.stage == stageNew {
-		return &ending{code: transport.CloseProtocolError, reason: "initialized came before initialize"}
+	wrong := func(code int, text string) {
+		c.replyError(jsonrpc.IntID(-1), &jsonrpc.Error{Code: code, Message: text})
 	}
-	c.stage = stageReady
+	spec, ok := notifications[m.Method]
+	if !ok {
+		wrong(execproto.CodeInvalidRequest, fmt.Sprintf("unexpected notification `%s`", clip(m.Method)))
+	} else if text := c.tooEarly(spec.family); text != "" {
+		wrong(execproto.CodeInvalidRequest, text)
+	} else if err := spec.take(c, m.Params); err != nil {
+		wrong(execproto.CodeInvalidParams, fmt.Sprintf("notification `%s`: %v", m.Method, err))
+	}
 	return nil
+}
+
+// tooEarly says what the handshake lacks before something of the family may
+// come; "" is nothing.
+func (c *conn) tooEarly(family string) string {
+	what := "call initialize"
+	switch {
+	case family == "" || c.stage == stageReady:
+		return ""
+	case c.stage == stageInitialized:
+		what = "send initialized"
+	}
+	return fmt.Sprintf("client must %s before using %s methods", what, family)
 }
 
 // request starts a request, or refuses it.
@@ -231,15 +252,8 @@ func (c *conn) request(msg *transport.Message, m jsonrpc.Message) {
 		rq.fail(&jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()})
 		return
 	}
-	if spec.family != "" && c.stage != stageReady {
-		what := "call initialize"
-		if c.stage == stageInitialized {
-			what = "send initialized"
-		}
-		rq.fail(&jsonrpc.Error{
-			Code:    execproto.CodeInvalidRequest,
-			Message: fmt.Sprintf("client must %s before using %s methods", what, spec.family),
-		})
+	if text := c.tooEarly(spec.family); text != "" {
+		rq.fail(invalid(text))
 		return
 	}
 	run()
