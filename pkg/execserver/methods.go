@@ -23,6 +23,7 @@ var extensions = []string{
 	execproto.MethodProcessResize,
 	execproto.MethodProcessList,
 	execproto.NotifyProcessAck,
+	execproto.ExtensionTakeOver,
 }
 
 // notifications is every notification of a client but initialized, which
