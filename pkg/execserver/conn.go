@@ -41,9 +41,13 @@ type conn struct {
 	// ctx ends all that the connection does. waits ends first, when the
 	// peer sends nothing more: it ends requests that only wait.
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	waits  context.Context
 	hangup context.CancelFunc
+
+	// receiving is held by the reader while it handles a message. Once ctx
+	// has ended it handles none.
+	receiving sync.Mutex
 
 	// Only the reader uses these.
 	stage   stage
@@ -72,7 +76,7 @@ func newConn(ctx context.Context, srv *Server, t transport.Conn) *conn {
 		lanes: newLanes(srv.opts.ConcurrentRequests),
 		log:   srv.log.With("peer", t.Peer()),
 	}
-	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)
 	c.handles.limit = srv.opts.MaxHandles
 	return c
@@ -80,7 +84,7 @@ func newConn(ctx context.Context, srv *Server, t transport.Conn) *conn {
 
 // serve runs the connection until it ends.
 func (c *conn) serve() {
-	defer c.cancel()
+	defer c.cancel(nil)
 	var wg sync.WaitGroup
 	if p, ok := c.t.(transport.Pinger); ok {
 		p.OnPing(c.out.wake)
@@ -102,12 +106,11 @@ func (c *conn) serve() {
 	}
 	c.hangup()
 	c.detach()
-	if end.lost || c.ctx.Err() != nil && c.srv.ctx.Err() == nil {
-		_ = c.t.Abort()
-	} else {
-		c.out.finish(flushTime, end.code, end.reason)
+	if c.ctx.Err() != nil {
+		end = c.interruption()
 	}
-	c.cancel()
+	c.close(end)
+	c.cancel(nil)
 	c.out.end()
 	c.lanes.wg.Wait()
 	c.handles.closeAll()
@@ -118,11 +121,41 @@ func (c *conn) serve() {
 // routineInterrupt ends the reader's wait for the peer when the context ends.
 func (c *conn) routineInterrupt() {
 	<-c.ctx.Done()
-	if c.srv.ctx.Err() != nil {
-		c.out.finish(flushTime, transport.CloseGoingAway, "the server is shutting down")
+	c.close(c.interruption())
+}
+
+// errTakenOver ends a connection whose session was resumed on another one.
+var errTakenOver = errors.New("session was resumed on another connection")
+
+// interruption says how a connection ends whose context has ended.
+func (c *conn) interruption() ending {
+	cause := context.Cause(c.ctx)
+	switch {
+	case c.srv.ctx.Err() != nil:
+		return ending{code: transport.CloseGoingAway, reason: "the server is shutting down"}
+	case errors.Is(cause, errTakenOver):
+		return ending{code: transport.ClosePolicyViolation, reason: cause.Error()}
+	default:
+		return ending{lost: true, reason: cause.Error()}
+	}
+}
+
+// close sends what is queued and ends the connection with the peer.
+func (c *conn) close(end ending) {
+	if end.lost {
+		_ = c.t.Abort()
 		return
 	}
-	_ = c.t.Abort()
+	c.out.finish(flushTime, end.code, end.reason)
+}
+
+// evict ends the connection because its session goes to another one. When it
+// returns, what the connection has in work is cancelled and it handles no
+// further message.
+func (c *conn) evict() {
+	c.cancel(errTakenOver)
+	c.receiving.Lock()
+	defer c.receiving.Unlock()
 }
 
 // detach ends the connection's part in its session.
@@ -162,6 +195,13 @@ func (c *conn) readEnding(err error) ending {
 // receive handles one message; it returns how the connection ends if the
 // message ends it. The message is released here or by its request.
 func (c *conn) receive(msg *transport.Message) *ending {
+	c.receiving.Lock()
+	defer c.receiving.Unlock()
+	if c.ctx.Err() != nil {
+		msg.Release()
+		end := c.interruption()
+		return &end
+	}
 	m, err := jsonrpc.Decode(msg.Bytes())
 	if err != nil {
 		end := c.malformed(msg, err)
@@ -174,7 +214,7 @@ func (c *conn) receive(msg *transport.Message) *ending {
 		return nil
 	case jsonrpc.Notification:
 		defer msg.Release()
-		return c.notification(m.Method)
+		return c.notification(m)
 	default:
 		msg.Release()
 		return &ending{code: transport.CloseProtocolError, reason: "a client must not send responses: this server asks nothing"}
@@ -199,20 +239,41 @@ func (c *conn) malformed(msg *transport.Message, err error) *ending {
 	return nil
 }
 
-// notification handles what the client tells without asking.
-func (c *conn) notification(name string) *ending {
-	if name != execproto.NotifyInitialized {
-		c.replyError(jsonrpc.IntID(-1), &jsonrpc.Error{
-			Code:    execproto.CodeInvalidRequest,
-			Message: fmt.Sprintf("unexpected notification `%s`", clip(name)),
-		})
+// notification handles what the client tells without asking. What is wrong
+// with it is told with id -1.
+func (c *conn) notification(m jsonrpc.Message) *ending {
+	if m.Method == execproto.NotifyInitialized {
+		if c.stage == stageNew {
+			return &ending{code: transport.CloseProtocolError, reason: "initialized came before initialize"}
+		}
+		c.stage = stageReady
 		return nil
 	}
-	if c.stage == stageNew {
-		return &ending{code: transport.CloseProtocolError, reason: "initialized came before initialize"}
+	wrong := func(code int, text string) {
+		c.replyError(jsonrpc.IntID(-1), &jsonrpc.Error{Code: code, Message: text})
 	}
-	c.stage = stageReady
+	spec, ok := notifications[m.Method]
+	if !ok {
+		wrong(execproto.CodeInvalidRequest, fmt.Sprintf("unexpected notification `%s`", clip(m.Method)))
+	} else if text := c.tooEarly(spec.family); text != "" {
+		wrong(execproto.CodeInvalidRequest, text)
+	} else if err := spec.take(c, m.Params); err != nil {
+		wrong(execproto.CodeInvalidParams, fmt.Sprintf("notification `%s`: %v", m.Method, err))
+	}
 	return nil
+}
+
+// tooEarly says what the handshake lacks before something of the family may
+// come; "" is nothing.
+func (c *conn) tooEarly(family string) string {
+	what := "call initialize"
+	switch {
+	case family == "" || c.stage == stageReady:
+		return ""
+	case c.stage == stageInitialized:
+		what = "send initialized"
+	}
+	return fmt.Sprintf("client must %s before using %s methods", what, family)
 }
 
 // request starts a request, or refuses it.
@@ -231,15 +292,8 @@ func (c *conn) request(msg *transport.Message, m jsonrpc.Message) {
 		rq.fail(&jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()})
 		return
 	}
-	if spec.family != "" && c.stage != stageReady {
-		what := "call initialize"
-		if c.stage == stageInitialized {
-			what = "send initialized"
-		}
-		rq.fail(&jsonrpc.Error{
-			Code:    execproto.CodeInvalidRequest,
-			Message: fmt.Sprintf("client must %s before using %s methods", what, spec.family),
-		})
+	if text := c.tooEarly(spec.family); text != "" {
+		rq.fail(invalid(text))
 		return
 	}
 	run()
@@ -271,7 +325,7 @@ func (c *conn) routinePinger(p transport.Pinger) {
 		missed++
 		if missed >= missedPings {
 			c.log.Info("connection ended: no answer to pings", "missed", missed)
-			c.cancel()
+			c.cancel(nil)
 			return
 		}
 		c.out.probe()

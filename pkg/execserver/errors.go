@@ -32,6 +32,11 @@ func internal(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInternal, Message: text}
 }
 
+// errStopping refuses new sessions while the server is ended.
+var errStopping = internal("the server is shutting down")
+
+func unknownSession(id string) error { return invalid("unknown session id " + clip(id)) }
+
 // toRPC is the one place where errors get their codes (section 2). Errors
 // that name no code are the server's failure.
 func toRPC(err error) *jsonrpc.Error {

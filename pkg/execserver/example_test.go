@@ -46,8 +46,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	code, err := p.Stream(ctx, os.Stdout, os.Stderr)
-	fmt.Println("exit code", code, err)
+	exit, err := p.Stream(ctx, os.Stdout, os.Stderr)
+	fmt.Println("exit code", exit.Code, err)
 	// Output:
 	// hello from a process
 	// exit code 0 <nil>

@@ -17,16 +17,25 @@ const (
 // in and what it is ordered with stands in its handler.
 var methods map[string]method
 
-// extensions are the methods of section 8.2, told by initialize.
+// extensions are what section 8.2 adds, told by initialize.
 var extensions = []string{
 	execproto.MethodProcessCloseStdin,
 	execproto.MethodProcessResize,
 	execproto.MethodProcessList,
+	execproto.NotifyProcessAck,
+	execproto.ExtensionTakeOver,
 }
 
-// The table is filled here and not in its declaration because handlers reach
-// it again through the connection.
+// notifications is every notification of a client but initialized, which
+// moves the handshake on.
+var notifications map[string]notification
+
+// The tables are filled here and not in their declarations because handlers
+// reach them again through the connection.
 func init() {
+	notifications = map[string]notification{
+		execproto.NotifyProcessAck: hear(familyExec, execproto.DecodeProcessAck, processAck),
+	}
 	methods = map[string]method{
 		execproto.MethodInitialize: handle("", execproto.DecodeInitialize, initialize),
 

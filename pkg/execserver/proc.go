@@ -31,6 +31,7 @@ type proc struct {
 	settled bool                     // the start has succeeded or failed
 	killed  bool                     // terminated while starting
 	later   []func(*process.Process) // requests that came while it was starting
+	acked   uint64                   // what was acknowledged while it was starting
 
 	closedAt time.Time // guarded by the session's lock
 	retained int       // likewise: the output that it retains once closed
@@ -95,6 +96,20 @@ func (p *proc) do(f func(*process.Process)) {
 	f(running)
 }
 
+// ack acknowledges events up to number seq; while the process is starting, the
+// highest of them is kept.
+func (p *proc) ack(seq uint64) {
+	p.mu.Lock()
+	running := p.running
+	if !p.settled {
+		p.acked = max(p.acked, seq)
+	}
+	p.mu.Unlock()
+	if running != nil {
+		running.Ack(seq)
+	}
+}
+
 // settle ends the start and runs what waited for it. It reports whether the
 // process was terminated meanwhile.
 func (p *proc) settle(running *process.Process) (killed bool) {
@@ -106,7 +121,11 @@ func (p *proc) settle(running *process.Process) (killed bool) {
 			p.running = running
 			p.settled = true
 			killed = p.killed
+			acked := p.acked
 			p.mu.Unlock()
+			if running != nil {
+				running.Ack(acked)
+			}
 			return killed
 		}
 		p.mu.Unlock()

@@ -98,7 +98,7 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	spec := process.Spec{
 		Argv: cloneAll(p.Argv), Arg0: p.Arg0, Dir: cwd,
 		Env: envpolicy.Environ(os.Environ(), policy, p.Env),
-		TTY: p.TTY, PipeStdin: p.PipeStdin,
+		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow,
 	}
 	if p.Size != nil {
 		spec.Rows, spec.Cols = p.Size.Rows, p.Size.Cols
@@ -239,6 +239,14 @@ func processCloseStdin(rq *request, params *execproto.ProcessParams) {
 		}
 		running.CloseStdin(done)
 	})
+}
+
+// processAck makes room in a process's window. That the process is unknown is
+// no error: it may have been forgotten meanwhile.
+func processAck(c *conn, params *execproto.ProcessAck) {
+	if p := c.session.find(params.ProcessID); p != nil {
+		p.ack(params.Seq)
+	}
 }
 
 // processResize sets a terminal's size.

@@ -179,6 +179,26 @@ func handle[P any](family string, decode func([]byte) (P, error), h func(rq *req
 	}}
 }
 
+// notification says how one notification of a client is handled.
+type notification struct {
+	// family names it in the errors of the handshake.
+	family string
+	// take decodes the params and does what they tell; the error is theirs.
+	// It runs on the reader and must not block.
+	take func(c *conn, params []byte) error
+}
+
+// hear joins a decoder and a handler into a notification.
+func hear[P any](family string, decode func([]byte) (P, error), h func(c *conn, p *P)) notification {
+	return notification{family: family, take: func(c *conn, params []byte) error {
+		p, err := decode(params)
+		if err == nil {
+			h(c, &p)
+		}
+		return err
+	}}
+}
+
 // handleEmpty is handle for methods without params.
 func handleEmpty(family string, h func(rq *request)) method {
 	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {

@@ -50,7 +50,7 @@ func initialize(rq *request, p *execproto.InitializeParams) {
 		rq.fail(invalid("initialize may only be sent once per connection"))
 		return
 	}
-	s, err := c.srv.openSession(c, p.ResumeSessionID)
+	s, err := c.srv.openSession(c, p)
 	if err != nil {
 		rq.fail(err)
 		return
@@ -66,23 +66,33 @@ func initialize(rq *request, p *execproto.InitializeParams) {
 	})
 }
 
-// openSession attaches c to a new session or to the one that it names.
-func (srv *Server) openSession(c *conn, resume *string) (*session, error) {
+// openSession attaches c to a new session or to the one that p names.
+func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session, error) {
+	if p.ResumeSessionID == nil {
+		return srv.newSession(c)
+	}
 	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	if srv.stopping {
-		return nil, internal("the server is shutting down")
+	s, stopping := srv.sessions[*p.ResumeSessionID], srv.stopping
+	srv.mu.Unlock()
+	switch {
+	case stopping:
+		return nil, errStopping
+	case s == nil:
+		return nil, unknownSession(*p.ResumeSessionID)
 	}
-	if resume != nil {
-		s := srv.sessions[*resume]
-		if s == nil {
-			return nil, invalid("unknown session id " + clip(*resume))
-		}
-		return s, s.attach(c)
-	}
+	return s, s.resume(c, p.TakeOver)
+}
+
+// newSession starts a session that is attached to c.
+func (srv *Server) newSession(c *conn) (*session, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return nil, fmt.Errorf("make a session id: %w", err)
+	}
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.stopping {
+		return nil, errStopping
 	}
 	s := &session{srv: srv, id: id.String(), conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
 	s.log = srv.log.With("session", s.id)
@@ -91,22 +101,45 @@ func (srv *Server) openSession(c *conn, resume *string) (*session, error) {
 	return s, nil
 }
 
-// attach makes c the session's connection.
-func (s *session) attach(c *conn) error {
+// resume makes c the session's connection. With takeOver it ends one that has
+// the session; when several do so at a time, the last of them keeps it.
+func (s *session) resume(c *conn, takeOver bool) error {
+	var evicted *conn
+	for {
+		other, err := s.attach(c, evicted)
+		switch {
+		case other == nil:
+			return err
+		case !takeOver:
+			return &jsonrpc.Error{
+				Code:    execproto.CodeSessionAttached,
+				Message: fmt.Sprintf("session %s is already attached to another connection", s.id),
+			}
+		}
+		s.log.Info("session taken from its connection", "peer", other.t.Peer(), "by", c.t.Peer())
+		other.evict()
+		evicted = other
+	}
+}
+
+// attach makes c the session's connection, unless there is one other than
+// evicted, which it returns.
+func (s *session) attach(c, evicted *conn) (other *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		return invalid("unknown session id " + s.id)
+		return nil, unknownSession(s.id)
 	}
 	if s.conn != nil {
-		return &jsonrpc.Error{
-			Code:    execproto.CodeSessionAttached,
-			Message: fmt.Sprintf("session %s is already attached to another connection", s.id),
+		if s.conn != evicted {
+			return s.conn, nil
 		}
+		// Nothing that is told from here on may end in its queue.
+		evicted.out.end()
 	}
 	s.conn = c
 	s.stopExpiry()
-	return nil
+	return nil, nil
 }
 
 // stopExpiry ends the wait for somebody to resume the session. The caller

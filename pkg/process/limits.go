@@ -21,6 +21,17 @@ const (
 	// costs more than its bytes.
 	maxChunks = 16 << 10
 
+	// MinWindow is the smallest window of unacknowledged output: with less
+	// than a chunk every chunk would wait for an acknowledgement.
+	MinWindow = MaxChunk
+	// MaxWindow is the largest. With the chunk that may exceed it, it is well
+	// within MaxRetained, so that whoever lost a connection finds all that it
+	// has not acknowledged.
+	MaxWindow = MaxRetained / 2
+	// maxUnacked bounds the number of unacknowledged events for the same
+	// reason: only maxChunks of them are retained.
+	maxUnacked = maxChunks / 2
+
 	// rememberedWrites is how many write ids a process remembers.
 	rememberedWrites = 4096
 

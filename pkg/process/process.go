@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,7 @@ type Process struct {
 	sink  Sink
 	pid   int
 	log   eventLog
+	win   window
 	stdin stdin
 	cg    cgroupDir
 
@@ -73,6 +75,22 @@ func (p *Process) Pid() int { return p.pid }
 
 // Done is closed when the process has closed.
 func (p *Process) Done() <-chan struct{} { return p.finished }
+
+// Ack says that the receiver of the events has consumed those up to and
+// including number seq, which makes room in the window. The highest seq
+// counts; one beyond the newest event counts for the future too. Without a
+// window it does nothing.
+func (p *Process) Ack(seq uint64) {
+	if p.win.ack(seq) {
+		p.wakeStreams()
+	}
+}
+
+// letGo ends whatever holds output back.
+func (p *Process) letGo() {
+	p.OpenGate()
+	p.Ack(math.MaxUint64)
+}
 
 // OpenGate lets events out. Until then the output waits in its pipes.
 func (p *Process) OpenGate() { p.gateOnce.Do(func() { close(p.gate) }) }
@@ -149,7 +167,8 @@ func (p *Process) foreground() int {
 
 // Terminate kills the process and all its descendants with SIGKILL, and
 // reports whether the process was running. What it wrote before is still
-// delivered; what cannot be killed and holds its output is cut off.
+// delivered, as the window allows; what cannot be killed and holds its output
+// is cut off.
 //
 // When the process has ended already, the descendants that still hold its
 // output get leftoverTime to end in order, and are killed then.

@@ -29,6 +29,10 @@ type Spec struct {
 	Rows, Cols uint16
 	// PipeStdin gives it a pipe as stdin in place of /dev/null.
 	PipeStdin bool
+	// Window is how much output may be unacknowledged, in bytes, before no
+	// more is read (see Process.Ack); it is brought between MinWindow and
+	// MaxWindow. 0: any amount.
+	Window uint64
 	// ExtraFiles become its descriptors 3 and up. The caller closes them.
 	ExtraFiles []*os.File
 	// Judge is asked once, when the program has ended and what it wrote before

@@ -22,25 +22,24 @@ func (p *Process) routineStream(s stream) {
 	if r.raw, err = s.file.SyscallConn(); err != nil {
 		return
 	}
+	drained := false
 	for {
 		err := r.read()
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			// Woken up: by the exit or by a cut.
+			// Woken up: by the exit, by a cut or by room in the window.
 			_ = s.file.SetReadDeadline(time.Time{})
 			if p.cut.Load() {
-				_ = r.drain()
+				_ = r.drain(true)
 				return
 			}
-			if p.exiting.Load() {
-				if errors.Is(r.drain(), io.EOF) {
+			if p.exiting.Load() && !drained {
+				if errors.Is(r.drain(false), io.EOF) {
 					return
 				}
+				drained = true
 				draining()
-				if p.cut.Load() {
-					return
-				}
 			}
 		default:
 			return // the end, or EIO at the end of a terminal
@@ -62,8 +61,8 @@ func (r *reader) read() error {
 	var readErr error
 	err := r.raw.Read(func(fd uintptr) bool {
 		b = takeBlock()
-		n, readErr = readOnce(int(fd), b.data[:])
-		if readErr == unix.EAGAIN {
+		n, readErr = r.p.win.read(int(fd), b.data[:])
+		if readErr == unix.EAGAIN || readErr == errHeld {
 			// Hold no buffer while waiting: there may be thousands of us.
 			b.release()
 			b = nil
@@ -91,6 +90,7 @@ func (r *reader) fill(b *block, n int) int {
 	if r.stream.name != PTY {
 		return n
 	}
+	first := n
 	_ = r.raw.Control(func(fd uintptr) {
 		for n < len(b.data) {
 			m, err := readOnce(int(fd), b.data[n:])
@@ -100,6 +100,7 @@ func (r *reader) fill(b *block, n int) int {
 			n += m
 		}
 	})
+	r.p.win.count(n - first)
 	return n
 }
 
@@ -124,13 +125,18 @@ func (r *reader) deliver(b *block, n int) {
 	p.emit.Lock()
 	defer p.emit.Unlock()
 	seq := p.log.output(r.stream.name, data, from)
+	if p.win.numbered(seq, n) {
+		p.wakeStreams()
+	}
 	p.sink.Output(seq, r.stream.name, data)
 }
 
 // drain delivers what is in the stream at this moment and returns io.EOF when
 // it has ended. It is called once the program has ended, so what the program
 // wrote is there, except that a terminal may take drainTime to hand it over.
-func (r *reader) drain() error {
+// When the window is full it waits for room if toEnd is set, and otherwise
+// leaves the rest to be read later.
+func (r *reader) drain(toEnd bool) error {
 	left, err := r.available()
 	if err != nil {
 		return io.EOF
@@ -141,6 +147,12 @@ func (r *reader) drain() error {
 	for {
 		n, err := r.readNow()
 		switch {
+		case err == errHeld && toEnd:
+			if err := r.awaitRoom(); err != nil {
+				return err
+			}
+		case err == errHeld:
+			return r.atEnd()
 		case errors.Is(err, unix.EAGAIN):
 			if r.stream.name != PTY || !r.await() {
 				return nil
@@ -153,6 +165,17 @@ func (r *reader) drain() error {
 				return r.atEnd()
 			}
 		}
+	}
+}
+
+// awaitRoom waits until the window has room.
+func (r *reader) awaitRoom() error {
+	for {
+		err := r.raw.Read(func(uintptr) bool { return r.p.win.room() })
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		_ = r.stream.file.SetReadDeadline(time.Time{})
 	}
 }
 
@@ -169,7 +192,7 @@ func (r *reader) available() (int, error) {
 func (r *reader) readNow() (n int, err error) {
 	b := takeBlock()
 	defer b.release()
-	if e := r.raw.Control(func(fd uintptr) { n, err = readOnce(int(fd), b.data[:]) }); e != nil {
+	if e := r.raw.Control(func(fd uintptr) { n, err = r.p.win.read(int(fd), b.data[:]) }); e != nil {
 		return 0, e
 	}
 	if err == nil && n > 0 {

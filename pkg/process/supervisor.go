@@ -197,6 +197,7 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	p := &Process{
 		group: g, spec: spec, sink: sink, streams: e.streams, tty: e.master,
 		gate: make(chan struct{}), finished: make(chan struct{}),
+		win: window{size: clampWindow(spec.Window)},
 	}
 	p.stdin.file, p.stdin.tty, p.stdin.wg = e.stdin, e.master != nil, &s.wg
 	p.cg = g.cgroup()
@@ -257,7 +258,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	g.procs[p] = true
 	if g.closed {
 		// Close has not seen it.
-		p.OpenGate()
+		p.letGo()
 		p.killTree()
 	}
 	return pidfd, nil
@@ -293,7 +294,7 @@ func (g *Group) Close() {
 	g.cg.kill()
 	for _, p := range procs {
 		wg.Go(func() {
-			p.OpenGate()
+			p.letGo()
 			p.kill()
 		})
 	}

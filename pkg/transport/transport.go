@@ -18,12 +18,13 @@ import (
 // Close codes of RFC 6455 that Close understands; transports without close
 // frames ignore them.
 const (
-	CloseNormal        = 1000
-	CloseGoingAway     = 1001
-	CloseProtocolError = 1002
-	CloseInvalidUTF8   = 1007
-	CloseTooLarge      = 1009
-	CloseInternalError = 1011
+	CloseNormal          = 1000
+	CloseGoingAway       = 1001
+	CloseProtocolError   = 1002
+	CloseInvalidUTF8     = 1007
+	ClosePolicyViolation = 1008
+	CloseTooLarge        = 1009
+	CloseInternalError   = 1011
 )
 
 // ErrClosed is what ReadMessage returns after the peer ended the connection
