@@ -171,7 +171,7 @@ func newClient(ctx context.Context, t Transport, d Dialer, o Options) (*Client, 
 	c.info = info
 	if !c.install(l) {
 		_ = c.Close()
-		return nil, &DisconnectedError{textDisconnected}
+		return nil, &DisconnectedError{disconnected(l.why)}
 	}
 	return c, nil
 }

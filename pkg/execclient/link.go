@@ -19,6 +19,7 @@ type link struct {
 	t    Transport
 	out  chan []byte   // to be sent
 	down chan struct{} // closed when the reader has seen the end
+	why  error         // once down
 	wake chan struct{} // tells the writer of acks
 
 	mu      sync.Mutex
@@ -34,9 +35,9 @@ func (c *Client) open(t Transport, lost func(*link, error)) *link {
 		acks: make(map[string]uint64), pending: make(map[jsonrpc.ID]chan jsonrpc.Message),
 	}
 	c.wg.Go(func() {
-		err := l.routineReader(c)
+		l.why = l.routineReader(c)
 		l.fail()
-		lost(l, err)
+		lost(l, l.why)
 		_ = t.Close()
 	})
 	c.wg.Go(l.routineWriter)
