@@ -58,6 +58,11 @@ const (
 	// maxMessage bounds an incoming message: a file of 512 MiB in base64.
 	maxMessage = 768 << 20
 
+	// keepBuffer is the largest message that is copied out of the buffer of
+	// its connection, which is kept for the next: every event is smaller. The
+	// buffer of a larger one is handed over.
+	keepBuffer = 256 << 10
+
 	// childGrace is how long a server that was started as a command may take
 	// to end after its stdin has ended.
 	childGrace = 2 * time.Second

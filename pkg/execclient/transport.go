@@ -84,6 +84,7 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 // webSocket is a Transport over a websocket.
 type webSocket struct {
 	c    *websocket.Conn
+	buf  bytes.Buffer // of messages whose size is not known before
 	once sync.Once
 
 	// With a watchdog, whatever comes in puts the deadline of reading off.
@@ -145,11 +146,20 @@ func isLoopback(host string) bool {
 }
 
 func (t *webSocket) Read() ([]byte, error) {
-	_, message, err := t.c.ReadMessage()
+	t.buf.Reset()
+	_, r, err := t.c.NextReader()
+	if err == nil {
+		_, err = t.buf.ReadFrom(r)
+	}
 	if err == nil {
 		if t.patience > 0 {
 			_ = t.c.SetReadDeadline(time.Now().Add(t.patience))
 		}
+		if t.buf.Len() <= keepBuffer {
+			return bytes.Clone(t.buf.Bytes()), nil
+		}
+		message := t.buf.Bytes()
+		t.buf = bytes.Buffer{}
 		return message, nil
 	}
 	var closed *websocket.CloseError
