@@ -95,11 +95,12 @@ func (e *InitTimeoutError) Error() string {
 func (e *InitTimeoutError) Retryable() bool { return true }
 
 // EventsLostError says that the events of a process after the one numbered
-// After are lost: the server retains them no more. It is ErrEventsLost too.
+// After are lost: the server retains them no more. Next is the first that it
+// still has, or 0 if there is none. It is ErrEventsLost too.
 type EventsLostError struct {
-	ProcessID string
-	After     uint64
-	Err       error // what else is known of it; may be nil
+	ProcessID   string
+	After, Next uint64
+	Err         error // what else is known of it; may be nil
 }
 
 func (e *EventsLostError) Error() string {

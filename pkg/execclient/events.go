@@ -273,10 +273,14 @@ func (f *follower) heal(ctx context.Context) error {
 		f.healed = append(f.healed, Event{Seq: c.Seq, Kind: Output, Stream: c.Stream, Data: c.Chunk})
 		next++
 	}
-	if len(f.healed) == 0 {
-		return &EventsLostError{ProcessID: f.p.id, After: after, Err: err}
+	if len(f.healed) > 0 {
+		return nil
 	}
-	return nil
+	lost := &EventsLostError{ProcessID: f.p.id, After: after, Err: err}
+	if len(r.Chunks) > 0 {
+		lost.Next = r.Chunks[0].Seq
+	}
+	return lost
 }
 
 // Events yields the process's events in order, from the first one to Closed.
@@ -286,8 +290,8 @@ func (f *follower) heal(ctx context.Context) error {
 // asked for again.
 //
 // An error ends them: the context's, that of a session which could not be
-// recovered, or an *EventsLostError, which tells where to go on with
-// EventsAfter.
+// recovered, or an *EventsLostError, after which EventsAfter(ctx, Next-1) goes
+// on.
 func (p *Process) Events(ctx context.Context) iter.Seq2[Event, error] { return p.EventsAfter(ctx, 0) }
 
 // EventsAfter is Events without those through the one numbered seq.
