@@ -404,62 +404,6 @@ func TestBackpressure(t *testing.T) {
 	})
 }
 
-func TestStdin(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *Group) {
-		spec := shell("cat")
-		spec.PipeStdin = true
-		p, r := start(t, g, spec)
-		var want bytes.Buffer
-		results := make(chan WriteResult, 200)
-		for i := range 100 {
-			data := bytes.Repeat([]byte{byte('a' + i%26)}, 10_000)
-			want.Write(data)
-			id := strconv.Itoa(i)
-			p.Write(data, &id, func(w WriteResult) { results <- w })
-			p.Write(data, &id, func(w WriteResult) { results <- w }) // once only
-		}
-		closed := make(chan error, 1)
-		p.CloseStdin(func(err error) { closed <- err })
-		for range 200 {
-			if w := <-results; w.Status != WriteAccepted {
-				t.Fatalf("write: %+v", w)
-			}
-		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
-		p.Write([]byte("x"), nil, func(w WriteResult) {
-			if w.Status != WriteStdinClosed {
-				t.Errorf("write after the end: %+v", w)
-			}
-		})
-		await(t, "close", p.Done())
-		if r.text(Stdout) != want.String() {
-			t.Error("cat gave back something else")
-		}
-	})
-}
-
-func TestBlockedWritesEndWithTheProcess(t *testing.T) {
-	eachVariant(t, func(t *testing.T, g *Group) {
-		spec := shell("sleep 1000")
-		spec.PipeStdin = true
-		p, _ := start(t, g, spec)
-		result := make(chan WriteResult, 1)
-		p.Write(make([]byte, 1<<20), nil, func(w WriteResult) { result <- w })
-		select {
-		case w := <-result:
-			t.Fatalf("the pipe took a megabyte: %+v", w)
-		default:
-		}
-		p.Terminate()
-		if w := <-result; w.Status != WriteStdinClosed {
-			t.Errorf("%+v", w)
-		}
-		await(t, "close", p.Done())
-	})
-}
-
 func TestLongPoll(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		spec := shell("read a; echo $a; read b; exit 7")

@@ -36,12 +36,13 @@ type stdin struct {
 	mu      sync.Mutex
 	file    *os.File // nil: there is none
 	tty     bool
-	queue   []input
-	serving bool // the goroutine runs
+	queue   []*input
+	queued  map[string]*input // those of the queue that have an id
+	serving bool              // the goroutine runs
 	ending  bool
 	shutNow bool
-	ids     map[string]bool
-	idOrder []string // oldest first, a ring once it is full
+	ids     map[string]bool // of writes that were accepted
+	idOrder []string        // oldest first, a ring once it is full
 	idNext  int
 	wg      *sync.WaitGroup
 }
@@ -50,17 +51,18 @@ type stdin struct {
 type input struct {
 	data  []byte
 	id    *string
-	done  func(WriteResult)
-	close func(error) // set for the end of the input
+	done  []func(WriteResult) // one for each time that it was sent
+	close func(error)         // set for the end of the input
 }
 
 // Write queues data for the process's stdin, behind the writes before it, and
 // never blocks. done is called once, from this or another goroutine, when the
 // pipe has taken the data or it is clear that it never will; data must stay
-// as it is until then. A write with the id of an earlier one that was queued
-// is accepted and not repeated.
+// as it is until then. A write with the id of an earlier one that was accepted
+// is accepted and not repeated; while the earlier one waits it waits too and
+// gets the same result.
 func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
-	in := input{data: data, id: id, done: done}
+	in := &input{data: data, id: id, done: []func(WriteResult){done}}
 	if result, finished := p.stdin.push(in); finished {
 		done(result)
 	}
@@ -69,42 +71,74 @@ func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 // CloseStdin ends the input behind the writes before it: a pipe is closed, a
 // terminal gets its end-of-file character. done is called once.
 func (p *Process) CloseStdin(done func(error)) {
-	if result, finished := p.stdin.push(input{close: done}); finished {
+	if result, finished := p.stdin.push(&input{close: done}); finished {
 		done(result.Err)
 	}
 }
 
 // push queues in, or does it at once; then it reports true and the result.
-func (s *stdin) push(in input) (WriteResult, bool) {
+func (s *stdin) push(in *input) (WriteResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if in.id != nil && s.ids[*in.id] {
-		return WriteResult{Status: WriteAccepted}, true
+	if in.id != nil {
+		if s.ids[*in.id] {
+			return WriteResult{Status: WriteAccepted}, true
+		}
+		if first := s.queued[*in.id]; first != nil {
+			first.done = append(first.done, in.done...)
+			return WriteResult{}, false
+		}
 	}
 	if s.file == nil || s.ending || s.shutNow {
 		return WriteResult{Status: WriteStdinClosed}, true
 	}
-	s.remember(in.id)
 	if in.close != nil && !s.tty {
 		s.ending = true
 	}
 	if len(s.queue) == 0 {
 		n, err := s.try(in)
 		if err == nil && n == len(in.data) {
+			s.remember(in.id)
 			return WriteResult{Status: WriteAccepted}, true
 		}
 		if err != nil {
-			s.forget(in.id)
 			return failed(err), true
 		}
 		in.data = in.data[n:]
 	}
-	s.queue = append(s.queue, in)
+	s.enqueue(in)
 	if !s.serving {
 		s.serving = true
 		s.wg.Go(s.routineServe)
 	}
 	return WriteResult{}, false
+}
+
+// enqueue adds to the queue. The caller holds the lock.
+func (s *stdin) enqueue(in *input) {
+	s.queue = append(s.queue, in)
+	if in.id == nil {
+		return
+	}
+	if s.queued == nil {
+		s.queued = make(map[string]*input)
+	}
+	s.queued[*in.id] = in
+}
+
+// dequeue takes the oldest from the queue, once err is known to be its
+// outcome. The caller holds the lock.
+func (s *stdin) dequeue(err error) {
+	in := s.queue[0]
+	s.queue[0] = nil
+	s.queue = s.queue[1:]
+	if in.id == nil {
+		return
+	}
+	delete(s.queued, *in.id)
+	if err == nil {
+		s.remember(in.id)
+	}
 }
 
 // failed is the result of a write that the system refused.
@@ -116,14 +150,15 @@ func failed(err error) WriteResult {
 }
 
 // try does what it can of in without waiting. The caller holds the lock.
-func (s *stdin) try(in input) (int, error) {
+func (s *stdin) try(in *input) (int, error) {
+	data := in.data
 	if in.close != nil {
 		if !s.tty {
 			return 0, s.file.Close()
 		}
-		in.data = s.eofChar()
+		data = s.eofChar()
 	}
-	if len(in.data) == 0 {
+	if len(data) == 0 {
 		return 0, nil
 	}
 	raw, err := s.file.SyscallConn()
@@ -133,7 +168,7 @@ func (s *stdin) try(in input) (int, error) {
 	n := 0
 	cerr := raw.Write(func(fd uintptr) bool {
 		for {
-			n, err = unix.Write(int(fd), in.data)
+			n, err = unix.Write(int(fd), data)
 			if err != unix.EINTR {
 				return true
 			}
@@ -184,18 +219,14 @@ func (s *stdin) routineServe() {
 		err := s.write(in)
 
 		s.mu.Lock()
-		s.queue[0] = input{}
-		s.queue = s.queue[1:]
-		if err != nil {
-			s.forget(in.id)
-		}
+		s.dequeue(err)
 		s.mu.Unlock()
 		finish(in, err)
 	}
 }
 
 // write does in, waiting for room. A close of the file ends the wait.
-func (s *stdin) write(in input) error {
+func (s *stdin) write(in *input) error {
 	if in.close == nil {
 		_, err := s.file.Write(in.data)
 		return err
@@ -208,7 +239,7 @@ func (s *stdin) write(in input) error {
 }
 
 // finish tells the outcome of a queued input.
-func finish(in input, err error) {
+func finish(in *input, err error) {
 	result := WriteResult{Status: WriteAccepted}
 	if err != nil {
 		result = failed(err)
@@ -217,7 +248,9 @@ func finish(in input, err error) {
 		in.close(result.Err)
 		return
 	}
-	in.done(result)
+	for _, done := range in.done {
+		done(result)
+	}
 }
 
 // shut closes the input for good; what is queued is refused.
@@ -230,7 +263,7 @@ func (s *stdin) shut() {
 	}
 }
 
-// remember notes a write id, forgetting the oldest. The caller holds the
+// remember notes the id of an accepted write, forgetting the oldest. The caller holds the
 // lock.
 func (s *stdin) remember(id *string) {
 	if id == nil {
@@ -247,11 +280,4 @@ func (s *stdin) remember(id *string) {
 	delete(s.ids, s.idOrder[s.idNext])
 	s.idOrder[s.idNext] = *id
 	s.idNext = (s.idNext + 1) % rememberedWrites
-}
-
-// forget takes back a write id that was not accepted after all.
-func (s *stdin) forget(id *string) {
-	if id != nil {
-		delete(s.ids, *id)
-	}
 }
