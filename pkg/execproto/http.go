@@ -32,6 +32,7 @@ type HTTPRequestParams struct {
 	// 0: any number. While that many have not been acknowledged with
 	// http/request/ack, the server reads no more of the body (extension
 	// http/request/ack). The server brings it within its limit, 4096.
+	// TimeoutMS goes on meanwhile, and the last delta is not held back.
 	DeltaWindow uint64 `json:"deltaWindow,omitempty"`
 }
 

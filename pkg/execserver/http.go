@@ -9,38 +9,90 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fetch"
 )
 
-// streamTable holds the ids of a connection's streamed HTTP responses, and
+// streamTable holds a connection's streamed HTTP responses by their ids, and
 // counts what it buffers of the others (section 6).
 type streamTable struct {
 	mu       sync.Mutex
-	active   map[string]bool
+	active   map[string]*deltas
 	buffered int
 }
 
-// claim takes an id for a streamed response.
-func (t *streamTable) claim(id string) error {
+// claim takes an id for a streamed response of which at most window deltas
+// may be unacknowledged; 0: any number.
+func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.active[id] {
-		return invalidParams(fmt.Sprintf("http/request streamResponse requestId `%s` is already active", clip(id)))
+	if t.active[id] != nil {
+		return nil, invalidParams(fmt.Sprintf("http/request streamResponse requestId `%s` is already active", clip(id)))
 	}
 	if t.active == nil {
-		t.active = make(map[string]bool)
+		t.active = make(map[string]*deltas)
 	}
-	t.active[id] = true
-	return nil
+	d := &deltas{window: min(window, maxDeltaWindow), room: make(chan struct{}, 1)}
+	t.active[id] = d
+	return d, nil
 }
 
 func (t *streamTable) release(id string) {
 	t.mu.Lock()
 	delete(t.active, id)
 	t.mu.Unlock()
+}
+
+// find returns the stream of that id, or nil.
+func (t *streamTable) find(id string) *deltas {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.active[id]
+}
+
+// deltas counts what a streamed response has sent. One goroutine sends; any
+// may acknowledge.
+type deltas struct {
+	window uint64        // how many may be unacknowledged; 0: any number
+	sent   uint64        // the sender's own
+	acked  atomic.Uint64 // the highest number that was acknowledged
+	room   chan struct{} // told of acknowledgements; capacity 1
+}
+
+// ack notes that deltas up to seq were acknowledged. Only the connection's
+// reader calls it.
+func (d *deltas) ack(seq uint64) {
+	if seq <= d.acked.Load() {
+		return
+	}
+	d.acked.Store(seq)
+	select {
+	case d.room <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until another delta may be sent.
+func (d *deltas) await(ctx context.Context) error {
+	for d.window > 0 && d.sent >= d.window && d.sent-d.window >= d.acked.Load() {
+		select {
+		case <-d.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// httpAck makes room in a stream's window. That the stream is unknown is no
+// error: it may have ended meanwhile.
+func httpAck(c *conn, params *execproto.HTTPAck) {
+	if d := c.streams.find(params.RequestID); d != nil {
+		d.ack(params.Seq)
+	}
 }
 
 // reserve counts n bytes of buffered body, refusing what would be too much.
@@ -75,19 +127,16 @@ func httpRequest(rq *request, p *execproto.HTTPRequestParams) {
 		request.HasTimeout = true
 	}
 	id := strings.Clone(p.RequestID)
-	if p.StreamResponse {
-		if err := rq.c.streams.claim(id); err != nil {
-			rq.fail(err)
-			return
-		}
+	if !p.StreamResponse {
+		rq.wait(func(ctx context.Context) { rq.bufferHTTP(ctx, request) })
+		return
 	}
-	rq.wait(func(ctx context.Context) {
-		if p.StreamResponse {
-			rq.streamHTTP(ctx, id, request)
-			return
-		}
-		rq.bufferHTTP(ctx, request)
-	})
+	d, err := rq.c.streams.claim(id, p.DeltaWindow)
+	if err != nil {
+		rq.fail(err)
+		return
+	}
+	rq.wait(func(ctx context.Context) { rq.streamHTTP(ctx, id, d, request) })
 }
 
 // bufferHTTP answers with the whole response.
@@ -124,7 +173,7 @@ func (rq *request) bufferHTTP(ctx context.Context, request fetch.Request) {
 
 // streamHTTP answers with the head of the response and tells its body in
 // deltas.
-func (rq *request) streamHTTP(ctx context.Context, id string, request fetch.Request) {
+func (rq *request) streamHTTP(ctx context.Context, id string, d *deltas, request fetch.Request) {
 	response, err := rq.c.srv.fetcher.Do(ctx, request)
 	if err != nil {
 		rq.c.streams.release(id)
@@ -135,12 +184,15 @@ func (rq *request) streamHTTP(ctx context.Context, id string, request fetch.Requ
 	c := rq.c
 	rq.result(execproto.HTTPRequestResult{Status: response.Status, Headers: headers(response.Headers)})
 	buf := make([]byte, httpDelta)
-	seq := uint64(0)
 	for {
+		if d.await(ctx) != nil {
+			c.streams.release(id)
+			return
+		}
 		n, err := response.Body.Read(buf)
 		if n > 0 {
-			seq++
-			delta := execproto.HTTPBodyDelta{RequestID: id, Seq: seq, Delta: buf[:n]}
+			d.sent++
+			delta := execproto.HTTPBodyDelta{RequestID: id, Seq: d.sent, Delta: buf[:n]}
 			if c.out.send(ctx, delta.AppendJSON) != nil {
 				c.streams.release(id)
 				return
@@ -149,7 +201,7 @@ func (rq *request) streamHTTP(ctx context.Context, id string, request fetch.Requ
 		if err == nil {
 			continue
 		}
-		last := execproto.HTTPBodyDelta{RequestID: id, Seq: seq + 1, Done: true}
+		last := execproto.HTTPBodyDelta{RequestID: id, Seq: d.sent + 1, Done: true}
 		if !errors.Is(err, io.EOF) {
 			text := err.Error()
 			last.Error = &text

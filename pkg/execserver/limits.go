@@ -94,6 +94,10 @@ const (
 	// httpDelta is the most data of one http/request/bodyDelta.
 	httpDelta = 64 << 10
 
+	// maxDeltaWindow bounds how many of them a client may let wait to be
+	// acknowledged: with more there is nothing that is held back.
+	maxDeltaWindow = 4096
+
 	// maxProcessID bounds processId, which is kept and repeated in every
 	// notification.
 	maxProcessID = 4 << 10

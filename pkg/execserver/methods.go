@@ -23,6 +23,7 @@ var extensions = []string{
 	execproto.MethodProcessResize,
 	execproto.MethodProcessList,
 	execproto.NotifyProcessAck,
+	execproto.NotifyHTTPAck,
 	execproto.ExtensionTakeOver,
 }
 
@@ -35,6 +36,7 @@ var notifications map[string]notification
 func init() {
 	notifications = map[string]notification{
 		execproto.NotifyProcessAck: hear(familyExec, execproto.DecodeProcessAck, processAck),
+		execproto.NotifyHTTPAck:    hear(familyHTTP, execproto.DecodeHTTPAck, httpAck),
 	}
 	methods = map[string]method{
 		execproto.MethodInitialize: handle("", execproto.DecodeInitialize, initialize),

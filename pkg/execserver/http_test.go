@@ -1,0 +1,154 @@
+//go:build linux
+
+package execserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"codex.internal/pkg/execproto"
+)
+
+// newBackend returns the URL of an HTTP server that answers with n bytes.
+func newBackend(t *testing.T, n int) string {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, n))
+	}))
+	t.Cleanup(backend.Close)
+	return backend.URL
+}
+
+func (p *peer) delta() execproto.HTTPBodyDelta {
+	p.t.Helper()
+	m := p.wait(func(m message) bool { return m.Method == "http/request/bodyDelta" })
+	d, err := execproto.DecodeBodyDelta(m.Params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return d
+}
+
+func ackDelta(id string, seq uint64) string {
+	text, _ := json.Marshal(execproto.HTTPAck{RequestID: id, Seq: seq})
+	return fmt.Sprintf(`{"method":"http/request/ack","params":%s}`, text)
+}
+
+func streamed(url, id string, window int) object {
+	return object{"method": "GET", "url": url, "requestId": id, "streamResponse": true, "deltaWindow": window}
+}
+
+func TestDeltasWaitForAcknowledgements(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	const size, window = 20 << 20, 3
+	backend := newBackend(t, size)
+	p, _ := hello(t, url)
+	p.text(ackDelta("r", 1000)) // unknown: for nobody
+	p.call("http/request", streamed(backend, "r", window), nil)
+	got, acked := 0, uint64(0)
+	for seq := uint64(1); ; seq++ {
+		d := p.delta()
+		if d.Seq != seq || d.Error != nil {
+			t.Fatalf("delta %d where %d was to come: %v", d.Seq, seq, d.Error)
+		}
+		if d.Done {
+			break
+		}
+		got += len(d.Delta)
+		if seq-acked > window {
+			t.Fatalf("%d deltas are not acknowledged", seq-acked)
+		}
+		if seq-acked < window {
+			continue
+		}
+		// Whatever is sent before the acknowledgement comes before this
+		// answer, or is counted with the next delta.
+		p.call("environment/status", nil, nil)
+		acked = seq - seq%2
+		p.text(ackDelta("r", acked))
+		p.text(ackDelta("r", 1)) // an old one changes nothing
+		if seq > 50 {
+			p.text(ackDelta("r", 1<<53-1))
+			for d := p.delta(); !d.Done; d = p.delta() {
+				got += len(d.Delta)
+			}
+			break
+		}
+	}
+	if got != size {
+		t.Errorf("%d bytes came, not %d", got, size)
+	}
+	head := streamed(backend, "r", 0) // the id is free
+	head["method"] = "HEAD"
+	p.call("http/request", head, nil)
+	if d := p.delta(); !d.Done {
+		t.Errorf("%d bytes for HEAD", len(d.Delta))
+	}
+}
+
+func TestDeltaAcknowledgementsAreChecked(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p := dial(t, url)
+	refuse := func(code int, text string) {
+		t.Helper()
+		p.text(`{"method":"http/request/ack","params":{"requestId":"r"}}`)
+		if m := p.answer("-1"); m.Error == nil || m.Error.Code != code || m.Error.Message != text {
+			t.Errorf("%+v, want %d %q", m.Error, code, text)
+		}
+	}
+	refuse(-32600, "client must call initialize before using http methods")
+	p.initialize("")
+	refuse(-32602, "notification `http/request/ack`: missing field `seq`")
+}
+
+// TestHeldBackResponsesEnd leaves responses that nobody acknowledges to the
+// end of their connection and to that of the server.
+func TestHeldBackResponsesEnd(t *testing.T) {
+	srv, url := newTestServer(t, Options{})
+	backend := newBackend(t, 100<<20)
+	for range 2 {
+		awaitConns(t, srv, 0)
+		p, _ := hello(t, url)
+		p.call("http/request", streamed(backend, "r", 1), nil)
+		p.delta()
+		p.refuse("http/request", streamed(backend, "r", 1), -32602, "already active")
+		p.ws.Close()
+	}
+	p, _ := hello(t, url)
+	p.call("http/request", streamed(backend, "r", 1), nil)
+	p.delta()
+}
+
+func TestDeltaWindow(t *testing.T) {
+	for _, tt := range []struct{ window, sent, acked uint64 }{
+		{1, 0, 0}, {1, 1, 1}, {2, 1, 0}, {2, 5, 4}, {2, 1, 100}, {maxDeltaWindow, maxDeltaWindow - 1, 0}, {0, 1 << 40, 0},
+	} {
+		d := deltas{window: tt.window, sent: tt.sent}
+		d.acked.Store(tt.acked)
+		if err := d.await(t.Context()); err != nil {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct{ window, sent, acked uint64 }{{1, 1, 0}, {2, 5, 3}, {maxDeltaWindow, maxDeltaWindow, 0}} {
+		d := deltas{window: tt.window, sent: tt.sent, room: make(chan struct{}, 1)}
+		d.ack(tt.acked)
+		if err := d.await(ended); err == nil {
+			t.Errorf("%+v: one more is sent", tt)
+		}
+		d.ack(tt.sent)
+		d.ack(0)
+		if err := d.await(t.Context()); err != nil {
+			t.Errorf("%+v, acknowledged: %v", tt, err)
+		}
+	}
+	var table streamTable
+	d, err := table.claim("r", maxDeltaWindow+1)
+	if err != nil || d.window != maxDeltaWindow {
+		t.Errorf("the largest window: %+v, %v", d, err)
+	}
+}
