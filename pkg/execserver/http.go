@@ -136,7 +136,9 @@ func httpRequest(rq *request, p *execproto.HTTPRequestParams) {
 		rq.fail(err)
 		return
 	}
-	rq.wait(func(ctx context.Context) { rq.streamHTTP(ctx, id, d, request) })
+	if !rq.wait(func(ctx context.Context) { rq.streamHTTP(ctx, id, d, request) }) {
+		rq.c.streams.release(id)
+	}
 }
 
 // bufferHTTP answers with the whole response.

@@ -70,16 +70,18 @@ func (rq *request) park() bool {
 func (rq *request) unpark(size int) { rq.c.lanes.unpark(size) }
 
 // wait runs f, which only waits, in a goroutine of its own with a context
-// that ends when the peer sends nothing more.
-func (rq *request) wait(f func(context.Context)) {
+// that ends when the peer sends nothing more. It reports false when it has
+// refused the request instead.
+func (rq *request) wait(f func(context.Context)) bool {
 	if !rq.park() {
-		return
+		return false
 	}
 	size := rq.size()
 	rq.c.lanes.wg.Go(func() {
 		defer rq.unpark(size)
 		f(rq.c.waits)
 	})
+	return true
 }
 
 // size is the size of the request's message.
