@@ -13,7 +13,8 @@
 // so they put what may take time into a lane (lanes.go) or let it wait beside.
 // Answers and notifications are encoded into the connection's queue
 // (outbox.go), whose one writer sends them; when the queue is full, whoever
-// adds to it waits, and that is the backpressure on everything. A session
-// (session.go, proc.go) owns processes and outlives its connection for a
-// while. Limits are in limits.go, error codes in errors.go.
+// adds to it waits, and that is the backpressure on everything. Clients that
+// acknowledge what they consume bound it for a process or an HTTP response
+// alone. A session (session.go, proc.go) owns processes and outlives its
+// connection for a while. Limits are in limits.go, error codes in errors.go.
 package execserver
