@@ -6,11 +6,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -141,45 +138,3 @@ func TestALostConnectionFailsEverything(t *testing.T) {
 		t.Error("it has not failed")
 	}
 }
-
-func TestFilesInBlocks(t *testing.T) {
-	client, _ := connect(t)
-	dir := t.TempDir()
-	uri := func(name string) string { return "file://" + filepath.Join(dir, name) }
-	for _, n := range []int{0, 1, 1 << 20, 1<<20 + 1, 5 << 20, 9<<20 + 5} {
-		data := bytes.Repeat([]byte("0123456789abcde"), n/15+1)[:n]
-		told := 0
-		var mu sync.Mutex
-		count := func(k int) {
-			mu.Lock()
-			told += k
-			mu.Unlock()
-		}
-		if err := client.FS().Upload(t.Context(), uri("f"), bytes.NewReader(data), count); err != nil {
-			t.Fatalf("%d bytes: %v", n, err)
-		}
-		var back bytes.Buffer
-		if err := client.FS().Download(t.Context(), uri("f"), &back, count); err != nil {
-			t.Fatalf("%d bytes: %v", n, err)
-		}
-		if !bytes.Equal(back.Bytes(), data) || told != 2*n {
-			t.Errorf("%d bytes came back as %d, told of %d", n, back.Len(), told)
-		}
-	}
-	// What breaks off leaves the target as it was, and nothing beside it.
-	broken := io.MultiReader(strings.NewReader(strings.Repeat("x", 3<<20)), failing{})
-	if err := client.FS().Upload(t.Context(), uri("f"), broken, nil); err == nil || !strings.Contains(err.Error(), "no more") {
-		t.Errorf("%v", err)
-	}
-	names, err := os.ReadDir(dir)
-	if st, e := os.Stat(filepath.Join(dir, "f")); e != nil || st.Size() != 9<<20+5 || err != nil || len(names) != 1 {
-		t.Errorf("%v %v %v", st, names, err)
-	}
-	if err := client.FS().Download(t.Context(), uri("none"), io.Discard, nil); !execclient.IsCode(err, execproto.CodeNotFound) {
-		t.Errorf("%v", err)
-	}
-}
-
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, fmt.Errorf("no more") }

@@ -2,221 +2,247 @@ package execclient
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"io/fs"
+	"regexp"
+	"syscall"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/jsonrpc"
 	"codex.internal/pkg/jsonwire"
+	"codex.internal/pkg/permissions"
 )
 
-// FS does file system work on the server. Paths are `file:` URIs; native
-// absolute paths too where the server takes them.
-type FS struct{ c *Client }
+// FS is the server's file system. Its methods may be called from any
+// goroutine. Paths are absolute paths of the server or `file:` URIs.
+//
+// Errors are *fs.PathError. What they wrap matches fs.ErrNotExist for what is
+// not there, fs.ErrInvalid for requests that the server finds wrong, which
+// includes what it is not permitted to do (that matches fs.ErrPermission too),
+// and fs.ErrExist where the server says so; all of these and others of the
+// server wrap a *ServerError. A lost connection matches ErrClosed and
+// syscall.EPIPE.
+//
+// For use where an fs.FS is wanted see package fsx.
+type FS struct {
+	c        *Client
+	sandbox  json.RawMessage // nil: none
+	confines bool            // the server has to confine requests
+}
 
-// FS returns the server's file system.
-func (c *Client) FS() *FS { return &FS{c} }
+// FS returns the server's file system, without a sandbox.
+func (c *Client) FS() *FS { return &FS{c: c} }
 
-// Stat describes what a path leads to.
+// WithSandbox returns the file system under a sandbox, for instance that of
+// ReadOnlySandbox. What the sandbox does not permit is refused by the server.
+// The directories of the sandbox are left out of the requests when its
+// permissions do not depend on them.
+func (f *FS) WithSandbox(sandbox json.RawMessage) *FS {
+	g := &FS{c: f.c}
+	g.sandbox, g.confines = fileSandbox(sandbox)
+	return g
+}
+
+// fileSandbox is a sandbox as file requests have it (section 1.10), and
+// whether it has to be enforced by confining. What cannot be understood is
+// left for the server to judge.
+func fileSandbox(raw json.RawMessage) (sandbox json.RawMessage, confines bool) {
+	if len(raw) == 0 {
+		return nil, false
+	}
+	ctx, err := permissions.DecodeContext(raw, func(text string) (string, error) { return text, nil })
+	if err != nil || ctx.Legacy != nil {
+		return raw, true
+	}
+	confines = ctx.Profile.ConfinesFiles()
+	if ctx.Profile.NeedsCwd() {
+		return raw, confines
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
+		return raw, confines
+	}
+	delete(members, "cwd")
+	delete(members, "workspaceRoots")
+	short, err := json.Marshal(members)
+	if err != nil {
+		return raw, confines
+	}
+	return short, confines
+}
+
+// call makes a request about a path; op is what a *fs.PathError calls it.
+func (f *FS) call(ctx context.Context, op, path, method string, params, result any) error {
+	return pathError(op, path, f.c.Call(ctx, method, params, result))
+}
+
+// fileError is the Err of a *fs.PathError.
+type fileError struct {
+	err   error
+	kinds []error // what it matches besides err
+}
+
+func (e *fileError) Error() string { return e.err.Error() }
+
+func (e *fileError) Unwrap() error { return e.err }
+
+// Is reports whether target is one of the kinds.
+func (e *fileError) Is(target error) bool {
+	for _, kind := range e.kinds {
+		if kind == target {
+			return true
+		}
+	}
+	return false
+}
+
+// pathError is an error about a path; nil stays nil.
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused *ServerError
+	switch {
+	case errors.As(err, &refused):
+		err = &fileError{err, kindsOf(refused)}
+	case errors.Is(err, ErrClosed):
+		err = &fileError{err, []error{syscall.EPIPE}}
+	}
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}
+
+// osError finds the error number that servers put into their texts, where it
+// is the host's: those below are the same on Linux and macOS.
+var osError = regexp.MustCompile(`\(os error (\d+)\)`)
+
+// kindsOf are the errors of package fs that a server's error amounts to.
+func kindsOf(e *ServerError) []error {
+	var kinds []error
+	switch e.Code {
+	case execproto.CodeNotFound:
+		kinds = append(kinds, fs.ErrNotExist)
+	case execproto.CodeInvalidRequest:
+		kinds = append(kinds, fs.ErrInvalid)
+	}
+	if m := osError.FindStringSubmatch(e.Message); m != nil {
+		switch m[1] {
+		case "1", "13":
+			kinds = append(kinds, fs.ErrPermission)
+		case "17":
+			kinds = append(kinds, fs.ErrExist)
+		}
+	}
+	return kinds
+}
+
+// Stat describes what a path leads to; IsSymlink tells of the path itself.
 func (f *FS) Stat(ctx context.Context, path string) (execproto.Metadata, error) {
 	var m execproto.Metadata
-	err := f.c.Call(ctx, execproto.MethodFSGetMetadata, execproto.LinkPathParams{Path: path}, &m)
+	err := f.call(ctx, "stat", path, execproto.MethodFSGetMetadata, execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}, &m)
 	return m, err
-}
-
-// ReadDir lists a directory.
-func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
-	var r execproto.ReadDirectoryResult
-	err := f.c.Call(ctx, execproto.MethodFSReadDirectory, execproto.PathParams{Path: path}, &r)
-	return r.Entries, err
-}
-
-// ReadFile reads a file whole; Reader is for large ones.
-func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
-	var r execproto.ReadFileResult
-	err := f.c.Call(ctx, execproto.MethodFSReadFile, execproto.LinkPathParams{Path: path}, &r)
-	return r.DataBase64, err
-}
-
-// Mkdir makes a directory with its parents; one that exists is no error.
-func (f *FS) Mkdir(ctx context.Context, path string) error {
-	recursive := true
-	return f.c.Call(ctx, execproto.MethodFSCreateDirectory, execproto.CreateDirectoryParams{Path: path, Recursive: &recursive}, nil)
-}
-
-// Remove removes a file, or with recursive a directory. A missing path is an
-// error.
-func (f *FS) Remove(ctx context.Context, path string, recursive bool) error {
-	force := false
-	return f.c.Call(ctx, execproto.MethodFSRemove, execproto.RemoveParams{Path: path, Recursive: &recursive, Force: &force}, nil)
-}
-
-// Copy copies within the server.
-func (f *FS) Copy(ctx context.Context, source, destination string, recursive bool) error {
-	return f.c.Call(ctx, execproto.MethodFSCopy, execproto.CopyParams{SourcePath: source, DestinationPath: destination, Recursive: recursive}, nil)
 }
 
 // Canonicalize returns the path without links, as a `file:` URI.
 func (f *FS) Canonicalize(ctx context.Context, path string) (string, error) {
 	var r execproto.PathResult
-	err := f.c.Call(ctx, execproto.MethodFSCanonicalize, execproto.PathParams{Path: path}, &r)
+	err := f.call(ctx, "canonicalize", path, execproto.MethodFSCanonicalize, execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
 	return r.Path, err
 }
 
-func newHandleID() string {
-	var id [execproto.MaxHandleIDBytes / 2]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	return hex.EncodeToString(id[:])
+// ReadDir lists a directory. What the entries say is about what links lead to.
+func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
+	var r execproto.ReadDirectoryResult
+	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
+	return r.Entries, err
 }
 
-// Download writes a file's contents to w, in blocks of which several are
-// asked for at a time. progress, if not nil, is told how many bytes came.
-func (f *FS) Download(ctx context.Context, path string, w io.Writer, progress func(int)) error {
-	handle := newHandleID()
-	open := execproto.OpenParams{HandleID: handle, Path: path}
-	if err := f.c.Call(ctx, execproto.MethodFSOpen, open, nil); err != nil {
-		return err
+// ReadFile reads a file whole, of at most execproto.MaxReadFileBytes. See
+// OpenStream for larger ones.
+func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
+	params := execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}
+	r, err := callFor(ctx, f.c, execproto.MethodFSReadFile, params, execproto.DecodeReadFileResult)
+	var bad *jsonwire.Base64Error
+	if errors.As(err, &bad) {
+		err = protocolf("remote fs/readFile returned invalid base64 dataBase64: %v", bad)
 	}
-	defer f.closeQuietly(handle)
-	// A context of its own ends the blocks that are still asked for when one
-	// of them fails or the file has ended.
-	ctx, cancel := context.WithCancel(ctx)
-	var asked sync.WaitGroup
-	defer asked.Wait()
-	defer cancel()
-	type block struct {
-		r   execproto.ReadBlockResult
-		err error
-	}
-	queue := make([]chan block, 0, blocksInFlight)
-	offset := uint64(0)
-	ask := func() {
-		at, answer := offset, make(chan block, 1)
-		offset += blockSize
-		queue = append(queue, answer)
-		asked.Go(func() {
-			var b block
-			b.err = f.c.Call(ctx, execproto.MethodFSReadBlock, execproto.ReadBlockParams{HandleID: handle, Offset: at, Len: blockSize}, &b.r)
-			answer <- b
-		})
-	}
-	for range blocksInFlight {
-		ask()
-	}
-	for {
-		b := <-queue[0]
-		queue = queue[1:]
-		switch {
-		case b.err != nil:
-			return b.err
-		case len(b.r.Chunk) > blockSize:
-			return protocolf("fs/readBlock returned %d bytes, maximum is %d", len(b.r.Chunk), blockSize)
-		case len(b.r.Chunk) < blockSize && !b.r.EOF:
-			return protocolf("fs/readBlock returned a short block that is not the last")
-		}
-		if _, err := w.Write(b.r.Chunk); err != nil {
-			return err
-		}
-		if progress != nil {
-			progress(len(b.r.Chunk))
-		}
-		if b.r.EOF {
-			return nil
-		}
-		ask()
-	}
+	return r.DataBase64, pathError("open", path, err)
 }
 
-// closeQuietly closes a handle whose fate no longer matters.
-func (f *FS) closeQuietly(handle string) {
-	_ = f.c.Call(context.Background(), execproto.MethodFSClose, execproto.HandleParams{HandleID: handle}, nil)
+// callFor is Client.Call with a decoder of its own: encoding/json is slow with
+// what is large.
+func callFor[R any](ctx context.Context, c *Client, method string, params any, decode func([]byte) (R, error)) (R, error) {
+	var none R
+	raw, err := encode(method, params)
+	if err != nil {
+		return none, err
+	}
+	m, err := c.call(ctx, method, raw, repeatable[method])
+	switch {
+	case err != nil:
+		return none, err
+	case m.Kind == jsonrpc.ErrorResponse:
+		return none, serverError(method, m)
+	}
+	r, err := decode(m.Result)
+	if err != nil {
+		return none, fmt.Errorf("failed to serialize or deserialize exec-server JSON: the result of %s: %w", method, err)
+	}
+	return r, nil
 }
 
-// ErrNoStreaming says that the server cannot take a file in blocks.
-var ErrNoStreaming = errors.New("this server cannot write files in blocks")
-
-// Upload writes what r yields to a file, in blocks of which several are under
-// way at a time. Where the server is one of ours the file takes the target's
-// place in one step when all has been written; codex's own servers write into
-// the target, and old ones, with ErrNoStreaming, not at all.
-func (f *FS) Upload(ctx context.Context, path string, r io.Reader, progress func(int)) error {
-	if !f.c.Capabilities().FileWriteStreaming {
-		return ErrNoStreaming
-	}
-	handle := newHandleID()
-	open := execproto.OpenParams{HandleID: handle, Path: path, Mode: execproto.OpenReplace, Atomic: f.c.Has(execproto.MethodProcessList)}
-	if err := f.c.Call(ctx, execproto.MethodFSOpen, open, nil); err != nil {
-		return err
-	}
-	if err := f.writeBlocks(ctx, handle, r, progress); err != nil {
-		// Closing would put the part into the target's place. A write that
-		// cannot be right makes the server drop the handle instead.
-		f.abandon(handle)
-		return err
-	}
-	return f.c.Call(ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: handle}, nil)
-}
-
-// abandon makes the server forget a write handle: an offset that no file can
-// have ends it.
-func (f *FS) abandon(handle string) {
-	_ = f.c.Call(context.Background(), execproto.MethodFSWriteBlock,
-		execproto.WriteBlockParams{HandleID: handle, Offset: 1 << 63, Chunk: []byte{0}}, nil)
-	f.closeQuietly(handle)
-}
-
-func (f *FS) writeBlocks(ctx context.Context, handle string, r io.Reader, progress func(int)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var sent sync.WaitGroup
-	slots := make(chan []byte, blocksInFlight)
-	for range blocksInFlight {
-		slots <- nil
-	}
-	var readErr error
-	for offset := uint64(0); ; {
-		buf := <-slots
-		if ctx.Err() != nil {
-			break
-		}
-		if buf == nil {
-			buf = make([]byte, blockSize)
-		}
-		n, err := io.ReadFull(r, buf[:blockSize])
-		if n > 0 {
-			at := offset
-			offset += uint64(n)
-			sent.Go(func() {
-				err := f.c.Call(ctx, execproto.MethodFSWriteBlock, execproto.WriteBlockParams{HandleID: handle, Offset: at, Chunk: buf[:n]}, nil)
-				if err != nil {
-					cancel(err)
-				} else if progress != nil {
-					progress(n)
-				}
-				slots <- buf
-			})
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-				readErr = fmt.Errorf("read what is to be written: %w", err)
-			}
-			break
-		}
-	}
-	sent.Wait()
-	if readErr != nil {
-		return readErr
-	}
-	return context.Cause(ctx)
-}
-
-// WriteFile writes a file in one message, for small files and for servers
-// that take no blocks. The target is truncated first.
+// WriteFile creates a file or truncates it and writes it, in one message. See
+// WriteStream for large files, and for a target that changes in one step.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
-	return f.c.Call(ctx, execproto.MethodFSWriteFile, execproto.WriteFileParams{
-		Path: path, DataBase64: jsonwire.AppendBase64(nil, data),
+	params := struct {
+		Path string          `json:"path"`
+		Data []byte          `json:"dataBase64"`
+		Box  json.RawMessage `json:"sandbox,omitempty"`
+	}{pathOf(path), data, f.sandbox}
+	if data == nil {
+		params.Data = []byte{}
+	}
+	return f.call(ctx, "open", path, execproto.MethodFSWriteFile, params, nil)
+}
+
+// Mkdir makes a directory whose parent exists.
+func (f *FS) Mkdir(ctx context.Context, path string) error { return f.mkdir(ctx, path, false) }
+
+// MkdirAll makes a directory with its parents; one that exists is no error.
+func (f *FS) MkdirAll(ctx context.Context, path string) error { return f.mkdir(ctx, path, true) }
+
+func (f *FS) mkdir(ctx context.Context, path string, all bool) error {
+	return f.call(ctx, "mkdir", path, execproto.MethodFSCreateDirectory,
+		execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Sandbox: f.sandbox}, nil)
+}
+
+// Remove removes a file, a link or an empty directory.
+func (f *FS) Remove(ctx context.Context, path string) error { return f.remove(ctx, path, false) }
+
+// RemoveAll removes a path with all that is below it. One that is not there is
+// no error.
+func (f *FS) RemoveAll(ctx context.Context, path string) error { return f.remove(ctx, path, true) }
+
+func (f *FS) remove(ctx context.Context, path string, all bool) error {
+	return f.call(ctx, "remove", path, execproto.MethodFSRemove,
+		execproto.RemoveParams{Path: pathOf(path), Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
+}
+
+// Copy copies a file, or with recursive a directory, within the server. A link
+// is copied as a link.
+func (f *FS) Copy(ctx context.Context, source, destination string, recursive bool) error {
+	return f.call(ctx, "copy", source, execproto.MethodFSCopy, execproto.CopyParams{
+		SourcePath: pathOf(source), DestinationPath: pathOf(destination), Recursive: recursive, Sandbox: f.sandbox,
 	}, nil)
+}
+
+// background runs f in a goroutine that Close waits for; f's context ends with
+// Close. After Close it does nothing.
+func (c *Client) background(f func(ctx context.Context)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.wg.Go(func() { f(c.ctx) })
+	}
 }

@@ -73,7 +73,7 @@ func clean(v any, values bool) {
 	}
 }
 
-// members are all member names of the protocol's params.
+// members are all member names of what is decoded.
 var members = map[string]bool{}
 
 func init() {
@@ -82,6 +82,7 @@ func init() {
 		ProcessParams{}, ResizeParams{}, PathParams{}, LinkPathParams{}, OpenParams{}, ReadBlockParams{}, WriteBlockParams{},
 		HandleParams{}, WriteFileParams{}, CreateDirectoryParams{}, RemoveParams{}, CopyParams{}, WalkParams{}, WalkOptions{},
 		ProcessAck{}, HTTPAck{}, HTTPRequestParams{}, HTTPHeader{}, OutputNotification{}, ExitedNotification{}, ClosedNotification{}, HTTPBodyDelta{},
+		ReadFileResult{}, ReadBlockResult{},
 	} {
 		for i := range reflect.TypeOf(p).NumField() {
 			name, _, _ := bytes.Cut([]byte(reflect.TypeOf(p).Field(i).Tag.Get("json")), []byte(","))

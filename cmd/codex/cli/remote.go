@@ -290,7 +290,7 @@ func remoteCatCommand(s streams) *cli.Command {
 					if err != nil {
 						return err
 					}
-					if err := fs.Download(c.Context, uri, s.out, nil); err != nil {
+					if err := printFile(c.Context, s.out, fs, uri); err != nil {
 						return fmt.Errorf("%s: %w", typed, err)
 					}
 				}
@@ -298,4 +298,15 @@ func remoteCatCommand(s streams) *cli.Command {
 			})
 		},
 	}
+}
+
+// printFile writes a file of the server to out.
+func printFile(ctx context.Context, out io.Writer, fs *execclient.FS, uri string) error {
+	r, err := fs.OpenStream(ctx, uri)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(out, r)
+	return err
 }

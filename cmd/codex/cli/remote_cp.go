@@ -131,7 +131,7 @@ func (cp *copying) uploadTree(source, uri string) error {
 		}
 		to := under(uri, filepath.ToSlash(below))
 		if d.IsDir() {
-			return cp.fs.Mkdir(cp.ctx, to)
+			return cp.fs.MkdirAll(cp.ctx, to)
 		}
 		st, err := os.Stat(name) // links are followed, as scp does
 		if err != nil {
@@ -154,14 +154,28 @@ func (cp *copying) uploadFile(source, uri string, st os.FileInfo) error {
 	}
 	defer f.Close()
 	cp.bar.begin(source, st.Size())
-	err = cp.fs.Upload(cp.ctx, uri, f, cp.bar.add)
-	if errors.Is(err, execclient.ErrNoStreaming) {
+	// Servers that cannot replace a file in one step write into it.
+	options := execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically()}
+	err = cp.fs.WriteStream(cp.ctx, uri, &counted{f, cp.bar}, options)
+	if errors.Is(err, execclient.ErrUnsupported) {
 		err = cp.uploadWhole(f, uri, st.Size())
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", source, err)
 	}
 	return nil
+}
+
+// counted is a reader whose bytes a progress bar counts.
+type counted struct {
+	io.Reader
+	bar *progress
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.bar.add(n)
+	return n, err
 }
 
 // uploadWhole sends a file in one message to an old server: beside the target
@@ -178,7 +192,7 @@ func (cp *copying) uploadWhole(f *os.File, uri string, size int64) error {
 	if err := cp.fs.WriteFile(cp.ctx, beside, data); err != nil {
 		return err
 	}
-	defer func() { _ = cp.fs.Remove(cp.ctx, beside, false) }()
+	defer func() { _ = cp.fs.Remove(cp.ctx, beside) }()
 	cp.bar.add(len(data))
 	return cp.fs.Copy(cp.ctx, beside, uri, false)
 }
@@ -265,7 +279,12 @@ func (cp *copying) downloadFile(uri, target string, size int64) error {
 	defer os.Remove(f.Name())
 	defer f.Close()
 	cp.bar.begin(target, size)
-	if err := cp.fs.Download(cp.ctx, uri, f, cp.bar.add); err != nil {
+	r, err := cp.fs.OpenStream(cp.ctx, uri)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, err := io.Copy(f, &counted{r, cp.bar}); err != nil {
 		return err
 	}
 	mode := os.FileMode(0o666) &^ umask()

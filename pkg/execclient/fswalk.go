@@ -1,0 +1,157 @@
+package execclient
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/pathuri"
+)
+
+// Walk lists what is below a directory, breadth first and sorted by name
+// within a directory, as fs/walk does: directories and regular files, and with
+// FollowDirectorySymlinks links to directories, none of which is entered
+// twice. A MaxDepth of 0 lists the directory alone. The limits on directories
+// and entries, which count everything that is looked at, must not be 0; where
+// one ends the walk Truncated is set. Directories that cannot be listed are in
+// Errors.
+//
+// Old servers do not know fs/walk. There each directory is listed and each
+// entry asked about.
+func (f *FS) Walk(ctx context.Context, root string, o execproto.WalkOptions) (execproto.WalkResult, error) {
+	var r execproto.WalkResult
+	params := execproto.WalkParams{Path: pathOf(root), Options: o, Sandbox: f.sandbox}
+	err := f.call(ctx, "walk", root, execproto.MethodFSWalk, params, &r)
+	if IsCode(err, execproto.CodeMethodNotFound) {
+		return f.walkByReadDir(ctx, root, o)
+	}
+	return r, err
+}
+
+func (f *FS) walkByReadDir(ctx context.Context, root string, o execproto.WalkOptions) (execproto.WalkResult, error) {
+	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
+		return execproto.WalkResult{}, pathError("walk", root, &fileError{errors.New("filesystem walk limits must be greater than zero"), []error{fs.ErrInvalid}})
+	}
+	w := walk{f: f, options: o, seen: make(map[string]bool)}
+	return w.run(ctx, pathOf(root))
+}
+
+// Kinds of entries of a walk.
+const (
+	kindDirectory = "directory"
+	kindFile      = "file"
+)
+
+// walk does fs/walk by simpler requests.
+type walk struct {
+	f       *FS
+	options execproto.WalkOptions
+	result  execproto.WalkResult
+	seen    map[string]bool // directories without links, if any are followed
+	queue   []walkDir
+	dirs    uint64 // entered
+	looked  uint64 // entries, listed or not
+}
+
+// walkDir is a directory to be listed.
+type walkDir struct {
+	uri   string
+	depth uint64
+}
+
+func (w *walk) run(ctx context.Context, root string) (execproto.WalkResult, error) {
+	m, err := w.f.Stat(ctx, root)
+	if err != nil || !m.IsDirectory || m.IsSymlink && !w.options.FollowDirectorySymlinks {
+		return w.result, err
+	}
+	w.queue = []walkDir{{root, 0}}
+	for len(w.queue) > 0 && !w.result.Truncated {
+		dir := w.queue[0]
+		w.queue = w.queue[1:]
+		if !w.first(ctx, dir.uri) {
+			continue
+		}
+		if w.dirs == w.options.MaxDirectories {
+			w.result.Truncated = true
+			break
+		}
+		w.dirs++
+		entries, err := w.f.ReadDir(ctx, dir.uri)
+		if err == nil {
+			err = w.list(ctx, dir, entries)
+		}
+		var refused *ServerError
+		switch {
+		case IsCode(err, execproto.CodeNotFound): // it is gone meanwhile
+		case errors.As(err, &refused):
+			w.result.Errors = append(w.result.Errors, execproto.WalkError{Path: dir.uri, Message: refused.Message})
+		case err != nil:
+			return w.result, err
+		}
+	}
+	return w.result, nil
+}
+
+// list goes through a directory. An entry that is gone meanwhile, or that
+// cannot be looked at, is none.
+func (w *walk) list(ctx context.Context, dir walkDir, entries []execproto.DirectoryEntry) error {
+	for _, e := range entries {
+		uri := JoinPath(dir.uri, e.FileName)
+		m, err := w.f.Stat(ctx, uri)
+		var refused *ServerError
+		switch {
+		case errors.As(err, &refused):
+			continue
+		case err != nil:
+			return err
+		case w.looked == w.options.MaxEntries:
+			w.result.Truncated = true
+			return nil
+		}
+		w.looked++
+		switch {
+		case m.IsSymlink && !(m.IsDirectory && w.options.FollowDirectorySymlinks):
+		case m.IsFile:
+			w.result.Entries = append(w.result.Entries, execproto.WalkEntry{Path: uri, Kind: kindFile})
+		case m.IsDirectory:
+			w.result.Entries = append(w.result.Entries, execproto.WalkEntry{Path: uri, Kind: kindDirectory})
+			hidden := w.options.PruneHiddenDirectories && strings.HasPrefix(e.FileName, ".")
+			if dir.depth < w.options.MaxDepth && !hidden {
+				w.queue = append(w.queue, walkDir{uri, dir.depth + 1})
+			}
+		}
+	}
+	return nil
+}
+
+// first reports whether a directory has not been met yet, under whatever name.
+// Without following links there is but one.
+func (w *walk) first(ctx context.Context, uri string) bool {
+	if !w.options.FollowDirectorySymlinks {
+		return true
+	}
+	real, err := w.f.Canonicalize(ctx, uri)
+	if err != nil || w.seen[real] {
+		return false
+	}
+	w.seen[real] = true
+	return true
+}
+
+// JoinPath returns the path of a name, or of several with slashes between, in a
+// directory, which is an absolute path of the server or a `file:` URI. The
+// result is of the same kind.
+func JoinPath(dir, name string) string {
+	below := path.Join("/", name)
+	switch {
+	case !strings.HasPrefix(dir, "file:"):
+		return path.Join(dir, below)
+	case below == "/":
+		return dir
+	default:
+		return strings.TrimSuffix(dir, "/") + strings.TrimPrefix(pathuri.Format(below), "file://")
+	}
+}

@@ -1,0 +1,228 @@
+package execclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+)
+
+// WriteOptions say how a file is written.
+type WriteOptions struct {
+	// Atomic leaves the target as it is until the file is closed, when the
+	// new contents take its place in one step. Servers that cannot do it fail
+	// with ErrUnsupported.
+	Atomic bool
+}
+
+// CanWriteAtomically reports whether the server knows WriteOptions.Atomic.
+func (f *FS) CanWriteAtomically() bool {
+	return f.c.Capabilities().FileWriteStreaming && f.c.Has(execproto.MethodProcessList)
+}
+
+// FileWriter writes a file of the server from its beginning to its end, in
+// blocks of which several are under way at a time. It is for one goroutine at
+// a time.
+type FileWriter struct {
+	f      *FS
+	path   string
+	handle string
+
+	ctx    context.Context // ends with the first error, its cause
+	cancel context.CancelCauseFunc
+	unhook func() bool
+	sent   sync.WaitGroup
+	slots  chan []byte // buffers; nil: not made yet
+	ending sync.Once
+
+	block  []byte // what is not sent yet
+	offset uint64 // of block
+	closed bool
+}
+
+// Create creates or truncates a file for writing. ctx covers all that is done
+// with it; when it ends before Close, the writing is abandoned. The caller
+// calls Close or Abort.
+//
+// Old servers, which do not take files in blocks, fail with ErrUnsupported;
+// WriteFile works there.
+func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWriter, error) {
+	switch {
+	case !f.c.Capabilities().FileWriteStreaming:
+		return nil, pathError("create", path, fmt.Errorf("files are not taken in blocks: %w", ErrUnsupported))
+	case o.Atomic && !f.CanWriteAtomically():
+		return nil, pathError("create", path, fmt.Errorf("files are not replaced in one step: %w", ErrUnsupported))
+	case f.confines && !f.c.Capabilities().SandboxedFileStreaming:
+		return nil, pathError("create", path, fmt.Errorf("streaming file writes do not support platform sandboxing: %w", ErrUnsupported))
+	}
+	w := &FileWriter{f: f, path: path, handle: newHandleID(), slots: make(chan []byte, blocksInFlight)}
+	for range blocksInFlight {
+		w.slots <- nil
+	}
+	open := execproto.OpenParams{HandleID: w.handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic, Sandbox: f.sandbox}
+	if err := f.c.Call(ctx, execproto.MethodFSOpen, open, nil); err != nil {
+		if ctx.Err() != nil {
+			f.c.abandonHandle(w.handle) // it may have been opened
+		}
+		return nil, pathError("create", path, err)
+	}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.unhook = context.AfterFunc(ctx, w.abandon)
+	return w, nil
+}
+
+// abandonHandle has the server forget a handle for writing. Closing it would
+// put what there is into the target's place; an offset that no file can have
+// ends it instead.
+func (c *Client) abandonHandle(handle string) {
+	c.background(func(ctx context.Context) {
+		_ = c.Call(ctx, execproto.MethodFSWriteBlock,
+			execproto.WriteBlockParams{HandleID: handle, Offset: math.MaxInt64 + 1, Chunk: []byte{0}}, nil)
+		_ = c.Call(ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: handle}, nil)
+	})
+}
+
+func (w *FileWriter) abandon() { w.ending.Do(func() { w.f.c.abandonHandle(w.handle) }) }
+
+func (w *FileWriter) error(err error) error { return pathError("write", w.path, err) }
+
+// Write takes p over and sends it in whole blocks. An error may be that of an
+// earlier block.
+func (w *FileWriter) Write(p []byte) (int, error) {
+	if w.closed {
+		return 0, w.error(fs.ErrClosed)
+	}
+	done := 0
+	for done < len(p) {
+		if err := w.reserve(); err != nil {
+			return done, err
+		}
+		n := min(blockSize-len(w.block), len(p)-done)
+		w.block = append(w.block, p[done:done+n]...)
+		done += n
+		w.sendFull()
+	}
+	return done, nil
+}
+
+// ReadFrom reads r to its end and writes that, without another copy of it.
+func (w *FileWriter) ReadFrom(r io.Reader) (int64, error) {
+	if w.closed {
+		return 0, w.error(fs.ErrClosed)
+	}
+	total := int64(0)
+	for {
+		if err := w.reserve(); err != nil {
+			return total, err
+		}
+		n, err := r.Read(w.block[len(w.block):blockSize])
+		w.block = w.block[:len(w.block)+n]
+		total += int64(n)
+		w.sendFull()
+		switch {
+		case errors.Is(err, io.EOF):
+			return total, nil
+		case err != nil:
+			return total, fmt.Errorf("read what is to be written to %s: %w", w.path, err)
+		}
+	}
+}
+
+// reserve makes sure that there is a block with room.
+func (w *FileWriter) reserve() error {
+	if w.ctx.Err() == nil && w.block == nil {
+		select {
+		case w.block = <-w.slots:
+			if w.block == nil {
+				w.block = make([]byte, 0, blockSize)
+			}
+			w.block = w.block[:0]
+		case <-w.ctx.Done():
+		}
+	}
+	if w.ctx.Err() != nil {
+		return w.error(context.Cause(w.ctx))
+	}
+	return nil
+}
+
+func (w *FileWriter) sendFull() {
+	if len(w.block) == blockSize {
+		w.send()
+	}
+}
+
+// send sends the block and gives its buffer back when the server has it.
+func (w *FileWriter) send() {
+	data, at := w.block, w.offset
+	w.offset += uint64(len(data))
+	w.block = nil
+	w.sent.Go(func() {
+		err := w.f.c.Call(w.ctx, execproto.MethodFSWriteBlock, execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}, nil)
+		if IsCode(err, execproto.CodeNotFound) {
+			err = &DisconnectedError{"the file's handle is gone, as after a lost connection: " + err.Error()}
+		}
+		if err != nil {
+			w.cancel(err)
+		}
+		w.slots <- data
+	})
+}
+
+// Close writes what is left and closes the file, which with Atomic takes the
+// target's place now. After an error the writing has been abandoned; without
+// Atomic a part of it may be in the target.
+func (w *FileWriter) Close() error {
+	if w.closed {
+		return w.error(fs.ErrClosed)
+	}
+	if len(w.block) > 0 && w.ctx.Err() == nil {
+		w.send()
+	}
+	w.sent.Wait()
+	// From here on the end of ctx comes too late to abandon the handle.
+	if err := context.Cause(w.ctx); err != nil || !w.unhook() {
+		w.Abort()
+		if err == nil {
+			err = context.Cause(w.ctx)
+		}
+		return w.error(err)
+	}
+	w.closed = true
+	w.ending.Do(func() {})
+	err := w.f.c.Call(w.ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: w.handle}, nil)
+	w.cancel(nil)
+	return pathError("close", w.path, err)
+}
+
+// Abort abandons the writing: with Atomic the target stays as it is. After
+// Close it does nothing.
+func (w *FileWriter) Abort() {
+	if w.closed {
+		return
+	}
+	w.closed = true
+	w.unhook()
+	w.cancel(fs.ErrClosed)
+	w.sent.Wait()
+	w.abandon()
+}
+
+// WriteStream writes what r yields to a file, as with Create. When r or the
+// server fails, the writing is abandoned.
+func (f *FS) WriteStream(ctx context.Context, path string, r io.Reader, o WriteOptions) error {
+	w, err := f.Create(ctx, path, o)
+	if err != nil {
+		return err
+	}
+	if _, err := w.ReadFrom(r); err != nil {
+		w.Abort()
+		return err
+	}
+	return w.Close()
+}
