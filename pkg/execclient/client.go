@@ -100,6 +100,7 @@ type Client struct {
 	wg     sync.WaitGroup
 	info   execproto.InitializeResult
 	done   chan struct{} // closed when failed
+	bodies bodyStreams
 
 	telling sync.Mutex // held across a change of state and its OnStateChange
 
@@ -386,6 +387,12 @@ func (c *Client) notification(m jsonrpc.Message) error {
 			return err
 		}
 		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Closed}
+	case execproto.NotifyHTTPBodyDelta:
+		n, err := execproto.DecodeBodyDelta(m.Params)
+		if err == nil {
+			c.bodies.deliver(n)
+		}
+		return err
 	default:
 		return nil
 	}
@@ -445,6 +452,7 @@ func (c *Client) fail(err error) {
 	if !errors.Is(err, ErrClosed) || c.log.Enabled(c.ctx, slog.LevelDebug) {
 		c.log.Debug("the session has ended", "error", err)
 	}
+	c.bodies.fail(err)
 	for _, p := range procs {
 		p.fail(err)
 	}

@@ -91,3 +91,24 @@ const (
 	// end of standard error, as in os/exec.
 	clipBytes = 32 << 10
 )
+
+// Limits of HTTP.
+const (
+	// maxDeltas is how many deltas of a streamed body wait for a reader that
+	// is slow, and maxDeltaBytes how many bytes of it do if the deltas are
+	// small: as much as maxDeltas of the largest that servers send. One delta
+	// beyond both ends the stream.
+	maxDeltas     = 256
+	maxDeltaBytes = maxDeltas * (64 << 10)
+	// deltaWindow is how many deltas a server that takes acknowledgements may
+	// be ahead of the reader, and deltaAckEvery how many are acknowledged at once.
+	deltaWindow   = 128
+	deltaAckEvery = deltaWindow / 4
+	// deadlineGrace is how much later than its context the server ends a
+	// request, so that the error is that of the context.
+	deadlineGrace = time.Second
+	// MaxRequestBody is the largest body of a request in bytes: in base64 and
+	// with its envelope it fits the 64 MiB that the reference's servers take
+	// as one message.
+	MaxRequestBody = 47 << 20
+)

@@ -25,6 +25,9 @@ func (c *Client) lost(l *link, reason error) {
 		calm = time.Since(c.since) >= calmTime
 		return mine && c.dialer != nil && !c.closing
 	})
+	if mine {
+		c.bodies.fail(why)
+	}
 	switch {
 	case recovering:
 		c.wg.Go(func() { c.routineRecovery(message, calm) })
