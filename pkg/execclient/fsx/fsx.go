@@ -1,0 +1,303 @@
+// Package fsx has a directory of a server as an fs.FS, for everything that
+// takes one: fs.WalkDir, fs.Glob, http.FileServerFS, text/template, testing.
+//
+//	tree := fsx.New(ctx, client.FS(), "/srv/project")
+//	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error { ... })
+//
+// Files are read in blocks as they are needed, and are io.Seeker, io.ReaderAt
+// and io.WriterTo. Errors are those of execclient.FS, with names as of fs.FS.
+//
+// The protocol tells of no permissions, so a directory has the mode 0755 and
+// all else 0644. Links are followed, and listed as links. They may lead out of
+// the directory: to be kept inside it use a file system with a sandbox, or one
+// whose contents you trust.
+package fsx
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+)
+
+// statsInFlight is how many entries of a directory are asked about at a time:
+// a small share of what a server works on at a time.
+const statsInFlight = 16
+
+// FS is a directory of a server. It is an fs.FS, fs.StatFS, fs.ReadDirFS,
+// fs.ReadFileFS and fs.SubFS. Its methods may be called from any goroutine.
+type FS struct {
+	ctx  context.Context
+	fs   *execclient.FS
+	root string
+}
+
+// New returns the directory root, an absolute path of the server or a `file:`
+// URI. ctx covers everything that is done with the result: fs.FS has no room
+// for another one.
+func New(ctx context.Context, files *execclient.FS, root string) *FS {
+	return &FS{ctx, files, root}
+}
+
+// at is the path on the server of a valid name.
+func (f *FS) at(op, name string) (string, error) {
+	if !fs.ValidPath(name) {
+		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	return execclient.JoinPath(f.root, name), nil
+}
+
+// named puts the name of an fs.FS into an error.
+func named(op, name string, err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// Stat describes what a name leads to.
+func (f *FS) Stat(name string) (fs.FileInfo, error) { return f.stat("stat", name) }
+
+func (f *FS) stat(op, name string) (info, error) {
+	at, err := f.at(op, name)
+	if err != nil {
+		return info{}, err
+	}
+	m, err := f.fs.Stat(f.ctx, at)
+	if err != nil {
+		return info{}, named(op, name, err)
+	}
+	m.IsSymlink = false // its target is described
+	return info{path.Base(name), m}, nil
+}
+
+// ReadFile reads a file whole.
+func (f *FS) ReadFile(name string) ([]byte, error) {
+	at, err := f.at("readfile", name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := f.fs.ReadFile(f.ctx, at)
+	if err != nil {
+		return nil, named("readfile", name, err)
+	}
+	return data, nil
+}
+
+// Sub returns a directory below this one.
+func (f *FS) Sub(dir string) (fs.FS, error) {
+	at, err := f.at("sub", dir)
+	if err != nil {
+		return nil, err
+	}
+	return &FS{f.ctx, f.fs, at}, nil
+}
+
+// ReadDir lists a directory, sorted by name. Names that no fs.FS can have,
+// which are those that are no UTF-8, are left out, with an error that says so
+// beside the rest.
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
+	at, err := f.at("readdir", name)
+	if err != nil {
+		return nil, err
+	}
+	found, err := f.fs.ReadDir(f.ctx, at)
+	if err != nil {
+		return nil, named("readdir", name, err)
+	}
+	plain, err := f.plain(at)
+	if err != nil {
+		return nil, named("readdir", name, err)
+	}
+	entries := make([]*entry, 0, len(found))
+	var odd error
+	for _, d := range found {
+		if d.IsLossy || !fs.ValidPath(d.FileName) || d.FileName == "." || strings.Contains(d.FileName, "/") {
+			odd = named("readdir", name, errNoName)
+			continue
+		}
+		kind := execproto.Metadata{IsDirectory: d.IsDirectory, IsFile: d.IsFile}
+		entries = append(entries, &entry{
+			f: f, at: execclient.JoinPath(at, d.FileName), name: d.FileName, meta: kind, known: plain[d.FileName] == kindOf(kind),
+		})
+	}
+	if err := f.look(entries); err != nil {
+		return nil, named("readdir", name, err)
+	}
+	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
+	list := make([]fs.DirEntry, len(entries))
+	for i, e := range entries {
+		list[i] = e
+	}
+	return list, odd
+}
+
+var errNoName = errors.New("a name in the directory is none that an fs.FS can have")
+
+// Kinds of entries in what fs/walk answers.
+const (
+	directory = "directory"
+	file      = "file"
+)
+
+func kindOf(m execproto.Metadata) string {
+	switch {
+	case m.IsDirectory:
+		return directory
+	case m.IsFile:
+		return file
+	default:
+		return "other"
+	}
+}
+
+// walkLimit is how many entries a walk is asked for, the most that servers
+// allow. What a directory has beyond that is asked about one by one.
+const walkLimit = 50_000
+
+// plain are the kinds of the entries of a directory that are no links. A walk
+// over its children lists nothing else, in a single request.
+func (f *FS) plain(at string) (map[string]string, error) {
+	r, err := f.fs.Walk(f.ctx, at, execproto.WalkOptions{MaxDirectories: 1, MaxEntries: walkLimit})
+	if err != nil {
+		return nil, err
+	}
+	kinds := make(map[string]string, len(r.Entries))
+	for _, e := range r.Entries {
+		if name, ok := lastName(e.Path); ok {
+			kinds[name] = e.Kind
+		}
+	}
+	return kinds, nil
+}
+
+// look asks about the entries that may be links: which have to be known as
+// such, or walks would go round in circles.
+func (f *FS) look(entries []*entry) error {
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	defer cancel(nil)
+	var looking sync.WaitGroup
+	slots := make(chan struct{}, statsInFlight)
+	for _, e := range entries {
+		if e.known {
+			continue
+		}
+		slots <- struct{}{}
+		looking.Go(func() {
+			defer func() { <-slots }()
+			if err := e.look(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	looking.Wait()
+	return context.Cause(ctx)
+}
+
+// entry is an fs.DirEntry.
+type entry struct {
+	f     *FS
+	at    string
+	name  string
+	meta  execproto.Metadata
+	known bool // meta has the right kind
+}
+
+// look finds out whether the entry is a link. One that leads nowhere is, and
+// so is taken one that cannot be looked at.
+func (e *entry) look(ctx context.Context) error {
+	m, err := e.f.fs.Stat(ctx, e.at)
+	var refused *execclient.ServerError
+	switch {
+	case errors.As(err, &refused):
+		e.meta.IsSymlink = true
+	case err != nil:
+		return err
+	default:
+		e.meta.IsSymlink = m.IsSymlink
+	}
+	e.known = true
+	return nil
+}
+
+func (e *entry) Name() string      { return e.name }
+func (e *entry) IsDir() bool       { return e.Type().IsDir() }
+func (e *entry) Type() fs.FileMode { return info{meta: e.meta}.Mode().Type() }
+func (e *entry) String() string    { return fs.FormatDirEntry(e) }
+
+// Info asks the server. Of a link the size and time are those of its target.
+func (e *entry) Info() (fs.FileInfo, error) {
+	m, err := e.f.fs.Stat(e.f.ctx, e.at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && e.meta.IsSymlink:
+		m = e.meta // it leads nowhere
+	case err != nil:
+		return nil, named("stat", e.name, err)
+	}
+	return info{e.name, m}, nil
+}
+
+// info is an fs.FileInfo.
+type info struct {
+	name string
+	meta execproto.Metadata
+}
+
+func (i info) Name() string       { return i.name }
+func (i info) Size() int64        { return int64(i.meta.Size) }
+func (i info) ModTime() time.Time { return time.UnixMilli(i.meta.ModifiedAtMS) }
+func (i info) IsDir() bool        { return i.Mode().IsDir() }
+func (i info) Sys() any           { return i.meta }
+func (i info) String() string     { return fs.FormatFileInfo(i) }
+
+// Mode has what the protocol tells: the kind.
+func (i info) Mode() fs.FileMode {
+	switch {
+	case i.meta.IsSymlink:
+		return fs.ModeSymlink | 0o777
+	case i.meta.IsDirectory:
+		return fs.ModeDir | 0o755
+	case i.meta.IsFile:
+		return 0o644
+	default:
+		return fs.ModeIrregular | 0o644
+	}
+}
+
+// Open opens a file or a directory.
+func (f *FS) Open(name string) (fs.File, error) {
+	i, err := f.stat("open", name)
+	if err != nil {
+		return nil, err
+	}
+	if i.IsDir() {
+		return &openDir{f: f, name: name, info: i}, nil
+	}
+	opened, err := f.fs.Open(f.ctx, execclient.JoinPath(f.root, name))
+	if errors.Is(err, execclient.ErrUnsupported) {
+		return f.openWhole(name, i)
+	}
+	if err != nil {
+		return nil, named("open", name, err)
+	}
+	return &openFile{opened, name, i}, nil
+}
+
+var (
+	_ fs.StatFS     = (*FS)(nil)
+	_ fs.ReadDirFS  = (*FS)(nil)
+	_ fs.ReadFileFS = (*FS)(nil)
+	_ fs.SubFS      = (*FS)(nil)
+	_ io.Seeker     = (*openFile)(nil)
+	_ io.ReaderAt   = (*openFile)(nil)
+	_ io.WriterTo   = (*openFile)(nil)
+)

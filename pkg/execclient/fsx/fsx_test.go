@@ -1,0 +1,206 @@
+//go:build linux || darwin
+
+package fsx_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execclient/fsx"
+	"codex.internal/pkg/execserver"
+)
+
+// connect returns a client of a new server. Both end with the test.
+func connect(t testing.TB) *execclient.Client {
+	t.Helper()
+	srv, err := execserver.New(execserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(context.Background(), l) })
+	client, err := execclient.DialWebSocket(t.Context(), "ws://"+l.Addr().String(), execclient.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = client.Close()
+		_ = srv.Shutdown(context.Background())
+		serving.Wait()
+	})
+	return client
+}
+
+// tree makes files and directories; a directory's name ends with a slash, and
+// what a link leads to follows an arrow.
+func tree(t testing.TB, names ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range names {
+		name, target, link := strings.Cut(name, "->")
+		at := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(at), 0o700)
+		switch {
+		case err != nil:
+		case link:
+			err = os.Symlink(target, at)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(at, 0o700)
+		default:
+			err = os.WriteFile(at, []byte("contents of "+name), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestFS(t *testing.T) {
+	client := connect(t)
+	root := tree(t, "a", "dir/b", "dir/deep/er/c", "odd name%?#", "empty/", "none", "dir/link->../a", "dir/down->deep")
+	if err := os.Truncate(filepath.Join(root, "none"), 0); err != nil {
+		t.Fatal(err)
+	}
+	expected := []string{"a", "dir/b", "dir/deep/er/c", "odd name%?#", "empty", "none", "dir/link"}
+	for name, files := range map[string]fs.FS{
+		"a path": fsx.New(t.Context(), client.FS(), root),
+		"a URI":  fsx.New(t.Context(), client.FS(), "file://"+root+"/"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := fstest.TestFS(files, expected...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	sub, err := fs.Sub(fsx.New(t.Context(), client.FS(), root), "dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fstest.TestFS(sub, "b", "deep/er/c"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWalksDoNotGoRound: links are seen to be links. Those that lead nowhere
+// the server does not list.
+func TestWalksDoNotGoRound(t *testing.T) {
+	client := connect(t)
+	root := tree(t, "a", "dir/b", "dir/up->..", "file->a", "nowhere->none")
+	var got []string
+	err := fs.WalkDir(fsx.New(t.Context(), client.FS(), root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		i, err := d.Info()
+		if err != nil {
+			return err
+		}
+		got = append(got, fmt.Sprint(name, " ", i.Mode()))
+		return nil
+	})
+	want := []string{
+		". drwxr-xr-x", "a -rw-r--r--", "dir drwxr-xr-x", "dir/b -rw-r--r--", "dir/up Lrwxrwxrwx", "file Lrwxrwxrwx",
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	client := connect(t)
+	root := tree(t, "dir/a")
+	files := fsx.New(t.Context(), client.FS(), root)
+	f, err := files.Open("dir/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || st.Name() != "a" || st.Size() != 17 || st.IsDir() {
+		t.Errorf("%v, %v", st, err)
+	}
+	if _, err := f.(io.Seeker).Seek(12, io.SeekStart); err != nil {
+		t.Error(err)
+	}
+	if rest, err := io.ReadAll(f); err != nil || string(rest) != "dir/a" {
+		t.Errorf("%q, %v", rest, err)
+	}
+	b := make([]byte, 2)
+	if n, err := f.(io.ReaderAt).ReadAt(b, 12); err != nil || string(b[:n]) != "di" {
+		t.Errorf("%q, %v", b, err)
+	}
+	for name, want := range map[string]error{"none": fs.ErrNotExist, "../x": fs.ErrInvalid, "/etc": fs.ErrInvalid, "dir/": fs.ErrInvalid} {
+		_, openErr := files.Open(name)
+		_, statErr := files.Stat(name)
+		_, dirErr := files.ReadDir(name)
+		_, fileErr := files.ReadFile(name)
+		for _, err := range []error{openErr, statErr, dirErr, fileErr} {
+			var p *fs.PathError
+			if !errors.Is(err, want) || !errors.As(err, &p) || p.Path != name {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	d, err := files.Open("dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(b); err == nil {
+		t.Error("a directory was read")
+	}
+	dir := d.(fs.ReadDirFile)
+	if list, err := dir.ReadDir(5); err != nil || len(list) != 1 || list[0].Name() != "a" {
+		t.Errorf("%v, %v", list, err)
+	}
+	if list, err := dir.ReadDir(5); err != io.EOF || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
+func TestNamesThatAreNoUTF8AreTold(t *testing.T) {
+	client := connect(t)
+	root := tree(t, "a")
+	if err := os.WriteFile(filepath.Join(root, "odd\xff"), nil, 0o600); err != nil {
+		if errors.Is(err, errors.ErrUnsupported) || strings.Contains(err.Error(), "illegal byte sequence") {
+			return // this file system has no such names
+		}
+		t.Fatal(err)
+	}
+	list, err := fsx.New(t.Context(), client.FS(), root).ReadDir(".")
+	if err == nil || len(list) != 1 || list[0].Name() != "a" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+func TestItEndsWithItsContext(t *testing.T) {
+	client := connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	files := fsx.New(ctx, client.FS(), tree(t, "a"))
+	cancel()
+	if _, err := fs.ReadFile(files, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
