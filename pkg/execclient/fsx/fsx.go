@@ -110,11 +110,7 @@ func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := f.fs.ReadDir(f.ctx, at)
-	if err != nil {
-		return nil, named("readdir", name, err)
-	}
-	plain, err := f.plain(at)
+	found, plain, err := f.list(at)
 	if err != nil {
 		return nil, named("readdir", name, err)
 	}
@@ -163,6 +159,20 @@ func kindOf(m execproto.Metadata) string {
 // walkLimit is how many entries a walk is asked for, the most that servers
 // allow. What a directory has beyond that is asked about one by one.
 const walkLimit = 50_000
+
+// list asks for the entries of a directory and, at the same time, for those
+// that are no links.
+func (f *FS) list(at string) (found []execproto.DirectoryEntry, plain map[string]string, err error) {
+	var listing sync.WaitGroup
+	var foundErr error
+	listing.Go(func() { found, foundErr = f.fs.ReadDir(f.ctx, at) })
+	plain, err = f.plain(at)
+	listing.Wait()
+	if foundErr != nil {
+		err = foundErr
+	}
+	return found, plain, err
+}
 
 // plain are the kinds of the entries of a directory that are no links. A walk
 // over its children lists nothing else, in a single request.
