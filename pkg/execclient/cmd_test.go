@@ -348,6 +348,32 @@ func TestAWriterThatFailsIsTheErrorOfWait(t *testing.T) {
 	}
 }
 
+// TestAWriterThatBlocksHoldsBackItsCommandAlone: others go on, and so does the
+// client.
+func TestAWriterThatBlocksHoldsBackItsCommandAlone(t *testing.T) {
+	client, _ := connect(t)
+	c := sh(client, "head -c 8000000 /dev/zero")
+	release := make(chan struct{})
+	n := 0
+	c.Stdout = writerFunc(func(p []byte) (int, error) {
+		<-release
+		n += len(p)
+		return len(p), nil
+	})
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if out, err := sh(client, "head -c 2000000 /dev/zero").Output(); err != nil || len(out) != 2_000_000 {
+			t.Fatalf("%d bytes, %v", len(out), err)
+		}
+	}
+	close(release)
+	if err := c.Wait(); err != nil || n != 8_000_000 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
 func TestCmdContext(t *testing.T) {
 	client, _ := connect(t)
 	for _, tt := range []struct {

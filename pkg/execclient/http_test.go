@@ -39,6 +39,7 @@ func origin(t testing.TB) *httptest.Server {
 			fmt.Fprintf(w, "%-63d\n", i)
 		}
 	})
+	mux.HandleFunc("/huge", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, hugeBody) })
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/echo", http.StatusFound)
 	})
@@ -60,6 +61,9 @@ func origin(t testing.TB) *httptest.Server {
 	})
 	return s
 }
+
+// hugeBody is more than a client keeps of a body that is not read.
+const hugeBody = 20 << 20
 
 // fetch makes a request through a server and returns the answer with its body.
 func fetch(t *testing.T, client *execclient.Client, req *http.Request) (*http.Response, string) {
@@ -268,5 +272,38 @@ func TestABodyEndsWithItsConnection(t *testing.T) {
 	}
 	if errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%v is a file's error", err)
+	}
+}
+
+// TestABodyWaitsForItsReader: and nothing else does.
+func TestABodyWaitsForItsReader(t *testing.T) {
+	client, _ := connect(t)
+	web := origin(t)
+	get := func(path string) *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.HTTP().RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	slow, abandoned := get("/huge"), get("/huge")
+	defer slow.Body.Close()
+	// More than what could be on its way passes by in the meantime.
+	for range 5 {
+		res := get("/large")
+		if n, err := io.Copy(io.Discard, res.Body); err != nil || n != 5<<20 {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		_ = res.Body.Close()
+	}
+	if err := abandoned.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	if n, err := io.Copy(io.Discard, slow.Body); err != nil || n != hugeBody {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
