@@ -1,0 +1,204 @@
+package faultproxy
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// link is one connection with its two sides. A goroutine per direction passes
+// bytes on; the one that meets a fault carries it out.
+type link struct {
+	p              *Proxy
+	n              int // its number
+	plan           Conn
+	client, server *net.TCPConn
+
+	once sync.Once
+	over chan struct{} // closed when the link has come to its end
+}
+
+// run passes both directions on until they have ended.
+func (l *link) run() {
+	var wg sync.WaitGroup
+	wg.Go(func() { l.routinePump(Up, l.client, l.server) })
+	wg.Go(func() { l.routinePump(Down, l.server, l.client) })
+	wg.Wait()
+	l.end()
+	_ = l.client.Close()
+	_ = l.server.Close()
+}
+
+// end notes that the link comes to its end; it reports whether this call was
+// the one that ended it.
+func (l *link) end() (first bool) {
+	l.once.Do(func() {
+		close(l.over)
+		first = true
+	})
+	return first
+}
+
+// reset ends the link by resetting both sides. It does not wait.
+func (l *link) reset() {
+	l.end()
+	reset(l.client)
+	reset(l.server)
+}
+
+// routinePump passes one direction on: up to the next fault, then that, and so
+// on.
+func (l *link) routinePump(dir Direction, from, to *net.TCPConn) {
+	rng := rand.New(rand.NewPCG(l.p.plan.Seed, uint64(l.n)<<1|uint64(dir)))
+	buf := make([]byte, readSize)
+	sent := int64(0)
+	for _, f := range l.plan.Faults {
+		if f.Dir != dir {
+			continue
+		}
+		for sent < f.After {
+			n, err := from.Read(buf[:min(int64(len(buf)), f.After-sent)])
+			sent += int64(n)
+			if !l.pass(dir, rng, to, buf[:n]) || !l.ended(to, err) {
+				return
+			}
+		}
+		if !l.carryOut(f, to) {
+			return
+		}
+	}
+	for {
+		n, err := from.Read(buf)
+		if !l.pass(dir, rng, to, buf[:n]) || !l.ended(to, err) {
+			return
+		}
+	}
+}
+
+// ended deals with the end of what is read; it reports whether there is none.
+func (l *link) ended(to *net.TCPConn, err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, io.EOF):
+		_ = to.CloseWrite()
+	default:
+		l.broken()
+	}
+	return false
+}
+
+// broken passes an error of one side on to the other, except where that error
+// is the work of a fault.
+func (l *link) broken() {
+	select {
+	case <-l.over:
+	default:
+		l.reset()
+	}
+}
+
+// pass writes what was read, late and in pieces as planned. It reports whether
+// the link goes on.
+func (l *link) pass(dir Direction, rng *rand.Rand, to *net.TCPConn, data []byte) bool {
+	if len(data) > 0 && !l.wait(l.plan.Delay) {
+		return false
+	}
+	for len(data) > 0 {
+		n := len(data)
+		if most := min(l.plan.Pieces, n); most > 0 {
+			n = 1 + rng.IntN(most)
+		}
+		written, err := to.Write(data[:n])
+		l.p.count(func(s *Stats) {
+			if dir == Up {
+				s.Up += int64(written)
+			} else {
+				s.Down += int64(written)
+			}
+		})
+		if err != nil {
+			l.broken()
+			return false
+		}
+		data = data[n:]
+	}
+	return true
+}
+
+// wait waits; it reports false when the link has ended meanwhile.
+func (l *link) wait(d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.over:
+		return false
+	}
+}
+
+// carryOut makes a fault happen; to is where its direction leads. It reports
+// whether the direction goes on.
+func (l *link) carryOut(f Fault, to *net.TCPConn) bool {
+	if f.Kind == Stall {
+		l.p.count(func(s *Stats) { s.Stalls++ })
+		l.tell(f)
+		return l.wait(f.For)
+	}
+	if l.end() {
+		l.p.count(func(s *Stats) { s.Faults++ })
+		l.strike(f, to)
+	}
+	return false
+}
+
+// strike carries out a fault that ends the link.
+func (l *link) strike(f Fault, to *net.TCPConn) {
+	switch f.Kind {
+	case Close:
+		_ = l.client.Close()
+		_ = l.server.Close()
+		l.tell(f)
+	case Reset:
+		reset(l.client)
+		reset(l.server)
+		l.tell(f)
+	case ResetClient:
+		reset(l.client)
+		l.linger(f, func() { reset(l.server) })
+	case ResetServer:
+		reset(l.server)
+		l.linger(f, func() { reset(l.client) })
+	case HalfClose:
+		_ = to.CloseWrite()
+		l.linger(f, func() {
+			_ = l.client.Close()
+			_ = l.server.Close()
+		})
+	}
+}
+
+// linger leaves what a fault has not ended open for its time.
+func (l *link) linger(f Fault, then func()) {
+	l.tell(f)
+	timer := time.NewTimer(f.For)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.p.ctx.Done():
+	}
+	then()
+}
+
+func (l *link) tell(f Fault) {
+	if l.p.plan.OnFault != nil {
+		l.p.plan.OnFault(l.n, f)
+	}
+}

@@ -1,0 +1,151 @@
+// Package faultproxy is a TCP proxy for tests, which disturbs connections in
+// the ways in which networks do, and by plan: the same plan does the same to
+// the same bytes.
+//
+//	p, err := faultproxy.New(ctx, server.Addr().String(), faultproxy.Plan{Conns: []faultproxy.Conn{
+//		{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: faultproxy.Down, After: 5000}}},
+//		{Refuse: true},
+//	}})
+//	...
+//	defer p.Close()
+//	client, err := net.Dial("tcp", p.Addr())
+//
+// Within a connection it neither loses, nor adds, nor reorders bytes, as TCP
+// would not: what is lost is what was under way when a connection ended.
+package faultproxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// Stats count what a proxy has done.
+type Stats struct {
+	Conns    int   // made, the refused ones not counted
+	Refused  int   // reset as soon as they were made, by plan or for want of a target
+	Faults   int   // those of the plan that have happened, without stalls
+	Stalls   int   // likewise
+	Up, Down int64 // bytes passed on
+}
+
+// Proxy passes connections on to a target. Its methods may be called from any
+// goroutine. It has a goroutine that accepts, one per connection and one per
+// direction; Close waits for them all.
+type Proxy struct {
+	target string
+	plan   Plan
+	l      *net.TCPListener
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	stats Stats
+	links map[*link]struct{}
+}
+
+// New starts a proxy on a free port of 127.0.0.1 that passes connections on to
+// target, a HOST:PORT. It ends with ctx or Close.
+func New(ctx context.Context, target string, plan Plan) (*Proxy, error) {
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, fmt.Errorf("listen for the proxy of %s: %w", target, err)
+	}
+	p := &Proxy{target: target, plan: plan, l: l, links: make(map[*link]struct{})}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	p.wg.Go(p.routineAccept)
+	p.wg.Go(p.routineInterrupt)
+	return p, nil
+}
+
+// Addr returns where the proxy listens, as HOST:PORT.
+func (p *Proxy) Addr() string { return p.l.Addr().String() }
+
+// Stats returns what has happened so far.
+func (p *Proxy) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+// Cut resets both sides of every connection that is there.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+// Close stops listening, resets what is connected and waits until all is over.
+func (p *Proxy) Close() {
+	p.cancel()
+	p.wg.Wait()
+}
+
+// routineInterrupt ends everything with the context.
+func (p *Proxy) routineInterrupt() {
+	<-p.ctx.Done()
+	_ = p.l.Close()
+	p.Cut()
+}
+
+// routineAccept takes connections until the listener is closed.
+func (p *Proxy) routineAccept() {
+	for n := 0; ; n++ {
+		client, err := p.l.AcceptTCP()
+		if err != nil {
+			return
+		}
+		var c Conn
+		if n < len(p.plan.Conns) {
+			c = p.plan.Conns[n]
+		}
+		if c.Refuse {
+			p.refuse(client)
+			continue
+		}
+		p.wg.Go(func() { p.serve(n, c, client) })
+	}
+}
+
+func (p *Proxy) refuse(client *net.TCPConn) {
+	reset(client)
+	p.count(func(s *Stats) { s.Refused++ })
+}
+
+// serve passes one connection on until it ends.
+func (p *Proxy) serve(n int, c Conn, client *net.TCPConn) {
+	dialer := net.Dialer{Timeout: dialTime}
+	conn, err := dialer.DialContext(p.ctx, "tcp", p.target)
+	if err != nil {
+		p.refuse(client)
+		return
+	}
+	l := &link{p: p, n: n, plan: c, client: client, server: conn.(*net.TCPConn), over: make(chan struct{})}
+	p.mu.Lock()
+	p.stats.Conns++
+	p.links[l] = struct{}{}
+	p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		l.reset() // the interrupt may have come before it was known
+	}
+	l.run()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+func (p *Proxy) count(f func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.stats)
+}
+
+// reset closes a connection so that its peer is told by RST.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}
