@@ -22,6 +22,10 @@ const (
 	// to be made at once: a server that breaks each connection is not hammered.
 	calmTime = time.Second
 
+	// startingTime bounds the wait for a process whose start was sent twice and
+	// which the server says is starting: that takes milliseconds.
+	startingTime = 5 * time.Second
+
 	// sendQueue is how many messages may wait to be sent on a connection;
 	// callers wait for room.
 	sendQueue = 128

@@ -2,11 +2,13 @@ package execclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/jsonrpc"
@@ -65,7 +67,9 @@ func newProcess(c *Client, params execproto.StartParams) *Process {
 //
 // When the connection is lost before the server has answered, the start is
 // sent again with the same id, so that the process is started once. When the
-// context ends before, the process is terminated in the background.
+// context ends before, the process is terminated in the background; so it is
+// with an *EventsLostError, when too much of it was missed meanwhile, and with
+// ErrStarting, when the server has lost track of the start.
 func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Process, error) {
 	p := newProcess(c, params)
 	if params.Env == nil {
@@ -90,7 +94,7 @@ func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Proc
 	c.procs[p.id] = p
 	c.mu.Unlock()
 	if err := c.start(ctx, p, raw); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrStarting) || errors.Is(err, ErrEventsLost) {
 			c.abandon(p)
 		} else {
 			c.forget(p)
@@ -111,6 +115,12 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 		if err == nil && m.Kind == jsonrpc.ErrorResponse {
 			err = serverError(execproto.MethodProcessStart, m)
 		}
+		if again && IsCode(err, execproto.CodeInvalidRequest) && strings.Contains(err.Error(), "already exists") {
+			// The first one has reached the server.
+			if err = c.adopt(ctx, l, p); err == nil {
+				return nil
+			}
+		}
 		switch {
 		case err == nil:
 			return p.begin(m)
@@ -118,9 +128,6 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 			if err := c.ended(ctx, l); err != nil {
 				return err
 			}
-		case again && IsCode(err, execproto.CodeInvalidRequest) && strings.Contains(err.Error(), "already exists"):
-			// The first one has reached the server.
-			return c.adopt(ctx, l, p)
 		default:
 			return err
 		}
@@ -137,14 +144,17 @@ func (p *Process) begin(m jsonrpc.Message) error {
 	return err
 }
 
-// adopt takes over a process whose first events were sent to nobody.
+// adopt takes over a process whose first events were sent to nobody. Servers
+// of codex itself cannot be asked while it is starting, and leave it at that for
+// good when the connection was lost at the wrong moment.
 func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
 	p.mu.Lock()
 	p.started = true
 	p.mu.Unlock()
 	err := p.recover(ctx, l)
-	if isDown(err) {
-		return nil // it is recovered with the others
+	for began := time.Now(); errors.Is(err, ErrStarting) && time.Since(began) < startingTime; {
+		pause(ctx, retryPause)
+		err = p.recover(ctx, l)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -167,8 +168,8 @@ func (c *Client) recoverProcesses(ctx context.Context, l *link) error {
 			continue
 		}
 		err := p.recover(ctx, l)
-		if err == nil {
-			continue
+		if err == nil || errors.Is(err, ErrStarting) {
+			continue // whoever starts it asks again
 		}
 		if isDown(err) || ctx.Err() != nil {
 			return err
@@ -189,7 +190,8 @@ func (c *Client) giveUp(l *link, p *Process, err error) {
 	})
 }
 
-// recover asks for the process's events that have not come yet.
+// recover asks for the process's events that have not come yet. The error is
+// ErrStarting if the server cannot tell yet.
 func (p *Process) recover(ctx context.Context, l *link) error {
 	after := p.through()
 	raw, err := encode(execproto.MethodProcessRead, execproto.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64)})
@@ -202,6 +204,8 @@ func (p *Process) recover(ctx context.Context, l *link) error {
 	}
 	var r execproto.ReadResult
 	switch err := decodeAnswer(execproto.MethodProcessRead, m, &r); {
+	case IsCode(err, execproto.CodeInvalidRequest) && strings.HasSuffix(err.Error(), "is starting"):
+		return fmt.Errorf("process %s: %w", p.id, ErrStarting)
 	case IsCode(err, execproto.CodeInvalidRequest):
 		return &EventsLostError{ProcessID: p.id, After: after, Err: err}
 	case err != nil:

@@ -174,6 +174,53 @@ func TestAStartAcrossACut(t *testing.T) {
 	}
 }
 
+// Codex's own servers tell nothing of a process while it is starting, which may
+// be for ever.
+func TestAStartAcrossACutThatTakesTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		in, want error
+	}{
+		"too much was missed": {nil, ErrEventsLost},
+		"for ever":            {ErrStarting, ErrStarting},
+	} {
+		bubble(t, func(t *testing.T) {
+			h := newHost(t)
+			c, p := h.join(Options{})
+			defer c.Close()
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Start(t.Context(), execproto.StartParams{ProcessID: "1", Argv: []string{"x"}, Cwd: "/"})
+				done <- err
+			}()
+			starting := func() {
+				p.refuse(p.expect("process/read", nil), execproto.CodeInvalidRequest, "process id 1 is starting")
+			}
+			p.expect("process/start", nil)
+			p.cut()
+			p = <-h.peers
+			p.greet()
+			p.refuse(p.expect("process/start", nil), execproto.CodeInvalidRequest, "process ID already exists")
+			starting()
+			p.cut()
+			p = <-h.peers
+			p.greet()
+			starting() // there is nothing to recover
+			p.refuse(p.expect("process/start", nil), execproto.CodeInvalidRequest, "process ID already exists")
+			for range startingTime/retryPause + 1 {
+				if tt.in == nil {
+					p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 10})
+					break
+				}
+				starting()
+			}
+			p.expect("process/terminate", nil)
+			if err := <-done; !errors.Is(err, tt.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
 func TestAnAbandonedStartIsTerminated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHost(t)
