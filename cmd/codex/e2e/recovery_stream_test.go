@@ -1,0 +1,72 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+)
+
+// randomBytes is what emit prints for a seed on stdout (1) or stderr (2).
+func randomBytes(seed uint64, stream byte) *rand.ChaCha8 {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	key[8] = stream
+	return rand.NewChaCha8(key)
+}
+
+// checked is a writer that takes the expected bytes and no others. It is the
+// proof that each came once and in order.
+type checked struct {
+	name   string
+	length int64 // how many are expected
+
+	mu   sync.Mutex // progress may be looked at meanwhile
+	want *rand.ChaCha8
+	got  int64
+	buf  []byte
+}
+
+func expect(name string, seed uint64, stream byte, length int64) *checked {
+	return &checked{name: name, length: length, want: randomBytes(seed, stream)}
+}
+
+// Write fails at the first byte that is wrong or too much.
+func (c *checked) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.got+int64(len(b)) > c.length {
+		return 0, fmt.Errorf("%s: %d bytes came after %d, but only %d were written", c.name, len(b), c.got, c.length)
+	}
+	c.buf = append(c.buf[:0], b...)
+	_, _ = c.want.Read(c.buf) // it never fails
+	if !bytes.Equal(c.buf, b) {
+		i := 0
+		for b[i] == c.buf[i] {
+			i++
+		}
+		return 0, fmt.Errorf("%s: byte %d is wrong, in a chunk of %d from %d on", c.name, c.got+int64(i), len(b), c.got)
+	}
+	c.got += int64(len(b))
+	return len(b), nil
+}
+
+// complete returns an error if bytes are missing.
+func (c *checked) complete() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.got != c.length {
+		return fmt.Errorf("%s: %d of %d bytes came", c.name, c.got, c.length)
+	}
+	return nil
+}
+
+// String tells how far it is.
+func (c *checked) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("%s %d/%d", c.name, c.got, c.length)
+}
