@@ -57,8 +57,23 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	}
 	bound, cancel := context.WithTimeout(ctx, d.o.ConnectTimeout)
 	defer cancel()
-	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, ReadBufferSize: 32 << 10, WriteBufferSize: 32 << 10}
+	// The library heeds the end of a context while it connects, but not while
+	// it waits for the server's answer.
+	attached := func() bool { return true }
+	dialer := websocket.Dialer{
+		Proxy: http.ProxyFromEnvironment, ReadBufferSize: 32 << 10, WriteBufferSize: 32 << 10,
+		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if err == nil {
+				attached = context.AfterFunc(bound, func() { _ = conn.Close() })
+			}
+			return conn, err
+		},
+	}
 	c, res, err := dialer.DialContext(bound, d.url, header)
+	if !attached() && err == nil {
+		err = context.Cause(bound)
+	}
 	if err != nil {
 		e := &DialError{URL: shown(d.url)}
 		var network net.Error
