@@ -1,0 +1,198 @@
+package execenv
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"codex.internal/pkg/codexhome"
+)
+
+// file is environments.toml.
+type file struct {
+	Default      *string `toml:"default"`
+	IncludeLocal *bool   `toml:"include_local"`
+	Environments []entry `toml:"environments"`
+}
+
+// entry is one of its environments. Nil: it is not there.
+type entry struct {
+	ID                *string           `toml:"id"`
+	URL               *string           `toml:"url"`
+	BearerToken       *string           `toml:"auth_bearer_token"`
+	ConnectTimeout    *float64          `toml:"connect_timeout_sec"`
+	InitializeTimeout *float64          `toml:"initialize_timeout_sec"`
+	Program           *string           `toml:"program"`
+	Args              []string          `toml:"args"`
+	Env               map[string]string `toml:"env"`
+	Dir               *string           `toml:"cwd"`
+}
+
+// parseFile reads the text of environments.toml at path, in the home
+// directory, which relative directories are relative to.
+func parseFile(text []byte, path, home string) (Config, error) {
+	f, err := decodeFile(text)
+	if err != nil {
+		return Config{}, invalid("failed to parse environment config `%s`: %v", path, err)
+	}
+	c := Config{Source: path}
+	if f.IncludeLocal == nil || *f.IncludeLocal {
+		c.Environments = append(c.Environments, Spec{ID: LocalID, Kind: Local, Source: "built in"})
+		c.Default = LocalID
+	}
+	seen := make(map[string]bool, len(f.Environments))
+	for _, e := range f.Environments {
+		s, err := e.spec(home)
+		if err != nil {
+			return Config{}, err
+		}
+		if seen[s.ID] {
+			return Config{}, invalid("environment id `%s` is duplicated", s.ID)
+		}
+		seen[s.ID] = true
+		s.Source = path
+		c.Environments = append(c.Environments, s)
+	}
+	if f.Default == nil {
+		return c, nil
+	}
+	c.Default = strings.TrimSpace(*f.Default)
+	switch _, ok := c.Find(c.Default); {
+	case c.Default == "":
+		return Config{}, invalid("default environment id cannot be empty")
+	case strings.EqualFold(c.Default, "none"):
+		c.Default = ""
+	case !ok:
+		return Config{}, invalid("default environment `%s` is not configured", c.Default)
+	}
+	return c, nil
+}
+
+// decodeFile decodes what has the right form, whatever it means.
+func decodeFile(text []byte) (file, error) {
+	var f file
+	var shape struct {
+		Environments any `toml:"environments"`
+	}
+	if err := codexhome.DecodeTOML(text, &f, true); err != nil {
+		return f, err
+	}
+	if err := codexhome.DecodeTOML(text, &shape, false); err != nil {
+		return f, err
+	}
+	// The decoder takes [environments] for an array without elements.
+	if _, isArray := shape.Environments.([]any); shape.Environments != nil && !isArray {
+		return f, errors.New("`environments` must be an array of tables: write [[environments]]")
+	}
+	for i, e := range f.Environments {
+		if e.ID == nil {
+			return f, fmt.Errorf("missing field `id` in environment %d", i+1)
+		}
+		for name, v := range map[string]*float64{"connect_timeout_sec": e.ConnectTimeout, "initialize_timeout_sec": e.InitializeTimeout} {
+			if v != nil && (math.IsNaN(*v) || *v < 0 || *v > maxSeconds) {
+				return f, fmt.Errorf("%s of environment %d must be a number of seconds from 0 to %.0f", name, i+1, maxSeconds)
+			}
+		}
+	}
+	return f, nil
+}
+
+// spec checks an entry. The order of the checks is that of the reference.
+func (e entry) spec(home string) (Spec, error) {
+	s := Spec{ID: *e.ID, ConnectTimeout: timeout(e.ConnectTimeout), InitializeTimeout: timeout(e.InitializeTimeout)}
+	if err := checkID(s.ID); err != nil {
+		return s, err
+	}
+	switch {
+	case e.Program == nil && (e.Args != nil || e.Env != nil || e.Dir != nil):
+		return s, invalid("environment `%s` args, env, and cwd require program", s.ID)
+	case e.URL == nil && e.ConnectTimeout != nil:
+		return s, invalid("environment `%s` connect_timeout_sec requires url", s.ID)
+	case e.URL == nil && e.BearerToken != nil:
+		return s, invalid("environment `%s` auth_bearer_token requires url", s.ID)
+	case (e.URL == nil) == (e.Program == nil):
+		return s, invalid("environment `%s` must set exactly one of url or program", s.ID)
+	case e.URL != nil:
+		return e.webSocket(s)
+	default:
+		return e.stdio(s, home)
+	}
+}
+
+func checkID(id string) error {
+	trimmed := strings.TrimSpace(id)
+	switch {
+	case trimmed == "":
+		return invalid("environment id cannot be empty")
+	case trimmed != id:
+		return invalid("environment id `%s` must not contain surrounding whitespace", id)
+	case id == LocalID || strings.EqualFold(id, "none"):
+		return invalid("environment id `%s` is reserved", id)
+	case len(id) > maxIDBytes:
+		return invalid("environment id `%s` cannot be longer than %d characters", id, maxIDBytes)
+	}
+	for _, c := range id {
+		if c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return invalid("environment id `%s` must contain only ASCII letters, numbers, '-' or '_'", id)
+		}
+	}
+	return nil
+}
+
+// timeout is what a number of seconds is. None at all is the shortest that
+// there is, since 0 stands for the default.
+func timeout(seconds *float64) time.Duration {
+	if seconds == nil {
+		return 0
+	}
+	return max(time.Duration(*seconds*float64(time.Second)), 1)
+}
+
+func (e entry) webSocket(s Spec) (Spec, error) {
+	s.Kind, s.URL = WebSocket, strings.TrimSpace(*e.URL)
+	if e.BearerToken != nil {
+		s.Token = Secret(strings.TrimSpace(*e.BearerToken))
+	}
+	if s.URL == "" {
+		return s, invalid("environment url cannot be empty")
+	}
+	if !strings.HasPrefix(s.URL, "ws://") && !strings.HasPrefix(s.URL, "wss://") {
+		return s, invalid("environment url `%s` must use ws:// or wss://", redact(s.URL))
+	}
+	u, err := url.Parse(s.URL)
+	if err == nil && u.Hostname() == "" {
+		err = errors.New("it has no host")
+	}
+	if err != nil {
+		// The library's error quotes the URL, and in it what may be secret.
+		var quoted *url.Error
+		if errors.As(err, &quoted) {
+			err = quoted.Err
+		}
+		return s, invalid("environment url `%s` is invalid: %v", redact(s.URL), err)
+	}
+	return s, nil
+}
+
+func (e entry) stdio(s Spec, home string) (Spec, error) {
+	s.Kind, s.Program, s.Args = Stdio, strings.TrimSpace(*e.Program), e.Args
+	if s.Program == "" {
+		return s, invalid("environment `%s` program cannot be empty", s.ID)
+	}
+	for name, value := range e.Env {
+		s.Env = append(s.Env, name+"="+value)
+	}
+	slices.Sort(s.Env)
+	if e.Dir != nil {
+		s.Dir = *e.Dir
+		if !filepath.IsAbs(s.Dir) {
+			s.Dir = filepath.Join(home, s.Dir)
+		}
+	}
+	return s, nil
+}

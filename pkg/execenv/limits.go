@@ -1,0 +1,18 @@
+package execenv
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// maxFileBytes bounds what is read of environments.toml, which people
+	// write by hand.
+	maxFileBytes = 1 << 20
+
+	// maxIDBytes is the longest id of an environment, as in the reference.
+	maxIDBytes = 64
+
+	// maxSeconds is the longest timeout that a time.Duration can hold.
+	maxSeconds = float64(math.MaxInt64 / int64(time.Second))
+)

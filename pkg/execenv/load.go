@@ -1,0 +1,123 @@
+package execenv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Variables that choose environments.
+const (
+	// URLVariable has the URL of the only environment, or none.
+	URLVariable = "CODEX_EXEC_SERVER_URL"
+	// TokenVariable has the token for the server at that URL.
+	TokenVariable = "CODEX_EXEC_SERVER_CONNECTION_TOKEN"
+
+	registryURLVariable     = "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"
+	registryIDVariable      = "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID"
+	registryTokenVariable   = "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN"
+	registryAccountVariable = "CODEX_EXEC_SERVER_NOISE_CHATGPT_ACCOUNT_ID"
+)
+
+// NoiseVariables name an environment that a registry knows: all or none of
+// them must be set.
+var NoiseVariables = []string{registryURLVariable, registryIDVariable, registryTokenVariable}
+
+// FileName is the name of the file of environments in the home directory.
+const FileName = "environments.toml"
+
+// LoadOptions say where Load looks.
+type LoadOptions struct {
+	// Home returns the home directory. It is asked only if no variable of a
+	// registry is set.
+	Home func() (string, error)
+	// Getenv returns a variable, empty if there is none; nil: os.Getenv.
+	Getenv func(string) string
+}
+
+// Load finds out which environments there are. Its errors are those of a
+// configuration that breaks a rule: *RegistryConfigError and
+// *execclient.ProtocolError.
+func Load(o LoadOptions) (Config, error) {
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	get := func(name string) string { return strings.TrimSpace(o.Getenv(name)) }
+	if c, ok, err := fromRegistry(get); ok {
+		return c, err
+	}
+	home, err := o.Home()
+	if err != nil {
+		return Config{}, err
+	}
+	path := filepath.Join(home, FileName)
+	text, err := readFile(path)
+	switch {
+	case err == nil:
+		return parseFile(text, path, home)
+	case !errors.Is(err, fs.ErrNotExist):
+		return Config{}, invalid("failed to read environment config `%s`: %v", path, err)
+	}
+	return fromURL(get), nil
+}
+
+// fromRegistry is what the variables of a registry say; false: none is set.
+func fromRegistry(get func(string) string) (Config, bool, error) {
+	r := Registry{
+		URL: get(registryURLVariable), EnvironmentID: get(registryIDVariable),
+		Token: Secret(get(registryTokenVariable)), AccountID: get(registryAccountVariable),
+	}
+	switch {
+	case r.URL == "" && r.EnvironmentID == "" && r.Token == "":
+		return Config{}, false, nil
+	case r.URL == "" || r.EnvironmentID == "" || r.Token == "":
+		v := NoiseVariables
+		return Config{}, true, &RegistryConfigError{fmt.Sprintf("Noise environment requires %s, %s, and %s", v[0], v[1], v[2])}
+	}
+	s := Spec{ID: RemoteID, Kind: Noise, Source: registryURLVariable, Registry: r}
+	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}, true, nil
+}
+
+// fromURL is what the URL's variable says. Whether it is a good URL is found
+// out when it is dialed.
+func fromURL(get func(string) string) Config {
+	url := get(URLVariable)
+	switch {
+	case url == "":
+		return Config{Default: LocalID, Environments: []Spec{{ID: LocalID, Kind: Local, Source: "built in"}}}
+	case strings.EqualFold(url, "none"):
+		return Config{Source: URLVariable}
+	}
+	s := Spec{ID: RemoteID, Kind: WebSocket, Source: URLVariable, URL: url, Token: Secret(get(TokenVariable))}
+	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}
+}
+
+// readFile reads a file, with a bound.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, cause(err)
+	}
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxFileBytes)
+	}
+	return text, nil
+}
+
+// cause is an error without the path, which the message has already.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
