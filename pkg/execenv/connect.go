@@ -1,0 +1,85 @@
+package execenv
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"codex.internal/pkg/execclient"
+)
+
+// DefaultClientName is what the client of an environment calls itself.
+const DefaultClientName = "codex-environment"
+
+// Options say how environments are reached.
+type Options struct {
+	ClientName string // default DefaultClientName
+	// SelfExe is the absolute path of this program, which the local environment
+	// starts as a server; empty: there is no local environment.
+	SelfExe string
+	// Stderr gets what programs that were started write to stderr; nil: the
+	// log does, line by line. It may be written to from several goroutines.
+	Stderr io.Writer
+	Logger *slog.Logger // nil: no log
+	// OnStateChange tells of the clients' states; see execclient.Options.
+	OnStateChange func(id string, change execclient.StateChange)
+}
+
+func (o Options) withDefaults() Options {
+	if o.ClientName == "" {
+		o.ClientName = DefaultClientName
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Connect opens a session of its own in an environment, which Close of the
+// client ends.
+func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error) {
+	o = o.withDefaults()
+	opts := execclient.Options{
+		ClientName: o.ClientName, ConnectTimeout: s.ConnectTimeout, InitializeTimeout: s.InitializeTimeout,
+		BearerToken: string(s.Token), Logger: o.Logger,
+	}
+	if o.OnStateChange != nil {
+		opts.OnStateChange = func(change execclient.StateChange) { o.OnStateChange(s.ID, change) }
+	}
+	switch s.Kind {
+	case WebSocket:
+		return execclient.DialWebSocket(ctx, s.URL, opts)
+	case Noise:
+		return nil, ErrNoRegistry
+	}
+	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: o.Stderr}
+	if s.Kind == Local {
+		if !filepath.IsAbs(o.SelfExe) {
+			return nil, ErrNoRuntime
+		}
+		command.Path, command.Args = o.SelfExe, []string{"exec-server", "--listen", "stdio", "--log-level", "warn"}
+	}
+	if len(s.Env) > 0 {
+		command.Env = append(os.Environ(), s.Env...)
+	}
+	if command.Stderr == nil {
+		command.Stderr = lineLog{o.Logger.With("environment", s.ID)}
+	}
+	return execclient.StartCommand(ctx, command, opts)
+}
+
+// lineLog writes what a program says to a log: a line, or what there is of it,
+// is a record.
+type lineLog struct{ log *slog.Logger }
+
+func (l lineLog) Write(text []byte) (int, error) {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			l.log.Debug("stderr", "line", string(line))
+		}
+	}
+	return len(text), nil
+}

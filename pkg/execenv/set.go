@@ -1,0 +1,118 @@
+package execenv
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Set holds environments. Its methods may be called from any goroutine.
+type Set struct {
+	opts Options
+
+	mu     sync.Mutex
+	config Config
+	envs   map[string]*Environment
+	closed bool
+}
+
+// Open makes the environments of a valid configuration. Those at URLs begin
+// to connect in the background; programs are not started before they are
+// needed.
+func Open(c Config, o Options) *Set {
+	c.Environments = slices.Clone(c.Environments)
+	s := &Set{opts: o.withDefaults(), config: c, envs: make(map[string]*Environment, len(c.Environments))}
+	for _, spec := range c.Environments {
+		s.envs[spec.ID] = newEnvironment(spec, s.opts)
+		s.envs[spec.ID].startConnecting()
+	}
+	return s
+}
+
+// Default returns the default environment, or ErrNoDefault, or ErrClosed.
+func (s *Set) Default() (*Environment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case s.config.Default == "":
+		return nil, ErrNoDefault
+	}
+	return s.envs[s.config.Default], nil
+}
+
+// Get returns the environment with an id, or an *UnknownError, or ErrClosed.
+func (s *Set) Get(id string) (*Environment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.envs[id]
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case e == nil:
+		return nil, &UnknownError{id}
+	}
+	return e, nil
+}
+
+// IDs returns every id, the default's first.
+func (s *Set) IDs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config.IDs()
+}
+
+// Upsert adds an environment at a URL, or puts it in the place of one; the
+// default stays. It begins to connect in the background. A connectTimeout of 0
+// is the client's default. What it replaces is returned, else nil: it works on
+// for those who have it, and the caller has to close it.
+func (s *Set) Upsert(id, url string, connectTimeout time.Duration) (replaced *Environment, err error) {
+	url = strings.TrimSpace(url)
+	switch {
+	case strings.TrimSpace(id) == "":
+		return nil, invalid("environment id cannot be empty")
+	case strings.EqualFold(url, "none"):
+		return nil, invalid("remote environment cannot use disabled exec-server url")
+	case url == "":
+		return nil, invalid("remote environment requires an exec-server url")
+	}
+	spec := Spec{ID: id, Kind: WebSocket, Source: "added", URL: url, ConnectTimeout: connectTimeout}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	replaced = s.envs[id]
+	if i := slices.IndexFunc(s.config.Environments, func(old Spec) bool { return old.ID == id }); i >= 0 {
+		s.config.Environments[i] = spec
+	} else {
+		s.config.Environments = append(s.config.Environments, spec)
+	}
+	s.envs[id] = newEnvironment(spec, s.opts)
+	s.envs[id].startConnecting()
+	return replaced, nil
+}
+
+// Close closes every environment, at the same time.
+func (s *Set) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	envs := s.envs
+	s.envs, s.config = nil, Config{}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	results := make(chan error, len(envs))
+	for _, e := range envs {
+		wg.Go(func() { results <- e.Close() })
+	}
+	wg.Wait()
+	close(results)
+	var err error
+	for e := range results {
+		err = errors.Join(err, e)
+	}
+	return err
+}
