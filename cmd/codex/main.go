@@ -3,12 +3,17 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli"
 )
+
+// applyPatchArg asks for a tool that the reference has.
+const applyPatchArg = "--codex-run-as-apply-patch"
 
 func main() { os.Exit(run(os.Args)) }
 
@@ -23,9 +28,22 @@ func run(args []string) int {
 		return fsHelper()
 	case strings.TrimPrefix(name, ".") == "codex-linux-sandbox":
 		return linuxSandbox(args[1:])
+	case name == "apply_patch", name == "applypatch", name == "codex-execve-wrapper":
+		return refuse("%s: this program is not part of this codex; it has codex-fs and codex-linux-sandbox", name)
+	case len(args) > 1 && args[1] == applyPatchArg:
+		if len(args) < 3 || !utf8.ValidString(args[2]) {
+			return refuse("%s requires a UTF-8 PATCH argument.", applyPatchArg)
+		}
+		return refuse("%s: the tool that applies patches is not part of this codex", applyPatchArg)
 	case len(args) > 1 && args[1] == cli.WatchdogArg:
 		return watchdog()
 	default:
 		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 	}
+}
+
+// refuse says what there is not.
+func refuse(format string, args ...any) int {
+	fmt.Fprintf(os.Stderr, "Error: "+format+"\n", args...)
+	return 1
 }
