@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 
+	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/doctor"
 	"github.com/urfave/cli/v2"
 )
@@ -30,6 +31,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[1] == doctor.Arg {
 		return doctor.Main(args[2:])
 	}
+	loadDotenv(stderr)
 	app := newApp(streams{stdin, stdout, stderr})
 	err := app.Run(args)
 	var code *exitError
@@ -38,9 +40,24 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 0
 	case errors.As(err, &code) && code.err == nil:
 		return code.code
+	case exitCode(err) == exitUsage:
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "Error: %v\n", err)
 		return exitCode(err)
+	}
+}
+
+// loadDotenv sets the variables of the home directory's .env. Without a home
+// there is none; who needs the home says what is wrong with it.
+func loadDotenv(stderr io.Writer) {
+	home, err := codexhome.Find()
+	if err != nil {
+		return
+	}
+	if err := codexhome.LoadDotenv(home); err != nil {
+		fmt.Fprintf(stderr, "WARNING: proceeding without .env: %v\n", err)
 	}
 }
 
@@ -64,8 +81,11 @@ Start a server and use it from a second terminal:
 		HideHelpCommand:      false,
 		EnableBashCompletion: true,
 		Suggest:              true,
-		ExitErrHandler:       func(*cli.Context, error) {},
-		OnUsageError:         onUsageError,
+		// A value of --env or -c may have commas in it.
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              onUsageError,
+		Flags:                     rootFlags(),
 		Commands: []*cli.Command{
 			execServerCommand(s),
 			remoteCommand(s),

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/process"
 	"codex.internal/pkg/sandbox"
@@ -50,10 +51,12 @@ Examples:
 SIGINT and SIGTERM end it in order: connections are closed and processes
 killed. A second signal ends it at once.`,
 		OnUsageError: onUsageError,
-		Flags: []cli.Flag{
+		Flags: append(configFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one) or stdio"},
 			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
-			&cli.StringFlag{Name: "environment-id", Usage: "the environment to register, with --remote"},
+			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` of the environment to register"},
+			&cli.StringFlag{Name: "name", Usage: "with --remote: a `NAME` for people"},
+			&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
 			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
@@ -74,7 +77,7 @@ killed. A second signal ends it at once.`,
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 			&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "debug, info, warn or error (`LEVEL`)"},
 			&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json (`FORMAT`)"},
-		},
+		}...),
 		Action: func(c *cli.Context) error { return runExecServer(c, s) },
 	}
 }
@@ -87,6 +90,18 @@ func runExecServer(c *cli.Context, s streams) error {
 	}
 	if err := checkRemote(c); err != nil {
 		return err
+	}
+	if err := refuseRootFlags(c); err != nil {
+		return err
+	}
+	if c.IsSet("remote") {
+		return register(c)
+	}
+	// Nothing in config.toml is for a server that listens.
+	if isStrict(c) {
+		if _, err := loadConfig(c); err != nil {
+			return err
+		}
 	}
 	log, err := newLogger(c, s.err)
 	if err != nil {
@@ -113,11 +128,22 @@ func runExecServer(c *cli.Context, s streams) error {
 	if err := process.UnblockSignals(); err != nil {
 		return err
 	}
+	defer makeAliases(s.err)()
 	srv, err := execserver.New(opts)
 	if err != nil {
 		return err
 	}
 	return serve(c, s, srv, listener, log)
+}
+
+// selfExe is the program that serves this machine, which is this one; empty:
+// it cannot be found.
+func selfExe() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return self
 }
 
 // listenError says what to do when the port cannot be had.
@@ -138,18 +164,44 @@ func listenError(addr netip.AddrPort, err error) error {
 	return fmt.Errorf("listen on %s: %w%s", addr, err, hint)
 }
 
+// checkRemote checks the options of a server that registers in place of
+// listening, in the words of the reference.
 func checkRemote(c *cli.Context) error {
+	var missing []string
+	for _, flag := range []struct {
+		name, shown string
+		needed      bool
+	}{
+		{"environment-id", "--environment-id <ID>", c.IsSet("remote") || c.Bool("use-agent-identity-auth")},
+		{"remote", "--remote <URL>", c.Bool("use-agent-identity-auth")},
+	} {
+		if flag.needed && !c.IsSet(flag.name) {
+			missing = append(missing, "  "+flag.shown)
+		}
+	}
+	const usage = "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>\n\nFor more information, try '--help'."
 	switch {
 	case c.IsSet("remote") && c.IsSet("listen"):
-		return usagef("--remote and --listen exclude each other: a server either registers or listens; drop one of them")
-	case c.IsSet("remote") && c.String("environment-id") == "":
-		return usagef("--remote needs --environment-id: which environment is this?")
-	case c.IsSet("remote"):
-		return errors.New("--remote: this version cannot register at an environment registry; use --listen")
-	case c.IsSet("environment-id"):
-		return usagef("--environment-id belongs to --remote")
+		return usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", usage)
+	case len(missing) > 0:
+		return usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), usage)
 	default:
 		return nil
+	}
+}
+
+// register registers at an environment registry.
+func register(c *cli.Context) error {
+	if _, err := loadConfig(c); err != nil {
+		return err
+	}
+	switch {
+	case strings.TrimSpace(c.String("environment-id")) == "":
+		return &execenv.RegistryConfigError{Message: "environment id is required for remote exec-server registration"}
+	case strings.TrimSpace(c.String("remote")) == "":
+		return &execenv.RegistryConfigError{Message: "environment registry base URL is required"}
+	default:
+		return errors.New("--remote: this version cannot register at an environment registry; use --listen")
 	}
 }
 

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/codexhome"
+	"github.com/urfave/cli/v2"
+)
+
+// Options of the reference's interactive program, which it takes before any
+// command.
+const (
+	rootRemote      = "remote"
+	rootRemoteToken = "remote-auth-token-env"
+)
+
+// rootFlags are those that come before the command.
+func rootFlags() []cli.Flag {
+	return append(configFlags(),
+		&cli.StringFlag{Name: rootRemote, Hidden: true},
+		&cli.StringFlag{Name: rootRemoteToken, Hidden: true})
+}
+
+// configFlags are those about config.toml. They may come before and after the
+// command.
+func configFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "config", Aliases: []string{"c"}, Usage: "set `KEY=VALUE` in place of what config.toml says; may be repeated"},
+		&cli.BoolFlag{Name: "strict-config", Usage: "refuse a config.toml that is wrong, or has names that codex does not know"},
+	}
+}
+
+// root is the context of what comes before the command c.
+func root(c *cli.Context) *cli.Context {
+	lineage := c.Lineage()
+	return lineage[len(lineage)-2] // the last one is the program's, and has no flags
+}
+
+// refuseRootFlags refuses what only the reference's interactive program takes.
+func refuseRootFlags(c *cli.Context) error {
+	before, command := root(c), c.App.Name+" "+c.Command.Name
+	switch {
+	case before.IsSet(rootRemote):
+		return fmt.Errorf("`--remote %s` is only supported for interactive TUI commands, not `%s`", before.String(rootRemote), command)
+	case before.IsSet(rootRemoteToken):
+		return fmt.Errorf("`--remote-auth-token-env` is only supported for interactive TUI commands, not `%s`", command)
+	default:
+		return nil
+	}
+}
+
+func isStrict(c *cli.Context) bool { return c.Bool("strict-config") || root(c).Bool("strict-config") }
+
+// loadConfig reads config.toml with what -c says, before the command and after
+// it.
+func loadConfig(c *cli.Context) (codexhome.Config, error) {
+	home, err := codexhome.Find()
+	if err != nil {
+		return codexhome.Config{}, err
+	}
+	overrides := append(root(c).StringSlice("config"), c.StringSlice("config")...)
+	return codexhome.LoadConfig(home, overrides, isStrict(c))
+}
