@@ -89,6 +89,7 @@ Start a server and use it from a second terminal:
 		Commands: []*cli.Command{
 			execServerCommand(s),
 			remoteCommand(s),
+			environmentsCommand(s),
 			sandboxCommand(s),
 			doctorCommand(s),
 			completionCommand(),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/pathuri"
 	"github.com/urfave/cli/v2"
@@ -21,24 +22,30 @@ import (
 
 // Variables of the client side.
 const (
-	urlVariable   = "CODEX_EXEC_SERVER_URL"
-	tokenVariable = "CODEX_EXEC_SERVER_CONNECTION_TOKEN"
+	urlVariable   = execenv.URLVariable
+	tokenVariable = execenv.TokenVariable
 )
+
+// connectionToken is the token for the server of --url.
+func connectionToken() execenv.Secret { return execenv.Secret(os.Getenv(tokenVariable)) }
 
 func remoteCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name:  "remote",
 		Usage: "run commands on an exec-server and copy files to and from it",
-		Description: `The server is named by --url or by ` + urlVariable + `. If it demands a
-token, that is taken from ` + tokenVariable + `; it is sent over
-wss:// or to a loopback address only.
+		Description: `The server is named by --url, or it is the environment of --env ID, or the
+default one: see codex environments --help. If a server of --url or
+` + urlVariable + ` demands a token, that is taken from
+` + tokenVariable + `; it is sent over wss:// or to a
+loopback address only. --url and --env stand before or after the command.
 
 Examples:
    export ` + urlVariable + `=ws://127.0.0.1:8765
    codex remote run -- make test
-   codex remote shell
+   codex remote --env devbox shell
    codex remote cp -r ./src :/tmp/src`,
 		OnUsageError: onUsageError,
+		Flags:        serverFlags(),
 		Subcommands: []*cli.Command{
 			remoteRunCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
 			remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s),
@@ -50,25 +57,6 @@ Examples:
 			return cli.ShowSubcommandHelp(c)
 		},
 	}
-}
-
-func urlFlag() cli.Flag {
-	return &cli.StringFlag{Name: "url", EnvVars: []string{urlVariable}, Usage: "the server's `URL`: ws://HOST:PORT or wss://HOST:PORT"}
-}
-
-// connect dials the server that the command names.
-func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
-	url := c.String("url")
-	if url == "" {
-		return nil, usagef("which server? Give --url ws://HOST:PORT or set %s", urlVariable)
-	}
-	client, err := execclient.DialWebSocket(ctx, url, execclient.Options{
-		ClientName: "codex-remote", BearerToken: os.Getenv(tokenVariable),
-	})
-	if err != nil {
-		return nil, unreachable(err)
-	}
-	return client, nil
 }
 
 // unreachable is an error that is the connection's, with a hint at what could
@@ -127,13 +115,17 @@ func (p places) uri(typed string) (string, error) { return remoteURI(typed, p.cw
 func remoteInfoCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "info", Usage: "tell about the server's machine",
-		Flags: []cli.Flag{urlFlag(), &cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}}, OnUsageError: onUsageError,
+		Flags: serverFlags(&cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}), OnUsageError: onUsageError,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return usagef("info takes no arguments, got %q", c.Args().First())
 			}
+			server, err := chooseServer(c)
+			if err != nil {
+				return err
+			}
 			began := time.Now()
-			client, err := connect(c.Context, c)
+			client, err := connectTo(c.Context, c, server)
 			if err != nil {
 				return err
 			}
@@ -147,12 +139,12 @@ func remoteInfoCommand(s streams) *cli.Command {
 				_, err := fmt.Fprintf(s.out, "%s\n", info.AppendJSON(nil))
 				return err
 			}
-			return printInfo(s.out, c.String("url"), client, info, dialed)
+			return printInfo(s.out, server.Address(), client, info, dialed)
 		},
 	}
 }
 
-func printInfo(to io.Writer, url string, client *execclient.Client, info execproto.EnvironmentInfo, dialed time.Duration) error {
+func printInfo(to io.Writer, address string, client *execclient.Client, info execproto.EnvironmentInfo, dialed time.Duration) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	native := func(uri string) string {
 		if p, err := pathuri.Parse(uri, ""); err == nil {
@@ -166,7 +158,7 @@ func printInfo(to io.Writer, url string, client *execclient.Client, info execpro
 		}
 		return s
 	}
-	fmt.Fprintf(w, "server\t%s (connected in %v)\n", url, dialed.Round(100*time.Microsecond))
+	fmt.Fprintf(w, "server\t%s (connected in %v)\n", address, dialed.Round(100*time.Microsecond))
 	fmt.Fprintf(w, "session\t%s\n", client.SessionID())
 	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
 	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
@@ -181,7 +173,7 @@ func remoteLsCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]", OnUsageError: onUsageError,
 		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
-		Flags:       []cli.Flag{urlFlag(), &cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with kind, size and time"}},
+		Flags:       serverFlags(&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with kind, size and time"}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return usagef("ls takes one path, got %d; options come before it", c.NArg())
@@ -279,7 +271,7 @@ func printable(name string) string {
 func remoteCatCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...", OnUsageError: onUsageError,
-		Flags: []cli.Flag{urlFlag()},
+		Flags: serverFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return usagef("cat needs the path of a file on the server")

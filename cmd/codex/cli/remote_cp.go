@@ -32,7 +32,7 @@ Examples:
    codex remote cp :/var/log/syslog .
    codex remote cp -r ./src :~/project`,
 		Flags: []cli.Flag{
-			urlFlag(),
+			urlFlag(), envFlag(),
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		},

@@ -50,7 +50,7 @@ Examples:
 		Flags: []cli.Flag{
 			urlFlag(),
 			&cli.StringFlag{Name: "cwd", Usage: "run in `DIR` of the server; default: the server's own directory"},
-			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"},
+			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated. An ID alone chooses the environment"},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal"},
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
 		},
@@ -69,7 +69,7 @@ func remoteShellCommand(s streams) *cli.Command {
 		Flags: []cli.Flag{
 			urlFlag(),
 			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR` of the server"},
-			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`; may be repeated. An ID alone chooses the environment"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -142,12 +142,16 @@ func runRemote(c *cli.Context, s streams, argv []string, tty bool) error {
 	}
 }
 
+// parseEnv returns the variables; what has no equals sign chooses the server.
 func parseEnv(list []string) (map[string]string, error) {
 	env := make(map[string]string, len(list))
 	for _, kv := range list {
 		name, value, ok := strings.Cut(kv, "=")
-		if !ok || name == "" {
-			return nil, usagef("--env needs NAME=VALUE, not %q", kv)
+		if !ok && name != "" {
+			continue
+		}
+		if name == "" {
+			return nil, usagef("--env needs NAME=VALUE, or the ID of an environment, not %q", kv)
 		}
 		env[name] = value
 	}

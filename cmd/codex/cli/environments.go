@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/execenv"
+	"github.com/urfave/cli/v2"
+)
+
+func environmentsCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, and try them", OnUsageError: onUsageError,
+		Description: `An environment is a place to run commands in: this machine, a server at a URL,
+or a program that leads to a server, such as ssh. What decides which there are
+is the first of these:
+
+   CODEX_EXEC_SERVER_NOISE_...    one that an environment registry knows
+   $CODEX_HOME/` + execenv.FileName + `   any number of them
+   ` + execenv.URLVariable + `          the URL of the only one, or none
+   nothing of it                  this machine, called local
+
+Examples:
+   codex environments list
+   codex environments check devbox
+   codex remote --env devbox run -- make test
+
+` + execenv.FileName + `:
+   default = "devbox"
+   [[environments]]
+   id = "devbox"
+   url = "ws://127.0.0.1:8765"
+   [[environments]]
+   id = "build"
+   program = "ssh"
+   args = ["build", "codex exec-server --listen stdio"]`,
+		Subcommands: []*cli.Command{environmentsListCommand(s), environmentsCheckCommand(s)},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("codex environments has no command %q; see codex environments --help", c.Args().First())
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+// environmentEntry is an environment as --json shows it.
+type environmentEntry struct {
+	ID      string       `json:"id"`
+	Kind    execenv.Kind `json:"kind"`
+	Address string       `json:"address"`
+	Default bool         `json:"default"`
+	Source  string       `json:"source"`
+}
+
+func newEnvironmentEntry(config execenv.Config, s execenv.Spec) environmentEntry {
+	return environmentEntry{ID: s.ID, Kind: s.Kind, Address: s.Address(), Default: s.ID == config.Default, Source: s.Source}
+}
+
+func environmentsListCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "list the environments", OnUsageError: onUsageError,
+		Description: `The default is marked with a star. URLs are shown without user and query,
+programs without their arguments.
+
+With --json: default (an id, or empty), source (what decided: a variable, a
+path, or empty) and environments [{id, kind, address, default, source}]. A kind
+is local, websocket, stdio or noise.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("list takes no arguments, got %q", c.Args().First())
+			}
+			config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find})
+			if err != nil {
+				return err
+			}
+			entries := make([]environmentEntry, 0, len(config.Environments))
+			for _, e := range config.Environments {
+				entries = append(entries, newEnvironmentEntry(config, e))
+			}
+			if c.Bool("json") {
+				return printJSON(s.out, struct {
+					Default      string             `json:"default"`
+					Source       string             `json:"source"`
+					Environments []environmentEntry `json:"environments"`
+				}{config.Default, config.Source, entries})
+			}
+			return listEnvironments(s.out, config, entries)
+		},
+	}
+}
+
+// printJSON prints a value for programs.
+func printJSON(to io.Writer, v any) error {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// listEnvironments prints the environments for people.
+func listEnvironments(to io.Writer, config execenv.Config, entries []environmentEntry) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintf(to, "No environments: %s.\n", noEnvironments(config))
+		return err
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tid\tkind\taddress\tfrom")
+	for _, e := range entries {
+		mark := ""
+		if e.Default {
+			mark = "*"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", mark, e.ID, e.Kind, printable(e.Address), printable(e.Source))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if config.Default == "" {
+		b.WriteString("There is no default.\n")
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// noEnvironments says why there are none.
+func noEnvironments(config execenv.Config) string {
+	if config.Source == execenv.URLVariable {
+		return execenv.URLVariable + " is none"
+	}
+	return config.Source + " has none"
+}

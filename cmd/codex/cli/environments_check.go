@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/execproto"
+	"github.com/urfave/cli/v2"
+)
+
+const (
+	// maxChecks is how many environments are tried at a time: each may start a
+	// program.
+	maxChecks = 16
+	// maxSaid is how much of what a program wrote to stderr is kept, to tell
+	// why it failed: some lines.
+	maxSaid = 2 << 10
+)
+
+// checkedEnvironment is what trying an environment found. What follows OK is
+// told if it worked, Error if not.
+type checkedEnvironment struct {
+	environmentEntry
+	OK          bool             `json:"ok"`
+	Error       string           `json:"error,omitempty"`
+	ConnectMS   float64          `json:"connectMs,omitempty"`
+	RoundTripMS float64          `json:"roundTripMs,omitempty"`
+	Shell       *execproto.Shell `json:"shell,omitempty"`
+	OS          string           `json:"os,omitempty"`
+	Version     string           `json:"version,omitempty"`
+	// Sandbox says whether a command was confined: yes, no, or unknown, where
+	// a server does not tell.
+	Sandbox string `json:"sandbox,omitempty"`
+}
+
+func environmentsCheckCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name: "check", Usage: "connect to environments and tell what is there", ArgsUsage: "[ID...]", OnUsageError: onUsageError,
+		Description: `Tries each environment, or those that are named, at the same time, and each
+within its own timeouts; a command that does nothing is run in a sandbox. Exits
+with 1 if one of them failed.
+
+With --json: a list of what codex environments list --json has for each, with
+ok and error, or with connectMs, roundTripMs (of a request), shell {name, path},
+os, version and sandbox (whether a command was confined: yes, no or unknown).`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON list"}},
+		Action: func(c *cli.Context) error {
+			config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find})
+			if err != nil {
+				return err
+			}
+			ids := c.Args().Slice()
+			if len(ids) == 0 {
+				ids = config.IDs()
+			}
+			if len(ids) == 0 {
+				return fmt.Errorf("there are no environments: %s", noEnvironments(config))
+			}
+			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			results, err := checkEnvironments(ctx, config, ids)
+			if err != nil {
+				return err
+			}
+			show := showChecked
+			if c.Bool("json") {
+				show = func(to io.Writer, results []checkedEnvironment) error { return printJSON(to, results) }
+			}
+			if err := show(s.out, results); err != nil {
+				return err
+			}
+			for _, r := range results {
+				if !r.OK {
+					return &exitError{code: exitFailed}
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// checkEnvironments tries environments at the same time.
+func checkEnvironments(ctx context.Context, config execenv.Config, ids []string) ([]checkedEnvironment, error) {
+	specs := make([]execenv.Spec, 0, len(ids))
+	for _, id := range ids {
+		s, ok := config.Find(id)
+		if !ok {
+			return nil, usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
+		}
+		specs = append(specs, s)
+	}
+	results := make([]checkedEnvironment, len(specs))
+	room := make(chan struct{}, maxChecks)
+	var wg sync.WaitGroup
+	for i, s := range specs {
+		wg.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			results[i] = checkEnvironment(ctx, s)
+			results[i].environmentEntry = newEnvironmentEntry(config, s)
+		})
+	}
+	wg.Wait()
+	return results, nil
+}
+
+// checkEnvironment tries one.
+func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment) {
+	said := &tail{}
+	began := time.Now()
+	client, err := execenv.Connect(ctx, s, execenv.Options{SelfExe: selfExe(), Stderr: said})
+	if err != nil {
+		r.Error = said.explain(err)
+		return r
+	}
+	defer client.Close()
+	r.ConnectMS = milliseconds(time.Since(began))
+	patience := s.InitializeTimeout
+	if patience == 0 {
+		patience = execclient.DefaultInitializeTimeout
+	}
+	bound, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began = time.Now()
+	info, err := client.EnvironmentInfo(bound)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		r.Error = fmt.Sprintf("the server does not answer %s within %v", execproto.MethodEnvironmentInfo, patience)
+		return r
+	case err != nil:
+		r.Error = said.explain(err)
+		return r
+	}
+	r.RoundTripMS = milliseconds(time.Since(began))
+	r.OK, r.Shell, r.OS, r.Version = true, &info.Shell, info.PlatformOS, info.ExecutorVersion
+	if r.Sandbox, err = trySandbox(bound, client, info); err != nil {
+		r.OK, r.Error = false, said.explain(err)
+	}
+	return r
+}
+
+// trySandbox finds out whether a server confines a command that asks for it,
+// by running one that does nothing.
+func trySandbox(ctx context.Context, client *execclient.Client, info execproto.EnvironmentInfo) (string, error) {
+	at := places{info.Cwd, info.UserHomeDir}
+	if at.cwd == "" {
+		at.cwd = "file:///"
+	}
+	policy := &remotePolicy{word: policyReadOnly}
+	confined, err := policy.object(at.cwd, at.home)
+	if err != nil {
+		return "", err
+	}
+	p, err := client.Start(ctx, execproto.StartParams{
+		ProcessID: "sandbox-check", Argv: []string{info.Shell.Path, "-c", ":"}, Cwd: at.cwd, Env: map[string]string{}, Sandbox: confined,
+	})
+	var refused *execclient.ServerError
+	switch {
+	case errors.As(err, &refused):
+		return "no", nil
+	case err != nil:
+		return "", err
+	}
+	if _, err := p.WaitClosed(ctx); err != nil {
+		return "", err
+	}
+	switch p.SandboxType() {
+	case "":
+		return "unknown", nil
+	case "none":
+		return "no", nil
+	default:
+		return "yes", nil
+	}
+}
+
+// milliseconds is a time to microseconds.
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// tail keeps the end of what a program says. It is written to by one goroutine
+// and read from by another.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(text []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, text...)
+	t.text = t.text[max(len(t.text)-maxSaid, 0):]
+	return len(text), nil
+}
+
+// explain adds the last line of what the program said to an error.
+func (t *tail) explain(err error) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := bytes.Split(bytes.TrimSpace(t.text), []byte("\n"))
+	if last := bytes.TrimSpace(lines[len(lines)-1]); len(last) > 0 {
+		return fmt.Sprintf("%v; the program said: %s", err, last)
+	}
+	return err.Error()
+}
+
+// showChecked prints what was found for people.
+func showChecked(to io.Writer, results []checkedEnvironment) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "id\tresult\tconnected in\tround trip\tos\tversion\tshell\tsandbox")
+	for _, r := range results {
+		if !r.OK {
+			continue
+		}
+		told := func(text string) string {
+			if text == "" {
+				return "not told"
+			}
+			return printable(text)
+		}
+		fmt.Fprintf(w, "%s\tok\t%.1f ms\t%.1f ms\t%s\t%s\t%s\t%s\n", r.ID, r.ConnectMS, r.RoundTripMS, told(r.OS), told(r.Version), told(r.Shell.Path), r.Sandbox)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if !r.OK {
+			if _, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n", r.ID, r.Address, r.Source, printable(r.Error)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
