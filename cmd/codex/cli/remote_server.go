@@ -70,6 +70,9 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	}
 	if id == "" {
 		id = config.Default
+		if config.Source == "" {
+			fmt.Fprintf(c.App.ErrWriter, "codex: no server is named by --url, --env, %s or %s: this is the local environment\n", execenv.FileName, execenv.URLVariable)
+		}
 	}
 	if id == "" {
 		return execenv.Spec{}, usagef("which environment? %s; give --env ID or --url ws://HOST:PORT", noDefault(config))
@@ -77,9 +80,6 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	s, ok := config.Find(id)
 	if !ok {
 		return s, usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
-	}
-	if s.Kind == execenv.Local && config.Source == "" {
-		fmt.Fprintf(c.App.ErrWriter, "codex: no server is named by --url, --env, %s or %s: this is the local environment\n", execenv.FileName, execenv.URLVariable)
 	}
 	return s, nil
 }

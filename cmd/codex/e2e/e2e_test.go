@@ -113,7 +113,6 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"exec-server", "--sandbox-backend", "chroot"}, 2, "namespaces, bwrap, landlock"},
 		{[]string{"exec-server", "--remote", "http://x"}, 2, "--environment-id"},
 		{[]string{"remote", "run"}, 2, "needs a command"},
-		{[]string{"remote", "run", "--", "true"}, 2, "CODEX_EXEC_SERVER_URL"},
 		{[]string{"remote", "run", "--url", "ws://127.0.0.1:1", "--", "true"}, 255, "is the server running"},
 		{[]string{"remote", "run", "--url", "http://x", "--", "true"}, 255, "expected ws://HOST:PORT"},
 		{[]string{"remote", "cp", "a", "b"}, 2, "colon"},
