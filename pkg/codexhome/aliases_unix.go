@@ -27,9 +27,9 @@ const (
 // Aliases is a directory of symbolic links by which this program goes by
 // other names, for the PATH of what it starts. A lock says that it is in use
 // for as long as this program lives; what a killed one left behind, the next
-// removes. One goroutine looks for such directories; it ends by itself or
-// with Close.
+// removes, if it calls CleanUp.
 type Aliases struct {
+	root    string
 	dir     string
 	path    []string
 	lock    *os.File
@@ -40,9 +40,8 @@ type Aliases struct {
 // MakeAliases makes the directory below home, which is created if it is not
 // there, with a link to self, the path of this program, for each of names. It
 // refuses if home is below temp, the system's directory for temporary files,
-// where somebody else could have put it. Warn is called at most once, from
-// another goroutine, before Close returns.
-func MakeAliases(home, temp, self string, names []string, warn func(error)) (*Aliases, error) {
+// where somebody else could have put it.
+func MakeAliases(home, temp, self string, names []string) (*Aliases, error) {
 	if isBelow(home, temp) {
 		return nil, fmt.Errorf("Refusing to create helper binaries under temporary dir %q (codex_home: %q)", temp, home) //lint:ignore ST1005 the reference's text
 	}
@@ -57,21 +56,27 @@ func MakeAliases(home, temp, self string, names []string, warn func(error)) (*Al
 	if err != nil {
 		return nil, err
 	}
-	a := &Aliases{dir: dir, path: []string{dir}}
+	a := &Aliases{root: root, dir: dir, path: []string{dir}}
 	if err := a.fill(self, names); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	if extra := packagePath(self); extra != "" {
 		a.path = append(a.path, extra)
 	}
+	return a, nil
+}
+
+// CleanUp removes what others left behind, in a goroutine of its own which ends
+// by itself or with Close. It is called once, when nothing is more urgent. If
+// it fails it calls warn, from that goroutine.
+func (a *Aliases) CleanUp(warn func(error)) {
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
 	a.janitor.Go(func() {
-		if err := routineJanitor(ctx, root); err != nil {
+		if err := routineJanitor(ctx, a.root); err != nil {
 			warn(fmt.Errorf("failed to clean up stale arg0 temp dirs: %w", err))
 		}
 	})
-	return a, nil
 }
 
 // isBelow reports whether path is dir or inside of it.

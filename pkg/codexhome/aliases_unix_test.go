@@ -16,10 +16,6 @@ import (
 // elsewhere is a directory for temporary files that no home of a test is in.
 const elsewhere = "/nonexistent"
 
-func fail(t *testing.T) func(error) {
-	return func(err error) { t.Errorf("a warning: %v", err) }
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -42,7 +38,7 @@ func TestAliases(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	root := filepath.Join(home, aliasRoot)
 	must(t, os.MkdirAll(root, 0o755))
-	a, err := MakeAliases(home, elsewhere, "/usr/bin/codex", []string{"codex-fs", "codex-linux-sandbox"}, fail(t))
+	a, err := MakeAliases(home, elsewhere, "/usr/bin/codex", []string{"codex-fs", "codex-linux-sandbox"})
 	must(t, err)
 	if st, err := os.Stat(root); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("the mode of %s: %v, %v", root, st.Mode(), err)
@@ -98,8 +94,9 @@ func TestJanitor(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(away, lockName), nil, 0o600))
 	must(t, os.Symlink(away, filepath.Join(root, "codex-arg0link")))
 
-	a, err := MakeAliases(home, elsewhere, "/codex", nil, fail(t))
+	a, err := MakeAliases(home, elsewhere, "/codex", nil)
 	must(t, err)
+	a.CleanUp(func(err error) { t.Errorf("a warning: %v", err) })
 	a.janitor.Wait()
 	if got, want := listing(t, root), []string{"codex-arg0inuse", "codex-arg0link", "codex-arg0nolock", filepath.Base(a.Dir())}; !slices.Equal(slices.Sorted(slices.Values(want)), got) {
 		t.Errorf("%q is left, want %q", got, want)
@@ -117,8 +114,9 @@ func TestJanitorWarns(t *testing.T) {
 	must(t, os.MkdirAll(dir, 0o700))
 	must(t, os.Symlink("/dev/null", filepath.Join(dir, lockName)))
 	var warning error
-	a, err := MakeAliases(home, elsewhere, "/codex", nil, func(err error) { warning = err })
+	a, err := MakeAliases(home, elsewhere, "/codex", nil)
 	must(t, err)
+	a.CleanUp(func(err error) { warning = err })
 	a.janitor.Wait()
 	must(t, a.Close())
 	if warning == nil || !strings.HasPrefix(warning.Error(), "failed to clean up stale arg0 temp dirs: ") {
@@ -143,7 +141,7 @@ func TestAliasesAreRefusedWhereAnybodyCouldPutThem(t *testing.T) {
 		}
 	}
 	home := t.TempDir()
-	_, err := MakeAliases(home, filepath.Dir(home), "/codex", nil, fail(t))
+	_, err := MakeAliases(home, filepath.Dir(home), "/codex", nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "Refusing to create helper binaries under temporary dir \"") {
 		t.Errorf("got %v", err)
 	}
@@ -154,7 +152,7 @@ func TestAliasesAreRefusedWhereAnybodyCouldPutThem(t *testing.T) {
 
 func TestFailedAliasesLeaveNothing(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	if _, err := MakeAliases(home, elsewhere, "/codex", []string{"a", "a"}, fail(t)); err == nil {
+	if _, err := MakeAliases(home, elsewhere, "/codex", []string{"a", "a"}); err == nil {
 		t.Fatal("one name twice was taken")
 	}
 	if got := listing(t, filepath.Join(home, aliasRoot)); len(got) != 0 {

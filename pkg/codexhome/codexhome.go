@@ -5,7 +5,7 @@
 //	home, err := codexhome.Find()
 //	...
 //	err = codexhome.LoadDotenv(home)
-//	aliases, err := codexhome.MakeAliases(home, os.TempDir(), names, warn)
+//	aliases, err := codexhome.MakeAliases(home, os.TempDir(), self, names)
 //	...
 //	defer aliases.Close()
 package codexhome

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,22 +20,18 @@ func aliases() []string {
 	return nil
 }
 
-// makeAliases puts the aliases on the PATH, for what the server starts, until
-// remove is called. A server works without them.
-func makeAliases(stderr io.Writer) (remove func()) {
-	dir, err := aliasDirectory(stderr)
+// makeAliases puts the aliases on the PATH, for what the server starts. A
+// server works without them: then the result is nil.
+func makeAliases(stderr io.Writer) *codexhome.Aliases {
+	a, err := aliasDirectory()
 	if err != nil {
 		fmt.Fprintf(stderr, "WARNING: proceeding, even though we could not create PATH aliases: %v\n", err)
-		return func() {}
+		return nil
 	}
-	return func() {
-		if err := dir.Close(); err != nil {
-			fmt.Fprintf(stderr, "WARNING: could not remove PATH aliases: %v\n", err)
-		}
-	}
+	return a
 }
 
-func aliasDirectory(stderr io.Writer) (*codexhome.Aliases, error) {
+func aliasDirectory() (*codexhome.Aliases, error) {
 	home, err := codexhome.Find()
 	if err != nil {
 		return nil, err
@@ -43,16 +40,30 @@ func aliasDirectory(stderr io.Writer) (*codexhome.Aliases, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	a, err := codexhome.MakeAliases(home, os.TempDir(), self, aliases(), func(err error) {
-		fmt.Fprintf(stderr, "WARNING: %v\n", err)
-	})
+	a, err := codexhome.MakeAliases(home, os.TempDir(), self, aliases())
 	if err != nil {
 		return nil, err
 	}
 	const path = "PATH"
 	if err := os.Setenv(path, a.Path(os.Getenv(path))); err != nil {
-		_ = a.Close()
-		return nil, err
+		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
+}
+
+// cleanUpAliases begins to remove what servers that were killed left behind.
+func cleanUpAliases(a *codexhome.Aliases, stderr io.Writer) {
+	if a != nil {
+		a.CleanUp(func(err error) { fmt.Fprintf(stderr, "WARNING: %v\n", err) })
+	}
+}
+
+// removeAliases removes the aliases when the server has ended.
+func removeAliases(a *codexhome.Aliases, stderr io.Writer) {
+	if a == nil {
+		return
+	}
+	if err := a.Close(); err != nil {
+		fmt.Fprintf(stderr, "WARNING: could not remove PATH aliases: %v\n", err)
+	}
 }

@@ -128,12 +128,13 @@ func runExecServer(c *cli.Context, s streams) error {
 	if err := process.UnblockSignals(); err != nil {
 		return err
 	}
-	defer makeAliases(s.err)()
+	aliases := makeAliases(s.err)
+	defer removeAliases(aliases, s.err)
 	srv, err := execserver.New(opts)
 	if err != nil {
 		return err
 	}
-	return serve(c, s, srv, listener, log)
+	return serve(c, s, srv, listener, log, func() { cleanUpAliases(aliases, s.err) })
 }
 
 // selfExe is the program that serves this machine, which is this one; empty:
@@ -290,8 +291,8 @@ func newLogger(c *cli.Context, to io.Writer) (*slog.Logger, error) {
 }
 
 // serve runs the server on its listener, or on stdin and stdout, and ends it
-// in order.
-func serve(c *cli.Context, s streams, srv *execserver.Server, listener net.Listener, log *slog.Logger) error {
+// in order. Once it listens it calls listening.
+func serve(c *cli.Context, s streams, srv *execserver.Server, listener net.Listener, log *slog.Logger, listening func()) error {
 	ctx, stop := context.WithCancelCause(c.Context)
 	defer stop(nil)
 	var wg sync.WaitGroup
@@ -309,6 +310,7 @@ func serve(c *cli.Context, s streams, srv *execserver.Server, listener net.Liste
 
 	var err error
 	if listener == nil {
+		listening()
 		err = serveStdio(ctx, s, srv)
 	} else {
 		if c.Bool("exit-on-stdin-close") {
@@ -324,6 +326,7 @@ func serve(c *cli.Context, s streams, srv *execserver.Server, listener net.Liste
 			return fmt.Errorf("print the URL: %w", err)
 		}
 		log.Info("listening", "url", "ws://"+listener.Addr().String(), "pid", strconv.Itoa(os.Getpid()))
+		listening()
 		err = srv.Serve(ctx, listener)
 	}
 	if cause := context.Cause(ctx); cause != nil {

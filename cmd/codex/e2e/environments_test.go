@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -158,6 +159,43 @@ func TestServersOfferAliases(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Join(home, "tmp", "arg0")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestServersRemoveWhatKilledOnesLeft(t *testing.T) {
+	home, env := homeDirectory(t, nil)
+	start := func() *exec.Cmd {
+		cmd := exec.Command(codex, "exec-server")
+		cmd.Env = env
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		return cmd
+	}
+	left := func() string {
+		dirs, err := filepath.Glob(filepath.Join(home, "tmp", "arg0", "*"))
+		must(t, err)
+		return strings.Join(dirs, " ")
+	}
+	killed := start()
+	must(t, killed.Process.Kill())
+	_ = killed.Wait()
+	stale := left()
+	if stale == "" {
+		t.Fatal("nothing is left")
+	}
+	start()
+	for deadline := time.Now().Add(patience); strings.Contains(left(), stale); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is still there", stale)
+		}
 	}
 }
 
