@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	// What this machine's user has configured is not to be seen, nor written to.
+	if err := os.Setenv("CODEX_HOME", dir); err != nil {
+		panic(err)
+	}
 	codex = filepath.Join(dir, "codex")
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", codex, "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
