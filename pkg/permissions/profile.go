@@ -144,6 +144,12 @@ func (fs FileSystem) FullRead() bool {
 	return root
 }
 
+// DeniesReads reports whether an entry denies something, a path or a pattern:
+// what nothing but a sandbox enforces, whatever else is granted.
+func (fs FileSystem) DeniesReads() bool {
+	return !fs.Unrestricted && slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Access == Deny })
+}
+
 // FullWrite reports whether everything may be written: a root entry with
 // write, and no entry that narrows it.
 func (fs FileSystem) FullWrite() bool {

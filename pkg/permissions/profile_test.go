@@ -215,3 +215,24 @@ func normal(p Profile) Profile {
 	}
 	return p
 }
+
+func TestDeniedReads(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"type":"disabled"}`:                     false,
+		`{"type":"external","network":"enabled"}`: false,
+		tag("", ""):                     false,
+		tag(rootRead+","+pathWrite, ""): false,
+		tag(rootRead+`,{"path":{"type":"path","path":"/s"},"access":"none"}`, ""):                        true,
+		tag(`{"path":{"type":"glob_pattern","pattern":"**/*.env"},"access":"deny"}`, ""):                 true,
+		tag(`{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"deny"}`, ""):          true,
+		tag(`{"path":{"type":"special","value":{"kind":"unknown","path":"later"}},"access":"deny"}`, ""): true,
+	} {
+		p, err := DecodeProfile([]byte(text), NativePath(""))
+		if err != nil || p.FileSystem.DeniesReads() != want {
+			t.Errorf("%s: %v, %v", text, p.FileSystem.DeniesReads(), err)
+		}
+	}
+	if (FileSystem{Unrestricted: true, Entries: []Entry{{Access: Deny}}}).DeniesReads() {
+		t.Error("what is unrestricted denies something")
+	}
+}
