@@ -13,6 +13,7 @@ import (
 const (
 	policyReadOnly       = "read-only"
 	policyWorkspaceWrite = "workspace-write"
+	policyFullAccess     = "danger-full-access" // no sandbox
 )
 
 // remotePolicy is what --sandbox says.
@@ -25,18 +26,22 @@ type remotePolicy struct {
 	// do. A profile may say that there is to be none, and what a whole object
 	// says is the server's to read.
 	confines bool
+	// profile is, once there is an object, what it says; known is false if that
+	// is for the server alone to understand.
+	profile permissions.Profile
+	known   bool
 }
 
 // parsePolicy reads --sandbox; nil: there is none. What is inside of JSON the
 // server judges.
 func parsePolicy(text string) (*remotePolicy, error) {
 	switch {
-	case text == "":
+	case text == "" || text == policyFullAccess:
 		return nil, nil
 	case text == policyReadOnly || text == policyWorkspaceWrite:
 		return &remotePolicy{word: text}, nil
 	case !strings.HasPrefix(strings.TrimSpace(text), "{"):
-		return nil, usagef("--sandbox must be %s, %s or a JSON object, not %q", policyReadOnly, policyWorkspaceWrite, text)
+		return nil, usagef("--sandbox must be %s, %s, %s or a JSON object, not %q", policyFullAccess, policyReadOnly, policyWorkspaceWrite, text)
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
@@ -53,6 +58,18 @@ func parsePolicy(text string) (*remotePolicy, error) {
 // needsCwd reports whether the policy speaks of the command's directory as one
 // that may be written.
 func (p *remotePolicy) needsCwd() bool { return p.word == policyWorkspaceWrite }
+
+// name is what the policy is called; nil is no sandbox.
+func (p *remotePolicy) name() string {
+	switch {
+	case p == nil:
+		return "none"
+	case p.word != "":
+		return p.word
+	default:
+		return "as given in JSON"
+	}
+}
 
 // wider says what to do when the policy was too narrow.
 func (p *remotePolicy) wider() string {
@@ -83,26 +100,28 @@ func (p *remotePolicy) object(cwd, home string) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
 	}
-	if p.whole {
-		return p.json, nil
+	native := ""
+	if dir, err := pathuri.Parse(home, ""); err == nil {
+		native = dir
 	}
-	var profile permissions.Profile
-	if p.word != "" {
-		profile = shortProfile(p.word == policyWorkspaceWrite)
-	} else {
-		native := ""
-		if dir, err := pathuri.Parse(home, ""); err == nil {
-			native = dir
+	decode := func(path string) (string, error) { return pathuri.Parse(path, native) }
+	switch {
+	case p.whole:
+		if c, err := permissions.DecodeContext(p.json, decode); err == nil {
+			p.profile, p.known = c.Profile, true
 		}
+		return p.json, nil
+	case p.word != "":
+		p.profile = shortProfile(p.word == policyWorkspaceWrite)
+	default:
 		var err error
-		profile, err = permissions.DecodeProfile(p.json, func(path string) (string, error) { return pathuri.Parse(path, native) })
-		if err != nil {
+		if p.profile, err = permissions.DecodeProfile(p.json, decode); err != nil {
 			return nil, usagef("--sandbox: this is no permission profile: %v", profileError(err))
 		}
 	}
-	p.confines = profile.ConfinesProcesses()
+	p.known, p.confines = true, p.profile.ConfinesProcesses()
 	text, err := json.Marshal(sandboxObject{
-		Permissions: withURIs(profile).AppendJSON(nil), Cwd: cwd, WorkspaceRoots: []string{cwd}, WindowsSandboxLevel: "disabled",
+		Permissions: withURIs(p.profile).AppendJSON(nil), Cwd: cwd, WorkspaceRoots: []string{cwd}, WindowsSandboxLevel: "disabled",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--sandbox: %w", err)
