@@ -3,6 +3,8 @@
 // Exit codes: 0 success; 1 the command failed; 2 it was called in a wrong
 // way. `codex remote run` and `shell` exit with the remote command's code, or
 // with 255 when the server could not be reached or the connection broke.
+// `codex remote exec` exits with the remote command's code, or 124 for a
+// timeout, 125 when something else failed, 126 when the command was denied.
 package cli
 
 import (

@@ -12,7 +12,11 @@ import (
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitTimeout     = 124 // as of timeout(1)
+	exitOurs        = 125 // of remote exec: not the command failed
+	exitDenied      = 126 // of remote exec: the sandbox denied it, or somebody did
 	exitNotStarted  = 127 // a remote command could not be started, as in a shell
+	exitInterrupted = 130 // as in a shell
 	exitUnreachable = 255
 )
 

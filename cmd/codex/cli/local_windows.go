@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"codex.internal/pkg/execproto"
 	"golang.org/x/sys/windows"
 )
 
@@ -44,25 +46,55 @@ func showEscapes(to io.Writer) (undo func()) {
 // change, and a person who drags a window waits this long.
 const lookAtSize = 250 * time.Millisecond
 
-// routineResize passes the terminal's size on when it changes.
-func (r *remoteRun) routineResize(ctx context.Context) {
-	if !r.tty {
-		return
-	}
+// routineResize calls changed when the terminal's size has changed.
+func routineResize(ctx context.Context, size func() *execproto.TerminalSize, changed func()) {
 	look := time.NewTicker(lookAtSize)
 	defer look.Stop()
-	last := r.size()
+	last := size()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			size := r.size()
-			if size == nil || last != nil && *size == *last {
+			now := size()
+			if now == nil || last != nil && *now == *last {
 				continue
 			}
-			last = size
-			r.resize(ctx, size)
+			last = now
+			changed()
 		}
 	}
 }
+
+// openTTY opens the console, whatever stdin is.
+func openTTY() (in, out *os.File, err error) {
+	if in, err = os.OpenFile("CONIN$", os.O_RDWR, 0); err != nil {
+		return nil, nil, err
+	}
+	if out, err = os.OpenFile("CONOUT$", os.O_RDWR, 0); err != nil {
+		_ = in.Close()
+		return nil, nil, err
+	}
+	return in, out, nil
+}
+
+// controls reports whether a console is the program's own: there is no other.
+func controls(*os.File) bool { return true }
+
+// flushTerminal forgets what was typed and not read yet.
+func flushTerminal(f *os.File) error {
+	if err := windows.FlushConsoleInputBuffer(windows.Handle(f.Fd())); err != nil {
+		return fmt.Errorf("flush the console: %w", err)
+	}
+	return nil
+}
+
+// waiter waits until a file can be read; there is none for consoles, which
+// are ready with every key that ends no line.
+type waiter struct{}
+
+func newWaiter(*os.File) *waiter { return nil }
+
+func (*waiter) readable(context.Context) error { return nil }
+
+func (*waiter) close() {}

@@ -148,7 +148,7 @@ func TestNamesDecide(t *testing.T) {
 
 func TestRemoteRun(t *testing.T) {
 	_, url := server(t)
-	out, errs, code := run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env", "A=b c", "--", "sh", "-c", `cat; pwd; echo "$A"; echo err >&2; exit 7`)
+	out, errs, code := run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env-var", "A=b c", "--", "sh", "-c", `cat; pwd; echo "$A"; echo err >&2; exit 7`)
 	if out != "in\n/\nb c\n" || errs != "err\n" || code != 7 {
 		t.Errorf("%q, %q, %d", out, errs, code)
 	}

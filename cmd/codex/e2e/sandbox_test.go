@@ -211,7 +211,7 @@ func TestRemoteRunInASandbox(t *testing.T) {
 		{"no profile", `{"a":1}`, "true", 2, "", "no permission profile: unknown field `a`", ""},
 		{"a relative path", profile("made"), "true", 2, "", `the path "made"`, ""},
 		{"no word", "", "true", 2, "", "leave it out", ""},
-		{"a sandbox that the server refuses", `{"permissions":{"type":"managed"}}`, "true", 127, "", "exec-server rejected process/start", ""},
+		{"a sandbox that the server refuses", `{"permissions":{"type":"managed"}}`, "true", 127, "", "exec-server rejected request", ""},
 	} {
 		out, errs, code := run(t, "", "remote", "run", "--url", url, "--cwd", workspace, "--sandbox", tt.policy, "--", "sh", "-c", tt.script)
 		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) {
