@@ -1,0 +1,546 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// alone runs codex to its end where there is no terminal to ask on.
+func alone(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(codex, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// user is somebody at a terminal, in which codex runs.
+type user struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	tty  *os.File
+	seen string // what is on the screen behind what was expected last
+	stop *time.Timer
+}
+
+func atTerminal(t *testing.T, args ...string) *user {
+	t.Helper()
+	return atTerminalOf(t, codex, args...)
+}
+
+// atTerminalOf is atTerminal with what starts codex.
+func atTerminalOf(t *testing.T, name string, args ...string) *user {
+	t.Helper()
+	u := &user{t: t, cmd: exec.Command(name, args...)}
+	tty, err := pty.StartWithSize(u.cmd, &pty.Winsize{Rows: 31, Cols: 97})
+	must(t, err)
+	u.tty = tty
+	u.stop = time.AfterFunc(patience, func() { _ = u.cmd.Process.Kill() })
+	t.Cleanup(func() {
+		u.stop.Stop()
+		_ = u.cmd.Process.Kill()
+		_ = u.cmd.Wait()
+		_ = tty.Close()
+	})
+	return u
+}
+
+// expect waits until the screen shows a text.
+func (u *user) expect(want string) {
+	u.t.Helper()
+	b := make([]byte, 4096)
+	for {
+		if _, behind, found := strings.Cut(u.seen, want); found {
+			u.seen = behind
+			return
+		}
+		n, err := u.tty.Read(b)
+		if u.seen += string(b[:n]); err != nil {
+			u.t.Fatalf("no %q: %q, %v", want, u.seen, err)
+		}
+	}
+}
+
+func (u *user) types(keys string) {
+	u.t.Helper()
+	_, err := u.tty.WriteString(keys)
+	must(u.t, err)
+}
+
+// end waits for codex to end and returns the rest of the screen.
+func (u *user) end() (rest string, code int) {
+	u.t.Helper()
+	text, _ := io.ReadAll(u.tty)
+	_ = u.cmd.Wait()
+	return u.seen + string(text), u.cmd.ProcessState.ExitCode()
+}
+
+// exists reports whether a file was made, and removes it.
+func exists(t *testing.T, name string) bool {
+	t.Helper()
+	err := os.Remove(name)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+const (
+	question = "Command failed; retry without sandbox?\r\n  [y] yes, once   [s] yes, for this session   [n] no   > "
+	write    = "echo hi > made"
+)
+
+// secretProfile denies reading a path.
+func secretProfile(path string) string {
+	return fmt.Sprintf(`{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},`+
+		`{"path":{"type":"path","path":%q},"access":"deny"}]},"network":"restricted"}`, path)
+}
+
+func TestRemoteExecWithoutATerminal(t *testing.T) {
+	needSandbox(t)
+	workspace, beside := places(t)
+	_, url := server(t)
+	made := filepath.Join(workspace, "made")
+	const blocked = "codex: the executor's sandbox blocked the command (exit code 2)"
+	for _, tt := range []struct {
+		name    string
+		options []string
+		script  string
+		code    int
+		made    bool
+		out     string
+		errs    string // a part
+	}{
+		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not retried without: there is no terminal to ask on"},
+		{"nor when that was wanted", []string{"--ask", "on-failure"}, write, 126, false, "", "there is no terminal to ask on"},
+		{"nor before it runs", []string{"--ask", "always"}, "echo ran", 126, false, "", "codex: rejected by user"},
+		{"yes", []string{"--yes"}, write, 0, true, "", blocked + "; retrying without the sandbox (--yes)"},
+		{"yes to everything", []string{"--yes", "--ask", "always"}, write, 0, true, "", "retrying without the sandbox (--yes)"},
+		{"no input", []string{"--no-input"}, write, 126, false, "", "it is not retried without: --no-input"},
+		{"never", []string{"--ask", "never"}, write, 126, false, "", "it is not retried without: --ask never"},
+		{"a slow denial", []string{"--yes"}, "sleep 1; " + write, 0, true, "", "retrying without"},
+		{"denied reads", []string{"--yes", "--sandbox", secretProfile(beside)}, write, 126, false, "", "it is not retried without: its permissions deny reading some paths"},
+		{"the retry's failure is final", []string{"--yes"}, write + "; exit 9", 9, true, "", "retrying without"},
+		{"a failure of its own", []string{"--yes"}, "echo out; exit 5", 5, false, "out\n", ""},
+		{"success", nil, "echo out", 0, false, "out\n", ""},
+		{"what the policy allows", []string{"--sandbox", "workspace-write"}, write, 0, true, "", ""},
+		{"no sandbox", []string{"--sandbox", "danger-full-access"}, write, 0, true, "", ""},
+		{"a signal", nil, "kill -KILL $$", 137, false, "", ""},
+		{"a variable", []string{"--env-var", "A=b c"}, `echo "$A"`, 0, false, "b c\n", ""},
+		{"too slow", []string{"--timeout", "50ms"}, "echo out; sleep 1000", 124, false, "out\n", "--timeout 50ms"},
+		{"a sandbox that the server refuses", []string{"--sandbox", `{"permissions":{"type":"managed"}}`}, "true", 125, false, "", "-32602"},
+		{"a server that is not there", []string{"--url", "ws://127.0.0.1:1"}, "true", 125, false, "", "is the server running"},
+		{"yes and no", []string{"--yes", "--no-input"}, "true", 2, false, "", "exclude each other"},
+		{"yes and never", []string{"--yes", "--ask", "never"}, "true", 2, false, "", "exclude each other"},
+		{"always and no input", []string{"--no-input", "--ask", "always"}, "true", 2, false, "", "exclude each other"},
+		{"another word", []string{"--ask", "sometimes"}, "true", 2, false, "", "never, on-failure or always"},
+		{"no time", []string{"--timeout", "0s"}, "true", 2, false, "", "more than 0"},
+		{"a session with a command", []string{"--shell"}, "true", 2, false, "", "takes no command"},
+	} {
+		args := append([]string{"remote", "exec", "--url", url, "--cwd", workspace}, tt.options...)
+		out, errs, code := alone(t, nil, append(args, "--", "sh", "-c", tt.script)...)
+		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
+			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, out, errs)
+		}
+		if exists(t, made) != tt.made {
+			t.Errorf("%s: the file is there: %v", tt.name, !tt.made)
+		}
+	}
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		errs string
+	}{
+		"no such command":              {[]string{"--sandbox", "danger-full-access", "--", "no-such-program"}, 127, "no-such-program"},
+		"no command":                   {nil, 2, "exec needs a command"},
+		"a session without a terminal": {[]string{"--shell"}, 2, "needs a terminal"},
+		"a session in JSON":            {[]string{"--shell", "--json"}, 2, "exclude each other"},
+	} {
+		if _, errs, code := alone(t, nil, append([]string{"remote", "exec", "--url", url}, tt.args...)...); code != tt.code || !strings.Contains(errs, tt.errs) {
+			t.Errorf("%s: exit code %d, %q", name, code, errs)
+		}
+	}
+}
+
+func TestRetriesGetTheSameInput(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	_, url := server(t)
+	made := filepath.Join(workspace, "made")
+	for _, tt := range []struct {
+		name, script, input, want string
+		code                      int
+		errs                      string
+	}{
+		{"what was not read", "cat > made", "one\ntwo\n", "one\ntwo\n", 0, "retrying"},
+		{"what was read", "read x; echo $x > made", "one\ntwo\n", "one\n", 0, "retrying"},
+		{"not what is too long", "cat > /dev/null; echo > made", strings.Repeat("x", 1<<20+1), "", 126, "more than 1024 KiB of input"},
+		{"but as much as is kept", "wc -c | tr -d ' ' > made", strings.Repeat("x", 1<<20), "1048576\n", 0, "retrying"},
+	} {
+		_, errs, code := alone(t, strings.NewReader(tt.input), "remote", "exec", "--url", url, "--cwd", workspace, "--yes", "--", "sh", "-c", tt.script)
+		got, _ := os.ReadFile(made)
+		if exists(t, made); code != tt.code || string(got) != tt.want || !strings.Contains(errs, tt.errs) {
+			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, got, errs)
+		}
+	}
+}
+
+func TestRemoteExecInJSON(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	_, url := server(t)
+	out, errs, code := alone(t, nil, "remote", "exec", "--url", url, "--cwd", workspace, "--json", "--yes", "--", "sh", "-c",
+		`printf 'caf\303'; printf '\251 \377' >&2; `+write)
+	if code != 0 || !strings.Contains(errs, "retrying") {
+		t.Errorf("exit code %d, %q", code, errs)
+	}
+	var seen []string
+	for line := range strings.Lines(out) {
+		var e struct {
+			Type, ProcessID, Cwd, Sandbox, Stream, Data, Answer, By, Reason string
+			Attempt                                                         int
+			DataBase64                                                      []byte
+			Argv                                                            []string
+			ExitCode                                                        *int
+			SandboxDenied                                                   bool
+		}
+		must(t, json.Unmarshal([]byte(line), &e))
+		text := fmt.Sprintf("%s %d", e.Type, e.Attempt)
+		switch e.Type {
+		case "started":
+			if text += " " + e.Sandbox; e.Cwd != "file://"+workspace || len(e.Argv) != 3 || e.ProcessID == "" {
+				t.Errorf("%s", line)
+			}
+		case "exited", "denied":
+			text += fmt.Sprintf(" %d %v%s", *e.ExitCode, e.SandboxDenied, e.Reason)
+		case "approval":
+			text += " " + e.Answer + " by " + e.By
+		case "output":
+			continue // how output is cut is the pipe's affair
+		}
+		seen = append(seen, text)
+	}
+	want := []string{
+		"started 1 linuxSeccomp", "exited 1 2 true", "closed 1", "denied 1 2 false", "approval 1 once by --yes", "retry 1",
+		"started 2 none", "exited 2 0 false", "closed 2",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("%q", seen)
+	}
+	if !strings.Contains(out, `"stream":"stdout","data":"caf"`) || !strings.Contains(out, `"dataBase64"`) {
+		t.Errorf("%s", out)
+	}
+}
+
+// TestApproval is the whole story: a read-only sandbox, a write that it
+// denies, the question and each answer to it.
+func TestApproval(t *testing.T) {
+	needSandbox(t)
+	workspace, beside := places(t)
+	_, url := server(t)
+	made := filepath.Join(workspace, "made")
+	text := fmt.Sprintf("sandbox: the command was blocked by the executor's sandbox (exit code 2)\r\n"+
+		"  environment: remote   cwd: %s\r\n  command: sh -c '%s'\r\n%s", workspace, write, question)
+	for _, tt := range []struct {
+		name, keys string
+		code       int
+		made       bool
+		rest       string
+	}{
+		{"yes", "y\n", 0, true, ""},
+		{"for the session", "S\n", 0, true, ""},
+		{"no", "n\n", 126, false, "codex: rejected by user"},
+		{"nothing", "\n", 126, false, "rejected"},
+		{"another word", "yes, please\n", 126, false, "rejected"},
+		{"too long a word", strings.Repeat("y", 300) + "\n", 126, false, "rejected"},
+		{"the end of the input", "\x04", 126, false, "rejected"},
+		{"an interrupt", "\x03", 126, false, "rejected"},
+		{"an interrupt behind a yes", "y\x03", 126, false, "rejected"},
+	} {
+		for _, tty := range [][]string{nil, {"--tty"}} {
+			args := append([]string{"remote", "exec", "--url", url, "--cwd", workspace}, tty...)
+			u := atTerminal(t, append(args, "--", "sh", "-c", write)...)
+			u.expect("Read-only")
+			u.expect(text)
+			u.types(tt.keys)
+			rest, code := u.end()
+			if code != tt.code || !strings.Contains(rest, tt.rest) {
+				t.Errorf("%s, %q: exit code %d, %q", tt.name, tty, code, rest)
+			}
+			if exists(t, made) != tt.made {
+				t.Errorf("%s, %q: the file is there: %v", tt.name, tty, !tt.made)
+			}
+		}
+	}
+	u := atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--sandbox", secretProfile(beside), "--", "sh", "-c", write)
+	if rest, code := u.end(); code != 126 || exists(t, made) || strings.Contains(rest, "retry without sandbox?") || !strings.Contains(rest, "deny reading") {
+		t.Errorf("denied reads: exit code %d, %q", code, rest)
+	}
+}
+
+func TestApprovalBeforeTheCommandRuns(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	_, url := server(t)
+	const first = "Run the command?\r\n  [y] yes, once   [s] yes, for this session   [n] no   > "
+	start := func() *user {
+		u := atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--ask", "always", "--", "sh", "-c", "echo ran; "+write)
+		u.expect("sandbox: read-only\r\n")
+		u.expect(first)
+		return u
+	}
+	u := start()
+	u.types("n\n")
+	if rest, code := u.end(); code != 126 || strings.Contains(rest, "ran\r\n") {
+		t.Errorf("no: exit code %d, %q", code, rest)
+	}
+	// The first yes is for the sandbox; without it there is another question.
+	u = start()
+	u.types("y\n")
+	u.expect("ran\r\n")
+	u.expect(question)
+	u.types("y\n")
+	if rest, code := u.end(); code != 0 || !strings.Contains(rest, "ran\r\n") || !exists(t, filepath.Join(workspace, "made")) {
+		t.Errorf("yes: exit code %d, %q", code, rest)
+	}
+}
+
+func TestKeysBeforeTheQuestionAreNoAnswer(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	_, url := server(t)
+	for _, tty := range [][]string{nil, {"--tty"}} {
+		args := append([]string{"remote", "exec", "--url", url, "--cwd", workspace}, tty...)
+		u := atTerminal(t, append(args, "--", "sh", "-c", "echo ready; sleep 0.2; "+write)...)
+		u.expect("ready")
+		u.types("y\ny\n")
+		u.expect(question)
+		u.types("n\n")
+		if rest, code := u.end(); code != 126 || exists(t, filepath.Join(workspace, "made")) {
+			t.Errorf("%q: exit code %d, %q", tty, code, rest)
+		}
+	}
+}
+
+func TestQuestionsLeaveStdinAlone(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	_, url := server(t)
+	made := filepath.Join(workspace, "made")
+	// Stdin is a file that would say no.
+	input := filepath.Join(workspace, "plain")
+	must(t, os.WriteFile(input, []byte("n\nn\n"), 0o644))
+	u := atTerminalOf(t, "sh", "-c", `exec "$0" "$@" < `+input, codex, "remote", "exec", "--url", url, "--cwd", workspace, "--", "sh", "-c", "cat > made")
+	u.expect(question)
+	u.types("y\n")
+	rest, code := u.end()
+	got, _ := os.ReadFile(made)
+	if code != 0 || string(got) != "n\nn\n" {
+		t.Errorf("exit code %d, %q, %q", code, got, rest)
+	}
+}
+
+// cutter passes connections on, and cuts them.
+type cutter struct {
+	net.Listener
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	to    string
+	conns []net.Conn
+}
+
+// throughCutter returns a way to a server that can be cut.
+func throughCutter(t *testing.T, url string) (*cutter, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	c := &cutter{Listener: l}
+	c.lead(url)
+	c.wg.Go(c.serve)
+	t.Cleanup(func() {
+		_ = l.Close()
+		c.cut()
+		c.wg.Wait()
+	})
+	return c, "ws://" + l.Addr().String()
+}
+
+func (c *cutter) serve() {
+	for {
+		from, err := c.Accept()
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		to, err := net.Dial("tcp", c.to)
+		if err == nil {
+			c.conns = append(c.conns, from, to)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		pass := func(to, from net.Conn) {
+			_, _ = io.Copy(to, from)
+			_ = to.Close()
+		}
+		c.wg.Go(func() { pass(to, from) })
+		c.wg.Go(func() { pass(from, to) })
+	}
+}
+
+// lead has the connections to come led to a server.
+func (c *cutter) lead(url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.to = strings.TrimPrefix(url, "ws://")
+}
+
+// cut ends all connections.
+func (c *cutter) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
+
+func TestCommandsSurviveACut(t *testing.T) {
+	_, url := server(t)
+	cut, url := throughCutter(t, url)
+	u := atTerminal(t, "remote", "exec", "--url", url, "--sandbox", "danger-full-access", "--tty", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 7")
+	u.expect("ready")
+	cut.cut()
+	u.expect("\r\x1b[Kcodex: the connection was lost; reconnecting…")
+	u.expect("\r\x1b[Kcodex: reconnected after ")
+	u.types("it\r")
+	u.expect("got it")
+	if rest, code := u.end(); code != 7 {
+		t.Errorf("exit code %d, %q", code, rest)
+	}
+}
+
+func TestSession(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	must(t, os.Mkdir(filepath.Join(workspace, "a dir"), 0o755))
+	_, url := server(t)
+	cut, url := throughCutter(t, url)
+	u := atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--shell")
+	prompt := func(dir string) { u.t.Helper(); u.expect("remote:" + dir + " (read-only)> ") }
+
+	prompt(workspace)
+	u.types("echo \"$((40 + 2))\"; stty size\r")
+	u.expect("42\r\n")
+	u.expect("31 97\r\n")
+	prompt(workspace)
+
+	// The directory stays, however it was changed, and the report of it is not
+	// to be seen.
+	u.types("cd 'a dir' && printf '%s' shown\r")
+	dir := filepath.Join(workspace, "a dir")
+	u.expect("\nshownremote:" + dir + " (read-only)> ")
+
+	// What was approved for the session is not asked about again.
+	u.types(write + "\r")
+	u.expect("command: /")
+	u.expect("-c '" + write + "'")
+	u.expect(question)
+	u.types("s\n")
+	prompt(dir)
+	if !exists(t, filepath.Join(dir, "made")) {
+		t.Error("approved, and not made")
+	}
+	u.types(write + "\r")
+	u.expect("codex: retrying without the sandbox, as approved for this session")
+	prompt(dir)
+	if !exists(t, filepath.Join(dir, "made")) {
+		t.Error("approved for the session, and not made")
+	}
+	// In another directory, or as another command, it is.
+	u.types("cd ..\r")
+	prompt(workspace)
+	u.types(write + "\r")
+	u.expect(question)
+	u.types("n\n")
+	u.expect("codex: rejected by user")
+	prompt(workspace)
+
+	// Ctrl-C interrupts a command, and clears a line.
+	u.types("sh -c 'trap \"echo caught; exit 9\" INT; echo ready; while :; do sleep 0.02; done'\r")
+	u.expect("ready\r\n")
+	u.types("\x03")
+	u.expect("caught\r\n")
+	prompt(workspace)
+	u.types("exit 9\x03echo still; false\r")
+	u.expect("still\r\n")
+	prompt(workspace)
+
+	cut.cut()
+	u.expect("reconnecting…")
+	u.expect("reconnected")
+	u.types("echo back\r")
+	u.expect("back\r\n")
+	prompt(workspace)
+
+	u.types("exit 3\r")
+	if rest, code := u.end(); code != 3 {
+		t.Errorf("exit code %d, %q", code, rest)
+	}
+}
+
+func TestSessionsEnd(t *testing.T) {
+	_, url := server(t)
+	_, another := server(t)
+	cut, url := throughCutter(t, url)
+	start := func() *user {
+		u := atTerminal(t, "remote", "exec", "--url", url, "--sandbox", "danger-full-access", "--shell")
+		u.expect("(none)> ")
+		return u
+	}
+	u := start()
+	u.types("sh -c 'exit 4'\r")
+	u.expect("(none)> ")
+	u.types("\x04")
+	if rest, code := u.end(); code != 4 {
+		t.Errorf("the end of the input: exit code %d, %q", code, rest)
+	}
+	u = start()
+	must(t, u.cmd.Process.Signal(syscall.SIGTERM))
+	if rest, code := u.end(); code != 130 || !strings.Contains(rest, "signal") {
+		t.Errorf("a signal: exit code %d, %q", code, rest)
+	}
+	u = start()
+	cut.lead(another) // which does not know the session
+	cut.cut()
+	if rest, code := u.end(); code != 125 || !strings.Contains(rest, "with it the session") {
+		t.Errorf("the session is lost: exit code %d, %q", code, rest)
+	}
+}
