@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,11 +51,13 @@ func (r *report) emit(e execEvent) error {
 		return nil
 	}
 	e.Attempt = r.attempt
-	line, err := json.Marshal(e)
-	if err != nil {
+	var line bytes.Buffer
+	text := json.NewEncoder(&line)
+	text.SetEscapeHTML(false)
+	if err := text.Encode(e); err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	if _, err := r.out.Write(append(line, '\n')); err != nil {
+	if _, err := r.out.Write(line.Bytes()); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil

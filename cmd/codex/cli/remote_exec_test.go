@@ -105,7 +105,7 @@ func TestOutputInJSON(t *testing.T) {
 			}
 		}
 	}
-	write(execproto.Stdout, "a\xe2", "\x82", "\xacb", "\xf0\x9f\x98\x80", "x\xff", "cut \xe2\x82")
+	write(execproto.Stdout, "a<\xe2", "\x82", "\xacb", "\xf0\x9f\x98\x80", "x\xff", "cut \xe2\x82")
 	write(execproto.Stderr, "\xc3")
 	write(execproto.Stdout, "z")
 	if err := r.process(execclient.Event{Kind: execclient.Closed}); err != nil {
@@ -124,10 +124,10 @@ func TestOutputInJSON(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		`output stdout "a"`, `output stdout "€b"`, `output stdout "😀"`, `output stdout 78ff`, `output stdout "cut "`,
+		`output stdout "a<"`, `output stdout "€b"`, `output stdout "😀"`, `output stdout 78ff`, `output stdout "cut "`,
 		`output stdout e2827a`, `output stderr c3`, `closed  `,
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
+	if fmt.Sprint(got) != fmt.Sprint(want) || !strings.Contains(out.String(), `"a<"`) {
 		t.Errorf("%q", got)
 	}
 }
