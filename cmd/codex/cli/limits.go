@@ -23,6 +23,10 @@ const (
 	// longest path of Linux.
 	maxMarker = 4096
 
+	// maxSignals bounds the signals that wait for a command to be told: who
+	// sends more has been understood.
+	maxSignals = 8
+
 	// maxIDBytes bounds what a process's id has of the command's name.
 	maxIDBytes = 32
 

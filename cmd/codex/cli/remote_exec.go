@@ -139,7 +139,7 @@ type remoteExec struct {
 func openRemote(c *cli.Context, s streams, o execOptions) (*remoteExec, error) {
 	x := &remoteExec{
 		execOptions: o, s: s, environment: environmentID(c), screen: newScreen(s),
-		input: newInput(s.in), signals: make(chan os.Signal, 8), link: newLink(s.err),
+		input: newInput(s.in), signals: make(chan os.Signal, maxSignals), link: newLink(s.err),
 	}
 	x.closing = append(x.closing, x.input.close)
 	if err := x.open(c); err != nil {

@@ -78,6 +78,9 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		// It has exited; this is what the reference does too.
 		_, _ = e.last.p.Load().Terminate(ctx)
 		e.params = approval.RetryParams(e.params, e.id)
+		if e.params.TTY {
+			e.params.Size = e.x.screen.size()
+		}
 	}
 	e.report.attempt++
 	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed}
@@ -129,11 +132,15 @@ func (e *execution) done(d approval.Decision) int {
 
 // refused reports that the command is not to run.
 func (e *execution) refused(d approval.Decision) (int, error) {
-	if errors.Is(d.Err, approval.ErrRejected) {
+	switch {
+	case !errors.Is(d.Err, approval.ErrRejected):
+		return 0, d.Err
+	case e.x.console == nil:
+		e.say("the command was not run, as nobody can be asked: " + e.x.silent)
+	default:
 		e.say(d.Err.Error())
-		return exitDenied, nil
 	}
-	return 0, d.Err
+	return exitDenied, nil
 }
 
 // answer has a question answered.
@@ -145,7 +152,6 @@ func (e *execution) answer(ctx context.Context, q approval.Question) (approval.A
 	case e.x.yes:
 		return approval.Once, e.approval("once", "--yes")
 	case e.x.console == nil:
-		e.say("nobody can be asked: " + e.x.silent)
 		return approval.Deny, e.approval("no", "nobody")
 	}
 	a, err := e.x.console.ask(ctx, e.question(q))
@@ -169,6 +175,9 @@ func (e *execution) approval(answer, by string) error {
 // question is the text of a question.
 func (e *execution) question(q approval.Question) string {
 	var b strings.Builder
+	if e.report.midLine {
+		b.WriteByte('\n')
+	}
 	if q.Retry {
 		fmt.Fprintf(&b, "sandbox: the command was blocked by the executor's sandbox (exit code %d)\n", q.ExitCode)
 	} else {

@@ -130,6 +130,10 @@ func (c *console) ask(ctx context.Context, question string) (approval.Answer, er
 	line, err := c.in.readLine(ctx)
 	if err != nil {
 		fmt.Fprintln(c.out) // the cursor is behind the question
+		// The rest of an answer that is too long is no command line.
+		if err := flushTerminal(c.f); err != nil {
+			return approval.Deny, err
+		}
 	}
 	switch line {
 	case "y", "Y":

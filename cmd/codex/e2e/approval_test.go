@@ -137,7 +137,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 	}{
 		{"nobody can be asked", nil, write, 126, false, "", blocked + "; it is not retried without: there is no terminal to ask on"},
 		{"nor when that was wanted", []string{"--ask", "on-failure"}, write, 126, false, "", "there is no terminal to ask on"},
-		{"nor before it runs", []string{"--ask", "always"}, "echo ran", 126, false, "", "codex: rejected by user"},
+		{"nor before it runs", []string{"--ask", "always"}, "echo ran", 126, false, "", "codex: the command was not run, as nobody can be asked: there is no terminal"},
 		{"yes", []string{"--yes"}, write, 0, true, "", blocked + "; retrying without the sandbox (--yes)"},
 		{"yes to everything", []string{"--yes", "--ask", "always"}, write, 0, true, "", "retrying without the sandbox (--yes)"},
 		{"no input", []string{"--no-input"}, write, 126, false, "", "it is not retried without: --no-input"},
@@ -296,7 +296,15 @@ func TestApproval(t *testing.T) {
 			}
 		}
 	}
-	u := atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--sandbox", secretProfile(beside), "--", "sh", "-c", write)
+	// The question has lines of its own.
+	u := atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--", "sh", "-c", "("+write+") 2> /dev/null; printf 'Permission denied'; exit 1")
+	u.expect("Permission denied\r\nsandbox: ")
+	u.expect(question)
+	u.types("n\n")
+	if rest, code := u.end(); code != 126 {
+		t.Errorf("in the middle of a line: exit code %d, %q", code, rest)
+	}
+	u = atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--sandbox", secretProfile(beside), "--", "sh", "-c", write)
 	if rest, code := u.end(); code != 126 || exists(t, made) || strings.Contains(rest, "retry without sandbox?") || !strings.Contains(rest, "deny reading") {
 		t.Errorf("denied reads: exit code %d, %q", code, rest)
 	}
