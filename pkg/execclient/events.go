@@ -34,13 +34,14 @@ type Event struct {
 }
 
 // receive takes an event in whatever order it comes. The reader of the
-// connection calls it, and it never waits.
+// connection calls it; see waitForRoom.
 func (p *Process) receive(e Event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.err != nil || e.Seq <= p.last {
 		return nil
 	}
+	p.waitForRoom()
 	if len(p.pending) >= maxPending {
 		return protocolf("process %s: event %d is missing", p.id, p.last+1)
 	}
@@ -173,12 +174,13 @@ func (p *Process) knowsExit() bool {
 
 // follower is somebody who follows a process's events.
 type follower struct {
-	p      *Process
-	at     uint64                      // the last event that was taken
-	end    uint64                      // bytes of output through it, if exact
-	exact  bool                        // end is known
-	only   func(execproto.Stream) bool // the output that is wanted; nil: all
-	healed []Event                     // were asked for, and are next
+	p       *Process
+	at      uint64                      // the last event that was taken
+	end     uint64                      // bytes of output through it, if exact
+	exact   bool                        // end is known
+	only    func(execproto.Stream) bool // the output that is wanted; nil: all
+	healed  []Event                     // were asked for, and are next
+	stalled bool                        // has taken nothing for a while
 }
 
 // follow begins to follow a process after an event.
@@ -194,6 +196,7 @@ func (p *Process) follow(after uint64, only func(execproto.Stream) bool) *follow
 func (f *follower) stop() {
 	f.p.mu.Lock()
 	delete(f.p.followers, f)
+	f.p.moved()
 	f.p.mu.Unlock()
 	f.p.acknowledge()
 }
@@ -245,7 +248,8 @@ func (f *follower) take() (e Event, changed chan struct{}, err error) {
 	default:
 		return Event{}, p.changed, p.err
 	}
-	f.at = e.Seq
+	f.at, f.stalled = e.Seq, false
+	p.moved()
 	f.end += uint64(len(e.Data))
 	if e.end > 0 {
 		f.end, f.exact = e.end, true

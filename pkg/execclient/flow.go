@@ -1,6 +1,8 @@
 package execclient
 
 import (
+	"time"
+
 	"codex.internal/pkg/execproto"
 )
 
@@ -89,5 +91,63 @@ func (f *follower) skip() {
 			return
 		}
 		f.at, f.end, f.exact = e.Seq, e.end, true
+	}
+}
+
+// waitForRoom holds up the reader of the connection when the log would drop
+// what a consumer is about to take. That is for servers without flow control
+// only, which retain little and would lose it for good; and it ends when the
+// consumer has taken nothing for stallTime, so that a consumer which has
+// stopped does not stop the others. The lock is held, and given up meanwhile.
+func (p *Process) waitForRoom() {
+	var timer *time.Timer
+	for !p.windowed && p.err == nil && p.awaited() {
+		if p.room == nil {
+			p.room = make(chan struct{})
+		}
+		room := p.room
+		if timer == nil {
+			timer = time.NewTimer(stallTime)
+			defer timer.Stop()
+		} else {
+			timer.Reset(stallTime)
+		}
+		p.mu.Unlock()
+		stalled := false
+		select {
+		case <-room:
+		case <-timer.C:
+			stalled = true
+		case <-p.c.done:
+			stalled = true
+		}
+		p.mu.Lock()
+		for f := range p.followers {
+			f.stalled = f.stalled || stalled
+		}
+	}
+}
+
+// awaited reports whether the log is full and somebody who is at work has not
+// taken its oldest event. The lock is held.
+func (p *Process) awaited() bool {
+	if len(p.log) < maxEvents && p.bytes < maxEventBytes {
+		return false
+	}
+	for f := range p.followers {
+		f.skip()
+		if !f.stalled && f.at+1 == p.log[0].Seq {
+			return true
+		}
+	}
+	return false
+}
+
+// moved tells who waits for room that a consumer has taken something. The lock
+// is held.
+func (p *Process) moved() {
+	if p.room != nil {
+		close(p.room)
+		p.room = nil
 	}
 }

@@ -48,6 +48,11 @@ const (
 	// JSON reader keeps exactly.
 	ackAll = 1<<53 - 1
 
+	// stallTime is how long the connection to a server without flow control is
+	// held up for a consumer that takes nothing. It is longer than a write to
+	// a file takes, and short for who else waits.
+	stallTime = 250 * time.Millisecond
+
 	// healBytes is how much retained output is asked for at a time.
 	healBytes = 256 << 10
 

@@ -20,7 +20,9 @@ type link struct {
 	out  chan []byte   // to be sent
 	down chan struct{} // closed when the reader has seen the end
 	why  error         // once down
-	wake chan struct{} // tells the writer of acks
+
+	broken chan error    // why nothing can be sent any more
+	wake   chan struct{} // tells the writer of acks
 
 	mu      sync.Mutex
 	nextID  int64
@@ -31,12 +33,16 @@ type link struct {
 // open starts a link. Lost is called once, by the reader, when it is down.
 func (c *Client) open(t Transport, lost func(*link, error)) *link {
 	l := &link{
-		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1),
+		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1), broken: make(chan error, 1),
 		acks: make(map[string]uint64), pending: make(map[jsonrpc.ID]chan jsonrpc.Message),
 	}
 	c.wg.Go(func() {
 		l.why = l.routineReader(c)
 		l.fail()
+		select {
+		case l.why = <-l.broken: // that came first
+		default:
+		}
 		lost(l, l.why)
 		_ = t.Close()
 	})
@@ -82,6 +88,7 @@ func (l *link) routineWriter() {
 			return
 		}
 		if err != nil {
+			l.broken <- err
 			_ = l.t.Close()
 			return
 		}

@@ -27,7 +27,8 @@ type ExitState struct {
 //
 // The server numbers events; they are put in order here. The newest are kept,
 // at most maxEvents and maxEventBytes of them, and older ones are asked for
-// again. Nothing here waits for a consumer but the process itself.
+// again. Nothing here waits for a consumer but the process itself, where the
+// server has flow control; see waitForRoom for the others.
 type Process struct {
 	c         *Client
 	id        string
@@ -47,6 +48,7 @@ type Process struct {
 	closed      bool
 	err         error
 	changed     chan struct{} // closed and replaced on every change
+	room        chan struct{} // closed when a consumer has taken something
 	writeID     uint64
 	followers   map[*follower]bool
 	unwanted    bool   // somebody waits for the end only

@@ -209,7 +209,10 @@ func reasonOf(err error) error {
 }
 
 func (t *webSocket) Write(message []byte) error {
-	return t.c.WriteMessage(websocket.TextMessage, message)
+	if err := t.c.WriteMessage(websocket.TextMessage, message); err != nil {
+		return reasonOf(err)
+	}
+	return nil
 }
 
 func (t *webSocket) Close() error {
