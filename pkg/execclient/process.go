@@ -33,6 +33,7 @@ type Process struct {
 	c         *Client
 	id        string
 	sandboxed bool
+	terminal  bool
 	windowed  bool // the server holds it back
 
 	mu          sync.Mutex
@@ -60,7 +61,7 @@ type Process struct {
 
 func newProcess(c *Client, params execproto.StartParams) *Process {
 	return &Process{
-		c: c, id: params.ProcessID, sandboxed: len(params.Sandbox) > 0, windowed: c.Has(execproto.NotifyProcessAck),
+		c: c, id: params.ProcessID, sandboxed: len(params.Sandbox) > 0, terminal: params.TTY, windowed: c.Has(execproto.NotifyProcessAck),
 		pending: make(map[uint64]Event), changed: make(chan struct{}), followers: make(map[*follower]bool),
 	}
 }
@@ -404,7 +405,21 @@ func (w *stdinWriter) Close() error { return w.p.CloseStdin(w.ctx) }
 // CloseStdin ends the process's input. Servers of codex itself cannot do it;
 // then the error is ErrNoCloseStdin.
 func (p *Process) CloseStdin(ctx context.Context) error {
-	return p.extension(ctx, execproto.MethodProcessCloseStdin, execproto.ProcessParams{ProcessID: p.id}, ErrNoCloseStdin)
+	method, params := execproto.MethodProcessCloseStdin, execproto.ProcessParams{ProcessID: p.id}
+	if !p.terminal || !p.c.Has(method) {
+		return p.extension(ctx, method, params, ErrNoCloseStdin)
+	}
+	// A terminal is typed the end-of-file character, and twice is not the same
+	// as once.
+	raw, err := encode(method, params)
+	if err != nil {
+		return err
+	}
+	m, err := p.c.call(ctx, method, raw, false)
+	if err != nil {
+		return err
+	}
+	return decodeAnswer(method, m, nil)
 }
 
 // Resize sets the size of the process's terminal; servers of codex itself
