@@ -466,8 +466,7 @@ func TestALaggingConsumer(t *testing.T) {
 		}
 		synctest.Wait()
 		dropped := false
-		var served chan struct{}
-		served = background(func() {
+		served := background(func() {
 			for !dropped {
 				var read execproto.ReadParams
 				m := p.expect("process/read", &read)
