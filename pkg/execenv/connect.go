@@ -44,7 +44,7 @@ func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error)
 	o = o.withDefaults()
 	opts := execclient.Options{
 		ClientName: o.ClientName, ConnectTimeout: s.ConnectTimeout, InitializeTimeout: s.InitializeTimeout,
-		BearerToken: string(s.Token), Logger: o.Logger,
+		BearerToken: string(s.Token), Logger: o.Logger, KeepAlive: keepAlive,
 	}
 	if o.OnStateChange != nil {
 		opts.OnStateChange = func(change execclient.StateChange) { o.OnStateChange(s.ID, change) }

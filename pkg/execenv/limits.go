@@ -6,6 +6,10 @@ import (
 )
 
 const (
+	// keepAlive is how often a silent server is asked whether it is there: as
+	// often as servers ask us. A dead one is noticed after two and a half.
+	keepAlive = 30 * time.Second
+
 	// maxFileBytes bounds what is read of environments.toml, which people
 	// write by hand.
 	maxFileBytes = 1 << 20

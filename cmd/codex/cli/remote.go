@@ -59,25 +59,6 @@ Examples:
 	}
 }
 
-func urlFlag() cli.Flag {
-	return &cli.StringFlag{Name: "url", EnvVars: []string{urlVariable}, Usage: "the server's `URL`: ws://HOST:PORT or wss://HOST:PORT"}
-}
-
-// connect dials the server that the command names.
-func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
-	url := c.String("url")
-	if url == "" {
-		return nil, usagef("which server? Give --url ws://HOST:PORT or set %s", urlVariable)
-	}
-	client, err := execclient.DialWebSocket(ctx, url, execclient.Options{
-		ClientName: "codex-remote", BearerToken: os.Getenv(tokenVariable), OnStateChange: onStateChange(ctx),
-	})
-	if err != nil {
-		return nil, unreachable(err)
-	}
-	return client, nil
-}
-
 // unreachable is an error that is the connection's, with a hint at what could
 // be done.
 func unreachable(err error) error {

@@ -50,8 +50,8 @@ Examples:
    codex remote exec --sandbox workspace-write --cwd /src -- make test
    codex remote exec --yes -- touch /srv/x
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
-		Flags: []cli.Flag{
-			urlFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
+		Flags: serverFlags(
+			cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Value: policyReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
@@ -59,7 +59,7 @@ Examples:
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again"},
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
-		},
+		),
 		Action: func(c *cli.Context) error { return ourFailure(execRemote(c, s)) },
 	}
 }
@@ -138,7 +138,7 @@ type remoteExec struct {
 // openRemote connects to the server that the command names.
 func openRemote(c *cli.Context, s streams, o execOptions) (*remoteExec, error) {
 	x := &remoteExec{
-		execOptions: o, s: s, environment: environmentID(c), screen: newScreen(s),
+		execOptions: o, s: s, screen: newScreen(s),
 		input: newInput(s.in), signals: make(chan os.Signal, maxSignals), link: newLink(s.err),
 	}
 	x.closing = append(x.closing, x.input.close)
@@ -155,11 +155,15 @@ func (x *remoteExec) open(c *cli.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { x.link.routineShow(ctx) })
 	x.closing = append(x.closing, wg.Wait, cancel)
-	client, err := connect(ctx, c)
+	server, err := chooseServer(c)
 	if err != nil {
 		return err
 	}
-	x.client = client
+	client, err := connectTo(ctx, c, server)
+	if err != nil {
+		return err
+	}
+	x.environment, x.client = server.ID, client
 	x.closing = append(x.closing, func() { _ = client.Close() })
 	at, info, err := lookAround(ctx, client)
 	if err != nil {
@@ -214,14 +218,6 @@ func (x *remoteExec) exit(code int, err error) error {
 		return &exitError{code: code}
 	}
 	return err
-}
-
-// environmentID is what the environment of a command is called.
-func environmentID(c *cli.Context) string {
-	if id := c.String("env"); id != "" {
-		return id
-	}
-	return "remote"
 }
 
 // job is one command of the user.

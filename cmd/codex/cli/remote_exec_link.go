@@ -128,9 +128,9 @@ func withLink(ctx context.Context, l *link) context.Context {
 
 // onStateChange is the option for connect: what the context's link wants to
 // know, nil if it has none.
-func onStateChange(ctx context.Context) func(execclient.StateChange) {
+func onStateChange(ctx context.Context) func(id string, change execclient.StateChange) {
 	if l, ok := ctx.Value(linkKey{}).(*link); ok {
-		return l.changed
+		return func(_ string, change execclient.StateChange) { l.changed(change) }
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 		noInput: c.Bool("no-input"), json: c.Bool("json"), timeout: c.Duration("timeout"),
 	}
 	var err error
-	if o.env, err = parseEnv(c.StringSlice("env-var")); err != nil {
+	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
 		return o, err
 	}
 	sandbox := c.String("sandbox")
@@ -102,16 +102,32 @@ func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string)
 	}
 }
 
-func parseEnv(list []string) (map[string]string, error) {
-	env := make(map[string]string, len(list))
-	for _, kv := range list {
-		name, value, ok := strings.Cut(kv, "=")
+// parseEnv returns the variables of --env-var and, where that sets them too, of
+// --env; what has no equals sign there chooses the environment.
+func parseEnv(variables, env []string) (map[string]string, error) {
+	set := make(map[string]string, len(variables)+len(env))
+	add := func(flag, text string) error {
+		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, usagef("--env-var needs NAME=VALUE, not %q", kv)
+			return usagef("%s needs NAME=VALUE, not %q", flag, text)
 		}
-		env[name] = value
+		set[name] = value
+		return nil
 	}
-	return env, nil
+	for _, text := range env {
+		if text != "" && !strings.Contains(text, "=") {
+			continue
+		}
+		if err := add("--env", text); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range variables {
+		if err := add("--env-var", text); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
 }
 
 func cwdFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "cwd", Usage: usage} }

@@ -30,7 +30,7 @@ Examples:
    codex remote run --sandbox workspace-write --cwd /src -- make test
    codex remote run --tty -- top`,
 		Flags: []cli.Flag{
-			urlFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
+			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
 		},
 		Action: func(c *cli.Context) error {
@@ -45,7 +45,7 @@ Examples:
 func remoteShellCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "shell", Usage: "open your shell on the server", OnUsageError: onUsageError,
-		Flags: []cli.Flag{urlFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag()},
+		Flags: []cli.Flag{urlFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return usagef("shell takes no arguments, got %q; to run a command use codex remote run", c.Args().First())
@@ -53,6 +53,11 @@ func remoteShellCommand(s streams) *cli.Command {
 			return runRemote(c, s, nil, true)
 		},
 	}
+}
+
+// envOrVarFlag is --env of the commands in which it always set variables.
+func envOrVarFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "env", Usage: "the environment with that `ID`; or NAME=VALUE, as --env-var"}
 }
 
 // runRemote runs argv, or the server's shell without one.

@@ -226,6 +226,21 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+func TestQuestionsNameTheEnvironment(t *testing.T) {
+	needSandbox(t)
+	workspace, beside := places(t)
+	_, url := server(t)
+	must(t, os.WriteFile(filepath.Join(beside, "environments.toml"), fmt.Appendf(nil, "[[environments]]\nid = \"box\"\nurl = %q\n", url), 0o644))
+	t.Setenv("CODEX_HOME", beside)
+	u := atTerminal(t, "remote", "--env", "box", "exec", "--cwd", workspace, "--", "sh", "-c", write)
+	u.expect("  environment: box   cwd: " + workspace + "\r\n")
+	u.expect(question)
+	u.types("y\n")
+	if rest, code := u.end(); code != 0 || !exists(t, filepath.Join(workspace, "made")) {
+		t.Errorf("exit code %d, %q", code, rest)
+	}
+}
+
 func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 	needSandbox(t)
 	workspace, _ := places(t)

@@ -148,8 +148,8 @@ func TestNamesDecide(t *testing.T) {
 
 func TestRemoteRun(t *testing.T) {
 	_, url := server(t)
-	out, errs, code := run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env-var", "A=b c", "--", "sh", "-c", `cat; pwd; echo "$A"; echo err >&2; exit 7`)
-	if out != "in\n/\nb c\n" || errs != "err\n" || code != 7 {
+	out, errs, code := run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env", "A=b c", "--env-var", "B=d,e", "--", "sh", "-c", `cat; pwd; echo "$A$B"; echo err >&2; exit 7`)
+	if out != "in\n/\nb cd,e\n" || errs != "err\n" || code != 7 {
 		t.Errorf("%q, %q, %d", out, errs, code)
 	}
 	out, _, code = run(t, "", "remote", "run", "--url", url, "--", "head", "-c", "20000000", "/dev/zero")
