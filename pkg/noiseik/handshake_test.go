@@ -236,6 +236,12 @@ func TestNothingPrintsKeys(t *testing.T) {
 		if !strings.Contains(log.String(), `"v":"`+suite+`"`) {
 			t.Errorf("%T is logged as %s", v, log.String())
 		}
+		if s, ok := v.(interface {
+			fmt.Stringer
+			fmt.GoStringer
+		}); !ok || s.String() != suite || s.GoString() != suite {
+			t.Errorf("%T has another name", v)
+		}
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			if got := fmt.Sprintf(verb, v); got != suite {
 				t.Errorf("%T prints with %s as %s", v, verb, got)
