@@ -12,6 +12,7 @@ require (
 	github.com/segmentio/asm v1.2.1
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (

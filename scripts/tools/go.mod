@@ -3,8 +3,10 @@ module codex.internal/scripts/tools
 go 1.26.0
 
 require (
+	github.com/bufbuild/protocompile v0.14.1
 	github.com/creack/pty v1.1.24
 	github.com/gorilla/websocket v1.5.3
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -16,4 +18,7 @@ require (
 	honnef.co/go/tools v0.8.2 // indirect
 )
 
-tool honnef.co/go/tools/cmd/staticcheck
+tool (
+	google.golang.org/protobuf/cmd/protoc-gen-go
+	honnef.co/go/tools/cmd/staticcheck
+)
