@@ -1,0 +1,74 @@
+package relayframe
+
+import "time"
+
+// Limits of frames.
+const (
+	// MaxFrame is the longest encoded frame, in bytes: a websocket that brings
+	// more must be closed, as the reference does.
+	MaxFrame = 256 << 10
+	// MaxStreamID and MaxReason are in bytes. Some builds of the reference
+	// refuse more; the others, and Decode, do not.
+	MaxStreamID = 128
+	MaxReason   = 256
+
+	// maxPayload is the longest Noise message.
+	maxPayload = 1<<16 - 1
+)
+
+// What the reference allows between the records that arrived in order and one
+// that comes early, per stream.
+const (
+	reorderWindow = 64
+	pendingBytes  = 1 << 20
+)
+
+// What a sender has in flight: less than every receiver allows to be early,
+// and no more records than AckBits has room for.
+const (
+	windowRecords = 32
+	windowBytes   = 960 << 10
+
+	// memoryRecords and memoryBytes are the last records that are kept while it
+	// is unknown whether the peer acknowledges.
+	memoryRecords = windowRecords
+	memoryBytes   = 1 << 20
+	// unsignedData is how many records a peer sends before it is taken for one
+	// that does not.
+	unsignedData = 8
+)
+
+// When records are acknowledged that no other frame acknowledges: in the middle
+// of the window at the latest.
+const (
+	ackRecords = 16
+	ackBytes   = 256 << 10
+	ackDelay   = 200 * time.Millisecond
+)
+
+// When something is sent again. A round trip through a relay stays well below
+// a second.
+const (
+	firstRetransmit = time.Second
+	lastRetransmit  = 8 * time.Second
+	// earlyAfter is how many later records must have arrived for one to be
+	// sent again before its time.
+	earlyAfter = 3
+	// stallTime is how long records may be in flight without any of them being
+	// acknowledged.
+	stallTime = 30 * time.Second
+)
+
+// When a stream is given up.
+const (
+	// retainTime is how long it outlives its websocket: as long as the
+	// reference keeps sessions.
+	retainTime = 30 * time.Second
+	// answerTime is how long a harness waits for a sign that the executor still
+	// has the stream, before it makes a new one.
+	answerTime = 5 * time.Second
+	// heartbeatTime is how long an end says nothing, and silenceTime how long it
+	// listens to nothing: two heartbeats, and time for the second to arrive.
+	heartbeatTime = 30 * time.Second
+	silenceTime   = 75 * time.Second
+)
