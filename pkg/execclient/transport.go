@@ -251,6 +251,8 @@ type stdio struct {
 func startCommand(c Command) (Transport, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir, cmd.Stderr = c.Env, c.Dir, c.Stderr
+	// What it has started may hold its stderr for longer than it lives.
+	cmd.WaitDelay = childGrace
 	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -290,7 +292,9 @@ func (t *stdio) Close() error {
 		_ = t.in.Close()
 		term := time.AfterFunc(childGrace, func() { endGroup(t.cmd.Process) })
 		kill := time.AfterFunc(2*childGrace, func() { killGroup(t.cmd.Process) })
-		t.err = t.cmd.Wait()
+		if t.err = t.cmd.Wait(); errors.Is(t.err, exec.ErrWaitDelay) {
+			t.err = nil
+		}
 		term.Stop()
 		kill.Stop()
 	})

@@ -16,6 +16,11 @@ var denials = [][]byte{
 	[]byte("seccomp"), []byte("sandbox"), []byte("landlock"), []byte("failed to write file"),
 }
 
+// notExecuted is what the launcher says when there is no such program, or it
+// may not be executed. Its own name is no sign of a denial; the reason that
+// follows may be one.
+var notExecuted = []byte("codex-linux-sandbox: failed to execvp")
+
 // Denied reports whether a sandboxed command was likely denied something, by
 // its exit code and what it wrote (section 5). It is a heuristic: a command
 // that fails silently is not seen, and one that talks of permissions is.
@@ -24,7 +29,7 @@ func Denied(exitCode int, stdout, stderr []byte) bool {
 		return false
 	}
 	for _, text := range [][]byte{stderr, stdout, bytes.Join([][]byte{stdout, stderr}, nil)} {
-		lower := bytes.ToLower(text)
+		lower := bytes.ReplaceAll(bytes.ToLower(text), notExecuted, nil)
 		for _, d := range denials {
 			if bytes.Contains(lower, d) {
 				return true

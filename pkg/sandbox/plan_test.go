@@ -348,6 +348,8 @@ func TestDenied(t *testing.T) {
 		{126, "", "not executable", false},
 		{126, "", "Permission denied", true},
 		{127, "", "not found", false},
+		{127, "", "codex-linux-sandbox: Failed to execvp x: No such file or directory (os error 2)", false},
+		{126, "", "codex-linux-sandbox: Failed to execvp x: Permission denied (os error 13)", true},
 		{159, "", "", true},
 		{158, "", "", false},
 		{-1, "", "permission denied", true},

@@ -91,6 +91,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 		errs string
 	}{
 		"no such command":              {[]string{"--sandbox", "danger-full-access", "--", "no-such-program"}, 127, "no-such-program"},
+		"no such command, confined":    {[]string{"--", "no-such-program"}, 127, "no-such-program"},
 		"no command":                   {nil, 2, "exec needs a command"},
 		"a session without a terminal": {[]string{"--shell"}, 2, "needs a terminal"},
 		"a session in JSON":            {[]string{"--shell", "--json"}, 2, "exclude each other"},
