@@ -102,7 +102,7 @@ func ourFailure(err error) error {
 		return &exitError{exitOurs, err}
 	case e.code == exitUnreachable && e.err != nil:
 		return &exitError{exitOurs, e.err}
-	case e.code == exitNotStarted && (!errors.As(err, &refused) || refused.Code == execproto.CodeInvalidParams):
+	case e.code == exitNotStarted && e.err != nil && (!errors.As(err, &refused) || refused.Code == execproto.CodeInvalidParams):
 		// It was not the command that could not be started.
 		return &exitError{exitOurs, e.err}
 	default:

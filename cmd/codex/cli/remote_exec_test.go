@@ -77,6 +77,7 @@ func TestFailuresThatAreOurs(t *testing.T) {
 		code int
 	}{
 		"the command's exit code":      {&exitError{code: 255}, 255},
+		"the command's own 127":        {&exitError{code: 127}, 127},
 		"a connection":                 {&exitError{exitUnreachable, io.EOF}, 125},
 		"a command that is not there":  {&exitError{exitNotStarted, refused(execproto.CodeInternal)}, 127},
 		"a sandbox that is refused":    {&exitError{exitNotStarted, refused(execproto.CodeInvalidParams)}, 125},
