@@ -16,6 +16,10 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
+// errNotBegun ends a command that the server has not said to run yet; the
+// client sees to it that it does not.
+var errNotBegun = &exitError{exitInterrupted, errors.New("interrupted before the command had started")}
+
 // errInterrupted ends a command whose server cannot be told of an interrupt.
 var errInterrupted = &exitError{exitInterrupted, errors.New("interrupted; the command may go on for a while where the server cannot be reached")}
 
@@ -173,8 +177,10 @@ func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCause
 		case sig := <-a.x.signals:
 			p := a.p.Load()
 			switch {
-			case p == nil || a.x.link.lost():
+			case a.x.link.lost():
 				cancel(errInterrupted)
+			case p == nil:
+				cancel(errNotBegun)
 			case sig == syscall.SIGINT && time.Since(last) > secondInterrupt:
 				last = time.Now()
 				bound, stop := context.WithTimeout(ctx, secondInterrupt)
