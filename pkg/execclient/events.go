@@ -90,7 +90,8 @@ func (p *Process) append(e Event) {
 	p.bytes += len(e.Data)
 	switch e.Kind {
 	case Exited:
-		p.exited = &e
+		exited := e // so that e of other kinds needs no memory
+		p.exited = &exited
 		p.denied = p.denied || e.SandboxDenied
 	case Closed:
 		p.closed = true
