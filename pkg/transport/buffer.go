@@ -67,6 +67,9 @@ func giveBuffer(b []byte, class int) {
 	}
 }
 
+// NewMessage returns a message of bytes that now belong to it.
+func NewMessage(b []byte) *Message { return &Message{buf: b, class: -1} }
+
 // newMessage returns an empty message of the smallest class.
 func newMessage() *Message {
 	m := &Message{}
