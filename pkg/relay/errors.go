@@ -1,0 +1,64 @@
+package relay
+
+//lint:file-ignore ST1005 the reference's words
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// ErrClosed is what a stream's methods return after its own end has closed it.
+var ErrClosed = errors.New("Noise relay stream closed")
+
+// DialError says that no websocket could be made. It is worth another try.
+type DialError struct {
+	// URL is the relay's without its query, which is secret.
+	URL string
+	// Timeout is how long it was tried if that was the reason, else 0.
+	Timeout time.Duration
+	// Status is the HTTP status of a relay that refused the upgrade, else 0.
+	Status int
+	Err    error
+}
+
+func (e *DialError) Error() string {
+	if e.Timeout > 0 {
+		return fmt.Sprintf("timed out connecting to exec-server websocket `%s` after %v", e.URL, e.Timeout)
+	}
+	return fmt.Sprintf("failed to connect to exec-server websocket `%s`: %v", e.URL, e.Err)
+}
+
+func (e *DialError) Unwrap() error { return e.Err }
+
+// Retryable reports that another attempt may succeed.
+func (e *DialError) Retryable() bool { return true }
+
+// HandshakeError says that a harness's handshake came to nothing.
+type HandshakeError struct {
+	text string
+	err  error // may be nil
+}
+
+func (e *HandshakeError) Error() string { return e.text }
+func (e *HandshakeError) Unwrap() error { return e.err }
+
+// Retryable reports that another attempt may succeed: the executor or the relay
+// may have been about to be replaced.
+func (e *HandshakeError) Retryable() bool { return true }
+
+var (
+	errAborted    = fmt.Errorf("%w: aborted", ErrClosed)
+	errLinkDown   = errors.New("Noise relay websocket ended")
+	errNotBinary  = errors.New("Noise relay transport expects binary protobuf frames")
+	errInboxFull  = errors.New("Noise relay stream does not take its messages")
+	errReplaced   = fmt.Errorf("%w: the executor is registered anew", relayframe.ErrLost)
+	errOther      = fmt.Errorf("%w: the executor was replaced", relayframe.ErrLost)
+	errInvalid    = errors.New("Noise relay received invalid post-handshake frame")
+	errTooLarge   = errors.New("Noise relay JSON-RPC message exceeds maximum length")
+	errTooMany    = errors.New("too many handshakes failed")
+	errRejected   = errors.New("the authorization has an impossible form")
+	errUnsendable = errors.New("the stream's id is one that other peers refuse")
+)

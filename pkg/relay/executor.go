@@ -1,0 +1,223 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
+)
+
+// Registration is where an executor meets its harnesses, and under which names.
+type Registration struct {
+	URL            string // ws or wss; its query is secret
+	EnvironmentID  string
+	RegistrationID string // may be empty
+}
+
+// ExecutorOptions configure an Executor. The functions are called from several
+// goroutines, must heed their context and are waited for.
+type ExecutorOptions struct {
+	// Identity is the executor's for the life of the process.
+	Identity *noiseik.Identity
+	// Register makes the executor's public key known and says where to go. It
+	// is called before the first connection and whenever the relay refuses the
+	// last answer; its error ends Run.
+	Register func(context.Context) (Registration, error)
+	// Validate says whether a harness may connect, given the registration id
+	// of the connection and the authorization that the harness has shown, of at
+	// most 4096 bytes of UTF-8. It has 10 s.
+	Validate func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error
+	// Serve serves one stream until it ends or Serve wants it to end.
+	Serve func(transport.Conn)
+	// Plain has streams do what the reference does: they acknowledge nothing
+	// and die with the websocket.
+	Plain  bool
+	Logger *slog.Logger // nil: no log
+}
+
+// Executor is the end of the relay at which streams are served. It has one
+// websocket at a time, for up to 128 of them.
+//
+// Run owns all its goroutines: one that writes and one that reads per
+// websocket, one per question to the registry, and two per stream, its timer
+// and Serve.
+type Executor struct {
+	opts  ExecutorOptions
+	log   *slog.Logger
+	pause func(context.Context, time.Duration)
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	streams map[string]*stream
+	// registration is the one under which the streams were made.
+	registration Registration
+}
+
+// NewExecutor returns an executor that Run lets work.
+func NewExecutor(o ExecutorOptions) *Executor {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Executor{opts: o, log: o.Logger, pause: pause, streams: make(map[string]*stream)}
+}
+
+// Run registers the executor and keeps it connected until ctx ends, which is no
+// error, or a registration fails. Then it resets all streams and returns when
+// everything is over. It may be called once.
+func (e *Executor) Run(ctx context.Context) error {
+	defer e.wg.Wait()
+	defer e.endStreams(errAborted)
+	registration, err := e.register(ctx)
+	wait := firstPause
+	for err == nil && ctx.Err() == nil {
+		l, dialErr := dialLink(ctx, registration.URL, executorDialTime, pingInterval, e.log)
+		switch {
+		case dialErr == nil:
+			wait = firstPause
+			e.serve(ctx, l, registration)
+		case ctx.Err() != nil:
+		case refused(dialErr):
+			e.log.Info("the relay refused the connection: registering again", "error", dialErr)
+			registration, err = e.register(ctx)
+		default:
+			e.log.Warn("no connection to the relay", "error", dialErr, "pause", wait)
+		}
+		if err == nil {
+			e.pause(ctx, wait)
+			wait = min(2*wait, lastPause)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// refused reports whether the relay does not want this registration.
+func refused(err error) bool {
+	var e *DialError
+	return errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (e *Executor) register(ctx context.Context) (Registration, error) {
+	ctx, cancel := context.WithTimeout(ctx, registerTime)
+	defer cancel()
+	r, err := e.opts.Register(ctx)
+	if err != nil {
+		return Registration{}, fmt.Errorf("register the executor: %w", err)
+	}
+	return r, nil
+}
+
+// serve serves a link until that or ctx ends, and closes it.
+func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
+	v := newVisit(ctx, e, l, r)
+	e.log.Info("connected to the relay", "url", l.url)
+	e.resume(l, r)
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		e.endStreams(errAborted)
+		l.shut()
+	})
+	err := v.read()
+	if !stop() {
+		<-interrupted
+	}
+	v.end()
+	l.close()
+	for _, s := range e.all() {
+		s.detach()
+	}
+	v.wg.Wait()
+	e.log.Info("disconnected from the relay", "url", l.url, "reason", err)
+}
+
+// resume lets the streams that were kept go on. Those of another registration
+// cannot: their peers look for them elsewhere.
+func (e *Executor) resume(l *link, r Registration) {
+	e.mu.Lock()
+	same := e.registration.RegistrationID == r.RegistrationID && e.registration.EnvironmentID == r.EnvironmentID
+	e.registration = r
+	e.mu.Unlock()
+	if !same {
+		e.endStreams(errReplaced)
+	}
+	for _, s := range e.all() {
+		s.attach(l)
+	}
+}
+
+// endStreams ends all streams.
+func (e *Executor) endStreams(why error) {
+	for _, s := range e.all() {
+		s.end(why)
+	}
+}
+
+func (e *Executor) all() []*stream {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]*stream, 0, len(e.streams))
+	for _, s := range e.streams {
+		all = append(all, s)
+	}
+	return all
+}
+
+// stream returns the active stream of an id, or nil.
+func (e *Executor) stream(id string) *stream {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.streams[id]
+}
+
+// ended frees the place of a stream that has ended and tells the peer, unless
+// that knows.
+func (e *Executor) ended(s *stream, l *link, why error) {
+	e.mu.Lock()
+	if e.streams[s.id] == s { // the id may be in use again
+		delete(e.streams, s.id)
+	}
+	e.mu.Unlock()
+	e.log.Debug("stream ended", "stream", s.id, "reason", why)
+	farewell(s, l, why, reasonExecutor)
+}
+
+// farewell tells the peer that a stream has ended, unless that knows. After a
+// Close the stream's records go first.
+func farewell(s *stream, l *link, why error, reason string) {
+	switch reset := resetOf(s.id, reason); {
+	case l == nil, errors.Is(why, relayframe.ErrReset):
+	case why == ErrClosed:
+		l.pushLast(reset)
+	default:
+		l.push(reset)
+	}
+}
+
+// The reasons that peers are told. All failures look alike.
+const (
+	reasonExecutor = "noise_relay_protocol_error"
+	reasonHarness  = "harness_closed"
+)
+
+func resetOf(id, reason string) relayframe.Frame {
+	return relayframe.Frame{StreamID: id, Kind: relayframe.Reset, Reason: reason}
+}

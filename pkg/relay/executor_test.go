@@ -1,0 +1,352 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
+)
+
+// patience is how long tests wait for what must come.
+const patience = 20 * time.Second
+
+var where = Registration{EnvironmentID: "env-1", RegistrationID: "registration-1"}
+
+// identity is made once: tests are about other things.
+var identity = sync.OnceValue(func() *noiseik.Identity {
+	id, err := noiseik.GenerateIdentity()
+	if err != nil {
+		panic(err)
+	}
+	return id
+})
+
+func yes(context.Context, string, noiseik.PublicKey, string) error { return nil }
+
+// echo serves a stream by sending everything back.
+func echo(c transport.Conn) {
+	for {
+		m, err := c.ReadMessage()
+		if err != nil {
+			return
+		}
+		frames := c.Seal(append(c.Open(nil), m.Bytes()...), 0)
+		m.Release()
+		if c.WriteFrames(frames, func() {}) != nil {
+			return
+		}
+	}
+}
+
+// checkLeaks fails the test if goroutines are left in the end.
+func checkLeaks(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				buf := make([]byte, 1<<20)
+				t.Fatalf("%d goroutines before, %d left:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+			}
+		}
+	})
+}
+
+// runExecutor runs an executor that does not pause until the test ends.
+func runExecutor(t *testing.T, url string, o ExecutorOptions) {
+	t.Helper()
+	o.Identity = identity()
+	if o.Validate == nil {
+		o.Validate = yes
+	}
+	if o.Register == nil {
+		o.Register = func(context.Context) (Registration, error) {
+			r := where
+			r.URL = url
+			return r, nil
+		}
+	}
+	e := NewExecutor(o)
+	e.pause = func(context.Context, time.Duration) {}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Error("the executor goes on")
+		}
+	})
+}
+
+// TestWhatEndsAStream sends one thing too much on an active stream, which ends
+// it and nothing else.
+func TestWhatEndsAStream(t *testing.T) {
+	for name, send := range map[string]func(*remote, *noiseik.Session){
+		"a forged record":      func(r *remote, _ *noiseik.Session) { r.data("a", 0, make([]byte, 40)) },
+		"a record far ahead":   func(r *remote, _ *noiseik.Session) { r.data("a", 65, make([]byte, 40)) },
+		"an empty message":     func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, make([]byte, 4))) },
+		"a message too long":   func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, []byte{4, 0, 0, 1})) },
+		"a record too long":    func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, make([]byte, noiseik.MaxChunk+1))) },
+		"text that is no JSON": func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{"))) },
+		"an array":             func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("[]"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := meet(t, ExecutorOptions{Serve: echo})
+			other := r.enter("b")
+			send(r, r.enter("a"))
+			r.expect("a", relayframe.Reset)
+			r.says("b", other, 0)
+			r.says("a", r.enter("a"), 0) // the id is free again
+		})
+	}
+}
+
+// TestWhatIsDropped sends what must have no effect.
+func TestWhatIsDropped(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: echo})
+	s := r.enter("a")
+	_ = r.ws.WriteMessage(websocket.TextMessage, []byte("text"))
+	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte{0xff})
+	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte{8, 2})
+	for _, id := range []string{"a", "nobody's"} {
+		r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Ack})
+		r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Heartbeat})
+		r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Ack, Ack: 7, AckBits: 7})
+	}
+	r.send(relayframe.Frame{StreamID: "nobody's", Kind: relayframe.Reset, Reason: "x"})
+	r.send(relayframe.Frame{StreamID: "nobody's", Kind: relayframe.Resume, Seq: 3})
+	r.says("a", s, 0)
+	r.data("a", 0, make([]byte, 40)) // the first copy wins
+	r.says("a", s, 1)
+	r.knock("a", "again")
+	r.expect("a", relayframe.Reset)
+	r.says("a", s, 2) // the stream stays
+	r.data("unknown", 0, make([]byte, 40))
+	r.expect("unknown", relayframe.Reset)
+}
+
+// TestFailedHandshakes are counted, and the eighth closes the connection. What
+// is not the harness's fault is not counted.
+func TestFailedHandshakes(t *testing.T) {
+	for name, fail := range map[string]func(*remote){
+		"not readable": func(r *remote) {
+			r.send(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: []byte("hi")})
+		},
+		"authorization too long": func(r *remote) { r.knock("x", strings.Repeat("a", maxAuthorization+1)) },
+		"authorization no text":  func(r *remote) { r.knock("x", "\xff") },
+		"rejected":               func(r *remote) { r.knock("x", "no") },
+		"data before the end": func(r *remote) {
+			r.knock("x", "wait")
+			r.data("x", 0, make([]byte, 40))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, accepted := meet(t, ExecutorOptions{Serve: echo, Validate: judge})
+			for range maxFailures - 1 {
+				fail(r)
+				r.expect("x", relayframe.Reset)
+			}
+			r.data("unknown", 0, make([]byte, 40)) // not counted
+			r.expect("unknown", relayframe.Reset)
+			r.says("ok", r.enter("ok"), 0)
+			fail(r)
+			r.expect("x", relayframe.Reset)
+			r.ended()
+			r = next(t, accepted)
+			r.says("another", r.enter("another"), 0)
+		})
+	}
+}
+
+// judge refuses "no" and does not answer to "wait".
+func judge(ctx context.Context, registration string, _ noiseik.PublicKey, authorization string) error {
+	if registration != where.RegistrationID {
+		return fmt.Errorf("registration %q", registration)
+	}
+	switch authorization {
+	case "no":
+		return errors.New("no")
+	case "wait":
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+// TestSecondHandshake has a harness begin again before the registry has
+// answered, and the answer come late.
+func TestSecondHandshake(t *testing.T) {
+	release := make(chan struct{})
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(ctx context.Context, _ string, _ noiseik.PublicKey, a string) error {
+		if a == "late" {
+			<-release
+		}
+		return nil
+	}})
+	r.knock("a", "late")
+	r.knock("a", "second")
+	r.expect("a", relayframe.Reset)
+	s := r.enter("a")
+	close(release)
+	r.says("a", s, 0)
+	r.says("b", r.enter("b"), 0)
+}
+
+// TestLimits opens as many streams, and asks as many questions, as there may
+// be, and one more.
+func TestLimits(t *testing.T) {
+	t.Run("streams", func(t *testing.T) {
+		r, _ := meet(t, ExecutorOptions{Serve: echo})
+		sessions := make([]*noiseik.Session, maxStreams)
+		for i := range sessions {
+			sessions[i] = r.enter(fmt.Sprint(i))
+		}
+		r.knock("more", "")
+		r.expect("more", relayframe.Reset)
+		for i, s := range sessions {
+			r.says(fmt.Sprint(i), s, 0)
+		}
+		r.send(relayframe.Frame{StreamID: "7", Kind: relayframe.Reset, Reason: "done"})
+		r.says("more", r.enter("more"), 0)
+	})
+	t.Run("validations", func(t *testing.T) {
+		r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: judge})
+		for i := range maxValidations {
+			r.knock(fmt.Sprint(i), "wait")
+		}
+		r.knock("more", "yes")
+		r.expect("more", relayframe.Reset)
+	})
+	t.Run("message of the websocket", func(t *testing.T) {
+		r, accepted := meet(t, ExecutorOptions{Serve: echo})
+		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame+1)); err != nil {
+			t.Fatal(err)
+		}
+		r.ended()
+		next(t, accepted)
+	})
+}
+
+// TestSlowStream has messages come for a stream that nobody reads: it is reset,
+// because the peer does not acknowledge, and others are not held up.
+func TestSlowStream(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		if strings.HasSuffix(c.Peer(), "slow") {
+			<-c.(*streamConn).s.ended
+			return
+		}
+		echo(c)
+	}})
+	slow, quick := r.enter("slow"), r.enter("quick")
+	for seq := range uint32(inboxMessages) {
+		r.data("slow", seq, seal(t, slow, framed(hello)))
+	}
+	r.says("quick", quick, 0)
+	r.data("slow", inboxMessages, seal(t, slow, framed(hello)))
+	r.expect("slow", relayframe.Reset)
+	r.says("quick", quick, 1)
+}
+
+// TestServeEnds resets the stream behind what was written.
+func TestServeEnds(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		room := strings.Repeat("-", transport.FragmentRoom)
+		part := strings.Repeat("x", 40_000)
+		_ = c.Fragment([]byte(room+part), true, false, func() {})
+		_ = c.Fragment([]byte(room+part), false, true, func() {})
+		_ = c.Close(transport.CloseNormal, "not told")
+	}})
+	s := r.enter("a")
+	var reader noiseik.MessageReader
+	var got []byte
+	for range 2 {
+		plaintext, err := s.Open(nil, r.expect("a", relayframe.Data).Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := reader.Read(plaintext, func(m []byte) error { got = m; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(got) != strings.Repeat("x", 80_000) {
+		t.Errorf("%d bytes", len(got))
+	}
+	r.expect("a", relayframe.Reset)
+}
+
+// TestExecutorLoop answers dials with failures, and looks at what the executor
+// does about them.
+func TestExecutorLoop(t *testing.T) {
+	checkLeaks(t)
+	answers := []int{401, 500, 404, 0, 503, 0}
+	var mu sync.Mutex
+	var story []string
+	tell := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		story = append(story, fmt.Sprintf(format, args...))
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		status := answers[0]
+		answers = answers[1:]
+		mu.Unlock()
+		tell("dial %d", status)
+		if status > 0 {
+			w.WriteHeader(status)
+			return
+		}
+		ws, err := new(websocket.Upgrader).Upgrade(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = ws.Close()
+	}))
+	defer s.Close()
+	last := errors.New("enough")
+	registered := 0
+	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: echo, Register: func(context.Context) (Registration, error) {
+		tell("register")
+		if registered++; registered == 4 {
+			return Registration{}, last
+		}
+		return Registration{URL: "ws" + strings.TrimPrefix(s.URL, "http")}, nil
+	}})
+	e.pause = func(_ context.Context, d time.Duration) {
+		tell("pause %v", d)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(answers) == 0 {
+			answers = []int{403}
+		}
+	}
+	if err := e.Run(t.Context()); !errors.Is(err, last) {
+		t.Errorf("Run: %v", err)
+	}
+	want := []string{
+		"register", "dial 401", "register", "pause 1s", "dial 500", "pause 2s", "dial 404", "register", "pause 4s",
+		"dial 0", "pause 1s", "dial 503", "pause 2s", "dial 0", "pause 1s", "dial 403", "register",
+	}
+	if !slices.Equal(story, want) {
+		t.Errorf("got  %q\nwant %q", story, want)
+	}
+}

@@ -1,0 +1,77 @@
+package relay
+
+import (
+	"time"
+
+	"codex.internal/pkg/noiseik"
+)
+
+// What an executor allows, as the reference does.
+const (
+	// maxStreams bounds the streams whose handshake is over.
+	maxStreams = 128
+	// maxValidations bounds the questions to the registry that are under way.
+	maxValidations = 32
+	// maxFailures is how many handshakes may fail on a websocket before it is
+	// closed: guessing costs a new one.
+	maxFailures = 8
+	// maxAuthorization bounds the authorization that a harness shows, in bytes.
+	maxAuthorization = 4096
+	// validationTime bounds one question to the registry.
+	validationTime = 10 * time.Second
+	// inboxMessages bounds the messages of a stream that nobody has taken.
+	inboxMessages = 128
+	// recordQueue bounds the records of all streams that wait to be written.
+	recordQueue = 128
+)
+
+const (
+	// inboxBytes is the same bound as inboxMessages for large messages: one of
+	// the largest waits while the next is being put together.
+	inboxBytes = noiseik.MaxMessage
+	// heldBytes bounds the records of a stream that wait for room in its inbox.
+	// A peer that acknowledges has no more in flight.
+	heldBytes = 1 << 20
+	// controlQueue bounds the frames that wait to be written and that nothing
+	// depends on, because they are repeated or only spare the peer a wait. It
+	// has room for what is sent again on a few streams after a reconnect.
+	controlQueue = 1024
+	// pieceTime bounds the writing of one frame. A relay that takes so long
+	// takes nothing any more.
+	pieceTime = 30 * time.Second
+	// closeTime bounds the writing of what is queued when an end closes.
+	closeTime = 2 * time.Second
+	// bufferSize is that of a websocket's buffers: half a record.
+	bufferSize = 32 << 10
+)
+
+// When an executor turns to its relay.
+const (
+	// pingInterval is how often the relay is probed, and silenceTime how long
+	// nothing, not even an answer to a probe, may come from it.
+	pingInterval = 30 * time.Second
+	silenceTime  = 75 * time.Second
+	// registerTime and executorDialTime bound what has no bound in the
+	// reference.
+	registerTime     = 30 * time.Second
+	executorDialTime = 30 * time.Second
+	// firstPause doubles with each attempt to dial that fails, to lastPause.
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+)
+
+// What a harness allows.
+const (
+	// connectTime, dialTime and handshakeTime bound the parts of Dial.
+	connectTime   = 10 * time.Second
+	dialTime      = 10 * time.Second
+	handshakeTime = 10 * time.Second
+	// firstRetry doubles with each attempt to find the relay again, to
+	// lastRetry; a quarter of each is chance, so that many harnesses that have
+	// lost the same relay do not come back together.
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 5 * time.Second
+	// calmTime is how long a websocket must have lasted for the next to be made
+	// at once: a relay that breaks each is not hammered.
+	calmTime = time.Second
+)

@@ -1,0 +1,298 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// link is a websocket to the relay, for the frames of any number of streams.
+// One goroutine, routineWriter, writes; another reads.
+//
+// Records wait for a slot each, in the order in which their streams came, so
+// that none is passed over for long. Control frames do without: whoever reads
+// must not wait for the writer, or two ends that both write would wait for each
+// other.
+//
+// States: open; closing (what is queued is still written); down (the writer has
+// returned and the websocket is closed).
+type link struct {
+	ws      *websocket.Conn
+	url     string // without what is secret
+	ping    time.Duration
+	log     *slog.Logger
+	slots   chan struct{} // held for each frame in records
+	records chan relayframe.Frame
+	control chan relayframe.Frame
+	pongs   chan string // the probe that is owed an answer
+
+	once    sync.Once
+	closing chan struct{}
+	force   *time.Timer // once closing: ends a write that takes too long
+	down    chan struct{}
+
+	in bytes.Buffer // of the reader
+}
+
+// dialLink makes a websocket within limit. The relay is probed every ping, or
+// never if that is 0. The link ends with close.
+func dialLink(ctx context.Context, address string, limit, ping time.Duration, log *slog.Logger) (*link, error) {
+	shown, _, _ := strings.Cut(address, "?")
+	shown, _, _ = strings.Cut(shown, "#")
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
+		return nil, &DialError{URL: shown, Err: errors.New("expected a ws:// or wss:// URL")}
+	}
+	bound, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// The library heeds the end of a context while it connects, but not while
+	// it waits for the relay's answer.
+	attached := func() bool { return true }
+	dialer := websocket.Dialer{
+		Proxy: http.ProxyFromEnvironment, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
+		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if err == nil {
+				attached = context.AfterFunc(bound, func() { _ = conn.Close() })
+			}
+			return conn, err
+		},
+	}
+	ws, res, err := dialer.DialContext(bound, address, nil)
+	if !attached() && err == nil {
+		err = context.Cause(bound)
+	}
+	if err != nil {
+		return nil, dialError(ctx, bound, shown, limit, res, err)
+	}
+	l := &link{
+		ws: ws, url: shown, ping: ping, log: log,
+		slots: make(chan struct{}, recordQueue), records: make(chan relayframe.Frame, recordQueue),
+		control: make(chan relayframe.Frame, controlQueue), pongs: make(chan string, 1),
+		closing: make(chan struct{}), down: make(chan struct{}),
+	}
+	l.prepare()
+	go l.routineWriter() // close waits for it
+	return l, nil
+}
+
+// dialError says why there is no websocket. Ctx is the caller's, bound that of
+// the attempt.
+func dialError(ctx, bound context.Context, shown string, limit time.Duration, res *http.Response, err error) error {
+	e := &DialError{URL: shown, Err: err}
+	var network net.Error
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case bound.Err() != nil, errors.As(err, &network) && network.Timeout():
+		e.Timeout = limit
+	case res != nil:
+		// What a relay says may repeat the query.
+		e.Status, e.Err = res.StatusCode, errors.New("the relay answered "+res.Status)
+	}
+	return e
+}
+
+// prepare sets up the reading side.
+func (l *link) prepare() {
+	l.ws.SetReadLimit(relayframe.MaxFrame)
+	l.ws.SetPingHandler(func(data string) error {
+		l.heard()
+		select {
+		case l.pongs <- data:
+		default: // one answer is enough for both
+		}
+		return nil
+	})
+	l.ws.SetPongHandler(func(string) error { l.heard(); return nil })
+	l.ws.SetCloseHandler(func(int, string) error { return nil })
+	l.heard()
+}
+
+// heard puts off the end of a relay that says nothing.
+func (l *link) heard() {
+	if l.ping > 0 {
+		_ = l.ws.SetReadDeadline(time.Now().Add(silenceTime))
+	}
+}
+
+// read returns the next frame. With errNotBinary, relayframe.ErrUndecodable and
+// relayframe.ErrInvalid only that message is bad; after any other error the
+// link reads nothing more.
+func (l *link) read() (relayframe.Frame, error) {
+	kind, r, err := l.ws.NextReader()
+	if err != nil {
+		return relayframe.Frame{}, err
+	}
+	l.in.Reset()
+	if _, err := l.in.ReadFrom(r); err != nil {
+		return relayframe.Frame{}, err
+	}
+	l.heard()
+	if kind != websocket.BinaryMessage {
+		return relayframe.Frame{}, errNotBinary
+	}
+	return relayframe.Decode(l.in.Bytes())
+}
+
+// badMessage reports whether an error of read is about one message only.
+func badMessage(err error) bool {
+	return errors.Is(err, errNotBinary) || errors.Is(err, relayframe.ErrUndecodable) || errors.Is(err, relayframe.ErrInvalid)
+}
+
+// reserve waits for a slot, which the next call of write uses. It reports false
+// if the link or stop ended before.
+func (l *link) reserve(stop <-chan struct{}) bool {
+	select {
+	case <-l.closing:
+		return false
+	default:
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	case <-l.closing:
+	case <-stop:
+	}
+	return false
+}
+
+// release gives back a slot that is not used.
+func (l *link) release() { <-l.slots }
+
+// write queues a frame for which there is a slot.
+func (l *link) write(f relayframe.Frame) { l.records <- f }
+
+// push queues a frame without a slot and reports whether there was room.
+func (l *link) push(f relayframe.Frame) bool {
+	select {
+	case l.control <- f:
+		return true
+	default:
+		return false
+	}
+}
+
+// pushLast queues a stream's last frame behind its records, if there is room
+// for it in time.
+func (l *link) pushLast(f relayframe.Frame) {
+	late := make(chan struct{})
+	timer := time.AfterFunc(closeTime, func() { close(late) })
+	defer timer.Stop()
+	if l.reserve(late) {
+		l.write(f)
+		return
+	}
+	l.push(f)
+}
+
+// shut has the writer write what is queued, within closeTime, and close the
+// websocket, so that read ends too.
+func (l *link) shut() {
+	l.once.Do(func() {
+		l.force = time.AfterFunc(closeTime, func() { _ = l.ws.NetConn().Close() })
+		close(l.closing)
+	})
+}
+
+// close is shut, and waits for it.
+func (l *link) close() {
+	l.shut()
+	<-l.down
+}
+
+// routineWriter writes until the link is closed or breaks.
+func (l *link) routineWriter() {
+	defer close(l.down)
+	defer func() {
+		l.shut()
+		l.force.Stop()
+		_ = l.ws.Close()
+	}()
+	var ping <-chan time.Time
+	if l.ping > 0 {
+		ticker := time.NewTicker(l.ping)
+		defer ticker.Stop()
+		ping = ticker.C
+	}
+	for {
+		err := l.writeNext(ping)
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errLinkDown) {
+			l.farewell()
+		} else {
+			l.log.Debug("relay websocket broke", "error", err)
+		}
+		return
+	}
+}
+
+// writeNext writes what is next. Where both kinds of frames wait, neither is
+// written more than a few times in a row.
+func (l *link) writeNext(ping <-chan time.Time) error {
+	select {
+	case f := <-l.control:
+		return l.put(f, pieceTime)
+	case f := <-l.records:
+		defer l.release()
+		return l.put(f, pieceTime)
+	case data := <-l.pongs:
+		return l.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(pieceTime))
+	case <-ping:
+		return l.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(pieceTime))
+	case <-l.closing:
+		return errLinkDown
+	}
+}
+
+// put writes one frame.
+func (l *link) put(f relayframe.Frame, limit time.Duration) error {
+	message, err := f.Append(nil)
+	if err != nil {
+		// A reset for an id that peers refuse: nobody would take it.
+		l.log.Debug("frame not sent", "kind", f.Kind, "error", err)
+		return nil
+	}
+	_ = l.ws.SetWriteDeadline(time.Now().Add(limit))
+	return l.ws.WriteMessage(websocket.BinaryMessage, message)
+}
+
+// farewell writes what is queued when the link closes.
+func (l *link) farewell() {
+	end := time.Now().Add(closeTime)
+	for {
+		var f relayframe.Frame
+		select {
+		case f = <-l.records:
+		default:
+			select {
+			case f = <-l.control:
+			default:
+				_ = l.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), end)
+				return
+			}
+		}
+		if l.put(f, time.Until(end)) != nil {
+			return
+		}
+	}
+}
+
+// isCloseFrame reports whether an error of read is the relay's orderly end.
+func isCloseFrame(err error) bool {
+	var closed *websocket.CloseError
+	return errors.As(err, &closed) && closed.Code != websocket.CloseAbnormalClosure
+}

@@ -1,0 +1,329 @@
+package relay
+
+import (
+	"sync"
+	"time"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// stream is one end of a stream whose handshake is over: the encryption, the
+// frames and the messages, and the link that carries them now. The reader of
+// the link calls receive, the consumer read and one writer at a time send;
+// routineTimer does what is due.
+//
+// States: attached to a link; detached (the link is gone and another is hoped
+// for); ended (err set). What arrived before the end can still be read.
+type stream struct {
+	id      string
+	session *noiseik.Session
+	// onEnd is called once, without the lock, by whoever ends the stream.
+	onEnd func(s *stream, l *link, why error)
+
+	mu       sync.Mutex
+	frames   *relayframe.Stream
+	messages noiseik.MessageReader
+	plain    []byte // of the record that is being read
+	link     *link  // nil: detached
+	armed    time.Time
+	err      error
+
+	inbox     [][]byte
+	inboxSize int
+	held      []relayframe.Frame // data that waits for room in the inbox
+	heldSize  int
+
+	arrived chan struct{} // wakes the consumer; capacity 1, as the others
+	taken   chan struct{} // wakes who waits for room in the inbox
+	ready   chan struct{} // wakes the writer
+	rearm   chan struct{} // wakes the timer
+	ended   chan struct{} // closed with err
+}
+
+func newStream(id string, session *noiseik.Session, o relayframe.Options, l *link, onEnd func(*stream, *link, error)) *stream {
+	wake := func() chan struct{} { return make(chan struct{}, 1) }
+	return &stream{
+		id: id, session: session, onEnd: onEnd, frames: relayframe.NewStream(id, o, time.Now()), link: l,
+		arrived: wake(), taken: wake(), ready: wake(), rearm: wake(), ended: make(chan struct{}),
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// end ends the stream, unless it has ended.
+func (s *stream) end(why error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.err = why
+	l := s.link
+	s.link, s.held = nil, nil
+	close(s.ended)
+	s.mu.Unlock()
+	s.onEnd(s, l, why)
+}
+
+// full reports whether the inbox takes no more frames. What one frame releases
+// is bounded by the reorder window, and finds room.
+func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }
+
+// receive takes a frame from the link; an error is the end of the stream. When
+// the consumer is slow, a peer that acknowledges is held back: its records are
+// put aside without being acknowledged, and it does not send many more. With
+// any other peer there is no way, and the error is errInboxFull.
+func (s *stream) receive(f relayframe.Frame) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.err != nil:
+		return nil // it came late
+	case f.Kind != relayframe.Data || !s.full() && len(s.held) == 0:
+		return s.take(f)
+	case !s.frames.Acking():
+		return errInboxFull
+	}
+	s.hold(f)
+	// What the frame says about the other direction does not wait.
+	return s.take(relayframe.Frame{StreamID: f.StreamID, Kind: relayframe.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
+}
+
+// hold puts a record aside. The peer sends again what finds no room.
+func (s *stream) hold(f relayframe.Frame) {
+	for _, h := range s.held {
+		if h.Seq == f.Seq {
+			return
+		}
+	}
+	if s.heldSize+len(f.Payload) <= heldBytes {
+		s.held = append(s.held, f)
+		s.heldSize += len(f.Payload)
+	}
+}
+
+// take has a frame understood and its records read. The caller holds the lock.
+func (s *stream) take(f relayframe.Frame) error {
+	out, err := s.frames.Receive(f, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, record := range out.Records {
+		s.plain, err = s.session.Open(s.plain[:0], record)
+		if err == nil {
+			err = s.messages.Read(s.plain, s.deliver)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.push(out.Frames)
+	s.acted()
+	wake(s.ready)
+	return nil
+}
+
+func (s *stream) deliver(message []byte) error {
+	s.inbox = append(s.inbox, message)
+	s.inboxSize += len(message)
+	wake(s.arrived)
+	return nil
+}
+
+// push queues frames that are repeated if they get lost. The caller holds the
+// lock.
+func (s *stream) push(frames []relayframe.Frame) {
+	for _, f := range frames {
+		if s.link == nil || !s.link.push(f) {
+			return
+		}
+	}
+}
+
+// acted has the timer go off earlier, if need be. The caller holds the lock.
+func (s *stream) acted() {
+	due := s.frames.Deadline()
+	if !due.IsZero() && (s.armed.IsZero() || due.Before(s.armed)) {
+		wake(s.rearm)
+	}
+}
+
+// read returns the next message. After the end it returns those that had
+// arrived, and then the reason.
+func (s *stream) read() ([]byte, error) {
+	for {
+		message, broken, err := s.next()
+		if broken != nil {
+			s.end(broken)
+		}
+		if message != nil || err != nil {
+			return message, err
+		}
+		select {
+		case <-s.arrived:
+		case <-s.ended:
+		}
+	}
+}
+
+// next takes a message from the inbox and reads records that waited for room,
+// which may break the stream. Without a message, err says if none will come.
+func (s *stream) next() (message []byte, broken, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.inbox) == 0 {
+		return nil, nil, s.err
+	}
+	message = s.inbox[0]
+	s.inbox[0] = nil
+	s.inbox = s.inbox[1:]
+	s.inboxSize -= len(message)
+	for broken == nil && len(s.held) > 0 && !s.full() {
+		f := s.held[0]
+		s.held = s.held[1:]
+		s.heldSize -= len(f.Payload)
+		broken = s.take(f)
+	}
+	wake(s.taken)
+	return message, broken, nil
+}
+
+// send sends a part of a message as one record. It waits while the peer has
+// not acknowledged enough, while other streams are ahead and while there is no
+// link. Its error is the stream's.
+func (s *stream) send(chunk []byte) error {
+	for {
+		l, err := s.writable(len(chunk))
+		if err != nil {
+			return err
+		}
+		if l == nil || !l.reserve(s.ended) {
+			select {
+			case <-s.ready:
+			case <-s.ended:
+			}
+			continue
+		}
+		sent, err := s.sendOn(l, chunk)
+		if !sent {
+			l.release()
+		}
+		if err != nil {
+			s.end(err)
+			return err
+		}
+		if sent {
+			return nil
+		}
+	}
+}
+
+// writable returns the link if a record may be sent there now.
+func (s *stream) writable(n int) (*link, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || !s.frames.Ready(n+noiseik.RecordOverhead) {
+		return nil, s.err
+	}
+	return s.link, nil
+}
+
+// sendOn sends a record with a slot of the link, if that is still possible.
+func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(chunk) + noiseik.RecordOverhead
+	if s.err != nil || s.link != l || !s.frames.Ready(n) {
+		return false, s.err
+	}
+	record, err := s.session.Seal(make([]byte, 0, n), chunk)
+	if err != nil {
+		return false, err
+	}
+	f, err := s.frames.Send(record, time.Now())
+	if err != nil {
+		return false, err
+	}
+	l.write(f)
+	s.acted()
+	return true, nil
+}
+
+// detach says that the link is gone. A stream whose peer does not acknowledge
+// ends by it.
+func (s *stream) detach() {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.link = nil
+	err := s.frames.Disconnected(time.Now())
+	s.acted()
+	s.mu.Unlock()
+	if err != nil {
+		s.end(err)
+	}
+}
+
+// attach goes on over another link.
+func (s *stream) attach(l *link) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	frames, err := s.frames.Reconnected(time.Now())
+	if err == nil {
+		s.link = l
+		s.push(frames)
+		s.acted()
+		wake(s.ready)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.end(err)
+	}
+}
+
+// routineTimer does what is due until the stream has ended.
+func (s *stream) routineTimer() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.rearm:
+		case <-s.ended:
+			return
+		}
+		due, err := s.advance()
+		switch {
+		case err != nil:
+			s.end(err)
+		case due.IsZero():
+			timer.Stop()
+		default:
+			timer.Reset(time.Until(due))
+		}
+	}
+}
+
+func (s *stream) advance() (due time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return time.Time{}, nil
+	}
+	frames, err := s.frames.Advance(time.Now())
+	s.push(frames)
+	s.armed = s.frames.Deadline()
+	wake(s.ready)
+	return s.armed, err
+}

@@ -1,0 +1,228 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// visit is what an executor does with one link: it reads its frames and lets
+// harnesses in. What is left to do for a stream that is in, the stream does.
+type visit struct {
+	e            *Executor
+	l            *link
+	registration Registration
+	ctx          context.Context // of questions to the registry
+	cancel       context.CancelFunc
+	wg           sync.WaitGroup
+
+	// The executor's lock guards these.
+	claims     map[string]*claim
+	validating int // questions under way, also those nobody waits for any more
+	failures   int // handshakes
+	over       bool
+}
+
+// claim is a handshake that waits for the registry's answer.
+type claim struct {
+	responder *noiseik.Responder
+	cancel    context.CancelFunc
+}
+
+func newVisit(ctx context.Context, e *Executor, l *link, r Registration) *visit {
+	v := &visit{e: e, l: l, registration: r, claims: make(map[string]*claim)}
+	v.ctx, v.cancel = context.WithCancel(ctx)
+	return v
+}
+
+// read acts on frames until the link ends.
+func (v *visit) read() error {
+	for {
+		f, err := v.l.read()
+		switch {
+		case err == nil:
+			v.receive(f)
+		case badMessage(err):
+			v.e.log.Debug("relay message dropped", "error", err)
+		default:
+			return err
+		}
+	}
+}
+
+// end forgets the claims and lets nobody in any more.
+func (v *visit) end() {
+	v.e.mu.Lock()
+	v.over = true
+	v.claims = nil
+	v.e.mu.Unlock()
+	v.cancel()
+}
+
+func (v *visit) receive(f relayframe.Frame) {
+	switch f.Kind {
+	case relayframe.Handshake:
+		v.handshake(f)
+		return
+	case relayframe.Data:
+		if v.forget(f.StreamID) {
+			v.fail(f.StreamID, fmt.Errorf("%w: data before the end of the handshake", relayframe.ErrProtocol))
+			return
+		}
+	case relayframe.Reset:
+		v.forget(f.StreamID)
+	}
+	s := v.e.stream(f.StreamID)
+	if s == nil {
+		if f.Kind == relayframe.Data {
+			v.reset(f.StreamID)
+		}
+		return
+	}
+	if err := s.receive(f); err != nil {
+		s.end(err)
+	}
+}
+
+// reset tells the peer that there is no stream.
+func (v *visit) reset(id string) { v.l.push(resetOf(id, reasonExecutor)) }
+
+// fail counts a handshake that failed. After too many the link ends.
+func (v *visit) fail(id string, why error) {
+	v.e.log.Debug("handshake failed", "stream", id, "reason", why)
+	v.reset(id)
+	v.e.mu.Lock()
+	v.failures++
+	over := v.failures >= maxFailures
+	v.over = v.over || over
+	v.e.mu.Unlock()
+	if over {
+		v.e.log.Warn("relay connection closed", "reason", errTooMany)
+		v.l.shut()
+	}
+}
+
+// forget drops a claim and reports whether there was one.
+func (v *visit) forget(id string) bool {
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	c := v.claims[id]
+	if c == nil {
+		return false
+	}
+	delete(v.claims, id)
+	c.cancel()
+	return true
+}
+
+// handshake reads message 1 and asks the registry about who sent it. Only the
+// reader calls it, so that there is no other claim to the id meanwhile.
+func (v *visit) handshake(f relayframe.Frame) {
+	v.e.mu.Lock()
+	over := v.over
+	active := v.e.streams[f.StreamID] != nil
+	full := len(v.e.streams) >= maxStreams || v.validating >= maxValidations
+	v.e.mu.Unlock()
+	switch {
+	case over:
+	case active:
+		v.reset(f.StreamID)
+	case v.forget(f.StreamID):
+		v.fail(f.StreamID, fmt.Errorf("%w: a second handshake", relayframe.ErrProtocol))
+	case full:
+		v.reset(f.StreamID)
+	default:
+		responder, err := v.respond(f)
+		if err != nil {
+			v.fail(f.StreamID, err)
+			return
+		}
+		v.ask(f.StreamID, responder)
+	}
+}
+
+// respond checks message 1.
+func (v *visit) respond(f relayframe.Frame) (*noiseik.Responder, error) {
+	if len(f.StreamID) > relayframe.MaxStreamID {
+		return nil, errUnsendable
+	}
+	channel := noiseik.Channel{
+		EnvironmentID: v.registration.EnvironmentID, ExecutorRegistrationID: v.registration.RegistrationID, StreamID: f.StreamID,
+	}
+	responder, err := noiseik.NewResponder(v.e.opts.Identity, channel, f.Payload)
+	if err != nil {
+		return nil, err
+	}
+	if a := responder.Payload(); len(a) > maxAuthorization || !utf8.Valid(a) {
+		return nil, errRejected
+	}
+	return responder, nil
+}
+
+// ask asks the registry in the background.
+func (v *visit) ask(id string, responder *noiseik.Responder) {
+	ctx, cancel := context.WithTimeout(v.ctx, validationTime)
+	c := &claim{responder: responder, cancel: cancel}
+	v.e.mu.Lock()
+	v.claims[id] = c
+	v.validating++
+	v.e.mu.Unlock()
+	v.wg.Go(func() {
+		defer cancel()
+		err := v.e.opts.Validate(ctx, v.registration.RegistrationID, responder.PeerKey(), string(responder.Payload()))
+		if err == nil {
+			err = ctx.Err()
+		}
+		v.decide(id, c, err)
+	})
+}
+
+// decide lets a harness in, unless its claim is none any more.
+func (v *visit) decide(id string, c *claim, err error) {
+	var message2 []byte
+	var session *noiseik.Session
+	if err == nil {
+		message2, session, err = c.responder.Finish()
+	}
+	v.e.mu.Lock()
+	v.validating--
+	mine := v.claims[id] == c && !v.over
+	full := len(v.e.streams) >= maxStreams
+	if v.claims[id] == c {
+		delete(v.claims, id)
+	}
+	var s *stream
+	if mine && !full && err == nil {
+		s = newStream(id, session, relayframe.Options{Plain: v.e.opts.Plain}, v.l, v.e.ended)
+		v.e.streams[id] = s
+	}
+	v.e.mu.Unlock()
+	switch {
+	case !mine:
+	case err != nil:
+		v.fail(id, err)
+	case full:
+		v.reset(id)
+	default:
+		v.admit(s, message2)
+	}
+}
+
+// admit answers a harness and has its stream served. The stream is known
+// already: its first record may come as soon as the answer is out.
+func (v *visit) admit(s *stream, message2 []byte) {
+	v.e.log.Debug("stream opened", "stream", s.id)
+	if !v.l.push(relayframe.Frame{StreamID: s.id, Kind: relayframe.Handshake, Payload: message2}) {
+		v.l.shut() // and the stream ends with it
+	}
+	c := &streamConn{s: s}
+	v.e.wg.Go(s.routineTimer)
+	v.e.wg.Go(func() {
+		v.e.opts.Serve(c)
+		_ = c.Abort()
+	})
+}
