@@ -1,0 +1,177 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// Conn is a harness's end of a stream. It carries whole messages; Read and
+// Write are for one goroutine each, Close for any.
+//
+// When the websocket ends, a stream whose executor acknowledges goes on over
+// another, for as long as the executor keeps it and is the same: nothing is
+// lost and nothing comes twice. Otherwise, and with any other executor, Read
+// and Write fail, and Harness.Dial makes a new stream.
+//
+// Two goroutines belong to it, which end with the stream; Close waits for them.
+type Conn struct {
+	h      *Harness
+	bundle Bundle // of the first websocket
+	s      *stream
+	ctx    context.Context // ends with the stream
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func newConn(h *Harness, b Bundle, l *link, id string, session *noiseik.Session) *Conn {
+	c := &Conn{h: h, bundle: b}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.s = newStream(id, session, relayframe.Options{Harness: true, Plain: h.opts.Plain}, l, c.ended)
+	c.wg.Go(c.s.routineTimer)
+	c.wg.Go(func() { c.routineLinks(l) })
+	return c
+}
+
+// ended tells the executor that the stream has ended, and ends its goroutines.
+func (c *Conn) ended(s *stream, l *link, why error) {
+	c.h.log.Debug("stream ended", "stream", s.id, "reason", why)
+	farewell(s, l, why, reasonHarness)
+	c.cancel()
+}
+
+// Read returns the next message, in memory of its own. Messages that came
+// before the end of the stream are returned before its reason, which is
+// ErrClosed after Close and relayframe.ErrReset if the executor ended it.
+func (c *Conn) Read() ([]byte, error) { return c.s.read() }
+
+// Write sends a message of 1 byte to 64 MiB. It returns when its records are
+// on the way, and waits while the executor has too much to acknowledge. One
+// that is too long ends the stream, as an error of the stream does.
+func (c *Conn) Write(message []byte) error {
+	chunks, err := noiseik.Chunks(message)
+	if err != nil {
+		err = fmt.Errorf("message of %d bytes: %w", len(message), err)
+		c.s.end(err)
+		return err
+	}
+	for chunk := range chunks {
+		if err := c.s.send(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the stream. What was written goes out before, if the relay takes
+// it within a few seconds.
+func (c *Conn) Close() error {
+	c.s.end(ErrClosed)
+	c.wg.Wait()
+	return nil
+}
+
+// routineLinks reads the stream's link, and those that replace it, until the
+// stream has ended.
+func (c *Conn) routineLinks(l *link) {
+	for l != nil {
+		since := time.Now()
+		stop := context.AfterFunc(c.ctx, l.shut)
+		err := c.receive(l)
+		c.h.log.Debug("relay websocket ended", "url", l.url, "reason", err)
+		stop()
+		l.close()
+		c.s.detach()
+		l = c.redial(time.Since(since) >= calmTime)
+	}
+}
+
+// receive reads a link until that or the stream ends.
+func (c *Conn) receive(l *link) error {
+	for {
+		f, err := l.read()
+		switch {
+		case errors.Is(err, relayframe.ErrInvalid):
+			if f.StreamID != c.s.id {
+				continue
+			}
+			err = errInvalid
+			c.s.end(err)
+		case errors.Is(err, relayframe.ErrUndecodable):
+			err = fmt.Errorf("failed to parse Noise relay frame: %w", err)
+			c.s.end(err)
+		case errors.Is(err, errNotBinary):
+			c.s.end(err)
+		case err == nil && f.StreamID != c.s.id:
+			continue
+		case err == nil:
+			c.s.waitRoom()
+			if err = c.s.receive(f); err == nil {
+				continue
+			}
+			c.s.end(err)
+		}
+		return err
+	}
+}
+
+// redial makes another link for the stream and lets it go on there, at once if
+// the last one had lasted for a while. It tries until it has one, or the stream
+// has ended, which it does after 30 s. Nil is the end.
+func (c *Conn) redial(calm bool) *link {
+	for attempt := 0; ; attempt++ {
+		if attempt > 0 || !calm {
+			pause(c.ctx, c.h.RetryPause(attempt))
+		}
+		if c.ctx.Err() != nil {
+			return nil
+		}
+		b, l, err := c.h.dial(c.ctx)
+		switch {
+		case err == nil && c.sameExecutor(b):
+			c.s.attach(l)
+			return l
+		case err == nil:
+			c.s.end(errOther)
+			l.close()
+		case !retryable(err):
+			c.s.end(err)
+		default:
+			c.h.log.Debug("the relay is not back yet", "error", err)
+		}
+	}
+}
+
+// sameExecutor reports whether a bundle leads to the process that the stream
+// was made with.
+func (c *Conn) sameExecutor(b Bundle) bool {
+	return b.RegistrationID == c.bundle.RegistrationID && b.EnvironmentID == c.bundle.EnvironmentID && b.ExecutorKey == c.bundle.ExecutorKey
+}
+
+// retryable reports whether another attempt may succeed.
+func retryable(err error) bool {
+	var r interface{ Retryable() bool }
+	return errors.As(err, &r) && r.Retryable()
+}
+
+// waitRoom waits until receive puts nothing aside and fails for no want of
+// room. It is for a link that carries nothing but this stream.
+func (s *stream) waitRoom() {
+	for {
+		s.mu.Lock()
+		wait := s.err == nil && s.full() && !s.frames.Acking()
+		s.mu.Unlock()
+		if !wait {
+			return
+		}
+		select {
+		case <-s.taken:
+		case <-s.ended:
+		}
+	}
+}

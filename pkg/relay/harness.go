@@ -1,0 +1,163 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// Bundle is what a harness needs for one websocket. It is of one piece: the
+// values of two must not be mixed.
+type Bundle struct {
+	Registration
+	ExecutorKey noiseik.PublicKey
+	// Authorization convinces the executor's registry: at most 4096 bytes of
+	// UTF-8, for once.
+	Authorization string
+}
+
+// HarnessOptions configure a Harness.
+type HarnessOptions struct {
+	// Identity is the harness's for the life of the environment.
+	Identity *noiseik.Identity
+	// Connect asks the registry for a bundle. It has 10 s. Its errors are passed
+	// on as they are.
+	Connect func(context.Context) (Bundle, error)
+	// Plain has streams do what the reference does: they acknowledge nothing
+	// and die with the websocket.
+	Plain  bool
+	Logger *slog.Logger // nil: no log
+}
+
+// Harness is the end of the relay that makes streams, to one executor. It may
+// be used from any goroutine.
+type Harness struct {
+	opts   HarnessOptions
+	log    *slog.Logger
+	dialed atomic.Bool
+}
+
+// NewHarness returns a harness that is not connected.
+func NewHarness(o HarnessOptions) *Harness {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Harness{opts: o, log: o.Logger}
+}
+
+// RetryPause is the time before an attempt to Dial after a stream was lost:
+// attempts count from 0.
+func (h *Harness) RetryPause(attempt int) time.Duration {
+	base := min(firstRetry<<min(max(attempt, 0), 4), lastRetry)
+	return base + rand.N(base/2+1)
+}
+
+// Dial makes a stream on a websocket of its own: it asks for a bundle, connects
+// and shakes hands, each within 10 s. When the very first connection is refused
+// with HTTP 401, it asks and tries once more. The error is the registry's, a
+// *DialError, a *HandshakeError or the context's.
+func (h *Harness) Dial(ctx context.Context) (*Conn, error) {
+	first := !h.dialed.Swap(true)
+	b, l, err := h.dial(ctx)
+	var refused *DialError
+	if first && errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
+		b, l, err = h.dial(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.open(ctx, b, l)
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// dial asks for a bundle and makes the websocket that it is for.
+func (h *Harness) dial(ctx context.Context) (Bundle, *link, error) {
+	bound, cancel := context.WithTimeout(ctx, connectTime)
+	b, err := h.opts.Connect(bound)
+	cancel()
+	if err != nil {
+		return Bundle{}, nil, err
+	}
+	l, err := dialLink(ctx, b.URL, dialTime, 0, h.log)
+	return b, l, err
+}
+
+// open makes a stream on a link. After an error the caller closes the link.
+func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
+	id := uuid.NewString()
+	channel := noiseik.Channel{EnvironmentID: b.EnvironmentID, ExecutorRegistrationID: b.RegistrationID, StreamID: id}
+	initiator, message1, err := noiseik.NewInitiator(h.opts.Identity, b.ExecutorKey, channel, []byte(b.Authorization))
+	if err != nil {
+		return nil, handshakeFailed(err)
+	}
+	bound, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	interrupt := context.AfterFunc(bound, l.shut)
+	l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Resume})
+	l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: message1})
+	message2, err := l.answer(id)
+	if !interrupt() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &HandshakeError{text: fmt.Sprintf("timed out waiting for Noise relay handshake after %v", handshakeTime)}
+	}
+	if err != nil {
+		l.push(resetOf(id, reasonHarness))
+		return nil, err
+	}
+	session, err := initiator.Finish(message2)
+	if err != nil {
+		l.push(resetOf(id, reasonHarness))
+		return nil, handshakeFailed(err)
+	}
+	return newConn(h, b, l, id, session), nil
+}
+
+func handshakeFailed(err error) error {
+	return &HandshakeError{text: fmt.Sprintf("Noise relay handshake failed: %v", err), err: err}
+}
+
+// answer returns message 2 of a stream's handshake.
+func (l *link) answer(id string) ([]byte, error) {
+	fail := func(text string, err error) ([]byte, error) { return nil, &HandshakeError{text: text, err: err} }
+	const early = "Noise relay received data before handshake completion"
+	for {
+		f, err := l.read()
+		switch {
+		case errors.Is(err, relayframe.ErrInvalid):
+			if f.StreamID == id {
+				return fail(early, err)
+			}
+		case errors.Is(err, errNotBinary):
+			return fail(err.Error(), err)
+		case errors.Is(err, relayframe.ErrUndecodable):
+			return fail(fmt.Sprintf("failed to parse Noise relay frame: %v", err), err)
+		case isCloseFrame(err):
+			return fail("Noise relay websocket received close frame during handshake", err)
+		case err != nil:
+			return fail("Noise relay websocket ended during handshake", err)
+		case f.StreamID != id:
+		case f.Kind == relayframe.Handshake:
+			return f.Payload, nil
+		case f.Kind == relayframe.Reset:
+			return fail(relayframe.ErrReset.Error(), relayframe.ErrReset)
+		case f.Kind == relayframe.Data:
+			return fail(early, nil)
+		}
+	}
+}

@@ -1,0 +1,387 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
+)
+
+// await waits until something is the case.
+func await(t *testing.T, what func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !what(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+	}
+}
+
+// awaitAcking waits until the harness knows that its executor acknowledges.
+func awaitAcking(t *testing.T, c *Conn) {
+	t.Helper()
+	await(t, func() bool {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		return c.s.frames.Acking()
+	})
+}
+
+func dial(t *testing.T, h *Harness) *Conn {
+	t.Helper()
+	c, err := h.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// message is one of about n bytes.
+func message(n, of int) []byte {
+	return fmt.Appendf(nil, `{"method":"m%d","params":%q}`, n, strings.Repeat("x", of))
+}
+
+// exchange sends messages and expects them back.
+func exchange(c *Conn, messages ...[]byte) error {
+	sent := make(chan error, 1)
+	go func() {
+		for _, m := range messages {
+			if err := c.Write(m); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	for i, m := range messages {
+		got, err := c.Read()
+		if err != nil {
+			return errors.Join(err, <-sent)
+		}
+		if !bytes.Equal(got, m) {
+			return fmt.Errorf("message %d has %d bytes, not %d, or others", i, len(got), len(m))
+		}
+	}
+	return <-sent
+}
+
+func TestMessagesOfEverySize(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		d := newDouble(t)
+		d.run(t, ExecutorOptions{Serve: echo, Plain: plain})
+		h := d.harness(HarnessOptions{})
+		var wg sync.WaitGroup
+		for range 4 {
+			c := dial(t, h)
+			wg.Go(func() {
+				envelope := len(message(0, 0)) + headerSize
+				sizes := []int{0, noiseik.MaxChunk - envelope, noiseik.MaxChunk - envelope + 1, 2 << 20}
+				var all [][]byte
+				for i, n := range sizes {
+					all = append(all, message(i, n))
+				}
+				if err := exchange(c, all...); err != nil {
+					t.Errorf("plain %v: %v", plain, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// TestCuts breaks websockets of both ends and loses frames while messages go
+// to and fro: each must come once and in order, on the same stream.
+func TestCuts(t *testing.T) {
+	d := newDouble(t)
+	var mu sync.Mutex
+	n := 0
+	d.lose = func(f relayframe.Frame) bool {
+		if f.Kind != relayframe.Data || f.Seq == 0 {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		return n%23 == 0
+	}
+	d.run(t, ExecutorOptions{Serve: echo})
+	h := d.harness(HarnessOptions{})
+	var wg sync.WaitGroup
+	conns := []*Conn{dial(t, h), dial(t, h), dial(t, h)}
+	for _, c := range conns {
+		if err := exchange(c, message(0, 1)); err != nil {
+			t.Fatal(err)
+		}
+		awaitAcking(t, c)
+	}
+	for i, c := range conns {
+		wg.Go(func() {
+			for round := range 15 {
+				if err := exchange(c, message(round, i), message(round, 100_000), message(round, 10)); err != nil {
+					t.Errorf("stream %d, round %d: %v", i, round, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		tick := time.NewTicker(300 * time.Millisecond)
+		defer tick.Stop()
+		for _, chance := range []float64{1, 0.5, 0.5, 0.5} {
+			<-tick.C
+			d.cut(chance)
+		}
+	})
+	wg.Wait()
+	if n := d.dials.Load(); n < 2*int64(len(conns)) {
+		t.Errorf("%d websockets for %d streams: none was replaced", n, len(conns))
+	}
+}
+
+// TestStreamsThatEnd have a reason.
+func TestStreamsThatEnd(t *testing.T) {
+	t.Run("with the websocket of a plain executor", func(t *testing.T) {
+		d := newDouble(t)
+		d.run(t, ExecutorOptions{Serve: echo, Plain: true})
+		h := d.harness(HarnessOptions{})
+		c := dial(t, h)
+		if err := exchange(c, message(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		d.cut(1)
+		if _, err := c.Read(); !errors.Is(err, relayframe.ErrLost) {
+			t.Errorf("Read: %v", err)
+		}
+		if err := c.Write(message(1, 1)); !errors.Is(err, relayframe.ErrLost) {
+			t.Errorf("Write: %v", err)
+		}
+	})
+	t.Run("with Serve", func(t *testing.T) {
+		d := newDouble(t)
+		d.run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+			_ = c.WriteFrames(c.Seal(append(c.Open(nil), hello...), 0), func() {})
+			_ = c.Close(transport.CloseNormal, "")
+		}})
+		c := dial(t, d.harness(HarnessOptions{}))
+		if got, err := c.Read(); err != nil || string(got) != hello {
+			t.Errorf("%q, %v", got, err)
+		}
+		if _, err := c.Read(); !errors.Is(err, relayframe.ErrReset) || err.Error() != "Noise relay stream reset" {
+			t.Errorf("Read: %v", err)
+		}
+	})
+	t.Run("with Close", func(t *testing.T) {
+		d := newDouble(t)
+		served := make(chan error, 1)
+		d.run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+			_, _ = c.ReadMessage()
+			_, err := c.ReadMessage()
+			served <- err
+		}})
+		c := dial(t, d.harness(HarnessOptions{}))
+		if err := c.Write(message(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		if err := <-served; !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("the executor: %v", err)
+		}
+		if _, err := c.Read(); !errors.Is(err, ErrClosed) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+	t.Run("with a message that is too long", func(t *testing.T) {
+		d := newDouble(t)
+		d.run(t, ExecutorOptions{Serve: echo})
+		c := dial(t, d.harness(HarnessOptions{}))
+		if err := c.Write(make([]byte, noiseik.MaxMessage+1)); !errors.Is(err, noiseik.ErrFraming) {
+			t.Errorf("Write: %v", err)
+		}
+		if _, err := c.Read(); !errors.Is(err, noiseik.ErrFraming) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+	t.Run("with the executor's registration", func(t *testing.T) {
+		d := newDouble(t)
+		d.run(t, ExecutorOptions{Serve: echo})
+		var asked int
+		c := dial(t, d.harness(HarnessOptions{Connect: func(context.Context) (Bundle, error) {
+			b := d.bundle()
+			if asked++; asked > 1 {
+				b.RegistrationID = "another"
+			}
+			return b, nil
+		}}))
+		if err := exchange(c, message(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		awaitAcking(t, c)
+		d.cut(1)
+		if _, err := c.Read(); !errors.Is(err, errOther) || !errors.Is(err, relayframe.ErrLost) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+}
+
+// TestHeldBack has a harness send to an executor that does not read: it is held
+// back, others go on, and nothing is lost when the executor reads again.
+func TestHeldBack(t *testing.T) {
+	d := newDouble(t)
+	gate := make(chan struct{})
+	var once sync.Once
+	d.run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		first := false
+		once.Do(func() { first = true })
+		if first {
+			m, err := c.ReadMessage()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = c.WriteFrames(c.Seal(append(c.Open(nil), m.Bytes()...), 0), func() {})
+			<-gate
+		}
+		echo(c)
+	}})
+	h := d.harness(HarnessOptions{})
+	slow, quick := dial(t, h), dial(t, h)
+	if err := exchange(slow, message(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	const many = 2*inboxMessages + 100
+	written := make(chan int, many)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range many {
+			if err := slow.Write(message(i, 1)); err != nil {
+				t.Error(err)
+				return
+			}
+			written <- i
+		}
+	})
+	for i := range inboxMessages {
+		if got := <-written; got != i {
+			t.Fatalf("message %d, want %d", got, i)
+		}
+	}
+	if err := exchange(quick, message(1, 100_000), message(2, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(written); n >= many-inboxMessages {
+		t.Errorf("%d more messages were written than anybody takes", n)
+	}
+	close(gate)
+	for i := range many {
+		got, err := slow.Read()
+		if err != nil || !bytes.Equal(got, message(i, 1)) {
+			t.Fatalf("message %d: %q, %v", i, got, err)
+		}
+	}
+	wg.Wait()
+}
+
+// TestFirstRefusal is asked about once more, and no later one is.
+func TestFirstRefusal(t *testing.T) {
+	d := newDouble(t)
+	d.run(t, ExecutorOptions{Serve: echo})
+	for refused, dials := range map[int]int64{1: 2, 2: 2} {
+		d.dials.Store(0)
+		d.refuse = refused
+		h := d.harness(HarnessOptions{})
+		c, err := h.Dial(t.Context())
+		var dialErr *DialError
+		switch {
+		case refused == 1 && err == nil:
+			_ = c.Close()
+		case refused == 2 && errors.As(err, &dialErr) && dialErr.Status == 401 && !strings.Contains(err.Error(), "role"):
+		default:
+			t.Errorf("%d refused: %v", refused, err)
+		}
+		if n := d.dials.Load(); n != dials {
+			t.Errorf("%d refused: dialed %d times", refused, n)
+		}
+	}
+}
+
+// TestHandshakeTexts has the relay answer a harness's handshake wrongly.
+func TestHandshakeTexts(t *testing.T) {
+	frame := func(f relayframe.Frame) func(*remote, string) {
+		return func(r *remote, id string) {
+			f.StreamID = id
+			r.send(relayframe.Frame{StreamID: "another", Kind: relayframe.Reset, Reason: "x"}) // skipped
+			r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Heartbeat})                 // skipped
+			r.send(f)
+		}
+	}
+	raw := func(kind int, message string) func(*remote, string) {
+		return func(r *remote, _ string) { _ = r.ws.WriteMessage(kind, []byte(message)) }
+	}
+	for want, answer := range map[string]func(*remote, string){
+		"Noise relay stream reset":                                                               frame(relayframe.Frame{Kind: relayframe.Reset, Reason: "the peer's text"}),
+		"Noise relay received data before handshake completion":                                  frame(relayframe.Frame{Kind: relayframe.Data, Payload: []byte("x")}),
+		"Noise relay handshake failed: Noise channel handshake failed: Received invalid message": frame(relayframe.Frame{Kind: relayframe.Handshake, Payload: []byte("x")}),
+		"Noise relay handshake failed: Noise channel handshake failed: Cipher error":             frame(relayframe.Frame{Kind: relayframe.Handshake, Payload: make([]byte, 3424)}),
+		"Noise relay transport expects binary protobuf frames":                                   raw(websocket.TextMessage, "x"),
+		"failed to parse Noise relay frame: invalid relay message frame":                         raw(websocket.BinaryMessage, "\xff"),
+		"Noise relay websocket received close frame during handshake":                            raw(websocket.CloseMessage, "\x03\xe8"),
+		"Noise relay websocket ended during handshake":                                           func(r *remote, _ string) { _ = r.ws.NetConn().Close() },
+	} {
+		t.Run(want, func(t *testing.T) {
+			checkLeaks(t)
+			url, accepted := acceptor(t)
+			h := (&double{url: url}).harness(HarnessOptions{Connect: func(context.Context) (Bundle, error) {
+				return Bundle{Registration: Registration{URL: url}, ExecutorKey: identity().PublicKey()}, nil
+			}})
+			failed := make(chan error, 1)
+			go func() {
+				_, err := h.Dial(t.Context())
+				failed <- err
+			}()
+			r := next(t, accepted)
+			resume := r.get()
+			if resume.Kind != relayframe.Resume || resume.Seq != 0 {
+				t.Errorf("first comes %v", resume.Kind)
+			}
+			r.expect(resume.StreamID, relayframe.Handshake)
+			answer(r, resume.StreamID)
+			err := <-failed
+			if err == nil || !strings.HasPrefix(err.Error(), want) || !retryable(err) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestDialHeedsItsContext while nobody answers.
+func TestDialHeedsItsContext(t *testing.T) {
+	checkLeaks(t)
+	url, accepted := acceptor(t)
+	h := NewHarness(HarnessOptions{Identity: identity(), Connect: func(context.Context) (Bundle, error) {
+		return Bundle{Registration: Registration{URL: url}, ExecutorKey: identity().PublicKey()}, nil
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := h.Dial(ctx)
+		failed <- err
+	}()
+	r := next(t, accepted)
+	r.get()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// newLink returns both ends of a link.
+func newLink(t *testing.T, ping time.Duration) (*link, *remote) {
+	t.Helper()
+	checkLeaks(t)
+	url, accepted := acceptor(t)
+	l, err := dialLink(t.Context(), url, patience, ping, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.close)
+	return l, next(t, accepted)
+}
+
+func TestLinkProbesAndAnswers(t *testing.T) {
+	l, r := newLink(t, time.Millisecond)
+	go func() { _, _ = l.read() }() // ends with the link
+	pinged, ponged := make(chan string, 1), make(chan string, 1)
+	tell := func(c chan string) func(string) error {
+		return func(data string) error {
+			select {
+			case c <- data:
+			default:
+			}
+			return nil
+		}
+	}
+	r.ws.SetPingHandler(tell(pinged))
+	r.ws.SetPongHandler(tell(ponged))
+	if err := r.ws.WriteControl(websocket.PingMessage, []byte("probe"), time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _, _ = r.ws.ReadMessage() }()
+	if data := <-pinged; data != "" {
+		t.Errorf("it probes with %q", data)
+	}
+	if data := <-ponged; data != "probe" {
+		t.Errorf("it answers %q", data)
+	}
+}
+
+// TestLinkClosesBehindWhatIsQueued also when the queue is full.
+func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
+	l, r := newLink(t, 0)
+	for seq := range uint32(recordQueue) {
+		if !l.reserve(nil) {
+			t.Fatal("no slot")
+		}
+		l.write(relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: seq, Payload: []byte("x")})
+	}
+	l.pushLast(resetOf("a", reasonHarness))
+	l.close()
+	for seq := range uint32(recordQueue) {
+		if f := r.get(); f.Kind != relayframe.Data || f.Seq != seq {
+			t.Fatalf("%v %d instead of record %d", f.Kind, f.Seq, seq)
+		}
+	}
+	if f := r.get(); f.Kind != relayframe.Reset || f.Reason != "harness_closed" {
+		t.Errorf("in the end %v", f.Kind)
+	}
+	if _, _, err := r.ws.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+		t.Errorf("then %v", err)
+	}
+	if l.reserve(nil) {
+		t.Error("a slot of a link that is closed")
+	}
+}
+
+// TestControlIsBounded drops what nothing depends on when nobody takes it.
+func TestControlIsBounded(t *testing.T) {
+	l, _ := newLink(t, 0)
+	l.close() // nothing is written any more
+	n := 0
+	for l.push(resetOf("a", reasonHarness)) {
+		n++
+	}
+	if n != controlQueue {
+		t.Errorf("%d frames wait", n)
+	}
+}
+
+func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
+	for _, url := range []string{"ws://127.0.0.1:1/?secret", "http://127.0.0.1/?secret", "ws://?secret", "%zz?secret", "ws://127.0.0.1:1/#secret"} {
+		_, err := dialLink(t.Context(), url, patience, 0, slog.New(slog.DiscardHandler))
+		if err == nil || strings.Contains(err.Error(), "secret") || !retryable(err) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
