@@ -158,6 +158,12 @@ func (c *conn) evict() {
 	defer c.receiving.Unlock()
 }
 
+// suspended reports whether the peer is out of reach for the moment.
+func (c *conn) suspended() bool {
+	s, ok := c.t.(transport.Suspender)
+	return ok && s.Suspended()
+}
+
 // detach ends the connection's part in its session.
 func (c *conn) detach() {
 	if c.session != nil {

@@ -102,7 +102,8 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 }
 
 // resume makes c the session's connection. With takeOver it ends one that has
-// the session; when several do so at a time, the last of them keeps it.
+// the session; when several do so at a time, the last of them keeps it. One
+// that is suspended does not keep it from anybody.
 func (s *session) resume(c *conn, takeOver bool) error {
 	var evicted *conn
 	for {
@@ -110,7 +111,7 @@ func (s *session) resume(c *conn, takeOver bool) error {
 		switch {
 		case other == nil:
 			return err
-		case !takeOver:
+		case !takeOver && !other.suspended():
 			return &jsonrpc.Error{
 				Code:    execproto.CodeSessionAttached,
 				Message: fmt.Sprintf("session %s is already attached to another connection", s.id),

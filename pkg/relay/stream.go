@@ -26,6 +26,7 @@ type stream struct {
 	messages noiseik.MessageReader
 	plain    []byte // of the record that is being read
 	link     *link  // nil: detached
+	unheard  bool   // nothing came since the last link was lost
 	armed    time.Time
 	err      error
 
@@ -82,6 +83,7 @@ func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSi
 func (s *stream) receive(f relayframe.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unheard = false
 	switch {
 	case s.err != nil:
 		return nil // it came late
@@ -263,7 +265,7 @@ func (s *stream) detach() {
 		s.mu.Unlock()
 		return
 	}
-	s.link = nil
+	s.link, s.unheard = nil, true
 	err := s.frames.Disconnected(time.Now())
 	s.acted()
 	s.mu.Unlock()

@@ -43,6 +43,13 @@ func (c *streamConn) ReadMessage() (*transport.Message, error) {
 	return transport.NewMessage(message), nil
 }
 
+// Suspended implements transport.Suspender.
+func (c *streamConn) Suspended() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.s.unheard
+}
+
 // Open implements transport.Conn.
 func (c *streamConn) Open(b []byte) []byte { return append(b, 0, 0, 0, 0) }
 

@@ -97,3 +97,11 @@ type Pinger interface {
 	// Heard counts the messages, probes and answers that came from the peer.
 	Heard() uint64
 }
+
+// Suspender is a Conn that outlives the way to its peer for a while.
+type Suspender interface {
+	// Suspended reports whether the way is lost and the peer has not been heard
+	// since: what it has to itself may be given to who can be heard. It may be
+	// called at any time, from any goroutine.
+	Suspended() bool
+}
