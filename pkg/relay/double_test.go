@@ -124,8 +124,8 @@ func (d *double) cut(chance float64) {
 	}
 }
 
-// run starts an executor at the double and returns when it is connected.
-func (d *double) run(t *testing.T, o ExecutorOptions) {
+// Run starts an executor at the double and returns when it is connected.
+func (d *double) Run(t *testing.T, o ExecutorOptions) {
 	t.Helper()
 	o.Register = func(context.Context) (Registration, error) {
 		r := where

@@ -80,7 +80,7 @@ func exchange(c *Conn, messages ...[]byte) error {
 func TestMessagesOfEverySize(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		d := newDouble(t)
-		d.run(t, ExecutorOptions{Serve: echo, Plain: plain})
+		d.Run(t, ExecutorOptions{Serve: echo, Plain: plain})
 		h := d.harness(HarnessOptions{})
 		var wg sync.WaitGroup
 		for range 4 {
@@ -116,7 +116,7 @@ func TestCuts(t *testing.T) {
 		n++
 		return n%23 == 0
 	}
-	d.run(t, ExecutorOptions{Serve: echo})
+	d.Run(t, ExecutorOptions{Serve: echo})
 	h := d.harness(HarnessOptions{})
 	var wg sync.WaitGroup
 	conns := []*Conn{dial(t, h), dial(t, h), dial(t, h)}
@@ -154,7 +154,7 @@ func TestCuts(t *testing.T) {
 func TestStreamsThatEnd(t *testing.T) {
 	t.Run("with the websocket of a plain executor", func(t *testing.T) {
 		d := newDouble(t)
-		d.run(t, ExecutorOptions{Serve: echo, Plain: true})
+		d.Run(t, ExecutorOptions{Serve: echo, Plain: true})
 		h := d.harness(HarnessOptions{})
 		c := dial(t, h)
 		if err := exchange(c, message(1, 1)); err != nil {
@@ -170,7 +170,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	})
 	t.Run("with Serve", func(t *testing.T) {
 		d := newDouble(t)
-		d.run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
 			_ = c.WriteFrames(c.Seal(append(c.Open(nil), hello...), 0), func() {})
 			_ = c.Close(transport.CloseNormal, "")
 		}})
@@ -185,7 +185,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	t.Run("with Close", func(t *testing.T) {
 		d := newDouble(t)
 		served := make(chan error, 1)
-		d.run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
 			_, _ = c.ReadMessage()
 			_, err := c.ReadMessage()
 			served <- err
@@ -204,7 +204,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	})
 	t.Run("with a message that is too long", func(t *testing.T) {
 		d := newDouble(t)
-		d.run(t, ExecutorOptions{Serve: echo})
+		d.Run(t, ExecutorOptions{Serve: echo})
 		c := dial(t, d.harness(HarnessOptions{}))
 		if err := c.Write(make([]byte, noiseik.MaxMessage+1)); !errors.Is(err, noiseik.ErrFraming) {
 			t.Errorf("Write: %v", err)
@@ -215,7 +215,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	})
 	t.Run("with the executor's registration", func(t *testing.T) {
 		d := newDouble(t)
-		d.run(t, ExecutorOptions{Serve: echo})
+		d.Run(t, ExecutorOptions{Serve: echo})
 		var asked int
 		c := dial(t, d.harness(HarnessOptions{Connect: func(context.Context) (Bundle, error) {
 			b := d.bundle()
@@ -241,7 +241,7 @@ func TestHeldBack(t *testing.T) {
 	d := newDouble(t)
 	gate := make(chan struct{})
 	var once sync.Once
-	d.run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
 		first := false
 		once.Do(func() { first = true })
 		if first {
@@ -296,7 +296,7 @@ func TestHeldBack(t *testing.T) {
 // TestFirstRefusal is asked about once more, and no later one is.
 func TestFirstRefusal(t *testing.T) {
 	d := newDouble(t)
-	d.run(t, ExecutorOptions{Serve: echo})
+	d.Run(t, ExecutorOptions{Serve: echo})
 	for refused, dials := range map[int]int64{1: 2, 2: 2} {
 		d.dials.Store(0)
 		d.refuse = refused

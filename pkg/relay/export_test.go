@@ -1,0 +1,10 @@
+package relay
+
+// Double is the relay of tests, for tests of what uses both ends.
+type Double = double
+
+var NewDouble = newDouble
+
+func (d *double) Cut(chance float64)                { d.cut(chance) }
+func (d *double) Bundle() Bundle                    { return d.bundle() }
+func (d *double) Harness(o HarnessOptions) *Harness { return d.harness(o) }
