@@ -106,7 +106,11 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 	}
 	bound, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	interrupt := context.AfterFunc(bound, l.shut)
+	reset := resetOf(id, reasonHarness)
+	interrupt := context.AfterFunc(bound, func() {
+		l.push(reset)
+		l.shut()
+	})
 	l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Resume})
 	l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: message1})
 	message2, err := l.answer(id)
@@ -117,12 +121,12 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 		return nil, &HandshakeError{text: fmt.Sprintf("timed out waiting for Noise relay handshake after %v", handshakeTime)}
 	}
 	if err != nil {
-		l.push(resetOf(id, reasonHarness))
+		l.push(reset)
 		return nil, err
 	}
 	session, err := initiator.Finish(message2)
 	if err != nil {
-		l.push(resetOf(id, reasonHarness))
+		l.push(reset)
 		return nil, handshakeFailed(err)
 	}
 	return newConn(h, b, l, id, session), nil

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func dial(t *testing.T, h *Harness) *Conn {
 
 // message is one of about n bytes.
 func message(n, of int) []byte {
-	return fmt.Appendf(nil, `{"method":"m%d","params":%q}`, n, strings.Repeat("x", of))
+	return fmt.Appendf(nil, `{"method":"m%d","params":"%s"}`, n, strings.Repeat("x", of))
 }
 
 // exchange sends messages and expects them back.
@@ -293,6 +294,45 @@ func TestHeldBack(t *testing.T) {
 	wg.Wait()
 }
 
+// TestSlowHarness is the other direction: an executor sends to a harness that
+// does not read.
+func TestSlowHarness(t *testing.T) {
+	d := newDouble(t)
+	const many, size = 250, 60_000
+	var sent atomic.Int64
+	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		m, err := c.ReadMessage()
+		if err != nil {
+			return
+		}
+		for i := 0; bytes.Contains(m.Bytes(), []byte("m0")) && i < many; i++ {
+			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0), func() {}) != nil {
+				return
+			}
+			sent.Add(1)
+		}
+		echo(c)
+	}})
+	h := d.harness(HarnessOptions{})
+	slow, quick := dial(t, h), dial(t, h)
+	if err := errors.Join(slow.Write(message(0, 1)), quick.Write(message(1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return sent.Load() >= inboxMessages })
+	if err := exchange(quick, message(1, 100_000), message(2, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := sent.Load(); n >= many {
+		t.Errorf("%d messages were sent to who reads none", n)
+	}
+	for i := range many {
+		got, err := slow.Read()
+		if err != nil || !bytes.Equal(got, message(i, size)) {
+			t.Fatalf("message %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+}
+
 // TestFirstRefusal is asked about once more, and no later one is.
 func TestFirstRefusal(t *testing.T) {
 	d := newDouble(t)
@@ -379,9 +419,14 @@ func TestDialHeedsItsContext(t *testing.T) {
 		failed <- err
 	}()
 	r := next(t, accepted)
-	r.get()
+	id := r.get().StreamID
+	r.expect(id, relayframe.Handshake)
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+	// An answer that is under way makes no stream that nobody uses.
+	if f := r.get(); f.StreamID != id || f.Kind != relayframe.Reset {
+		t.Errorf("the executor is told %v", f.Kind)
 	}
 }
