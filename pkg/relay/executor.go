@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -28,7 +27,7 @@ type ExecutorOptions struct {
 	Identity *noiseik.Identity
 	// Register makes the executor's public key known and says where to go. It
 	// is called before the first connection and whenever the relay refuses the
-	// last answer; its error ends Run.
+	// last answer with HTTP 4xx. Run ends with its error. It has 30 s.
 	Register func(context.Context) (Registration, error)
 	// Validate says whether a harness may connect, given the registration id
 	// of the connection and the authorization that the harness has shown, of at
@@ -69,7 +68,7 @@ func NewExecutor(o ExecutorOptions) *Executor {
 }
 
 // Run registers the executor and keeps it connected until ctx ends, which is no
-// error, or a registration fails. Then it resets all streams and returns when
+// error, or a registration fails, whose error it returns as it is. Then it resets all streams and returns when
 // everything is over. It may be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer e.wg.Wait()
@@ -118,11 +117,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (e *Executor) register(ctx context.Context) (Registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
-	r, err := e.opts.Register(ctx)
-	if err != nil {
-		return Registration{}, fmt.Errorf("register the executor: %w", err)
-	}
-	return r, nil
+	return e.opts.Register(ctx)
 }
 
 // serve serves a link until that or ctx ends, and closes it.

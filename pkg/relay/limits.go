@@ -67,8 +67,8 @@ const (
 	dialTime      = 10 * time.Second
 	handshakeTime = 10 * time.Second
 	// firstRetry doubles with each attempt to find the relay again, to
-	// lastRetry; a quarter of each is chance, so that many harnesses that have
-	// lost the same relay do not come back together.
+	// lastRetry; up to half as much again is chance, so that many harnesses
+	// that have lost the same relay do not come back together.
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 5 * time.Second
 	// calmTime is how long a websocket must have lasted for the next to be made
