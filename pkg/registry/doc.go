@@ -1,0 +1,18 @@
+// Package registry is the client of an environment registry: the HTTP service
+// that tells an executor and a harness where they meet, tells the harness the
+// executor's public key, and the executor whether a harness may connect.
+//
+// The executor registers, and asks about each harness:
+//
+//	client, err := registry.New(registry.Options{BaseURL: base, Authorizer: credential})
+//	registration, err := client.Register(ctx, environmentID, identity.PublicKey())
+//	...
+//	err = client.Validate(ctx, environmentID, registry.Claim{...})
+//
+// The harness asks how to connect:
+//
+//	connection, err := client.Connect(ctx, environmentID, identity.PublicKey())
+//
+// Redirects are never followed: the credentials are meant for one host. The
+// texts of the errors are those of the reference.
+package registry

@@ -1,0 +1,25 @@
+package registry
+
+import "time"
+
+const (
+	// registerTimeout bounds a registration. The reference waits for ever,
+	// which nobody who starts a server expects.
+	registerTimeout = 30 * time.Second
+
+	// connectTimeout bounds the question how to connect: an attempt to
+	// connect as a whole has not much longer.
+	connectTimeout = 10 * time.Second
+
+	// validateTimeout bounds the question whether a harness may connect, from
+	// which the harness waits for its handshake.
+	validateTimeout = 10 * time.Second
+
+	// maxAnswer bounds what is read of an answer, in bytes. The longest has a
+	// key of 2 KiB and an authorization of 4 KiB.
+	maxAnswer = 64 << 10
+
+	// maxPreview bounds what an error tells of an answer that says nothing
+	// more useful, in characters.
+	maxPreview = 4096
+)
