@@ -1,0 +1,5 @@
+package httpclient
+
+// maxBundle bounds a file of certificate authorities, in bytes. That of a
+// system has a quarter of a megabyte.
+const maxBundle = 8 << 20
