@@ -1,0 +1,153 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+)
+
+// Credential proves who this program acts for. It is safe for concurrent use.
+type Credential interface {
+	// Mode is the kind of the credential.
+	Mode() Mode
+	// Authorize adds the headers that prove it. It may ask the identity
+	// service for fresh tokens, and returns promptly when the context ends.
+	Authorize(ctx context.Context, header http.Header) error
+	// Describe says how one is signed in, without secrets.
+	Describe() string
+}
+
+// setHeaders sets those of all kinds.
+func setHeaders(header http.Header, authorization, account string, fedRAMP bool) {
+	header.Set("Authorization", authorization)
+	if account != "" {
+		header.Set("Chatgpt-Account-Id", account)
+	}
+	if fedRAMP {
+		header.Set("X-Openai-Fedramp", "true")
+	}
+}
+
+// apiKey is a key of the API.
+type apiKey struct{ key Secret }
+
+func (*apiKey) Mode() Mode { return ModeAPIKey }
+
+func (c *apiKey) Authorize(_ context.Context, header http.Header) error {
+	setHeaders(header, "Bearer "+c.key.Reveal(), "", false)
+	return nil
+}
+
+func (c *apiKey) Describe() string { return "Logged in using an API key - " + maskKey(c.key) }
+
+// maskKey shows the ends of a key that is long enough.
+func maskKey(key Secret) string {
+	k := key.Reveal()
+	if len(k) <= 13 {
+		return "***"
+	}
+	return k[:8] + "***" + k[len(k)-5:]
+}
+
+// accessToken is a personal access token.
+type accessToken struct {
+	token Secret
+	owner owner
+}
+
+func (*accessToken) Mode() Mode { return ModePersonalAccessToken }
+
+func (c *accessToken) Authorize(_ context.Context, header http.Header) error {
+	setHeaders(header, "Bearer "+c.token.Reveal(), c.owner.accountID, c.owner.fedRAMP)
+	return nil
+}
+
+func (*accessToken) Describe() string { return "Logged in using personal access token" }
+
+// chatGPT are the tokens of a ChatGPT account. They are refreshed when they
+// are about to end.
+type chatGPT struct {
+	authority *Authority
+	store     Store
+	log       *slog.Logger
+
+	turn chan struct{} // has the turn to look at what follows
+
+	current *Auth
+	// refused is the refresh token that is good for nothing any more, and
+	// why. It is not tried again.
+	refused    Secret
+	refusedErr error
+}
+
+func newChatGPT(authority *Authority, store Store, log *slog.Logger, a *Auth) *chatGPT {
+	c := &chatGPT{authority: authority, store: store, log: log, current: a, turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	return c
+}
+
+func (c *chatGPT) Mode() Mode     { return ModeChatGPT }
+func (*chatGPT) Describe() string { return "Logged in using ChatGPT" }
+
+// Authorize adds the headers. A token that should have been refreshed, and
+// could not be, is used all the same: whether it is still good is for who
+// gets it to say.
+func (c *chatGPT) Authorize(ctx context.Context, header http.Header) error {
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { c.turn <- struct{}{} }()
+	if err := c.refresh(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.log.Warn("the access token was not refreshed", "error", err)
+	}
+	t := c.current.Tokens
+	setHeaders(header, "Bearer "+t.AccessToken.Reveal(), t.AccountID, t.Claims.FedRAMP)
+	return nil
+}
+
+// refresh refreshes the tokens if it is time to. The caller has the turn.
+func (c *chatGPT) refresh(ctx context.Context) error {
+	if !refreshDue(c.current, c.authority.now()) {
+		return nil
+	}
+	old := c.current.Tokens
+	if c.refused != "" && c.refused == old.RefreshToken {
+		return c.refusedErr
+	}
+	// Another program may have been here in the meantime.
+	stored, err := c.store.Load()
+	switch {
+	case err != nil && !errors.Is(err, ErrNoAuth):
+		return fmt.Errorf("read the stored credentials: %w", err)
+	case err != nil || stored.Tokens == nil || stored.Tokens.AccountID != old.AccountID:
+		return c.refuse(&RefreshError{Message: accountChanged, Permanent: true})
+	case *stored.Tokens != *old:
+		c.current = stored
+		return nil
+	}
+	tokens, err := c.authority.refresh(ctx, *old)
+	if err != nil {
+		return c.refuse(err)
+	}
+	c.current = stored.withTokens(tokens, c.authority.now())
+	if err := c.store.Save(c.current); err != nil {
+		return fmt.Errorf("store the refreshed tokens: %w", err)
+	}
+	return nil
+}
+
+// refuse remembers a failure that lasts.
+func (c *chatGPT) refuse(err error) error {
+	var e *RefreshError
+	if errors.As(err, &e) && e.Permanent {
+		c.refused, c.refusedErr = c.current.Tokens.RefreshToken, err
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+const refreshPost = "POST https://auth.openai.com/oauth/token"
+
+func TestRefreshDue(t *testing.T) {
+	noon := noon.Truncate(time.Second) // exp has whole seconds
+	for name, tt := range map[string]struct {
+		access Secret
+		last   time.Time
+		want   bool
+	}{
+		"ends in five minutes":            {ending(noon.Add(5 * time.Minute)), noon, true},
+		"ends a second later":             {ending(noon.Add(5*time.Minute + time.Second)), noon.Add(-99 * 24 * time.Hour), false},
+		"has ended":                       {ending(noon.Add(-time.Hour)), noon, true},
+		"opaque and eight days old":       {"opaque", noon.Add(-8 * 24 * time.Hour), false},
+		"opaque and older than that":      {"opaque", noon.Add(-8*24*time.Hour - 1), true},
+		"opaque and of an unknown age":    {"opaque", time.Time{}, false},
+		"without exp and older than that": {Secret(idToken(`{}`)), noon.Add(-9 * 24 * time.Hour), true},
+	} {
+		a := NewChatGPT(tokens(t, tt.access), "", tt.last)
+		a.LastRefresh = tt.last
+		if got := refreshDue(a, noon); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	none := tokens(t, ending(noon))
+	none.RefreshToken = ""
+	if refreshDue(NewChatGPT(none, "", noon), noon) {
+		t.Error("there is nothing to refresh with")
+	}
+}
+
+// resolved is the credential that is stored.
+func resolved(t *testing.T, s *identityService, env environment, store Store, log io.Writer) Credential {
+	t.Helper()
+	c, err := s.resolver(env, store, log).Registration(t.Context(), "https://registry.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRefresh(t *testing.T) {
+	s := newIdentityService(t)
+	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
+	fresh := ending(noon.Add(time.Hour))
+	s.on(refreshPost, 200, `{"access_token":"`+fresh.Reveal()+`","refresh_token":"rt-2"}`)
+	c := resolved(t, s, nil, store, io.Discard)
+	for range 2 { // the second time there is nothing to refresh
+		h := headers(t, c)
+		if h.Get("Authorization") != "Bearer "+fresh.Reveal() || h.Get("Chatgpt-Account-Id") != "acct-1" || h.Get("X-Openai-Fedramp") != "true" || len(h) != 3 {
+			t.Errorf("headers: %v", h)
+		}
+	}
+	asked := s.questions()
+	if len(asked) != 1 {
+		t.Fatalf("%d questions", len(asked))
+	}
+	q := asked[0]
+	if want := `{"client_id":"app_EMoamEEZ73f0CkXaXp7hrann","grant_type":"refresh_token","refresh_token":"rt-1"}`; q.body != want {
+		t.Errorf("got  %s\nwant %s", q.body, want)
+	}
+	if q.header.Get("Originator") != "codex_cli_rs" || !strings.HasPrefix(q.header.Get("User-Agent"), "codex_cli_rs/1.2.3 (") || q.header.Get("Content-Type") != "application/json" {
+		t.Errorf("headers: %v", q.header)
+	}
+	a, err := store.Load()
+	if err != nil || a.Tokens.RefreshToken != "rt-2" || a.Tokens.AccessToken != fresh || a.Tokens.IDToken != tokens(t, "").IDToken || !a.LastRefresh.Equal(noon) {
+		t.Errorf("stored: %v, %v", a, err)
+	}
+}
+
+func TestRefreshOverrides(t *testing.T) {
+	s := newIdentityService(t)
+	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
+	s.on("POST http://127.0.0.1:9/refresh", 200, `{}`)
+	env := environment{"CODEX_REFRESH_TOKEN_URL_OVERRIDE": "http://127.0.0.1:9/refresh?x", "CODEX_APP_SERVER_LOGIN_CLIENT_ID": "me", "CODEX_INTERNAL_ORIGINATOR_OVERRIDE": "tests"}
+	headers(t, resolved(t, s, env, store, io.Discard))
+	asked := s.questions()
+	if len(asked) != 1 || asked[0].url != "http://127.0.0.1:9/refresh?x" || !strings.Contains(asked[0].body, `"client_id":"me"`) ||
+		asked[0].header.Get("Originator") != "tests" || !strings.HasPrefix(asked[0].header.Get("User-Agent"), "tests/1.2.3 ") {
+		t.Errorf("asked: %+v", asked)
+	}
+}
+
+// The stale token is used whatever happens, and only failures that may pass
+// are tried again.
+func TestRefreshFailures(t *testing.T) {
+	const prefix = "Your access token could not be refreshed"
+	for name, tt := range map[string]struct {
+		status    int
+		body      string
+		want      string
+		permanent bool
+	}{
+		"expired":             {400, `{"error":{"code":"refresh_token_expired"}}`, prefix + " because your refresh token has expired. Please log out and sign in again.", true},
+		"reused":              {401, `{"error":"Refresh_Token_Reused"}`, prefix + " because your refresh token was already used. Please log out and sign in again.", true},
+		"revoked":             {403, `{"code":"refresh_token_invalidated"}`, prefix + " because your refresh token was revoked. Please log out and sign in again.", true},
+		"any other 401":       {401, `nobody`, prefix + ". Please log out and sign in again.", true},
+		"a failure":           {500, `{"error":{"message":"oops"}}`, "Failed to refresh token: 500 Internal Server Error: oops", false},
+		"a failure in text":   {503, `busy`, "Failed to refresh token: 503 Service Unavailable: busy", false},
+		"a silent failure":    {500, ``, "Failed to refresh token: 500 Internal Server Error: unknown error", false},
+		"a redirect":          {307, ``, "Failed to refresh token: 307 Temporary Redirect: unknown error", false},
+		"no JSON":             {200, `<html>`, "Failed to refresh token: the answer is not the JSON of tokens", false},
+		"an id_token of sort": {200, `{"id_token":"x"}`, "Failed to refresh token: id_token: invalid ID token format", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newIdentityService(t)
+			stale := ending(noon)
+			store := stored(t, NewChatGPT(tokens(t, stale), "", noon))
+			s.on(refreshPost, tt.status, tt.body)
+			var log strings.Builder
+			c := resolved(t, s, nil, store, &log)
+			for range 2 {
+				if got := headers(t, c).Get("Authorization"); got != "Bearer "+stale.Reveal() {
+					t.Errorf("authorization: %s", got)
+				}
+			}
+			if got := strings.Count(log.String(), tt.want); got != 2 || strings.Contains(log.String(), "rt-1") {
+				t.Errorf("logged: %s", log.String())
+			}
+			want := 2
+			if tt.permanent {
+				want = 1
+			}
+			if got := len(s.questions()); got != want {
+				t.Errorf("%d questions, want %d", got, want)
+			}
+			if a, err := store.Load(); err != nil || *a.Tokens != tokens(t, stale) {
+				t.Errorf("stored: %v, %v", a, err)
+			}
+		})
+	}
+}
+
+func TestSomebodyElseWasHere(t *testing.T) {
+	stale, fresh := ending(noon), ending(noon.Add(time.Hour))
+	other := tokens(t, fresh)
+	other.AccountID = "acct-2"
+	for name, tt := range map[string]struct {
+		now    *Auth // what is stored by then; nil: nothing
+		want   Secret
+		logged string
+	}{
+		"and refreshed":       {NewChatGPT(tokens(t, fresh), "", noon), fresh, ""},
+		"as another account":  {NewChatGPT(other, "", noon), stale, accountChanged},
+		"with another method": {NewAPIKey("k"), stale, accountChanged},
+		"and signed out":      {nil, stale, accountChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newIdentityService(t) // which is not asked
+			store := stored(t, NewChatGPT(tokens(t, stale), "", noon))
+			var log strings.Builder
+			c := resolved(t, s, nil, store, &log)
+			if _, err := store.Delete(); err != nil {
+				t.Fatal(err)
+			}
+			if tt.now != nil {
+				if err := store.Save(tt.now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := headers(t, c).Get("Authorization"); got != "Bearer "+tt.want.Reveal() {
+				t.Errorf("authorization: %s", got)
+			}
+			if !strings.Contains(log.String(), tt.logged) || tt.logged == "" && log.Len() > 0 {
+				t.Errorf("logged: %s", log.String())
+			}
+		})
+	}
+}
+
+func TestRefreshEndsWithItsContext(t *testing.T) {
+	s := newIdentityService(t)
+	c := resolved(t, s, nil, stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon)), io.Discard)
+	if err := c.Authorize(ended(t), map[string][]string{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

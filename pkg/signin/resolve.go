@@ -1,0 +1,189 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// The variables that hold credentials.
+const (
+	variableAPIKey      = "CODEX_API_KEY"
+	variableAccessToken = "CODEX_ACCESS_TOKEN"
+)
+
+// needAuth begins what is said to who has not signed in in the right way.
+const needAuth = "remote exec-server registration requires ChatGPT authentication or API key authentication; "
+
+var (
+	// ErrNotSignedIn says that there are no credentials to register with.
+	ErrNotSignedIn = errors.New(needAuth + "run `codex login` or set CODEX_API_KEY")
+	// ErrAgentNotAsked says that there are credentials, but those of an agent,
+	// whose use has to be asked for.
+	ErrAgentNotAsked = errors.New(needAuth + "Agent Identity auth requires --use-agent-identity-auth")
+	// ErrNoAccessToken says that an agent is to be used and none is named.
+	ErrNoAccessToken = errors.New("CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set")
+	// ErrAPIKeyHost says that an API key would be sent to who must not have it.
+	ErrAPIKeyHost = errors.New("remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts")
+	// ErrBedrock says that the stored credentials are for another service.
+	ErrBedrock = errors.New("the stored credentials are for Amazon Bedrock and of no use here")
+)
+
+// Resolver finds credentials. It is safe for concurrent use.
+type Resolver struct {
+	// Getenv reads the environment.
+	Getenv func(name string) string
+	// Store has what was stored by signing in.
+	Store Store
+	// Authority is asked about tokens.
+	Authority *Authority
+	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
+	ChatGPTBaseURL string
+	// Log is told what is not an error to the caller.
+	Log *slog.Logger
+}
+
+func (r *Resolver) variable(name string) Secret { return Secret(strings.TrimSpace(r.Getenv(name))) }
+
+// Registration returns the credential with which an executor registers at the
+// registry of a URL: CODEX_API_KEY, or else CODEX_ACCESS_TOKEN, or else what is
+// stored. Credentials that cannot be used, whatever the reason, are none; the
+// reason is logged. An API key goes to few hosts only. Errors: ErrNotSignedIn,
+// ErrAgentNotAsked, ErrAPIKeyHost, others about the URL, and the context's.
+func (r *Resolver) Registration(ctx context.Context, registryURL string) (Credential, error) {
+	credential, err := r.any(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoAuth) {
+		// Once more, like the reference: somebody may have been writing it.
+		r.Log.Debug("the credentials could not be loaded; trying again", "error", err)
+		credential, err = r.any(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, ErrNoAuth):
+		return nil, ErrNotSignedIn
+	case err != nil:
+		r.Log.Warn("the credentials could not be loaded", "error", err)
+		return nil, ErrNotSignedIn
+	}
+	switch credential.Mode() {
+	case ModeAgentIdentity:
+		return nil, ErrAgentNotAsked
+	case ModeAPIKey:
+		if err := checkAPIKeyHost(registryURL); err != nil {
+			return nil, err
+		}
+		return credential, nil
+	default:
+		return credential, nil
+	}
+}
+
+// AgentRegistration returns the credential of the agent that CODEX_ACCESS_TOKEN
+// names, with a task of its own; nothing else is looked at.
+func (r *Resolver) AgentRegistration(ctx context.Context) (Credential, error) {
+	token := r.variable(variableAccessToken)
+	if token == "" {
+		return nil, ErrNoAccessToken
+	}
+	return orNil(r.Authority.agentFromJWT(ctx, token, r.ChatGPTBaseURL))
+}
+
+// any returns the first credential that there is.
+func (r *Resolver) any(ctx context.Context) (Credential, error) {
+	if key := r.variable(variableAPIKey); key != "" {
+		return &apiKey{key}, nil
+	}
+	return r.SignedIn(ctx)
+}
+
+// SignedIn returns the credential of CODEX_ACCESS_TOKEN, or else what is
+// stored. An error is ErrNoAuth if there is none.
+func (r *Resolver) SignedIn(ctx context.Context) (Credential, error) {
+	if token := r.variable(variableAccessToken); token != "" {
+		if isPAT(token) {
+			return r.accessToken(ctx, token)
+		}
+		return orNil(r.Authority.agentFromJWT(ctx, token, r.ChatGPTBaseURL))
+	}
+	a, err := r.Store.Load()
+	if err != nil {
+		return nil, err
+	}
+	switch a.Mode {
+	case ModeAPIKey:
+		if a.APIKey == "" {
+			return nil, errors.New("API key auth is missing a key")
+		}
+		return &apiKey{a.APIKey}, nil
+	case ModePersonalAccessToken:
+		if a.PersonalAccessToken == "" {
+			return nil, errors.New("personal access token auth is missing a token")
+		}
+		return r.accessToken(ctx, a.PersonalAccessToken)
+	case ModeAgentIdentity:
+		if a.AgentIdentity == "" {
+			return nil, errors.New("agent identity auth is missing an agent identity")
+		}
+		return orNil(r.Authority.agentFromStore(ctx, a.AgentIdentity, r.ChatGPTBaseURL))
+	case ModeBedrockAPIKey:
+		return nil, ErrBedrock
+	default:
+		if a.Tokens == nil {
+			return nil, ErrNoAuth
+		}
+		return newChatGPT(r.Authority, r.Store, r.Log, a), nil
+	}
+}
+
+func (r *Resolver) accessToken(ctx context.Context, token Secret) (Credential, error) {
+	o, err := r.Authority.whoami(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	return &accessToken{token, o}, nil
+}
+
+// orNil makes no credential of no agent.
+func orNil(a *agent, err error) (Credential, error) {
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// checkAPIKeyHost checks that an API key may be sent to a URL.
+func checkAPIKeyHost(text string) error {
+	u, err := url.Parse(strings.TrimSpace(text))
+	var wrong *url.Error
+	switch {
+	case errors.As(err, &wrong):
+		return fmt.Errorf("invalid remote exec-server registration URL: %w", wrong.Err)
+	case err != nil:
+		return fmt.Errorf("invalid remote exec-server registration URL: %w", err)
+	case u.Scheme == "":
+		return errors.New("invalid remote exec-server registration URL: relative URL without a base")
+	case u.Hostname() == "":
+		return errors.New("remote exec-server registration URL must include a host")
+	}
+	host := strings.ToLower(u.Hostname())
+	ours := under(host, "openai.com") || under(host, "openai.org")
+	if u.Scheme == "https" && (ours || isLoopback(host)) || u.Scheme == "http" && isLoopback(host) {
+		return nil
+	}
+	return ErrAPIKeyHost
+}
+
+// under reports whether a host is a domain or below it.
+func under(host, domain string) bool {
+	return host == domain || strings.HasSuffix(host, "."+domain)
+}
+
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && !addr.Is4In6() && addr.IsLoopback()
+}

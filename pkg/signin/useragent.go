@@ -1,0 +1,89 @@
+package signin
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// userAgent is how this program presents itself:
+// ORIGINATOR/VERSION (SYSTEM; ARCHITECTURE) TERMINAL.
+func userAgent(originator, version string, getenv func(string) string) string {
+	arch := runtime.GOARCH
+	switch arch {
+	case "amd64":
+		arch = "x86_64"
+	case "arm64":
+		if runtime.GOOS == "linux" {
+			arch = "aarch64"
+		}
+	}
+	text := fmt.Sprintf("%s/%s (%s; %s) %s", originator, version, system(), arch, terminal(getenv))
+	return strings.Map(printable, text)
+}
+
+// printable replaces what a header cannot have.
+func printable(r rune) rune {
+	if r < ' ' || r > '~' {
+		return '_'
+	}
+	return r
+}
+
+// system is the operating system's name and, where it is easily known, its
+// version, with three parts.
+func system() string {
+	switch runtime.GOOS {
+	case "darwin":
+		return "Mac OS"
+	case "windows":
+		return "Windows"
+	case "linux":
+	default:
+		return runtime.GOOS
+	}
+	f, err := os.Open("/etc/os-release")
+	if err != nil {
+		return "Linux"
+	}
+	defer f.Close()
+	values := map[string]string{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), "=")
+		values[name] = strings.Trim(value, `"'`)
+	}
+	return release(values["NAME"], values["VERSION_ID"])
+}
+
+// release joins a distribution's name and version: Debian GNU/Linux and 12 are
+// Debian 12.0.0.
+func release(name, version string) string {
+	name, _, _ = strings.Cut(name, " ")
+	if name == "" {
+		name = "Linux"
+	}
+	if version == "" {
+		return name
+	}
+	for strings.Count(version, ".") < 2 {
+		version += ".0"
+	}
+	return name + " " + version
+}
+
+// terminal is the terminal's name, as far as it tells.
+func terminal(getenv func(string) string) string {
+	name := getenv("TERM_PROGRAM")
+	switch {
+	case name != "" && getenv("TERM_PROGRAM_VERSION") != "":
+		return name + "/" + getenv("TERM_PROGRAM_VERSION")
+	case name != "":
+		return name
+	case getenv("TERM") != "":
+		return getenv("TERM")
+	default:
+		return "unknown"
+	}
+}
