@@ -31,6 +31,7 @@ type identityService struct {
 	t      *testing.T
 	server *httptest.Server
 	mux    map[string]http.HandlerFunc // by "METHOD https://host/path"
+	direct bool                        // is called without a network, as in a bubble of synctest
 
 	mu    sync.Mutex
 	asked []exchange
@@ -72,9 +73,17 @@ func (s *identityService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // RoundTrip brings every request to the server, wherever it goes.
 func (s *identityService) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	there := r.Clone(r.Context())
 	there.Header.Set("X-Test-Target", r.URL.String())
 	there.URL.Scheme, there.URL.Host = "http", strings.TrimPrefix(s.server.URL, "http://")
+	if s.direct {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, there)
+		return w.Result(), nil
+	}
 	return s.server.Client().Transport.RoundTrip(there)
 }
 

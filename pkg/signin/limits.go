@@ -15,10 +15,6 @@ const (
 	// the reference tells of a failed task registration.
 	maxPreview = 512
 
-	// maxSecret bounds a secret that is read from an input, in bytes: tokens
-	// with many claims have a few kilobytes.
-	maxSecret = 1 << 20
-
 	// refreshAhead is how long before its end an access token is refreshed.
 	refreshAhead = 5 * time.Minute
 
@@ -42,6 +38,36 @@ const (
 
 	// agentLeeway is by how much an agent's JWT may have ended: clocks differ.
 	agentLeeway = time.Minute
+
+	// deviceTime is how long the user may take to type a code: as long as the
+	// code is good for.
+	deviceTime = 15 * time.Minute
+
+	// minInterval is the least pause between two questions whether the user
+	// has typed the code.
+	minInterval = time.Second
+
+	// portTries is how often a port is tried, and portPause how long apart, as
+	// in the reference: who had it needs some time to end.
+	portTries = 10
+	portPause = 200 * time.Millisecond
+
+	// cancelTimeout bounds telling another attempt to sign in to end: it is on
+	// this machine.
+	cancelTimeout = 2 * time.Second
+
+	// headerTimeout is how long a browser on this machine may take for its
+	// request.
+	headerTimeout = 10 * time.Second
+
+	// maxCallback bounds a request of the browser, in bytes: codes have some
+	// hundred.
+	maxCallback = 64 << 10
+
+	// lastPage is how long the browser may take to ask for the last page, and
+	// lastAnswer how long to get it.
+	lastPage   = 5 * time.Second
+	lastAnswer = 2 * time.Second
 
 	// revokeTimeout bounds telling the identity service that a token is not
 	// used any more, on which signing out does not depend.

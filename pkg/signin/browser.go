@@ -1,0 +1,145 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// loginScope is what the tokens are for.
+const loginScope = "openid profile email offline_access api.connectors.read api.connectors.invoke"
+
+// loginPorts are those that the identity service sends browsers back to.
+var loginPorts = []int{1455, 1457}
+
+// BrowserOptions say how the user gets to the identity service.
+type BrowserOptions struct {
+	// Ports of 127.0.0.1 are tried in turn; none: those that the identity
+	// service knows.
+	Ports []int
+	// Show tells the user where the local server is, and which URL to open.
+	Show func(server, authorize string)
+	// Open opens the URL in a browser. That it fails does not matter: the user
+	// has been told the URL.
+	Open func(url string) error
+	// Notice is told what went wrong in the browser, once it has.
+	Notice func(text string)
+	// Warn is told what does not matter, such as that the tokens of whoever was
+	// signed in before could not be given back.
+	Warn func(error)
+}
+
+// Browser signs in to ChatGPT with a browser on this machine. Who was signed
+// in before is signed out first. It waits for as long as the user takes.
+func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
+	if _, err := l.Logout(ctx, o.Warn); err != nil {
+		return err
+	}
+	ports := o.Ports
+	if len(ports) == 0 {
+		ports = loginPorts
+	}
+	listener, err := listenLocal(ctx, ports, portPause)
+	if err != nil {
+		return err
+	}
+	server := "http://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	c := newCallback(ctx, l, server)
+	srv := &http.Server{Handler: c, ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxCallback}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			c.end(err)
+		}
+	})
+	defer func() {
+		// The browser is to get its last answer.
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswer)
+		defer cancel()
+		if srv.Shutdown(bound) != nil {
+			_ = srv.Close()
+		}
+	}()
+	authorize := c.authorizeURL()
+	o.Show(server, authorize)
+	if err := o.Open(authorize); err != nil {
+		o.Warn(fmt.Errorf("open a browser: %w", err))
+	}
+	err = c.wait(ctx)
+	var failed *callbackError
+	if errors.As(err, &failed) {
+		o.Notice("OAuth callback error: " + err.Error())
+	}
+	return err
+}
+
+// listenLocal listens on the first port that is free. One that is not may be
+// that of an attempt to sign in that somebody has forgotten: it is told to end,
+// and given some time for it.
+func listenLocal(ctx context.Context, ports []int, wait time.Duration) (net.Listener, error) {
+	var address string
+	for _, port := range ports {
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		for try := range portTries {
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			if err == nil || !inUse(err) {
+				return listener, err
+			}
+			if try == 0 {
+				cancelOther(ctx, address)
+			}
+			if err := pause(ctx, wait); err != nil {
+				return nil, err
+			}
+		}
+	}
+	//lint:ignore ST1005 the reference's text
+	return nil, fmt.Errorf("Port %s is already in use", address)
+}
+
+// wsaAddressInUse is what Windows says in place of EADDRINUSE.
+const wsaAddressInUse = syscall.Errno(10048)
+
+func inUse(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, wsaAddressInUse)
+}
+
+// cancelOther asks who listens to end its attempt to sign in. Whether it does,
+// the next try to listen tells.
+func cancelOther(ctx context.Context, address string) {
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/cancel", nil)
+	if err != nil {
+		return
+	}
+	req.Close = true
+	// Not by way of a proxy.
+	t := &http.Transport{}
+	defer t.CloseIdleConnections()
+	if resp, err := t.RoundTrip(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// authorizeURL is where the user signs in.
+func (c *callback) authorizeURL() string {
+	fields := []field{
+		{"response_type", "code"}, {"client_id", c.grant.clientID}, {"redirect_uri", c.grant.redirectURI}, {"scope", loginScope},
+		{"code_challenge", challenge(c.grant.verifier)}, {"code_challenge_method", "S256"},
+		{"id_token_add_organizations", "true"}, {"codex_cli_simplified_flow", "true"},
+		{"state", c.state.Reveal()}, {"originator", c.login.Authority.originator()},
+	}
+	if ids := c.login.Workspaces; len(ids) > 0 {
+		fields = append(fields, field{"allowed_workspace_id", strings.Join(ids, ",")})
+	}
+	return c.grant.issuer + "/oauth/authorize?" + encodeFields(fields)
+}

@@ -1,0 +1,206 @@
+package signin
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+// callback is the local server that the browser comes back to. An attempt to
+// sign in goes through these states, and never back:
+//
+//	waiting: for a request with the right state
+//	busy:    the code that came with it is exchanged
+//	stored:  signed in; the browser is on its way to the last page
+//	ended:   well or not
+//
+// Requests may come at any time and from anybody on this machine.
+type callback struct {
+	login *Login
+	ctx   context.Context // of the attempt: it goes on when a browser does not wait
+	grant grant           // all but the code
+	state Secret
+
+	mu     sync.Mutex
+	taken  bool          // no more waiting
+	stored chan struct{} // is closed when it is
+	ended  chan struct{} // is closed when it is
+	err    error         // why it ended; read after that
+}
+
+// callbackError is what the identity service told the browser.
+type callbackError struct{ text string }
+
+func (e *callbackError) Error() string { return e.text }
+
+const (
+	noEntitlement = "Codex is not enabled for your workspace. Contact your workspace administrator to request access to Codex."
+	missingCode   = "Missing authorization code. Sign-in could not be completed."
+	cancelled     = "Login cancelled"
+)
+
+func newCallback(ctx context.Context, l *Login, server string) *callback {
+	return &callback{
+		login: l, ctx: ctx, state: randomText(stateBytes), stored: make(chan struct{}), ended: make(chan struct{}),
+		grant: grant{issuer: defaultIssuer, clientID: l.Authority.clientID(), redirectURI: server + "/auth/callback", verifier: randomText(verifierBytes)},
+	}
+}
+
+// end ends the attempt, unless it has.
+func (c *callback) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ended:
+	default:
+		c.err = err
+		close(c.ended)
+	}
+}
+
+// take ends the waiting, and reports whether nobody else has.
+func (c *callback) take() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.taken
+	c.taken = true
+	return first
+}
+
+// wait waits for the end. Who is signed in is so even if the browser never
+// asks for the last page.
+func (c *callback) wait(ctx context.Context) error {
+	select {
+	case <-c.ended:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.stored:
+	}
+	t := time.NewTimer(lastPage)
+	defer t.Stop()
+	select {
+	case <-c.ended:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// ServeHTTP answers the browser.
+func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method != http.MethodGet:
+		answerText(w, http.StatusNotFound, "Not Found")
+	case r.URL.Path == "/auth/callback":
+		c.back(w, r.URL.Query())
+	case r.URL.Path == "/success" && c.isStored():
+		answerPage(w, "Signed in to Codex", "You can close this page.")
+		c.end(nil)
+	case r.URL.Path == "/cancel":
+		w.Header().Set("Connection", "close")
+		answerText(w, http.StatusOK, cancelled)
+		if !c.isStored() {
+			c.end(errors.New(cancelled))
+		}
+	default:
+		answerText(w, http.StatusNotFound, "Not Found")
+	}
+}
+
+func (c *callback) isStored() bool {
+	select {
+	case <-c.stored:
+		return true
+	default:
+		return false
+	}
+}
+
+// back is what the browser comes back with.
+func (c *callback) back(w http.ResponseWriter, query url.Values) {
+	state := query.Get("state")
+	if subtle.ConstantTimeCompare([]byte(state), []byte(c.state.Reveal())) != 1 || !c.take() {
+		answerText(w, http.StatusBadRequest, "State mismatch")
+		return
+	}
+	err := c.finish(query)
+	if err != nil {
+		answerPage(w, "Sign-in to Codex failed", err.Error())
+		c.end(err)
+		return
+	}
+	close(c.stored)
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Location", "/success?signed_in=true")
+	w.WriteHeader(http.StatusFound)
+}
+
+// finish makes credentials of what the browser came back with.
+func (c *callback) finish(query url.Values) error {
+	if err := refusal(query); err != nil {
+		return err
+	}
+	g := c.grant
+	if g.code = Secret(query.Get("code")); g.code == "" {
+		return &callbackError{missingCode}
+	}
+	tokens, err := c.login.Authority.exchange(c.ctx, g)
+	if err != nil {
+		return err
+	}
+	// Who has no API key does without.
+	key, err := c.login.Authority.exchangeKey(c.ctx, g.issuer, g.clientID, tokens.IDToken)
+	if err != nil && c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	return c.login.save(tokens, key)
+}
+
+// refusal is what the identity service says where it gives no code.
+func refusal(query url.Values) error {
+	code := query.Get("error")
+	description := query.Get("error_description")
+	switch {
+	case code == "":
+		return nil
+	case code == "access_denied" && strings.Contains(strings.ToLower(description), "missing_codex_entitlement"):
+		return &callbackError{noEntitlement}
+	case strings.TrimSpace(description) == "":
+		description = code
+	}
+	return &callbackError{"Sign-in failed: " + strings.Map(onTerminal, description)}
+}
+
+// onTerminal replaces what a terminal would obey.
+func onTerminal(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
+}
+
+func answerText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // the browser may have gone
+}
+
+// answerPage answers with the last page.
+func answerPage(w http.ResponseWriter, title, text string) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'")
+	title = html.EscapeString(title)
+	_, _ = fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=\"en\"><head><title>%s</title></head><body><h1>%s</h1><p>%s</p></body></html>\n",
+		title, title, html.EscapeString(text))
+}

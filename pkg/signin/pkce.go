@@ -1,0 +1,28 @@
+package signin
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+)
+
+const (
+	// verifierBytes is how many random bytes the verifier of a challenge has
+	// (RFC 7636): as in the reference; 32 would do.
+	verifierBytes = 64
+	// stateBytes is how many the state of an attempt has.
+	stateBytes = 32
+)
+
+// randomText is base64url of random bytes, without padding.
+func randomText(n int) Secret {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return Secret(base64.RawURLEncoding.EncodeToString(b))
+}
+
+// challenge is what a verifier is asked for with, by the method S256.
+func challenge(verifier Secret) string {
+	digest := sha256.Sum256([]byte(verifier.Reveal()))
+	return base64.RawURLEncoding.EncodeToString(digest[:])
+}

@@ -1,0 +1,129 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Login signs in and out: it gets credentials and puts them into a store. It
+// is for one goroutine at a time.
+type Login struct {
+	// Authority is asked for tokens.
+	Authority *Authority
+	// Store gets them.
+	Store Store
+	// ChatGPTBaseURL is where ChatGPT's backend is; empty: the public one.
+	ChatGPTBaseURL string
+	// Workspaces are the ids of those that one may sign in to; none: any.
+	Workspaces []string
+}
+
+// APIKey stores an API key. It is not checked and sent nowhere.
+func (l *Login) APIKey(key Secret) error { return l.Store.Save(NewAPIKey(key)) }
+
+// AccessToken stores a personal access token, after asking whose it is, or
+// the JWT of an agent, after checking who signed it.
+func (l *Login) AccessToken(ctx context.Context, token Secret) error {
+	if isPAT(token) {
+		o, err := l.Authority.whoami(ctx, token)
+		if err == nil {
+			err = l.checkWorkspace(o.accountID)
+		}
+		if err != nil {
+			return err
+		}
+		return l.Store.Save(NewPersonalAccessToken(token))
+	}
+	if err := l.Authority.VerifyAgentIdentity(ctx, token, l.ChatGPTBaseURL); err != nil {
+		return err
+	}
+	record, err := decodeAgentJWT(token)
+	if err == nil {
+		err = l.checkWorkspace(record.AccountID)
+	}
+	if err != nil {
+		return err
+	}
+	return l.Store.Save(NewAgentIdentity(token))
+}
+
+// checkWorkspace checks that one may sign in to an account.
+func (l *Login) checkWorkspace(accountID string) error {
+	if len(l.Workspaces) == 0 {
+		return nil
+	}
+	if accountID == "" {
+		//lint:ignore ST1005 the reference's text
+		return errors.New("Login is restricted to a specific workspace, but the token did not include an chatgpt_account_id claim.")
+	}
+	if slices.Contains(l.Workspaces, accountID) {
+		return nil
+	}
+	//lint:ignore ST1005 the reference's text
+	return fmt.Errorf("Login is restricted to workspace id(s) %s.", strings.Join(l.Workspaces, ", "))
+}
+
+// save stores what was got by signing in to ChatGPT.
+func (l *Login) save(tokens Tokens, key Secret) error {
+	tokens.AccountID = tokens.Claims.AccountID
+	if err := l.checkWorkspace(tokens.AccountID); err != nil {
+		return err
+	}
+	return l.Store.Save(NewChatGPT(tokens, key, l.Authority.now()))
+}
+
+// Logout gives the tokens of a ChatGPT account back, and deletes what is
+// stored. It reports whether there was anything. That the tokens could not be
+// given back, or the file not be read, is no reason not to delete it: it is
+// told to warn, and no error.
+func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
+	stored, err := l.Store.Load()
+	switch {
+	case err != nil && !errors.Is(err, ErrNoAuth):
+		warn(fmt.Errorf("read what is stored: %w", err))
+	case err == nil && stored.Tokens != nil && (stored.Mode == ModeChatGPT || stored.Mode == ModeChatGPTAuthTokens):
+		if err := l.Authority.revoke(ctx, *stored.Tokens); err != nil {
+			warn(fmt.Errorf("give the tokens back: %w", err))
+		}
+	}
+	return l.Store.Delete()
+}
+
+// revoke tells the identity service that tokens are not used any more: the one
+// that others are made with, which ends them all, or else the one that there
+// is.
+func (a *Authority) revoke(ctx context.Context, t Tokens) error {
+	type body struct {
+		Token    string `json:"token"`
+		Hint     string `json:"token_type_hint"`
+		ClientID string `json:"client_id,omitempty"`
+	}
+	b := body{t.RefreshToken.Reveal(), "refresh_token", a.clientID()}
+	if t.RefreshToken == "" {
+		b = body{t.AccessToken.Reveal(), "access_token", ""}
+	}
+	if b.Token == "" {
+		return nil
+	}
+	got, err := a.postJSON(ctx, request{url: a.revokeURL(), timeout: revokeTimeout}, b)
+	if err == nil && !got.ok() {
+		err = fmt.Errorf("%s: %s", got.statusText(), got.detail())
+	}
+	return err
+}
+
+// pause waits, or until the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
