@@ -160,7 +160,7 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noiseik.
 func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) error {
 	var answer validateAnswer
 	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",
-		validateRequest{claim.RegistrationID, claim.HarnessKey, claim.Authorization}, &answer)
+		validateRequest(claim), &answer)
 	if err != nil {
 		return validationError(ctx, err)
 	}

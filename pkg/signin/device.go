@@ -59,7 +59,8 @@ func (a *Authority) userCode(ctx context.Context, o DeviceOptions) (deviceCode, 
 	case err != nil:
 		return deviceCode{}, err
 	case got.status == http.StatusNotFound:
-		return deviceCode{}, errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.") //lint:ignore ST1005 the reference's text
+		//lint:ignore ST1005 the reference's text
+		return deviceCode{}, errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.")
 	case !got.ok():
 		return deviceCode{}, fmt.Errorf("device code request failed with status %s", got.statusText())
 	}
