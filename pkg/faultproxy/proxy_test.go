@@ -248,6 +248,11 @@ func TestConnectionsGoByThePlan(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	j := join(t, Plan{})
+	// What has come through shows that the proxy knows the connection.
+	_, err := j.client.Write([]byte("x"))
+	must(t, err)
+	_, err = io.ReadFull(j.server, make([]byte, 1))
+	must(t, err)
 	j.p.Cut()
 	byReset.read(t, "client", j.client)
 	byReset.read(t, "server", j.server)
