@@ -94,6 +94,8 @@ Start a server and use it from a second terminal:
 			environmentsCommand(s),
 			sandboxCommand(s),
 			doctorCommand(s),
+			loginCommand(s, identity{open: openBrowser}),
+			logoutCommand(s, identity{open: openBrowser}),
 			completionCommand(),
 		},
 		Action: func(c *cli.Context) error {

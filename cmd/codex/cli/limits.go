@@ -23,6 +23,10 @@ const (
 	// longest path of Linux.
 	maxMarker = 4096
 
+	// maxSecret bounds a key or token that is read from stdin, in bytes:
+	// tokens have a few kilobytes.
+	maxSecret = 1 << 20
+
 	// maxSignals bounds the signals that wait for a command to be told: who
 	// sends more has been understood.
 	maxSignals = 8

@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/httpclient"
+	"codex.internal/pkg/signin"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+)
+
+// identity is what signing in needs of the world.
+type identity struct {
+	transport http.RoundTripper      // nil: as the environment says
+	ports     []int                  // of the browser's way back; nil: the usual
+	open      func(url string) error // opens a browser
+}
+
+func loginCommand(s streams, id identity) *cli.Command {
+	return &cli.Command{
+		Name: "login", Usage: "sign in", OnUsageError: onUsageError,
+		Description: `Signs in to ChatGPT with a browser on this machine; with --device-auth, with a
+browser anywhere. API keys and access tokens are read from stdin. What comes of
+it is kept in $CODEX_HOME/` + signin.FileName + `; exec-server --remote uses it.
+
+Examples:
+   codex login
+   codex login --device-auth
+   printenv OPENAI_API_KEY | codex login --with-api-key
+   printenv CODEX_ACCESS_TOKEN | codex login --with-access-token
+   codex login status`,
+		Flags: append(configFlags(),
+			&cli.BoolFlag{Name: "device-auth", Usage: "sign in with a browser on another machine"},
+			&cli.BoolFlag{Name: "with-api-key", Usage: "read an API key from stdin"},
+			&cli.BoolFlag{Name: "with-access-token", Usage: "read an access token from stdin"},
+			&cli.StringFlag{Name: "api-key", Hidden: true},
+			&cli.StringFlag{Name: "experimental_issuer", Hidden: true},
+			&cli.StringFlag{Name: "experimental_client-id", Hidden: true},
+		),
+		Subcommands: []*cli.Command{{
+			Name: "status", Usage: "tell how one is signed in", OnUsageError: onUsageError,
+			Description: `Exits with 0 if one is signed in, with 1 if not. CODEX_API_KEY is not looked at:
+it is for exec-server --remote alone.`,
+			Action: func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).status) },
+		}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("codex login has no command %q; see codex login --help", c.Args().First())
+			}
+			return withLogin(c, s, id, (*loginRun).login)
+		},
+	}
+}
+
+func logoutCommand(s streams, id identity) *cli.Command {
+	return &cli.Command{
+		Name: "logout", Usage: "sign out", OnUsageError: onUsageError,
+		Description: `Gives the tokens of a ChatGPT account back and deletes what codex login keeps.`,
+		Flags:       configFlags(),
+		Action:      func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).logout) },
+	}
+}
+
+// loginRun is one run of a command that signs in or out.
+type loginRun struct {
+	c      *cli.Context
+	s      streams
+	id     identity
+	config codexhome.Config
+	log    *slog.Logger // of codex-login.log
+	in     signin.Login
+}
+
+// withLogin runs a command with what it needs.
+func withLogin(c *cli.Context, s streams, id identity, run func(*loginRun) error) error {
+	if err := refuseRootFlags(c); err != nil {
+		return err
+	}
+	home, err := codexhome.Find()
+	if err != nil {
+		return err
+	}
+	config, err := loadConfig(c)
+	if err != nil {
+		return err
+	}
+	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { fmt.Fprintf(s.err, "WARNING: %s\n", text) })
+	if err != nil {
+		return err
+	}
+	if id.transport == nil {
+		transport, err := httpclient.New(os.Getenv)
+		if err != nil {
+			return err
+		}
+		defer transport.CloseIdleConnections()
+		id.transport = transport
+	}
+	file, log := openLoginLog(home, s.err)
+	defer func() { _ = file.Close() }()
+	authority := signin.NewAuthority(signin.AuthorityOptions{Getenv: os.Getenv, Transport: id.transport, Version: version()})
+	r := &loginRun{c: c, s: s, id: id, config: config, log: log.With("command", c.Command.FullName(), "pid", os.Getpid()), in: signin.Login{
+		Authority: authority, Store: store, ChatGPTBaseURL: config.ChatGPTBaseURL, Workspaces: config.ForcedWorkspaceIDs,
+	}}
+	r.log.Info("started")
+	err = run(r)
+	r.log.Info("ended", "code", codeOf(err))
+	return err
+}
+
+// codeOf is the exit code that an error leads to.
+func codeOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	return exitCode(err)
+}
+
+// openLoginLog opens the log of what signs in and out. It never has a secret
+// in it, but says when and how one did, so it is for the user alone. Without
+// it, signing in works all the same.
+func openLoginLog(home string, stderr io.Writer) (io.Closer, *slog.Logger) {
+	path := filepath.Join(home, "log", "codex-login.log")
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
+			return f, slog.New(slog.NewTextHandler(f, nil))
+		}
+	}
+	fmt.Fprintf(stderr, "WARNING: there is no log of signing in: %v\n", err)
+	return io.NopCloser(nil), slog.New(slog.DiscardHandler)
+}
+
+// say ends the command: with a line on stderr and an exit code.
+func (r *loginRun) say(code int, format string, args ...any) error {
+	fmt.Fprintf(r.s.err, format+"\n", args...)
+	if code == 0 {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// done says how signing in went. What is what it says before the reason of a
+// failure.
+func (r *loginRun) done(err error, what string) error {
+	if err != nil {
+		r.log.Error("not signed in", "error", err)
+		return r.say(exitFailed, "%s: %v", what, err)
+	}
+	return r.say(0, "Successfully logged in")
+}
+
+// login signs in in the way that the flags ask for.
+func (r *loginRun) login() error {
+	key, token := r.c.Bool("with-api-key"), r.c.Bool("with-access-token")
+	switch {
+	case key && token:
+		return r.say(exitFailed, "Choose one login credential source: --with-api-key or --with-access-token.")
+	case r.c.Bool("device-auth"):
+		return r.device()
+	case r.c.IsSet("api-key"):
+		return r.say(exitFailed, "The --api-key flag is no longer supported. Pipe the key instead, e.g. `printenv OPENAI_API_KEY | codex login --with-api-key`.")
+	case key:
+		return r.apiKey()
+	case token:
+		return r.accessToken()
+	default:
+		return r.browser()
+	}
+}
+
+func (r *loginRun) apiKey() error {
+	key, err := r.readSecret("--with-api-key", "API key", "OPENAI_API_KEY")
+	switch {
+	case err != nil:
+		return err
+	case r.config.ForcedLoginMethod == "chatgpt":
+		return r.say(exitFailed, "API key login is disabled. Use ChatGPT login instead.")
+	}
+	return r.done(r.in.APIKey(key), "Error logging in")
+}
+
+func (r *loginRun) accessToken() error {
+	token, err := r.readSecret("--with-access-token", "access token", "CODEX_ACCESS_TOKEN")
+	switch {
+	case err != nil:
+		return err
+	case r.config.ForcedLoginMethod == "api":
+		return r.say(exitFailed, "Access token login is disabled. Use API key login instead.")
+	}
+	return r.done(r.in.AccessToken(r.c.Context, token), "Error logging in with access token")
+}
+
+// readSecret reads a secret from stdin to its end. The flag asks for it, the
+// variable is where people have it.
+func (r *loginRun) readSecret(flag, what, variable string) (signin.Secret, error) {
+	if f, ok := fileOf(r.s.in); ok && term.IsTerminal(int(f.Fd())) {
+		return "", r.say(exitFailed, "%s expects the %s on stdin. Try piping it, e.g. `printenv %s | codex login %s`.", flag, what, variable, flag)
+	}
+	fmt.Fprintf(r.s.err, "Reading %s from stdin...\n", what)
+	text, err := io.ReadAll(io.LimitReader(r.s.in, maxSecret+1))
+	switch {
+	case err != nil:
+		return "", r.say(exitFailed, "Failed to read %s from stdin: %v", what, err)
+	case len(text) > maxSecret:
+		return "", r.say(exitFailed, "Failed to read %s from stdin: there are more than %d bytes", what, maxSecret)
+	}
+	secret := signin.Secret(strings.TrimSpace(string(text)))
+	if secret == "" {
+		return "", r.say(exitFailed, "No %s provided via stdin.", what)
+	}
+	return secret, nil
+}
+
+// chatGPTDisabled refuses what config.toml forbids.
+func (r *loginRun) chatGPTDisabled() error {
+	if r.config.ForcedLoginMethod != "api" {
+		return nil
+	}
+	return r.say(exitFailed, "ChatGPT login is disabled. Use API key login instead.")
+}
+
+func (r *loginRun) browser() error {
+	if err := r.chatGPTDisabled(); err != nil {
+		return err
+	}
+	err := r.in.Browser(r.c.Context, signin.BrowserOptions{
+		Ports: r.id.ports, Open: r.id.open,
+		Show: func(server, authorize string) {
+			fmt.Fprintf(r.s.err, "Starting local login server on %s.\nIf your browser did not open, navigate to this URL to authenticate:\n\n%s\n\n"+
+				"On a remote or headless machine? Use `codex login --device-auth` instead.\n", server, authorize)
+		},
+		Notice: func(text string) { fmt.Fprintln(r.s.err, text) },
+		Warn:   func(err error) { r.log.Warn("signing in goes on", "error", err) },
+	})
+	return r.done(err, "Error logging in")
+}
+
+func (r *loginRun) device() error {
+	if err := r.chatGPTDisabled(); err != nil {
+		return err
+	}
+	err := r.in.Device(r.c.Context, signin.DeviceOptions{
+		Issuer: r.c.String("experimental_issuer"), ClientID: r.c.String("experimental_client-id"),
+		Show: func(url, code string) {
+			fmt.Fprintf(r.s.out, `
+Follow these steps to sign in with ChatGPT using device code authorization:
+
+1. Open this link in your browser and sign in to your account
+   %s
+
+2. Enter this one-time code (expires in 15 minutes)
+   %s
+
+Device codes are a common phishing target. Never share this code.
+
+`, url, code)
+		},
+	})
+	return r.done(err, "Error logging in with device code")
+}
+
+// status tells how one is signed in.
+func (r *loginRun) status() error {
+	if r.c.Args().Present() {
+		return usagef("login status takes no arguments, got %q", r.c.Args().First())
+	}
+	resolver := signin.Resolver{
+		Getenv: os.Getenv, Store: r.in.Store, Authority: r.in.Authority, ChatGPTBaseURL: r.in.ChatGPTBaseURL, Log: r.log,
+	}
+	credential, err := resolver.SignedIn(r.c.Context)
+	switch {
+	case errors.Is(err, signin.ErrNoAuth):
+		return r.say(exitFailed, "Not logged in")
+	case err != nil:
+		return r.say(exitFailed, "Error checking login status: %v", err)
+	default:
+		return r.say(0, "%s", credential.Describe())
+	}
+}
+
+// logout signs out.
+func (r *loginRun) logout() error {
+	if r.c.Args().Present() {
+		return usagef("logout takes no arguments, got %q", r.c.Args().First())
+	}
+	there, err := r.in.Logout(r.c.Context, func(err error) { r.log.Warn("signing out goes on", "error", err) })
+	switch {
+	case err != nil:
+		return r.say(exitFailed, "Error logging out: %v", err)
+	case !there:
+		return r.say(0, "Not logged in")
+	default:
+		return r.say(0, "Successfully logged out")
+	}
+}
+
+// openBrowser has the desktop open a URL. It does not wait: where there is no
+// desktop, the program that opens it is the browser.
+func openBrowser(url string) error {
+	var cmd *exec.Cmd
+	switch runtime.GOOS {
+	case "darwin":
+		cmd = exec.Command("open", url)
+	case "windows":
+		cmd = exec.Command("rundll32", "url.dll,FileProtocolHandler", url)
+	default:
+		cmd = exec.Command("xdg-open", url)
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
