@@ -11,6 +11,11 @@ import (
 	"time"
 )
 
+// errNoDevice says that the identity service knows no device codes.
+//
+//lint:ignore ST1005 the reference's text
+var errNoDevice = errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.")
+
 // DeviceOptions say where one signs in with a code.
 type DeviceOptions struct {
 	Issuer   string // the URL of the identity service; empty: the public one
@@ -59,8 +64,7 @@ func (a *Authority) userCode(ctx context.Context, o DeviceOptions) (deviceCode, 
 	case err != nil:
 		return deviceCode{}, err
 	case got.status == http.StatusNotFound:
-		//lint:ignore ST1005 the reference's text
-		return deviceCode{}, errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.")
+		return deviceCode{}, errNoDevice
 	case !got.ok():
 		return deviceCode{}, fmt.Errorf("device code request failed with status %s", got.statusText())
 	}

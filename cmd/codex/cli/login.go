@@ -31,7 +31,7 @@ func loginCommand(s streams, id identity) *cli.Command {
 		Name: "login", Usage: "sign in", OnUsageError: onUsageError,
 		Description: `Signs in to ChatGPT with a browser on this machine; with --device-auth, with a
 browser anywhere. API keys and access tokens are read from stdin. What comes of
-it is kept in $CODEX_HOME/` + signin.FileName + `; exec-server --remote uses it.
+it is kept in $CODEX_HOME/` + signin.FileName + `.
 
 Examples:
    codex login
@@ -50,7 +50,7 @@ Examples:
 		Subcommands: []*cli.Command{{
 			Name: "status", Usage: "tell how one is signed in", OnUsageError: onUsageError,
 			Description: `Exits with 0 if one is signed in, with 1 if not. CODEX_API_KEY is not looked at:
-it is for exec-server --remote alone.`,
+it is for registering alone.`,
 			Action: func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).status) },
 		}},
 		Action: func(c *cli.Context) error {
