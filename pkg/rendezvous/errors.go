@@ -1,0 +1,21 @@
+package rendezvous
+
+import "errors"
+
+var (
+	// ErrServerClosed is what Serve returns after Shutdown or its context's end.
+	ErrServerClosed = errors.New("the rendezvous service has been shut down")
+	// ErrNoToken says that there is no token with an id.
+	ErrNoToken = errors.New("there is no such token")
+	// ErrBadToken says that a token is not one of the service's, or not any
+	// more.
+	ErrBadToken = errors.New("the token is unknown, revoked or expired")
+)
+
+// The errors of a Bus and of mailboxes.
+var (
+	// ErrNobody says that no mailbox has an address.
+	ErrNobody = errors.New("nobody has the address")
+	// ErrReplaced is why a mailbox is closed whose address another has taken.
+	ErrReplaced = errors.New("a newer connection has taken its place")
+)

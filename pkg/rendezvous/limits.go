@@ -1,0 +1,130 @@
+package rendezvous
+
+import (
+	"time"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// Limits of the service as a whole.
+const (
+	// maxSockets bounds what holders of tokens can hold: an idle socket costs
+	// some 30 KiB.
+	maxSockets = 8192
+	// maxEnvironments bounds the registrations, each of some 2 KiB in memory
+	// and in the state file.
+	maxEnvironments = 4096
+	// maxSpent bounds the authorizations that are remembered until they
+	// expire, so that none is accepted twice.
+	maxSpent = 1 << 16
+)
+
+// Limits of a token, which keep its holder from taking what others need.
+const (
+	tokenEnvironments = 256
+	tokenSockets      = 512
+	tokenStreams      = 1024
+	// tokenBytes is how much its harnesses may have on the way to executors.
+	tokenBytes = 32 << 20
+	// tokenFrames is how many frames a second its harnesses may send, and
+	// tokenFrameBurst how many at once; beyond that they are not read. Frames
+	// of full size reach the speed of a disk long before.
+	tokenFrames     = 10_000
+	tokenFrameBurst = 2_000
+	// tokenCalls and tokenCallBurst are for the API. An executor may have 32
+	// validations under way.
+	tokenCalls     = 50
+	tokenCallBurst = 100
+)
+
+// Limits of an environment.
+const (
+	environmentHarnesses = 256
+	// environmentStreams is twice what the reference's executors serve: those
+	// that it has forgotten and those that have just begun are counted too.
+	environmentStreams = 256
+	// environmentBytes is how much may be on the way in each direction.
+	environmentBytes = 32 << 20
+	// environmentFrames and environmentFrameBurst are for each direction.
+	environmentFrames     = 20_000
+	environmentFrameBurst = 4_000
+)
+
+// Limits of a socket.
+const (
+	// maxFrame is the longest frame, in bytes: what both ends accept.
+	maxFrame = relayframe.MaxFrame
+	// sourceBytes is how much of one harness may wait for its executor, and
+	// of an executor for one harness: about the window of one stream that is
+	// acknowledged. Beyond that the sender is not read.
+	sourceBytes = 1 << 20
+	// sourceReplies bounds the resets of the relay's own that wait for a
+	// harness, which are sent without regard to sourceBytes. More are dropped:
+	// who sends that many frames without reading answers needs none.
+	sourceReplies = 256
+	// keepBuffer is the largest buffer that a socket keeps between two frames:
+	// one full record.
+	keepBuffer = 64 << 10
+	// socketBuffer is what the websocket library reads at a time.
+	socketBuffer = 4 << 10
+
+	// DefaultPingInterval is how often a peer is asked for a sign of life; it
+	// is that of the reference's executors.
+	DefaultPingInterval = 30 * time.Second
+	// DefaultWriteTimeout is how long a peer may take to accept one frame.
+	DefaultWriteTimeout = 20 * time.Second
+	// closeTime bounds how long the end of a socket may be told, and
+	// lingerBytes what is read of it then.
+	closeTime   = 2 * time.Second
+	lingerBytes = 64 << 20
+)
+
+// silence is how long nothing may be heard of a peer: two pings unanswered,
+// and time for the second answer.
+func silence(ping time.Duration) time.Duration { return 2*ping + ping/2 }
+
+// Limits of the API.
+const (
+	// maxBody bounds the body of a request: two keys in base64 and an
+	// authorization need 6 KiB.
+	maxBody = 64 << 10
+	// maxHeader bounds the head of a request: a signed URL and a token.
+	maxHeader = 32 << 10
+	// headerTime and bodyTime bound how long a request may take to arrive,
+	// idleTime how long a connection waits for the next.
+	headerTime = 10 * time.Second
+	bodyTime   = 30 * time.Second
+	idleTime   = 2 * time.Minute
+	// MaxEnvironmentID is the longest id of an environment, in bytes.
+	MaxEnvironmentID = 256
+)
+
+// How long something signed is good for.
+const (
+	// executorURLTime is long because an executor dials its URL again and
+	// again, and keeps its streams only as long as it keeps its registration.
+	executorURLTime = 24 * time.Hour
+	// harnessURLTime is for one dial right after the answer.
+	harnessURLTime = 2 * time.Minute
+	// authorizationTime is from the answer until the executor has asked for
+	// validation.
+	authorizationTime = 2 * time.Minute
+	// sweepInterval is how often what has expired is forgotten.
+	sweepInterval = time.Minute
+	// meterWindow is the time over which throughput is averaged.
+	meterWindow = 10 * time.Second
+)
+
+// Limits of files.
+const (
+	maxTokens     = 10_000
+	maxTokenFile  = 16 << 20
+	maxStateFile  = 64 << 20
+	maxTokenName  = 128
+	maxPatterns   = 256
+	maxTokenBytes = 256 // of a token as it is sent
+	// lockTime bounds the wait for another command that changes a file, and
+	// lockPause is between two attempts.
+	lockTime  = 5 * time.Second
+	lockPause = 10 * time.Millisecond
+)
