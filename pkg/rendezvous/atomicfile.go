@@ -1,0 +1,93 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrLocked says that another process works with a file.
+var ErrLocked = errors.New("another process has it locked")
+
+// readBounded reads a file of at most limit bytes. A file that is not there is
+// an fs.ErrNotExist.
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s exceeds %d bytes; is it the right file?", path, limit)
+	}
+	return data, nil
+}
+
+// writeAtomic replaces a file by one that only this user can read. Whoever
+// reads it sees the old content or the new, also after a crash.
+func writeAtomic(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // a second time at worst
+			_ = os.Remove(f.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	// CreateTemp has made it with mode 0600.
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// lockFile locks a file by one beside it, which is left there, and returns the
+// function that unlocks it. It waits for who has it as long as ctx lasts, and
+// then returns an ErrLocked.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	name := path + ".lock"
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		locked, err := tryLock(f)
+		if err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		if locked {
+			return func() { _ = f.Close() }, nil
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, fmt.Errorf("%s: %w", path, ErrLocked)
+		}
+	}
+}
+
+// isMissing says that a file is not there.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

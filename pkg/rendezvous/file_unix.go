@@ -1,0 +1,32 @@
+//go:build unix
+
+package rendezvous
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// tryLock locks an open file until it is closed, or says that another has it.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncDir makes a rename last.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// othersCanWrite says that a file is not this user's alone to change.
+func othersCanWrite(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }

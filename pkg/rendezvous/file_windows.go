@@ -1,0 +1,24 @@
+package rendezvous
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// tryLock locks an open file until it is closed, or says that another has it.
+func tryLock(f *os.File) (bool, error) {
+	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
+	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncDir does nothing: directories cannot be synced here.
+func syncDir(string) error { return nil }
+
+// othersCanWrite is not told by the mode here.
+func othersCanWrite(os.FileInfo) bool { return false }

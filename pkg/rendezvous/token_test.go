@@ -1,0 +1,225 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func newTokens(t testing.TB) *TokenFile {
+	return OpenTokens(filepath.Join(t.TempDir(), "new", "tokens.json"))
+}
+
+// newToken makes a token and returns its text.
+func newToken(t testing.TB, f *TokenFile, role Role, environments ...string) (string, Token) {
+	t.Helper()
+	secret, token, err := f.Create(context.Background(), TokenSpec{Role: role, Environments: environments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret, token
+}
+
+func TestPermits(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		name  string
+		token Token
+		role  Role
+		id    string
+		want  bool
+	}{
+		{"exact", Token{Role: RoleBoth, Environments: []string{"a", "b"}}, RoleHarness, "b", true},
+		{"another", Token{Role: RoleBoth, Environments: []string{"a"}}, RoleHarness, "ab", false},
+		{"pattern", Token{Role: RoleBoth, Environments: []string{"ci-*"}}, RoleExecutor, "ci-7", true},
+		{"pattern of all", Token{Role: RoleBoth, Environments: []string{"*"}}, RoleExecutor, "ümläut", true},
+		{"case counts", Token{Role: RoleBoth, Environments: []string{"A*"}}, RoleExecutor, "ab", false},
+		{"executor only", Token{Role: RoleExecutor, Environments: []string{"*"}}, RoleHarness, "a", false},
+		{"harness only", Token{Role: RoleHarness, Environments: []string{"*"}}, RoleExecutor, "a", false},
+		{"harness", Token{Role: RoleHarness, Environments: []string{"*"}}, RoleHarness, "a", true},
+		{"not yet expired", Token{Role: RoleBoth, Environments: []string{"*"}, Expires: now.Add(1)}, RoleHarness, "a", true},
+		{"expired", Token{Role: RoleBoth, Environments: []string{"*"}, Expires: now}, RoleHarness, "a", false},
+		{"none", Token{Role: RoleBoth}, RoleHarness, "a", false},
+	} {
+		if got := tt.token.Permits(tt.role, tt.id, now); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+func TestTokenSpecs(t *testing.T) {
+	f := newTokens(t)
+	for _, tt := range []struct {
+		name string
+		spec TokenSpec
+		want string // in the error
+	}{
+		{"no role", TokenSpec{Environments: []string{"*"}}, "role"},
+		{"strange role", TokenSpec{Role: "root", Environments: []string{"*"}}, "root"},
+		{"no environments", TokenSpec{Role: RoleBoth}, "no environments"},
+		{"empty environment", TokenSpec{Role: RoleBoth, Environments: []string{""}}, "neither"},
+		{"bad pattern", TokenSpec{Role: RoleBoth, Environments: []string{"["}}, "neither"},
+		{"slash", TokenSpec{Role: RoleBoth, Environments: []string{"a/b"}}, "neither"},
+		{"too many", TokenSpec{Role: RoleBoth, Environments: make([]string, maxPatterns+1)}, "at most"},
+		{"name too long", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, Name: strings.Repeat("n", maxTokenName+1)}, "name"},
+		{"control character", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, Name: "\x1b[2J"}, "name"},
+		{"past", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, TTL: -1}, "expire"},
+	} {
+		if _, _, err := f.Create(context.Background(), tt.spec); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	if list, err := f.List(); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	f := newTokens(t)
+	secret, token := newToken(t, f, RoleBoth, "*")
+	running := OpenTokens(f.Path()) // the service's view of it
+	if got, err := running.authenticate(secret); err != nil || got.ID != token.ID {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	content, err := os.ReadFile(f.Path())
+	if err != nil || strings.Contains(string(content), secret) || strings.Contains(string(content), secret[len(tokenPrefix)+13:]) {
+		t.Errorf("the file has the secret: %s, %v", content, err)
+	}
+	if info, err := os.Stat(f.Path()); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	other, _ := newToken(t, f, RoleHarness, "x")
+	if _, err := running.authenticate(other); err != nil {
+		t.Errorf("a token made while it runs: %v", err)
+	}
+	for name, wrong := range map[string]string{
+		"empty": "", "no token": "Bearer", "changed": secret[:len(secret)-1] + "!", "shortened": secret[:len(secret)-1],
+		"another's secret": tokenPrefix + token.ID + other[len(tokenPrefix)+12:], "too long": secret + strings.Repeat("x", maxTokenBytes),
+	} {
+		if _, err := running.authenticate(wrong); !errors.Is(err, ErrBadToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if revoked, err := f.Revoke(context.Background(), token.ID); err != nil || revoked.ID != token.ID {
+		t.Errorf("%+v, %v", revoked, err)
+	}
+	if _, err := running.authenticate(secret); !errors.Is(err, ErrBadToken) {
+		t.Errorf("revoked: %v", err)
+	}
+	if _, err := f.Revoke(context.Background(), token.ID); !errors.Is(err, ErrNoToken) {
+		t.Errorf("revoked twice: %v", err)
+	}
+	if list, err := f.List(); err != nil || len(list) != 1 || list[0].Role != RoleHarness {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+func TestTokensExpire(t *testing.T) {
+	f := newTokens(t)
+	secret, _, err := f.Create(context.Background(), TokenSpec{Role: RoleBoth, Environments: []string{"*"}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.authenticate(secret); err != nil {
+		t.Error(err)
+	}
+	f.now = func() time.Time { return time.Now().Add(time.Hour) }
+	if _, err := f.authenticate(secret); !errors.Is(err, ErrBadToken) {
+		t.Errorf("after an hour: %v", err)
+	}
+}
+
+func TestTokenFileThatCannotBeUsed(t *testing.T) {
+	f := newTokens(t)
+	secret, _ := newToken(t, f, RoleBoth, "*")
+	if _, err := f.authenticate(secret); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(f.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"cut off":        string(good[:len(good)/2]),
+		"something more": string(good) + "{}",
+		"unknown field":  strings.Replace(string(good), `"role"`, `"only_from": "10.0.0.0/8", "role"`, 1),
+		"version":        strings.Replace(string(good), `"version": 1`, `"version": 2`, 1),
+		"digest":         strings.Replace(string(good), `"sha256": "`, `"sha256": "x`, 1),
+	} {
+		if err := writeAtomic(f.Path(), []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.authenticate(secret); err == nil || errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), f.Path()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, _, err := f.Create(context.Background(), TokenSpec{Role: RoleBoth, Environments: []string{"*"}}); err == nil {
+			t.Errorf("%s: it was overwritten", name)
+		}
+	}
+	if err := os.Remove(f.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.authenticate(secret); !errors.Is(err, ErrBadToken) {
+		t.Errorf("removed: %v", err)
+	}
+}
+
+func TestTokensMadeAtTheSameTime(t *testing.T) {
+	path := newTokens(t).Path()
+	const n = 20
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if _, _, err := OpenTokens(path).Create(context.Background(), TokenSpec{Role: RoleBoth, Environments: []string{"*"}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if list, err := OpenTokens(path).List(); err != nil || len(list) != n {
+		t.Errorf("%d tokens, %v", len(list), err)
+	}
+}
+
+func TestLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	unlock, err := lockFile(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := lockFile(ended, path); !errors.Is(err, ErrLocked) {
+		t.Errorf("%v", err)
+	}
+	unlock()
+	unlock, err = lockFile(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+// FuzzDecodeTokens checks that what is accepted has no token that Create would
+// refuse.
+func FuzzDecodeTokens(f *testing.F) {
+	f.Add([]byte(`{"version":1,"tokens":[]}`))
+	f.Add([]byte(`{"version":1,"tokens":[{"id":"0123456789ab","role":"both","environments":["*"],"created":"2026-01-02T03:04:05Z","sha256":"` + strings.Repeat("0a", 32) + `"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tokens, err := decodeTokens(data)
+		if err != nil {
+			return
+		}
+		for id, token := range tokens {
+			if id != token.ID || !isTokenID(id) || token.check() != nil || len(token.SHA256) != 64 {
+				t.Fatalf("%q: %+v", id, token)
+			}
+		}
+	})
+}
