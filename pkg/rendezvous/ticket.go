@@ -1,0 +1,180 @@
+package rendezvous
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/noiseik"
+)
+
+// errTicket says that a URL was not signed by the service, or has expired.
+var errTicket = errors.New("the URL is not one of this service's, or has expired")
+
+// signer signs what the service hands out and wants back.
+type signer struct{ key [sha256.Size]byte }
+
+// newSigner makes a signer with a key of its own.
+func newSigner() *signer {
+	s := new(signer)
+	_, _ = rand.Read(s.key[:]) // never fails
+	return s
+}
+
+// sign returns the signature of fields for a purpose. The length of each is
+// signed, so that nothing can be moved from one to the next.
+func (s *signer) sign(purpose string, fields ...string) []byte {
+	mac := hmac.New(sha256.New, s.key[:])
+	for _, field := range append([]string{purpose}, fields...) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(field)))
+		mac.Write(size[:])
+		mac.Write([]byte(field))
+	}
+	return mac.Sum(nil)
+}
+
+// The values of a URL's role.
+const (
+	endExecutor = "environment"
+	endHarness  = "harness"
+)
+
+// ticket is what the URL of a websocket says.
+type ticket struct {
+	end          string // endExecutor or endHarness
+	environment  string
+	registration string
+	token        string // id of whose it is
+	identity     string // of a harness: the digest of its key
+	expires      time.Time
+}
+
+// The names of a ticket's values in the query of its URL.
+const (
+	queryEnd          = "role"
+	queryEnvironment  = "environment_id"
+	queryRegistration = "executor_registration_id"
+	queryToken        = "token_id"
+	queryIdentity     = "harness_key_sha256"
+	queryExpires      = "expires"
+	querySignature    = "signature"
+)
+
+func (t *ticket) sign(s *signer) string {
+	return base64.RawURLEncoding.EncodeToString(s.sign("url", t.end, t.environment, t.registration, t.token, t.identity, strconv.FormatInt(t.expires.Unix(), 10)))
+}
+
+// query returns the signed query of the ticket's URL.
+func (t *ticket) query(s *signer) string {
+	return url.Values{
+		queryEnd: {t.end}, queryEnvironment: {t.environment}, queryRegistration: {t.registration},
+		queryToken: {t.token}, queryIdentity: {t.identity},
+		queryExpires: {strconv.FormatInt(t.expires.Unix(), 10)}, querySignature: {t.sign(s)},
+	}.Encode()
+}
+
+// readTicket reads and checks the query of a URL; the error is errTicket.
+func readTicket(query string, s *signer, now time.Time) (ticket, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return ticket{}, errTicket
+	}
+	one := func(name string) string {
+		if len(values[name]) != 1 {
+			err = errTicket
+			return ""
+		}
+		return values[name][0]
+	}
+	t := ticket{
+		end: one(queryEnd), environment: one(queryEnvironment), registration: one(queryRegistration),
+		token: one(queryToken), identity: one(queryIdentity),
+	}
+	seconds, parseErr := strconv.ParseInt(one(queryExpires), 10, 64)
+	t.expires = time.Unix(seconds, 0)
+	signature := one(querySignature)
+	if err != nil || parseErr != nil || !hmac.Equal([]byte(signature), []byte(t.sign(s))) || !now.Before(t.expires) {
+		return ticket{}, errTicket
+	}
+	return t, nil
+}
+
+// keyDigest names a key in URLs and signatures.
+func keyDigest(key noiseik.PublicKey) string { return hexDigest(string(key.AppendJSON(nil))) }
+
+// grant is what an authorization of a harness is for.
+type grant struct {
+	environment, registration, identity string
+}
+
+// authorizations makes and accepts the strings by which an executor has the
+// service confirm a harness. They are signed with a key that ends with the
+// process: so does the connection that they are for. Each is accepted once, so
+// that whoever forwards a handshake cannot repeat it. The methods may be called
+// from any goroutine.
+type authorizations struct {
+	signer *signer
+
+	mu    sync.Mutex
+	spent map[string]time.Time // by nonce; until when it is remembered
+}
+
+func newAuthorizations() *authorizations {
+	return &authorizations{signer: newSigner(), spent: make(map[string]time.Time)}
+}
+
+// make returns an authorization, in the name of a token.
+func (a *authorizations) make(g grant, token string, now time.Time) string {
+	nonce := rand.Text()
+	expires := strconv.FormatInt(now.Add(authorizationTime).Unix(), 10)
+	return strings.Join([]string{token, nonce, expires, a.sign(g, token, nonce, expires)}, ".")
+}
+
+func (a *authorizations) sign(g grant, token, nonce, expires string) string {
+	return base64.RawURLEncoding.EncodeToString(a.signer.sign("authorization", g.environment, g.registration, g.identity, token, nonce, expires))
+}
+
+// spend accepts an authorization and returns the id of the token in whose name
+// it was made.
+func (a *authorizations) spend(text string, g grant, now time.Time) (token string, ok bool) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 4 {
+		return "", false
+	}
+	token, nonce, expires := parts[0], parts[1], parts[2]
+	if !hmac.Equal([]byte(parts[3]), []byte(a.sign(g, token, nonce, expires))) {
+		return "", false
+	}
+	seconds, err := strconv.ParseInt(expires, 10, 64)
+	until := time.Unix(seconds, 0)
+	if err != nil || !now.Before(until) {
+		return "", false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, twice := a.spent[nonce]; twice || len(a.spent) >= maxSpent {
+		return "", false
+	}
+	a.spent[nonce] = until
+	return token, true
+}
+
+// sweep forgets what would not be accepted any more anyway.
+func (a *authorizations) sweep(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for nonce, until := range a.spent {
+		if !now.Before(until) {
+			delete(a.spent, nonce)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package rendezvous
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTickets(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := newSigner()
+	for _, want := range []ticket{
+		{end: endExecutor, environment: "ümläut & co", registration: "r", token: "0123456789ab", expires: now.Add(time.Minute)},
+		{end: endHarness, environment: "e", registration: "r", token: "0123456789ab", identity: "abc", expires: now.Add(time.Minute)},
+	} {
+		query := want.query(s)
+		got, err := readTicket(query, s, now)
+		if err != nil || got != want {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := readTicket(query, s, now.Add(time.Minute-1)); err != nil {
+			t.Errorf("right before its end: %v", err)
+		}
+		if _, err := readTicket(query, s, now.Add(time.Minute)); err != errTicket {
+			t.Errorf("expired: %v", err)
+		}
+		if _, err := readTicket(query, newSigner(), now); err != errTicket {
+			t.Errorf("of another service: %v", err)
+		}
+		for name := range parse(t, query) {
+			changed := parse(t, query)
+			changed.Set(name, changed.Get(name)+"1")
+			if _, err := readTicket(changed.Encode(), s, now); err != errTicket {
+				t.Errorf("%s changed: %v", name, err)
+			}
+			twice := parse(t, query)
+			twice.Add(name, twice.Get(name))
+			if _, err := readTicket(twice.Encode(), s, now); err != errTicket {
+				t.Errorf("%s twice: %v", name, err)
+			}
+			without := parse(t, query)
+			without.Del(name)
+			if _, err := readTicket(without.Encode(), s, now); err != errTicket {
+				t.Errorf("without %s: %v", name, err)
+			}
+		}
+	}
+	// Nothing can be moved from one value to the next.
+	a := ticket{end: endHarness, environment: "ab", registration: "c", expires: now.Add(1)}
+	b := ticket{end: endHarness, environment: "a", registration: "bc", expires: now.Add(1)}
+	if a.sign(s) == b.sign(s) {
+		t.Error("two tickets have the same signature")
+	}
+}
+
+func parse(t *testing.T, query string) url.Values {
+	t.Helper()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func TestAuthorizations(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	a := newAuthorizations()
+	g := grant{"env", "reg", "key"}
+	text := a.make(g, "0123456789ab", now)
+	for name, other := range map[string]grant{
+		"environment": {"env2", "reg", "key"}, "registration": {"env", "reg2", "key"}, "key": {"env", "reg", "key2"},
+		"moved": {"en", "vreg", "key"},
+	} {
+		if _, ok := a.spend(text, other, now); ok {
+			t.Errorf("accepted for another %s", name)
+		}
+	}
+	for name, wrong := range map[string]string{
+		"empty": "", "cut off": text[:len(text)-1], "other token": "x" + text, "longer": text + ".x", "dots": "...", "other expiry": strings.Replace(text, ".18", ".19", 1),
+	} {
+		if _, ok := a.spend(wrong, g, now); ok {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, ok := newAuthorizations().spend(text, g, now); ok {
+		t.Error("accepted by another process")
+	}
+	if _, ok := a.spend(text, g, now.Add(authorizationTime)); ok {
+		t.Error("accepted after its end")
+	}
+	if token, ok := a.spend(text, g, now); !ok || token != "0123456789ab" {
+		t.Errorf("%q, %v", token, ok)
+	}
+	if _, ok := a.spend(text, g, now); ok {
+		t.Error("accepted twice")
+	}
+	a.sweep(now)
+	if len(a.spent) != 1 {
+		t.Error("forgotten while it could be accepted again")
+	}
+	a.sweep(now.Add(authorizationTime))
+	if len(a.spent) != 0 {
+		t.Error("remembered for ever")
+	}
+}
+
+func TestSpentAuthorizationsAreBounded(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	a := newAuthorizations()
+	g := grant{"env", "reg", "key"}
+	for i := range maxSpent - 1 {
+		a.spent[fmt.Sprint(i)] = now.Add(1)
+	}
+	if _, ok := a.spend(a.make(g, "t", now), g, now); !ok {
+		t.Error("refused at the limit")
+	}
+	if _, ok := a.spend(a.make(g, "t", now), g, now); ok {
+		t.Error("accepted beyond the limit")
+	}
+}
+
+// FuzzReadTicket checks that nothing but what was signed is read.
+func FuzzReadTicket(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0)
+	s := new(signer) // a fixed key, so that what is found can be run again
+	good := ticket{end: endHarness, environment: "e", registration: "r", token: "t", identity: "i", expires: now.Add(time.Hour)}
+	f.Add(good.query(s))
+	f.Add("role=harness&expires=99999999999")
+	f.Fuzz(func(t *testing.T, query string) {
+		if got, err := readTicket(query, s, now); err == nil && got != good {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+// FuzzSpend checks that nothing but what was made is accepted.
+func FuzzSpend(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0)
+	g := grant{"e", "r", "k"}
+	fixed := &authorizations{signer: new(signer), spent: make(map[string]time.Time)}
+	expires := "1800000060"
+	good := "token.nonce." + expires + "." + fixed.sign(g, "token", "nonce", expires)
+	f.Add(good)
+	f.Add("token.nonce.1800000060.AAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		a := &authorizations{signer: new(signer), spent: make(map[string]time.Time)}
+		if _, ok := a.spend(text, g, now); ok != (text == good) {
+			t.Fatalf("%q: %v", text, ok)
+		}
+	})
+}
