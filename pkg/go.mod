@@ -3,6 +3,7 @@ module codex.internal/pkg
 go 1.26.0
 
 require (
+	github.com/VictoriaMetrics/metrics v1.35.1
 	github.com/creack/pty v1.1.24
 	github.com/flynn/noise v1.1.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
@@ -12,8 +13,14 @@ require (
 	github.com/segmentio/asm v1.2.1
 	golang.org/x/crypto v0.58.0
 	golang.org/x/net v0.62.0
+	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
+	golang.org/x/time v0.16.0
 	google.golang.org/protobuf v1.36.12
 )
 
-require golang.org/x/text v0.43.0 // indirect
+require (
+	github.com/valyala/fastrand v1.1.0 // indirect
+	github.com/valyala/histogram v1.2.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)

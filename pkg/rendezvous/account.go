@@ -1,0 +1,183 @@
+package rendezvous
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+// quota is what an account allows; 0 means that it is not limited there.
+type quota struct {
+	sockets, streams int
+	bytes            int64
+	frames, burst    int // of frames per second, in each direction
+	calls, callBurst int // of the API per second
+}
+
+var (
+	tokenQuota = quota{
+		sockets: tokenSockets, streams: tokenStreams, bytes: tokenBytes, frames: tokenFrames, burst: tokenFrameBurst,
+		calls: tokenCalls, callBurst: tokenCallBurst,
+	}
+	environmentQuota = quota{
+		sockets: environmentHarnesses, streams: environmentStreams, bytes: environmentBytes, frames: environmentFrames, burst: environmentFrameBurst,
+	}
+)
+
+// account counts what the sockets of a token, or of an environment, use at a
+// time. Its methods may be called from any goroutine.
+type account struct {
+	quota quota
+	calls *rate.Limiter
+	// up is from harnesses to executors, down the other way.
+	up, down lane
+
+	mu               sync.Mutex
+	holders          int // executors that are connected
+	sockets, streams int
+}
+
+// lane is one direction of an account.
+type lane struct {
+	frames *rate.Limiter
+	bytes  *semaphore.Weighted // on their way
+	meter  meter
+}
+
+func newAccount(q quota) *account {
+	newLane := func() lane {
+		return lane{frames: rate.NewLimiter(rate.Limit(q.frames), q.burst), bytes: semaphore.NewWeighted(q.bytes)}
+	}
+	return &account{quota: q, calls: rate.NewLimiter(rate.Limit(q.calls), q.callBurst), up: newLane(), down: newLane()}
+}
+
+// hold keeps the account from being forgotten, until release.
+func (a *account) hold() bool { return a.add(&a.holders, maxSockets) }
+func (a *account) release()   { a.remove(&a.holders) }
+
+// addSocket counts a socket, unless there are too many.
+func (a *account) addSocket() bool { return a.add(&a.sockets, a.quota.sockets) }
+
+// addStream counts a stream, unless there are too many.
+func (a *account) addStream() bool { return a.add(&a.streams, a.quota.streams) }
+
+func (a *account) removeSocket() { a.remove(&a.sockets) }
+func (a *account) removeStream() { a.remove(&a.streams) }
+
+func (a *account) add(n *int, most int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if *n >= most {
+		return false
+	}
+	*n++
+	return true
+}
+
+func (a *account) remove(n *int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*n--
+}
+
+// idle says that nothing uses the account and forgetting it would give nobody
+// anything that was used up.
+func (a *account) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.holders == 0 && a.sockets == 0 && a.streams == 0 && a.calls.Tokens() >= float64(a.quota.callBurst)
+}
+
+// admit waits until a frame may be on its way, and returns what to call when
+// it is there. The order in which frames wait is that in which they came.
+func (l *lane) admit(ctx context.Context, size int) (done func(), err error) {
+	if err := l.frames.Wait(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.bytes.Acquire(ctx, int64(size)); err != nil {
+		return nil, err
+	}
+	return func() { l.bytes.Release(int64(size)) }, nil
+}
+
+// accounts are those of all tokens, or of all environments, by id.
+type accounts struct {
+	quota quota
+
+	mu sync.Mutex
+	by map[string]*account
+}
+
+func newAccounts(q quota) *accounts { return &accounts{quota: q, by: make(map[string]*account)} }
+
+// use calls f with the account of an id while it cannot be forgotten.
+func (s *accounts) use(id string, f func(*account) bool) (*account, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.by[id]
+	if a == nil {
+		a = newAccount(s.quota)
+		s.by[id] = a
+	}
+	return a, f(a)
+}
+
+// find returns the account of an id, or nil if nothing has used it lately.
+func (s *accounts) find(id string) *account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.by[id]
+}
+
+// sweep forgets the accounts that nobody uses.
+func (s *accounts) sweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, a := range s.by {
+		if a.idle() {
+			delete(s.by, id)
+		}
+	}
+}
+
+// meter counts frames and tells their throughput.
+type meter struct {
+	mu            sync.Mutex
+	frames, bytes uint64
+	began         time.Time // of the current window
+	now, before   uint64    // bytes of the current window, and of the one before
+}
+
+func (m *meter) add(size int, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn(now)
+	m.frames++
+	m.bytes += uint64(size)
+	m.now += uint64(size)
+}
+
+// turn begins a new window when it is time. The caller holds mu.
+func (m *meter) turn(now time.Time) {
+	passed := now.Sub(m.began)
+	if passed < meterWindow {
+		return
+	}
+	m.before = 0
+	if passed < 2*meterWindow {
+		m.before = m.now
+	}
+	m.now = 0
+	m.began = now.Truncate(meterWindow)
+}
+
+// read returns the totals, and the bytes per second in the last full window.
+func (m *meter) read(now time.Time) (frames, bytes, perSecond uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn(now)
+	return m.frames, m.bytes, m.before / uint64(meterWindow/time.Second)
+}

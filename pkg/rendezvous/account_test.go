@@ -1,0 +1,97 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestAccountCounts(t *testing.T) {
+	accounts := newAccounts(quota{sockets: 1, streams: 2, bytes: 1, frames: 1, burst: 1, calls: 1, callBurst: 1})
+	a, ok := accounts.use("id", (*account).addSocket)
+	if !ok {
+		t.Fatal("the first socket is refused")
+	}
+	if again, ok := accounts.use("id", (*account).addSocket); ok || again != a {
+		t.Error("a socket beyond the limit")
+	}
+	for i := range 3 {
+		if ok := a.addStream(); ok != (i < 2) {
+			t.Errorf("stream %d: %v", i, ok)
+		}
+	}
+	accounts.sweep()
+	if accounts.find("id") != a {
+		t.Error("forgotten while it is used")
+	}
+	a.removeSocket()
+	a.removeStream()
+	a.removeStream()
+	if _, ok := accounts.use("id", func(a *account) bool { return a.calls.Allow() && a.hold() }); !ok {
+		t.Error("the first call is refused")
+	}
+	a.release()
+	accounts.sweep()
+	if accounts.find("id") != a {
+		t.Error("forgotten before it could be called again")
+	}
+	accounts.use("other", func(a *account) bool { return true })
+	accounts.sweep()
+	if accounts.find("other") != nil {
+		t.Error("kept for nothing")
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	a := newAccount(quota{bytes: 10, frames: 100, burst: 100})
+	ended, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	done, err := a.up.admit(ended, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.up.admit(ended, 5); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("11 bytes: %v", err)
+	}
+	if _, err := a.down.admit(context.Background(), 10); err != nil {
+		t.Errorf("the other direction: %v", err)
+	}
+	done()
+	if _, err := a.up.admit(context.Background(), 10); err != nil {
+		t.Errorf("after the first has gone: %v", err)
+	}
+}
+
+func TestFrameRate(t *testing.T) {
+	a := newAccount(quota{bytes: 10, frames: 1, burst: 3})
+	a.up.frames.SetLimit(1.0 / 3600) // so that none comes back during the test
+	for i := range 4 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if _, err := a.up.admit(ctx, 1); (err == nil) != (i < 3) {
+			t.Errorf("frame %d: %v", i, err)
+		}
+		cancel()
+	}
+}
+
+func TestMeter(t *testing.T) {
+	var m meter
+	start := time.Unix(1_800_000_000, 0) // where a window begins
+	m.add(500, start)
+	m.add(500, start.Add(meterWindow-1))
+	for _, tt := range []struct {
+		at   time.Duration
+		want uint64
+	}{
+		{meterWindow - 1, 0}, {meterWindow, 100}, {2*meterWindow - 1, 100}, {2 * meterWindow, 0},
+	} {
+		if frames, bytes, perSecond := m.read(start.Add(tt.at)); frames != 2 || bytes != 1000 || perSecond != tt.want {
+			t.Errorf("after %v: %d %d %d", tt.at, frames, bytes, perSecond)
+		}
+	}
+	m.add(500, start.Add(2*meterWindow))
+	if _, _, perSecond := m.read(start.Add(5 * meterWindow)); perSecond != 0 {
+		t.Errorf("long after: %d", perSecond)
+	}
+}

@@ -1,0 +1,197 @@
+package rendezvous
+
+import (
+	"context"
+	"sync"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// MessageKind is what a Message is.
+type MessageKind uint8
+
+// The kinds of messages.
+const (
+	Frame  MessageKind = iota + 1 // one frame of the relay
+	Reply                         // a frame of the service's own, which is dropped rather than waited for
+	Joined                        // the harness From is there
+	Left                          // the harness From is gone
+	Gone                          // the executor From is gone
+)
+
+// Message goes from one socket to another. Its texts and bytes are not changed
+// any more.
+type Message struct {
+	Kind     MessageKind
+	From     string // address of the sender
+	Token    string // of a harness: the id of its token
+	Identity string // of a harness: the digest of its key
+	Stream   string // Frame: as in Data
+	Frame    relayframe.Kind
+	Data     []byte // Frame, Reply: as it came from the websocket
+	// Done, if it is not nil, gives back what the message holds of the limits.
+	// Whoever has the message calls it once: when it has been written, or
+	// dropped, or handed to another node.
+	Done func()
+}
+
+func (m *Message) done() {
+	if m.Done != nil {
+		m.Done()
+	}
+}
+
+// Mailbox is the queue of messages for one socket. What comes from different
+// senders is taken in turn, one message each, so that none has to wait behind
+// the queue of another; what comes from one sender stays in order. Its methods
+// may be called from any goroutine.
+type Mailbox struct {
+	limit int // of bytes of frames per sender
+	ready chan struct{}
+
+	mu     sync.Mutex
+	queues map[string]*queue // those that have messages, or somebody who waits
+	turn   []*queue          // those that have messages, the next first
+	closed error
+}
+
+// queue is what has come from one sender.
+type queue struct {
+	from     string
+	messages []Message
+	bytes    int
+	replies  int
+	waiting  int
+	room     chan struct{} // closed and replaced when a message was taken
+}
+
+// NewMailbox returns an empty mailbox in which each sender has room for limit
+// bytes of frames, and always for one.
+func NewMailbox(limit int) *Mailbox {
+	return &Mailbox{limit: limit, ready: make(chan struct{}, 1), queues: make(map[string]*queue)}
+}
+
+// Put adds a message. A Frame waits until its sender has room; a Reply for
+// which there is none is dropped, which is reported by false. The error is that
+// of Close or of ctx. If a message was not added, its Done is left to the
+// caller.
+func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		if b.closed != nil {
+			return false, b.closed
+		}
+		q := b.queues[m.From]
+		if q == nil {
+			q = &queue{from: m.From, room: make(chan struct{})}
+			b.queues[m.From] = q
+		}
+		if m.Kind == Reply && q.replies >= sourceReplies {
+			return false, nil
+		}
+		if m.Kind != Frame || q.bytes == 0 || q.bytes+len(m.Data) <= b.limit {
+			b.add(q, m)
+			return true, nil
+		}
+		if err := b.awaitRoom(ctx, q); err != nil {
+			return false, err
+		}
+	}
+}
+
+// awaitRoom waits, without the lock, until a message of a queue was taken.
+func (b *Mailbox) awaitRoom(ctx context.Context, q *queue) error {
+	room := q.room
+	q.waiting++
+	b.mu.Unlock()
+	var err error
+	select {
+	case <-room:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	b.mu.Lock()
+	q.waiting--
+	b.drop(q)
+	return err
+}
+
+// add appends a message to a queue. The caller holds mu.
+func (b *Mailbox) add(q *queue, m Message) {
+	if len(q.messages) == 0 {
+		b.turn = append(b.turn, q)
+	}
+	q.messages = append(q.messages, m)
+	q.count(&m, 1)
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) count(m *Message, sign int) {
+	switch m.Kind {
+	case Frame:
+		q.bytes += sign * len(m.Data)
+	case Reply:
+		q.replies += sign
+	}
+}
+
+// drop forgets a queue that nobody needs. The caller holds mu.
+func (b *Mailbox) drop(q *queue) {
+	if len(q.messages) == 0 && q.waiting == 0 && b.queues[q.from] == q {
+		delete(b.queues, q.from)
+	}
+}
+
+// Ready returns the channel that has a value when Take may have a message
+// again, or the mailbox was closed.
+func (b *Mailbox) Ready() <-chan struct{} { return b.ready }
+
+// Take returns the next message, if there is one. The error is that of Close.
+func (b *Mailbox) Take() (Message, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil || len(b.turn) == 0 {
+		return Message{}, false, b.closed
+	}
+	q := b.turn[0]
+	b.turn = b.turn[1:]
+	m := q.messages[0]
+	q.messages[0] = Message{} // its bytes are not kept alive
+	q.messages = q.messages[1:]
+	q.count(&m, -1)
+	if len(q.messages) > 0 {
+		b.turn = append(b.turn, q)
+	}
+	close(q.room)
+	q.room = make(chan struct{})
+	b.drop(q)
+	return m, true, nil
+}
+
+// Close refuses further messages with an error and returns those that were not
+// taken, the Done of which is left to the caller. Only the first call counts.
+func (b *Mailbox) Close(err error) []Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		return nil
+	}
+	b.closed = err
+	var left []Message
+	for _, q := range b.queues {
+		left = append(left, q.messages...)
+		close(q.room)
+		q.room = make(chan struct{})
+	}
+	clear(b.queues)
+	b.turn = nil
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+	return left
+}

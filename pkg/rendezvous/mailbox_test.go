@@ -1,0 +1,160 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+func put(t *testing.T, b *Mailbox, from, text string) {
+	t.Helper()
+	if sent, err := b.Put(context.Background(), Message{Kind: Frame, From: from, Data: []byte(text)}); !sent || err != nil {
+		t.Fatalf("%v, %v", sent, err)
+	}
+}
+
+func take(t *testing.T, b *Mailbox) string {
+	t.Helper()
+	m, ok, err := b.Take()
+	if !ok || err != nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	return m.From + string(m.Data)
+}
+
+func TestSendersTakeTurns(t *testing.T) {
+	b := NewMailbox(100)
+	for i := range 5 {
+		put(t, b, "a", fmt.Sprint(i))
+	}
+	put(t, b, "b", "0")
+	put(t, b, "c", "0")
+	put(t, b, "b", "1")
+	var got []string
+	for range 8 {
+		got = append(got, take(t, b))
+	}
+	if want := []string{"a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4"}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	if len(b.queues) != 0 {
+		t.Errorf("%d queues are kept for nothing", len(b.queues))
+	}
+}
+
+func TestMailboxLimit(t *testing.T) {
+	b := NewMailbox(10)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	full := func(from string, size int) bool {
+		t.Helper()
+		sent, err := b.Put(ended, Message{Kind: Frame, From: from, Data: make([]byte, size)})
+		if sent != (err == nil) || err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("%v, %v", sent, err)
+		}
+		return !sent
+	}
+	if full("a", 6) || full("a", 4) || !full("a", 1) {
+		t.Error("10 bytes do not fit, or 11 do")
+	}
+	if full("b", 11) || !full("b", 1) {
+		t.Error("one large frame does not fit, or a second does")
+	}
+	for range 2 * sourceReplies {
+		sent, err := b.Put(ended, Message{Kind: Reply, From: "a", Data: make([]byte, 100)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sent {
+			break
+		}
+	}
+	if n := b.queues["a"].replies; n != sourceReplies {
+		t.Errorf("%d replies", n)
+	}
+	if sent, err := b.Put(ended, Message{Kind: Left, From: "a"}); !sent || err != nil {
+		t.Errorf("the end of a sender: %v, %v", sent, err)
+	}
+}
+
+func TestPutWaits(t *testing.T) {
+	b := NewMailbox(1)
+	put(t, b, "a", "0")
+	var waiting sync.WaitGroup
+	for range 3 { // several at once, although a socket has one
+		waiting.Go(func() { put(t, b, "a", "1") })
+	}
+	for range 4 {
+		eventually(t, func() bool {
+			m, ok, err := b.Take()
+			return ok && err == nil && m.From == "a"
+		})
+	}
+	waiting.Wait()
+}
+
+func TestClosedMailbox(t *testing.T) {
+	b := NewMailbox(1)
+	put(t, b, "a", "0")
+	put(t, b, "b", "0")
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if _, err := b.Put(context.Background(), Message{Kind: Frame, From: "a", Data: []byte("x")}); !errors.Is(err, ErrReplaced) {
+			t.Errorf("%v", err)
+		}
+	})
+	eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.queues["a"].waiting == 1
+	})
+	if left := b.Close(ErrReplaced); len(left) != 2 {
+		t.Errorf("%d messages were left", len(left))
+	}
+	waiting.Wait()
+	if left := b.Close(ErrNobody); left != nil {
+		t.Error("it was closed twice")
+	}
+	if _, _, err := b.Take(); !errors.Is(err, ErrReplaced) {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-b.Ready():
+	default:
+		t.Error("who waits is not told")
+	}
+}
+
+func TestBus(t *testing.T) {
+	bus := NewLocalBus()
+	ctx := context.Background()
+	m := Message{Kind: Joined, From: "h"}
+	if _, err := bus.Send(ctx, "x", m); !errors.Is(err, ErrNobody) {
+		t.Errorf("without a mailbox: %v", err)
+	}
+	former, newer := NewMailbox(1), NewMailbox(1)
+	if left, err := bus.Bind("x", former); left != nil || err != nil {
+		t.Errorf("%v, %v", left, err)
+	}
+	if sent, err := bus.Send(ctx, "x", m); !sent || err != nil {
+		t.Errorf("%v, %v", sent, err)
+	}
+	if left, err := bus.Bind("x", newer); len(left) != 1 || err != nil {
+		t.Errorf("%v, %v", left, err)
+	}
+	bus.Unbind("x", former) // has no right to
+	if sent, err := bus.Send(ctx, "x", m); !sent || err != nil {
+		t.Errorf("to the newer: %v, %v", sent, err)
+	}
+	newer.Close(closeExecutorGone)
+	if _, err := bus.Send(ctx, "x", m); !errors.Is(err, ErrNobody) {
+		t.Errorf("closed: %v", err)
+	}
+	bus.Unbind("x", newer)
+	if len(bus.boxes) != 0 {
+		t.Error("an address is kept")
+	}
+}
