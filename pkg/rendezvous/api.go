@@ -1,0 +1,275 @@
+package rendezvous
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"codex.internal/pkg/noiseik"
+)
+
+// securityProfile is the only one there is.
+const securityProfile = "noise_hybrid_ik_v1"
+
+// The bodies of the API. All members are required.
+type (
+	registerRequest struct {
+		SecurityProfile   string             `json:"security_profile"`
+		ExecutorPublicKey *noiseik.PublicKey `json:"executor_public_key"`
+	}
+	registerResponse struct {
+		EnvironmentID          string `json:"environment_id"`
+		URL                    string `json:"url"`
+		SecurityProfile        string `json:"security_profile"`
+		ExecutorRegistrationID string `json:"executor_registration_id"`
+	}
+	connectRequest struct {
+		HarnessPublicKey *noiseik.PublicKey `json:"harness_public_key"`
+	}
+	connectResponse struct {
+		registerResponse
+		ExecutorPublicKey       noiseik.PublicKey `json:"executor_public_key"`
+		HarnessKeyAuthorization string            `json:"harness_key_authorization"`
+	}
+	validateRequest struct {
+		ExecutorRegistrationID  string             `json:"executor_registration_id"`
+		HarnessPublicKey        *noiseik.PublicKey `json:"harness_public_key"`
+		HarnessKeyAuthorization string             `json:"harness_key_authorization"`
+	}
+	validateResponse struct {
+		Valid bool `json:"valid"`
+	}
+)
+
+// apiError is an answer that is no success.
+type apiError struct {
+	status  int
+	code    string // for programs
+	message string // for people
+}
+
+func (e *apiError) Error() string { return e.message }
+
+// writeError answers with an error's body: {"error":{"code","message"}}.
+func writeError(w http.ResponseWriter, e *apiError) {
+	type content struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	writeJSON(w, e.status, struct {
+		Error content `json:"error"`
+	}{content{e.code, e.message}})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // a client that is gone needs no answer
+}
+
+// call is the frame of an API call: who asks, for which environment, and with
+// which body.
+func (s *Server) call(name string, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, err := s.serveCall(w, r, serve)
+		if err != nil {
+			s.metrics.request(name, err.status)
+			s.log.Info("call refused", "call", name, "peer", r.RemoteAddr, "status", err.status, "code", err.code)
+			writeError(w, err)
+			return
+		}
+		s.metrics.request(name, http.StatusOK)
+		writeJSON(w, http.StatusOK, answer)
+	}
+}
+
+func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) (any, *apiError) {
+	token, refused := s.authenticate(bearer(r))
+	if refused != nil {
+		return nil, refused
+	}
+	if _, ok := s.tokens.use(token.ID, func(a *account) bool { return a.calls.Allow() }); !ok {
+		return nil, &apiError{http.StatusTooManyRequests, "rate_limited", "too many requests with this token; try again later"}
+	}
+	id := strings.TrimSpace(r.PathValue("id"))
+	if err := CheckEnvironmentID(id); err != nil {
+		return nil, &apiError{http.StatusBadRequest, "invalid_environment_id", err.Error()}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body exceeds %d bytes", maxBody)}
+	case err != nil:
+		return nil, &apiError{http.StatusBadRequest, "invalid_body", "the body did not arrive"}
+	}
+	return serve(r, token, id, body)
+}
+
+// bearer returns the token of a request; empty: it has none that is one.
+func bearer(r *http.Request) string {
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 {
+		return ""
+	}
+	scheme, secret, _ := strings.Cut(strings.TrimSpace(headers[0]), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
+// authenticate returns the token that a text is.
+func (s *Server) authenticate(secret string) (*Token, *apiError) {
+	if secret == "" {
+		return nil, &apiError{http.StatusUnauthorized, "missing_token", "this needs `authorization: Bearer TOKEN`; codex rendezvous token create makes one"}
+	}
+	token, err := s.opts.Tokens.authenticate(secret)
+	switch {
+	case errors.Is(err, ErrBadToken):
+		return nil, &apiError{http.StatusUnauthorized, "invalid_token", ErrBadToken.Error()}
+	case err != nil:
+		s.log.Error("cannot check a token", "error", err)
+		return nil, &apiError{http.StatusServiceUnavailable, "tokens_unavailable", "the service cannot read its tokens"}
+	default:
+		return token, nil
+	}
+}
+
+// permit says why a token is not good for a role in an environment.
+func (s *Server) permit(token *Token, role Role, environment string) *apiError {
+	switch {
+	case token.Permits(role, environment, s.now()):
+		return nil
+	case !token.Role.allows(role):
+		return &apiError{http.StatusForbidden, "role_not_allowed", fmt.Sprintf("the token is for the role %s, and this is for the role %s", token.Role, role)}
+	default:
+		return &apiError{http.StatusForbidden, "environment_not_allowed", fmt.Sprintf("the token is not good for environment %q", environment)}
+	}
+}
+
+// decode reads a body.
+func decode(body []byte, v any) *apiError {
+	if err := json.Unmarshal(body, v); err != nil {
+		return &apiError{http.StatusBadRequest, "invalid_body", "invalid body: " + err.Error()}
+	}
+	return nil
+}
+
+func missingMember(name string) *apiError {
+	return &apiError{http.StatusBadRequest, "invalid_body", "invalid body: missing field `" + name + "`"}
+}
+
+// serveRegister registers an executor.
+func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
+	if err := s.permit(token, RoleExecutor, id); err != nil {
+		return nil, err
+	}
+	var req registerRequest
+	if err := decode(body, &req); err != nil {
+		return nil, err
+	}
+	if req.SecurityProfile != securityProfile {
+		return nil, &apiError{http.StatusBadRequest, "unsupported_security_profile", fmt.Sprintf("security_profile must be %s", securityProfile)}
+	}
+	if req.ExecutorPublicKey == nil {
+		return nil, missingMember("executor_public_key")
+	}
+	reg, err := s.registry.register(id, *req.ExecutorPublicKey, token.ID, s.now())
+	switch {
+	case errors.Is(err, errTooMany):
+		return nil, &apiError{http.StatusTooManyRequests, "too_many_environments", errTooMany.Error()}
+	case err != nil:
+		s.log.Error("cannot register", "environment", id, "error", err)
+		return nil, &apiError{http.StatusInternalServerError, "state_unavailable", "the service cannot save its state"}
+	}
+	s.log.Info("registered", "environment", id, "registration", reg.ID, "token", token.ID)
+	return s.bundle(r, &reg, ticket{end: endExecutor, token: token.ID, expires: reg.Expires}), nil
+}
+
+// bundle is what both ends are told about a registration.
+func (s *Server) bundle(r *http.Request, reg *registration, t ticket) registerResponse {
+	t.environment, t.registration = reg.Environment, reg.ID
+	u := s.relayURL(r)
+	u.RawQuery = t.query(s.urls)
+	return registerResponse{EnvironmentID: reg.Environment, URL: u.String(), SecurityProfile: securityProfile, ExecutorRegistrationID: reg.ID}
+}
+
+// serveConnect tells a harness how to reach an executor. Without one the answer
+// is an error after which clients try again.
+func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
+	if err := s.permit(token, RoleHarness, id); err != nil {
+		return nil, err
+	}
+	var req connectRequest
+	if err := decode(body, &req); err != nil {
+		return nil, err
+	}
+	if req.HarnessPublicKey == nil {
+		return nil, missingMember("harness_public_key")
+	}
+	reg, connected, ok := s.registry.newest(id)
+	switch {
+	case !ok:
+		return nil, &apiError{http.StatusServiceUnavailable, "environment_not_registered", fmt.Sprintf("no executor has registered environment %q", id)}
+	case !connected:
+		return nil, &apiError{http.StatusServiceUnavailable, "environment_offline", fmt.Sprintf("the executor of environment %q is not connected", id)}
+	}
+	now := s.now()
+	identity := keyDigest(*req.HarnessPublicKey)
+	t := ticket{end: endHarness, token: token.ID, identity: identity, expires: now.Add(harnessURLTime)}
+	return connectResponse{
+		registerResponse:        s.bundle(r, &reg, t),
+		ExecutorPublicKey:       reg.Key,
+		HarnessKeyAuthorization: s.authorizations.make(grant{id, reg.ID, identity}, token.ID, now),
+	}, nil
+}
+
+// serveValidate tells an executor whether a harness may use it. What speaks
+// against it is logged and not told.
+func (s *Server) serveValidate(_ *http.Request, token *Token, id string, body []byte) (any, *apiError) {
+	if err := s.permit(token, RoleExecutor, id); err != nil {
+		return nil, err
+	}
+	var req validateRequest
+	if err := decode(body, &req); err != nil {
+		return nil, err
+	}
+	if req.HarnessPublicKey == nil {
+		return nil, missingMember("harness_public_key")
+	}
+	why := s.invalid(&req, token, id)
+	if why != "" {
+		s.log.Warn("harness refused", "environment", id, "registration", req.ExecutorRegistrationID, "reason", why)
+	}
+	return validateResponse{Valid: why == ""}, nil
+}
+
+// invalid says what speaks against a harness; empty: nothing.
+func (s *Server) invalid(req *validateRequest, token *Token, id string) string {
+	reg, _, ok := s.registry.find(req.ExecutorRegistrationID)
+	if !ok || reg.Environment != id {
+		return "the registration is not one of the environment"
+	}
+	if reg.Token != token.ID {
+		return "the registration is another token's"
+	}
+	g := grant{id, reg.ID, keyDigest(*req.HarnessPublicKey)}
+	holder, ok := s.authorizations.spend(req.HarnessKeyAuthorization, g, s.now())
+	if !ok {
+		return "the authorization is not valid, or was used before"
+	}
+	if err := s.checkToken(holder, RoleHarness, id); err != nil {
+		return "the harness's " + err.Error()
+	}
+	return ""
+}

@@ -1,0 +1,460 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAPIRefusals(t *testing.T) {
+	s := start(t, Options{})
+	executorOnly, _ := newToken(t, s.tokens, RoleExecutor, "env")
+	harnessOnly, _ := newToken(t, s.tokens, RoleHarness, "env")
+	s.register("idle")
+	key := keyText(identity())
+	registerBody := `{"security_profile":"noise_hybrid_ik_v1","executor_public_key":` + key + `}`
+	connectBody := `{"harness_public_key":` + key + `}`
+	const env = "/cloud/environment/env/"
+	for _, tt := range []struct {
+		name, token, path, body string
+		status                  int
+		code                    string
+	}{
+		{"no token", "", env + "register", registerBody, 401, "missing_token"},
+		{"wrong token", "secret", env + "register", registerBody, 401, "invalid_token"},
+		{"role of register", harnessOnly, env + "register", registerBody, 403, "role_not_allowed"},
+		{"role of connect", executorOnly, env + "connect", connectBody, 403, "role_not_allowed"},
+		{"role of validate", harnessOnly, env + "validate", `{}`, 403, "role_not_allowed"},
+		{"environment", executorOnly, "/cloud/environment/env2/register", registerBody, 403, "environment_not_allowed"},
+		{"blank environment", s.token, "/cloud/environment/%20/register", registerBody, 400, "invalid_environment_id"},
+		{"slash in an environment", s.token, "/cloud/environment/a%2Fb/register", registerBody, 400, "invalid_environment_id"},
+		{"control character", s.token, "/cloud/environment/a%0A/x%00/register", registerBody, 404, "not_found"},
+		{"long environment", s.token, "/cloud/environment/" + strings.Repeat("e", MaxEnvironmentID+1) + "/register", registerBody, 400, "invalid_environment_id"},
+		{"no JSON", s.token, env + "register", "x", 400, "invalid_body"},
+		{"empty body", s.token, env + "register", "", 400, "invalid_body"},
+		{"no key", s.token, env + "register", `{"security_profile":"noise_hybrid_ik_v1"}`, 400, "invalid_body"},
+		{"other profile", s.token, env + "register", `{"security_profile":"plain","executor_public_key":` + key + `}`, 400, "unsupported_security_profile"},
+		{"other suite", s.token, env + "connect", strings.Replace(connectBody, "Noise_hybridIK", "Noise_IK", 1), 400, "invalid_body"},
+		{"more in a key", s.token, env + "connect", strings.Replace(connectBody, `{"suite"`, `{"x":1,"suite"`, 1), 400, "invalid_body"},
+		{"no harness key", s.token, env + "connect", `{}`, 400, "invalid_body"},
+		{"nothing to validate", s.token, env + "validate", `{}`, 400, "invalid_body"},
+		{"too large", s.token, env + "register", strings.Repeat(" ", maxBody+1), 413, "body_too_large"},
+		{"not registered", s.token, env + "connect", connectBody, 503, "environment_not_registered"},
+		{"not connected", s.token, "/cloud/environment/idle/connect", connectBody, 503, "environment_offline"},
+		{"no such call", s.token, env + "destroy", "{}", 404, "not_found"},
+	} {
+		a := s.post(tt.token, tt.path, tt.body)
+		if a.status != tt.status || a.Error.Code != tt.code || a.Error.Message == "" {
+			t.Errorf("%s: %d %s", tt.name, a.status, a.body)
+		}
+	}
+	if w := s.get("/healthz", "Origin", "https://example.com"); w.Code != 403 {
+		t.Errorf("a web page: %d", w.Code)
+	}
+}
+
+// TestShapes checks the members of the answers: no more and no less.
+func TestShapes(t *testing.T) {
+	s := start(t, Options{PublicURL: "https://rendezvous.example/base/"})
+	members := func(body string) string {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(body), &m); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, name := range []string{"environment_id", "url", "security_profile", "executor_registration_id", "executor_public_key", "harness_key_authorization", "valid"} {
+			if v, ok := m[name]; ok {
+				names = append(names, name)
+				if text, ok := v.(string); ok && text == "" {
+					t.Errorf("%s is empty", name)
+				}
+				delete(m, name)
+			}
+		}
+		if len(m) > 0 {
+			t.Errorf("more members: %v", m)
+		}
+		return strings.Join(names, " ")
+	}
+	const environment = "%C3%BCml%20%5Baut%5D"
+	reg := s.register(environment)
+	if got := members(reg.body); got != "environment_id url security_profile executor_registration_id" {
+		t.Error(got)
+	}
+	if reg.EnvironmentID != "üml [aut]" || reg.SecurityProfile != "noise_hybrid_ik_v1" || !strings.HasPrefix(reg.URL, "wss://rendezvous.example/base/relay?") {
+		t.Errorf("%s", reg.body)
+	}
+	u, err := url.Parse(reg.URL)
+	if err != nil || u.Query().Get("role") != "environment" {
+		t.Errorf("%v, %v", u, err)
+	}
+	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + u.RawQuery)
+	con := s.connect(environment, identity())
+	if got := members(con.body); got != "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization" {
+		t.Error(got)
+	}
+	if con.EnvironmentID != reg.EnvironmentID || con.ExecutorRegistrationID != reg.ExecutorRegistrationID || con.ExecutorPublicKey != identity() || len(con.HarnessKeyAuthorization) > 4096 {
+		t.Errorf("%s", con.body)
+	}
+	if u, err := url.Parse(con.URL); err != nil || u.Query().Get("role") != "harness" {
+		t.Errorf("%v, %v", u, err)
+	}
+	if got := members(s.validate(s.token, environment, &con, keyText(identity())).body); got != "valid" {
+		t.Error(got)
+	}
+}
+
+func (s *service) validate(token, environment string, con *answer, key string) answer {
+	body, err := json.Marshal(map[string]any{
+		"executor_registration_id": con.ExecutorRegistrationID, "harness_public_key": json.RawMessage(key), "harness_key_authorization": con.HarnessKeyAuthorization,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.post(token, "/cloud/environment/"+environment+"/validate", string(body))
+}
+
+func TestValidate(t *testing.T) {
+	s := start(t, Options{})
+	s.executor("env")
+	s.executor("env2")
+	other := keyText(makeKey())
+	key := keyText(identity())
+	otherToken, _ := newToken(t, s.tokens, RoleBoth, "*")
+	harnessToken, harness := newToken(t, s.tokens, RoleHarness, "env")
+	for _, tt := range []struct {
+		name string
+		call func(con answer) answer
+		want bool
+	}{
+		{"as it is", func(con answer) answer { return s.validate(s.token, "env", &con, key) }, true},
+		{"twice", func(con answer) answer {
+			s.validate(s.token, "env", &con, key)
+			return s.validate(s.token, "env", &con, key)
+		}, false},
+		{"another harness's", func(con answer) answer { return s.validate(s.token, "env", &con, other) }, false},
+		{"another environment's", func(con answer) answer { return s.validate(s.token, "env2", &con, key) }, false},
+		{"another executor asks", func(con answer) answer { return s.validate(otherToken, "env", &con, key) }, false},
+		{"unknown registration", func(con answer) answer {
+			con.ExecutorRegistrationID = "x"
+			return s.validate(s.token, "env", &con, key)
+		}, false},
+		{"changed", func(con answer) answer {
+			con.HarnessKeyAuthorization += "x"
+			return s.validate(s.token, "env", &con, key)
+		}, false},
+		{"the harness's token was revoked", func(answer) answer {
+			con := s.post(harnessToken, "/cloud/environment/env/connect", `{"harness_public_key":`+key+`}`)
+			if _, err := s.tokens.Revoke(context.Background(), harness.ID); err != nil {
+				t.Fatal(err)
+			}
+			return s.validate(s.token, "env", &con, key)
+		}, false},
+	} {
+		if a := tt.call(s.connect("env", identity())); a.status != http.StatusOK || a.Valid != tt.want {
+			t.Errorf("%s: %s", tt.name, a.body)
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	s := start(t, Options{})
+	good := s.register("env").URL
+	for name, u := range map[string]string{
+		"no query":  good[:strings.IndexByte(good, '?')],
+		"role":      strings.Replace(good, "role=environment", "role=harness", 1),
+		"signature": good + "x",
+		"other":     strings.Replace(good, "environment_id=env", "environment_id=env2", 1),
+	} {
+		if got := refused(t, u); got != "401 invalid_url" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	s.dial(good)
+	harness := s.connect("env", identity()).URL
+	s.Server.now = func() time.Time { return time.Now().Add(harnessURLTime) }
+	if got := refused(t, harness); got != "401 invalid_url" {
+		t.Errorf("expired: %s", got)
+	}
+	if w := s.get(strings.TrimPrefix(good, "ws"+strings.TrimPrefix(s.url, "http"))); w.Code != http.StatusUpgradeRequired {
+		t.Errorf("no websocket: %d", w.Code)
+	}
+}
+
+func TestPublicURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                       "",
+		"http://h:1":             "ws://h:1",
+		"https://h/p":            "wss://h/p",
+		"wss://h":                "wss://h",
+		"ftp://h":                "error",
+		"h:1":                    "error",
+		"https://":               "error",
+		"https://h/?q":           "error",
+		"https://u:password@h/":  "error",
+		"https://h/#f":           "error",
+		"https://h:port/invalid": "error",
+	} {
+		u, err := parsePublicURL(text)
+		got := ""
+		if err != nil {
+			got = "error"
+		} else if u != nil {
+			got = u.String()
+		}
+		if got != want {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "password") {
+			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+func TestCallRate(t *testing.T) {
+	s := start(t, Options{})
+	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
+	for i := range 5 {
+		a := s.post(s.token, "/cloud/environment/env/validate", "{}")
+		if limited := a.Error.Code == "rate_limited" && a.status == 429; limited != (i >= 3) {
+			t.Errorf("call %d: %s", i, a.body)
+		}
+	}
+	other, _ := newToken(t, s.tokens, RoleBoth, "*")
+	if a := s.post(other, "/cloud/environment/env/validate", "{}"); a.status == 429 {
+		t.Error("another token has no calls left either")
+	}
+}
+
+func TestEnvironmentLimit(t *testing.T) {
+	r := newRegistry(nil)
+	now := time.Now()
+	add := func(environment, token string) error {
+		_, err := r.register(environment, identity(), token, now)
+		return err
+	}
+	for i := range tokenEnvironments {
+		if err := add(string(rune('A'+i)), "one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := add("more", "one"); !errors.Is(err, errTooMany) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := add("A", "one"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := add("more", "two"); err != nil {
+		t.Errorf("of another token: %v", err)
+	}
+	if err := add("more", "one"); !errors.Is(err, errTooMany) {
+		t.Errorf("taken from another token: %v", err)
+	}
+	now = now.Add(executorURLTime)
+	if err := add("more still", "one"); err != nil || len(r.list()) != 1 {
+		t.Errorf("after the others have expired: %v, %d are left", err, len(r.list()))
+	}
+}
+
+func TestState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "state.json")
+	tokens := newTokens(t)
+	ctx := context.Background()
+	first, err := New(ctx, Options{Tokens: tokens, StateFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token := newToken(t, tokens, RoleBoth, "*")
+	reg, err := first.registry.register("env", identity(), token.ID, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := (&ticket{end: endExecutor, environment: "env", registration: reg.ID, token: token.ID, expires: reg.Expires}).query(first.urls)
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	if _, err := New(short, Options{Tokens: tokens, StateFile: path}); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second service with the same file: %v", err)
+	}
+	if err := first.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{Tokens: tokens, StateFile: path})
+	if info, err := os.Stat(path); err != nil || othersCanWrite(info) {
+		t.Errorf("%v, %v", info, err)
+	}
+	// The executor comes back by its old URL.
+	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + query)
+	if con := s.connect("env", identity()); con.ExecutorRegistrationID != reg.ID || con.ExecutorPublicKey != identity() {
+		t.Errorf("%s", con.body)
+	}
+}
+
+func TestStateThatCannotBeUsed(t *testing.T) {
+	for name, content := range map[string]string{
+		"empty": "", "no key": `{"version":1,"url_key":"","registrations":[]}`, "version": `{"version":2}`, "more": `{"version":1,"x":1}`,
+	} {
+		path := filepath.Join(t.TempDir(), "state.json")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(context.Background(), Options{Tokens: newTokens(t), StateFile: path}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != content {
+			t.Errorf("%s: it was overwritten", name)
+		}
+	}
+}
+
+// TestUnsavedRegistration has no disk to write to.
+func TestUnsavedRegistration(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	s := start(t, Options{StateFile: filepath.Join(dir, "state.json")})
+	former := s.register("env")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	a := s.post(s.token, "/cloud/environment/env/register", `{"security_profile":"noise_hybrid_ik_v1","executor_public_key":`+keyText(identity())+`}`)
+	if a.status != 500 || a.Error.Code != "state_unavailable" || strings.Contains(a.body, dir) {
+		t.Errorf("%s", a.body)
+	}
+	if reg, _, ok := s.registry.newest("env"); !ok || reg.ID != former.ExecutorRegistrationID {
+		t.Error("the former registration is lost")
+	}
+	if w := s.get("/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "state") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	s := start(t, Options{})
+	s.executor("<b>one")
+	s.register("two")
+	limited, _ := newToken(t, s.tokens, RoleHarness, "two")
+	if w := s.get("/status"); w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" {
+		t.Errorf("without a token: %d", w.Code)
+	}
+	w := s.get("/status", "Authorization", "Bearer "+s.token, "Accept", "application/json")
+	var page struct{ Environments []environmentStatus }
+	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Environments) != 2 || !page.Environments[0].Connected || page.Environments[1].Connected {
+		t.Errorf("%s, %v", w.Body, err)
+	}
+	w = s.get("/status", "Authorization", "Bearer "+s.token)
+	if text := w.Body.String(); !strings.Contains(text, "&lt;b&gt;one") || strings.Contains(text, "<b>") {
+		t.Errorf("%s", text)
+	}
+	r, _ := http.NewRequest(http.MethodGet, "/", nil)
+	r.SetBasicAuth("anybody", limited)
+	w = s.get("/status", "Authorization", r.Header.Get("Authorization"), "Accept", "application/json")
+	if text := w.Body.String(); w.Code != 200 || !strings.Contains(text, `"two"`) || strings.Contains(text, "one") {
+		t.Errorf("what is not the token's: %s", text)
+	}
+}
+
+func TestHealthAndMetrics(t *testing.T) {
+	s := start(t, Options{})
+	s.executor("env")
+	h := s.harness("env")
+	h.send(handshake("s", "x"))
+	eventually(t, func() bool { return s.totals().streams == 1 })
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if w := s.get(path); w.Code != 200 {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	text := s.get("/metrics").Body.String()
+	for _, line := range []string{
+		"rendezvous_environments 1", `rendezvous_sockets{role="executor"} 1`, `rendezvous_sockets{role="harness"} 1`, "rendezvous_streams 1",
+		`rendezvous_requests_total{call="register",status="200"} 1`, `rendezvous_requests_total{call="relay",status="101"} 2`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("%s is missing in\n%s", line, text)
+		}
+	}
+	if strings.Contains(text, `"env"`) {
+		t.Error("the metrics name an environment")
+	}
+	if err := os.WriteFile(s.tokens.Path(), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.get("/readyz"); w.Code != 503 {
+		t.Errorf("without tokens: %d", w.Code)
+	}
+	if a := s.post(s.token, "/cloud/environment/env/validate", "{}"); a.Error.Code != "tokens_unavailable" || a.status != 503 {
+		t.Errorf("%s", a.body)
+	}
+}
+
+// FuzzCalls sends bodies to every call: each is answered with what the protocol
+// has for it.
+func FuzzCalls(f *testing.F) {
+	tokens := OpenTokens(filepath.Join(f.TempDir(), "tokens.json"))
+	token, _ := newToken(f, tokens, RoleBoth, "*")
+	s, err := New(context.Background(), Options{Tokens: tokens})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = s.Shutdown(context.Background()) })
+	s.tokens.quota.calls, s.tokens.quota.callBurst = 1<<30, 1<<30
+	key := keyText(identity())
+	f.Add("register", "env", `{"security_profile":"noise_hybrid_ik_v1","executor_public_key":`+key+`}`)
+	f.Add("connect", "env", `{"harness_public_key":`+key+`}`)
+	f.Add("validate", "env", `{"executor_registration_id":"r","harness_public_key":`+key+`,"harness_key_authorization":"a.b.c.d"}`)
+	f.Fuzz(func(t *testing.T, call, environment, body string) {
+		r := httptest.NewRequest(http.MethodPost, "/cloud/environment/"+url.PathEscape(environment)+"/"+url.PathEscape(call), strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code == http.StatusTemporaryRedirect || w.Code == http.StatusMovedPermanently {
+			return // of a path with dots
+		}
+		a := answer{status: w.Code, body: w.Body.String()}
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+			t.Fatalf("%s: %v", a.body, err)
+		}
+		switch {
+		case a.status == 200 && call == "validate":
+			if a.Valid {
+				t.Fatal("valid without an authorization")
+			}
+		case a.status == 200:
+			if call != "register" || a.EnvironmentID != strings.TrimSpace(environment) || !strings.Contains(body, "noise_hybrid_ik_v1") {
+				t.Fatalf("%s %q: %s", call, environment, a.body)
+			}
+		case a.Error.Code == "" || a.status < 400 || a.status == 401 || a.status == 500:
+			t.Fatalf("%s %q: %d %s", call, environment, a.status, a.body)
+		}
+	})
+}
+
+// FuzzDecodeState checks that what is accepted can be written and read again.
+func FuzzDecodeState(f *testing.F) {
+	reg := &registration{ID: "r", Environment: "env", Key: identity(), Token: "0123456789ab", Expires: time.Unix(1_800_000_000, 0).UTC()}
+	good, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: make([]byte, 32), Registrations: []*registration{reg}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"url_key":"AAAA","registrations":[null]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, list, err := decodeState(data)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: s.key[:], Registrations: list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, second, err := decodeState(again); err != nil || len(second) != len(list) {
+			t.Fatalf("%d registrations, then %d: %v", len(list), len(second), err)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+// Package rendezvous is the service by which harnesses find executors that
+// they cannot reach: an environment registry, and a relay that passes frames
+// between them (sections 1, 7 and 9 of the relay's specification). What it
+// passes on is encrypted between the two ends; it can see who talks to whom and
+// how much, and it can end a stream.
+//
+//	tokens := rendezvous.OpenTokens("/var/lib/rendezvous/tokens.json")
+//	srv, err := rendezvous.New(ctx, rendezvous.Options{Tokens: tokens})
+//	...
+//	err = srv.Serve(ctx, listener, nil) // or as an http.Handler
+//	err = srv.Shutdown(ctx)
+//
+// # The registry
+//
+// An executor registers an environment with its public key and gets a signed
+// URL for its websocket. A harness asks to connect to the environment and gets
+// a signed URL of its own, the executor's key, and an authorization, which it
+// hands to the executor inside of the handshake; the executor has it validated.
+// Every call needs a token that is good for its role and environment; see Token.
+// Executors trust the registry to tell who may use them.
+//
+// # The relay
+//
+// There is one executor per registration, the newest connection if there are
+// several, and any number of harnesses. Frames are routed by their stream_id:
+// the first handshake or resume claims a stream for its harness. When a harness
+// is gone, its streams are reset; when the executor is, its harnesses are
+// disconnected, and can ask to connect again.
+//
+// # Limits
+//
+// Frames are not dropped because somebody is slow: whoever sends more than its
+// share is not read for a while. Harnesses of one executor are served in turn.
+// One that takes nothing for a time is disconnected; one that is merely slow
+// can slow down the executor that sends to it, and so its other harnesses. All
+// limits are in limits.go.
+//
+// # State
+//
+// Streams and connections live in memory. A state file keeps registrations over
+// a restart, so that clients come back without registering. More than one
+// process can serve an environment only with a Bus that connects them.
+package rendezvous

@@ -1,0 +1,244 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// executor is one connection of an executor, and the table of the streams that
+// it serves. A stream is claimed by the first handshake or resume of its id, in
+// the name of the harness that sends it, and is free again when either end has
+// reset it or the harness is gone.
+type executor struct {
+	srv                *Server
+	socket             *socket
+	box                *Mailbox
+	address            string
+	account            *account // of the environment
+	token, environment string
+	log                *slog.Logger
+
+	mu        sync.Mutex
+	harnesses map[string]bool    // addresses
+	streams   map[string]*stream // by id
+}
+
+// stream is who has claimed it.
+type stream struct {
+	harness  string // address
+	identity string
+	account  *account // of the harness's token
+}
+
+// executorAddress is where harnesses reach an executor.
+func executorAddress(registration string) string { return "executor." + registration }
+
+// bind takes the executor's address; unbind must follow. Messages wait until
+// serve handles them.
+func (x *executor) bind() error {
+	replaced, err := x.srv.bus.Bind(x.address, x.box)
+	if err != nil {
+		return err
+	}
+	// They came for the connection that this one replaces.
+	x.turnAway(replaced)
+	return nil
+}
+
+// serve relays until the executor is gone.
+func (x *executor) serve(ctx context.Context) error { return x.socket.run(ctx, x.box, x) }
+
+// unbind gives everything back, and tells the harnesses that the executor is
+// gone.
+func (x *executor) unbind() {
+	x.srv.bus.Unbind(x.address, x.box)
+	x.turnAway(x.box.Close(closeExecutorGone))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id := range x.streams {
+		x.free(id)
+	}
+	for harness := range x.harnesses {
+		x.sendGone(harness)
+	}
+}
+
+// turnAway gives messages back that nobody will handle.
+func (x *executor) turnAway(left []Message) {
+	for i := range left {
+		left[i].done()
+		x.sendGone(left[i].From)
+	}
+}
+
+// sendGone tells a harness that its executor is gone. One that cannot be told
+// is gone itself.
+func (x *executor) sendGone(harness string) {
+	_, _ = x.srv.bus.Send(context.Background(), harness, Message{Kind: Gone, From: x.address})
+}
+
+// free takes a stream out of the table. The caller holds mu.
+func (x *executor) free(id string) {
+	if s := x.streams[id]; s != nil {
+		delete(x.streams, id)
+		s.account.removeStream()
+		x.account.removeStream()
+	}
+}
+
+// handle takes what harnesses send.
+func (x *executor) handle(m Message) error {
+	defer m.done()
+	switch m.Kind {
+	case Joined:
+		x.mu.Lock()
+		x.harnesses[m.From] = true
+		x.mu.Unlock()
+	case Left:
+		return x.forget(m.From)
+	case Frame:
+		if !x.route(&m) {
+			return nil
+		}
+		x.account.up.meter.add(len(m.Data), x.srv.now())
+		x.srv.metrics.framesUp.Inc()
+		x.srv.metrics.bytesUp.Add(len(m.Data))
+		return x.socket.send(m.Data)
+	}
+	return nil
+}
+
+// forget resets the streams of a harness that is gone.
+func (x *executor) forget(harness string) error {
+	x.mu.Lock()
+	delete(x.harnesses, harness)
+	var gone []string
+	for id, s := range x.streams {
+		if s.harness == harness {
+			gone = append(gone, id)
+			x.free(id)
+		}
+	}
+	x.mu.Unlock()
+	for _, id := range gone {
+		x.srv.metrics.reset(resetHarnessGone)
+		if err := x.socket.send(resetFrame(id, resetHarnessGone)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// route says whether a harness's frame goes to the executor.
+func (x *executor) route(m *Message) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.harnesses[m.From] {
+		// It has joined an earlier connection and is about to be told.
+		x.srv.metrics.drop(dropNotJoined)
+		return false
+	}
+	opens := m.Frame == relayframe.Handshake || m.Frame == relayframe.Resume
+	s := x.streams[m.Stream]
+	switch {
+	case s == nil && opens:
+		if !x.claim(m) {
+			x.refuse(m, resetStreamLimit)
+			return false
+		}
+	case s == nil:
+		if m.Frame == relayframe.Data {
+			x.refuse(m, resetUnknownStream)
+		} else {
+			x.srv.metrics.drop(dropUnknownStream)
+		}
+		return false
+	case s.harness != m.From && opens && s.identity == m.Identity:
+		// The same harness comes back before the end of its former
+		// connection was noticed.
+		s.harness = m.From
+	case s.harness != m.From:
+		x.refuse(m, resetStreamTaken)
+		return false
+	}
+	if m.Frame == relayframe.Reset {
+		x.free(m.Stream)
+	}
+	return true
+}
+
+// claim gives a stream to the sender of a frame, if it may have one more. The
+// caller holds mu.
+func (x *executor) claim(m *Message) bool {
+	if !x.account.addStream() {
+		return false
+	}
+	account, ok := x.srv.tokens.use(m.Token, (*account).addStream)
+	if !ok {
+		x.account.removeStream()
+		return false
+	}
+	x.streams[m.Stream] = &stream{harness: m.From, identity: m.Identity, account: account}
+	return true
+}
+
+// refuse resets a harness's stream in the name of the executor.
+func (x *executor) refuse(m *Message, reason string) {
+	x.srv.metrics.reset(reason)
+	reply := Message{Kind: Reply, From: x.address, Data: resetFrame(m.Stream, reason)}
+	// A harness that is gone, or does not read, need not know.
+	if sent, err := x.srv.bus.Send(context.Background(), m.From, reply); !sent || err != nil {
+		x.srv.metrics.drop(dropReply)
+	}
+}
+
+// receive takes what the executor sends.
+func (x *executor) receive(ctx context.Context, h header, frame []byte) error {
+	x.mu.Lock()
+	harness := ""
+	if s := x.streams[h.stream]; s != nil {
+		harness = s.harness
+	}
+	if h.kind == relayframe.Reset {
+		// Before the harness learns it: it may use the id again.
+		x.free(h.stream)
+	}
+	x.mu.Unlock()
+	if harness == "" {
+		// The harness is gone, or has not come back yet.
+		x.srv.metrics.drop(dropUnknownStream)
+		return nil
+	}
+	done, err := x.account.down.admit(ctx, len(frame))
+	if err != nil {
+		return err
+	}
+	m := Message{Kind: Frame, From: x.address, Stream: h.stream, Frame: h.kind, Data: frame, Done: done}
+	_, err = x.srv.bus.Send(ctx, harness, m)
+	switch {
+	case errors.Is(err, ErrNobody):
+		done()
+		x.srv.metrics.drop(dropHarnessGone)
+	case err != nil:
+		done()
+		return err
+	default:
+		x.account.down.meter.add(len(frame), x.srv.now())
+		x.srv.metrics.framesDown.Inc()
+		x.srv.metrics.bytesDown.Add(len(frame))
+	}
+	return nil
+}
+
+// check implements socketEnd.
+func (x *executor) check() error { return x.srv.checkToken(x.token, RoleExecutor, x.environment) }
+
+// dropped implements socketEnd.
+func (x *executor) dropped(why error) {
+	x.srv.metrics.drop(dropInvalid)
+	x.log.Debug("message dropped", "reason", why)
+}

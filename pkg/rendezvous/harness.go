@@ -1,0 +1,104 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// harness is one connection of a harness.
+type harness struct {
+	srv                *Server
+	socket             *socket
+	box                *Mailbox
+	address            string
+	executor           string   // address
+	account            *account // of its token
+	up                 *lane    // of the environment
+	token, environment string
+	identity           string
+	log                *slog.Logger
+}
+
+// serve relays until either end is gone, and tells the executor.
+func (n *harness) serve(ctx context.Context) error {
+	if _, err := n.srv.bus.Bind(n.address, n.box); err != nil {
+		n.socket.end(closeShutdown)
+		return err
+	}
+	why := n.join()
+	if why == nil {
+		why = n.socket.run(ctx, n.box, n)
+	} else {
+		n.socket.end(why)
+	}
+	n.srv.bus.Unbind(n.address, n.box)
+	for _, m := range n.box.Close(why) {
+		m.done()
+	}
+	// An executor that cannot be told is gone itself. The message does not wait.
+	_, _ = n.srv.bus.Send(context.Background(), n.executor, n.message(Left))
+	return why
+}
+
+// join tells the executor that the harness is there.
+func (n *harness) join() error {
+	_, err := n.srv.bus.Send(context.Background(), n.executor, n.message(Joined))
+	return n.sendError(err)
+}
+
+func (n *harness) message(kind MessageKind) Message {
+	return Message{Kind: kind, From: n.address, Token: n.token, Identity: n.identity}
+}
+
+// sendError turns the executor's absence into what the harness is told.
+func (n *harness) sendError(err error) error {
+	if errors.Is(err, ErrNobody) {
+		return closeExecutorGone
+	}
+	return err
+}
+
+// receive takes what the harness sends.
+func (n *harness) receive(ctx context.Context, h header, frame []byte) error {
+	// First its own token's share, then its share of the environment's: who
+	// waits for the former does not hold up others.
+	mine, err := n.account.up.admit(ctx, len(frame))
+	if err != nil {
+		return err
+	}
+	shared, err := n.up.admit(ctx, len(frame))
+	if err != nil {
+		mine()
+		return err
+	}
+	m := n.message(Frame)
+	m.Stream, m.Frame, m.Data = h.stream, h.kind, frame
+	m.Done = func() { shared(); mine() }
+	if _, err := n.srv.bus.Send(ctx, n.executor, m); err != nil {
+		m.done()
+		return n.sendError(err)
+	}
+	return nil
+}
+
+// handle takes what the executor sends.
+func (n *harness) handle(m Message) error {
+	defer m.done()
+	switch m.Kind {
+	case Gone:
+		return closeExecutorGone
+	case Frame, Reply:
+		return n.socket.send(m.Data)
+	}
+	return nil
+}
+
+// check implements socketEnd.
+func (n *harness) check() error { return n.srv.checkToken(n.token, RoleHarness, n.environment) }
+
+// dropped implements socketEnd.
+func (n *harness) dropped(why error) {
+	n.srv.metrics.drop(dropInvalid)
+	n.log.Debug("message dropped", "reason", why)
+}

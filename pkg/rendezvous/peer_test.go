@@ -1,0 +1,273 @@
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// service is a running server under test.
+type service struct {
+	*Server
+	t      testing.TB
+	url    string
+	tokens *TokenFile
+	token  string // good for everything
+}
+
+// start runs a server that ends with the test, and checks that nothing of it is
+// left then.
+func start(t testing.TB, opts Options) *service {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	s := &service{t: t, tokens: opts.Tokens}
+	if s.tokens == nil {
+		s.tokens = OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
+		opts.Tokens = s.tokens
+	}
+	s.token, _ = newToken(t, s.tokens, RoleBoth, "*")
+	srv, err := New(context.Background(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Server = srv
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + l.Addr().String()
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := srv.Serve(context.Background(), l, nil); err != ErrServerClosed {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := srv.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		serving.Wait()
+		if got := s.totals(); got.executors+got.harnesses+got.streams != 0 {
+			t.Errorf("left over: %+v", got)
+		}
+		checkGoroutines(t, before)
+	})
+	return s
+}
+
+// checkGoroutines waits until there are no more goroutines than before.
+func checkGoroutines(t testing.TB, before int) {
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before+2; runtime.Gosched() { // the test's own and a timer's
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d left:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+	}
+}
+
+// answer is that of the API.
+type answer struct {
+	status int
+	connectResponse
+	Valid bool `json:"valid"`
+	Error struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+	body string
+}
+
+// post makes a call.
+func (s *service) post(token, path, body string) answer {
+	s.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a := answer{status: res.StatusCode, body: string(text)}
+	if err := json.Unmarshal(text, &a); err != nil {
+		s.t.Fatalf("%s: %s: %v", path, text, err)
+	}
+	return a
+}
+
+// identity is a key pair; making one takes a while, so tests share some.
+var identity = sync.OnceValue(func() noiseik.PublicKey { return makeKey() })
+
+func makeKey() noiseik.PublicKey {
+	id, err := noiseik.GenerateIdentity()
+	if err != nil {
+		panic(err)
+	}
+	return id.PublicKey()
+}
+
+func keyText(key noiseik.PublicKey) string { return string(key.AppendJSON(nil)) }
+
+// register registers an environment with the token of the test.
+func (s *service) register(environment string) answer {
+	s.t.Helper()
+	a := s.post(s.token, "/cloud/environment/"+environment+"/register", `{"security_profile":"noise_hybrid_ik_v1","executor_public_key":`+keyText(identity())+`}`)
+	if a.status != http.StatusOK {
+		s.t.Fatalf("register: %s", a.body)
+	}
+	return a
+}
+
+// connect asks for an environment with the token of the test.
+func (s *service) connect(environment string, key noiseik.PublicKey) answer {
+	s.t.Helper()
+	a := s.post(s.token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(key)+`}`)
+	if a.status != http.StatusOK {
+		s.t.Fatalf("connect: %s", a.body)
+	}
+	return a
+}
+
+// peer is an end's websocket.
+type peer struct {
+	t  testing.TB
+	ws *websocket.Conn
+}
+
+// dial dials a URL that a call has returned.
+func (s *service) dial(url string) *peer {
+	s.t.Helper()
+	ws, res, err := websocket.DefaultDialer.Dial(url, nil)
+	if err != nil {
+		s.t.Fatalf("dial: %v %+v", err, res)
+	}
+	p := &peer{s.t, ws}
+	s.t.Cleanup(func() { _ = ws.Close() })
+	return p
+}
+
+// executor registers an environment and dials.
+func (s *service) executor(environment string) *peer {
+	s.t.Helper()
+	return s.dial(s.register(environment).URL)
+}
+
+// harness connects to an environment and dials. It may take a moment until the
+// executor's mailbox is there.
+func (s *service) harness(environment string) *peer {
+	s.t.Helper()
+	return s.dial(s.connect(environment, identity()).URL)
+}
+
+func (p *peer) send(f relayframe.Frame) {
+	p.t.Helper()
+	if err := p.ws.WriteMessage(websocket.BinaryMessage, encode(p.t, f)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// next returns the next frame, or why there is none.
+func (p *peer) next() (relayframe.Frame, error) {
+	_ = p.ws.SetReadDeadline(time.Now().Add(patience))
+	_, message, err := p.ws.ReadMessage()
+	if err != nil {
+		return relayframe.Frame{}, err
+	}
+	return relayframe.Decode(message)
+}
+
+// want reads a frame and compares what matters.
+func (p *peer) want(stream string, kind relayframe.Kind, text string) {
+	p.t.Helper()
+	f, err := p.next()
+	if err != nil || f.StreamID != stream || f.Kind != kind || string(f.Payload)+f.Reason != text {
+		p.t.Fatalf("%v %q %q %q, %v; want %v %q %q", f.Kind, f.StreamID, f.Payload, f.Reason, err, kind, stream, text)
+	}
+}
+
+// wantClosed reads the end.
+func (p *peer) wantClosed(code int) {
+	p.t.Helper()
+	for {
+		_, err := p.next()
+		var closed *websocket.CloseError
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &closed) || closed.Code != code {
+			p.t.Fatalf("%v, want close code %d", err, code)
+		}
+		_ = p.ws.Close()
+		return
+	}
+}
+
+func handshake(stream, payload string) relayframe.Frame {
+	return relayframe.Frame{StreamID: stream, Kind: relayframe.Handshake, Payload: []byte(payload)}
+}
+
+func data(stream string, seq int, payload string) relayframe.Frame {
+	return relayframe.Frame{StreamID: stream, Kind: relayframe.Data, Seq: uint32(seq), Payload: []byte(payload)}
+}
+
+func reset(stream, reason string) relayframe.Frame {
+	return relayframe.Frame{StreamID: stream, Kind: relayframe.Reset, Reason: reason}
+}
+
+// refused dials a URL and returns the status and the code of the refusal.
+func refused(t testing.TB, url string) string {
+	t.Helper()
+	ws, res, err := websocket.DefaultDialer.Dial(url, nil)
+	if err == nil {
+		_ = ws.Close()
+		return "accepted"
+	}
+	if res == nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(res.Body)
+	var a answer
+	if err := json.Unmarshal(bytes.TrimSpace(body), &a); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return fmt.Sprint(res.StatusCode, " ", a.Error.Code)
+}
+
+// get makes a GET without a network.
+func (s *service) get(path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}

@@ -1,0 +1,148 @@
+package rendezvous
+
+import (
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/gorilla/websocket"
+)
+
+// upgrader accepts any origin because ServeHTTP has refused requests that
+// carry one.
+var upgrader = websocket.Upgrader{
+	ReadBufferSize: socketBuffer, WriteBufferSize: socketBuffer,
+	CheckOrigin: func(*http.Request) bool { return true },
+	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+		writeError(w, &apiError{status, "no_websocket", reason.Error()})
+	},
+}
+
+// serveRelay turns a request with a signed URL into a socket, and serves it.
+func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
+	t, refused := s.admit(r)
+	if refused == nil {
+		refused = s.enter()
+	}
+	if refused != nil {
+		s.metrics.request("relay", refused.status)
+		s.log.Info("connection refused", "peer", r.RemoteAddr, "status", refused.status, "code", refused.code)
+		writeError(w, refused)
+		return
+	}
+	defer s.leave()
+	if refused := s.attach(w, r, &t); refused != nil {
+		s.metrics.request("relay", refused.status)
+		s.log.Info("connection refused", "peer", r.RemoteAddr, "environment", t.environment, "status", refused.status, "code", refused.code)
+		writeError(w, refused)
+	}
+}
+
+// admit reads the ticket of a request and checks that it is still good.
+func (s *Server) admit(r *http.Request) (ticket, *apiError) {
+	if !websocket.IsWebSocketUpgrade(r) {
+		return ticket{}, &apiError{http.StatusUpgradeRequired, "no_websocket", "this URL is for a websocket"}
+	}
+	t, err := readTicket(r.URL.RawQuery, s.urls, s.now())
+	if err != nil {
+		return ticket{}, &apiError{http.StatusUnauthorized, "invalid_url", err.Error()}
+	}
+	role := RoleHarness
+	if t.end == endExecutor {
+		role = RoleExecutor
+	}
+	if s.checkToken(t.token, role, t.environment) != nil {
+		return ticket{}, &apiError{http.StatusUnauthorized, "invalid_token", closeRevoked.reason}
+	}
+	return t, nil
+}
+
+// attach serves a socket with a ticket, or says why not.
+func (s *Server) attach(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
+	if t.end == endExecutor {
+		return s.attachExecutor(w, r, t)
+	}
+	return s.attachHarness(w, r, t)
+}
+
+func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
+	if !s.registry.attach(t.registration) {
+		return &apiError{http.StatusNotFound, "unknown_registration", "the registration has expired or was replaced; register again"}
+	}
+	defer s.registry.detach(t.registration)
+	account, _ := s.environments.use(t.environment, (*account).hold)
+	defer account.release()
+	log := s.log.With("role", t.end, "environment", t.environment, "registration", t.registration, "peer", r.RemoteAddr)
+	x := &executor{
+		srv: s, box: NewMailbox(sourceBytes), address: executorAddress(t.registration), account: account,
+		token: t.token, environment: t.environment, log: log,
+		harnesses: make(map[string]bool), streams: make(map[string]*stream),
+	}
+	// When the executor learns that it is connected, harnesses reach it.
+	if err := x.bind(); err != nil {
+		log.Error("cannot connect", "error", err)
+		return &apiError{http.StatusServiceUnavailable, "bus_unavailable", "the service cannot route frames"}
+	}
+	defer x.unbind()
+	if x.socket = s.upgrade(w, r); x.socket == nil {
+		return nil
+	}
+	log.Info("connected")
+	s.logEnd(log, x.serve(s.ctx))
+	return nil
+}
+
+func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
+	if _, connected, _ := s.registry.find(t.registration); !connected {
+		return &apiError{http.StatusServiceUnavailable, "environment_offline", closeExecutorGone.reason}
+	}
+	tooMany := &apiError{http.StatusTooManyRequests, "too_many_sockets", "too many connections with this token, or to this environment"}
+	mine, ok := s.tokens.use(t.token, (*account).addSocket)
+	if !ok {
+		return tooMany
+	}
+	defer mine.removeSocket()
+	environment, ok := s.environments.use(t.environment, (*account).addSocket)
+	if !ok {
+		return tooMany
+	}
+	defer environment.removeSocket()
+	socket := s.upgrade(w, r)
+	if socket == nil {
+		return nil
+	}
+	log := s.log.With("role", t.end, "environment", t.environment, "registration", t.registration, "peer", r.RemoteAddr, "token", t.token)
+	n := &harness{
+		srv: s, socket: socket, box: NewMailbox(sourceBytes), address: "harness." + rand.Text(), executor: executorAddress(t.registration),
+		account: mine, up: &environment.up, token: t.token, environment: t.environment, identity: t.identity, log: log,
+	}
+	log.Info("connected")
+	s.logEnd(log, n.serve(s.ctx))
+	return nil
+}
+
+// upgrade makes the socket; nil: the request has been answered.
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) *socket {
+	ws, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		s.metrics.request("relay", http.StatusBadRequest)
+		s.log.Debug("upgrade failed", "peer", r.RemoteAddr, "error", err)
+		return nil
+	}
+	s.metrics.request("relay", http.StatusSwitchingProtocols)
+	return newSocket(ws, s.opts.PingInterval, s.opts.WriteTimeout)
+}
+
+// logEnd logs why a socket has ended.
+func (s *Server) logEnd(log *slog.Logger, why error) {
+	var closed *websocket.CloseError
+	switch {
+	case errors.Is(why, errSilent):
+		s.metrics.silent.Inc()
+	case errors.As(why, &closed):
+		// The reason of a peer is its own words.
+		why = errors.New("the peer has closed it")
+	}
+	log.Info("disconnected", "reason", why)
+}

@@ -1,0 +1,381 @@
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/relayframe"
+)
+
+func TestRouting(t *testing.T) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	a, b := s.harness("env"), s.harness("env")
+
+	a.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume})
+	x.want("a", relayframe.Resume, "")
+	a.send(handshake("a", "1"))
+	x.want("a", relayframe.Handshake, "1")
+	b.send(handshake("b", "2"))
+	x.want("b", relayframe.Handshake, "2")
+	x.send(handshake("b", "3"))
+	b.want("b", relayframe.Handshake, "3")
+	x.send(data("a", 0, "4"))
+	a.want("a", relayframe.Data, "4")
+
+	// A stream of another harness is out of reach.
+	b.send(data("a", 0, "stolen"))
+	b.want("a", relayframe.Reset, resetStreamTaken)
+	// What no harness has is dropped.
+	x.send(data("nobody", 0, "x"))
+	// A stream that is not there cannot go on.
+	a.send(data("unknown", 0, "x"))
+	a.want("unknown", relayframe.Reset, resetUnknownStream)
+
+	// Either end can reset, and the id can be used again.
+	x.send(reset("a", "why"))
+	a.want("a", relayframe.Reset, "why")
+	a.send(data("a", 1, "late"))
+	a.want("a", relayframe.Reset, resetUnknownStream)
+	a.send(handshake("a", "5"))
+	x.want("a", relayframe.Handshake, "5")
+	a.send(reset("a", "harness_closed"))
+	x.want("a", relayframe.Reset, "harness_closed")
+	b.send(handshake("a", "6"))
+	x.want("a", relayframe.Handshake, "6")
+
+	// A vanished harness leaves no stream behind.
+	_ = b.ws.Close()
+	gone := map[string]bool{}
+	for range 2 {
+		f, err := x.next()
+		if err != nil || f.Kind != relayframe.Reset || f.Reason != resetHarnessGone {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		gone[f.StreamID] = true
+	}
+	if !gone["a"] || !gone["b"] {
+		t.Errorf("%v", gone)
+	}
+	// When the executor goes, its harnesses are told.
+	_ = x.ws.Close()
+	a.wantClosed(websocket.CloseServiceRestart)
+}
+
+func TestNoFrames(t *testing.T) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	a := s.harness("env")
+	for _, message := range [][]byte{nil, []byte("no frame"), encode(t, handshake("s", "x"))[:4]} {
+		for _, p := range []*peer{a, x} {
+			if err := p.ws.WriteMessage(websocket.BinaryMessage, message); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := a.ws.WriteMessage(websocket.TextMessage, encode(t, handshake("s", "text"))); err != nil {
+		t.Fatal(err)
+	}
+	a.send(handshake("s", "good"))
+	x.want("s", relayframe.Handshake, "good")
+	x.send(data("s", 0, "back"))
+	a.want("s", relayframe.Data, "back")
+	if text := s.get("/metrics").Body.String(); !strings.Contains(text, `rendezvous_frames_dropped_total{reason="invalid"} 7`) {
+		t.Errorf("%s", text)
+	}
+	// Largest, and one byte more.
+	payload := bytes.Repeat([]byte{'x'}, maxFrame)
+	frame := func(size int) []byte {
+		head := append([]byte{0x12, 1, 's', 0x52}, binary.AppendUvarint(nil, uint64(size))...)
+		b := append(head, payload[:size]...)
+		return b
+	}
+	fits := maxFrame - len(frame(maxFrame)) + maxFrame
+	if err := a.ws.WriteMessage(websocket.BinaryMessage, frame(fits)); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := x.ws.ReadMessage(); err != nil || len(got) != maxFrame {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	if err := a.ws.WriteMessage(websocket.BinaryMessage, frame(fits+1)); err != nil {
+		t.Fatal(err)
+	}
+	a.wantClosed(websocket.CloseMessageTooBig)
+	x.want("s", relayframe.Reset, resetHarnessGone)
+}
+
+func TestNewestExecutorWins(t *testing.T) {
+	s := start(t, Options{})
+	bundle := s.register("env")
+	former := s.dial(bundle.URL)
+	a := s.harness("env")
+	a.send(handshake("s", "1"))
+	former.want("s", relayframe.Handshake, "1")
+	newer := s.dial(bundle.URL)
+	former.wantClosed(websocket.ClosePolicyViolation)
+	a.wantClosed(websocket.CloseServiceRestart)
+	b := s.harness("env")
+	b.send(handshake("s", "2"))
+	newer.want("s", relayframe.Handshake, "2")
+}
+
+func TestNewRegistrationTakesOver(t *testing.T) {
+	s := start(t, Options{})
+	first := s.register("env")
+	old := s.dial(first.URL)
+	a := s.harness("env")
+	a.send(handshake("a", "1"))
+	old.want("a", relayframe.Handshake, "1")
+	second := s.register("env")
+	if second.ExecutorRegistrationID == first.ExecutorRegistrationID {
+		t.Fatal("the registration is the same")
+	}
+	x := s.dial(second.URL)
+	// Those who are there go on, those who come go to the newest.
+	b := s.harness("env")
+	b.send(handshake("b", "2"))
+	x.want("b", relayframe.Handshake, "2")
+	a.send(data("a", 0, "3"))
+	old.want("a", relayframe.Data, "3")
+	_ = old.ws.Close()
+	a.wantClosed(websocket.CloseServiceRestart)
+	eventually(t, func() bool { return refused(t, first.URL) == "404 unknown_registration" })
+}
+
+func TestHarnessComesBackToItsStream(t *testing.T) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	a := s.harness("env")
+	a.send(handshake("s", "1"))
+	x.want("s", relayframe.Handshake, "1")
+	// The relay does not know yet that a is gone.
+	again := s.harness("env")
+	again.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
+	x.want("s", relayframe.Resume, "")
+	x.send(data("s", 0, "2"))
+	again.want("s", relayframe.Data, "2")
+	a.send(data("s", 1, "late"))
+	a.want("s", relayframe.Reset, resetStreamTaken)
+	// Another harness cannot do that.
+	other := s.dial(s.connect("env", makeKey()).URL)
+	other.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
+	other.want("s", relayframe.Reset, resetStreamTaken)
+}
+
+// TestManyStreams has harnesses talk to an executor that echoes, all at once.
+func TestManyStreams(t *testing.T) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	const harnesses, streams, frames = 8, 8, 40
+	var echoing, wg sync.WaitGroup
+	echoing.Go(func() {
+		for {
+			_, message, err := x.ws.ReadMessage()
+			if err != nil {
+				return
+			}
+			if err := x.ws.WriteMessage(websocket.BinaryMessage, message); err != nil {
+				return
+			}
+		}
+	})
+	for i := range harnesses {
+		h := s.harness("env")
+		random := rand.New(rand.NewPCG(uint64(i), 0))
+		var want [streams][]string
+		wg.Go(func() {
+			for n := range frames {
+				for j := range streams {
+					f := data(fmt.Sprintf("%d-%d", i, j), n, strings.Repeat(string(rune('a'+j)), 1+random.IntN(5000)))
+					if n == 0 {
+						f.Kind = relayframe.Handshake
+					}
+					want[j] = append(want[j], string(f.Payload))
+					h.send(f)
+				}
+			}
+			for range frames * streams {
+				f, err := h.next()
+				var id, j int
+				if err == nil {
+					_, err = fmt.Sscanf(f.StreamID, "%d-%d", &id, &j)
+				}
+				if err != nil || id != i || len(want[j]) == 0 || string(f.Payload) != want[j][0] {
+					t.Errorf("harness %d: %v %v %v", i, f.StreamID, f.Seq, err)
+					return
+				}
+				want[j] = want[j][1:]
+			}
+		})
+	}
+	wg.Wait()
+	if got := s.totals(); got != (totals{1, 1, harnesses, harnesses * streams}) {
+		t.Errorf("%+v", got)
+	}
+	_ = x.ws.Close()
+	echoing.Wait()
+}
+
+func TestStreamLimit(t *testing.T) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	a, b := s.harness("env"), s.harness("env")
+	for i := range environmentStreams {
+		a.send(handshake(fmt.Sprint(i), "x"))
+		x.want(fmt.Sprint(i), relayframe.Handshake, "x")
+	}
+	b.send(handshake("more", "x"))
+	b.want("more", relayframe.Reset, resetStreamLimit)
+	a.send(reset("7", "done"))
+	x.want("7", relayframe.Reset, "done")
+	b.send(handshake("more", "x"))
+	x.want("more", relayframe.Handshake, "x")
+}
+
+func TestHarnessLimit(t *testing.T) {
+	s := start(t, Options{})
+	s.environments.quota.sockets = 2
+	s.executor("env")
+	first := s.harness("env")
+	s.harness("env")
+	url := s.connect("env", identity()).URL
+	if got := refused(t, url); got != "429 too_many_sockets" {
+		t.Errorf("%s", got)
+	}
+	_ = first.ws.Close()
+	eventually(t, func() bool { return refused(t, url) == "accepted" })
+}
+
+func TestDeadPeers(t *testing.T) {
+	const ping = 500 * time.Millisecond
+	s := start(t, Options{PingInterval: ping})
+	x := s.executor("env")
+	a, b := s.harness("env"), s.harness("env")
+	a.send(handshake("a", "1"))
+	b.send(handshake("b", "1"))
+	var alive sync.WaitGroup
+	alive.Go(func() { a.wantClosed(websocket.CloseServiceRestart) })
+	seen := map[string]bool{}
+	for range 2 {
+		f, err := x.next() // reading, the library answers pings
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[f.StreamID] = true
+	}
+	if !seen["a"] || !seen["b"] {
+		t.Fatalf("%v", seen)
+	}
+	// b reads nothing, so it answers no ping: its stream is reset, a's is not.
+	x.want("b", relayframe.Reset, resetHarnessGone)
+	_ = x.ws.Close()
+	alive.Wait()
+	if n := s.metrics.silent.Get(); n == 0 {
+		t.Error("no dead peer was counted")
+	}
+}
+
+func TestDeadExecutor(t *testing.T) {
+	s := start(t, Options{PingInterval: 300 * time.Millisecond})
+	s.executor("env") // reads nothing
+	bundle := s.connect("env", identity())
+	a := s.dial(bundle.URL)
+	a.wantClosed(websocket.CloseServiceRestart)
+	eventually(t, func() bool { return refused(t, bundle.URL) == "503 environment_offline" })
+	if got := s.post(s.token, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`); got.Error.Code != "environment_offline" {
+		t.Errorf("%s", got.body)
+	}
+}
+
+// TestStalledHarness has a harness that takes nothing: it goes, and another
+// gets all that was sent to it.
+func TestStalledHarness(t *testing.T) {
+	s := start(t, Options{WriteTimeout: 200 * time.Millisecond})
+	x := s.executor("env")
+	stalled, good := s.harness("env"), s.harness("env")
+	stalled.send(handshake("stalled", "x"))
+	x.want("stalled", relayframe.Handshake, "x")
+	good.send(handshake("good", "x"))
+	x.want("good", relayframe.Handshake, "x")
+	const frames = 400 // 24 MB: more than all buffers hold
+	payload := strings.Repeat("p", 60<<10)
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for i := range frames {
+			x.send(data("stalled", i, payload))
+			if i%10 == 0 {
+				x.send(data("good", i/10, payload))
+			}
+		}
+	})
+	for range frames / 10 {
+		good.want("good", relayframe.Data, payload)
+	}
+	sending.Wait()
+	x.want("stalled", relayframe.Reset, resetHarnessGone)
+}
+
+func TestRevokedTokenLosesItsSockets(t *testing.T) {
+	s := start(t, Options{PingInterval: 300 * time.Millisecond})
+	x := s.executor("env")
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			if _, err := x.next(); err != nil {
+				return
+			}
+		}
+	})
+	secret, token := newToken(t, s.tokens, RoleHarness, "env")
+	a := s.post(secret, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`)
+	h := s.dial(a.URL)
+	if _, err := s.tokens.Revoke(context.Background(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.wantClosed(websocket.ClosePolicyViolation)
+	if got := refused(t, a.URL); got != "401 invalid_token" {
+		t.Errorf("%s", got)
+	}
+	_ = x.ws.Close()
+	reading.Wait()
+}
+
+func TestShutdownTells(t *testing.T) {
+	s := start(t, Options{})
+	bundle := s.register("env")
+	x := s.dial(bundle.URL)
+	h := s.harness("env")
+	var telling sync.WaitGroup
+	telling.Go(func() { x.wantClosed(websocket.CloseGoingAway) })
+	telling.Go(func() {
+		// The executor may go first.
+		_, err := h.next()
+		if !websocket.IsCloseError(err, websocket.CloseGoingAway, websocket.CloseServiceRestart) {
+			t.Errorf("%v", err)
+		}
+		_ = h.ws.Close()
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	telling.Wait()
+	if got := s.get("/readyz").Code; got != http.StatusServiceUnavailable {
+		t.Errorf("ready: %d", got)
+	}
+	w := s.get(strings.TrimPrefix(bundle.URL, strings.Replace(s.url, "http", "ws", 1)), "Connection", "upgrade", "Upgrade", "websocket")
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "shutting_down") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,312 @@
+package rendezvous
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options are what a Server is made with. Only Tokens is needed.
+type Options struct {
+	Tokens *TokenFile   // who may do what
+	Logger *slog.Logger // nil: logs nothing
+	// PublicURL is where executors and harnesses reach the service: http, https,
+	// ws or wss, a host and perhaps a path. Empty: where the request came to,
+	// which is right unless there is a proxy in front.
+	PublicURL string
+	// StateFile keeps registrations and the key of signed URLs over a restart.
+	// Empty: executors register again then.
+	StateFile string
+	// Bus carries frames between the sockets; nil: a LocalBus.
+	Bus Bus
+	// PingInterval is how often a peer is asked for a sign of life; one that
+	// gives none for two and a half of them is dead. 0: DefaultPingInterval.
+	PingInterval time.Duration
+	// WriteTimeout is how long a peer may take to accept one frame. 0:
+	// DefaultWriteTimeout.
+	WriteTimeout time.Duration
+}
+
+// Server is the service. It is an http.Handler, and its methods may be called
+// from any goroutine.
+type Server struct {
+	opts   Options
+	log    *slog.Logger
+	public *url.URL // nil: of the request
+	mux    *http.ServeMux
+	now    func() time.Time
+
+	bus            Bus
+	registry       *registry
+	state          *stateFile // nil: none
+	urls           *signer
+	authorizations *authorizations
+	tokens         *accounts
+	environments   *accounts
+	metrics        *instruments
+
+	ctx  context.Context // ends with Shutdown
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup // of the sockets and the sweeper
+
+	mu      sync.Mutex
+	closed  bool
+	sockets int
+}
+
+// New returns a server. Shutdown must be called to end it.
+func New(ctx context.Context, opts Options) (*Server, error) {
+	if opts.Tokens == nil {
+		return nil, errors.New("rendezvous: Options.Tokens is missing")
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Bus == nil {
+		opts.Bus = NewLocalBus()
+	}
+	if opts.PingInterval <= 0 {
+		opts.PingInterval = DefaultPingInterval
+	}
+	if opts.WriteTimeout <= 0 {
+		opts.WriteTimeout = DefaultWriteTimeout
+	}
+	public, err := parsePublicURL(opts.PublicURL)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, urls: newSigner(), authorizations: newAuthorizations(),
+		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota),
+	}
+	if opts.StateFile != "" {
+		if s.state, err = openState(ctx, opts.StateFile); err != nil {
+			return nil, err
+		}
+		s.urls = s.state.signer
+	}
+	s.registry = newRegistry(s.state)
+	s.metrics = newInstruments(s)
+	s.mux = s.routes()
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	s.wg.Go(s.routineSweep)
+	return s, nil
+}
+
+// parsePublicURL returns the URL of the relay; nil: that of the request.
+func parsePublicURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("public URL: %w", err)
+	}
+	scheme, ok := map[string]string{"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}[u.Scheme]
+	if !ok || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("public URL %q: expected http:// or https://, a host and perhaps a path, and nothing else", u.Redacted())
+	}
+	u.Scheme = scheme
+	return u, nil
+}
+
+// relayURL returns where a websocket is dialled, without a query.
+func (s *Server) relayURL(r *http.Request) *url.URL {
+	if s.public != nil {
+		return s.public.JoinPath(relayPath)
+	}
+	scheme := "ws"
+	if r.TLS != nil {
+		scheme = "wss"
+	}
+	return &url.URL{Scheme: scheme, Host: r.Host, Path: relayPath}
+}
+
+// relayPath is where the websockets are.
+const relayPath = "/relay"
+
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /cloud/environment/{id}/register", s.call("register", s.serveRegister))
+	mux.HandleFunc("POST /cloud/environment/{id}/connect", s.call("connect", s.serveConnect))
+	mux.HandleFunc("POST /cloud/environment/{id}/validate", s.call("validate", s.serveValidate))
+	mux.HandleFunc("GET "+relayPath, s.serveRelay)
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	mux.HandleFunc("GET /metrics", s.serveMetrics)
+	mux.HandleFunc("GET /status", s.serveStatus)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, &apiError{http.StatusNotFound, "not_found", "there is nothing at " + r.Method + " " + r.URL.Path})
+	})
+	return mux
+}
+
+// ServeHTTP serves the registry's API, the relay at /relay, and /healthz,
+// /readyz, /metrics and /status. Requests with an Origin come from web pages
+// and are refused.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.Header.Values("Origin")) > 0 {
+		writeError(w, &apiError{http.StatusForbidden, "origin_not_allowed", "web pages may not use this service"})
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Serve accepts connections on l, with TLS if config is not nil, until ctx ends
+// or the server is shut down. It closes l and returns ErrServerClosed, or the
+// listener's error. The sockets go on until Shutdown.
+func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
+	h := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog: log.New(io.Discard, "", 0), // clients that break off
+		// Websockets are upgraded from HTTP/1.1 alone.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+		case <-s.ctx.Done():
+		case <-stop:
+		}
+		// Calls are answered; sockets are no longer its own.
+		bound, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		if h.Shutdown(bound) != nil {
+			_ = h.Close()
+		}
+	}()
+	err := h.Serve(l)
+	close(stop)
+	<-done
+	if errors.Is(err, http.ErrServerClosed) {
+		return ErrServerClosed
+	}
+	return err
+}
+
+// Shutdown ends every socket, telling the peer, and waits until all is over or
+// ctx ends. It may be called more than once.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	s.stop(closeShutdown)
+	done := make(chan struct{})
+	go func() {
+		s.wg.Wait()
+		if first && s.state != nil {
+			s.state.close()
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("shut down: %w", ctx.Err())
+	}
+}
+
+// enter counts a socket; leave must follow. The error is what the peer is told.
+func (s *Server) enter() *apiError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return &apiError{http.StatusServiceUnavailable, "shutting_down", closeShutdown.reason}
+	case s.sockets >= maxSockets:
+		return &apiError{http.StatusServiceUnavailable, "too_many_sockets", "the service has as many connections as it can take"}
+	}
+	s.sockets++
+	s.wg.Add(1)
+	return nil
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.sockets--
+	s.mu.Unlock()
+	s.wg.Done()
+}
+
+// routineSweep forgets what has expired.
+func (s *Server) routineSweep() {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+			s.sweep()
+		}
+	}
+}
+
+func (s *Server) sweep() {
+	now := s.now()
+	s.authorizations.sweep(now)
+	s.registry.sweep(now)
+	s.tokens.sweep()
+	s.environments.sweep()
+}
+
+// checkToken says why the holder of a token may not keep its socket. A token
+// file that cannot be read ends no connection.
+func (s *Server) checkToken(id string, role Role, environment string) error {
+	token, err := s.opts.Tokens.find(id)
+	switch {
+	case errors.Is(err, ErrBadToken):
+		return closeRevoked
+	case err != nil:
+		s.log.Error("cannot check a token", "token", id, "error", err)
+		return nil
+	case !token.Permits(role, environment, s.now()):
+		return closeRevoked
+	default:
+		return nil
+	}
+}
+
+// serveReady says whether new executors and harnesses can be served.
+func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	var missing []string
+	if closed {
+		missing = append(missing, closeShutdown.reason)
+	}
+	if _, err := s.opts.Tokens.load(); err != nil {
+		s.log.Error("not ready", "error", err)
+		missing = append(missing, "the tokens cannot be read")
+	}
+	if s.state != nil && s.state.broken.Load() {
+		missing = append(missing, "the state cannot be written")
+	}
+	if len(missing) > 0 {
+		http.Error(w, strings.Join(missing, "; "), http.StatusServiceUnavailable)
+	}
+}
+
+func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	s.metrics.write(w)
+}

@@ -1,0 +1,239 @@
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+var (
+	// errSilent says that nothing was heard of a peer for too long.
+	errSilent = errors.New("the peer gives no sign of life")
+	// errText says that a message is text.
+	errText = fmt.Errorf("%w: it is text", errFrame)
+)
+
+// socket is a websocket of either end. Frames are read by one goroutine and
+// written by one.
+type socket struct {
+	ws      *websocket.Conn
+	scratch bytes.Buffer
+
+	ping, write time.Duration // see Options
+
+	mu    sync.Mutex
+	ended bool
+}
+
+func newSocket(ws *websocket.Conn, ping, write time.Duration) *socket {
+	s := &socket{ws: ws, ping: ping, write: write}
+	ws.SetReadLimit(maxFrame)
+	ws.SetPongHandler(func(string) error { return s.heard() })
+	ws.SetPingHandler(func(data string) error {
+		// Who cannot take a pong within the time is found to be silent.
+		_ = ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(closeTime))
+		return s.heard()
+	})
+	ws.SetCloseHandler(func(int, string) error { return nil })
+	return s
+}
+
+// heard notes a sign of life.
+func (s *socket) heard() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return net.ErrClosed
+	}
+	return s.ws.SetReadDeadline(time.Now().Add(silence(s.ping)))
+}
+
+// read returns the next message, and whether it is a binary one. The error is
+// errSilent for a dead peer.
+func (s *socket) read() (frame []byte, binary bool, err error) {
+	if err := s.heard(); err != nil {
+		return nil, false, err
+	}
+	kind, r, err := s.ws.NextReader()
+	if err != nil {
+		return nil, false, s.readError(err)
+	}
+	if s.scratch.Cap() > keepBuffer {
+		s.scratch = bytes.Buffer{}
+	}
+	s.scratch.Reset()
+	if _, err := s.scratch.ReadFrom(r); err != nil {
+		return nil, false, s.readError(err)
+	}
+	return bytes.Clone(s.scratch.Bytes()), kind == websocket.BinaryMessage, nil
+}
+
+func (s *socket) readError(err error) error {
+	var timeout net.Error
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("%w for %v", errSilent, silence(s.ping))
+	}
+	return err
+}
+
+// send writes a frame, or fails when the peer does not take it in time.
+func (s *socket) send(frame []byte) error {
+	if err := s.ws.SetWriteDeadline(time.Now().Add(s.write)); err != nil {
+		return err
+	}
+	return s.ws.WriteMessage(websocket.BinaryMessage, frame)
+}
+
+// probe asks for a sign of life.
+func (s *socket) probe() error {
+	return s.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.write))
+}
+
+// closing is why a socket is closed by the service.
+type closing struct {
+	code   int
+	reason string
+}
+
+func (c *closing) Error() string { return c.reason }
+
+var (
+	closeShutdown     = &closing{websocket.CloseGoingAway, "the service is shutting down"}
+	closeReplaced     = &closing{websocket.ClosePolicyViolation, "a newer connection has taken its place"}
+	closeExecutorGone = &closing{websocket.CloseServiceRestart, "the executor is not connected"}
+	closeTooLarge     = &closing{websocket.CloseMessageTooBig, "a frame is too large"}
+	closeRevoked      = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
+)
+
+// socketEnd is what one end of the relay does with its socket.
+type socketEnd interface {
+	// receive takes a frame that has come. It may wait until ctx ends.
+	receive(ctx context.Context, h header, frame []byte) error
+	// handle takes a message of the mailbox.
+	handle(m Message) error
+	// check says why the peer may not stay.
+	check() error
+	// dropped counts a message that is no frame.
+	dropped(why error)
+}
+
+// run serves the socket until it breaks, e or the mailbox refuses to go on, or
+// ctx ends; it tells the peer, closes the socket and returns why.
+func (s *socket) run(ctx context.Context, box *Mailbox, e socketEnd) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	interrupted := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		s.interrupt()
+	})
+	var reading sync.WaitGroup
+	reading.Go(func() { cancel(s.routineRead(ctx, e)) })
+	cancel(s.routineWrite(ctx, box, e))
+	reading.Wait()
+	<-interrupted
+	why := context.Cause(ctx)
+	s.end(why)
+	return why
+}
+
+// interrupt ends a read, and a write that is stuck.
+func (s *socket) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	_ = s.ws.NetConn().SetReadDeadline(time.Now())
+	_ = s.ws.NetConn().SetWriteDeadline(time.Now().Add(closeTime))
+}
+
+// end tells the peer why the service closes the socket, if it does, and closes
+// it. For a moment it reads what still comes: unread data would turn into a
+// reset, which can overtake what is told.
+func (s *socket) end(why error) {
+	defer s.ws.Close()
+	var c *closing
+	switch {
+	case errors.As(why, &c):
+	case errors.Is(why, ErrReplaced):
+		c = closeReplaced
+	case errors.Is(why, websocket.ErrReadLimit):
+		c = closeTooLarge
+	default:
+		return
+	}
+	until := time.Now().Add(closeTime)
+	// The library has told that a frame was too large itself; then this fails.
+	_ = s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(c.code, c.reason), until)
+	raw := s.ws.NetConn()
+	_ = raw.SetReadDeadline(until)
+	_, _ = io.CopyN(io.Discard, raw, lingerBytes)
+}
+
+// routineRead hands over the frames that come.
+func (s *socket) routineRead(ctx context.Context, e socketEnd) error {
+	for {
+		frame, binary, err := s.read()
+		if err != nil {
+			return err
+		}
+		if !binary {
+			e.dropped(errText)
+			continue
+		}
+		h, err := peek(frame)
+		if err != nil {
+			e.dropped(err)
+			continue
+		}
+		if err := e.receive(ctx, h, frame); err != nil {
+			return err
+		}
+	}
+}
+
+// always is ready.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// routineWrite handles the messages of the mailbox. Meanwhile it asks the peer
+// for signs of life.
+func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) error {
+	ticker := time.NewTicker(s.ping)
+	defer ticker.Stop()
+	for {
+		m, ok, err := box.Take()
+		if err != nil {
+			return err
+		}
+		next := box.Ready()
+		if ok {
+			if err := e.handle(m); err != nil {
+				return err
+			}
+			next = always
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+			if err := e.check(); err != nil {
+				return err
+			}
+			if err := s.probe(); err != nil {
+				return err
+			}
+		case <-next:
+		}
+	}
+}
