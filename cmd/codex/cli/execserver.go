@@ -51,7 +51,7 @@ Examples:
 SIGINT and SIGTERM end it in order: connections are closed and processes
 killed. A second signal ends it at once.`,
 		OnUsageError: onUsageError,
-		Flags: append(configFlags(), []cli.Flag{
+		Flags: append(append(configFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one) or stdio"},
 			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
 			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` of the environment to register"},
@@ -75,9 +75,7 @@ killed. A second signal ends it at once.`,
 			&cli.StringFlag{Name: "sandbox-backend", Value: sandbox.Backends[0], Usage: "what confines commands: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
-			&cli.StringFlag{Name: "log-level", EnvVars: []string{"CODEX_LOG"}, Value: "info", Usage: "debug, info, warn or error (`LEVEL`)"},
-			&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json (`FORMAT`)"},
-		}...),
+		}...), logFlags()...),
 		Action: func(c *cli.Context) error { return runExecServer(c, s) },
 	}
 }
@@ -272,22 +270,6 @@ func parseListen(url string) (listenOn, error) {
 		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
 	}
 	return listenOn{addr: addr}, nil
-}
-
-func newLogger(c *cli.Context, to io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return nil, usagef("--log-level (or CODEX_LOG) must be debug, info, warn or error, not %q", c.String("log-level"))
-	}
-	opts := &slog.HandlerOptions{Level: level}
-	switch c.String("log-format") {
-	case "text":
-		return slog.New(slog.NewTextHandler(to, opts)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(to, opts)), nil
-	default:
-		return nil, usagef("--log-format must be text or json, not %q", c.String("log-format"))
-	}
 }
 
 // serve runs the server on its listener, or on stdin and stdout, and ends it
