@@ -70,7 +70,8 @@ func newApp(s streams) *cli.App {
 		Description: `codex exec-server waits for an agent's client and runs what it asks for.
 codex remote is a client for the command line: it runs commands on such a
 server and copies files to and from it. codex sandbox runs a command on this
-machine, confined, and codex doctor tells what this machine can confine.
+machine, confined, and codex doctor tells what this machine can confine. codex
+rendezvous is where agents find executors behind a firewall.
 
 Start a server and use it from a second terminal:
 
@@ -92,6 +93,7 @@ Start a server and use it from a second terminal:
 			execServerCommand(s),
 			remoteCommand(s),
 			environmentsCommand(s),
+			rendezvousCommand(s),
 			sandboxCommand(s),
 			doctorCommand(s),
 			loginCommand(s, identity{open: openBrowser}),

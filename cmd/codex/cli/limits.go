@@ -38,6 +38,11 @@ const (
 	// the remote command is to be killed.
 	secondInterrupt = 2 * time.Second
 
+	// rendezvousShutdownTime bounds the end of the rendezvous service, most of
+	// which is telling its peers. What has not ended by then ends with the
+	// program.
+	rendezvousShutdownTime = 10 * time.Second
+
 	// killPatience is how long the server may take to kill a command, and how
 	// long to send its last output then.
 	killPatience = 5 * time.Second

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/rendezvous"
+	"github.com/urfave/cli/v2"
+)
+
+func rendezvousCommand(s streams) *cli.Command {
+	return &cli.Command{
+		Name:  "rendezvous",
+		Usage: "be the place where agents find executors that they cannot reach",
+		Description: `Runs an environment registry and a relay. An executor behind a firewall
+registers here and keeps a connection open; an agent asks for it by the id of its
+environment. What they say to each other is encrypted from end to end. Both
+need a token: see codex rendezvous token --help.
+
+The URL that it listens on is printed on stdout as the first line; logs go to
+stderr. There are /healthz, /readyz, /metrics (for Prometheus) and /status (for
+holders of a token).
+
+Tokens must not be sent in the clear. Without --tls-cert it is therefore bound
+to a loopback address, unless --allow-plaintext-bind says that a proxy in front
+does the encryption; then --public-url says where that is.
+
+Examples:
+   codex rendezvous token create --role both --environment '*'
+   codex rendezvous --listen 127.0.0.1:8766
+   codex rendezvous --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \
+      --state /var/lib/rendezvous/state.json
+
+SIGINT and SIGTERM end it in order: its peers are told, and come back when it
+does. A second signal ends it at once.`,
+		OnUsageError: onUsageError,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
+			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
+			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
+			&cli.StringFlag{Name: "state", Usage: "keep registrations over a restart in `FILE`"},
+			tokensFlag(),
+			&cli.StringFlag{Name: "public-url", Usage: "where peers reach it, if a proxy is in front (`URL`)"},
+			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
+		}, logFlags()...),
+		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
+		Action:      func(c *cli.Context) error { return runRendezvous(c, s) },
+	}
+}
+
+func tokensFlag() cli.Flag {
+	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens (default: rendezvous/tokens.json in the home directory)"}
+}
+
+// openTokens returns the token file that the flags name.
+func openTokens(c *cli.Context) (*rendezvous.TokenFile, error) {
+	path, err := typed(c, "tokens")
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		home, err := codexhome.Find()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(home, "rendezvous", "tokens.json")
+	}
+	return rendezvous.OpenTokens(path), nil
+}
+
+// runRendezvous runs the service until a signal or its listener ends it.
+func runRendezvous(c *cli.Context, s streams) error {
+	if c.Args().Present() {
+		return usagef("codex rendezvous has no command %q; see codex rendezvous --help", c.Args().First())
+	}
+	log, err := newLogger(c, s.err)
+	if err != nil {
+		return err
+	}
+	config, err := rendezvousTLS(c)
+	if err != nil {
+		return err
+	}
+	tokens, err := openTokens(c)
+	if err != nil {
+		return err
+	}
+	list, err := tokens.List()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		log.Warn("there are no tokens yet, so nobody can use this; codex rendezvous token create makes one", "file", tokens.Path())
+	}
+	listener, err := listenRendezvous(c, config != nil)
+	if err != nil {
+		return err
+	}
+	srv, err := rendezvous.New(c.Context, rendezvous.Options{Tokens: tokens, Logger: log, PublicURL: c.String("public-url"), StateFile: c.String("state")})
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	return serveRendezvous(c, s, srv, listener, config, log)
+}
+
+// rendezvousTLS reads the certificate that the flags name; nil: there is none.
+func rendezvousTLS(c *cli.Context) (*tls.Config, error) {
+	cert, key := c.String("tls-cert"), c.String("tls-key")
+	if cert == "" && key == "" {
+		return nil, nil
+	}
+	if cert == "" || key == "" {
+		return nil, usagef("--tls-cert and --tls-key belong together; give both or none")
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// listenRendezvous listens where the flags say.
+func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
+	where := c.String("listen")
+	addr, err := net.ResolveTCPAddr("tcp", where)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w; expected HOST:PORT", where, err)
+	}
+	if !encrypted && !addr.IP.IsLoopback() && !c.Bool("allow-plaintext-bind") {
+		return nil, fmt.Errorf("--listen %s is not a loopback address, and tokens would be sent in the clear: add --tls-cert and --tls-key, or --allow-plaintext-bind if a proxy in front encrypts", where)
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return l, nil
+}
+
+// serveRendezvous serves, and ends in order.
+func serveRendezvous(c *cli.Context, s streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, log *slog.Logger) error {
+	// The first signal ends ctx; after stop the second has its usual effect.
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	url := "http://"
+	if config != nil {
+		url = "https://"
+	}
+	url += l.Addr().String()
+	_, err := fmt.Fprintln(s.out, url)
+	if err != nil {
+		_ = l.Close()
+		err = fmt.Errorf("print the URL: %w", err)
+	} else {
+		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
+		err = srv.Serve(ctx, l, config)
+	}
+	log.Info("shutting down")
+	bound, cancel := context.WithTimeout(context.Background(), rendezvousShutdownTime)
+	defer cancel()
+	if e := srv.Shutdown(bound); e != nil {
+		log.Warn("not everything ended in time", "error", e)
+	}
+	if errors.Is(err, rendezvous.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,277 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// meeting is a running rendezvous service.
+type meeting struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	url    string
+	tokens string // file
+	tls    *tls.Config
+}
+
+// rendezvous starts a service on a free port.
+func rendezvous(t *testing.T, tokens string, args ...string) *meeting {
+	t.Helper()
+	m := &meeting{t: t, tokens: tokens}
+	m.cmd = exec.Command(codex, append([]string{"rendezvous", "--listen", "127.0.0.1:0", "--tokens", tokens}, args...)...)
+	m.cmd.Stderr = testWriter{t}
+	out, err := m.cmd.StdoutPipe()
+	must(t, err)
+	must(t, m.cmd.Start())
+	t.Cleanup(func() {
+		_ = m.cmd.Process.Kill()
+		_ = m.cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "http") {
+		t.Fatalf("first line %q: %v", line, err)
+	}
+	m.url = strings.TrimSpace(line)
+	return m
+}
+
+// end asks the service to end.
+func (m *meeting) end() {
+	m.t.Helper()
+	must(m.t, m.cmd.Process.Signal(syscall.SIGTERM))
+	if err := m.cmd.Wait(); err != nil {
+		m.t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// token makes a token.
+func (m *meeting) token(args ...string) string {
+	m.t.Helper()
+	out, errs, code := run(m.t, "", append([]string{"rendezvous", "token", "create", "--tokens", m.tokens}, args...)...)
+	if code != 0 || !strings.HasPrefix(out, "cxr_") || strings.Count(out, "\n") != 1 {
+		m.t.Fatalf("%d %q %q", code, out, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// call makes a call of the API, and returns the status and the members of the
+// answer.
+func (m *meeting) call(token, path string, body any) (int, map[string]any) {
+	m.t.Helper()
+	text, err := json.Marshal(body)
+	must(m.t, err)
+	req, err := http.NewRequest(http.MethodPost, m.url+"/cloud/environment/"+path, bytes.NewReader(text))
+	must(m.t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: m.tls, DisableKeepAlives: true}, Timeout: patience}
+	res, err := client.Do(req)
+	must(m.t, err)
+	defer res.Body.Close()
+	var members map[string]any
+	must(m.t, json.NewDecoder(res.Body).Decode(&members))
+	return res.StatusCode, members
+}
+
+// dial dials the URL that a call has returned.
+func (m *meeting) dial(answer map[string]any) *websocket.Conn {
+	m.t.Helper()
+	dialer := websocket.Dialer{TLSClientConfig: m.tls, HandshakeTimeout: patience}
+	ws, _, err := dialer.Dial(answer["url"].(string), nil)
+	if err != nil {
+		m.t.Fatalf("dial: %v", err)
+	}
+	m.t.Cleanup(func() { _ = ws.Close() })
+	_ = ws.SetReadDeadline(time.Now().Add(patience))
+	return ws
+}
+
+// pass sends a frame from one socket and reads it at the other.
+func pass(t *testing.T, from, to *websocket.Conn, f relayframe.Frame) {
+	t.Helper()
+	sent, err := f.Append(nil)
+	must(t, err)
+	must(t, from.WriteMessage(websocket.BinaryMessage, sent))
+	if kind, got, err := to.ReadMessage(); err != nil || kind != websocket.BinaryMessage || !bytes.Equal(got, sent) {
+		t.Fatalf("%v: %d bytes, %v", f.Kind, len(got), err)
+	}
+}
+
+func publicKey(t *testing.T) noiseik.PublicKey {
+	t.Helper()
+	id, err := noiseik.GenerateIdentity()
+	must(t, err)
+	return id.PublicKey()
+}
+
+func TestRendezvous(t *testing.T) {
+	dir := t.TempDir()
+	m := rendezvous(t, filepath.Join(dir, "tokens.json"), "--state", filepath.Join(dir, "state.json"))
+	// The service that runs notices tokens that are made now.
+	executor := m.token("--role", "executor", "--environment", "ci-*", "--name", "build")
+	harness := m.token("--role", "harness", "--environment", "ci-1", "--expires", "1h")
+	executorKey, harnessKey := publicKey(t), publicKey(t)
+	register := map[string]any{"security_profile": "noise_hybrid_ik_v1", "executor_public_key": executorKey}
+	connect := map[string]any{"harness_public_key": harnessKey}
+
+	if status, a := m.call(harness, "ci-1/register", register); status != 403 {
+		t.Errorf("a harness registers: %d %v", status, a)
+	}
+	status, registered := m.call(executor, "ci-1/register", register)
+	if status != 200 {
+		t.Fatalf("%d %v", status, registered)
+	}
+	x := m.dial(registered)
+	status, connected := m.call(harness, "ci-1/connect", connect)
+	if status != 200 || connected["executor_registration_id"] != registered["executor_registration_id"] {
+		t.Fatalf("%d %v", status, connected)
+	}
+	h := m.dial(connected)
+	pass(t, h, x, relayframe.Frame{StreamID: "s", Kind: relayframe.Resume})
+	pass(t, h, x, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("message 1")})
+	status, validated := m.call(executor, "ci-1/validate", map[string]any{
+		"executor_registration_id": registered["executor_registration_id"], "harness_public_key": harnessKey,
+		"harness_key_authorization": connected["harness_key_authorization"],
+	})
+	if status != 200 || validated["valid"] != true {
+		t.Errorf("%d %v", status, validated)
+	}
+	pass(t, x, h, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("message 2")})
+	for seq := range uint32(20) {
+		pass(t, h, x, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 60<<10)})
+		pass(t, x, h, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 60<<10)})
+	}
+	res, err := http.Get(m.url + "/metrics")
+	must(t, err)
+	text, _ := io.ReadAll(res.Body)
+	must(t, res.Body.Close())
+	if !strings.Contains(string(text), "rendezvous_streams 1\n") {
+		t.Errorf("%s", text)
+	}
+
+	// It ends in order, and the executor comes back by its old URL.
+	var closed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _, closed = x.ReadMessage()
+		_ = x.Close()
+		_ = h.Close()
+	}()
+	m.end()
+	<-done
+	if !websocket.IsCloseError(closed, websocket.CloseGoingAway, websocket.CloseServiceRestart) {
+		t.Errorf("at the end: %v", closed)
+	}
+	again := rendezvous(t, m.tokens, "--state", filepath.Join(dir, "state.json"))
+	registered["url"] = strings.Replace(registered["url"].(string), strings.TrimPrefix(m.url, "http://"), strings.TrimPrefix(again.url, "http://"), 1)
+	again.dial(registered)
+	if status, a := again.call(harness, "ci-1/connect", connect); status != 200 || a["executor_registration_id"] != registered["executor_registration_id"] {
+		t.Errorf("after a restart: %d %v", status, a)
+	}
+
+	out, _, code := run(t, "", "rendezvous", "token", "list", "--tokens", m.tokens, "--json")
+	var list []struct{ ID, Name, Role string }
+	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list) != 2 || strings.Contains(out, "sha256") {
+		t.Fatalf("%d %s %v", code, out, err)
+	}
+	for _, entry := range list {
+		if _, errs, code := run(t, "", "rendezvous", "token", "revoke", "--tokens", m.tokens, entry.ID); code != 0 {
+			t.Errorf("%d %s", code, errs)
+		}
+	}
+	if status, a := again.call(harness, "ci-1/connect", connect); status != 401 {
+		t.Errorf("revoked: %d %v", status, a)
+	}
+}
+
+func TestRendezvousWithTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, pool := certificate(t, dir)
+	m := rendezvous(t, filepath.Join(dir, "tokens.json"), "--tls-cert", cert, "--tls-key", key)
+	m.tls = &tls.Config{RootCAs: pool}
+	token := m.token("--role", "both", "--environment", "*")
+	status, registered := m.call(token, "env/register", map[string]any{"security_profile": "noise_hybrid_ik_v1", "executor_public_key": publicKey(t)})
+	if url := fmt.Sprint(registered["url"]); status != 200 || !strings.HasPrefix(url, "wss://") {
+		t.Fatalf("%d %v", status, registered)
+	}
+	x := m.dial(registered)
+	_, connected := m.call(token, "env/connect", map[string]any{"harness_public_key": publicKey(t)})
+	pass(t, m.dial(connected), x, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("1")})
+}
+
+// certificate makes a certificate for 127.0.0.1.
+func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	must(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	must(t, os.WriteFile(cert, certPEM, 0o600))
+	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(certPEM)
+	return cert, key, pool
+}
+
+func TestRendezvousCommandLine(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string // in stdout or stderr
+	}{
+		{[]string{"--help"}, 0, "--public-url"},
+		{[]string{"stray"}, 2, "stray"},
+		{[]string{"--listen", "0.0.0.0:0"}, 1, "--tls-cert"},
+		{[]string{"--listen", ":0"}, 1, "--tls-cert"},
+		{[]string{"--listen", "nowhere"}, 1, "HOST:PORT"},
+		{[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x"}, 2, "--tls-key"},
+		{[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x", "--tls-key", "y"}, 1, "--tls-cert x"},
+		{[]string{"--listen", "127.0.0.1:0", "--public-url", "ftp://h"}, 1, "public URL"},
+		{[]string{"--log-level", "loud"}, 2, "--log-level"},
+		{[]string{"token", "list"}, 0, "No tokens in " + tokens},
+		{[]string{"token", "make"}, 2, "make"},
+		{[]string{"token", "create"}, 2, "--role"},
+		{[]string{"token", "create", "--role", "both"}, 2, "--environment"},
+		{[]string{"token", "create", "--role", "root", "--environment", "*"}, 1, "root"},
+		{[]string{"token", "create", "--role", "both", "--environment", "["}, 1, "pattern"},
+		{[]string{"token", "revoke"}, 2, "id"},
+		{[]string{"token", "revoke", "0123456789ab"}, 1, "no such token"},
+	} {
+		args := append([]string{"rendezvous", "--tokens", tokens}, tt.args...)
+		if out, errs, code := run(t, "", args...); code != tt.code || !strings.Contains(out+errs, tt.want) {
+			t.Errorf("codex %q: exit code %d, %q, %q", args, code, out, errs)
+		}
+	}
+}
