@@ -1,0 +1,95 @@
+//go:build linux && interop
+
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// meetingStatus is what /status tells of one environment.
+type meetingStatus struct {
+	ID           string
+	Registration string `json:"executor_registration_id"`
+	Connected    bool
+	Harnesses    int
+	Up, Down     struct{ Frames int }
+}
+
+// status returns what the service tells of the only environment.
+func (m *meeting) status(token string) meetingStatus {
+	m.t.Helper()
+	req, err := http.NewRequest(http.MethodGet, m.url+"/status", nil)
+	must(m.t, err)
+	req.SetBasicAuth("anybody", token)
+	req.Header.Set("Accept", "application/json")
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	res, err := client.Do(req)
+	must(m.t, err)
+	defer res.Body.Close()
+	var page struct{ Environments []meetingStatus }
+	must(m.t, json.NewDecoder(res.Body).Decode(&page))
+	if len(page.Environments) == 0 {
+		return meetingStatus{}
+	}
+	return page.Environments[0]
+}
+
+// await polls the status until done likes it.
+func (m *meeting) await(token, what string, done func(meetingStatus) bool) meetingStatus {
+	m.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		s := m.status(token)
+		if done(s) {
+			return s
+		}
+		if time.Now().After(deadline) {
+			m.t.Fatalf("%s: %+v", what, s)
+		}
+	}
+}
+
+// startReference runs the reference with an empty home until the test ends.
+func startReference(t *testing.T, args []string, stdin string, env ...string) {
+	t.Helper()
+	cmd := exec.Command(variable(t, referenceVariable), args...)
+	home := t.TempDir()
+	cmd.Env = append(append(os.Environ(), "HOME="+home, "CODEX_HOME="+home), env...)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	_, err = in.Write([]byte(stdin))
+	must(t, err)
+}
+
+// TestTheReferenceMeetsItself has the reference's executor and harness find
+// each other through our service, and the executor come back to it.
+func TestTheReferenceMeetsItself(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state.json")
+	m := rendezvous(t, filepath.Join(dir, "tokens.json"), "--state", state)
+	token := m.token("--role", "both", "--environment", "*")
+	startReference(t, []string{"exec-server", "--remote", m.url, "--environment-id", "env-1"}, "", "CODEX_API_KEY="+token)
+	first := m.await(token, "the executor", func(s meetingStatus) bool { return s.Connected })
+	startReference(t, []string{"app-server"}, `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}
+{"method":"initialized"}
+`, "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL="+m.url, "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=env-1", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN="+token)
+	// Up: resume, handshake, initialize, initialized. Down: the answers.
+	m.await(token, "the handshake and initialize", func(s meetingStatus) bool { return s.Harnesses == 1 && s.Up.Frames >= 4 && s.Down.Frames >= 2 })
+	m.end()
+	again := rendezvous(t, m.tokens, "--state", state, "--listen", strings.TrimPrefix(m.url, "http://"))
+	s := again.await(token, "the executor comes back", func(s meetingStatus) bool { return s.Connected })
+	if s.Registration != first.Registration {
+		t.Errorf("it has registered again: %+v, then %+v", first, s)
+	}
+}
