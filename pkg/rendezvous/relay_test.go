@@ -300,7 +300,7 @@ func TestDeadExecutor(t *testing.T) {
 // TestStalledHarness has a harness that takes nothing: it goes, and another
 // gets all that was sent to it.
 func TestStalledHarness(t *testing.T) {
-	s := start(t, Options{WriteTimeout: 200 * time.Millisecond})
+	s := start(t, Options{WriteTimeout: time.Second})
 	x := s.executor("env")
 	stalled, good := s.harness("env"), s.harness("env")
 	stalled.send(handshake("stalled", "x"))
