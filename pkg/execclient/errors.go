@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/transport"
 )
 
 // The errors that a caller may look for with errors.Is.
@@ -62,27 +63,7 @@ func (e *DisconnectedError) Error() string { return e.Message }
 func (e *DisconnectedError) Is(target error) bool { return target == ErrClosed }
 
 // DialError says that no connection could be made. It is worth another try.
-type DialError struct {
-	// URL is the server's, without what may be secret in it.
-	URL string
-	// Timeout is how long it was tried if that was the reason, else 0.
-	Timeout time.Duration
-	// Status is the HTTP status of a server that refused the upgrade, else 0.
-	Status int
-	Err    error
-}
-
-func (e *DialError) Error() string {
-	if e.Timeout > 0 {
-		return fmt.Sprintf("timed out connecting to exec-server websocket `%s` after %v", e.URL, e.Timeout)
-	}
-	return fmt.Sprintf("failed to connect to exec-server websocket `%s`: %v", e.URL, e.Err)
-}
-
-func (e *DialError) Unwrap() error { return e.Err }
-
-// Retryable reports that another attempt may succeed.
-func (e *DialError) Retryable() bool { return true }
+type DialError = transport.DialError
 
 // InitTimeoutError says that the server did not answer initialize in time.
 type InitTimeoutError struct{ Timeout time.Duration }

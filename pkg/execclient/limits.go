@@ -120,4 +120,8 @@ const (
 	// with its envelope it fits the 64 MiB that the reference's servers take
 	// as one message.
 	MaxRequestBody = 47 << 20
+
+	// socketBuffer is that of a websocket, in each direction: most messages
+	// are smaller, and output comes in chunks of about that size.
+	socketBuffer = 32 << 10
 )

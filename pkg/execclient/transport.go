@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/transport"
 	"github.com/gorilla/websocket"
 )
 
@@ -46,47 +47,24 @@ type webSocketDialer struct {
 func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	u, err := url.Parse(d.url)
 	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT or wss://HOST:PORT", shown(d.url))
+		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT or wss://HOST:PORT", transport.PublicURL(d.url))
 	}
 	header := http.Header{}
 	if d.o.BearerToken != "" {
 		if u.Scheme != "wss" && !isLoopback(u.Hostname()) {
-			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", shown(d.url))
+			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", transport.PublicURL(d.url))
 		}
 		header.Set("Authorization", "Bearer "+d.o.BearerToken)
 	}
-	bound, cancel := context.WithTimeout(ctx, d.o.ConnectTimeout)
-	defer cancel()
-	// The library heeds the end of a context while it connects, but not while
-	// it waits for the server's answer.
-	attached := func() bool { return true }
-	dialer := websocket.Dialer{
-		Proxy: http.ProxyFromEnvironment, ReadBufferSize: 32 << 10, WriteBufferSize: 32 << 10,
-		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if err == nil {
-				attached = context.AfterFunc(bound, func() { _ = conn.Close() })
-			}
-			return conn, err
-		},
-	}
-	c, res, err := dialer.DialContext(bound, d.url, header)
-	if !attached() && err == nil {
-		err = context.Cause(bound)
-	}
+	c, err := transport.Dial(ctx, d.url, transport.DialOptions{
+		Header: header, Limit: d.o.ConnectTimeout, Buffer: socketBuffer, Refused: refusal,
+	})
 	if err != nil {
-		e := &DialError{URL: shown(d.url)}
-		var network net.Error
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case bound.Err() != nil, errors.As(err, &network) && network.Timeout():
-			e.Timeout = d.o.ConnectTimeout
-		case res != nil:
-			e.Status = res.StatusCode
+		var e *DialError
+		if errors.As(err, &e) && e.Status == 0 {
+			e.Err = reasonOf(e.Err)
 		}
-		e.Err = dialError(res, err)
-		return nil, e
+		return nil, err
 	}
 	c.SetReadLimit(maxMessage)
 	t := &webSocket{c: c}
@@ -130,26 +108,11 @@ func (t *webSocket) watch(every time.Duration) {
 	})
 }
 
-// dialError adds what the server said to a refused upgrade.
-func dialError(res *http.Response, err error) error {
-	if res == nil {
-		return reasonOf(err)
-	}
-	defer res.Body.Close()
+// refusal is what a server says that refuses the upgrade.
+func refusal(res *http.Response) error {
 	const most = 300
 	text, _ := io.ReadAll(io.LimitReader(res.Body, most))
 	return fmt.Errorf("the server answered %s: %s", res.Status, bytes.TrimSpace(text))
-}
-
-// shown is a URL without what may be secret in it.
-func shown(rawURL string) string {
-	rawURL, _, _ = strings.Cut(rawURL, "?")
-	rawURL, _, _ = strings.Cut(rawURL, "#")
-	if u, err := url.Parse(rawURL); err == nil && u.User != nil {
-		u.User = url.User("…")
-		return u.String()
-	}
-	return rawURL
 }
 
 func isLoopback(host string) bool {

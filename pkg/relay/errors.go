@@ -5,36 +5,12 @@ package relay
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"codex.internal/pkg/relayframe"
 )
 
 // ErrClosed is what a stream's methods return after its own end has closed it.
 var ErrClosed = errors.New("Noise relay stream closed")
-
-// DialError says that no websocket could be made. It is worth another try.
-type DialError struct {
-	// URL is the relay's without its query, which is secret.
-	URL string
-	// Timeout is how long it was tried if that was the reason, else 0.
-	Timeout time.Duration
-	// Status is the HTTP status of a relay that refused the upgrade, else 0.
-	Status int
-	Err    error
-}
-
-func (e *DialError) Error() string {
-	if e.Timeout > 0 {
-		return fmt.Sprintf("timed out connecting to exec-server websocket `%s` after %v", e.URL, e.Timeout)
-	}
-	return fmt.Sprintf("failed to connect to exec-server websocket `%s`: %v", e.URL, e.Err)
-}
-
-func (e *DialError) Unwrap() error { return e.Err }
-
-// Retryable reports that another attempt may succeed.
-func (e *DialError) Retryable() bool { return true }
 
 // HandshakeError says that a harness's handshake came to nothing.
 type HandshakeError struct {

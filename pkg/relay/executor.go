@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -38,6 +39,7 @@ type ExecutorOptions struct {
 	// Plain has streams do what the reference does: they acknowledge nothing
 	// and die with the websocket.
 	Plain  bool
+	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
 	Logger *slog.Logger // nil: no log
 }
 
@@ -76,7 +78,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	registration, err := e.register(ctx)
 	wait := firstPause
 	for err == nil && ctx.Err() == nil {
-		l, dialErr := dialLink(ctx, registration.URL, executorDialTime, pingInterval, e.log)
+		l, dialErr := dialLink(ctx, registration.URL, e.opts.TLS, executorDialTime, pingInterval, e.log)
 		switch {
 		case dialErr == nil:
 			wait = firstPause
@@ -101,7 +103,7 @@ func (e *Executor) Run(ctx context.Context) error {
 
 // refused reports whether the relay does not want this registration.
 func refused(err error) bool {
-	var e *DialError
+	var e *transport.DialError
 	return errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
 }
 

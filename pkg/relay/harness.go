@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"codex.internal/pkg/noiseik"
 	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
 )
 
 // Bundle is what a harness needs for one websocket. It is of one piece: the
@@ -36,6 +38,7 @@ type HarnessOptions struct {
 	// Plain has streams do what the reference does: they acknowledge nothing
 	// and die with the websocket.
 	Plain  bool
+	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
 	Logger *slog.Logger // nil: no log
 }
 
@@ -65,11 +68,11 @@ func (h *Harness) RetryPause(attempt int) time.Duration {
 // Dial makes a stream on a websocket of its own: it asks for a bundle, connects
 // and shakes hands, each within 10 s. When the very first connection is refused
 // with HTTP 401, it asks and tries once more. The error is the registry's, a
-// *DialError, a *HandshakeError or the context's.
+// *transport.DialError, a *HandshakeError or the context's.
 func (h *Harness) Dial(ctx context.Context) (*Conn, error) {
 	first := !h.dialed.Swap(true)
 	b, l, err := h.dial(ctx)
-	var refused *DialError
+	var refused *transport.DialError
 	if first && errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
 		b, l, err = h.dial(ctx)
 	}
@@ -92,7 +95,7 @@ func (h *Harness) dial(ctx context.Context) (Bundle, *link, error) {
 	if err != nil {
 		return Bundle{}, nil, err
 	}
-	l, err := dialLink(ctx, b.URL, dialTime, 0, h.log)
+	l, err := dialLink(ctx, b.URL, h.opts.TLS, dialTime, 0, h.log)
 	return b, l, err
 }
 

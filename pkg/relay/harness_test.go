@@ -342,7 +342,7 @@ func TestFirstRefusal(t *testing.T) {
 		d.refuse = refused
 		h := d.harness(HarnessOptions{})
 		c, err := h.Dial(t.Context())
-		var dialErr *DialError
+		var dialErr *transport.DialError
 		switch {
 		case refused == 1 && err == nil:
 			_ = c.Close()

@@ -3,18 +3,18 @@ package relay
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
 
 	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
 )
 
 // link is a websocket to the relay, for the frames of any number of streams.
@@ -45,36 +45,22 @@ type link struct {
 	in bytes.Buffer // of the reader
 }
 
-// dialLink makes a websocket within limit. The relay is probed every ping, or
-// never if that is 0. The link ends with close.
-func dialLink(ctx context.Context, address string, limit, ping time.Duration, log *slog.Logger) (*link, error) {
-	shown, _, _ := strings.Cut(address, "?")
-	shown, _, _ = strings.Cut(shown, "#")
+// dialLink makes a websocket within limit, with its TLS as config says. The
+// relay is probed every ping, or never if that is 0. The link ends with close.
+// The error is a *transport.DialError, or ctx's.
+func dialLink(ctx context.Context, address string, config *tls.Config, limit, ping time.Duration, log *slog.Logger) (*link, error) {
+	shown := transport.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, &DialError{URL: shown, Err: errors.New("expected a ws:// or wss:// URL")}
+		return nil, &transport.DialError{URL: shown, Err: errors.New("expected a ws:// or wss:// URL")}
 	}
-	bound, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	// The library heeds the end of a context while it connects, but not while
-	// it waits for the relay's answer.
-	attached := func() bool { return true }
-	dialer := websocket.Dialer{
-		Proxy: http.ProxyFromEnvironment, ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
-		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if err == nil {
-				attached = context.AfterFunc(bound, func() { _ = conn.Close() })
-			}
-			return conn, err
-		},
-	}
-	ws, res, err := dialer.DialContext(bound, address, nil)
-	if !attached() && err == nil {
-		err = context.Cause(bound)
-	}
+	ws, err := transport.Dial(ctx, address, transport.DialOptions{
+		TLS: config, Limit: limit, Buffer: bufferSize,
+		// What a relay says may repeat the query.
+		Refused: func(res *http.Response) error { return errors.New("the relay answered " + res.Status) },
+	})
 	if err != nil {
-		return nil, dialError(ctx, bound, shown, limit, res, err)
+		return nil, err
 	}
 	l := &link{
 		ws: ws, url: shown, ping: ping, log: log,
@@ -85,23 +71,6 @@ func dialLink(ctx context.Context, address string, limit, ping time.Duration, lo
 	l.prepare()
 	go l.routineWriter() // close waits for it
 	return l, nil
-}
-
-// dialError says why there is no websocket. Ctx is the caller's, bound that of
-// the attempt.
-func dialError(ctx, bound context.Context, shown string, limit time.Duration, res *http.Response, err error) error {
-	e := &DialError{URL: shown, Err: err}
-	var network net.Error
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bound.Err() != nil, errors.As(err, &network) && network.Timeout():
-		e.Timeout = limit
-	case res != nil:
-		// What a relay says may repeat the query.
-		e.Status, e.Err = res.StatusCode, errors.New("the relay answered "+res.Status)
-	}
-	return e
 }
 
 // prepare sets up the reading side.

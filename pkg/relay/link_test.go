@@ -16,7 +16,7 @@ func newLink(t *testing.T, ping time.Duration) (*link, *remote) {
 	t.Helper()
 	checkLeaks(t)
 	url, accepted := acceptor(t)
-	l, err := dialLink(t.Context(), url, patience, ping, slog.New(slog.DiscardHandler))
+	l, err := dialLink(t.Context(), url, nil, patience, ping, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestControlIsBounded(t *testing.T) {
 
 func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 	for _, url := range []string{"ws://127.0.0.1:1/?secret", "http://127.0.0.1/?secret", "ws://?secret", "%zz?secret", "ws://127.0.0.1:1/#secret"} {
-		_, err := dialLink(t.Context(), url, patience, 0, slog.New(slog.DiscardHandler))
+		_, err := dialLink(t.Context(), url, nil, patience, 0, slog.New(slog.DiscardHandler))
 		if err == nil || strings.Contains(err.Error(), "secret") || !retryable(err) {
 			t.Errorf("%s: %v", url, err)
 		}
