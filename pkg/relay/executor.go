@@ -28,7 +28,7 @@ type ExecutorOptions struct {
 	Identity *noiseik.Identity
 	// Register makes the executor's public key known and says where to go. It
 	// is called before the first connection and whenever the relay refuses the
-	// last answer with HTTP 4xx. Run ends with its error. It has 30 s.
+	// last answer with HTTP 4xx; see Run for its errors. It has 30 s.
 	Register func(context.Context) (Registration, error)
 	// Validate says whether a harness may connect, given the registration id
 	// of the connection and the authorization that the harness has shown, of at
@@ -70,8 +70,10 @@ func NewExecutor(o ExecutorOptions) *Executor {
 }
 
 // Run registers the executor and keeps it connected until ctx ends, which is no
-// error, or a registration fails, whose error it returns as it is. Then it resets all streams and returns when
-// everything is over. It may be called once.
+// error, or a registration fails, whose error it returns as it is. Only the
+// first has to succeed at once: later ones whose error has a method Retryable()
+// bool that says so are tried again. In the end it resets all streams and
+// returns when everything is over. It may be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer e.wg.Wait()
 	defer e.endStreams(errAborted)
@@ -86,7 +88,7 @@ func (e *Executor) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case refused(dialErr):
 			e.log.Info("the relay refused the connection: registering again", "error", dialErr)
-			registration, err = e.register(ctx)
+			registration, err = e.registerAgain(ctx, registration)
 		default:
 			e.log.Warn("no connection to the relay", "error", dialErr, "pause", wait)
 		}
@@ -120,6 +122,19 @@ func (e *Executor) register(ctx context.Context) (Registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
 	return e.opts.Register(ctx)
+}
+
+// registerAgain registers in place of a registration that the relay refuses. If
+// the registry has a problem that may pass, the old one stands for another
+// round.
+func (e *Executor) registerAgain(ctx context.Context, old Registration) (Registration, error) {
+	registration, err := e.register(ctx)
+	var passing interface{ Retryable() bool }
+	if errors.As(err, &passing) && passing.Retryable() {
+		e.log.Warn("registering failed; trying again", "error", err)
+		return old, nil
+	}
+	return registration, err
 }
 
 // serve serves a link until that or ctx ends, and closes it.

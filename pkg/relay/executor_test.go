@@ -326,7 +326,10 @@ func TestExecutorLoop(t *testing.T) {
 	registered := 0
 	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: echo, Register: func(context.Context) (Registration, error) {
 		tell("register")
-		if registered++; registered == 4 {
+		switch registered++; registered {
+		case 3: // one that may pass: the old registration stands
+			return Registration{}, &transport.DialError{Status: 503}
+		case 4:
 			return Registration{}, last
 		}
 		return Registration{URL: "ws" + strings.TrimPrefix(s.URL, "http")}, nil
