@@ -41,7 +41,20 @@ func (o Options) withDefaults() Options {
 // Connect opens a session of its own in an environment, which Close of the
 // client ends.
 func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error) {
-	o = o.withDefaults()
+	return newConnector(s, o).connect(ctx)
+}
+
+// connector opens sessions in one environment, one at a time.
+type connector struct {
+	spec    Spec
+	opts    Options
+	harness harness // of Noise
+}
+
+func newConnector(s Spec, o Options) *connector { return &connector{spec: s, opts: o.withDefaults()} }
+
+func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
+	s, o := c.spec, c.opts
 	opts := execclient.Options{
 		ClientName: o.ClientName, ConnectTimeout: s.ConnectTimeout, InitializeTimeout: s.InitializeTimeout,
 		BearerToken: string(s.Token), Logger: o.Logger, KeepAlive: keepAlive,
@@ -53,7 +66,11 @@ func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error)
 	case WebSocket:
 		return execclient.DialWebSocket(ctx, s.URL, opts)
 	case Noise:
-		return nil, ErrNoRegistry
+		dialer, err := c.harness.dialer(s.Registry, o.Logger)
+		if err != nil {
+			return nil, err
+		}
+		return execclient.Dial(ctx, dialer, opts)
 	}
 	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: o.Stderr}
 	if s.Kind == Local {

@@ -19,8 +19,7 @@ import (
 // failed client is what users get. At most one goroutine connects, which Close
 // waits for.
 type Environment struct {
-	spec Spec
-	opts Options
+	connector *connector // one attempt at a time uses it
 
 	mu        sync.Mutex
 	closed    bool
@@ -47,15 +46,17 @@ func (a *attempt) isDone() bool {
 	}
 }
 
-func newEnvironment(s Spec, o Options) *Environment { return &Environment{spec: s, opts: o} }
+func newEnvironment(s Spec, o Options) *Environment {
+	return &Environment{connector: newConnector(s, o)}
+}
 
 // Spec returns what the environment is.
-func (e *Environment) Spec() Spec { return e.spec }
+func (e *Environment) Spec() Spec { return e.connector.spec }
 
 // startConnecting begins to connect, unless that would start a program, which
 // waits for somebody who needs it.
 func (e *Environment) startConnecting() {
-	if e.spec.Kind.reconnects() {
+	if e.connector.spec.Kind.reconnects() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.current()
@@ -119,7 +120,7 @@ func (e *Environment) current() *attempt {
 	case !a.isDone():
 	case a.err != nil && e.connected:
 		e.begin(nil)
-	case a.err == nil && a.client.Err() != nil && e.spec.Kind.reconnects():
+	case a.err == nil && a.client.Err() != nil && e.connector.spec.Kind.reconnects():
 		e.begin(a.client)
 	}
 	return e.latest
@@ -140,7 +141,7 @@ func (e *Environment) routineConnect(ctx context.Context, a *attempt, old *execc
 	if old != nil {
 		_ = old.Close() // it has failed already, and has said why
 	}
-	client, err := Connect(ctx, e.spec, e.opts)
+	client, err := e.connector.connect(ctx)
 	if err != nil {
 		a.err = &ConnectError{err}
 		if ctx.Err() != nil {

@@ -297,12 +297,6 @@ func TestTheLocalEnvironment(t *testing.T) {
 	}
 }
 
-func TestRegistriesAreForLater(t *testing.T) {
-	e := get(t, open(t, execenv.Options{}, execenv.Spec{ID: "remote", Kind: execenv.Noise}), "remote")
-	if err := e.WaitReady(t.Context()); !errors.Is(err, execenv.ErrNoRegistry) {
-		t.Errorf("got %v", err)
-	}
-}
 
 func TestCloseCancelsTheAttempt(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

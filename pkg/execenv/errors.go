@@ -8,8 +8,6 @@ import (
 )
 
 var (
-	// ErrNoRegistry says that an environment is only known to a registry.
-	ErrNoRegistry = errors.New("connecting through an environment registry is not part of this version")
 	// ErrNoRuntime says that nobody told where this program is, which the
 	// local environment starts.
 	ErrNoRuntime error = &execclient.ProtocolError{Message: "local environment requires configured runtime paths"}
@@ -23,14 +21,6 @@ var (
 type UnknownError struct{ ID string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("there is no environment `%s`", e.ID) }
-
-// RegistryConfigError says that what leads to an environment registry is
-// incomplete.
-type RegistryConfigError struct{ Message string }
-
-func (e *RegistryConfigError) Error() string {
-	return "environment registry configuration error: " + e.Message
-}
 
 // ConnectError says that an environment could not be connected to.
 type ConnectError struct{ Err error }

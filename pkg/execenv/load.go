@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"codex.internal/pkg/registry"
 )
 
 // Variables that choose environments.
@@ -40,7 +42,7 @@ type LoadOptions struct {
 }
 
 // Load finds out which environments there are. Its errors are those of a
-// configuration that breaks a rule: *RegistryConfigError and
+// configuration that breaks a rule: *registry.ConfigError and
 // *execclient.ProtocolError.
 func Load(o LoadOptions) (Config, error) {
 	if o.Getenv == nil {
@@ -76,7 +78,7 @@ func fromRegistry(get func(string) string) (Config, bool, error) {
 		return Config{}, false, nil
 	case r.URL == "" || r.EnvironmentID == "" || r.Token == "":
 		v := NoiseVariables
-		return Config{}, true, &RegistryConfigError{fmt.Sprintf("Noise environment requires %s, %s, and %s", v[0], v[1], v[2])}
+		return Config{}, true, &registry.ConfigError{Message: fmt.Sprintf("Noise environment requires %s, %s, and %s", v[0], v[1], v[2])}
 	}
 	s := Spec{ID: RemoteID, Kind: Noise, Source: registryURLVariable, Registry: r}
 	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}, true, nil

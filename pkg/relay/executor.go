@@ -36,6 +36,9 @@ type ExecutorOptions struct {
 	Validate func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error
 	// Serve serves one stream until it ends or Serve wants it to end.
 	Serve func(transport.Conn)
+	// Connected is called each time that harnesses can begin to come; nil: it
+	// need not be known.
+	Connected func()
 	// Plain has streams do what the reference does: they acknowledge nothing
 	// and die with the websocket.
 	Plain  bool
@@ -142,6 +145,9 @@ func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 	v := newVisit(ctx, e, l, r)
 	e.log.Info("connected to the relay", "url", l.url)
 	e.resume(l, r)
+	if e.opts.Connected != nil {
+		e.opts.Connected()
+	}
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)

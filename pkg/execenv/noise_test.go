@@ -1,0 +1,146 @@
+//go:build linux || darwin
+
+package execenv_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/registry"
+	"codex.internal/pkg/relay"
+	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/transport"
+)
+
+// meetingPlace is a registry, with its relay and an executor, and the keys of
+// the harnesses that came.
+type meetingPlace struct {
+	execenv.Registry
+	stop func() // the executor's server: its sessions are lost
+
+	mu   sync.Mutex
+	keys []noiseik.PublicKey
+}
+
+func newMeetingPlace(t *testing.T) *meetingPlace {
+	t.Helper()
+	tokens := rendezvous.OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
+	token, _, err := tokens.Create(t.Context(), rendezvous.TokenSpec{Role: rendezvous.RoleBoth, Environments: []string{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := rendezvous.New(t.Context(), rendezvous.Options{Tokens: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(service)
+	t.Cleanup(func() {
+		_ = service.Shutdown(context.Background())
+		web.Close()
+	})
+	p := &meetingPlace{Registry: execenv.Registry{URL: web.URL, EnvironmentID: "ci-1", Token: execenv.Secret(token)}}
+	p.serve(t)
+	return p
+}
+
+// serve has an executor until the test, or stop, ends it.
+func (p *meetingPlace) serve(t *testing.T) {
+	t.Helper()
+	client, err := registry.New(registry.Options{BaseURL: p.URL, Authorizer: registry.Bearer(string(p.Token), "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity, err := noiseik.GenerateIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := execserver.New(execserver.Options{SessionTTL: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registered := make(chan struct{})
+	executor := relay.NewExecutor(relay.ExecutorOptions{
+		Identity: identity,
+		Register: func(ctx context.Context) (relay.Registration, error) {
+			r, err := client.Register(ctx, p.EnvironmentID, identity.PublicKey())
+			return relay.Registration{URL: r.URL, EnvironmentID: p.EnvironmentID, RegistrationID: r.ID}, err
+		},
+		Validate: func(ctx context.Context, registration string, key noiseik.PublicKey, authorization string) error {
+			p.mu.Lock()
+			p.keys = append(p.keys, key)
+			p.mu.Unlock()
+			return client.Validate(ctx, p.EnvironmentID, registry.Claim{RegistrationID: registration, HarnessKey: key, Authorization: authorization})
+		},
+		Serve:     func(c transport.Conn) { _ = srv.ServeConn(c) },
+		Connected: sync.OnceFunc(func() { close(registered) }),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- executor.Run(ctx) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, srv.Shutdown(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(p.stop)
+	select {
+	case <-registered:
+	case err := <-done:
+		done <- err
+		t.Fatalf("the executor ends with %v", err)
+	}
+}
+
+func TestNoise(t *testing.T) {
+	p := newMeetingPlace(t)
+	e := get(t, open(t, execenv.Options{}, execenv.Spec{ID: "remote", Kind: execenv.Noise, Registry: p.Registry}), "remote")
+	info, err := e.Info(t.Context())
+	if err != nil || info.Shell.Path == "" {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	// Another executor knows nothing of the session: the client fails, and
+	// the next one comes with the same key.
+	first, err := e.Client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	p.serve(t)
+	<-first.Done()
+	if _, err := e.Info(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last := len(p.keys) - 1; last == 0 || p.keys[0] != p.keys[last] {
+		t.Errorf("%d handshakes, not with one key", len(p.keys))
+	}
+}
+
+func TestNoiseRefusals(t *testing.T) {
+	p := newMeetingPlace(t)
+	for _, test := range []struct {
+		name   string
+		change func(*execenv.Registry)
+		want   string
+	}{
+		{"token", func(r *execenv.Registry) { r.Token += "x" }, "exec-server connection attempt failed: environment registry authentication error: environment registry authentication failed (401 Unauthorized): the token is unknown, revoked or expired"},
+		{"environment", func(r *execenv.Registry) { r.EnvironmentID = "ci-2" }, "exec-server connection attempt failed: environment registry request failed (503 Service Unavailable, environment_not_registered): no executor has registered environment \"ci-2\""},
+		{"URL", func(r *execenv.Registry) { r.URL = "ftp://x" }, "exec-server connection attempt failed: environment registry configuration error: environment registry base URL ftp://x: expected http://HOST or https://HOST"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := p.Registry
+			test.change(&r)
+			e := get(t, open(t, execenv.Options{}, execenv.Spec{ID: "remote", Kind: execenv.Noise, Registry: r}), "remote")
+			if err := e.WaitReady(t.Context()); err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
