@@ -297,7 +297,6 @@ func TestTheLocalEnvironment(t *testing.T) {
 	}
 }
 
-
 func TestCloseCancelsTheAttempt(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

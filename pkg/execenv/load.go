@@ -39,6 +39,9 @@ type LoadOptions struct {
 	Home func() (string, error)
 	// Getenv returns a variable, empty if there is none; nil: os.Getenv.
 	Getenv func(string) string
+	// EnvironmentID, if not empty and not RemoteID, takes the place of what the
+	// variables say about the environment's id in a registry.
+	EnvironmentID string
 }
 
 // Load finds out which environments there are. Its errors are those of a
@@ -49,7 +52,7 @@ func Load(o LoadOptions) (Config, error) {
 		o.Getenv = os.Getenv
 	}
 	get := func(name string) string { return strings.TrimSpace(o.Getenv(name)) }
-	if c, ok, err := fromRegistry(get); ok {
+	if c, ok, err := fromRegistry(get, o.EnvironmentID); ok {
 		return c, err
 	}
 	home, err := o.Home()
@@ -67,8 +70,9 @@ func Load(o LoadOptions) (Config, error) {
 	return fromURL(get), nil
 }
 
-// fromRegistry is what the variables of a registry say; false: none is set.
-func fromRegistry(get func(string) string) (Config, bool, error) {
+// fromRegistry is what the variables of a registry say; false: none is set. An
+// id takes the place of theirs.
+func fromRegistry(get func(string) string, id string) (Config, bool, error) {
 	r := Registry{
 		URL: get(registryURLVariable), EnvironmentID: get(registryIDVariable),
 		Token: Secret(get(registryTokenVariable)), AccountID: get(registryAccountVariable),
@@ -76,11 +80,16 @@ func fromRegistry(get func(string) string) (Config, bool, error) {
 	switch {
 	case r.URL == "" && r.EnvironmentID == "" && r.Token == "":
 		return Config{}, false, nil
-	case r.URL == "" || r.EnvironmentID == "" || r.Token == "":
+	case id == "" || id == RemoteID:
+		id = RemoteID
+	default:
+		r.EnvironmentID = id
+	}
+	if r.URL == "" || r.EnvironmentID == "" || r.Token == "" {
 		v := NoiseVariables
 		return Config{}, true, &registry.ConfigError{Message: fmt.Sprintf("Noise environment requires %s, %s, and %s", v[0], v[1], v[2])}
 	}
-	s := Spec{ID: RemoteID, Kind: Noise, Source: registryURLVariable, Registry: r}
+	s := Spec{ID: id, Kind: Noise, Source: registryURLVariable, Registry: r}
 	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}, true, nil
 }
 

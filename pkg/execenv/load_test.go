@@ -85,6 +85,26 @@ func TestOrderOfSelection(t *testing.T) {
 	}
 }
 
+// An id of the caller's is one of the registry's.
+func TestEnvironmentsOfARegistry(t *testing.T) {
+	variables := map[string]string{registryURLVariable: "https://r", registryIDVariable: "e", registryTokenVariable: "t"}
+	for _, tt := range []struct{ id, variable, wantID, want string }{
+		{"", "e", "remote", "e"},
+		{"remote", "e", "remote", "e"},
+		{"ci-1", "e", "ci-1", "ci-1"},
+		{"ci-1", "", "ci-1", "ci-1"},
+	} {
+		variables[registryIDVariable] = tt.variable
+		c, err := Load(LoadOptions{EnvironmentID: tt.id, Getenv: func(name string) string { return variables[name] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := c.Find(tt.wantID); !ok || c.Default != tt.wantID || s.Registry.EnvironmentID != tt.want {
+			t.Errorf("%q, with %q in the variable: %+v", tt.id, tt.variable, c)
+		}
+	}
+}
+
 func TestRulesOfTheFile(t *testing.T) {
 	const head = "[[environments]]\nid = \"x\"\n"
 	const prefix = "exec-server protocol error: "

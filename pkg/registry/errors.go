@@ -95,6 +95,9 @@ func (e *StatusError) Retryable() bool {
 	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
 
+// Unauthorized reports that the registry does not know the credentials.
+func (e *StatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
+
 // refused reports whether the credentials are to blame.
 func (e *StatusError) refused() bool { return isAuth(e.Status) }
 
@@ -109,6 +112,9 @@ type ValidationStatusError struct{ Status int }
 func (e *ValidationStatusError) Error() string {
 	return fmt.Sprintf("environment registry harness key validation authentication failed (%s)", statusText(e.Status))
 }
+
+// Unauthorized reports that the registry does not know the credentials.
+func (e *ValidationStatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
 
 // statusText is a status as the reference writes it.
 func statusText(status int) string {

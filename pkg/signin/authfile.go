@@ -8,10 +8,13 @@ import (
 	"time"
 )
 
-// Mode is the kind of credentials that auth.json holds, by its name there.
+// Mode is a kind of credentials, by its name in auth.json.
 type Mode string
 
-// The modes.
+// ModeRendezvous is the mode of a token that is never stored.
+const ModeRendezvous Mode = "rendezvous"
+
+// The modes of auth.json.
 const (
 	ModeAPIKey              Mode = "apikey"
 	ModeChatGPT             Mode = "chatgpt"

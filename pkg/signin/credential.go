@@ -42,6 +42,18 @@ func (c *apiKey) Authorize(_ context.Context, header http.Header) error {
 
 func (c *apiKey) Describe() string { return "Logged in using an API key - " + maskKey(c.key) }
 
+// rendezvousToken is a credential for one's own rendezvous service.
+type rendezvousToken struct{ token Secret }
+
+func (rendezvousToken) Mode() Mode { return ModeRendezvous }
+
+func (c rendezvousToken) Authorize(_ context.Context, header http.Header) error {
+	setHeaders(header, "Bearer "+c.token.Reveal(), "", false)
+	return nil
+}
+
+func (rendezvousToken) Describe() string { return "Using CODEX_RENDEZVOUS_TOKEN" }
+
 // maskKey shows the ends of a key that is long enough.
 func maskKey(key Secret) string {
 	k := key.Reveal()

@@ -12,9 +12,13 @@ import (
 
 // The variables that hold credentials.
 const (
+	variableRendezvous  = "CODEX_RENDEZVOUS_TOKEN"
 	variableAPIKey      = "CODEX_API_KEY"
 	variableAccessToken = "CODEX_ACCESS_TOKEN"
 )
+
+// Variables are the names of all variables that hold credentials.
+var Variables = []string{variableRendezvous, variableAPIKey, variableAccessToken}
 
 // needAuth begins what is said to who has not signed in in the right way.
 const needAuth = "remote exec-server registration requires ChatGPT authentication or API key authentication; "
@@ -29,6 +33,8 @@ var (
 	ErrNoAccessToken = errors.New("CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set")
 	// ErrAPIKeyHost says that an API key would be sent to who must not have it.
 	ErrAPIKeyHost = errors.New("remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts")
+	// ErrPlaintext says that somebody on the way could read a token.
+	ErrPlaintext = errors.New("CODEX_RENDEZVOUS_TOKEN is sent over https, or to a loopback address, and nowhere else")
 	// ErrBedrock says that the stored credentials are for another service.
 	ErrBedrock = errors.New("the stored credentials are for Amazon Bedrock and of no use here")
 )
@@ -50,11 +56,23 @@ type Resolver struct {
 func (r *Resolver) variable(name string) Secret { return Secret(strings.TrimSpace(r.Getenv(name))) }
 
 // Registration returns the credential with which an executor registers at the
-// registry of a URL: CODEX_API_KEY, or else CODEX_ACCESS_TOKEN, or else what is
-// stored. Credentials that cannot be used, whatever the reason, are none; the
-// reason is logged. An API key goes to few hosts only. Errors: ErrNotSignedIn,
-// ErrAgentNotAsked, ErrAPIKeyHost, others about the URL, and the context's.
+// registry of a URL: CODEX_RENDEZVOUS_TOKEN, which is for no other purpose, or
+// else CODEX_API_KEY, or else CODEX_ACCESS_TOKEN, or else what is stored.
+// Credentials that cannot be used, whatever the reason, are none; the reason is
+// logged. An API key goes to few hosts only. Errors: ErrNotSignedIn,
+// ErrAgentNotAsked, ErrAPIKeyHost, ErrPlaintext, others about the URL, and the
+// context's.
 func (r *Resolver) Registration(ctx context.Context, registryURL string) (Credential, error) {
+	if token := r.variable(variableRendezvous); token != "" {
+		u, err := registrationURL(registryURL)
+		switch {
+		case err != nil:
+			return nil, err
+		case u.Scheme != "https" && !isLoopback(strings.ToLower(u.Hostname())):
+			return nil, ErrPlaintext
+		}
+		return rendezvousToken{token}, nil
+	}
 	credential, err := r.any(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoAuth) {
 		// Once more, like the reference: somebody may have been writing it.
@@ -156,19 +174,28 @@ func orNil(a *agent, err error) (Credential, error) {
 	return a, nil
 }
 
-// checkAPIKeyHost checks that an API key may be sent to a URL.
-func checkAPIKeyHost(text string) error {
+// registrationURL parses the URL of a registry.
+func registrationURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	var wrong *url.Error
 	switch {
 	case errors.As(err, &wrong):
-		return fmt.Errorf("invalid remote exec-server registration URL: %w", wrong.Err)
+		return nil, fmt.Errorf("invalid remote exec-server registration URL: %w", wrong.Err)
 	case err != nil:
-		return fmt.Errorf("invalid remote exec-server registration URL: %w", err)
+		return nil, fmt.Errorf("invalid remote exec-server registration URL: %w", err)
 	case u.Scheme == "":
-		return errors.New("invalid remote exec-server registration URL: relative URL without a base")
+		return nil, errors.New("invalid remote exec-server registration URL: relative URL without a base")
 	case u.Hostname() == "":
-		return errors.New("remote exec-server registration URL must include a host")
+		return nil, errors.New("remote exec-server registration URL must include a host")
+	}
+	return u, nil
+}
+
+// checkAPIKeyHost checks that an API key may be sent to a URL.
+func checkAPIKeyHost(text string) error {
+	u, err := registrationURL(text)
+	if err != nil {
+		return err
 	}
 	host := strings.ToLower(u.Hostname())
 	ours := under(host, "openai.com") || under(host, "openai.org")

@@ -26,6 +26,7 @@ func TestRegistration(t *testing.T) {
 		want   http.Header
 		err    error
 	}{
+		"CODEX_RENDEZVOUS_TOKEN wins":     {environment{"CODEX_RENDEZVOUS_TOKEN": " cxr_1 ", "CODEX_API_KEY": "k"}, chat, 0, http.Header{"Authorization": {"Bearer cxr_1"}}, nil},
 		"nothing":                         {nil, nil, 0, nil, ErrNotSignedIn},
 		"CODEX_API_KEY wins":              {environment{"CODEX_API_KEY": " k\n", "CODEX_ACCESS_TOKEN": "at-5"}, chat, 0, http.Header{"Authorization": {"Bearer k"}}, nil},
 		"a blank one does not":            {environment{"CODEX_API_KEY": " "}, chat, 0, chatHeaders, nil},

@@ -6,20 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/process"
 	"codex.internal/pkg/sandbox"
@@ -92,20 +88,7 @@ func runExecServer(c *cli.Context, s streams) error {
 	if err := refuseRootFlags(c); err != nil {
 		return err
 	}
-	if c.IsSet("remote") {
-		return register(c)
-	}
-	// Nothing in config.toml is for a server that listens.
-	if isStrict(c) {
-		if _, err := loadConfig(c); err != nil {
-			return err
-		}
-	}
 	log, err := newLogger(c, s.err)
-	if err != nil {
-		return err
-	}
-	where, err := parseListen(c.String("listen"))
 	if err != nil {
 		return err
 	}
@@ -113,15 +96,14 @@ func runExecServer(c *cli.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	var listener net.Listener
-	if !where.stdio {
-		if !where.addr.Addr().IsLoopback() && opts.Auth == nil && !c.Bool("allow-unauthenticated-bind") {
-			return fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
-		}
-		listener, err = net.Listen("tcp", where.addr.String())
-		if err != nil {
-			return listenError(where.addr, err)
-		}
+	var f front
+	if c.IsSet("remote") {
+		f, err = remoteFront(c, opts, log)
+	} else {
+		f, err = listenFront(c, s, opts, log)
+	}
+	if err != nil {
+		return err
 	}
 	if err := process.UnblockSignals(); err != nil {
 		return err
@@ -132,7 +114,51 @@ func runExecServer(c *cli.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	return serve(c, s, srv, listener, log, func() { cleanUpAliases(aliases, s.err) })
+	return serve(c, s, srv, f, log, sync.OnceFunc(func() { cleanUpAliases(aliases, s.err) }))
+}
+
+// front is where a server meets its clients.
+type front struct {
+	// serve serves until ctx ends, and calls ready when clients can come,
+	// perhaps more than once.
+	serve func(ctx context.Context, srv *execserver.Server, ready func()) error
+	stdin bool // clients come through stdin
+}
+
+// listenFront listens where --listen says.
+func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.Logger) (front, error) {
+	// Nothing in config.toml is for a server that listens.
+	if isStrict(c) {
+		if _, err := loadConfig(c); err != nil {
+			return front{}, err
+		}
+	}
+	where, err := parseListen(c.String("listen"))
+	if err != nil {
+		return front{}, err
+	}
+	if where.stdio {
+		return front{stdin: true, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+			ready()
+			return serveStdio(ctx, s, srv)
+		}}, nil
+	}
+	if !where.addr.Addr().IsLoopback() && opts.Auth == nil && !c.Bool("allow-unauthenticated-bind") {
+		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
+	}
+	listener, err := net.Listen("tcp", where.addr.String())
+	if err != nil {
+		return front{}, listenError(where.addr, err)
+	}
+	return front{serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+		if _, err := fmt.Fprintf(s.out, "ws://%s\n", listener.Addr()); err != nil {
+			_ = listener.Close()
+			return fmt.Errorf("print the URL: %w", err)
+		}
+		log.Info("listening", "url", "ws://"+listener.Addr().String(), "pid", strconv.Itoa(os.Getpid()))
+		ready()
+		return srv.Serve(ctx, listener)
+	}}, nil
 }
 
 // selfExe is the program that serves this machine, which is this one; empty:
@@ -163,93 +189,6 @@ func listenError(addr netip.AddrPort, err error) error {
 	return fmt.Errorf("listen on %s: %w%s", addr, err, hint)
 }
 
-// checkRemote checks the options of a server that registers in place of
-// listening, in the words of the reference.
-func checkRemote(c *cli.Context) error {
-	var missing []string
-	for _, flag := range []struct {
-		name, shown string
-		needed      bool
-	}{
-		{"environment-id", "--environment-id <ID>", c.IsSet("remote") || c.Bool("use-agent-identity-auth")},
-		{"remote", "--remote <URL>", c.Bool("use-agent-identity-auth")},
-	} {
-		if flag.needed && !c.IsSet(flag.name) {
-			missing = append(missing, "  "+flag.shown)
-		}
-	}
-	const usage = "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>\n\nFor more information, try '--help'."
-	switch {
-	case c.IsSet("remote") && c.IsSet("listen"):
-		return usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", usage)
-	case len(missing) > 0:
-		return usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), usage)
-	default:
-		return nil
-	}
-}
-
-// register registers at an environment registry.
-func register(c *cli.Context) error {
-	if _, err := loadConfig(c); err != nil {
-		return err
-	}
-	switch {
-	case strings.TrimSpace(c.String("environment-id")) == "":
-		return &execenv.RegistryConfigError{Message: "environment id is required for remote exec-server registration"}
-	case strings.TrimSpace(c.String("remote")) == "":
-		return &execenv.RegistryConfigError{Message: "environment registry base URL is required"}
-	default:
-		return errors.New("--remote: this version cannot register at an environment registry; use --listen")
-	}
-}
-
-func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
-	auth := wsauth.Config{
-		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"),
-		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
-	}
-	if c.IsSet("ws-max-clock-skew-seconds") {
-		skew := time.Duration(min(c.Uint64("ws-max-clock-skew-seconds"), 1<<30)) * time.Second
-		auth.ClockSkew = &skew
-	}
-	authenticator, err := wsauth.New(auth)
-	if err != nil {
-		return execserver.Options{}, err
-	}
-	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests"} {
-		if c.Int(name) < 1 {
-			return execserver.Options{}, usagef("--%s must be at least 1, not %d", name, c.Int(name))
-		}
-	}
-	if b := c.String("sandbox-backend"); !slices.Contains(sandbox.Backends, b) {
-		return execserver.Options{}, usagef("--sandbox-backend %q: there are %s", b, strings.Join(sandbox.Backends, ", "))
-	}
-	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
-		if c.IsSet(name) && c.String(name) == "" {
-			return execserver.Options{}, usagef("--%s must not be empty; give a value or leave the flag out", name)
-		}
-	}
-	ttl := c.Duration("session-ttl")
-	switch {
-	case ttl < 0:
-		return execserver.Options{}, usagef("--session-ttl must not be negative; 0 ends a session with its connection")
-	case ttl == 0:
-		ttl = -1
-	}
-	opts := execserver.Options{
-		Logger: log, Version: version(), SessionTTL: ttl, Auth: authenticator,
-		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
-		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
-		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
-		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
-	}
-	if self, err := os.Executable(); err == nil {
-		opts.Process.Watchdog = []string{self, WatchdogArg}
-	}
-	return opts, nil
-}
-
 // listenOn is a parsed --listen.
 type listenOn struct {
 	stdio bool
@@ -270,86 +209,4 @@ func parseListen(url string) (listenOn, error) {
 		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
 	}
 	return listenOn{addr: addr}, nil
-}
-
-// serve runs the server on its listener, or on stdin and stdout, and ends it
-// in order. Once it listens it calls listening.
-func serve(c *cli.Context, s streams, srv *execserver.Server, listener net.Listener, log *slog.Logger, listening func()) error {
-	ctx, stop := context.WithCancelCause(c.Context)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	signals := make(chan os.Signal, 2)
-	asked := []os.Signal{syscall.SIGTERM}
-	if !process.InheritedIgnore(syscall.SIGINT) {
-		asked = append(asked, syscall.SIGINT)
-	}
-	signal.Notify(signals, asked...)
-	defer signal.Stop(signals)
-	ended := make(chan struct{})
-	defer close(ended)
-	wg.Go(func() { routineSignals(signals, ended, stop, log) })
-
-	var err error
-	if listener == nil {
-		listening()
-		err = serveStdio(ctx, s, srv)
-	} else {
-		if c.Bool("exit-on-stdin-close") {
-			// Reading stdin cannot be interrupted, so this one is not waited
-			// for.
-			go func() {
-				_, _ = io.Copy(io.Discard, s.in)
-				stop(errors.New("stdin closed"))
-			}()
-		}
-		if _, err := fmt.Fprintf(s.out, "ws://%s\n", listener.Addr()); err != nil {
-			_ = listener.Close()
-			return fmt.Errorf("print the URL: %w", err)
-		}
-		log.Info("listening", "url", "ws://"+listener.Addr().String(), "pid", strconv.Itoa(os.Getpid()))
-		listening()
-		err = srv.Serve(ctx, listener)
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		log.Info("shutting down", "reason", cause)
-	}
-	bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
-	defer cancel()
-	if e := srv.Shutdown(bound); e != nil {
-		log.Warn("not everything ended in time", "error", e)
-	}
-	if errors.Is(err, execserver.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-// serveStdio serves the one connection that stdin and stdout are.
-func serveStdio(ctx context.Context, s streams, srv *execserver.Server) error {
-	done := make(chan error, 1)
-	go func() { done <- srv.ServeConn(transport.NewStdio(s.in, s.out, 0)) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return nil // Shutdown ends the connection
-	}
-}
-
-// routineSignals ends the server in order at the first signal and at once at
-// the second.
-func routineSignals(signals <-chan os.Signal, ended <-chan struct{}, stop context.CancelCauseFunc, log *slog.Logger) {
-	select {
-	case sig := <-signals:
-		stop(fmt.Errorf("received %v", sig))
-	case <-ended:
-		return
-	}
-	select {
-	case sig := <-signals:
-		log.Warn("ending at once", "signal", sig.String())
-		os.Exit(exitFailed)
-	case <-ended:
-	}
 }

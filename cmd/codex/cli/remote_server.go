@@ -18,7 +18,7 @@ func urlFlag() cli.Flag {
 }
 
 func envFlag() cli.Flag {
-	return &cli.StringFlag{Name: "env", Usage: "the environment with that `ID`; see codex environments list"}
+	return &cli.StringFlag{Name: "env", Usage: "the environment with that `ID`; see codex environments list. Where CODEX_EXEC_SERVER_NOISE_REGISTRY_URL is set, one of that registry's"}
 }
 
 // serverFlags choose the server, for commands whose --env means nothing else.
@@ -64,7 +64,7 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if url != "" {
 		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken()}, nil
 	}
-	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find})
+	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
 	if err != nil {
 		return execenv.Spec{}, err
 	}
