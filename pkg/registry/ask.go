@@ -127,6 +127,10 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	req.Header["User-Agent"] = nil // the reference has none
 	resp, err := c.http.Do(req)
 	if err != nil {
+		var around *url.Error // says again where to
+		if errors.As(err, &around) {
+			err = around.Err
+		}
 		return &TransportError{u.Redacted(), err}
 	}
 	defer resp.Body.Close()

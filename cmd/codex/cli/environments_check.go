@@ -213,7 +213,7 @@ func (t *tail) explain(err error) string {
 	if last := bytes.TrimSpace(lines[len(lines)-1]); len(last) > 0 {
 		return fmt.Sprintf("%v; the program said: %s", err, last)
 	}
-	return err.Error()
+	return strings.Join(append([]string{err.Error()}, causes(err)...), ": ")
 }
 
 // showChecked prints what was found for people.

@@ -49,6 +49,31 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// causes are the reasons behind an error that it does not tell itself.
+func causes(err error) []string {
+	var list []string
+	for told := err.Error(); err != nil; err = errors.Unwrap(err) {
+		if text := err.Error(); !strings.Contains(told, text) {
+			list = append(list, text)
+			told += text
+		}
+	}
+	return list
+}
+
+// causedBy lists the causes of an error under its own text, as the reference
+// does.
+func causedBy(err error) string {
+	var b strings.Builder
+	for _, cause := range causes(err) {
+		if b.Len() == 0 {
+			b.WriteString("\nCaused by:\n")
+		}
+		fmt.Fprintf(&b, "    %s\n", cause)
+	}
+	return b.String()
+}
+
 // onUsageError turns what the flag parser says into a usage error with a
 // remedy.
 func onUsageError(c *cli.Context, err error, _ bool) error {

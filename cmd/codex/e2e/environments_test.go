@@ -51,7 +51,7 @@ func runWith(t *testing.T, env []string, home, stdin string, args ...string) (st
 func TestExecServerOptions(t *testing.T) {
 	const usage = "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>\n\nFor more information, try '--help'.\n"
 	const missing = "error: the following required arguments were not provided:\n"
-	const later = "Error: --remote: this version cannot register at an environment registry; use --listen\n"
+	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n"
 	stdio := []string{"--listen", "stdio"}
 	remote := []string{"--remote", "http://x", "--environment-id", "e"}
 	for _, tt := range []struct {
@@ -65,9 +65,7 @@ func TestExecServerOptions(t *testing.T) {
 		{"identity without remote", "", nil, []string{"--use-agent-identity-auth"}, 2, missing + "  --environment-id <ID>\n  --remote <URL>" + usage},
 		{"identity with an id", "", nil, []string{"--use-agent-identity-auth", "--environment-id", "e"}, 2, missing + "  --remote <URL>" + usage},
 		{"id and name without remote", "", nil, append(stdio, "--environment-id", "e", "--name", "n"), 0, ""},
-		{"blank id", "", nil, []string{"--remote", "http://x", "--environment-id", " "}, 1, "Error: environment registry configuration error: environment id is required for remote exec-server registration\n"},
-		{"blank URL", "", nil, []string{"--remote", " ", "--environment-id", "e"}, 1, "Error: environment registry configuration error: environment registry base URL is required\n"},
-		{"remote", "", nil, remote, 1, later},
+		{"remote, not signed in", "", nil, remote, 1, signIn},
 		{"bad listen", "", nil, []string{"--listen", "foo"}, 1, "Error: unsupported --listen URL `foo`; expected `ws://IP:PORT` or `stdio`\n"},
 		{"remote before the command", "", []string{"--remote", "ws://u"}, stdio, 1, "Error: `--remote ws://u` is only supported for interactive TUI commands, not `codex exec-server`\n"},
 		{"token before the command", "", []string{"--remote-auth-token-env", "T"}, stdio, 1, "Error: `--remote-auth-token-env` is only supported for interactive TUI commands, not `codex exec-server`\n"},
@@ -84,7 +82,7 @@ func TestExecServerOptions(t *testing.T) {
 		{"unknown override, strictly", "", nil, append(stdio, "--strict-config", "-c", "model=m", "-c", "nope=1,2"), 1, "Error: unknown configuration field `nope` in -c/--config override\n"},
 		{"override before the command", "", []string{"-c", "nope=1"}, append(stdio, "--strict-config"), 1, "Error: unknown configuration field `nope` in -c/--config override\n"},
 		{"override without a value, remote", "", nil, append(remote, "--config", "foo"), 1, "Error: Invalid override (missing '='): foo\n"},
-		{"override, remote", "", nil, append(remote, "-c", "chatgpt_base_url=https://x"), 1, later},
+		{"override, remote", "", nil, append(remote, "-c", "chatgpt_base_url=https://x"), 1, signIn},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			files := map[string]string{}
@@ -326,9 +324,9 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q", tt.name, code, out, errs)
 		}
 	}
-	registry := append(slices.Clone(env), "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=https://u:secret@r", "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=e", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret")
+	registry := append(slices.Clone(env), "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=https://u:secret@r.invalid", "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=e", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret")
 	out, errs, code := runWith(t, registry, home, "", "environments", "check")
-	if code != 1 || !strings.Contains(out, "remote  FAILED  https://r (e) (CODEX_EXEC_SERVER_NOISE_REGISTRY_URL): connecting through an environment registry is not part of this version") || strings.Contains(out+errs, "secret") {
+	if code != 1 || !strings.Contains(out, "remote  FAILED  https://r.invalid (e) (CODEX_EXEC_SERVER_NOISE_REGISTRY_URL): environment registry request failed: error sending request for url (https://u:xxxxx@r.invalid/cloud/environment/e/connect): ") || strings.Contains(out+errs, "secret") {
 		t.Errorf("a registry: %d, %q, %q", code, out, errs)
 	}
 }

@@ -1,0 +1,119 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// executor starts codex exec-server --remote and waits until it is connected.
+func executor(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(codex, append([]string{"exec-server"}, args...)...)
+	cmd.Env = env
+	stderr, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewReader(stderr)
+	var said strings.Builder
+	for {
+		line, err := lines.ReadString('\n')
+		said.WriteString(line)
+		if err != nil {
+			t.Fatalf("the executor ends: %s", said.String())
+		}
+		if strings.Contains(line, `msg="connected to the relay"`) {
+			break
+		}
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, lines)
+	}()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-drained })
+	return cmd
+}
+
+// registryEnv is the environment of a client that asks a registry.
+func registryEnv(env []string, m *meeting, token string) []string {
+	return append(env[:len(env):len(env)], "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL="+m.url, "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN="+token)
+}
+
+// TestRemoteEnvironment has a client and an executor meet at a service with a
+// certificate of its own, by tokens that are good for one role each.
+func TestRemoteEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, _ := certificate(t, dir)
+	m := rendezvous(t, filepath.Join(dir, "tokens.json"), "--tls-cert", cert, "--tls-key", key)
+	home, env := homeDirectory(t, nil)
+	env = append(env, "CODEX_CA_CERTIFICATE="+cert)
+	theirs := m.token("--role", "executor", "--environment", "ci-*")
+	executor(t, append(env, "CODEX_RENDEZVOUS_TOKEN="+theirs), "--remote", m.url+"/", "--environment-id", " ci-1 ", "--name", "a name")
+	client := registryEnv(env, m, m.token("--role", "harness", "--environment", "ci-1"))
+
+	out, errs, code := runWith(t, client, home, "in", "remote", "--env", "ci-1", "run", "--", "sh", "-c", "cat; env | grep cxr_; echo err >&2; exit 7")
+	if code != 7 || out != "in" || errs != "err\n" {
+		t.Errorf("run: %d %q %q", code, out, errs)
+	}
+	big := filepath.Join(dir, "big")
+	must(t, os.WriteFile(big, []byte(strings.Repeat("0123456789abcdef", 1<<18)), 0o600))
+	if out, errs, code := runWith(t, client, home, "", "remote", "--env", "ci-1", "cat", big); code != 0 || len(out) != 4<<20 {
+		t.Errorf("cat: %d, %d bytes, %q", code, len(out), errs)
+	}
+	named := append(client[:len(client):len(client)], "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=ci-1")
+	if out, errs, code := runWith(t, named, home, "", "environments", "check"); code != 0 || !strings.Contains(out, "remote  ok ") {
+		t.Errorf("check: %d %q %q", code, out, errs)
+	}
+	if _, errs, code := runWith(t, client, home, "", "remote", "--env", "ci-2", "info"); code != 255 || !strings.Contains(errs, "authentication failed (403 Forbidden)") {
+		t.Errorf("an environment that the token is not for: %d %q", code, errs)
+	}
+	// The executor's token is none for clients.
+	if _, errs, code := runWith(t, registryEnv(env, m, theirs), home, "", "remote", "--env", "ci-1", "info"); code != 255 || !strings.Contains(errs, "authentication failed (403 Forbidden)") {
+		t.Errorf("the executor's token: %d %q", code, errs)
+	}
+	if _, errs, code := runWith(t, registryEnv(env[:len(env)-1], m, theirs), home, "", "remote", "--env", "ci-1", "info"); code != 255 || !strings.Contains(errs, "certificate signed by unknown authority") {
+		t.Errorf("an unknown authority: %d %q", code, errs)
+	}
+}
+
+func TestRegistrationIsRefused(t *testing.T) {
+	m := rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	const config = "environment registry configuration error: "
+	for _, tt := range []struct {
+		name, variable string
+		args           []string
+		want           string
+	}{
+		{"blank id", "CODEX_API_KEY=k", []string{"--remote", m.url, "--environment-id", " "}, config + "environment id is required for remote exec-server registration"},
+		{"blank URL", "CODEX_ACCESS_TOKEN=", []string{"--remote", " ", "--environment-id", "e"}, "remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY"},
+		{"wrong key", "CODEX_API_KEY=k", []string{"--remote", m.url, "--environment-id", "e"}, "environment registry authentication error: environment registry authentication failed (401 Unauthorized): the token is unknown, revoked or expired"},
+		{"key for others", "CODEX_API_KEY=k", []string{"--remote", "https://example.com", "--environment-id", "e"}, "remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts"},
+		{"token in the clear", "CODEX_RENDEZVOUS_TOKEN=k", []string{"--remote", "http://example.com", "--environment-id", "e"}, "CODEX_RENDEZVOUS_TOKEN is sent over https, or to a loopback address, and nowhere else"},
+		{"no agent", "CODEX_API_KEY=k", []string{"--remote", m.url, "--environment-id", "e", "--use-agent-identity-auth"}, "CODEX_ACCESS_TOKEN is required when --use-agent-identity-auth is set"},
+		{"no registry there", "CODEX_API_KEY=k", []string{"--remote", "http://127.0.0.1:1/", "--environment-id", "e"}, "environment registry request failed: error sending request for url (http://127.0.0.1:1/cloud/environment/e/register)\n\nCaused by:\n    dial tcp 127.0.0.1:1: connect: connection refused"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			home, env := homeDirectory(t, nil)
+			out, errs, code := runWith(t, append(env, tt.variable), home, "", append([]string{"exec-server"}, tt.args...)...)
+			if code != 1 || out != "" || withoutLog(errs) != fmt.Sprintf("Error: %s\n", tt.want) {
+				t.Errorf("exit code %d, %q %q\nwant %q", code, out, errs, tt.want)
+			}
+		})
+	}
+	home, env := homeDirectory(t, nil)
+	if _, errs, code := runWith(t, env, home, "", "exec-server", "--remote", m.url, "--environment-id", "e", "--ws-auth", "capability-token", "--ws-token-sha256", strings.Repeat("0", 64)); code != 2 || !strings.Contains(errs, "--ws-auth") {
+		t.Errorf("--ws-auth: %d %q", code, errs)
+	}
+}
