@@ -46,9 +46,9 @@ func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error)
 
 // connector opens sessions in one environment, one at a time.
 type connector struct {
-	spec    Spec
-	opts    Options
-	harness harness // of Noise
+	spec  Spec
+	opts  Options
+	noise noise
 }
 
 func newConnector(s Spec, o Options) *connector { return &connector{spec: s, opts: o.withDefaults()} }
@@ -66,11 +66,7 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	case WebSocket:
 		return execclient.DialWebSocket(ctx, s.URL, opts)
 	case Noise:
-		dialer, err := c.harness.dialer(s.Registry, o.Logger)
-		if err != nil {
-			return nil, err
-		}
-		return execclient.Dial(ctx, dialer, opts)
+		return c.noise.connect(ctx, s.Registry, opts)
 	}
 	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: o.Stderr}
 	if s.Kind == Local {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/httpclient"
@@ -12,23 +13,73 @@ import (
 	"codex.internal/pkg/relay"
 )
 
-// harness makes the streams of a Noise environment. All come from one identity,
-// which is made when it is first needed.
-type harness struct{ made *relay.Harness }
+// noise opens sessions through a registry. All come from one identity, which is
+// made when it is first needed.
+type noise struct {
+	harness *relay.Harness
+	states  stateMerger
+}
 
-// dialer returns what connects to the environment that a registry knows.
-func (h *harness) dialer(r Registry, log *slog.Logger) (execclient.Dialer, error) {
-	if h.made == nil {
-		made, err := newHarness(r, log)
+func (n *noise) connect(ctx context.Context, r Registry, opts execclient.Options) (*execclient.Client, error) {
+	if n.harness == nil {
+		harness, err := newHarness(r, opts.Logger, n.states.linkChanged)
 		if err != nil {
 			return nil, err
 		}
-		h.made = made
+		n.harness = harness
 	}
-	return noiseDialer{h.made}, nil
+	if opts.OnStateChange != nil {
+		opts.OnStateChange = n.states.start(opts.OnStateChange)
+	}
+	return execclient.Dial(ctx, noiseDialer{n.harness}, opts)
 }
 
-func newHarness(r Registry, log *slog.Logger) (*relay.Harness, error) {
+// stateMerger makes one state of those of a client and of the websocket below
+// its stream: a stream may wait for another websocket for longer than a user
+// waits without a word, while its client knows of nothing.
+type stateMerger struct {
+	mu     sync.Mutex
+	report func(execclient.StateChange) // nil: nobody wants to know
+	client execclient.State
+	told   execclient.State
+}
+
+// start begins with a new client and returns what it tells its states to.
+func (m *stateMerger) start(report func(execclient.StateChange)) func(execclient.StateChange) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report, m.client, m.told = report, execclient.Connected, execclient.Connected
+	return m.clientChanged
+}
+
+func (m *stateMerger) clientChanged(change execclient.StateChange) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.client = change.State
+	m.tell(change)
+}
+
+func (m *stateMerger) linkChanged(lost error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.client != execclient.Connected: // it tells more
+	case lost != nil:
+		m.tell(execclient.StateChange{State: execclient.Recovering, Err: lost})
+	default:
+		m.tell(execclient.StateChange{State: execclient.Connected})
+	}
+}
+
+// tell reports a state that is new. The caller holds mu.
+func (m *stateMerger) tell(change execclient.StateChange) {
+	if m.report != nil && change.State != m.told {
+		m.told = change.State
+		m.report(change)
+	}
+}
+
+func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
 	transport, err := httpclient.New(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -53,7 +104,7 @@ func newHarness(r Registry, log *slog.Logger) (*relay.Harness, error) {
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}
-	return relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect, TLS: transport.TLSClientConfig.Clone(), Logger: log}), nil
+	return relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect, OnLink: onLink, TLS: transport.TLSClientConfig.Clone(), Logger: log}), nil
 }
 
 // noiseDialer is a harness as a client wants it.

@@ -124,6 +124,7 @@ func (c *Conn) receive(l *link) error {
 // the last one had lasted for a while. It tries until it has one, or the stream
 // has ended, which it does after 30 s. Nil is the end.
 func (c *Conn) redial(calm bool) *link {
+	told := false
 	for attempt := 0; ; attempt++ {
 		if attempt > 0 || !calm {
 			pause(c.ctx, c.h.RetryPause(attempt))
@@ -135,6 +136,9 @@ func (c *Conn) redial(calm bool) *link {
 		switch {
 		case err == nil && c.sameExecutor(b):
 			c.s.attach(l)
+			if told {
+				c.h.opts.OnLink(nil)
+			}
 			return l
 		case err == nil:
 			c.s.end(errOther)
@@ -143,6 +147,10 @@ func (c *Conn) redial(calm bool) *link {
 			c.s.end(err)
 		default:
 			c.h.log.Debug("the relay is not back yet", "error", err)
+			if !told && c.ctx.Err() == nil && c.h.opts.OnLink != nil {
+				told = true
+				c.h.opts.OnLink(err)
+			}
 		}
 	}
 }

@@ -37,7 +37,12 @@ type HarnessOptions struct {
 	Connect func(context.Context) (Bundle, error)
 	// Plain has streams do what the reference does: they acknowledge nothing
 	// and die with the websocket.
-	Plain  bool
+	Plain bool
+	// OnLink is called when a stream has lost its websocket and the first
+	// attempt to make another has failed, with the reason, and with nil when
+	// there is one after that. It is not called for the end of a stream. It
+	// must not block; nil: it need not be known.
+	OnLink func(lost error)
 	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
 	Logger *slog.Logger // nil: no log
 }

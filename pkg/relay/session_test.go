@@ -140,3 +140,36 @@ func TestSessionOfALostHarness(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
+
+// TestOnLink is told of a websocket that is not replaced at once, and of the
+// one that comes later.
+func TestOnLink(t *testing.T) {
+	d := serve(t, false)
+	var asked atomic.Int64
+	told := make(chan error, 4)
+	busy := &transport.DialError{Status: 503}
+	c := client(t, d.Harness(relay.HarnessOptions{
+		OnLink: func(lost error) { told <- lost },
+		Connect: func(ctx context.Context) (relay.Bundle, error) {
+			if n := asked.Add(1); n == 2 || n == 3 {
+				return relay.Bundle{}, busy
+			}
+			return d.Bundle(), nil
+		},
+	}), execclient.Options{})
+	for range 5 {
+		if _, err := c.Command("true").Output(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Cut(1)
+	if err := <-told; !errors.Is(err, busy) {
+		t.Errorf("the loss: %v", err)
+	}
+	if err := <-told; err != nil {
+		t.Errorf("the return: %v", err)
+	}
+	if _, err := c.Command("true").Output(); err != nil {
+		t.Error(err)
+	}
+}
