@@ -96,7 +96,7 @@ func (l *link) heard() {
 	}
 }
 
-// read returns the next frame. With errNotBinary, relayframe.ErrUndecodable and
+// read returns the next frame, whose payload is valid until the next call. With errNotBinary, relayframe.ErrUndecodable and
 // relayframe.ErrInvalid only that message is bad; after any other error the
 // link reads nothing more.
 func (l *link) read() (relayframe.Frame, error) {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"sync"
 	"time"
 
@@ -105,6 +106,7 @@ func (s *stream) hold(f relayframe.Frame) {
 		}
 	}
 	if s.heldSize+len(f.Payload) <= heldBytes {
+		f.Payload = bytes.Clone(f.Payload)
 		s.held = append(s.held, f)
 		s.heldSize += len(f.Payload)
 	}

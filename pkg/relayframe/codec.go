@@ -2,52 +2,57 @@ package relayframe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
-
-	"codex.internal/pkg/relaypb"
+	"unicode/utf8"
 )
 
 // version is that of the frames.
 const version = 1
 
-// Decode reads one binary message of a websocket. Errors are ErrUndecodable, or
-// ErrInvalid for a frame that says what no frame may say; the latter comes with
-// the stream's id as far as it is known, because it is fatal for that stream
-// during a handshake. The texts are for logs.
+// Decode reads one binary message of a websocket. The frame's payload is part of
+// message. Errors are ErrUndecodable, or ErrInvalid for a frame that says what
+// no frame may say; the latter comes with the stream's id as far as it is known,
+// because it is fatal for that stream during a handshake. The texts are for
+// logs.
 func Decode(message []byte) (Frame, error) {
-	var m relaypb.RelayMessageFrame
-	if err := proto.Unmarshal(message, &m); err != nil {
+	var e encoded
+	if err := e.read(message); err != nil {
 		return Frame{}, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}
-	f := Frame{StreamID: m.StreamId, Ack: m.Ack, AckBits: m.AckBits}
-	switch body := m.Body.(type) {
-	case *relaypb.RelayMessageFrame_Data:
-		f.Kind, f.Seq, f.Payload = Data, body.Data.Seq, body.Data.Payload
-	case *relaypb.RelayMessageFrame_Handshake:
-		f.Kind, f.Payload = Handshake, body.Handshake.Payload
-	case *relaypb.RelayMessageFrame_Reset_:
-		f.Kind, f.Reason = Reset, body.Reset_.Reason
-	case *relaypb.RelayMessageFrame_AckFrame:
-		f.Kind = Ack
-	case *relaypb.RelayMessageFrame_Resume:
-		f.Kind, f.Seq = Resume, body.Resume.NextSeq
-	case *relaypb.RelayMessageFrame_Heartbeat:
-		f.Kind = Heartbeat
+	if e.version != version {
+		return e.Frame, invalid(fmt.Sprintf("unsupported relay message frame version %d", e.version))
 	}
-	if m.Version != version {
-		return f, invalid(fmt.Sprintf("unsupported relay message frame version %d", m.Version))
-	}
-	if err := f.check(); err != nil {
-		return f, err
+	if err := e.check(); err != nil {
+		return e.Frame, err
 	}
 	// Records are not cut into segments: messages are, inside of the
 	// encryption.
-	if d := m.GetData(); d != nil && (d.SegmentIndex != 0 || d.SegmentCount != 1) {
-		return f, errDataFields
+	if e.Kind == Data && (e.segmentIndex != 0 || e.segmentCount != 1) {
+		return e.Frame, errDataFields
 	}
-	return f, nil
+	return e.Frame, nil
+}
+
+// Route reads of a message what it is routed by: the stream's id and the kind,
+// as Decode reads them of a frame that is valid. What is left out, or blank, is
+// returned as it is; what is in the body is not looked at. The error is
+// ErrUndecodable.
+func Route(message []byte) (streamID string, kind Kind, err error) {
+	for len(message) > 0 {
+		f, rest, err := next(message)
+		if err == nil && f.tag == tagStreamID {
+			streamID, err = f.text()
+		}
+		if err != nil {
+			return "", 0, fmt.Errorf("%w: %w", ErrUndecodable, err)
+		}
+		if k := kindOf(f.tag); k != 0 {
+			kind = k
+		}
+		message = rest
+	}
+	return streamID, kind, nil
 }
 
 // check says whether every frame has what it must have.
@@ -73,24 +78,31 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 	if err := f.checkSent(); err != nil {
 		return nil, err
 	}
-	m := relaypb.RelayMessageFrame{Version: version, StreamId: f.StreamID, Ack: f.Ack, AckBits: f.AckBits}
+	b = slices.Grow(b, maxHeader+len(f.StreamID)+len(f.Payload)+len(f.Reason))
+	b = appendNumber(b, tagVersion, version)
+	b = append(appendLength(b, tagStreamID, len(f.StreamID)), f.StreamID...)
+	b = appendNumber(b, tagAck, f.Ack)
+	b = appendNumber(b, tagAckBits, f.AckBits)
 	switch f.Kind {
 	case Data:
-		m.Body = &relaypb.RelayMessageFrame_Data{Data: &relaypb.RelayData{Seq: f.Seq, SegmentCount: 1, Payload: f.Payload}}
+		const segmentCount = 1
+		b = appendLength(b, tagData, numberSize(tagDataSeq, f.Seq)+numberSize(tagDataSegmentCount, segmentCount)+delimitedSize(tagDataPayload, len(f.Payload)))
+		b = appendNumber(b, tagDataSeq, f.Seq)
+		b = appendNumber(b, tagDataSegmentCount, segmentCount)
+		b = append(appendLength(b, tagDataPayload, len(f.Payload)), f.Payload...)
 	case Handshake:
-		m.Body = &relaypb.RelayMessageFrame_Handshake{Handshake: &relaypb.RelayHandshake{Payload: f.Payload}}
+		b = appendLength(b, tagHandshake, delimitedSize(tagHandshakePayload, len(f.Payload)))
+		b = append(appendLength(b, tagHandshakePayload, len(f.Payload)), f.Payload...)
 	case Reset:
-		m.Body = &relaypb.RelayMessageFrame_Reset_{Reset_: &relaypb.RelayReset{Reason: f.Reason}}
+		b = appendLength(b, tagReset, delimitedSize(tagResetReason, len(f.Reason)))
+		b = append(appendLength(b, tagResetReason, len(f.Reason)), f.Reason...)
 	case Ack:
-		m.Body = &relaypb.RelayMessageFrame_AckFrame{AckFrame: &relaypb.RelayAck{}}
+		b = appendLength(b, tagAckFrame, 0)
 	case Resume:
-		m.Body = &relaypb.RelayMessageFrame_Resume{Resume: &relaypb.RelayResume{NextSeq: f.Seq}}
+		b = appendLength(b, tagResume, numberSize(tagResumeNextSeq, f.Seq))
+		b = appendNumber(b, tagResumeNextSeq, f.Seq)
 	case Heartbeat:
-		m.Body = &relaypb.RelayMessageFrame_Heartbeat{Heartbeat: &relaypb.RelayHeartbeat{}}
-	}
-	b, err := proto.MarshalOptions{}.MarshalAppend(b, &m)
-	if err != nil {
-		return nil, invalid(err.Error())
+		b = appendLength(b, tagHeartbeat, 0)
 	}
 	return b, nil
 }
@@ -104,6 +116,8 @@ func (f *Frame) checkSent() error {
 		return invalid(fmt.Sprintf("reset reason has %d bytes, more than %d", len(f.Reason), MaxReason))
 	case len(f.Payload) > maxPayload:
 		return invalid(fmt.Sprintf("%v payload has %d bytes, more than %d", f.Kind, len(f.Payload), maxPayload))
+	case !utf8.ValidString(f.StreamID) || !utf8.ValidString(f.Reason):
+		return invalid(errUTF8.Error())
 	}
 	return f.check()
 }

@@ -1,6 +1,9 @@
 package relayframe
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // receiver puts the records of one direction in order.
 type receiver struct {
@@ -32,7 +35,7 @@ func (r *receiver) accept(n uint32, record []byte, released [][]byte) ([][]byte,
 	return released, nil
 }
 
-// keep stores a record that came early.
+// keep stores a copy of a record that came early.
 func (r *receiver) keep(seq uint64, record []byte) error {
 	switch {
 	case seq-r.next > reorderWindow:
@@ -43,7 +46,7 @@ func (r *receiver) keep(seq uint64, record []byte) error {
 	if r.pending == nil {
 		r.pending = make(map[uint64][]byte)
 	}
-	r.pending[seq] = record
+	r.pending[seq] = bytes.Clone(record)
 	r.bytes += len(record)
 	return nil
 }

@@ -122,3 +122,17 @@ func TestAckFields(t *testing.T) {
 		}
 	}
 }
+
+// TestReceiverCopies has the buffer of a record that came early be used again.
+func TestReceiverCopies(t *testing.T) {
+	var r receiver
+	buffer := []byte("late")
+	if _, err := r.accept(1, buffer, nil); err != nil {
+		t.Fatal(err)
+	}
+	copy(buffer, "soon")
+	released, err := r.accept(0, buffer, nil)
+	if err != nil || len(released) != 2 || string(released[0]) != "soon" || string(released[1]) != "late" {
+		t.Errorf("%q, %v", released, err)
+	}
+}

@@ -122,7 +122,8 @@ type Output struct {
 
 // Receive takes a valid frame of this stream. A frame of kind Handshake is an
 // error: an executor, where it does not end the stream, must not pass it on.
-// The frame's payload is kept if it came early.
+// The frame's payload is copied if it came early, and otherwise what is
+// released.
 func (s *Stream) Receive(f Frame, now time.Time) (Output, error) {
 	if s.failed != nil {
 		return Output{}, s.failed

@@ -24,8 +24,9 @@ func TestPeek(t *testing.T) {
 	frame := func(kind relayframe.Kind) []byte {
 		return encode(t, relayframe.Frame{StreamID: "s-1", Kind: kind, Seq: 7, Payload: []byte("p"), Reason: "r", Ack: 3})
 	}
+	const streamID = 2 // the number of the field
 	stream := func(id string) []byte {
-		b := protowire.AppendString(protowire.AppendTag(nil, fieldStream, protowire.BytesType), id)
+		b := protowire.AppendString(protowire.AppendTag(nil, streamID, protowire.BytesType), id)
 		return protowire.AppendBytes(protowire.AppendTag(b, 6, protowire.BytesType), nil)
 	}
 	for _, tt := range []struct {
@@ -48,7 +49,7 @@ func TestPeek(t *testing.T) {
 		{"blanks around the id", stream("s "), header{}},
 		{"no UTF-8", stream("\xff"), header{}},
 		{"no id", stream(""), header{}},
-		{"no body", protowire.AppendString(protowire.AppendTag(nil, fieldStream, protowire.BytesType), "s"), header{}},
+		{"no body", protowire.AppendString(protowire.AppendTag(nil, streamID, protowire.BytesType), "s"), header{}},
 		{"cut off", frame(relayframe.Data)[:9], header{}},
 		{"empty", nil, header{}},
 	} {
