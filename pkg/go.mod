@@ -12,7 +12,6 @@ require (
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/segmentio/asm v1.2.1
 	golang.org/x/crypto v0.58.0
-	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/time v0.16.0
@@ -22,5 +21,4 @@ require (
 require (
 	github.com/valyala/fastrand v1.1.0 // indirect
 	github.com/valyala/histogram v1.2.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
 )

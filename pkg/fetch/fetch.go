@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -152,8 +150,16 @@ func (r *Request) check() (*url.URL, error) {
 	return target, nil
 }
 
+// validToken reports whether s is a token of HTTP (RFC 9110, section 5.6.2).
 func validToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return !httpguts.IsTokenRune(c) })
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}
+
+// validValue reports whether s has no control characters but tabs.
+func validValue(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
 func (r *Request) headers() (http.Header, error) {
@@ -172,7 +178,7 @@ func (r *Request) headers() (http.Header, error) {
 			}
 			value += secret
 		}
-		if !httpguts.ValidHeaderFieldValue(value) {
+		if !validValue(value) {
 			return nil, invalidf("http/request header value is invalid for %s: it holds control characters", h.Name)
 		}
 		if !given && strings.EqualFold(h.Name, "User-Agent") {

@@ -174,3 +174,21 @@ func TestFailures(t *testing.T) {
 		t.Errorf("no server: %v", err)
 	}
 }
+
+// TestCharacters tries every ASCII character and some beyond in a token and in
+// a value.
+func TestCharacters(t *testing.T) {
+	const token = "!#$%&'*+-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ^_`abcdefghijklmnopqrstuvwxyz|~"
+	for c := range rune(0x180) {
+		text := "a" + string(c)
+		if got, want := validToken(text), strings.ContainsRune(token, c); got != want {
+			t.Errorf("%q as a token: %v, want %v", text, got, want)
+		}
+		if got, want := validValue(text), c >= ' ' && c != 0x7f || c == '\t'; got != want {
+			t.Errorf("%q as a value: %v, want %v", text, got, want)
+		}
+	}
+	if validToken("") || validToken("\xff") || !validValue("\xff") {
+		t.Error("the empty token or what is no UTF-8 is taken for something else")
+	}
+}

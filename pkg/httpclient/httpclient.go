@@ -9,27 +9,23 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // The variables that name a file with more certificate authorities. The first
 // that is set counts.
 var caVariables = []string{"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"}
 
-// New returns a transport as the environment that getenv reads wants it:
-// through the proxy of HTTPS_PROXY, HTTP_PROXY and NO_PROXY, trusting the
-// system's certificate authorities and those in the PEM file that
-// CODEX_CA_CERTIFICATE, or else SSL_CERT_FILE, names. It does not offer to take
-// compressed answers. Who gets it calls CloseIdleConnections in the end. An
-// error names the variable and the file.
+// New returns a transport that trusts the system's certificate authorities and
+// those in the PEM file that, in the environment that getenv reads,
+// CODEX_CA_CERTIFICATE, or else SSL_CERT_FILE, names. It goes through the proxy
+// of HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment of the process, as
+// that was when net/http first needed it. It does not offer to take compressed
+// answers. Who gets it calls CloseIdleConnections in the end. An error names the
+// variable and the file.
 func New(getenv func(string) string) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true
-	proxy := proxyFunc(getenv)
-	t.Proxy = func(r *http.Request) (*url.URL, error) { return proxy(r.URL) }
 	for _, variable := range caVariables {
 		path := getenv(variable)
 		if path == "" {
@@ -43,22 +39,6 @@ func New(getenv func(string) string) (*http.Transport, error) {
 		break
 	}
 	return t, nil
-}
-
-// proxyFunc is that of the environment that getenv reads, where names in
-// capitals win.
-func proxyFunc(getenv func(string) string) func(*url.URL) (*url.URL, error) {
-	either := func(upper, lower string) string {
-		if v := getenv(upper); v != "" {
-			return v
-		}
-		return getenv(lower)
-	}
-	config := httpproxy.Config{
-		HTTPProxy: either("HTTP_PROXY", "http_proxy"), HTTPSProxy: either("HTTPS_PROXY", "https_proxy"),
-		NoProxy: either("NO_PROXY", "no_proxy"), CGI: getenv("REQUEST_METHOD") != "",
-	}
-	return config.ProxyFunc()
 }
 
 // withRoots returns the system's certificate authorities and those of a file.

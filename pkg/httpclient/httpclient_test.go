@@ -2,10 +2,13 @@ package httpclient_test
 
 import (
 	"encoding/pem"
+	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,25 +66,55 @@ func TestCertificateAuthorities(t *testing.T) {
 	}
 }
 
+// targetVariable has the test's binary print the proxies of URLs.
+const targetVariable = "HTTPCLIENT_TEST_TARGETS"
+
+func TestMain(m *testing.M) {
+	targets := strings.Fields(os.Getenv(targetVariable))
+	if len(targets) == 0 {
+		os.Exit(m.Run())
+	}
+	transport, err := httpclient.New(os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, target := range targets {
+		u, err := transport.Proxy(httptest.NewRequest("GET", target, nil))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(u)
+	}
+}
+
+// TestProxy asks processes, because the environment is read only once in each.
 func TestProxy(t *testing.T) {
-	transport, err := httpclient.New(environment{"HTTPS_PROXY": "http://secure.test:1", "http_proxy": "http://plain.test:2", "NO_PROXY": "near.test"}.get)
+	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for target, want := range map[string]string{
-		"https://far.test":  "http://secure.test:1",
-		"http://far.test":   "http://plain.test:2",
-		"https://near.test": "",
-		"http://127.0.0.1":  "",
+	const direct = "<nil>"
+	for _, tt := range []struct {
+		env    []string
+		target string
+		want   string
+	}{
+		{[]string{"HTTPS_PROXY=http://secure.test:1"}, "https://far.test", "http://secure.test:1"},
+		{[]string{"HTTPS_PROXY=http://secure.test:1"}, "http://far.test", direct},
+		{[]string{"http_proxy=http://plain.test:2"}, "http://far.test", "http://plain.test:2"},
+		{[]string{"http_proxy=http://plain.test:2", "HTTP_PROXY=http://capital.test:3"}, "http://far.test", "http://capital.test:3"},
+		{[]string{"HTTP_PROXY=http://plain.test:2", "REQUEST_METHOD=GET"}, "https://far.test", direct},
+		{[]string{"HTTPS_PROXY=http://secure.test:1", "NO_PROXY=near.test"}, "https://near.test", direct},
+		{[]string{"http_proxy=http://plain.test:2"}, "http://127.0.0.1", direct},
+		{nil, "https://far.test", direct},
 	} {
-		r := httptest.NewRequest("GET", target, nil)
-		u, err := transport.Proxy(r)
-		got := ""
-		if u != nil {
-			got = u.String()
-		}
-		if err != nil || got != want {
-			t.Errorf("%s goes through %q, %v", target, got, err)
+		cmd := exec.CommandContext(t.Context(), program)
+		// Go on Windows needs the one; the other spares a wait of the race
+		// detector.
+		cmd.Env = append(tt.env, targetVariable+"="+tt.target, "SYSTEMROOT="+os.Getenv("SYSTEMROOT"), "GORACE=atexit_sleep_ms=0")
+		out, err := cmd.CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
+			t.Errorf("with %v, %s goes through %q, %v; want %s", tt.env, tt.target, got, err, tt.want)
 		}
 	}
 }
