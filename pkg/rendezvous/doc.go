@@ -24,8 +24,9 @@
 // There is one executor per registration, the newest connection if there are
 // several, and any number of harnesses. Frames are routed by their stream_id:
 // the first handshake or resume claims a stream for its harness. When a harness
-// is gone, its streams are reset; when the executor is, its harnesses are
-// disconnected, and can ask to connect again.
+// is gone, its streams are reset, those that both ends can resume after 30
+// seconds; when the executor is, its harnesses are disconnected, and can ask to
+// connect again.
 //
 // # Limits
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"codex.internal/pkg/relayframe"
 )
@@ -12,7 +13,9 @@ import (
 // executor is one connection of an executor, and the table of the streams that
 // it serves. A stream is claimed by the first handshake or resume of its id, in
 // the name of the harness that sends it, and is free again when either end has
-// reset it or the harness is gone.
+// reset it or the harness is gone. If both ends acknowledge, which shows that
+// they can go on with it over another connection, it waits for the harness for a
+// while before.
 type executor struct {
 	srv                *Server
 	socket             *socket
@@ -29,9 +32,15 @@ type executor struct {
 
 // stream is who has claimed it.
 type stream struct {
-	harness  string // address
+	harness  string // address; empty: it has gone, and may come back
 	identity string
 	account  *account // of the harness's token
+
+	// The two ends have been seen to acknowledge.
+	harnessAcks, executorAcks bool
+
+	left   string      // address of the harness that has gone
+	lapses *time.Timer // sends Lapsed; nil before a harness has gone
 }
 
 // executorAddress is where harnesses reach an executor.
@@ -84,6 +93,9 @@ func (x *executor) sendGone(harness string) {
 // free takes a stream out of the table. The caller holds mu.
 func (x *executor) free(id string) {
 	if s := x.streams[id]; s != nil {
+		if s.lapses != nil {
+			s.lapses.Stop()
+		}
 		delete(x.streams, id)
 		s.account.removeStream()
 		x.account.removeStream()
@@ -100,6 +112,8 @@ func (x *executor) handle(m Message) error {
 		x.mu.Unlock()
 	case Left:
 		return x.forget(m.From)
+	case Lapsed:
+		return x.lapse(&m)
 	case Frame:
 		if !x.route(&m) {
 			return nil
@@ -112,25 +126,57 @@ func (x *executor) handle(m Message) error {
 	return nil
 }
 
-// forget resets the streams of a harness that is gone.
+// forget resets the streams of a harness that is gone, at once or, if they can
+// be resumed, after a while.
 func (x *executor) forget(harness string) error {
 	x.mu.Lock()
 	delete(x.harnesses, harness)
 	var gone []string
 	for id, s := range x.streams {
-		if s.harness == harness {
+		switch {
+		case s.harness != harness:
+		case s.harnessAcks && s.executorAcks:
+			s.harness, s.left = "", harness
+			s.lapses = time.AfterFunc(x.srv.opts.ResumeTime, func() { x.sendLapsed(id, harness) })
+		default:
 			gone = append(gone, id)
 			x.free(id)
 		}
 	}
 	x.mu.Unlock()
 	for _, id := range gone {
-		x.srv.metrics.reset(resetHarnessGone)
-		if err := x.socket.send(resetFrame(id, resetHarnessGone)); err != nil {
+		if err := x.resetGone(id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sendLapsed has the executor's own goroutine end a stream whose harness has not
+// come back. If the executor is gone, so is the stream.
+func (x *executor) sendLapsed(id, harness string) {
+	_, _ = x.srv.bus.Send(context.Background(), x.address, Message{Kind: Lapsed, From: harness, Stream: id})
+}
+
+// lapse resets the stream of a harness that has not come back.
+func (x *executor) lapse(m *Message) error {
+	x.mu.Lock()
+	s := x.streams[m.Stream]
+	lapsed := s != nil && s.harness == "" && s.left == m.From
+	if lapsed {
+		x.free(m.Stream)
+	}
+	x.mu.Unlock()
+	if !lapsed {
+		return nil // it has come back at the last moment
+	}
+	return x.resetGone(m.Stream)
+}
+
+// resetGone tells the executor that a stream's harness is gone.
+func (x *executor) resetGone(id string) error {
+	x.srv.metrics.reset(resetHarnessGone)
+	return x.socket.send(resetFrame(id, resetHarnessGone))
 }
 
 // route says whether a harness's frame goes to the executor.
@@ -158,15 +204,21 @@ func (x *executor) route(m *Message) bool {
 		}
 		return false
 	case s.harness != m.From && opens && s.identity == m.Identity:
-		// The same harness comes back before the end of its former
+		// The same harness comes back, perhaps before the end of its former
 		// connection was noticed.
 		s.harness = m.From
+		if s.lapses != nil {
+			s.lapses.Stop()
+		}
 	case s.harness != m.From:
 		x.refuse(m, resetStreamTaken)
 		return false
 	}
-	if m.Frame == relayframe.Reset {
+	switch {
+	case m.Frame == relayframe.Reset:
 		x.free(m.Stream)
+	case m.Frame == relayframe.Ack && s != nil:
+		s.harnessAcks = true
 	}
 	return true
 }
@@ -202,6 +254,7 @@ func (x *executor) receive(ctx context.Context, h header, frame []byte) error {
 	harness := ""
 	if s := x.streams[h.stream]; s != nil {
 		harness = s.harness
+		s.executorAcks = s.executorAcks || h.kind == relayframe.Ack
 	}
 	if h.kind == relayframe.Reset {
 		// Before the harness learns it: it may use the id again.

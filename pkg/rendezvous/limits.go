@@ -73,6 +73,9 @@ const (
 	DefaultPingInterval = 30 * time.Second
 	// DefaultWriteTimeout is how long a peer may take to accept one frame.
 	DefaultWriteTimeout = 20 * time.Second
+	// DefaultResumeTime is how long the two ends of a stream keep what it takes
+	// to go on with it.
+	DefaultResumeTime = 30 * time.Second
 	// closeTime bounds how long the end of a socket may be told, and
 	// lingerBytes what is read of it then.
 	closeTime   = 2 * time.Second

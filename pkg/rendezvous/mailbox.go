@@ -17,6 +17,7 @@ const (
 	Joined                        // the harness From is there
 	Left                          // the harness From is gone
 	Gone                          // the executor From is gone
+	Lapsed                        // Stream waits no longer for the harness From, which has left
 )
 
 // Message goes from one socket to another. Its texts and bytes are not changed

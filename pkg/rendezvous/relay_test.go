@@ -173,6 +173,44 @@ func TestHarnessComesBackToItsStream(t *testing.T) {
 }
 
 // TestManyStreams has harnesses talk to an executor that echoes, all at once.
+// Streams whose ends acknowledge wait for a harness that is gone: it goes on
+// where it was, by the same key, or they are reset.
+func TestResumableStreamsWait(t *testing.T) {
+	s := start(t, Options{ResumeTime: 3 * time.Second})
+	x := s.executor("env")
+	key := makeKey()
+	join := func() *peer { return s.dial(s.connect("env", key).URL) }
+	ack := func(stream string) relayframe.Frame {
+		return relayframe.Frame{StreamID: stream, Kind: relayframe.Ack}
+	}
+	a := join()
+	for _, stream := range []string{"both", "theirs"} {
+		a.send(handshake(stream, "1"))
+		x.want(stream, relayframe.Handshake, "1")
+		x.send(ack(stream))
+		a.want(stream, relayframe.Ack, "")
+	}
+	a.send(ack("both"))
+	x.want("both", relayframe.Ack, "")
+	_ = a.ws.Close()
+	x.want("theirs", relayframe.Reset, resetHarnessGone)
+	// Another harness cannot have it; this one can.
+	b := s.harness("env")
+	b.send(relayframe.Frame{StreamID: "both", Kind: relayframe.Resume})
+	b.want("both", relayframe.Reset, resetStreamTaken)
+	a = join()
+	a.send(relayframe.Frame{StreamID: "both", Kind: relayframe.Resume, Seq: 3})
+	x.want("both", relayframe.Resume, "")
+	x.send(data("both", 0, "on"))
+	a.want("both", relayframe.Data, "on")
+	// Nobody comes back in time.
+	_ = a.ws.Close()
+	x.want("both", relayframe.Reset, resetHarnessGone)
+	a = join()
+	a.send(data("both", 1, "late"))
+	a.want("both", relayframe.Reset, resetUnknownStream)
+}
+
 func TestManyStreams(t *testing.T) {
 	s := start(t, Options{})
 	x := s.executor("env")

@@ -35,6 +35,9 @@ type Options struct {
 	// WriteTimeout is how long a peer may take to accept one frame. 0:
 	// DefaultWriteTimeout.
 	WriteTimeout time.Duration
+	// ResumeTime is how long streams that can be resumed wait for a harness that
+	// is gone. 0: DefaultResumeTime.
+	ResumeTime time.Duration
 }
 
 // Server is the service. It is an http.Handler, and its methods may be called
@@ -80,6 +83,9 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	}
 	if opts.WriteTimeout <= 0 {
 		opts.WriteTimeout = DefaultWriteTimeout
+	}
+	if opts.ResumeTime <= 0 {
+		opts.ResumeTime = DefaultResumeTime
 	}
 	public, err := parsePublicURL(opts.PublicURL)
 	if err != nil {
