@@ -25,15 +25,15 @@ import (
 	"time"
 )
 
-// authority makes a certificate for a host, and the PEM of who vouches for it.
-func authority(t *testing.T, host string) (tls.Certificate, []byte) {
+// authority makes a certificate for hosts, and the PEM of who vouches for it.
+func authority(t *testing.T, hosts ...string) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true,
 	}
