@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path"
@@ -284,20 +285,30 @@ func remoteCatCommand(s streams) *cli.Command {
 			if c.NArg() == 0 {
 				return usagef("cat needs the path of a file on the server")
 			}
-			return withFiles(c, func(fs *execclient.FS, at places) error {
+			return withFiles(c, func(files *execclient.FS, at places) error {
 				for _, typed := range c.Args().Slice() {
 					uri, err := at.uri(typed)
 					if err != nil {
 						return err
 					}
-					if err := printFile(c.Context, s.out, fs, uri); err != nil {
-						return fmt.Errorf("%s: %w", typed, err)
+					if err := printFile(c.Context, s.out, files, uri); err != nil {
+						return fmt.Errorf("%s: %w", typed, withoutPath(err))
 					}
 				}
 				return nil
 			})
 		},
 	}
+}
+
+// withoutPath is an error about a path without the path, which the caller tells
+// as the user typed it.
+func withoutPath(err error) error {
+	var about *fs.PathError
+	if errors.As(err, &about) {
+		return about.Err
+	}
+	return err
 }
 
 // printFile writes a file of the server to out.

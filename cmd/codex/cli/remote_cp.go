@@ -161,7 +161,7 @@ func (cp *copying) uploadFile(source, uri string, st os.FileInfo) error {
 		err = cp.uploadWhole(f, uri, st.Size())
 	}
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", source, err)
+		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (cp *copying) download(sources []string, target string) error {
 			to = filepath.Join(target, name)
 		}
 		if err := cp.downloadTree(uri, to); err != nil {
-			return fmt.Errorf("copy %s: %w", source, err)
+			return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 		}
 	}
 	return nil
