@@ -176,6 +176,11 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	defer confined.close()
+	relayed, err := b.relay(ctx)
+	if err != nil {
+		return err
+	}
+	defer relayed.close()
 	for round := range b.rounds {
 		if err := b.round(ctx, round, clients); err != nil {
 			return err
@@ -183,6 +188,12 @@ func (b *bench) run(ctx context.Context) error {
 		if err := confined.round(ctx, round); err != nil {
 			return err
 		}
+		if err := relayed.round(ctx, round); err != nil {
+			return err
+		}
+	}
+	if err := relayed.idle(ctx); err != nil {
+		return err
 	}
 	if err := b.memory(ctx); err != nil {
 		return err

@@ -26,21 +26,50 @@ type server struct {
 	listening  time.Duration
 }
 
-// running are the servers that have been started and not stopped.
+// running are the processes that have been started and not stopped.
 var running struct {
 	sync.Mutex
-	servers map[*exec.Cmd]bool
-	closed  bool // no more may start
+	commands map[*exec.Cmd]bool
+	closed   bool // no more may start
 }
 
-// abandon kills every server, and lets none start any more.
+// abandon kills every process, and lets none start any more.
 func abandon() {
 	running.Lock()
 	defer running.Unlock()
 	running.closed = true
-	for cmd := range running.servers {
+	for cmd := range running.commands {
 		_ = cmd.Process.Kill()
 	}
+}
+
+// launch starts a process that ends with this one.
+func launch(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	running.Lock()
+	defer running.Unlock()
+	if running.closed {
+		return errors.New("interrupted")
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	if running.commands == nil {
+		running.commands = map[*exec.Cmd]bool{}
+	}
+	running.commands[cmd] = true
+	return nil
+}
+
+// finish ends a process that launch has started.
+func finish(cmd *exec.Cmd) {
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	timer.Stop()
+	running.Lock()
+	delete(running.commands, cmd)
+	running.Unlock()
 }
 
 // start starts the server on a free port and notes how long it took to say
@@ -51,29 +80,15 @@ func (s *server) start() error {
 	if s.bin != "" {
 		cmd.Env = append(cmd.Env, "PATH="+s.bin+":"+os.Getenv("PATH"))
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	running.Lock()
-	if running.closed {
-		running.Unlock()
-		return errors.New("interrupted")
-	}
 	began := time.Now()
-	err = cmd.Start()
-	if err == nil {
-		if running.servers == nil {
-			running.servers = map[*exec.Cmd]bool{}
-		}
-		running.servers[cmd] = true
-		s.cmd = cmd
+	if err := launch(cmd); err != nil {
+		return err
 	}
-	running.Unlock()
-	if err != nil {
-		return fmt.Errorf("start %s: %w", s.path, err)
-	}
+	s.cmd = cmd
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		s.stop()
@@ -88,22 +103,18 @@ func (s *server) stop() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	timer := time.AfterFunc(5*time.Second, func() { _ = s.cmd.Process.Kill() })
-	_ = s.cmd.Wait()
-	timer.Stop()
-	running.Lock()
-	delete(running.servers, s.cmd)
-	running.Unlock()
+	finish(s.cmd)
 	s.cmd = nil
 }
 
 // rss is the resident memory of the server and of the helpers that it keeps,
 // in KiB. Pages that processes share count once: it is the proportional set
 // size.
-func (s *server) rss() float64 {
+func (s *server) rss() float64 { return resident(s.cmd) }
+
+func resident(cmd *exec.Cmd) float64 {
 	total := 0.0
-	for _, pid := range family(s.cmd.Process.Pid) {
+	for _, pid := range family(cmd.Process.Pid) {
 		total += field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
 	}
 	return total

@@ -49,6 +49,7 @@ type aim struct {
 	ratio    float64 // at most this, as a part of the better reference's median
 	most     float64 // at most this, in the unit of the row
 	belowRaw bool    // less than the median without a server
+	ofRaw    float64 // at most this, as a multiple of the median without a server
 }
 
 // judge says what was aimed at and whether ours reached it: "-" where there is
@@ -73,6 +74,9 @@ func (a aim) judge(unit string, ours, better, raw float64) (aims, reached []stri
 	}
 	if a.belowRaw {
 		check("below raw", !math.IsNaN(raw), ours < raw)
+	}
+	if a.ofRaw != 0 {
+		check(strconv.FormatFloat(a.ofRaw, 'g', 3, 64)+" of raw", !math.IsNaN(raw), ours <= a.ofRaw*raw)
 	}
 	return aims, reached
 }
