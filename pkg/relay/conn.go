@@ -167,12 +167,14 @@ func retryable(err error) bool {
 	return errors.As(err, &r) && r.Retryable()
 }
 
-// waitRoom waits until receive puts nothing aside and fails for no want of
-// room. It is for a link that carries nothing but this stream.
+// waitRoom waits until receive fails for no want of room, and drops nothing for
+// that: a peer that does not know yet that it has to wait for acknowledgements
+// may send any number of records. It is for a link that carries nothing but this
+// stream.
 func (s *stream) waitRoom() {
 	for {
 		s.mu.Lock()
-		wait := s.err == nil && s.full() && !s.frames.Acking()
+		wait := s.err == nil && s.full() && (!s.frames.Acking() || s.heldSize > heldBytes-maxRecord)
 		s.mu.Unlock()
 		if !wait {
 			return

@@ -30,8 +30,10 @@ const (
 	// the largest waits while the next is being put together.
 	inboxBytes = noiseik.MaxMessage
 	// heldBytes bounds the records of a stream that wait for room in its inbox.
-	// A peer that acknowledges has no more in flight.
+	// A peer that acknowledges has no more in flight, and one record of maxRecord
+	// bytes less.
 	heldBytes = 1 << 20
+	maxRecord = 1<<16 - 1
 	// controlQueue bounds the frames that wait to be written and that nothing
 	// depends on, because they are repeated or only spare the peer a wait. It
 	// has room for what is sent again on a few streams after a reconnect.
@@ -41,6 +43,10 @@ const (
 	pieceTime = 30 * time.Second
 	// closeTime bounds the writing of what is queued when an end closes.
 	closeTime = 2 * time.Second
+	// writeBytes is how much is gathered to be written at a time; pieceBytes is
+	// what the last frame may add.
+	writeBytes = 64 << 10
+	pieceBytes = 64 << 10
 	// bufferSize is that of a websocket's buffers: half a record.
 	bufferSize = 32 << 10
 )
