@@ -15,6 +15,7 @@ import (
 
 	"codex.internal/pkg/relayframe"
 	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wsframe"
 )
 
 // link is a websocket to the relay, for the frames of any number of streams.
@@ -43,6 +44,10 @@ type link struct {
 	down    chan struct{}
 
 	in bytes.Buffer // of the reader
+
+	// The writer's: what it is about to write, and how many records are in it.
+	out     []byte // nil: nothing
+	written int
 }
 
 // dialLink makes a websocket within limit, with its TLS as config says. The
@@ -209,54 +214,116 @@ func (l *link) routineWriter() {
 	}
 }
 
-// writeNext writes what is next. Where both kinds of frames wait, neither is
-// written more than a few times in a row.
+// writeNext writes what is next, and with it what else waits. Where both kinds
+// of frames wait, neither is written more than a few times in a row.
 func (l *link) writeNext(ping <-chan time.Time) error {
 	select {
 	case f := <-l.control:
-		return l.put(f, pieceTime)
+		l.put(f)
 	case f := <-l.records:
-		defer l.release()
-		return l.put(f, pieceTime)
+		l.putRecord(f)
 	case data := <-l.pongs:
-		return l.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(pieceTime))
+		l.out = wsframe.AppendMasked(l.room(), wsframe.Pong, []byte(data))
 	case <-ping:
-		return l.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(pieceTime))
+		l.out = wsframe.AppendMasked(l.room(), wsframe.Ping)
 	case <-l.closing:
 		return errLinkDown
 	}
+	for l.gather() {
+	}
+	return l.flush(pieceTime)
 }
 
-// put writes one frame.
-func (l *link) put(f relayframe.Frame, limit time.Duration) error {
-	message, err := f.Append(nil)
+// gather puts another frame beside what will be written, if one waits and what
+// there is is not much yet.
+func (l *link) gather() bool {
+	if len(l.out) >= writeBytes {
+		return false
+	}
+	select {
+	case f := <-l.control:
+		l.put(f)
+	case f := <-l.records:
+		l.putRecord(f)
+	default:
+		return false
+	}
+	return true
+}
+
+// putRecord is put for a frame that has a slot, until it is written.
+func (l *link) putRecord(f relayframe.Frame) {
+	l.put(f)
+	l.written++
+}
+
+// put encodes a frame.
+func (l *link) put(f relayframe.Frame) {
+	var space [relayframe.MaxHead]byte
+	head, payload, err := f.Split(space[:0])
 	if err != nil {
 		// A reset for an id that peers refuse: nobody would take it.
 		l.log.Debug("frame not sent", "kind", f.Kind, "error", err)
+		return
+	}
+	l.out = wsframe.AppendMasked(l.room(), wsframe.Binary, head, payload)
+}
+
+// room returns what will be written, for more to be appended.
+func (l *link) room() []byte {
+	if l.out == nil {
+		l.out = *writeBuffers.Get().(*[]byte)
+	}
+	return l.out
+}
+
+// writeBuffers hold what is being written, so that idle links hold nothing.
+var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes+pieceBytes); return &b }}
+
+// flush writes what has been put, in one system call.
+func (l *link) flush(limit time.Duration) error {
+	if l.out == nil {
 		return nil
 	}
-	_ = l.ws.SetWriteDeadline(time.Now().Add(limit))
-	return l.ws.WriteMessage(websocket.BinaryMessage, message)
+	conn := l.ws.NetConn()
+	_ = conn.SetWriteDeadline(time.Now().Add(limit))
+	_, err := conn.Write(l.out)
+	for ; l.written > 0; l.written-- {
+		l.release()
+	}
+	buffer := l.out[:0]
+	writeBuffers.Put(&buffer)
+	l.out = nil
+	return err
 }
 
 // farewell writes what is queued when the link closes.
 func (l *link) farewell() {
 	end := time.Now().Add(closeTime)
-	for {
-		var f relayframe.Frame
-		select {
-		case f = <-l.records:
-		default:
-			select {
-			case f = <-l.control:
-			default:
-				_ = l.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), end)
-				return
-			}
-		}
-		if l.put(f, time.Until(end)) != nil {
+	for l.takeLast() {
+		if len(l.out) >= writeBytes && l.flush(time.Until(end)) != nil {
 			return
 		}
+	}
+	l.out = wsframe.AppendMasked(l.room(), wsframe.Close, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
+	_ = l.flush(time.Until(end))
+}
+
+// takeLast puts a frame that waits, records first. It reports whether there was
+// one.
+func (l *link) takeLast() bool {
+	select {
+	case f := <-l.records:
+		l.putRecord(f)
+		return true
+	default:
+	}
+	select {
+	case f := <-l.control:
+		l.put(f)
+		return true
+	default:
+		return false
 	}
 }
 

@@ -25,9 +25,8 @@ type stream struct {
 	mu       sync.Mutex
 	frames   *relayframe.Stream
 	messages noiseik.MessageReader
-	plain    []byte // of the record that is being read
-	link     *link  // nil: detached
-	unheard  bool   // nothing came since the last link was lost
+	link     *link // nil: detached
+	unheard  bool  // nothing came since the last link was lost
 	armed    time.Time
 	err      error
 
@@ -119,9 +118,10 @@ func (s *stream) take(f relayframe.Frame) error {
 		return err
 	}
 	for _, record := range out.Records {
-		s.plain, err = s.session.Open(s.plain[:0], record)
+		// In place: nobody needs the record any more.
+		plain, err := s.session.Open(record[:0], record)
 		if err == nil {
-			err = s.messages.Read(s.plain, s.deliver)
+			err = s.messages.Read(plain, s.deliver)
 		}
 		if err != nil {
 			return err

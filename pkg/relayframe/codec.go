@@ -75,10 +75,20 @@ func (f *Frame) check() error {
 // Append appends the encoded frame, to be sent as one binary message. A frame
 // that a peer might refuse is an ErrInvalid.
 func (f *Frame) Append(b []byte) ([]byte, error) {
-	if err := f.checkSent(); err != nil {
+	b, payload, err := f.Split(slices.Grow(b, MaxHead+len(f.Payload)))
+	if err != nil {
 		return nil, err
 	}
-	b = slices.Grow(b, maxHeader+len(f.StreamID)+len(f.Payload)+len(f.Reason))
+	return append(b, payload...), nil
+}
+
+// Split is Append for who copies the payload himself: it appends what comes
+// before, at most MaxHead bytes and the reason of a reset, and returns the
+// payload, which comes last.
+func (f *Frame) Split(b []byte) (head, payload []byte, err error) {
+	if err := f.checkSent(); err != nil {
+		return nil, nil, err
+	}
 	b = appendNumber(b, tagVersion, version)
 	b = append(appendLength(b, tagStreamID, len(f.StreamID)), f.StreamID...)
 	b = appendNumber(b, tagAck, f.Ack)
@@ -89,10 +99,12 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 		b = appendLength(b, tagData, numberSize(tagDataSeq, f.Seq)+numberSize(tagDataSegmentCount, segmentCount)+delimitedSize(tagDataPayload, len(f.Payload)))
 		b = appendNumber(b, tagDataSeq, f.Seq)
 		b = appendNumber(b, tagDataSegmentCount, segmentCount)
-		b = append(appendLength(b, tagDataPayload, len(f.Payload)), f.Payload...)
+		payload = f.Payload
+		b = appendLength(b, tagDataPayload, len(f.Payload))
 	case Handshake:
+		payload = f.Payload
 		b = appendLength(b, tagHandshake, delimitedSize(tagHandshakePayload, len(f.Payload)))
-		b = append(appendLength(b, tagHandshakePayload, len(f.Payload)), f.Payload...)
+		b = appendLength(b, tagHandshakePayload, len(f.Payload))
 	case Reset:
 		b = appendLength(b, tagReset, delimitedSize(tagResetReason, len(f.Reason)))
 		b = append(appendLength(b, tagResetReason, len(f.Reason)), f.Reason...)
@@ -104,7 +116,7 @@ func (f *Frame) Append(b []byte) ([]byte, error) {
 	case Heartbeat:
 		b = appendLength(b, tagHeartbeat, 0)
 	}
-	return b, nil
+	return b, payload, nil
 }
 
 // checkSent is check and the limits of the builds that have some.

@@ -14,9 +14,10 @@ const (
 
 	// maxPayload is the longest Noise message.
 	maxPayload = 1<<16 - 1
-	// maxHeader is more than a frame has beside its stream_id and its payload or
-	// reason: eight tags of a byte and as many numbers of at most five.
-	maxHeader = 8 * 6
+	// MaxHead is more than an encoded frame has beside its payload or reason, in
+	// bytes: its stream_id, and eight tags of a byte with as many numbers of at
+	// most five.
+	MaxHead = MaxStreamID + 8*6
 )
 
 // What the reference allows between the records that arrived in order and one
