@@ -249,7 +249,7 @@ func (x *executor) refuse(m *Message, reason string) {
 }
 
 // receive takes what the executor sends.
-func (x *executor) receive(ctx context.Context, h header, frame []byte) error {
+func (x *executor) receive(ctx context.Context, h header, in message) error {
 	x.mu.Lock()
 	harness := ""
 	if s := x.streams[h.stream]; s != nil {
@@ -266,11 +266,13 @@ func (x *executor) receive(ctx context.Context, h header, frame []byte) error {
 		x.srv.metrics.drop(dropUnknownStream)
 		return nil
 	}
-	done, err := x.account.down.admit(ctx, len(frame))
+	size := len(in.text)
+	admitted, err := x.account.down.admit(ctx, size)
 	if err != nil {
 		return err
 	}
-	m := Message{Kind: Frame, From: x.address, Stream: h.stream, Frame: h.kind, Data: frame, Done: done}
+	done := func() { admitted(); in.free() }
+	m := Message{Kind: Frame, From: x.address, Stream: h.stream, Frame: h.kind, Data: in.text, Done: done}
 	_, err = x.srv.bus.Send(ctx, harness, m)
 	switch {
 	case errors.Is(err, ErrNobody):
@@ -280,9 +282,9 @@ func (x *executor) receive(ctx context.Context, h header, frame []byte) error {
 		done()
 		return err
 	default:
-		x.account.down.meter.add(len(frame), x.srv.now())
+		x.account.down.meter.add(size, x.srv.now())
 		x.srv.metrics.framesDown.Inc()
-		x.srv.metrics.bytesDown.Add(len(frame))
+		x.srv.metrics.bytesDown.Add(size)
 	}
 	return nil
 }

@@ -60,21 +60,21 @@ func (n *harness) sendError(err error) error {
 }
 
 // receive takes what the harness sends.
-func (n *harness) receive(ctx context.Context, h header, frame []byte) error {
+func (n *harness) receive(ctx context.Context, h header, in message) error {
 	// First its own token's share, then its share of the environment's: who
 	// waits for the former does not hold up others.
-	mine, err := n.account.up.admit(ctx, len(frame))
+	mine, err := n.account.up.admit(ctx, len(in.text))
 	if err != nil {
 		return err
 	}
-	shared, err := n.up.admit(ctx, len(frame))
+	shared, err := n.up.admit(ctx, len(in.text))
 	if err != nil {
 		mine()
 		return err
 	}
 	m := n.message(Frame)
-	m.Stream, m.Frame, m.Data = h.stream, h.kind, frame
-	m.Done = func() { shared(); mine() }
+	m.Stream, m.Frame, m.Data = h.stream, h.kind, in.text
+	m.Done = func() { shared(); mine(); in.free() }
 	if _, err := n.srv.bus.Send(ctx, n.executor, m); err != nil {
 		m.done()
 		return n.sendError(err)

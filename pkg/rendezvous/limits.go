@@ -62,9 +62,11 @@ const (
 	// harness, which are sent without regard to sourceBytes. More are dropped:
 	// who sends that many frames without reading answers needs none.
 	sourceReplies = 256
-	// keepBuffer is the largest buffer that a socket keeps between two frames:
-	// one full record.
+	// keepBuffer is the largest buffer for a frame that is used again: one full
+	// record.
 	keepBuffer = 64 << 10
+	// writeBytes is how much is gathered to be written at a time.
+	writeBytes = 64 << 10
 	// socketBuffer is what the websocket library reads at a time.
 	socketBuffer = 4 << 10
 

@@ -30,9 +30,10 @@ type Message struct {
 	Stream   string // Frame: as in Data
 	Frame    relayframe.Kind
 	Data     []byte // Frame, Reply: as it came from the websocket
-	// Done, if it is not nil, gives back what the message holds of the limits.
-	// Whoever has the message calls it once: when it has been written, or
-	// dropped, or handed to another node.
+	// Done, if it is not nil, gives back what the message holds of the limits,
+	// and the memory of Data. Whoever has the message calls it once, and does
+	// not look at Data afterwards: when it has been written, or dropped, or
+	// handed to another node.
 	Done func()
 }
 

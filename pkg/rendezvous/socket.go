@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/wsframe"
 )
 
 var (
@@ -22,12 +24,11 @@ var (
 )
 
 // socket is a websocket of either end. Frames are read by one goroutine and
-// written by one.
+// written by one. An idle one holds no buffers but the library's.
 type socket struct {
-	ws      *websocket.Conn
-	scratch bytes.Buffer
-
+	ws          *websocket.Conn
 	ping, write time.Duration // see Options
+	out         []byte        // the writer's: what is about to be written; nil: nothing
 
 	mu    sync.Mutex
 	ended bool
@@ -56,25 +57,46 @@ func (s *socket) heard() error {
 	return s.ws.SetReadDeadline(time.Now().Add(silence(s.ping)))
 }
 
-// read returns the next message, and whether it is a binary one. The error is
-// errSilent for a dead peer.
-func (s *socket) read() (frame []byte, binary bool, err error) {
+// message is what has come: its text, and what gives the memory of that back.
+// Who does not call it leaves it to the garbage collector.
+type message struct {
+	text   []byte
+	binary bool
+	free   func()
+}
+
+// read returns the next message. The error is errSilent for a dead peer.
+func (s *socket) read() (message, error) {
 	if err := s.heard(); err != nil {
-		return nil, false, err
+		return message{}, err
 	}
 	kind, r, err := s.ws.NextReader()
 	if err != nil {
-		return nil, false, s.readError(err)
+		return message{}, s.readError(err)
 	}
-	if s.scratch.Cap() > keepBuffer {
-		s.scratch = bytes.Buffer{}
+	buffer := readBuffers.Get().(*bytes.Buffer)
+	buffer.Reset()
+	if _, err := buffer.ReadFrom(r); err != nil {
+		return message{}, s.readError(err)
 	}
-	s.scratch.Reset()
-	if _, err := s.scratch.ReadFrom(r); err != nil {
-		return nil, false, s.readError(err)
+	m := message{text: buffer.Bytes(), binary: kind == websocket.BinaryMessage, free: func() {}}
+	switch n := len(m.text); {
+	case buffer.Cap() > keepBuffer:
+	case n < keepBuffer/2:
+		// On its way it counts as what it is, and must not hold much more.
+		m.text = bytes.Clone(m.text)
+		readBuffers.Put(buffer)
+	default:
+		m.free = func() { readBuffers.Put(buffer) }
 	}
-	return bytes.Clone(s.scratch.Bytes()), kind == websocket.BinaryMessage, nil
+	return m, nil
 }
+
+// readBuffers hold frames while they arrive, and large ones on their way.
+var readBuffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, keepBuffer)) }}
+
+// writeBuffers hold what is being written.
+var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes+keepBuffer); return &b }}
 
 func (s *socket) readError(err error) error {
 	var timeout net.Error
@@ -84,12 +106,34 @@ func (s *socket) readError(err error) error {
 	return err
 }
 
-// send writes a frame, or fails when the peer does not take it in time.
+// send has a frame written, at the latest with the next flush.
 func (s *socket) send(frame []byte) error {
-	if err := s.ws.SetWriteDeadline(time.Now().Add(s.write)); err != nil {
-		return err
+	if s.out == nil {
+		s.out = *writeBuffers.Get().(*[]byte)
 	}
-	return s.ws.WriteMessage(websocket.BinaryMessage, frame)
+	s.out = wsframe.Append(s.out, wsframe.Binary, frame)
+	if len(s.out) < writeBytes {
+		return nil
+	}
+	return s.flush()
+}
+
+// flush writes what has been sent, in one system call, or fails when the peer
+// does not take it in time.
+func (s *socket) flush() error {
+	if s.out == nil {
+		return nil
+	}
+	conn := s.ws.NetConn()
+	err := conn.SetWriteDeadline(time.Now().Add(s.write))
+	if err == nil {
+		_, err = conn.Write(s.out)
+	}
+	if buffer := s.out[:0]; cap(buffer) <= writeBytes+2*keepBuffer {
+		writeBuffers.Put(&buffer)
+	}
+	s.out = nil
+	return err
 }
 
 // probe asks for a sign of life.
@@ -115,8 +159,8 @@ var (
 
 // socketEnd is what one end of the relay does with its socket.
 type socketEnd interface {
-	// receive takes a frame that has come. It may wait until ctx ends.
-	receive(ctx context.Context, h header, frame []byte) error
+	// receive takes a frame that has come, in m. It may wait until ctx ends.
+	receive(ctx context.Context, h header, m message) error
 	// handle takes a message of the mailbox.
 	handle(m Message) error
 	// check says why the peer may not stay.
@@ -180,20 +224,20 @@ func (s *socket) end(why error) {
 // routineRead hands over the frames that come.
 func (s *socket) routineRead(ctx context.Context, e socketEnd) error {
 	for {
-		frame, binary, err := s.read()
+		m, err := s.read()
 		if err != nil {
 			return err
 		}
-		if !binary {
+		if !m.binary {
 			e.dropped(errText)
 			continue
 		}
-		h, err := peek(frame)
+		h, err := peek(m.text)
 		if err != nil {
 			e.dropped(err)
 			continue
 		}
-		if err := e.receive(ctx, h, frame); err != nil {
+		if err := e.receive(ctx, h, m); err != nil {
 			return err
 		}
 	}
@@ -218,10 +262,13 @@ func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) er
 		}
 		next := box.Ready()
 		if ok {
-			if err := e.handle(m); err != nil {
-				return err
-			}
+			err = e.handle(m)
 			next = always
+		} else {
+			err = s.flush()
+		}
+		if err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
