@@ -93,7 +93,7 @@ func (r *MessageReader) read(plaintext []byte, emit func([]byte) error) error {
 // append adds to the message. Its memory doubles until the whole message fits.
 func (r *MessageReader) append(part []byte) {
 	if need := len(r.message) + len(part); need > cap(r.message) {
-		grown := make([]byte, len(r.message), min(r.length, max(need, 2*cap(r.message))))
+		grown := make([]byte, len(r.message), min(r.length, max(need, 2*cap(r.message), trusted)))
 		copy(grown, r.message)
 		r.message = grown
 	}

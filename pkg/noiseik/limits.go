@@ -16,6 +16,9 @@ const (
 	maxNoise = 1<<16 - 1
 	// maxPayload is what message 1 has room for.
 	maxPayload = maxNoise - message1Overhead
+	// trusted is the longest message for which there is memory before its
+	// bytes are: most messages of several records are not copied then.
+	trusted = 128 << 10
 	// headerSize is that of the length in front of each message.
 	headerSize = 4
 )

@@ -32,9 +32,9 @@ func (s *Session) Seal(dst, plaintext []byte) ([]byte, error) {
 	return record, nil
 }
 
-// Open appends the plaintext of a record to dst. An error is final: the record
-// was altered, or others before it are missing, and every later call returns
-// the same.
+// Open appends the plaintext of a record to dst, which may be record[:0]. An
+// error is final: the record was altered, or others before it are missing, and
+// every later call returns the same.
 func (s *Session) Open(dst, record []byte) ([]byte, error) {
 	if s.failed != nil {
 		return nil, s.failed
