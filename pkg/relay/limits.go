@@ -47,6 +47,9 @@ const (
 	// what the last frame may add.
 	writeBytes = 64 << 10
 	pieceBytes = 64 << 10
+	// partSize is that of the pieces in which a message waits that is made part
+	// by part: whole records.
+	partSize = 16 * noiseik.MaxChunk
 	// bufferSize is that of a websocket's buffers: half a record.
 	bufferSize = 32 << 10
 )

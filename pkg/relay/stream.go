@@ -76,6 +76,13 @@ func (s *stream) end(why error) {
 // is bounded by the reorder window, and finds room.
 func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }
 
+// acking reports whether the peer is known to acknowledge.
+func (s *stream) acking() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frames.Acking()
+}
+
 // receive takes a frame from the link; an error is the end of the stream. When
 // the consumer is slow, a peer that acknowledges is held back: its records are
 // put aside without being acknowledged, and it does not send many more. With

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"codex.internal/pkg/jsonrpc"
 	"codex.internal/pkg/noiseik"
@@ -15,8 +16,11 @@ import (
 // streamConn hands a stream up to who serves it. Its wire form is what goes
 // into the records: each message behind its length.
 type streamConn struct {
-	s     *stream
-	large []byte // the fragments of a message: its length comes first
+	s *stream
+	// parts are the fragments of a message, of size bytes: its length comes
+	// first.
+	parts []*[]byte
+	size  int
 }
 
 // headerSize is that of the length in front of each message.
@@ -62,45 +66,102 @@ func (c *streamConn) Seal(b []byte, start int) []byte {
 }
 
 // WriteFrames implements transport.Conn. It waits for the peer's
-// acknowledgements where the peer sends any.
+// acknowledgements where the peer sends any. Such a peer gets the messages in
+// as few records as can be; any other a new record for each, as from the
+// reference.
 func (c *streamConn) WriteFrames(frames []byte, progress func()) error {
 	for len(frames) > 0 {
-		length := int(binary.BigEndian.Uint32(frames))
-		if length > noiseik.MaxMessage {
-			c.s.end(errTooLarge)
-			return errTooLarge
+		n, err := c.together(frames)
+		if err != nil {
+			return err
 		}
-		for chunk := range slices.Chunk(frames[:headerSize+length], noiseik.MaxChunk) {
+		for chunk := range slices.Chunk(frames[:n], noiseik.MaxChunk) {
 			if err := c.s.send(chunk); err != nil {
 				return err
 			}
 			progress()
 		}
-		frames = frames[headerSize+length:]
+		frames = frames[n:]
 	}
 	return nil
 }
 
-// Fragment implements transport.Conn. The parts are put together first, because
-// the length goes ahead of them.
+// together returns how many bytes of sealed messages may share records. A
+// message that is too long ends the stream; those before it are sent.
+func (c *streamConn) together(frames []byte) (int, error) {
+	acking := c.s.acking()
+	n := 0
+	for n < len(frames) && (n == 0 || acking) {
+		length := int(binary.BigEndian.Uint32(frames[n:]))
+		if length > noiseik.MaxMessage && n > 0 {
+			break
+		}
+		if length > noiseik.MaxMessage {
+			c.s.end(errTooLarge)
+			return 0, errTooLarge
+		}
+		n += headerSize + length
+	}
+	return n, nil
+}
+
+// Fragment implements transport.Conn. The parts are gathered first, because the
+// length goes ahead of them.
 func (c *streamConn) Fragment(part []byte, first, last bool, progress func()) error {
 	if first {
-		c.large = c.Open(nil)
+		c.drop()
+		c.keep(c.Open(nil))
 	}
-	part = part[transport.FragmentRoom:]
-	if len(c.large)+len(part) > headerSize+noiseik.MaxMessage {
-		c.large = nil
+	if part = part[transport.FragmentRoom:]; len(part) > headerSize+noiseik.MaxMessage-c.size {
+		c.drop()
 		c.s.end(errTooLarge)
 		return errTooLarge
 	}
-	c.large = append(c.large, part...)
+	c.keep(part)
 	if !last {
 		return nil
 	}
-	message := c.Seal(c.large, 0)
-	c.large = nil
-	return c.WriteFrames(message, progress)
+	defer c.drop()
+	binary.BigEndian.PutUint32(*c.parts[0], uint32(c.size-headerSize))
+	for _, part := range c.parts {
+		for chunk := range slices.Chunk(*part, noiseik.MaxChunk) {
+			if err := c.s.send(chunk); err != nil {
+				return err
+			}
+			progress()
+		}
+	}
+	return nil
 }
+
+// keep copies a part behind the others.
+func (c *streamConn) keep(part []byte) {
+	c.size += len(part)
+	for len(part) > 0 {
+		n := len(c.parts)
+		if n == 0 || len(*c.parts[n-1]) == partSize {
+			c.parts = append(c.parts, partBuffers.Get().(*[]byte))
+			continue
+		}
+		last := c.parts[n-1]
+		room := min(partSize-len(*last), len(part))
+		*last = append(*last, part[:room]...)
+		part = part[room:]
+	}
+}
+
+// drop forgets the parts.
+func (c *streamConn) drop() {
+	for _, part := range c.parts {
+		*part = (*part)[:0]
+		partBuffers.Put(part)
+	}
+	c.parts, c.size = nil, 0
+}
+
+// partBuffers hold parts, so that a large message is not copied again and again
+// while it grows.
+var partBuffers = sync.Pool{New: func() any { b := make([]byte, 0, partSize); return &b }}
 
 // Close implements transport.Conn: what was written goes out before the reset.
 // The peer is not told why.
