@@ -45,9 +45,11 @@ type link struct {
 
 	in bytes.Buffer // of the reader
 
-	// The writer's: what it is about to write, and how many records are in it.
+	// The writer's: what it is about to write, how many records are in it, and
+	// why it can write no more.
 	out     []byte // nil: nothing
 	written int
+	broken  error
 }
 
 // dialLink makes a websocket within limit, with its TLS as config says. The
@@ -214,8 +216,7 @@ func (l *link) routineWriter() {
 	}
 }
 
-// writeNext writes what is next, and with it what else waits. Where both kinds
-// of frames wait, neither is written more than a few times in a row.
+// writeNext writes what is next, and with it what else waits.
 func (l *link) writeNext(ping <-chan time.Time) error {
 	select {
 	case f := <-l.control:
@@ -229,35 +230,45 @@ func (l *link) writeNext(ping <-chan time.Time) error {
 	case <-l.closing:
 		return errLinkDown
 	}
-	for l.gather() {
+	for l.out != nil && (l.takeControl() || l.takeRecord()) {
 	}
-	return l.flush(pieceTime)
+	l.flush()
+	return l.broken
 }
 
-// gather puts another frame beside what will be written, if one waits and what
-// there is is not much yet.
-func (l *link) gather() bool {
-	if len(l.out) >= writeBytes {
-		return false
-	}
+// takeControl puts a control frame, if one waits.
+func (l *link) takeControl() bool {
 	select {
 	case f := <-l.control:
 		l.put(f)
-	case f := <-l.records:
-		l.putRecord(f)
+		return true
 	default:
 		return false
 	}
-	return true
 }
 
-// putRecord is put for a frame that has a slot, until it is written.
+// takeRecord puts a record, if one waits.
+func (l *link) takeRecord() bool {
+	select {
+	case f := <-l.records:
+		l.putRecord(f)
+		return true
+	default:
+		return false
+	}
+}
+
+// putRecord puts a frame that has a slot, until it is written. Control frames
+// that were queued before it go before it: that may be the beginning of its
+// stream. Those that are queued meanwhile do not hold it up for ever.
 func (l *link) putRecord(f relayframe.Frame) {
-	l.put(f)
+	for n := 0; n < controlQueue && l.takeControl(); n++ {
+	}
 	l.written++
+	l.put(f)
 }
 
-// put encodes a frame.
+// put encodes a frame, and writes when there is enough.
 func (l *link) put(f relayframe.Frame) {
 	var space [relayframe.MaxHead]byte
 	head, payload, err := f.Split(space[:0])
@@ -266,7 +277,9 @@ func (l *link) put(f relayframe.Frame) {
 		l.log.Debug("frame not sent", "kind", f.Kind, "error", err)
 		return
 	}
-	l.out = wsframe.AppendMasked(l.room(), wsframe.Binary, head, payload)
+	if l.out = wsframe.AppendMasked(l.room(), wsframe.Binary, head, payload); len(l.out) >= writeBytes {
+		l.flush()
+	}
 }
 
 // room returns what will be written, for more to be appended.
@@ -280,51 +293,31 @@ func (l *link) room() []byte {
 // writeBuffers hold what is being written, so that idle links hold nothing.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes+pieceBytes); return &b }}
 
-// flush writes what has been put, in one system call.
-func (l *link) flush(limit time.Duration) error {
-	if l.out == nil {
-		return nil
+// flush writes what has been put, in one system call, unless the link is
+// broken.
+func (l *link) flush() {
+	if l.out != nil && l.broken == nil {
+		conn := l.ws.NetConn()
+		_ = conn.SetWriteDeadline(time.Now().Add(pieceTime))
+		_, l.broken = conn.Write(l.out)
 	}
-	conn := l.ws.NetConn()
-	_ = conn.SetWriteDeadline(time.Now().Add(limit))
-	_, err := conn.Write(l.out)
 	for ; l.written > 0; l.written-- {
 		l.release()
 	}
-	buffer := l.out[:0]
-	writeBuffers.Put(&buffer)
-	l.out = nil
-	return err
+	if l.out != nil {
+		buffer := l.out[:0]
+		writeBuffers.Put(&buffer)
+		l.out = nil
+	}
 }
 
-// farewell writes what is queued when the link closes.
+// farewell writes what is queued when the link closes, until the websocket is
+// closed at the latest.
 func (l *link) farewell() {
-	end := time.Now().Add(closeTime)
-	for l.takeLast() {
-		if len(l.out) >= writeBytes && l.flush(time.Until(end)) != nil {
-			return
-		}
+	for l.broken == nil && (l.takeRecord() || l.takeControl()) {
 	}
 	l.out = wsframe.AppendMasked(l.room(), wsframe.Close, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
-	_ = l.flush(time.Until(end))
-}
-
-// takeLast puts a frame that waits, records first. It reports whether there was
-// one.
-func (l *link) takeLast() bool {
-	select {
-	case f := <-l.records:
-		l.putRecord(f)
-		return true
-	default:
-	}
-	select {
-	case f := <-l.control:
-		l.put(f)
-		return true
-	default:
-		return false
-	}
+	l.flush()
 }
 
 // isCloseFrame reports whether an error of read is the relay's orderly end.
