@@ -65,8 +65,11 @@ const (
 	// keepBuffer is the largest buffer for a frame that is used again: one full
 	// record.
 	keepBuffer = 64 << 10
-	// writeBytes is how much is gathered to be written at a time.
-	writeBytes = 64 << 10
+	// largeFrame is from where a frame keeps the buffer that it was read into,
+	// and is written from there.
+	largeFrame = keepBuffer / 2
+	// writeBytes is how much of smaller ones is gathered to be written at a time.
+	writeBytes = 32 << 10
 	// socketBuffer is what the websocket library reads at a time.
 	socketBuffer = 4 << 10
 

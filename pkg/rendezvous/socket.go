@@ -82,7 +82,7 @@ func (s *socket) read() (message, error) {
 	m := message{text: buffer.Bytes(), binary: kind == websocket.BinaryMessage, free: func() {}}
 	switch n := len(m.text); {
 	case buffer.Cap() > keepBuffer:
-	case n < keepBuffer/2:
+	case n < largeFrame:
 		// On its way it counts as what it is, and must not hold much more.
 		m.text = bytes.Clone(m.text)
 		readBuffers.Put(buffer)
@@ -106,10 +106,17 @@ func (s *socket) readError(err error) error {
 	return err
 }
 
-// send has a frame written, at the latest with the next flush.
+// send writes a frame, a small one at the latest with the next flush. The frame
+// is not kept. The error is as that of flush.
 func (s *socket) send(frame []byte) error {
 	if s.out == nil {
 		s.out = *writeBuffers.Get().(*[]byte)
+	}
+	// Others may write control frames meanwhile, so that what is written must
+	// be whole; of several buffers only TCP makes one write.
+	if _, tcp := s.ws.NetConn().(*net.TCPConn); tcp && len(frame) >= largeFrame {
+		s.out = wsframe.AppendHead(s.out, wsframe.Binary, len(frame))
+		return s.writeOut(frame)
 	}
 	s.out = wsframe.Append(s.out, wsframe.Binary, frame)
 	if len(s.out) < writeBytes {
@@ -118,18 +125,27 @@ func (s *socket) send(frame []byte) error {
 	return s.flush()
 }
 
-// flush writes what has been sent, in one system call, or fails when the peer
-// does not take it in time.
+// flush writes what has been sent, or fails when the peer does not take it in
+// time.
 func (s *socket) flush() error {
 	if s.out == nil {
 		return nil
 	}
+	return s.writeOut(nil)
+}
+
+// writeOut writes what has gathered, and more behind it, in one system call.
+func (s *socket) writeOut(more []byte) error {
 	conn := s.ws.NetConn()
 	err := conn.SetWriteDeadline(time.Now().Add(s.write))
-	if err == nil {
+	switch {
+	case err != nil:
+	case more == nil:
 		_, err = conn.Write(s.out)
+	default:
+		_, err = (&net.Buffers{s.out, more}).WriteTo(conn)
 	}
-	if buffer := s.out[:0]; cap(buffer) <= writeBytes+2*keepBuffer {
+	if buffer := s.out[:0]; cap(buffer) <= writeBytes+keepBuffer {
 		writeBuffers.Put(&buffer)
 	}
 	s.out = nil

@@ -46,6 +46,10 @@ func Append(b []byte, code Opcode, parts ...[]byte) []byte {
 	return b
 }
 
+// AppendHead appends what comes before a payload of n bytes in a frame of a
+// server.
+func AppendHead(b []byte, code Opcode, n int) []byte { return appendHead(b, code, 0, n) }
+
 // AppendMasked appends a frame as a client sends it, with a new masking key.
 func AppendMasked(b []byte, code Opcode, parts ...[]byte) []byte {
 	n := size(parts)
