@@ -70,8 +70,6 @@ const (
 	largeFrame = keepBuffer / 2
 	// writeBytes is how much of smaller ones is gathered to be written at a time.
 	writeBytes = 32 << 10
-	// socketBuffer is what the websocket library reads at a time.
-	socketBuffer = 4 << 10
 
 	// DefaultPingInterval is how often a peer is asked for a sign of life; it
 	// is that of the reference's executors.

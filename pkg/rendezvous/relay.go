@@ -10,9 +10,8 @@ import (
 )
 
 // upgrader accepts any origin because ServeHTTP has refused requests that
-// carry one.
+// carry one. It uses the HTTP server's buffers, of 4 KiB.
 var upgrader = websocket.Upgrader{
-	ReadBufferSize: socketBuffer, WriteBufferSize: socketBuffer,
 	CheckOrigin: func(*http.Request) bool { return true },
 	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 		writeError(w, &apiError{status, "no_websocket", reason.Error()})
