@@ -257,10 +257,11 @@ func TestHeldBack(t *testing.T) {
 		echo(c)
 	}})
 	h := d.harness(HarnessOptions{})
-	slow, quick := dial(t, h), dial(t, h)
+	slow := dial(t, h)
 	if err := exchange(slow, message(0, 1)); err != nil {
 		t.Fatal(err)
 	}
+	quick := dial(t, h) // only now: the first that is served is the slow one
 	const many = 2*inboxMessages + 100
 	written := make(chan int, many)
 	var wg sync.WaitGroup
