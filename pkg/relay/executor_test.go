@@ -101,12 +101,38 @@ func runExecutor(t *testing.T, url string, o ExecutorOptions) {
 func TestWhatEndsAStream(t *testing.T) {
 	for name, send := range map[string]func(*remote, *noiseik.Session){
 		"a forged record":      func(r *remote, _ *noiseik.Session) { r.data("a", 0, make([]byte, 40)) },
+		"less than a tag":      func(r *remote, _ *noiseik.Session) { r.data("a", 0, make([]byte, 15)) },
 		"a record far ahead":   func(r *remote, _ *noiseik.Session) { r.data("a", 65, make([]byte, 40)) },
+		"the last of all":      func(r *remote, _ *noiseik.Session) { r.data("a", 1<<32-1, make([]byte, 40)) },
 		"an empty message":     func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, make([]byte, 4))) },
 		"a message too long":   func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, []byte{4, 0, 0, 1})) },
+		"the longest length":   func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, []byte{255, 255, 255, 255})) },
 		"a record too long":    func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, make([]byte, noiseik.MaxChunk+1))) },
 		"text that is no JSON": func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{"))) },
+		"text with more":       func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed(hello+hello))) },
+		"text that is no text": func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{\"method\":\"\xff\"}"))) },
 		"an array":             func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("[]"))) },
+		"a number":             func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("1"))) },
+		"an empty object":      func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{}"))) },
+		"a record again, as the next": func(r *remote, s *noiseik.Session) {
+			record := seal(r.t, s, nil)
+			r.data("a", 0, record)
+			r.data("a", 1, record)
+		},
+		"a record of its own": func(r *remote, s *noiseik.Session) {
+			r.data("a", 0, seal(r.t, s, framed(hello)))
+			r.data("a", 1, r.expect("a", relayframe.Data).Payload)
+		},
+		"records in the wrong order": func(r *remote, s *noiseik.Session) {
+			first, second := seal(r.t, s, nil), seal(r.t, s, nil)
+			r.data("a", 1, first)
+			r.data("a", 0, second)
+		},
+		"too many bytes ahead": func(r *remote, _ *noiseik.Session) {
+			for seq := range uint32(17) {
+				r.data("a", 1+seq, make([]byte, 1<<16-1))
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := meet(t, ExecutorOptions{Serve: echo})
@@ -116,6 +142,35 @@ func TestWhatEndsAStream(t *testing.T) {
 			r.says("b", other, 0)
 			r.says("a", r.enter("a"), 0) // the id is free again
 		})
+	}
+}
+
+// TestWhatIsAccepted is all that a peer may do, at its limits.
+func TestWhatIsAccepted(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: echo})
+	s := r.enter("a")
+	text := framed(`{"method":"` + strings.Repeat("x", noiseik.MaxChunk) + `"}`)
+	records := [][]byte{seal(t, s, text[:noiseik.MaxChunk]), seal(t, s, nil)}
+	for i := range len(text) - noiseik.MaxChunk {
+		records = append(records, seal(t, s, text[noiseik.MaxChunk+i:][:1])) // a byte each
+	}
+	for len(records) <= 64 {
+		records = append(records, seal(t, s, nil))
+	}
+	for i := range slices.Backward(records) { // 64 ahead, then all others
+		r.data("a", uint32(i), records[i])
+		r.data("a", uint32(i), make([]byte, 40)) // the first copy wins
+	}
+	var got []byte
+	for range 2 {
+		plaintext, err := s.Open(nil, r.expect("a", relayframe.Data).Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, plaintext...)
+	}
+	if string(got) != string(text) {
+		t.Errorf("%d bytes come back of %d", len(got), len(text))
 	}
 }
 

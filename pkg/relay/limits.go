@@ -34,10 +34,16 @@ const (
 	// bytes less.
 	heldBytes = 1 << 20
 	maxRecord = 1<<16 - 1
+	// heldRecords is the same bound for small records, and keeps the search for
+	// one short: twice what such a peer has in flight.
+	heldRecords = 64
 	// controlQueue bounds the frames that wait to be written and that nothing
 	// depends on, because they are repeated or only spare the peer a wait. It
 	// has room for what is sent again on a few streams after a reconnect.
 	controlQueue = 1024
+	// controlOffer is how much of it resets for unknown streams may fill. Without
+	// a place for its answer to a handshake, an executor closes the connection.
+	controlOffer = controlQueue / 2
 	// pieceTime bounds the writing of one frame. A relay that takes so long
 	// takes nothing any more.
 	pieceTime = 30 * time.Second

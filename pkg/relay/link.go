@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -63,8 +64,10 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 	}
 	ws, err := transport.Dial(ctx, address, transport.DialOptions{
 		TLS: config, Limit: limit, Buffer: bufferSize,
-		// What a relay says may repeat the query.
-		Refused: func(res *http.Response) error { return errors.New("the relay answered " + res.Status) },
+		// What a relay says, be it in the status line, may repeat the query.
+		Refused: func(res *http.Response) error {
+			return fmt.Errorf("the relay answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -157,6 +160,14 @@ func (l *link) push(f relayframe.Frame) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// offer is push for what strangers can ask for without end: it leaves room for
+// the answers that others wait for.
+func (l *link) offer(f relayframe.Frame) {
+	if len(l.control) < controlOffer {
+		l.push(f)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,4 +165,13 @@ func (r *remote) says(id string, s *noiseik.Session, seq uint32) {
 	if err != nil || f.Seq != seq || !bytes.Equal(plaintext, framed(hello)) {
 		r.t.Fatalf("record %d: %q, %v", f.Seq, plaintext, err)
 	}
+}
+
+// rawHandshake is a frame of kind Handshake, also for ids that frames are not
+// sent for.
+func rawHandshake(id string, message []byte) []byte {
+	field := func(number int, value []byte) []byte {
+		return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(value))), value...)
+	}
+	return slices.Concat([]byte{8, 1}, field(2, []byte(id)), field(10, field(1, message)))
 }

@@ -66,7 +66,7 @@ func (s *stream) end(why error) {
 	}
 	s.err = why
 	l := s.link
-	s.link, s.held = nil, nil
+	s.link, s.held, s.heldSize = nil, nil, 0
 	close(s.ended)
 	s.mu.Unlock()
 	s.onEnd(s, l, why)
@@ -111,7 +111,7 @@ func (s *stream) hold(f relayframe.Frame) {
 			return
 		}
 	}
-	if s.heldSize+len(f.Payload) <= heldBytes {
+	if len(s.held) < heldRecords && s.heldSize+len(f.Payload) <= heldBytes {
 		f.Payload = bytes.Clone(f.Payload)
 		s.held = append(s.held, f)
 		s.heldSize += len(f.Payload)

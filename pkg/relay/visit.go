@@ -88,12 +88,17 @@ func (v *visit) receive(f relayframe.Frame) {
 	}
 }
 
-// reset tells the peer that there is no stream.
-func (v *visit) reset(id string) { v.l.push(resetOf(id, reasonExecutor)) }
+// reset tells the peer that there is no stream. Ids that cannot be sent may be
+// long, and are not kept.
+func (v *visit) reset(id string) {
+	if relayframe.Sendable(id) {
+		v.l.offer(resetOf(id, reasonExecutor))
+	}
+}
 
 // fail counts a handshake that failed. After too many the link ends.
 func (v *visit) fail(id string, why error) {
-	v.e.log.Debug("handshake failed", "stream", id, "reason", why)
+	v.e.log.Debug("handshake failed", "stream", id[:min(len(id), relayframe.MaxStreamID)], "reason", why)
 	v.reset(id)
 	v.e.mu.Lock()
 	v.failures++
@@ -147,7 +152,7 @@ func (v *visit) handshake(f relayframe.Frame) {
 
 // respond checks message 1.
 func (v *visit) respond(f relayframe.Frame) (*noiseik.Responder, error) {
-	if len(f.StreamID) > relayframe.MaxStreamID {
+	if !relayframe.Sendable(f.StreamID) {
 		return nil, errUnsendable
 	}
 	channel := noiseik.Channel{

@@ -119,10 +119,16 @@ func (f *Frame) Split(b []byte) (head, payload []byte, err error) {
 	return b, payload, nil
 }
 
+// Sendable reports whether frames of a stream can be sent: some peers refuse ids
+// that are long or have blanks around them.
+func Sendable(streamID string) bool {
+	return streamID != "" && len(streamID) <= MaxStreamID && streamID == strings.TrimSpace(streamID)
+}
+
 // checkSent is check and the limits of the builds that have some.
 func (f *Frame) checkSent() error {
 	switch {
-	case len(f.StreamID) > MaxStreamID || f.StreamID != strings.TrimSpace(f.StreamID):
+	case f.StreamID != "" && !Sendable(f.StreamID):
 		return invalid(fmt.Sprintf("stream_id %.*q is longer than %d bytes or has blanks around it", MaxStreamID, f.StreamID, MaxStreamID))
 	case len(f.Reason) > MaxReason:
 		return invalid(fmt.Sprintf("reset reason has %d bytes, more than %d", len(f.Reason), MaxReason))

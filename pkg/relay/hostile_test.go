@@ -1,0 +1,409 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
+)
+
+// message1 is what a harness with the test's identity sends to begin a stream.
+func message1(t *testing.T, executor noiseik.PublicKey, channel noiseik.Channel, authorization string) []byte {
+	t.Helper()
+	_, message, err := noiseik.NewInitiator(identity(), executor, channel, []byte(authorization))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message
+}
+
+// channelOf is what the handshakes of a stream are bound to.
+func channelOf(id string) noiseik.Channel {
+	return noiseik.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
+}
+
+// shake sends message 1 of a stream's handshake, whatever that is.
+func (r *remote) shake(id string, message []byte) {
+	r.t.Helper()
+	r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: message})
+}
+
+// flipped is a message 1 with one bit of it changed.
+func flipped(t *testing.T, at int) []byte {
+	message := message1(t, identity().PublicKey(), channelOf("x"), "please")
+	message[(at+len(message))%len(message)] ^= 1
+	return message
+}
+
+// TestForgedHandshakes sends what no harness sends as message 1 for stream x.
+// Each is refused in the same way and counted: the eighth ends the connection.
+func TestForgedHandshakes(t *testing.T) {
+	stranger, err := noiseik.GenerateIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := identity().PublicKey()
+	good := message1(t, me, channelOf("x"), "please")
+	other := func(change func(*noiseik.Channel)) []byte {
+		c := channelOf("x")
+		change(&c)
+		return message1(t, me, c, "please")
+	}
+	for name, message := range map[string][]byte{
+		"for another executor":     message1(t, stranger.PublicKey(), channelOf("x"), "please"),
+		"of another environment":   other(func(c *noiseik.Channel) { c.EnvironmentID = "env-2" }),
+		"of another registration":  other(func(c *noiseik.Channel) { c.ExecutorRegistrationID = "" }),
+		"of another stream":        other(func(c *noiseik.Channel) { c.StreamID = "y" }),
+		"with its parts moved":     other(func(c *noiseik.Channel) { c.EnvironmentID, c.ExecutorRegistrationID = "env-1r", "egistration-1" }),
+		"encapsulation changed":    flipped(t, 0),
+		"ephemeral X25519 changed": flipped(t, 1088),
+		"ephemeral ML-KEM changed": flipped(t, 1120),
+		"static X25519 changed":    flipped(t, 2304),
+		"static ML-KEM changed":    flipped(t, 2352),
+		"authorization changed":    flipped(t, 3552),
+		"tag changed":              flipped(t, -1),
+		"ephemeral X25519 of 0":    slices.Concat(good[:1088], make([]byte, 32), good[1120:]),
+		"one byte short":           good[:len(good)-1],
+		"one byte long":            append(slices.Clip(good), 0),
+		"of one byte":              {0},
+		"of zeros":                 make([]byte, 1<<16-1),
+		"as long as message 2":     make([]byte, 3424),
+		"authorization too long":   message1(t, me, channelOf("x"), strings.Repeat("a", maxAuthorization+1)),
+		"authorization too long, in characters of two bytes": message1(t, me, channelOf("x"), strings.Repeat("é", maxAuthorization/2)+"a"),
+		"authorization no text":                              message1(t, me, channelOf("x"), "a\xc3"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, accepted := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noiseik.PublicKey, a string) error {
+				if a != "please" {
+					t.Errorf("the registry is asked about %q", a)
+				}
+				return nil
+			}})
+			s := r.enter("other")
+			for range maxFailures - 1 {
+				r.shake("x", message)
+				r.expect("x", relayframe.Reset)
+			}
+			r.says("other", s, 0)
+			r.shake("x", message)
+			r.ended()
+			r = next(t, accepted)
+			r.says("x", r.enter("x"), 0)
+		})
+	}
+}
+
+// TestLargestAuthorization is one that is still read.
+func TestLargestAuthorization(t *testing.T) {
+	want := strings.Repeat("é", maxAuthorization/2)
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noiseik.PublicKey, got string) error {
+		if got != want {
+			t.Errorf("the registry is asked about %d bytes", len(got))
+		}
+		return nil
+	}})
+	r.knock("x", want)
+	r.expect("x", relayframe.Handshake)
+}
+
+// gate is a registry that answers when it is told to.
+type gate chan struct{}
+
+func (g gate) validate(ctx context.Context, _ string, _ noiseik.PublicKey, authorization string) error {
+	if authorization != "wait" {
+		return nil
+	}
+	select {
+	case <-g:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestUncounted does more often than handshakes may fail what is refused, but
+// is not the fault of who does it. The connection stays, and so do the streams.
+func TestUncounted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		streams, pending int // besides that of the test
+		do               func(r *remote)
+		resets           bool
+	}{
+		"a handshake on an active stream": {0, 0, func(r *remote) { r.knock("other", "again") }, true},
+		"a replay of its message 1":       {0, 0, func(r *remote) { r.shake("other", message1(r.t, identity().PublicKey(), channelOf("other"), "please")) }, true},
+		"data on no stream":               {0, 0, func(r *remote) { r.data("x", 0, []byte("x")) }, true},
+		"one stream too many":             {maxStreams - 1, 0, func(r *remote) { r.knock("x", "please") }, true},
+		"one question too many":           {0, maxValidations, func(r *remote) { r.knock("x", "please") }, true},
+		"a reset of what is pending":      {0, 1, func(r *remote) { r.knock("x", "wait"); r.send(resetOf("x", "\x1b[2J")) }, false},
+		"a reset of nothing":              {0, 0, func(r *remote) { r.send(resetOf("x", "y")) }, false},
+		"frames of nothing": {0, 0, func(r *remote) {
+			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Resume, relayframe.Heartbeat} {
+				r.send(relayframe.Frame{StreamID: "x", Kind: kind, Seq: 9, Ack: 9, AckBits: 9})
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := make(gate)
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
+			s := r.enter("other")
+			for i := range tt.streams {
+				r.enter(fmt.Sprint(i))
+			}
+			for i := range tt.pending {
+				r.knock(fmt.Sprint(i), "wait")
+			}
+			for range maxFailures + 1 {
+				tt.do(r)
+				if tt.resets {
+					f := r.get()
+					if f.Kind != relayframe.Reset || f.StreamID != "x" && f.StreamID != "other" {
+						t.Fatalf("%v of %q", f.Kind, f.StreamID)
+					}
+				}
+			}
+			r.says("other", s, 0)
+			close(g)
+			for range tt.pending {
+				if f := r.get(); f.Kind != relayframe.Handshake {
+					t.Fatalf("%v of %q, which was pending", f.Kind, f.StreamID)
+				}
+			}
+			r.says("other", s, 1)
+		})
+	}
+}
+
+// TestNoRoomByThen has the registry let a harness in when there are as many
+// streams as there may be.
+func TestNoRoomByThen(t *testing.T) {
+	g := make(gate)
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
+	r.knock("late", "wait")
+	for i := range maxStreams {
+		r.enter(fmt.Sprint(i))
+	}
+	close(g)
+	r.expect("late", relayframe.Reset)
+}
+
+// TestUnsendableIDs are refused: a stream whose frames cannot be answered would
+// only take up a place.
+func TestUnsendableIDs(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noiseik.PublicKey, string) error {
+		t.Error("the registry is asked")
+		return nil
+	}})
+	for _, id := range []string{" x", "x\n", strings.Repeat("x", relayframe.MaxStreamID+1), strings.Repeat("x", 200<<10)} {
+		// The id is field 2, the payload field 1 of field 10; both have their
+		// lengths in front.
+		payload := message1(t, identity().PublicKey(), channelOf(id), "please")
+		if err := r.ws.WriteMessage(websocket.BinaryMessage, rawHandshake(id, payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.data("unknown", 0, []byte("x"))
+	r.expect("unknown", relayframe.Reset)
+}
+
+// TestFloodLeavesRoom has a stranger ask for more resets than are sent, while
+// nothing is written: there must be room for the answers to others.
+func TestFloodLeavesRoom(t *testing.T) {
+	l, _ := newLink(t, 0)
+	l.close() // nothing is written any more
+	v := newVisit(t.Context(), NewExecutor(ExecutorOptions{}), l, where)
+	defer v.end()
+	for range 2 * controlQueue {
+		v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Data, Payload: []byte("x")})
+	}
+	if n := len(l.control); n != controlOffer {
+		t.Errorf("%d frames wait", n)
+	}
+	if !l.push(relayframe.Frame{StreamID: "y", Kind: relayframe.Handshake, Payload: []byte("x")}) {
+		t.Error("there is no room for an answer")
+	}
+}
+
+// TestHeldRecordsAreBounded has a harness whose acknowledgements are known send
+// small records to a stream that nobody reads.
+func TestHeldRecordsAreBounded(t *testing.T) {
+	streams := make(chan *stream, 1)
+	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		s := c.(*streamConn).s
+		streams <- s
+		<-s.ended
+	}})
+	session := r.enter("a")
+	s := <-streams
+	r.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat})
+	for seq := range uint32(inboxMessages) {
+		r.data("a", seq, seal(t, session, framed(hello)))
+	}
+	for seq := range uint32(4 * heldRecords) {
+		r.data("a", inboxMessages+seq, []byte("x"))
+	}
+	r.data("unknown", 0, []byte("x")) // behind all that
+	r.expect("unknown", relayframe.Reset)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held) != heldRecords || len(s.inbox) != inboxMessages || s.err != nil {
+		t.Errorf("%d records and %d messages are held, %v", len(s.held), len(s.inbox), s.err)
+	}
+}
+
+// TestForgedControl has whoever forwards frames say what is not so about an
+// active stream. It goes on, and not a record is lost or comes twice.
+func TestForgedControl(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: echo})
+	s := r.enter("a")
+	seq := uint32(0)
+	for _, kind := range []relayframe.Kind{relayframe.Heartbeat, relayframe.Ack, relayframe.Resume} {
+		for _, ack := range []relayframe.Frame{
+			{AckBits: 1}, {Ack: 0, AckBits: 1<<32 - 1}, {Ack: 1<<32 - 1, AckBits: 1<<32 - 1}, {Ack: 1<<32 - 1}, {Ack: seq + 1}, {},
+		} {
+			ack.StreamID, ack.Kind, ack.Seq = "a", kind, 1<<32-1
+			r.send(ack)
+			r.data("a", seq, seal(t, s, framed(hello)))
+			for {
+				f := r.get()
+				if f.StreamID != "a" || f.Kind == relayframe.Reset {
+					t.Fatalf("after %+v: %v", ack, f.Kind)
+				}
+				if f.Kind != relayframe.Data || f.Seq < seq {
+					continue // an answer to the resume, and what it repeats
+				}
+				if plaintext, err := s.Open(nil, f.Payload); err != nil || f.Seq != seq || string(plaintext) != string(framed(hello)) {
+					t.Fatalf("after %+v: record %d: %q, %v", ack, f.Seq, plaintext, err)
+				}
+				break
+			}
+			seq++
+		}
+	}
+}
+
+// guest is a harness whose executor, and the relay before it, is the test.
+type guest struct {
+	*remote
+	t        *testing.T
+	accepted chan *remote
+	conn     *Conn
+	id       string
+	session  *noiseik.Session // the executor's
+}
+
+// invite has a harness make a stream.
+func invite(t *testing.T) *guest {
+	t.Helper()
+	checkLeaks(t)
+	url, accepted := acceptor(t)
+	h := (&double{url: url}).harness(HarnessOptions{Connect: func(context.Context) (Bundle, error) {
+		r := where
+		r.URL = url
+		return Bundle{Registration: r, ExecutorKey: identity().PublicKey(), Authorization: "please"}, nil
+	}})
+	dialed := make(chan error, 1)
+	g := &guest{t: t, accepted: accepted}
+	go func() {
+		var err error
+		g.conn, err = h.Dial(t.Context())
+		dialed <- err
+	}()
+	g.remote = next(t, accepted)
+	g.id = g.get().StreamID // of the resume
+	responder, err := noiseik.NewResponder(identity(), channelOf(g.id), g.expect(g.id, relayframe.Handshake).Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message2, session, err := responder.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.session = session
+	g.shake(g.id, message2)
+	if err := <-dialed; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.conn.Close() })
+	return g
+}
+
+// raw sends a message that need not be a frame.
+func (g *guest) raw(kind int, message ...byte) { _ = g.ws.WriteMessage(kind, message) }
+
+// TestHostileExecutor sends a harness, on its stream, what ends it: the harness
+// learns why in words of its own, after all that came before.
+func TestHostileExecutor(t *testing.T) {
+	const unexpected = "Noise relay received invalid post-handshake frame"
+	for name, tt := range map[string]struct {
+		send func(g *guest)
+		want string
+	}{
+		"a reset":             {func(g *guest) { g.send(resetOf(g.id, "\x1b[2J")) }, "Noise relay stream reset"},
+		"another handshake":   {func(g *guest) { g.shake(g.id, make([]byte, 3424)) }, unexpected},
+		"an invalid frame":    {func(g *guest) { g.raw(websocket.BinaryMessage, append([]byte{8, 1, 18, 36}, g.id...)...) }, unexpected},
+		"another version":     {func(g *guest) { g.raw(websocket.BinaryMessage, append([]byte{8, 2, 18, 36}, g.id...)...) }, unexpected},
+		"text":                {func(g *guest) { g.raw(websocket.TextMessage, 'x') }, "Noise relay transport expects binary protobuf frames"},
+		"no frame":            {func(g *guest) { g.raw(websocket.BinaryMessage, 255) }, "failed to parse Noise relay frame: invalid relay message frame"},
+		"a forged record":     {func(g *guest) { g.data(g.id, 1, make([]byte, 40)) }, "Noise channel transport failed: Cipher error: Decrypt error"},
+		"a record far ahead":  {func(g *guest) { g.data(g.id, 66, make([]byte, 40)) }, "Noise relay ciphertext exceeds reorder window"},
+		"a record too long":   {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, noiseik.MaxChunk+1))) }, "Noise relay plaintext record exceeds maximum length"},
+		"an empty message":    {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, 4))) }, "Noise relay JSON-RPC message has invalid length"},
+		"a message too long":  {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, []byte{4, 0, 0, 1})) }, "Noise relay JSON-RPC message has invalid length"},
+		"its own record back": {func(g *guest) { g.data(g.id, 1, g.expect(g.id, relayframe.Data).Payload) }, "Noise channel transport failed: Cipher error: Decrypt error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := invite(t)
+			if err := g.conn.Write([]byte(hello)); err != nil {
+				t.Fatal(err)
+			}
+			g.data(g.id, 0, seal(t, g.session, framed(hello)))
+			// Nothing of this is about the stream, or says what ends it.
+			g.send(resetOf("another", "x"))
+			g.data("another", 0, []byte("x"))
+			g.shake("another", []byte("x"))
+			g.raw(websocket.BinaryMessage, 8, 2)
+			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Resume, relayframe.Heartbeat} {
+				g.send(relayframe.Frame{StreamID: g.id, Kind: kind, Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
+			}
+			tt.send(g)
+			if got, err := g.conn.Read(); err != nil || string(got) != hello {
+				t.Fatalf("%q, %v", got, err)
+			}
+			got, err := g.conn.Read()
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.ContainsRune(err.Error(), 0x1b) {
+				t.Errorf("%q, %v, want %s", got, err, tt.want)
+			}
+			if again := g.conn.Write([]byte(hello)); again != err {
+				t.Errorf("a write says %v", again)
+			}
+			g.ended()
+		})
+	}
+}
+
+// TestOversizeMessage breaks the websocket of a harness and not more: the
+// stream of an executor that acknowledges goes on over the next.
+func TestOversizeMessage(t *testing.T) {
+	g := invite(t)
+	if err := g.conn.Write([]byte(hello)); err != nil {
+		t.Fatal(err)
+	}
+	g.expect(g.id, relayframe.Data)
+	g.send(relayframe.Frame{StreamID: g.id, Kind: relayframe.Ack})
+	awaitAcking(t, g.conn)
+	g.raw(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame+1)...)
+	g.ended()
+	g.remote = next(t, g.accepted)
+	g.expect(g.id, relayframe.Resume)
+	g.data(g.id, 0, seal(t, g.session, framed(hello)))
+	if got, err := g.conn.Read(); err != nil || string(got) != hello {
+		t.Errorf("%q, %v", got, err)
+	}
+}
