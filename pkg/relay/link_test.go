@@ -1,7 +1,10 @@
 package relay
 
 import (
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +100,24 @@ func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "secret") || !retryable(err) {
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+}
+
+// A relay that refuses can say anything in the status line.
+func TestRefusalInWordsOfOurOwn(t *testing.T) {
+	checkLeaks(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 403 \x1b[2J"+r.URL.String()+"\r\nContent-Length: 0\r\n\r\n")
+	}))
+	defer s.Close()
+	_, err := dialLink(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/?secret", nil, patience, 0, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.HasSuffix(err.Error(), ": the relay answered 403 Forbidden") {
+		t.Errorf("%q", err)
 	}
 }

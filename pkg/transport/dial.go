@@ -5,9 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -56,14 +57,17 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 	// The library heeds the end of a context while it connects, but not while
 	// it waits for the server's answer.
 	attached := func() bool { return true }
+	opening := &openingConn{left: maxOpening}
 	dialer := websocket.Dialer{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ReadBufferSize: o.Buffer, WriteBufferSize: o.Buffer,
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			if err == nil {
-				attached = context.AfterFunc(bound, func() { _ = conn.Close() })
+			if err != nil {
+				return nil, err
 			}
-			return conn, err
+			attached = context.AfterFunc(bound, func() { _ = conn.Close() })
+			opening.Conn = conn
+			return opening, nil
 		},
 	}
 	ws, res, err := dialer.DialContext(bound, address, o.Header)
@@ -75,6 +79,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 		err = context.Cause(bound)
 	}
 	if err == nil {
+		opening.left = math.MaxInt64
 		return ws, nil
 	}
 	e := &DialError{URL: PublicURL(address), Err: err}
@@ -86,17 +91,65 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 		e.Timeout = o.Limit
 	case res != nil:
 		e.Status, e.Err = res.StatusCode, o.Refused(res)
+	case !tellable(err):
+		e.Err = errAnswer
 	}
 	return nil, e
 }
 
+var (
+	errAnswer  = errors.New("the answer is none of a websocket server")
+	errOpening = fmt.Errorf("the answer is longer than %d bytes", maxOpening)
+)
+
+// tellable reports whether an error says nothing but how a connection failed.
+// Those of reading an answer repeat it, and it may repeat the query.
+func tellable(err error) bool {
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	return errors.As(err, &network) || errors.As(err, &certificate) || errors.As(err, &record) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errOpening)
+}
+
+// openingConn is a connection on which no more than some bytes are read: the
+// library has no limit for the answer to an upgrade. Nobody else reads when
+// left is changed.
+type openingConn struct {
+	net.Conn
+	left int64
+}
+
+func (c *openingConn) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errOpening
+	}
+	n, err := c.Conn.Read(b[:min(int64(len(b)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
+
+// CloseWrite ends what is written, where the connection can do that.
+func (c *openingConn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
 // PublicURL is a URL without what may be secret in it: neither user nor query.
+// The text need not be a URL that is valid.
 func PublicURL(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	text, _, _ = strings.Cut(text, "#")
-	if u, err := url.Parse(text); err == nil && u.User != nil {
-		u.User = url.User("…")
-		return u.String()
+	start := 0
+	if i := strings.Index(text, "://"); i >= 0 {
+		start = i + len("://")
+	}
+	host, _, _ := strings.Cut(text[start:], "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		text = text[:start] + "…" + text[start+at:]
 	}
 	return text
 }

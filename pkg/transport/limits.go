@@ -24,6 +24,10 @@ const (
 	// a slow peer's progress is seen often enough to tell it from a dead one.
 	writeSlice = 256 << 10
 
+	// maxOpening bounds what is read until a websocket is open, in bytes: the
+	// certificates of the server and its answer, and those of a proxy.
+	maxOpening = 256 << 10
+
 	// closeReasonLimit is what RFC 6455 leaves for the reason of a close
 	// frame: 125 bytes less the code.
 	closeReasonLimit = 123

@@ -1,0 +1,91 @@
+package transport
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// answering is a server that answers the head of each request with what answer
+// writes. It returns its address.
+func answering(t *testing.T, answer func(w io.Writer, head string)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				var head strings.Builder
+				for lines := bufio.NewScanner(conn); lines.Scan() && lines.Text() != ""; {
+					head.WriteString(lines.Text() + "\r\n")
+				}
+				answer(conn, head.String())
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	return l.Addr().String()
+}
+
+// A server that is none repeats the query of the URL, which is secret.
+func TestDialTellsNothingOfTheAnswer(t *testing.T) {
+	endless := func(w io.Writer, _ string) {
+		_, _ = io.WriteString(w, "HTTP/1.1 101 x\r\n")
+		for line := "X-Secret: " + strings.Repeat("x", 4000) + "\r\n"; ; {
+			if _, err := io.WriteString(w, line); err != nil {
+				return
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		answer func(w io.Writer, head string)
+		want   string
+	}{
+		"an echo":             {func(w io.Writer, head string) { _, _ = io.WriteString(w, head+"\r\n") }, errAnswer.Error()},
+		"the request line":    {func(w io.Writer, head string) { _, _ = io.WriteString(w, "HTTP/1.1 "+head+"\r\n") }, errAnswer.Error()},
+		"a header that is no": {func(w io.Writer, head string) { _, _ = io.WriteString(w, "HTTP/1.1 101 x\r\n"+head+"\r\n") }, errAnswer.Error()},
+		"an endless answer":   {endless, errOpening.Error()},
+		"nothing":             {func(io.Writer, string) {}, io.ErrUnexpectedEOF.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := answering(t, tt.answer)
+			_, err := Dial(t.Context(), "ws://"+address+"/?secret=\x7e", DialOptions{
+				Limit: 20 * time.Second, Refused: func(*http.Response) error { return errors.New("refused") },
+			})
+			if want := "failed to connect to exec-server websocket `ws://" + address + "/`: " + tt.want; err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func TestPublicURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"wss://h/p?secret#secret":     "wss://h/p",
+		"wss://h/p#secret?secret":     "wss://h/p",
+		"wss://secret:secret@h:1/p@q": "wss://…@h:1/p@q",
+		"wss://secret@secret@h":       "wss://…@h",
+		"wss://secret:s%zz@h h/p":     "wss://…@h h/p",
+		"secret:secret@h":             "…@h",
+		"wss://h/a://b@c?secret@h":    "wss://h/a://b@c",
+		"":                            "",
+	} {
+		if got := PublicURL(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
