@@ -88,6 +88,9 @@ type chatGPT struct {
 	turn chan struct{} // has the turn to look at what follows
 
 	current *Auth
+	// seen are the tokens that were stored when that was last looked at. Where
+	// there are others, somebody has refreshed them or signed in.
+	seen Tokens
 	// refused is the refresh token that is good for nothing any more, and
 	// why. It is not tried again.
 	refused    Secret
@@ -95,7 +98,7 @@ type chatGPT struct {
 }
 
 func newChatGPT(authority *Authority, store Store, log *slog.Logger, a *Auth) *chatGPT {
-	c := &chatGPT{authority: authority, store: store, log: log, current: a, turn: make(chan struct{}, 1)}
+	c := &chatGPT{authority: authority, store: store, log: log, current: a, seen: *a.Tokens, turn: make(chan struct{}, 1)}
 	c.turn <- struct{}{}
 	return c
 }
@@ -129,30 +132,45 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	if !refreshDue(c.current, c.authority.now()) {
 		return nil
 	}
-	old := c.current.Tokens
+	// Another program may have been here in the meantime.
+	stored, changed, err := c.reload()
+	if err != nil || changed {
+		return err
+	}
+	old := *c.current.Tokens
 	if c.refused != "" && c.refused == old.RefreshToken {
 		return c.refusedErr
 	}
-	// Another program may have been here in the meantime.
-	stored, err := c.store.Load()
-	switch {
-	case err != nil && !errors.Is(err, ErrNoAuth):
-		return fmt.Errorf("read the stored credentials: %w", err)
-	case err != nil || stored.Tokens == nil || stored.Tokens.AccountID != old.AccountID:
-		return c.refuse(&RefreshError{Message: accountChanged, Permanent: true})
-	case *stored.Tokens != *old:
-		c.current = stored
-		return nil
-	}
-	tokens, err := c.authority.refresh(ctx, *old)
+	tokens, err := c.authority.refresh(ctx, old)
 	if err != nil {
+		// Who was here at the same time has used the refresh token up.
+		if _, changed, _ := c.reload(); changed {
+			return nil
+		}
 		return c.refuse(err)
 	}
 	c.current = stored.withTokens(tokens, c.authority.now())
 	if err := c.store.Save(c.current); err != nil {
 		return fmt.Errorf("store the refreshed tokens: %w", err)
 	}
+	c.seen = tokens
 	return nil
+}
+
+// reload reads what is stored, and takes it over if it is not what was seen
+// there before. The caller has the turn.
+func (c *chatGPT) reload() (stored *Auth, changed bool, err error) {
+	stored, err = c.store.Load()
+	switch {
+	case err != nil && !errors.Is(err, ErrNoAuth):
+		return nil, false, fmt.Errorf("read the stored credentials: %w", err)
+	case err != nil || stored.Tokens == nil || stored.Tokens.AccountID != c.current.Tokens.AccountID:
+		return nil, false, &RefreshError{Message: accountChanged, Permanent: true}
+	case *stored.Tokens == c.seen:
+		return stored, false, nil
+	}
+	c.current, c.seen = stored, *stored.Tokens
+	return stored, true, nil
 }
 
 // refuse remembers a failure that lasts.

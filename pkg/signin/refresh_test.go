@@ -3,7 +3,9 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -183,5 +185,83 @@ func TestRefreshEndsWithItsContext(t *testing.T) {
 	c := resolved(t, s, nil, stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon)), io.Discard)
 	if err := c.Authorize(ended(t), map[string][]string{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Two programs find at the same time that the tokens are to be refreshed. The
+// identity service takes the refresh token once; in the end both have what it
+// gave for it.
+func TestTwoRefreshAtATime(t *testing.T) {
+	s := newIdentityService(t)
+	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
+	fresh := ending(noon.Add(time.Hour))
+	first, second := resolved(t, s, nil, store, io.Discard), resolved(t, s, nil, store, io.Discard)
+	s.mux[refreshPost] = func(w http.ResponseWriter, _ *http.Request) {
+		if len(s.questions()) > 1 {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":{"code":"refresh_token_reused"}}`)
+			return
+		}
+		// The second asks, and is refused, before the first has its answer.
+		h := http.Header{}
+		if err := second.Authorize(t.Context(), h); err != nil || h.Get("Authorization") != "Bearer "+ending(noon).Reveal() {
+			t.Errorf("the second has %v meanwhile, %v", h, err)
+		}
+		_, _ = io.WriteString(w, `{"access_token":"`+fresh.Reveal()+`","refresh_token":"rt-2"}`)
+	}
+	if got := headers(t, first).Get("Authorization"); got != "Bearer "+fresh.Reveal() {
+		t.Errorf("the first has %s", got)
+	}
+	if got := headers(t, second).Get("Authorization"); got != "Bearer "+fresh.Reveal() {
+		t.Errorf("the second has %s", got)
+	}
+	if got := len(s.questions()); got != 2 {
+		t.Errorf("%d questions", got)
+	}
+}
+
+// The answer to who comes second may be older than what is stored by then.
+func TestRefusedButRefreshed(t *testing.T) {
+	s := newIdentityService(t)
+	store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
+	fresh := ending(noon.Add(time.Hour))
+	s.mux[refreshPost] = func(w http.ResponseWriter, _ *http.Request) {
+		if err := store.Save(NewChatGPT(tokens(t, fresh), "", noon)); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+	var log strings.Builder
+	if got := headers(t, resolved(t, s, nil, store, &log)).Get("Authorization"); got != "Bearer "+fresh.Reveal() || log.Len() > 0 {
+		t.Errorf("got %s; logged: %s", got, log.String())
+	}
+}
+
+// readOnly is a store that nothing can be saved in.
+type readOnly struct{ Store }
+
+func (readOnly) Save(*Auth) error { return errors.New("read-only") }
+
+// Tokens that could not be stored are used all the same, and the refresh token
+// that came with them for the next: the stored one is used up.
+func TestRefreshThatIsNotStored(t *testing.T) {
+	s := newIdentityService(t)
+	store := readOnly{stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))}
+	n := 1
+	s.mux[refreshPost] = func(w http.ResponseWriter, _ *http.Request) {
+		if q := s.questions(); !strings.Contains(q[len(q)-1].body, fmt.Sprintf(`"rt-%d"`, n)) {
+			t.Errorf("refreshed with %s", q[len(q)-1].body)
+		}
+		n++
+		_, _ = fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"rt-%d"}`, ending(noon.Add(time.Duration(n)*time.Second)).Reveal(), n)
+	}
+	c := resolved(t, s, nil, store, io.Discard)
+	for range 3 { // each time they end soon
+		if got, want := headers(t, c).Get("Authorization"), "Bearer "+ending(noon.Add(time.Duration(n)*time.Second)).Reveal(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if n != 4 {
+		t.Errorf("refreshed %d times", n-1)
 	}
 }
