@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -71,6 +72,11 @@ func New(o Options) (*Client, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
+		// The whole error has the URL in it, where a password may be.
+		var wrong *url.Error
+		if errors.As(err, &wrong) {
+			err = wrong.Err
+		}
 		return nil, &ConfigError{fmt.Sprintf("environment registry base URL: %v", err)}
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return nil, &ConfigError{fmt.Sprintf("environment registry base URL %s: expected http://HOST or https://HOST", u.Redacted())}
@@ -85,6 +91,7 @@ func New(o Options) (*Client, error) {
 
 // Registration is where an executor waits for harnesses.
 type Registration struct {
+	credential
 	// URL is that of the relay, for the executor. It may have a credential in
 	// its query.
 	URL string
@@ -95,6 +102,7 @@ type Registration struct {
 
 // Connection is how a harness reaches an executor, once.
 type Connection struct {
+	credential
 	// URL is that of the relay, for the harness. It may have a credential in
 	// its query.
 	URL string
@@ -108,6 +116,7 @@ type Connection struct {
 
 // Claim is what a harness showed an executor.
 type Claim struct {
+	credential
 	// RegistrationID is the executor's.
 	RegistrationID string
 	// HarnessKey is the key that the harness has proved to have.
@@ -160,7 +169,7 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noiseik.
 func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) error {
 	var answer validateAnswer
 	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",
-		validateRequest(claim), &answer)
+		validateRequest{claim.RegistrationID, claim.HarnessKey, claim.Authorization}, &answer)
 	if err != nil {
 		return validationError(ctx, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -337,4 +338,40 @@ type fixed struct {
 
 func (f fixed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: f.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(f.body)), Request: r}, nil
+}
+
+// TestNothingPrintsCredentials prints every type that has one.
+func TestNothingPrintsCredentials(t *testing.T) {
+	key, doc := publicKey(t)
+	c, err := registry.New(registry.Options{BaseURL: "https://user:secret@registry.test", Authorizer: registry.Bearer("secret", ""), Transport: fixed{200,
+		`{"environment_id":"e","url":"wss://x/?secret","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r","executor_public_key":` + doc + `,"harness_key_authorization":"secret"}`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registration, err := c.Register(t.Context(), "e", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := c.Connect(t.Context(), "e", key)
+	if err != nil || !strings.Contains(connection.URL, "secret") || connection.Authorization != "secret" {
+		t.Fatal(err)
+	}
+	claim := registry.Claim{RegistrationID: "r", HarnessKey: key, Authorization: "secret"}
+	for _, v := range []any{registration, &registration, connection, &connection, claim, &claim, c, registry.Bearer("secret", "")} {
+		var out strings.Builder
+		for _, v := range []any{v, []any{v}, struct{ V any }{v}} {
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+				fmt.Fprintf(&out, verb, v)
+			}
+			slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", v)
+			slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "v", v)
+			_ = json.NewEncoder(&out).Encode(v)
+		}
+		if strings.Contains(out.String(), "secret") || strings.Contains(out.String(), "736563726574") {
+			t.Errorf("%T is printed as %s", v, out.String())
+		}
+	}
+	if _, err := registry.New(registry.Options{BaseURL: "https://user:secret@registry test"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a bad URL: %v", err)
+	}
 }

@@ -1,0 +1,37 @@
+package relay
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+
+	"codex.internal/pkg/transport"
+)
+
+// What has a registration has the query of its URL, which is a credential, and
+// a bundle has an authorization besides. They print as what is public in them,
+// and so does what holds them in fields that are not exported, whose methods
+// package fmt does not call.
+
+// String returns the names of the registration and its URL without the query.
+func (r Registration) String() string {
+	return fmt.Sprintf("environment %s, registration %s at %s", r.EnvironmentID, r.RegistrationID, transport.PublicURL(r.URL))
+}
+
+// Format writes String, whatever the verb.
+func (r Registration) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, r.String()) }
+
+// LogValue returns String.
+func (r Registration) LogValue() slog.Value { return slog.StringValue(r.String()) }
+
+// MarshalText returns String.
+func (r Registration) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// Format writes the names of the registration with which the stream was made.
+func (c *Conn) Format(w fmt.State, verb rune) { c.bundle.Format(w, verb) }
+
+// Format writes that it is an executor: the registration may be changing.
+func (e *Executor) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "executor") }
+
+// Format writes the names of the registration.
+func (v *visit) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }

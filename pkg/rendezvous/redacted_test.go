@@ -1,0 +1,35 @@
+package rendezvous
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// TestNothingPrintsCredentials prints every type that has one, or the key that
+// makes them.
+func TestNothingPrintsCredentials(t *testing.T) {
+	const secret = "secret"
+	s := new(signer)
+	copy(s.key[:], strings.Repeat(secret, 6))
+	bundle := registerResponse{URL: "wss://x/?" + secret}
+	a := newAuthorizations()
+	a.signer = s
+	for _, v := range []any{
+		s, *s, a, bundle, &bundle, connectResponse{bundle, identity(), secret}, &Server{urls: s, authorizations: a}, &validateRequest{HarnessKeyAuthorization: secret},
+	} {
+		var out strings.Builder
+		for _, v := range []any{v, []any{v}, struct{ V any }{v}} {
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+				fmt.Fprintf(&out, verb, v)
+			}
+			slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", v)
+		}
+		for _, spelling := range []string{secret, "736563726574", "115 101 99 114", "0x73, 0x65, 0x63"} {
+			if strings.Contains(out.String(), spelling) {
+				t.Errorf("%T is printed as %s", v, out.String())
+			}
+		}
+	}
+}
