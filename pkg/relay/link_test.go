@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -78,6 +79,34 @@ func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 	}
 	if l.reserve(nil) {
 		t.Error("a slot of a link that is closed")
+	}
+}
+
+// TestRecordsFollowTheirHandshake also if the writer finds both at once.
+func TestRecordsFollowTheirHandshake(t *testing.T) {
+	checkLeaks(t)
+	url, accepted := acceptor(t)
+	ws, _, err := websocket.DefaultDialer.DialContext(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	r := next(t, accepted)
+	l := &link{ws: ws, slots: make(chan struct{}, 1), records: make(chan relayframe.Frame, 1), control: make(chan relayframe.Frame, 2)}
+	for i := range 20 {
+		id := fmt.Sprint(i)
+		l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: []byte("x")})
+		l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Resume})
+		l.reserve(nil)
+		l.write(relayframe.Frame{StreamID: id, Kind: relayframe.Data, Payload: []byte("x")})
+		for len(l.control)+len(l.records) > 0 {
+			if err := l.writeNext(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.expect(id, relayframe.Handshake)
+		r.expect(id, relayframe.Resume)
+		r.expect(id, relayframe.Data)
 	}
 }
 
