@@ -48,7 +48,7 @@ func (b *bundle) check(environmentID string) error {
 	case *b.EnvironmentID != environmentID:
 		return &ProtocolError{"environment registry returned a different environment id"}
 	case *b.SecurityProfile != securityProfile:
-		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", *b.SecurityProfile)}
+		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", cut(strings.Map(onTerminal, *b.SecurityProfile), maxPreview))}
 	default:
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
 )
 
 var (
@@ -137,19 +138,27 @@ func newStatusError(status int, body []byte) *StatusError {
 	if isAuth(status) {
 		e.Message = "empty error body"
 	}
-	if preview := cut(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), maxPreview); preview != "" {
+	if preview := cut(strings.TrimSpace(strings.Map(onTerminal, string(body))), maxPreview); preview != "" {
 		e.Message = preview
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Error == nil {
 		return e
 	}
 	if answer.Error.Code != nil {
-		e.Code = *answer.Error.Code
+		e.Code = strings.Map(onTerminal, *answer.Error.Code)
 	}
 	if answer.Error.Message != nil {
-		e.Message = *answer.Error.Message
+		e.Message = strings.Map(onTerminal, *answer.Error.Message)
 	}
 	return e
+}
+
+// onTerminal replaces what a terminal would obey in what a registry says.
+func onTerminal(r rune) rune {
+	if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // cut returns the first characters of a text, at most limit of them.

@@ -126,7 +126,8 @@ func TestRequests(t *testing.T) {
 func TestRegisterErrors(t *testing.T) {
 	key, _ := publicKey(t)
 	bundle := func(id, profile string) string {
-		return fmt.Sprintf(`{"environment_id":%q,"url":"u","security_profile":%q,"executor_registration_id":"r"}`, id, profile)
+		profile = strings.ReplaceAll(profile, "\a", `\u0007`)
+		return fmt.Sprintf(`{"environment_id":%q,"url":"u","security_profile":"%s","executor_registration_id":"r"}`, id, profile)
 	}
 	for name, tt := range map[string]struct {
 		status    int
@@ -152,6 +153,9 @@ func TestRegisterErrors(t *testing.T) {
 		"a missing member":             {200, `{"environment_id":"env-1","url":"u","security_profile":"noise_hybrid_ik_v1"}`, "environment registry request failed: error decoding response body", false},
 		"an endless answer":            {200, bundle("env-1", "noise_hybrid_ik_v1") + strings.Repeat(" ", 64<<10), "environment registry request failed: error decoding response body", false},
 		"another environment":          {200, bundle("env-2", "noise_hybrid_ik_v1"), "exec-server protocol error: environment registry returned a different environment id", false},
+		"what a terminal obeys":        {418, "\x1b[2J\xff \u202e", "environment registry request failed (418 I'm a teapot): \uFFFD[2J\uFFFD \uFFFD", false},
+		"the same in JSON":             {401, `{"error":{"code":"\u001b","message":"\u001b[2J"}}`, "environment registry authentication error: environment registry authentication failed (401 Unauthorized): \uFFFD[2J", false},
+		"and in a security profile":    {200, bundle("env-1", "\a"), "exec-server protocol error: environment registry returned unsupported security profile `\uFFFD`", false},
 		"another security profile":     {200, bundle("env-1", "plain"), "exec-server protocol error: environment registry returned unsupported security profile `plain`", false},
 		"a redirect is never followed": {307, "elsewhere", "environment registry request failed (307 Temporary Redirect): elsewhere", false},
 	} {

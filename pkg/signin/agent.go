@@ -93,6 +93,7 @@ func agentKey(text Secret) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, errors.New("stored agent identity private key is not valid base64")
 	}
+	defer clear(der)
 	parsed, err := x509.ParsePKCS8PrivateKey(der)
 	if err == nil {
 		if key, ok := parsed.(ed25519.PrivateKey); ok {

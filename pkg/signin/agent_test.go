@@ -121,6 +121,7 @@ func TestAgentKeySets(t *testing.T) {
 		"no JSON":         {200, "x", "failed to decode agent identity JWKS"},
 		"no keys":         {200, "{}", "failed to decode agent identity JWKS"},
 		"a broken key":    {200, `{"keys":[{"kty":"RSA","kid":"k","n":"!","e":"AQAB"}]}`, "failed to decode agent identity JWKS"},
+		"a huge modulus":  {200, `{"keys":[{"kty":"RSA","kid":"k","n":"` + strings.Repeat("_", 1368) + `","e":"AQAB"}]}`, "failed to decode agent identity JWKS"},
 		"a huge exponent": {200, `{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQABAQAB"}]}`, "failed to decode agent identity JWKS"},
 	} {
 		s := newIdentityService(t)

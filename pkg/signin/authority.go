@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -123,7 +124,7 @@ func (a answer) statusText() string {
 
 // text is the body for people, cut to some characters.
 func (a answer) text() string {
-	text := []rune(strings.ToValidUTF8(strings.TrimSpace(string(a.body)), "\uFFFD"))
+	text := []rune(plainText(strings.TrimSpace(string(a.body))))
 	if len(text) > maxPreview {
 		return string(text[:maxPreview]) + "..."
 	}
@@ -140,7 +141,7 @@ func (a *Authority) do(ctx context.Context, r request) (answer, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
-		return answer{}, err
+		return answer{}, withoutQuery(err)
 	}
 	req.Header.Set("Accept", "*/*")
 	req.Header["User-Agent"] = nil
@@ -156,17 +157,37 @@ func (a *Authority) do(ctx context.Context, r request) (answer, error) {
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return answer{}, err
+		return answer{}, withoutQuery(err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return answer{}, fmt.Errorf("read the answer of %s: %w", req.URL.Redacted(), err)
+		return answer{}, fmt.Errorf("read the answer of %s: %w", cutQuery(req.URL.Redacted()), err)
 	}
 	if len(body) > maxAnswer {
-		return answer{}, fmt.Errorf("the answer of %s is longer than %d bytes", req.URL.Redacted(), maxAnswer)
+		return answer{}, fmt.Errorf("the answer of %s is longer than %d bytes", cutQuery(req.URL.Redacted()), maxAnswer)
 	}
 	return answer{resp.StatusCode, body}, nil
+}
+
+// withoutQuery takes from an error what may be secret in its URL.
+func withoutQuery(err error) error {
+	var e *url.Error
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.Op == "parse":
+		return fmt.Errorf("the URL of the identity service: %w", e.Err)
+	default:
+		return &url.Error{Op: e.Op, URL: cutQuery(e.URL), Err: e.Err}
+	}
+}
+
+// cutQuery is a URL without its query.
+func cutQuery(text string) string {
+	text, _, _ = strings.Cut(text, "?")
+	text, _, _ = strings.Cut(text, "#")
+	return text
 }
 
 const (
@@ -203,6 +224,16 @@ func encodeFields(fields []field) string {
 }
 
 func percent(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// plainText is what somebody else says, without what a terminal would obey.
+func plainText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		return onTerminal(r)
+	}, text)
+}
 
 // failure is what an answer that is no success says about itself, as any of
 // the services' ways to say it.
@@ -244,7 +275,7 @@ func (a answer) failure() failure {
 // text, or that there is none.
 func (a answer) detail() string {
 	f := a.failure()
-	for _, text := range []string{f.message, f.code, a.text()} {
+	for _, text := range []string{plainText(f.message), plainText(f.code), a.text()} {
 		if text != "" {
 			return text
 		}

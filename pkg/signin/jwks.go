@@ -61,8 +61,8 @@ func parseKeySet(text []byte) (keySet, error) {
 			continue
 		}
 		n, err := base64.RawURLEncoding.DecodeString(k.Modulus)
-		if err != nil {
-			return nil, fmt.Errorf("key %q: the modulus is not base64url", k.ID)
+		if err != nil || len(n) > maxModulus {
+			return nil, fmt.Errorf("key %q: the modulus is not base64url of at most %d bytes", k.ID, maxModulus)
 		}
 		e, err := base64.RawURLEncoding.DecodeString(k.Exponent)
 		if err != nil || len(e) == 0 || len(e) > 3 {
@@ -99,7 +99,7 @@ func (keys keySet) verify(token Secret, now func() time.Time) error {
 	}
 	key, trusted := keys[kid]
 	if !trusted {
-		return fmt.Errorf("agent identity JWT kid %s is not trusted", kid)
+		return fmt.Errorf("agent identity JWT kid %s is not trusted", plainText(kid))
 	}
 	_, err = parser.Parse(token.Reveal(), func(*jwt.Token) (any, error) { return key, nil })
 	if err == nil {

@@ -11,6 +11,10 @@ const (
 	// bytes. Key sets are the longest, with some kilobytes for each key.
 	maxAnswer = 1 << 20
 
+	// maxModulus bounds that of an RSA key, in bytes, as crypto/tls does: to
+	// check a signature takes time that grows with its square.
+	maxModulus = 1024
+
 	// maxPreview bounds what an error tells of an answer, in characters: what
 	// the reference tells of a failed task registration.
 	maxPreview = 512

@@ -110,6 +110,8 @@ func TestRefreshFailures(t *testing.T) {
 		"a failure":           {500, `{"error":{"message":"oops"}}`, "Failed to refresh token: 500 Internal Server Error: oops", false},
 		"a failure in text":   {503, `busy`, "Failed to refresh token: 503 Service Unavailable: busy", false},
 		"a silent failure":    {500, ``, "Failed to refresh token: 500 Internal Server Error: unknown error", false},
+		"what terminals obey": {500, "{\"error\":{\"message\":\"\\u001b[2J\"}}", "Failed to refresh token: 500 Internal Server Error: \uFFFD[2J", false},
+		"the same in text":    {502, "\x1b[2J\xff", "Failed to refresh token: 502 Bad Gateway: \uFFFD[2J\uFFFD", false},
 		"a redirect":          {307, ``, "Failed to refresh token: 307 Temporary Redirect: unknown error", false},
 		"no JSON":             {200, `<html>`, "Failed to refresh token: the answer is not the JSON of tokens", false},
 		"an id_token of sort": {200, `{"id_token":"x"}`, "Failed to refresh token: id_token: invalid ID token format", false},
@@ -263,5 +265,28 @@ func TestRefreshThatIsNotStored(t *testing.T) {
 	}
 	if n != 4 {
 		t.Errorf("refreshed %d times", n-1)
+	}
+}
+
+// Where the query of a URL is a credential, no error tells it.
+func TestErrorsKeepTheQuerySecret(t *testing.T) {
+	s := newIdentityService(t)
+	s.server.Close()
+	for url, want := range map[string]string{
+		"http://127.0.0.1:9/x?secret": `Post "http://127.0.0.1:9/x": `,
+		"http://127.0.0.1:9/x#secret": `Post "http://127.0.0.1:9/x": `,
+		"http://me:secret@h/x?secret": `Post "http://me:***@h/x": `,
+		"http://me:secret@h h/":       "the URL of the identity service: invalid character",
+		"ftp://h/?secret":             "", // an error of the transport
+	} {
+		_, err := s.authority(environment{"CODEX_REFRESH_TOKEN_URL_OVERRIDE": url}).refresh(t.Context(), tokens(t, "a"))
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.HasPrefix(err.Error(), "Failed to refresh token: "+want) {
+			t.Errorf("%s: %v", url, err)
+		}
+		for ; err != nil; err = errors.Unwrap(err) {
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: within is %v", url, err)
+			}
+		}
 	}
 }

@@ -89,7 +89,9 @@ func openTaskID(sealed string, key ed25519.PrivateKey) (string, error) {
 		return "", errors.New("encrypted agent task id is not valid base64")
 	}
 	digest := sha512.Sum512(key.Seed())
+	defer clear(digest[:])
 	private := [32]byte(digest[:32]) // X25519 clamps it
+	defer clear(private[:])
 	pair, err := ecdh.X25519().NewPrivateKey(private[:])
 	if err != nil {
 		return "", fmt.Errorf("encrypted agent task id: %w", err)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -105,6 +106,10 @@ var (
 // tellable reports whether an error says nothing but how a connection failed.
 // Those of reading an answer repeat it, and it may repeat the query.
 func tellable(err error) bool {
+	var parsing *url.Error
+	if errors.As(err, &parsing) {
+		return false
+	}
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
