@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -318,14 +319,28 @@ func TestNoCredentials(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	key, doc := publicKey(f)
 	f.Add(200, []byte(`{"environment_id":"e","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r","executor_public_key":`+doc+`,"harness_key_authorization":"a"}`))
+	f.Add(200, []byte(`{"environment_id":"e","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":""}`))
+	f.Add(200, []byte(`{"valid":true}`))
+	f.Add(200, []byte(`{"environment_id":"e","url":"u","security_profile":"\u001b[2J","executor_registration_id":""}`))
 	f.Add(404, []byte(`{"error":{"code":"c","message":"m"}}`))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		c, err := registry.New(registry.Options{BaseURL: "http://registry.test", Authorizer: registry.Bearer("t", ""), Transport: fixed{status, string(body)}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		registered, err := c.Register(t.Context(), "e", key)
+		if err == nil && (status/100 != 2 || !json.Valid(body)) || err != nil && registered != (registry.Registration{}) {
+			t.Errorf("%d %q was accepted as a registration, %v", status, body, err)
+		}
+		err = c.Validate(t.Context(), "e", registry.Claim{RegistrationID: "r", HarnessKey: key, Authorization: "a"})
+		if err == nil && (status/100 != 2 || !bytes.Contains(body, []byte("true"))) {
+			t.Errorf("%d %q was accepted as valid", status, body)
+		}
 		got, err := c.Connect(t.Context(), "e", key)
 		if err != nil {
+			if strings.ContainsAny(err.Error(), "\x1b\a\b\r") {
+				t.Errorf("%d %q is told as %q", status, body, err)
+			}
 			return
 		}
 		if status/100 != 2 || got.URL == "" || got.RegistrationID == "" || got.Authorization == "" || !json.Valid(body) {

@@ -1,0 +1,65 @@
+package relay
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
+)
+
+// FuzzExecutor has an executor with one stream take the messages of a relay, of
+// which each has its length in two bytes in front. Whatever they are, what it
+// keeps is bounded, and everything ends with the connection.
+func FuzzExecutor(f *testing.F) {
+	channel := noiseik.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: "a"}
+	_, message1, err := noiseik.NewInitiator(identity(), identity().PublicKey(), channel, []byte("please"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	seed := func(frames ...relayframe.Frame) {
+		var messages []byte
+		for _, frame := range frames {
+			m, err := frame.Append(nil)
+			if err != nil {
+				f.Fatal(err)
+			}
+			messages = append(binary.BigEndian.AppendUint16(messages, uint16(len(m))), m...)
+		}
+		f.Add(messages)
+	}
+	hello := relayframe.Frame{StreamID: "a", Kind: relayframe.Handshake, Payload: message1}
+	record := relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: 1, Payload: []byte("x")}
+	seed(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume}, hello, hello, record)
+	seed(hello, relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat, Ack: 3, AckBits: 5}, relayframe.Frame{StreamID: "a", Kind: relayframe.Resume, Seq: 7}, record, resetOf("a", "x"))
+	seed(record, record, resetOf("b", "y"))
+	f.Fuzz(func(t *testing.T, messages []byte) {
+		e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c transport.Conn) {
+			for {
+				m, err := c.ReadMessage()
+				if err != nil {
+					return
+				}
+				m.Release()
+			}
+		}})
+		l := &link{slots: make(chan struct{}, recordQueue), records: make(chan relayframe.Frame, recordQueue), control: make(chan relayframe.Frame, controlQueue), closing: make(chan struct{})}
+		l.once.Do(func() { close(l.closing) }) // there is no websocket to close
+		v := newVisit(t.Context(), e, l, where)
+		for len(messages) >= 2 {
+			n := min(int(binary.BigEndian.Uint16(messages)), len(messages)-2)
+			if f, err := relayframe.Decode(messages[2 : 2+n]); err == nil {
+				v.receive(f)
+			}
+			messages = messages[2+n:]
+		}
+		v.end()
+		v.wg.Wait()
+		e.endStreams(errAborted)
+		e.wg.Wait()
+		if len(e.all()) > 0 || v.validating > 0 {
+			t.Errorf("%d streams and %d questions are left", len(e.all()), v.validating)
+		}
+	})
+}
