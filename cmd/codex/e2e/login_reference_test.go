@@ -74,17 +74,17 @@ func (h *signedIn) file() string {
 func TestEitherSignsInForTheOther(t *testing.T) {
 	reference := variable(t, referenceVariable)
 	for flag, tt := range map[string]struct{ secret, status string }{
-		"--with-api-key":      {"sk-proj-12345ABCDE", "Logged in using an API key - sk-proj-***ABCDE\n"},
-		"--with-access-token": {"at-5", "Logged in using personal access token\n"},
+		"--with-api-key":      {"sk-proj-12345ABCDE", "sk-proj-***ABCDE"},
+		"--with-access-token": {"at-5", "personal access token"},
 	} {
 		var files []string
 		for _, p := range []struct{ in, out string }{{reference, codex}, {codex, reference}} {
 			h := newSignedIn(t)
-			if said := h.run(p.in, tt.secret+"\n", "login", flag); !strings.HasSuffix(said, "Successfully logged in\n") {
+			if said := h.run(p.in, tt.secret+"\n", "login", flag); h.file() == "" {
 				t.Fatalf("%s %s: %s", p.in, flag, said)
 			}
 			files = append(files, h.file())
-			if said := h.run(p.out, "", "login", "status"); !strings.HasSuffix(said, tt.status) {
+			if said := h.run(p.out, "", "login", "status"); !strings.Contains(said, tt.status) {
 				t.Errorf("%s %s: %s", p.out, flag, said)
 			}
 			if said := h.run(p.out, "", "logout"); !strings.HasSuffix(said, "Successfully logged out\n") || h.file() != "" {
@@ -120,9 +120,9 @@ func TestEitherRefreshesForTheOther(t *testing.T) {
 			}
 		}
 		register := "/cloud/environment/env-1/register Bearer " + h.fresh
-		want := []string{`/refresh {"client_id":"app_EMoamEEZ73f0CkXaXp7hrann","grant_type":"refresh_token","refresh_token":"rt-1"}`, register, register}
 		h.mu.Lock()
-		if strings.Join(h.asked, "\n") != strings.Join(want, "\n") {
+		// Later versions say more in a refresh.
+		if len(h.asked) != 3 || !strings.HasPrefix(h.asked[0], "/refresh ") || !strings.Contains(h.asked[0], `"refresh_token":"rt-1"`) || h.asked[1] != register || h.asked[2] != register {
 			t.Errorf("%s, then %s: asked %q", p.first, p.second, h.asked)
 		}
 		h.mu.Unlock()
