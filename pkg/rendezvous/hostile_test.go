@@ -1,0 +1,150 @@
+package rendezvous
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// TestHostileHarness has one harness of an environment do what none does, while
+// another has a stream. Nothing of it gets to the executor or disturbs the
+// stream; what does not end the connection of who does it leaves that usable.
+func TestHostileHarness(t *testing.T) {
+	raw := func(p *peer, kind int, message []byte) {
+		p.t.Helper()
+		if err := p.ws.WriteMessage(kind, message); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	wire := func(p *peer, b ...byte) {
+		p.t.Helper()
+		if _, err := p.ws.NetConn().Write(b); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	// frame is one that no end would send: its id is not checked.
+	frame := func(id string) []byte {
+		return append(append([]byte{8, 1, 18, byte(len(id))}, id...), 0x52, 3, 10, 1, 'x')
+	}
+	const stays = 0
+	for name, tt := range map[string]struct {
+		attack func(a *peer)
+		closed int // with which code; stays: it is not
+	}{
+		"frames on the stream of another": {func(a *peer) {
+			for kind := relayframe.Data; kind <= relayframe.Heartbeat; kind++ {
+				a.send(relayframe.Frame{StreamID: "s", Kind: kind, Payload: []byte("x"), Reason: "x", Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
+				a.want("s", relayframe.Reset, resetStreamTaken)
+			}
+		}, stays},
+		"a flood of frames on no stream, without reading": {func(a *peer) {
+			for range 4 * sourceReplies {
+				a.send(data("none", 0, "x"))
+			}
+			for n := range sourceReplies { // at least as many are answered
+				if f, err := a.next(); err != nil || f.StreamID != "none" || f.Reason != resetUnknownStream {
+					a.t.Fatalf("answer %d: %+v, %v", n, f, err)
+				}
+			}
+		}, stays},
+		"control frames on no stream": {func(a *peer) {
+			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Heartbeat, relayframe.Reset} {
+				a.send(relayframe.Frame{StreamID: "none", Kind: kind, Reason: "\x1b[2J"})
+			}
+		}, stays},
+		"ids that others refuse": {func(a *peer) {
+			for _, id := range []string{"", " ", " s", "s\n", "\xff", strings.Repeat("s", 127) + "\u00a0"} {
+				raw(a, websocket.BinaryMessage, frame(id))
+			}
+			raw(a, websocket.BinaryMessage, append(append([]byte{8, 1, 18, 129, 1}, strings.Repeat("s", 129)...), 0x52, 3, 10, 1, 'x'))
+		}, stays},
+		"text and what is no frame": {func(a *peer) {
+			raw(a, websocket.TextMessage, frame("t"))
+			raw(a, websocket.BinaryMessage, nil)
+			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0xff}, maxFrame))
+			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0x0b}, 100_000)) // groups in groups
+		}, stays},
+		"a flood of pings": {func(a *peer) {
+			for range 2000 {
+				if err := a.ws.WriteControl(websocket.PingMessage, []byte("x"), time.Now().Add(patience)); err != nil {
+					a.t.Fatal(err)
+				}
+			}
+		}, stays},
+		"a message in fragments that is too large": {func(a *peer) {
+			w, err := a.ws.NextWriter(websocket.BinaryMessage)
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			_, _ = w.Write(make([]byte, maxFrame+64<<10)) // it is cut off in the middle
+		}, websocket.CloseMessageTooBig},
+		"a frame that announces too much":         {func(a *peer) { wire(a, 0x82, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0) }, websocket.CloseMessageTooBig},
+		"a frame that nothing hides from proxies": {func(a *peer) { wire(a, 0x82, 1, 'x') }, websocket.CloseProtocolError},
+		"a frame that is compressed":              {func(a *peer) { wire(a, 0xc2, 0x81, 0, 0, 0, 0, 'x') }, websocket.CloseProtocolError},
+		"a continuation of nothing":               {func(a *peer) { wire(a, 0x80, 0x81, 0, 0, 0, 0, 'x') }, websocket.CloseProtocolError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, Options{})
+			x, b := s.executor("env"), s.harness("env")
+			b.send(handshake("s", "1"))
+			x.want("s", relayframe.Handshake, "1")
+			a := s.dial(s.connect("env", makeKey()).URL)
+			tt.attack(a)
+			if tt.closed != stays {
+				a.wantClosed(tt.closed)
+			} else {
+				a.send(handshake("a", "2"))
+				x.want("a", relayframe.Handshake, "2")
+			}
+			b.send(data("s", 0, "3"))
+			x.want("s", relayframe.Data, "3")
+			x.send(data("s", 0, "4"))
+			b.want("s", relayframe.Data, "4")
+		})
+	}
+}
+
+// TestHostileExecutor has an executor send what no harness asked for, and what
+// is no frame: the harnesses get what is theirs.
+func TestHostileExecutor(t *testing.T) {
+	s := start(t, Options{})
+	x, a, b := s.executor("env"), s.harness("env"), s.harness("env")
+	other := s.executor("other")
+	c := s.harness("other")
+	for id, p := range map[string]*peer{"a": a, "b": b} {
+		p.send(handshake(id, "1"))
+		x.want(id, relayframe.Handshake, "1")
+	}
+	c.send(handshake("c", "1"))
+	other.want("c", relayframe.Handshake, "1")
+	for range 2000 {
+		x.send(data("none", 0, "x"))
+		x.send(reset("c", "not its own"))
+	}
+	for _, message := range [][]byte{nil, {0xff}, bytes.Repeat([]byte{0x0b}, 100_000)} {
+		if err := x.ws.WriteMessage(websocket.BinaryMessage, message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.send(reset("a", "\x1b[2J")) // for its end to ignore
+	x.send(data("a", 0, "late"))
+	x.send(data("b", 0, "2"))
+	a.want("a", relayframe.Reset, "\x1b[2J")
+	b.want("b", relayframe.Data, "2")
+	other.send(data("c", 0, "3"))
+	c.want("c", relayframe.Data, "3")
+	a.send(handshake("a", "4"))
+	x.want("a", relayframe.Handshake, "4")
+	x.send(data("a", 0, "5"))
+	a.want("a", relayframe.Data, "5")
+	if err := x.ws.WriteMessage(websocket.BinaryMessage, make([]byte, maxFrame+1)); err != nil {
+		t.Fatal(err)
+	}
+	a.wantClosed(websocket.CloseServiceRestart)
+	b.wantClosed(websocket.CloseServiceRestart)
+}
