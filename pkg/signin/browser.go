@@ -52,6 +52,7 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	}
 	server := "http://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	c := newCallback(ctx, l, server)
+	defer c.abandon()
 	srv := &http.Server{Handler: c, ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxCallback}
 	var wg sync.WaitGroup
 	defer wg.Wait()

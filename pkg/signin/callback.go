@@ -29,6 +29,9 @@ type callback struct {
 	ctx   context.Context // of the attempt: it goes on when a browser does not wait
 	grant grant           // all but the code
 	state Secret
+	// abandon ends ctx. It is called with the end, so that nobody is signed in
+	// after that.
+	abandon context.CancelFunc
 
 	mu     sync.Mutex
 	taken  bool          // no more waiting
@@ -49,8 +52,9 @@ const (
 )
 
 func newCallback(ctx context.Context, l *Login, server string) *callback {
+	ctx, abandon := context.WithCancel(ctx)
 	return &callback{
-		login: l, ctx: ctx, state: randomText(stateBytes), stored: make(chan struct{}), ended: make(chan struct{}),
+		login: l, ctx: ctx, abandon: abandon, state: randomText(stateBytes), stored: make(chan struct{}), ended: make(chan struct{}),
 		grant: grant{issuer: defaultIssuer, clientID: l.Authority.clientID(), redirectURI: server + "/auth/callback", verifier: randomText(verifierBytes)},
 	}
 }
@@ -64,6 +68,7 @@ func (c *callback) end(err error) {
 	default:
 		c.err = err
 		close(c.ended)
+		c.abandon()
 	}
 }
 
@@ -159,8 +164,8 @@ func (c *callback) finish(query url.Values) error {
 		return err
 	}
 	// Who has no API key does without.
-	key, err := c.login.Authority.exchangeKey(c.ctx, g.issuer, g.clientID, tokens.IDToken)
-	if err != nil && c.ctx.Err() != nil {
+	key, _ := c.login.Authority.exchangeKey(c.ctx, g.issuer, g.clientID, tokens.IDToken)
+	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
 	return c.login.save(tokens, key)

@@ -225,6 +225,27 @@ func TestBrowserCancelled(t *testing.T) {
 	}
 }
 
+// An attempt that is cancelled while the code is exchanged stores nothing.
+func TestBrowserCancelledLate(t *testing.T) {
+	s := newIdentityService(t)
+	store := stored(t, nil)
+	var server string
+	s.mux[tokenPost] = func(w http.ResponseWriter, r *http.Request) {
+		(&visitor{t: t}).get(server + "/cancel")
+		<-r.Context().Done() // the attempt is over
+	}
+	v, _, err := browse(t.Context(), t, s.login(nil, store), func(v *visitor, back string, q url.Values) {
+		server = strings.TrimSuffix(back, "/auth/callback")
+		v.get(back + "?code=c&state=" + url.QueryEscape(q.Get("state")))
+	})
+	if text(err) != "Login cancelled" || len(v.seen) != 1 || strings.Contains(v.seen[0], "Signed in") {
+		t.Errorf("got %v; the browser saw %q", err, v.seen)
+	}
+	if _, err := store.Load(); !errors.Is(err, ErrNoAuth) {
+		t.Errorf("stored: %v", err)
+	}
+}
+
 // Who tries to sign in twice gets the port of the first attempt.
 func TestPorts(t *testing.T) {
 	l := newIdentityService(t).login(nil, &memoryStore{})
