@@ -407,3 +407,45 @@ func TestOversizeMessage(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestReplays sends message 1 of a stream again, as whoever forwards it can. An
+// authorization is good once; and even if it were not, who has not the keys
+// gets nothing out of the answer and no record of the former stream in.
+func TestReplays(t *testing.T) {
+	for _, once := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the authorization is good once: %v", once), func(t *testing.T) {
+			asked := 0
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noiseik.PublicKey, string) error {
+				if asked++; once && asked > 1 {
+					return errRejected
+				}
+				return nil
+			}})
+			initiator, message, err := noiseik.NewInitiator(identity(), identity().PublicKey(), channelOf("a"), []byte("please"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.shake("a", message)
+			session, err := initiator.Finish(r.expect("a", relayframe.Handshake).Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			record := seal(t, session, framed(hello))
+			r.data("a", 0, record)
+			r.expect("a", relayframe.Data)
+			r.shake("a", message) // while it is there
+			r.expect("a", relayframe.Reset)
+			r.shake("b", message) // as another
+			r.expect("b", relayframe.Reset)
+			r.send(resetOf("a", "forged"))
+			r.shake("a", message)
+			if once {
+				r.expect("a", relayframe.Reset)
+				return
+			}
+			r.expect("a", relayframe.Handshake)
+			r.data("a", 0, record)
+			r.expect("a", relayframe.Reset)
+		})
+	}
+}
