@@ -208,6 +208,10 @@ func TestFailedHandshakes(t *testing.T) {
 		"authorization too long": func(r *remote) { r.knock("x", strings.Repeat("a", maxAuthorization+1)) },
 		"authorization no text":  func(r *remote) { r.knock("x", "\xff") },
 		"rejected":               func(r *remote) { r.knock("x", "no") },
+		"a handshake before the end": func(r *remote) {
+			r.knock("x", "wait")
+			r.knock("x", "please")
+		},
 		"data before the end": func(r *remote) {
 			r.knock("x", "wait")
 			r.data("x", 0, make([]byte, 40))

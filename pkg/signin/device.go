@@ -86,6 +86,7 @@ func parseDeviceCode(body []byte) (deviceCode, error) {
 	if code.user == "" {
 		code.user = answer.CodeToo
 	}
+	code.user = strings.Map(onTerminal, code.user) // where it is shown
 	seconds, err := strconv.ParseUint(strings.TrimSpace(answer.Interval), 10, 16)
 	if err != nil || code.id == "" || code.user == "" {
 		return deviceCode{}, errors.New("device code request failed: the answer lacks an id, a code or an interval in seconds")

@@ -25,6 +25,7 @@ func (a fixedAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 func FuzzIdentityAnswers(f *testing.F) {
 	f.Add(200, `{"id_token":"e30.e30.c2ln","access_token":"a","refresh_token":"r"}`)
 	f.Add(200, `{"device_auth_id":"d","user_code":"A","interval":"5"}`)
+	f.Add(200, `{"device_auth_id":"d","usercode":"\u001b[2J","interval":"5"}`)
 	f.Add(200, `{"authorization_code":"c","code_verifier":"v"}`)
 	f.Add(200, `{"chatgpt_account_id":"acct-1","chatgpt_account_is_fedramp":true}`)
 	f.Add(401, `{"error":{"code":"refresh_token_reused","message":"no"}}`)
@@ -55,7 +56,7 @@ func FuzzIdentityAnswers(f *testing.F) {
 			},
 			"code": func(ctx context.Context) (bool, error) {
 				got, err := a.userCode(ctx, DeviceOptions{Issuer: defaultIssuer})
-				return got.id != "" && got.user != "" && got.interval >= minInterval, err
+				return got.id != "" && got.user != "" && got.interval >= minInterval && !strings.ContainsFunc(got.user, unicode.IsControl), err
 			},
 			"grant": func(context.Context) (bool, error) {
 				got, err := deviceGrant([]byte(body), DeviceOptions{})
