@@ -230,7 +230,7 @@ func TestNothingPrintsKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness, _ := sessions(t)
-	for _, v := range []any{id, *id, id.PublicKey(), i, r, harness} {
+	for _, v := range []any{id, *id, id.keyPair, id.PublicKey(), i, r, r.state, *r.state, harness} {
 		var log bytes.Buffer
 		slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "v", v)
 		if !strings.Contains(log.String(), `"v":"`+suite+`"`) {

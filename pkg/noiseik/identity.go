@@ -21,6 +21,7 @@ type Identity struct {
 
 // keyPair is a pair of pairs, static or ephemeral.
 type keyPair struct {
+	redacted
 	dh  *ecdh.PrivateKey
 	kem *mlkem.DecapsulationKey768
 }
@@ -48,7 +49,7 @@ func generateKeyPair() (keyPair, error) {
 	if err != nil {
 		return keyPair{}, err
 	}
-	return keyPair{dh, kem}, nil
+	return keyPair{dh: dh, kem: kem}, nil
 }
 
 func (p keyPair) public() PublicKey {

@@ -14,6 +14,7 @@ var ciphers = noise.NewCipherSuite(noise.DH25519, noise.CipherAESGCM, noise.Hash
 // symmetric is the SymmetricState of the Noise framework: what both ends have
 // seen (h), what they share (ck), and the cipher for what comes next.
 type symmetric struct {
+	redacted
 	h, ck  [sha256.Size]byte
 	cipher *noise.CipherState // nil until there is a key
 }

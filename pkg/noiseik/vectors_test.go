@@ -81,7 +81,7 @@ func (v *vector) pair(t testing.TB, name string) keyPair {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	return keyPair{dh, kem}
+	return keyPair{dh: dh, kem: kem}
 }
 
 func (v *vector) public(name string) PublicKey {
