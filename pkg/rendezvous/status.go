@@ -1,10 +1,7 @@
 package rendezvous
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
-	"html"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,47 +61,6 @@ func (s *Server) environmentStatus(reg *registration) environmentStatus {
 	return e
 }
 
-const (
-	statusHead = `<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>rendezvous</title>
-<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em}table{border-collapse:collapse}
-td,th{padding:.2em .9em;border-bottom:1px solid #ccc;text-align:right}td:first-child,th:first-child{text-align:left}</style></head>
-<body><h1>rendezvous</h1>
-`
-	statusColumns = `<table><tr><th>environment</th><th>executor</th><th>harnesses</th><th>streams</th>
-<th>frames up</th><th>bytes up</th><th>up, B/s</th><th>frames down</th><th>bytes down</th><th>down, B/s</th></tr>
-`
-)
-
-// statusPage returns the page for people. Ids are the only texts on it that are
-// not the service's own. (The package html/template would add 0.2 MB to
-// every codex.)
-func statusPage(list []environmentStatus) []byte {
-	var page bytes.Buffer
-	page.WriteString(statusHead)
-	if len(list) == 0 {
-		page.WriteString("<p>No environment is registered that this token is good for.</p>\n")
-	} else {
-		page.WriteString(statusColumns)
-		for _, e := range list {
-			executor := "offline"
-			if e.Connected {
-				executor = "connected"
-			}
-			fmt.Fprintf(&page, "<tr><td>%s</td><td>%s</td>", html.EscapeString(e.ID), executor)
-			for _, n := range []uint64{
-				uint64(e.Harnesses), uint64(e.Streams), e.Up.Frames, e.Up.Bytes, e.Up.BytesPerSecond, e.Down.Frames, e.Down.Bytes, e.Down.BytesPerSecond,
-			} {
-				fmt.Fprintf(&page, "<td>%d</td>", n)
-			}
-			page.WriteString("</tr>\n")
-		}
-		page.WriteString("</table>\n")
-	}
-	page.WriteString("</body></html>\n")
-	return page.Bytes()
-}
-
 // serveStatus shows the environments that a token is good for. Browsers send
 // the token as a password.
 func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
@@ -132,7 +88,9 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	w.Header().Set("Content-Security-Policy", statusPolicy)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(statusPage(list)) // a client that is gone needs no answer
 }
