@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -148,5 +149,41 @@ func TestRefusalInWordsOfOurOwn(t *testing.T) {
 	_, err := dialLink(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/?secret", nil, patience, 0, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.HasSuffix(err.Error(), ": the relay answered 403 Forbidden") {
 		t.Errorf("%q", err)
+	}
+}
+
+// TestControlGoesBeforeLaterRecords queues the beginning of many streams and
+// their first records, faster than they are written.
+func TestControlGoesBeforeLaterRecords(t *testing.T) {
+	l, r := newLink(t, 0)
+	const streams = 2000
+	payload := make([]byte, 1000)
+	queued := make(chan bool, 1)
+	go func() {
+		for i := range uint32(streams) {
+			for !l.push(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume, Seq: i}) {
+				runtime.Gosched()
+			}
+			if !l.reserve(nil) {
+				queued <- false
+				return
+			}
+			l.write(relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: i, Payload: payload})
+		}
+		queued <- true
+	}()
+	begun := uint32(0)
+	for data := uint32(0); data < streams; {
+		switch f := r.get(); {
+		case f.Kind == relayframe.Resume && f.Seq == begun:
+			begun++
+		case f.Kind == relayframe.Data && f.Seq == data && data < begun:
+			data++
+		default:
+			t.Fatalf("%v %d behind %d beginnings and %d records", f.Kind, f.Seq, begun, data)
+		}
+	}
+	if !<-queued {
+		t.Error("the link has closed")
 	}
 }

@@ -264,6 +264,42 @@ func TestManyStreams(t *testing.T) {
 	echoing.Wait()
 }
 
+// TestSizes has frames of all sizes at which they are handled differently go
+// both ways, faster than they are read.
+func TestSizes(t *testing.T) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	h := s.harness("env")
+	h.send(handshake("a", "1"))
+	x.want("a", relayframe.Handshake, "1")
+	const rounds = 20
+	sizes := []int{1, 60, largeFrame - 100, largeFrame, 61456, 1, 65535, 100, writeBytes / 3, writeBytes / 3, writeBytes / 3, writeBytes / 3}
+	text := func(n int) string { return strings.Repeat(string(rune('a'+n%26)), sizes[n%len(sizes)]) }
+	for _, way := range [][2]*peer{{x, h}, {h, x}} {
+		from, to := way[0], way[1]
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			for n := range rounds * len(sizes) {
+				message, err := (&relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: uint32(n), Payload: []byte(text(n))}).Append(nil)
+				if err == nil {
+					err = from.ws.WriteMessage(websocket.BinaryMessage, message)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		for n := range rounds * len(sizes) {
+			f, err := to.next()
+			if err != nil || f.Seq != uint32(n) || string(f.Payload) != text(n) {
+				t.Fatalf("frame %d: %d, %d bytes, %v", n, f.Seq, len(f.Payload), err)
+			}
+		}
+		sending.Wait()
+	}
+}
+
 func TestStreamLimit(t *testing.T) {
 	s := start(t, Options{})
 	x := s.executor("env")

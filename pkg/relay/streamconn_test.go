@@ -1,0 +1,107 @@
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/transport"
+)
+
+// TestSharedRecords counts the records of messages that are written together:
+// as few as can be for a harness that acknowledges, else those of the reference.
+func TestSharedRecords(t *testing.T) {
+	messages := [][]byte{message(1, 1), message(2, 1), message(3, noiseik.MaxChunk), message(4, 1), message(5, 2*noiseik.MaxChunk)}
+	for _, tt := range []struct {
+		plain bool
+		want  int64
+	}{{false, 4}, {true, 1 + 1 + 2 + 1 + 3}} {
+		t.Run(fmt.Sprintf("plain %v", tt.plain), func(t *testing.T) {
+			d := newDouble(t)
+			var records atomic.Int64
+			d.lose = func(f relayframe.Frame) bool {
+				if f.Kind == relayframe.Data {
+					records.Add(1)
+				}
+				return false
+			}
+			known := make(chan *streamConn, 1)
+			write := make(chan struct{})
+			d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+				m, err := c.ReadMessage()
+				if err != nil {
+					return
+				}
+				if c.WriteFrames(c.Seal(append(c.Open(nil), m.Bytes()...), 0), func() {}) != nil {
+					return
+				}
+				known <- c.(*streamConn)
+				<-write
+				var batch []byte
+				for _, m := range messages {
+					batch = c.Seal(append(c.Open(batch), m...), len(batch))
+				}
+				_ = c.WriteFrames(batch, func() {})
+				_, _ = c.ReadMessage()
+			}})
+			c := dial(t, d.harness(HarnessOptions{Plain: tt.plain}))
+			if err := exchange(c, message(0, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if s := <-known; !tt.plain {
+				await(t, s.s.acking)
+			}
+			records.Store(0)
+			close(write)
+			for i, want := range messages {
+				if got, err := c.Read(); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("message %d: %d bytes, %v", i, len(got), err)
+				}
+			}
+			if n := records.Load(); n != tt.want {
+				t.Errorf("%d records, want %d", n, tt.want)
+			}
+		})
+	}
+}
+
+// TestFragments puts messages together from parts of many sizes, one of which
+// is longer than what is kept in a piece.
+func TestFragments(t *testing.T) {
+	d := newDouble(t)
+	whole := message(7, 5*partSize/2)
+	cuts := [][]int{{len(whole)}, {1, partSize, 3, partSize - 5}, {partSize - headerSize, 100}}
+	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		if _, err := c.ReadMessage(); err != nil {
+			return
+		}
+		room := make([]byte, transport.FragmentRoom)
+		for _, cut := range cuts {
+			rest := whole
+			for first := true; first || len(rest) > 0; first = false {
+				n := len(rest)
+				if len(cut) > 0 {
+					n, cut = min(n, cut[0]), cut[1:]
+				}
+				part := append(bytes.Clone(room), rest[:n]...)
+				rest = rest[n:]
+				if c.Fragment(part, first, len(rest) == 0, func() {}) != nil {
+					return
+				}
+			}
+		}
+		_, _ = c.ReadMessage()
+	}})
+	c := dial(t, d.harness(HarnessOptions{}))
+	if err := c.Write(message(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cuts {
+		if got, err := c.Read(); err != nil || !bytes.Equal(got, whole) {
+			t.Fatalf("message %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+}
