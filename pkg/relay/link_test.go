@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,5 +186,30 @@ func TestControlGoesBeforeLaterRecords(t *testing.T) {
 	}
 	if !<-queued {
 		t.Error("the link has closed")
+	}
+}
+
+// TestControlGoesBeforeATakenRecord has a control frame be queued before a
+// record that the writer has taken already.
+func TestControlGoesBeforeATakenRecord(t *testing.T) {
+	l := &link{control: make(chan relayframe.Frame, controlQueue), log: slog.New(slog.DiscardHandler)}
+	l.push(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume})
+	l.putRecord(relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Payload: []byte("x")})
+	var kinds []relayframe.Kind
+	const head, key = 2, 4 // of a short frame
+	for out := l.out; len(out) > head+key; {
+		text := out[head+key:][:out[1]&0x7f]
+		for i := range text {
+			text[i] ^= out[head+i%key]
+		}
+		f, err := relayframe.Decode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, f.Kind)
+		out = out[head+key+len(text):]
+	}
+	if !slices.Equal(kinds, []relayframe.Kind{relayframe.Resume, relayframe.Data}) {
+		t.Errorf("%v are written", kinds)
 	}
 }
