@@ -167,14 +167,15 @@ func retryable(err error) bool {
 	return errors.As(err, &r) && r.Retryable()
 }
 
-// waitRoom waits until receive fails for no want of room, and drops nothing for
-// that: a peer that does not know yet that it has to wait for acknowledgements
+// waitRoom waits until receive does not fail for want of room, nor has to for
+// what comes next: a peer that does not know yet that it is acknowledged
 // may send any number of records. It is for a link that carries nothing but this
 // stream.
 func (s *stream) waitRoom() {
 	for {
 		s.mu.Lock()
-		wait := s.err == nil && s.full() && (!s.frames.Acking() || s.heldSize > heldBytes-maxRecord)
+		heldFull := len(s.held) >= heldRecords || s.heldSize > heldBytes-maxRecord
+		wait := s.err == nil && (heldFull || s.full() && !s.frames.Acking())
 		s.mu.Unlock()
 		if !wait {
 			return

@@ -22,6 +22,8 @@ type double struct {
 	url string
 	// lose says which frames get lost; it may be nil.
 	lose func(relayframe.Frame) bool
+	// deaf has the executor get no acknowledgement.
+	deaf bool
 
 	mu        sync.Mutex
 	executor  *side
@@ -84,6 +86,9 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.pump(s, executor)
 	d.mu.Lock()
 	delete(d.all, s)
+	if d.executor == s {
+		d.executor = nil
+	}
 	d.mu.Unlock()
 	_ = ws.Close()
 }
@@ -96,7 +101,7 @@ func (d *double) pump(s *side, executor bool) {
 			return
 		}
 		f, err := relayframe.Decode(message)
-		if err != nil || d.lose != nil && d.lose(f) {
+		if err != nil || d.lose != nil && d.lose(f) || d.deaf && !executor && f.Kind == relayframe.Ack {
 			continue
 		}
 		d.mu.Lock()
@@ -120,6 +125,9 @@ func (d *double) cut(chance float64) {
 	for s := range d.all {
 		if rand.Float64() < chance {
 			_ = s.ws.NetConn().Close()
+			if d.executor == s {
+				d.executor = nil
+			}
 		}
 	}
 }
@@ -133,6 +141,12 @@ func (d *double) Run(t *testing.T, o ExecutorOptions) {
 		return r, nil
 	}
 	runExecutor(t, "", o)
+	d.awaitExecutor(t)
+}
+
+// awaitExecutor waits until the executor is connected.
+func (d *double) awaitExecutor(t *testing.T) {
+	t.Helper()
 	await(t, func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -1,5 +1,7 @@
 package relay
 
+import "testing"
+
 // Double is the relay of tests, for tests of what uses both ends.
 type Double = double
 
@@ -8,3 +10,4 @@ var NewDouble = newDouble
 func (d *double) Cut(chance float64)                { d.cut(chance) }
 func (d *double) Bundle() Bundle                    { return d.bundle() }
 func (d *double) Harness(o HarnessOptions) *Harness { return d.harness(o) }
+func (d *double) AwaitExecutor(t *testing.T)        { d.awaitExecutor(t) }

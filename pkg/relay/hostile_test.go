@@ -245,16 +245,19 @@ func TestHeldRecordsAreBounded(t *testing.T) {
 	for seq := range uint32(inboxMessages) {
 		r.data("a", seq, seal(t, session, framed(hello)))
 	}
-	for seq := range uint32(4 * heldRecords) {
+	for seq := range uint32(heldRecords) {
 		r.data("a", inboxMessages+seq, []byte("x"))
+		r.data("a", inboxMessages+seq, []byte("y")) // takes up nothing
 	}
 	r.data("unknown", 0, []byte("x")) // behind all that
 	r.expect("unknown", relayframe.Reset)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(s.held) != heldRecords || len(s.inbox) != inboxMessages || s.err != nil {
 		t.Errorf("%d records and %d messages are held, %v", len(s.held), len(s.inbox), s.err)
 	}
+	s.mu.Unlock()
+	r.data("a", inboxMessages+heldRecords, []byte("x"))
+	r.expect("a", relayframe.Reset)
 }
 
 // TestForgedControl has whoever forwards frames say what is not so about an

@@ -35,8 +35,9 @@ const (
 	heldBytes = 1 << 20
 	maxRecord = 1<<16 - 1
 	// heldRecords is the same bound for small records, and keeps the search for
-	// one short: twice what such a peer has in flight.
-	heldRecords = 64
+	// one short. Who does not know yet that it is acknowledged sends more than
+	// the 32 of who does.
+	heldRecords = 1024
 	// controlQueue bounds the frames that wait to be written and that nothing
 	// depends on, because they are repeated or only spare the peer a wait. It
 	// has room for what is sent again on a few streams after a reconnect.

@@ -135,6 +135,7 @@ func TestSessionOfALostHarness(t *testing.T) {
 	}
 	d.Cut(1)
 	<-first.Done()
+	d.AwaitExecutor(t) // which the harness might be quicker than
 	second := client(t, d.Harness(relay.HarnessOptions{}), execclient.Options{ResumeSessionID: first.SessionID()})
 	if out, err := second.Command("echo", "hello").Output(); err != nil || string(out) != "hello\n" {
 		t.Errorf("%q, %v", out, err)

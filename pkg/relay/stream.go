@@ -99,23 +99,28 @@ func (s *stream) receive(f relayframe.Frame) error {
 	case !s.frames.Acking():
 		return errInboxFull
 	}
-	s.hold(f)
+	if !s.hold(f) {
+		return errInboxFull
+	}
 	// What the frame says about the other direction does not wait.
 	return s.take(relayframe.Frame{StreamID: f.StreamID, Kind: relayframe.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
 }
 
-// hold puts a record aside. The peer sends again what finds no room.
-func (s *stream) hold(f relayframe.Frame) {
+// hold puts a record aside, and reports whether there was room. There is for a
+// peer that knows that its records are acknowledged: it has few in flight.
+func (s *stream) hold(f relayframe.Frame) bool {
 	for _, h := range s.held {
 		if h.Seq == f.Seq {
-			return
+			return true
 		}
 	}
-	if len(s.held) < heldRecords && s.heldSize+len(f.Payload) <= heldBytes {
-		f.Payload = bytes.Clone(f.Payload)
-		s.held = append(s.held, f)
-		s.heldSize += len(f.Payload)
+	if len(s.held) >= heldRecords || s.heldSize+len(f.Payload) > heldBytes {
+		return false
 	}
+	f.Payload = bytes.Clone(f.Payload)
+	s.held = append(s.held, f)
+	s.heldSize += len(f.Payload)
+	return true
 }
 
 // take has a frame understood and its records read. The caller holds the lock.
