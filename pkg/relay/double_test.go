@@ -22,8 +22,6 @@ type double struct {
 	url string
 	// lose says which frames get lost; it may be nil.
 	lose func(relayframe.Frame) bool
-	// deaf has the executor get no acknowledgement.
-	deaf bool
 
 	mu        sync.Mutex
 	executor  *side
@@ -101,7 +99,7 @@ func (d *double) pump(s *side, executor bool) {
 			return
 		}
 		f, err := relayframe.Decode(message)
-		if err != nil || d.lose != nil && d.lose(f) || d.deaf && !executor && f.Kind == relayframe.Ack {
+		if err != nil || d.lose != nil && d.lose(f) {
 			continue
 		}
 		d.mu.Lock()

@@ -334,42 +334,6 @@ func TestSlowHarness(t *testing.T) {
 	}
 }
 
-// TestSlowHarnessOfAnUnknowingExecutor is the same while no acknowledgement has
-// reached the executor, which sends without regard to any: the harness stops
-// reading its websocket.
-func TestSlowHarnessOfAnUnknowingExecutor(t *testing.T) {
-	d := newDouble(t)
-	const many, size = 300, 60_000
-	d.deaf = true
-	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
-		if _, err := c.ReadMessage(); err != nil {
-			return
-		}
-		for i := range many {
-			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0), func() {}) != nil {
-				return
-			}
-		}
-		echo(c)
-	}})
-	c := dial(t, d.harness(HarnessOptions{}))
-	if err := c.Write(message(0, 1)); err != nil {
-		t.Fatal(err)
-	}
-	awaitAcking(t, c)
-	await(t, func() bool {
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		return c.s.heldSize > heldBytes-relayframe.MaxFrame || c.s.err != nil
-	})
-	for i := range many {
-		got, err := c.Read()
-		if err != nil || !bytes.Equal(got, message(i, size)) {
-			t.Fatalf("message %d: %d bytes, %v", i, len(got), err)
-		}
-	}
-}
-
 // TestFirstRefusal is asked about once more, and no later one is.
 func TestFirstRefusal(t *testing.T) {
 	d := newDouble(t)

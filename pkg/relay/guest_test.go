@@ -1,0 +1,132 @@
+package relay
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+)
+
+// guest is a harness whose executor, and the relay before it, is the test.
+type guest struct {
+	*remote
+	t        *testing.T
+	accepted chan *remote
+	conn     *Conn
+	id       string
+	session  *noiseik.Session // the executor's
+}
+
+// invite has a harness make a stream.
+func invite(t *testing.T) *guest {
+	t.Helper()
+	checkLeaks(t)
+	url, accepted := acceptor(t)
+	h := (&double{url: url}).harness(HarnessOptions{Connect: func(context.Context) (Bundle, error) {
+		r := where
+		r.URL = url
+		return Bundle{Registration: r, ExecutorKey: identity().PublicKey(), Authorization: "please"}, nil
+	}})
+	dialed := make(chan error, 1)
+	g := &guest{t: t, accepted: accepted}
+	go func() {
+		var err error
+		g.conn, err = h.Dial(t.Context())
+		dialed <- err
+	}()
+	g.remote = next(t, accepted)
+	g.id = g.get().StreamID // of the resume
+	responder, err := noiseik.NewResponder(identity(), channelOf(g.id), g.expect(g.id, relayframe.Handshake).Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message2, session, err := responder.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.session = session
+	g.shake(g.id, message2)
+	if err := <-dialed; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.conn.Close() })
+	return g
+}
+
+// raw sends a message that need not be a frame.
+func (g *guest) raw(kind int, message ...byte) { _ = g.ws.WriteMessage(kind, message) }
+
+// TestHostileExecutor sends a harness, on its stream, what ends it: the harness
+// learns why in words of its own, after all that came before.
+func TestHostileExecutor(t *testing.T) {
+	const unexpected = "Noise relay received invalid post-handshake frame"
+	for name, tt := range map[string]struct {
+		send func(g *guest)
+		want string
+	}{
+		"a reset":             {func(g *guest) { g.send(resetOf(g.id, "\x1b[2J")) }, "Noise relay stream reset"},
+		"another handshake":   {func(g *guest) { g.shake(g.id, make([]byte, 3424)) }, unexpected},
+		"an invalid frame":    {func(g *guest) { g.raw(websocket.BinaryMessage, append([]byte{8, 1, 18, 36}, g.id...)...) }, unexpected},
+		"another version":     {func(g *guest) { g.raw(websocket.BinaryMessage, append([]byte{8, 2, 18, 36}, g.id...)...) }, unexpected},
+		"text":                {func(g *guest) { g.raw(websocket.TextMessage, 'x') }, "Noise relay transport expects binary protobuf frames"},
+		"no frame":            {func(g *guest) { g.raw(websocket.BinaryMessage, 255) }, "failed to parse Noise relay frame: invalid relay message frame"},
+		"a forged record":     {func(g *guest) { g.data(g.id, 1, make([]byte, 40)) }, "Noise channel transport failed: Cipher error: Decrypt error"},
+		"a record far ahead":  {func(g *guest) { g.data(g.id, 66, make([]byte, 40)) }, "Noise relay ciphertext exceeds reorder window"},
+		"a record too long":   {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, noiseik.MaxChunk+1))) }, "Noise relay plaintext record exceeds maximum length"},
+		"an empty message":    {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, 4))) }, "Noise relay JSON-RPC message has invalid length"},
+		"a message too long":  {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, []byte{4, 0, 0, 1})) }, "Noise relay JSON-RPC message has invalid length"},
+		"its own record back": {func(g *guest) { g.data(g.id, 1, g.expect(g.id, relayframe.Data).Payload) }, "Noise channel transport failed: Cipher error: Decrypt error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := invite(t)
+			if err := g.conn.Write([]byte(hello)); err != nil {
+				t.Fatal(err)
+			}
+			g.data(g.id, 0, seal(t, g.session, framed(hello)))
+			// Nothing of this is about the stream, or says what ends it.
+			g.send(resetOf("another", "x"))
+			g.data("another", 0, []byte("x"))
+			g.shake("another", []byte("x"))
+			g.raw(websocket.BinaryMessage, 8, 2)
+			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Resume, relayframe.Heartbeat} {
+				g.send(relayframe.Frame{StreamID: g.id, Kind: kind, Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
+			}
+			tt.send(g)
+			if got, err := g.conn.Read(); err != nil || string(got) != hello {
+				t.Fatalf("%q, %v", got, err)
+			}
+			got, err := g.conn.Read()
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.ContainsRune(err.Error(), 0x1b) {
+				t.Errorf("%q, %v, want %s", got, err, tt.want)
+			}
+			if again := g.conn.Write([]byte(hello)); again != err {
+				t.Errorf("a write says %v", again)
+			}
+			g.ended()
+		})
+	}
+}
+
+// TestOversizeMessage breaks the websocket of a harness and not more: the
+// stream of an executor that acknowledges goes on over the next.
+func TestOversizeMessage(t *testing.T) {
+	g := invite(t)
+	if err := g.conn.Write([]byte(hello)); err != nil {
+		t.Fatal(err)
+	}
+	g.expect(g.id, relayframe.Data)
+	g.send(relayframe.Frame{StreamID: g.id, Kind: relayframe.Ack})
+	awaitAcking(t, g.conn)
+	g.raw(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame+1)...)
+	g.ended()
+	g.remote = next(t, g.accepted)
+	g.expect(g.id, relayframe.Resume)
+	g.data(g.id, 0, seal(t, g.session, framed(hello)))
+	if got, err := g.conn.Read(); err != nil || string(got) != hello {
+		t.Errorf("%q, %v", got, err)
+	}
+}
