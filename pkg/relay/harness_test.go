@@ -29,14 +29,18 @@ func await(t *testing.T, what func() bool) {
 	}
 }
 
+// knowsAcks reports whether an end knows that the other acknowledges, or has
+// ended.
+func knowsAcks(s *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frames.Acking() || s.err != nil
+}
+
 // awaitAcking waits until the harness knows that its executor acknowledges.
 func awaitAcking(t *testing.T, c *Conn) {
 	t.Helper()
-	await(t, func() bool {
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		return c.s.frames.Acking()
-	})
+	await(t, func() bool { return knowsAcks(c.s) })
 }
 
 func dial(t *testing.T, h *Harness) *Conn {
@@ -309,6 +313,9 @@ func TestSlowHarness(t *testing.T) {
 		for i := 0; bytes.Contains(m.Bytes(), []byte("m0")) && i < many; i++ {
 			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0), func() {}) != nil {
 				return
+			}
+			// Before the first acknowledgement it would not be held back.
+			for st := c.(*streamConn).s; !knowsAcks(st); runtime.Gosched() {
 			}
 			sent.Add(1)
 		}
