@@ -274,8 +274,8 @@ func TestWaitRoom(t *testing.T) {
 		"but beside it":                  {inboxMessages, 0, 0, true, false},
 		"the last record beside it":      {inboxMessages, heldRecords - 1, 1, true, false},
 		"no record more":                 {inboxMessages, heldRecords, 1, true, true},
-		"room for the largest beside it": {inboxMessages, 1, heldBytes - relayframe.MaxFrame, true, false},
-		"none for the largest, but for smaller ones": {inboxMessages, 1, heldBytes - relayframe.MaxFrame + 1, true, true},
+		"room for the largest beside it": {inboxMessages, 1, heldBytes - maxRecord, true, false},
+		"none for the largest, but for smaller ones": {inboxMessages, 1, heldBytes - maxRecord + 1, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
