@@ -1,12 +1,16 @@
 package rendezvous
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"codex.internal/pkg/noiseik"
 )
@@ -93,6 +97,9 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 }
 
 func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) (any, *apiError) {
+	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
+	defer cancel()
+	r = r.WithContext(ctx)
 	token, refused := s.authenticate(bearer(r))
 	if refused != nil {
 		return nil, refused
@@ -184,20 +191,37 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 	if req.ExecutorPublicKey == nil {
 		return nil, missingMember("executor_public_key")
 	}
-	reg, err := s.registry.register(id, *req.ExecutorPublicKey, token.ID, s.now())
+	reg := Registration{
+		ID: uuid.NewString(), Environment: id, Key: *req.ExecutorPublicKey, Token: token.ID,
+		Expires: s.now().Add(ExecutorURLTime).UTC().Truncate(time.Second),
+	}
+	err := s.state.Register(r.Context(), reg)
 	switch {
-	case errors.Is(err, errTooMany):
-		return nil, &apiError{http.StatusTooManyRequests, "too_many_environments", errTooMany.Error()}
+	case errors.Is(err, ErrTooMany):
+		return nil, &apiError{http.StatusTooManyRequests, "too_many_environments", ErrTooMany.Error()}
 	case err != nil:
-		s.log.Error("cannot register", "environment", id, "error", err)
-		return nil, &apiError{http.StatusInternalServerError, "state_unavailable", "the service cannot save its state"}
+		return nil, s.stateError(err)
 	}
 	s.log.Info("registered", "environment", id, "registration", reg.ID, "token", token.ID)
 	return s.bundle(r, &reg, ticket{end: endExecutor, token: token.ID, expires: reg.Expires}), nil
 }
 
+// stateError is the answer when the state fails.
+func (s *Server) stateError(err error) *apiError {
+	s.log.Error("the state fails", "error", err)
+	if errors.Is(err, ErrUnavailable) {
+		return &apiError{http.StatusServiceUnavailable, "state_unavailable", ErrUnavailable.Error() + "; try again later"}
+	}
+	return &apiError{http.StatusInternalServerError, "state_unavailable", "the service cannot save its state"}
+}
+
+// offline is the answer when an executor is not connected.
+func offline(environment string) *apiError {
+	return &apiError{http.StatusServiceUnavailable, "environment_offline", fmt.Sprintf("the executor of environment %q is not connected", environment)}
+}
+
 // bundle is what both ends are told about a registration.
-func (s *Server) bundle(r *http.Request, reg *registration, t ticket) registerResponse {
+func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerResponse {
 	t.environment, t.registration = reg.Environment, reg.ID
 	u := s.relayURL(r)
 	u.RawQuery = t.query(s.urls)
@@ -217,12 +241,19 @@ func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []b
 	if req.HarnessPublicKey == nil {
 		return nil, missingMember("harness_public_key")
 	}
-	reg, connected, ok := s.registry.newest(id)
+	reg, err := s.state.Newest(r.Context(), id)
 	switch {
-	case !ok:
+	case errors.Is(err, ErrNotRegistered):
 		return nil, &apiError{http.StatusServiceUnavailable, "environment_not_registered", fmt.Sprintf("no executor has registered environment %q", id)}
+	case err != nil:
+		return nil, s.stateError(err)
+	}
+	connected, err := s.bus.Bound(r.Context(), executorAddress(reg.ID))
+	switch {
+	case err != nil:
+		return nil, s.busError(err)
 	case !connected:
-		return nil, &apiError{http.StatusServiceUnavailable, "environment_offline", fmt.Sprintf("the executor of environment %q is not connected", id)}
+		return nil, offline(id)
 	}
 	now := s.now()
 	identity := keyDigest(*req.HarnessPublicKey)
@@ -236,7 +267,7 @@ func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []b
 
 // serveValidate tells an executor whether a harness may use it. What speaks
 // against it is logged and not told.
-func (s *Server) serveValidate(_ *http.Request, token *Token, id string, body []byte) (any, *apiError) {
+func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
 	if err := s.permit(token, RoleExecutor, id); err != nil {
 		return nil, err
 	}
@@ -247,29 +278,42 @@ func (s *Server) serveValidate(_ *http.Request, token *Token, id string, body []
 	if req.HarnessPublicKey == nil {
 		return nil, missingMember("harness_public_key")
 	}
-	why := s.invalid(&req, token, id)
+	why, err := s.invalid(r.Context(), &req, token, id)
+	if err != nil {
+		return nil, s.stateError(err)
+	}
 	if why != "" {
 		s.log.Warn("harness refused", "environment", id, "registration", req.ExecutorRegistrationID, "reason", why)
 	}
 	return validateResponse{Valid: why == ""}, nil
 }
 
-// invalid says what speaks against a harness; empty: nothing.
-func (s *Server) invalid(req *validateRequest, token *Token, id string) string {
-	reg, _, ok := s.registry.find(req.ExecutorRegistrationID)
-	if !ok || reg.Environment != id {
-		return "the registration is not one of the environment"
+// invalid says what speaks against a harness; empty: nothing. The error is of
+// the state.
+func (s *Server) invalid(ctx context.Context, req *validateRequest, token *Token, id string) (string, error) {
+	reg, err := s.state.Find(ctx, req.ExecutorRegistrationID)
+	if err != nil && !errors.Is(err, ErrNotRegistered) {
+		return "", err
+	}
+	if err != nil || reg.Environment != id {
+		return "the registration is not one of the environment", nil
 	}
 	if reg.Token != token.ID {
-		return "the registration is another token's"
+		return "the registration is another token's", nil
 	}
-	g := grant{id, reg.ID, keyDigest(*req.HarnessPublicKey)}
-	holder, ok := s.authorizations.spend(req.HarnessKeyAuthorization, g, s.now())
+	a, ok := s.authorizations.read(req.HarnessKeyAuthorization, grant{id, reg.ID, keyDigest(*req.HarnessPublicKey)}, s.now())
 	if !ok {
-		return "the authorization is not valid, or was used before"
+		return "the authorization is not valid", nil
 	}
-	if err := s.checkToken(holder, RoleHarness, id); err != nil {
-		return "the harness's " + err.Error()
+	ok, err = s.state.Spend(ctx, a.nonce, a.until)
+	if err != nil {
+		return "", err
 	}
-	return ""
+	if !ok {
+		return "the authorization was used before", nil
+	}
+	if err := s.checkToken(a.token, RoleHarness, id); err != nil {
+		return "the harness's " + err.Error(), nil
+	}
+	return "", nil
 }

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -237,16 +238,17 @@ func TestCallRate(t *testing.T) {
 func TestEnvironmentLimit(t *testing.T) {
 	r := newRegistry(nil)
 	now := time.Now()
+	r.now = func() time.Time { return now }
 	add := func(environment, token string) error {
-		_, err := r.register(environment, identity(), token, now)
-		return err
+		reg := Registration{ID: rand.Text(), Environment: environment, Key: identity(), Token: token, Expires: now.Add(ExecutorURLTime)}
+		return r.Register(context.Background(), reg)
 	}
-	for i := range tokenEnvironments {
+	for i := range TokenEnvironments {
 		if err := add(string(rune('A'+i)), "one"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := add("more", "one"); !errors.Is(err, errTooMany) {
+	if err := add("more", "one"); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one more: %v", err)
 	}
 	if err := add("A", "one"); err != nil {
@@ -255,12 +257,12 @@ func TestEnvironmentLimit(t *testing.T) {
 	if err := add("more", "two"); err != nil {
 		t.Errorf("of another token: %v", err)
 	}
-	if err := add("more", "one"); !errors.Is(err, errTooMany) {
+	if err := add("more", "one"); !errors.Is(err, ErrTooMany) {
 		t.Errorf("taken from another token: %v", err)
 	}
-	now = now.Add(executorURLTime)
-	if err := add("more still", "one"); err != nil || len(r.list()) != 1 {
-		t.Errorf("after the others have expired: %v, %d are left", err, len(r.list()))
+	now = now.Add(ExecutorURLTime)
+	if err := add("more still", "one"); err != nil || len(r.List()) != 1 {
+		t.Errorf("after the others have expired: %v, %d are left", err, len(r.List()))
 	}
 }
 
@@ -273,8 +275,8 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, token := newToken(t, tokens, RoleBoth, "*")
-	reg, err := first.registry.register("env", identity(), token.ID, time.Now())
-	if err != nil {
+	reg := Registration{ID: "r", Environment: "env", Key: identity(), Token: token.ID, Expires: time.Now().Add(time.Hour)}
+	if err := first.state.Register(ctx, reg); err != nil {
 		t.Fatal(err)
 	}
 	query := (&ticket{end: endExecutor, environment: "env", registration: reg.ID, token: token.ID, expires: reg.Expires}).query(first.urls)
@@ -326,7 +328,7 @@ func TestUnsavedRegistration(t *testing.T) {
 	if a.status != 500 || a.Error.Code != "state_unavailable" || strings.Contains(a.body, dir) {
 		t.Errorf("%s", a.body)
 	}
-	if reg, _, ok := s.registry.newest("env"); !ok || reg.ID != former.ExecutorRegistrationID {
+	if reg, err := s.state.Newest(context.Background(), "env"); err != nil || reg.ID != former.ExecutorRegistrationID {
 		t.Error("the former registration is lost")
 	}
 	if w := s.get("/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "state") {
@@ -437,8 +439,8 @@ func FuzzCalls(f *testing.F) {
 
 // FuzzDecodeState checks that what is accepted can be written and read again.
 func FuzzDecodeState(f *testing.F) {
-	reg := &registration{ID: "r", Environment: "env", Key: identity(), Token: "0123456789ab", Expires: time.Unix(1_800_000_000, 0).UTC()}
-	good, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: make([]byte, 32), Registrations: []*registration{reg}})
+	reg := &Registration{ID: "r", Environment: "env", Key: identity(), Token: "0123456789ab", Expires: time.Unix(1_800_000_000, 0).UTC()}
+	good, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: make([]byte, 32), Registrations: []*Registration{reg}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -10,51 +10,76 @@ import (
 // messages between two addresses. Its methods may be called from any
 // goroutine.
 type Bus interface {
-	// Bind gives an address to a mailbox. If another had it, that is closed
-	// with ErrReplaced, and left returns what was in it.
-	Bind(address string, box *Mailbox) (left []Message, err error)
-	// Unbind takes the address back, if the mailbox still has it.
+	// Bind gives an address to a mailbox. Of several that want it the one with
+	// the highest generation gets it, and of those with the same the last. One
+	// that loses it, or does not get it, is closed with ErrReplaced; left
+	// returns what was in the former, for the caller to answer.
+	Bind(ctx context.Context, address string, generation uint64, box *Mailbox) (left []Message, err error)
+	// Unbind takes the address back, if the mailbox still has it. It does not
+	// wait.
 	Unbind(address string, box *Mailbox)
+	// Bound says whether a mailbox has an address.
+	Bound(ctx context.Context, address string) (bool, error)
 	// Send puts a message into the mailbox with an address, as Mailbox.Put
 	// does; the result is that of Put. It is an ErrNobody if there is none, or
-	// it was closed.
+	// it was closed. The first message that one address sends to another is
+	// Joined, if they are of different nodes; only Joined and Frame wait. The
+	// Done of a message that was sent is called.
 	Send(ctx context.Context, address string, m Message) (bool, error)
 }
 
 // LocalBus is the Bus of a service that is one process.
 type LocalBus struct {
 	mu    sync.RWMutex
-	boxes map[string]*Mailbox
+	boxes map[string]binding
+}
+
+// binding is who has an address.
+type binding struct {
+	box        *Mailbox
+	generation uint64
 }
 
 // NewLocalBus returns a bus without addresses.
-func NewLocalBus() *LocalBus { return &LocalBus{boxes: make(map[string]*Mailbox)} }
+func NewLocalBus() *LocalBus { return &LocalBus{boxes: make(map[string]binding)} }
 
-// Bind implements Bus. It does not fail.
-func (b *LocalBus) Bind(address string, box *Mailbox) ([]Message, error) {
+// Bind implements Bus. The error is an ErrReplaced.
+func (b *LocalBus) Bind(_ context.Context, address string, generation uint64, box *Mailbox) ([]Message, error) {
 	b.mu.Lock()
 	former := b.boxes[address]
-	b.boxes[address] = box
+	if former.box != nil && former.generation > generation {
+		b.mu.Unlock()
+		box.Close(ErrReplaced)
+		return nil, fmt.Errorf("%s: %w", address, ErrReplaced)
+	}
+	b.boxes[address] = binding{box, generation}
 	b.mu.Unlock()
-	if former == nil || former == box {
+	if former.box == nil || former.box == box {
 		return nil, nil
 	}
-	return former.Close(ErrReplaced), nil
+	return former.box.Close(ErrReplaced), nil
 }
 
 // Unbind implements Bus.
 func (b *LocalBus) Unbind(address string, box *Mailbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.boxes[address] == box {
+	if b.boxes[address].box == box {
 		delete(b.boxes, address)
 	}
+}
+
+// Bound implements Bus. It does not fail.
+func (b *LocalBus) Bound(_ context.Context, address string) (bool, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.boxes[address].box != nil, nil
 }
 
 // Send implements Bus.
 func (b *LocalBus) Send(ctx context.Context, address string, m Message) (bool, error) {
 	b.mu.RLock()
-	box := b.boxes[address]
+	box := b.boxes[address].box
 	b.mu.RUnlock()
 	if box == nil {
 		return false, fmt.Errorf("%s: %w", address, ErrNobody)

@@ -12,6 +12,17 @@ var (
 	ErrBadToken = errors.New("the token is unknown, revoked or expired")
 )
 
+// The errors of a State.
+var (
+	// ErrTooMany says that a limit on registrations is reached.
+	ErrTooMany = errors.New("too many environments are registered")
+	// ErrNotRegistered says that there is no registration, or not any more.
+	ErrNotRegistered = errors.New("it is not registered")
+	// ErrUnavailable says that what the nodes of a service share is out of
+	// reach at present.
+	ErrUnavailable = errors.New("the state of the service is out of reach")
+)
+
 // The errors of a Bus and of mailboxes.
 var (
 	// ErrNobody says that no mailbox has an address.

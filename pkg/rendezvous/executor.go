@@ -48,8 +48,8 @@ func executorAddress(registration string) string { return "executor." + registra
 
 // bind takes the executor's address; unbind must follow. Messages wait until
 // serve handles them.
-func (x *executor) bind() error {
-	replaced, err := x.srv.bus.Bind(x.address, x.box)
+func (x *executor) bind(ctx context.Context, generation uint64) error {
+	replaced, err := x.srv.bus.Bind(ctx, x.address, generation, x.box)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (x *executor) serve(ctx context.Context) error { return x.socket.run(ctx, x
 // unbind gives everything back, and tells the harnesses that the executor is
 // gone.
 func (x *executor) unbind() {
-	x.srv.bus.Unbind(x.address, x.box)
+	defer x.srv.bus.Unbind(x.address, x.box)
 	x.turnAway(x.box.Close(closeExecutorGone))
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,7 +110,7 @@ func (x *executor) handle(m Message) error {
 		x.mu.Lock()
 		x.harnesses[m.From] = true
 		x.mu.Unlock()
-	case Left:
+	case Left, Lost:
 		return x.forget(m.From)
 	case Lapsed:
 		return x.lapse(&m)

@@ -22,29 +22,41 @@ type harness struct {
 
 // serve relays until either end is gone, and tells the executor.
 func (n *harness) serve(ctx context.Context) error {
-	if _, err := n.srv.bus.Bind(n.address, n.box); err != nil {
-		n.socket.end(closeShutdown)
-		return err
-	}
-	why := n.join()
+	why := n.join(ctx)
 	if why == nil {
 		why = n.socket.run(ctx, n.box, n)
 	} else {
 		n.socket.end(why)
 	}
+	// An executor that cannot be told is gone itself. The message does not wait.
+	_, _ = n.srv.bus.Send(context.Background(), n.executor, n.message(Left))
 	n.srv.bus.Unbind(n.address, n.box)
 	for _, m := range n.box.Close(why) {
 		m.done()
 	}
-	// An executor that cannot be told is gone itself. The message does not wait.
-	_, _ = n.srv.bus.Send(context.Background(), n.executor, n.message(Left))
 	return why
 }
 
-// join tells the executor that the harness is there.
-func (n *harness) join() error {
-	_, err := n.srv.bus.Send(context.Background(), n.executor, n.message(Joined))
-	return n.sendError(err)
+// join takes the harness's address and tells the executor that the harness is
+// there.
+func (n *harness) join(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
+	_, err := n.srv.bus.Bind(ctx, n.address, 0, n.box)
+	if err == nil {
+		_, err = n.srv.bus.Send(ctx, n.executor, n.message(Joined))
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNobody):
+		return closeExecutorGone
+	case n.srv.ctx.Err() != nil:
+		return closeShutdown
+	default:
+		n.log.Error("the bus fails", "error", err)
+		return closeBusFails
+	}
 }
 
 func (n *harness) message(kind MessageKind) Message {
@@ -86,7 +98,7 @@ func (n *harness) receive(ctx context.Context, h header, in message) error {
 func (n *harness) handle(m Message) error {
 	defer m.done()
 	switch m.Kind {
-	case Gone:
+	case Gone, Lost:
 		return closeExecutorGone
 	case Frame, Reply:
 		return n.socket.send(m.Data)

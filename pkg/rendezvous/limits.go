@@ -11,9 +11,9 @@ const (
 	// maxSockets bounds what holders of tokens can hold: an idle socket costs
 	// some 30 KiB.
 	maxSockets = 8192
-	// maxEnvironments bounds the registrations, each of some 2 KiB in memory
-	// and in the state file.
-	maxEnvironments = 4096
+	// MaxEnvironments bounds the registrations, each of some 2 KiB in memory
+	// and where the state is kept.
+	MaxEnvironments = 4096
 	// maxSpent bounds the authorizations that are remembered until they
 	// expire, so that none is accepted twice.
 	maxSpent = 1 << 16
@@ -21,7 +21,8 @@ const (
 
 // Limits of a token, which keep its holder from taking what others need.
 const (
-	tokenEnvironments = 256
+	// TokenEnvironments is how many environments its executors may register.
+	TokenEnvironments = 256
 	tokenSockets      = 512
 	tokenStreams      = 1024
 	// tokenBytes is how much its harnesses may have on the way to executors.
@@ -52,16 +53,16 @@ const (
 
 // Limits of a socket.
 const (
-	// maxFrame is the longest frame, in bytes: what both ends accept.
-	maxFrame = relayframe.MaxFrame
-	// sourceBytes is how much of one harness may wait for its executor, and
+	// MaxFrame is the longest frame, in bytes: what both ends accept.
+	MaxFrame = relayframe.MaxFrame
+	// SourceBytes is how much of one harness may wait for its executor, and
 	// of an executor for one harness: about the window of one stream that is
 	// acknowledged. Beyond that the sender is not read.
-	sourceBytes = 1 << 20
-	// sourceReplies bounds the resets of the relay's own that wait for a
-	// harness, which are sent without regard to sourceBytes. More are dropped:
+	SourceBytes = 1 << 20
+	// SourceReplies bounds the resets of the relay's own that wait for a
+	// harness, which are sent without regard to SourceBytes. More are dropped:
 	// who sends that many frames without reading answers needs none.
-	sourceReplies = 256
+	SourceReplies = 256
 	// keepBuffer is the largest buffer for a frame that is used again: one full
 	// record.
 	keepBuffer = 64 << 10
@@ -107,14 +108,17 @@ const (
 
 // How long something signed is good for.
 const (
-	// executorURLTime is long because an executor dials its URL again and
+	// ExecutorURLTime is long because an executor dials its URL again and
 	// again, and keeps its streams only as long as it keeps its registration.
-	executorURLTime = 24 * time.Hour
+	ExecutorURLTime = 24 * time.Hour
 	// harnessURLTime is for one dial right after the answer.
 	harnessURLTime = 2 * time.Minute
-	// authorizationTime is from the answer until the executor has asked for
+	// AuthorizationTime is from the answer until the executor has asked for
 	// validation.
-	authorizationTime = 2 * time.Minute
+	AuthorizationTime = 2 * time.Minute
+	// stateTime bounds what waits for the shared state. Clients give up on a
+	// call after 10 s.
+	stateTime = 5 * time.Second
 	// sweepInterval is how often what has expired is forgotten.
 	sweepInterval = time.Minute
 	// meterWindow is the time over which throughput is averaged.

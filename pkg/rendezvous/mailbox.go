@@ -18,6 +18,7 @@ const (
 	Left                          // the harness From is gone
 	Gone                          // the executor From is gone
 	Lapsed                        // Stream waits no longer for the harness From, which has left
+	Lost                          // what From has sent, or was sent, may be lost: it counts as gone
 )
 
 // Message goes from one socket to another. Its texts and bytes are not changed
@@ -89,7 +90,7 @@ func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 			q = &queue{from: m.From, room: make(chan struct{})}
 			b.queues[m.From] = q
 		}
-		if m.Kind == Reply && q.replies >= sourceReplies {
+		if m.Kind == Reply && q.replies >= SourceReplies {
 			return false, nil
 		}
 		if m.Kind != Frame || q.bytes == 0 || q.bytes+len(m.Data) <= b.limit {

@@ -63,7 +63,7 @@ func TestMailboxLimit(t *testing.T) {
 	if full("b", 11) || !full("b", 1) {
 		t.Error("one large frame does not fit, or a second does")
 	}
-	for range 2 * sourceReplies {
+	for range 2 * SourceReplies {
 		sent, err := b.Put(ended, Message{Kind: Reply, From: "a", Data: make([]byte, 100)})
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestMailboxLimit(t *testing.T) {
 			break
 		}
 	}
-	if n := b.queues["a"].replies; n != sourceReplies {
+	if n := b.queues["a"].replies; n != SourceReplies {
 		t.Errorf("%d replies", n)
 	}
 	if sent, err := b.Put(ended, Message{Kind: Left, From: "a"}); !sent || err != nil {
@@ -132,18 +132,32 @@ func TestBus(t *testing.T) {
 	bus := NewLocalBus()
 	ctx := context.Background()
 	m := Message{Kind: Joined, From: "h"}
-	if _, err := bus.Send(ctx, "x", m); !errors.Is(err, ErrNobody) {
+	bound := func() bool {
+		t.Helper()
+		is, err := bus.Bound(ctx, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	if _, err := bus.Send(ctx, "x", m); !errors.Is(err, ErrNobody) || bound() {
 		t.Errorf("without a mailbox: %v", err)
 	}
-	former, newer := NewMailbox(1), NewMailbox(1)
-	if left, err := bus.Bind("x", former); left != nil || err != nil {
+	former, newer, late := NewMailbox(1), NewMailbox(1), NewMailbox(1)
+	if left, err := bus.Bind(ctx, "x", 7, former); left != nil || err != nil || !bound() {
 		t.Errorf("%v, %v", left, err)
 	}
 	if sent, err := bus.Send(ctx, "x", m); !sent || err != nil {
 		t.Errorf("%v, %v", sent, err)
 	}
-	if left, err := bus.Bind("x", newer); len(left) != 1 || err != nil {
+	if left, err := bus.Bind(ctx, "x", 8, newer); len(left) != 1 || err != nil {
 		t.Errorf("%v, %v", left, err)
+	}
+	if left, err := bus.Bind(ctx, "x", 7, late); left != nil || !errors.Is(err, ErrReplaced) {
+		t.Errorf("an earlier generation: %v, %v", left, err)
+	}
+	if _, _, err := late.Take(); !errors.Is(err, ErrReplaced) {
+		t.Errorf("the mailbox that came late: %v", err)
 	}
 	bus.Unbind("x", former) // has no right to
 	if sent, err := bus.Send(ctx, "x", m); !sent || err != nil {
@@ -154,7 +168,7 @@ func TestBus(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 	bus.Unbind("x", newer)
-	if len(bus.boxes) != 0 {
+	if len(bus.boxes) != 0 || bound() {
 		t.Error("an address is kept")
 	}
 }

@@ -1,84 +1,83 @@
 package rendezvous
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
-
-	"codex.internal/pkg/noiseik"
 )
 
-// errTooMany says that a limit on registrations is reached.
-var errTooMany = errors.New("too many environments are registered")
-
-// registration is an executor that offers an environment.
-type registration struct {
-	ID          string            `json:"id"`
-	Environment string            `json:"environment"`
-	Key         noiseik.PublicKey `json:"executor_public_key"`
-	Token       string            `json:"token"`   // id of whose it is
-	Expires     time.Time         `json:"expires"` // when its URL cannot be dialled any more
-
-	sockets int // 0 or 1, and 2 while one replaces the other
-}
-
-// registry knows the registrations. The newest of an environment is the one
-// that harnesses are sent to. One that was replaced lives on while its executor
-// is connected, so that two executors of one name do not throw each other out
-// for ever. The methods may be called from any goroutine.
+// registry is the State of a service that is one process.
 type registry struct {
-	state *stateFile // nil: they are lost with the process
+	keys Keys
+	file *stateFile // nil: registrations are lost with the process
+	now  func() time.Time
 
-	mu      sync.Mutex
-	by      map[string]*registration // by id
-	current map[string]*registration // by environment
+	mu          sync.Mutex
+	by          map[string]*entry // by id
+	current     map[string]*entry // by environment
+	generations uint64
+	spent       map[string]time.Time // by nonce; until when it is remembered
 }
 
-func newRegistry(state *stateFile) *registry {
-	r := &registry{state: state, by: make(map[string]*registration), current: make(map[string]*registration)}
-	if state != nil {
-		for _, reg := range state.registrations {
-			r.by[reg.ID], r.current[reg.Environment] = reg, reg
+// entry is a registration and how many sockets its executor has: 0 or 1, and 2
+// while one replaces the other.
+type entry struct {
+	Registration
+	sockets int
+}
+
+func newRegistry(file *stateFile) *registry {
+	r := &registry{
+		keys: Keys{URLs: newSigner().key, Authorizations: newSigner().key}, file: file, now: time.Now,
+		by: make(map[string]*entry), current: make(map[string]*entry), spent: make(map[string]time.Time),
+	}
+	if file != nil {
+		r.keys.URLs = file.signer.key
+		for _, reg := range file.registrations {
+			e := &entry{Registration: *reg}
+			r.by[reg.ID], r.current[reg.Environment] = e, e
 		}
 	}
 	return r
 }
 
-// register makes a registration and saves it.
-func (r *registry) register(environment string, key noiseik.PublicKey, token string, now time.Time) (registration, error) {
-	reg := &registration{ID: uuid.NewString(), Environment: environment, Key: key, Token: token, Expires: now.Add(executorURLTime).UTC().Truncate(time.Second)}
+// Keys implements State. That of authorizations ends with the process, as does
+// the memory of those that were spent.
+func (r *registry) Keys() Keys { return r.keys }
+
+// Register implements State.
+func (r *registry) Register(_ context.Context, reg Registration) error {
+	e := &entry{Registration: reg}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forgetExpired(now)
-	former := r.current[environment]
-	full := former == nil && len(r.current) >= maxEnvironments
-	mine := former != nil && former.Token == token
-	if full || !mine && r.count(token) >= tokenEnvironments {
-		return registration{}, fmt.Errorf("environment %q: %w", environment, errTooMany)
+	r.forgetExpired(r.now())
+	former := r.current[reg.Environment]
+	full := former == nil && len(r.current) >= MaxEnvironments
+	mine := former != nil && former.Token == reg.Token
+	if full || !mine && r.count(reg.Token) >= TokenEnvironments {
+		return fmt.Errorf("environment %q: %w", reg.Environment, ErrTooMany)
 	}
-	r.by[reg.ID], r.current[environment] = reg, reg
+	r.by[reg.ID], r.current[reg.Environment] = e, e
 	if err := r.save(); err != nil {
 		delete(r.by, reg.ID)
-		delete(r.current, environment)
+		delete(r.current, reg.Environment)
 		if former != nil {
-			r.current[environment] = former
+			r.current[reg.Environment] = former
 		}
-		return registration{}, err
+		return err
 	}
 	if former != nil && former.sockets == 0 {
 		delete(r.by, former.ID)
 	}
-	return *reg, nil
+	return nil
 }
 
 // count returns how many environments a token has. The caller holds mu.
 func (r *registry) count(token string) int {
 	n := 0
-	for _, reg := range r.current {
-		if reg.Token == token {
+	for _, e := range r.current {
+		if e.Token == token {
 			n++
 		}
 	}
@@ -87,95 +86,119 @@ func (r *registry) count(token string) int {
 
 // save writes the state file, if there is one. The caller holds mu.
 func (r *registry) save() error {
-	if r.state == nil {
+	if r.file == nil {
 		return nil
 	}
-	list := make([]*registration, 0, len(r.current))
-	for _, reg := range r.current {
-		list = append(list, reg)
+	list := make([]*Registration, 0, len(r.current))
+	for _, e := range r.current {
+		list = append(list, &e.Registration)
 	}
-	return r.state.save(list)
+	return r.file.save(list)
 }
 
 // forgetExpired removes registrations whose executors can come back by none
 // of their URLs. The caller holds mu.
 func (r *registry) forgetExpired(now time.Time) {
-	for id, reg := range r.by {
-		if reg.sockets > 0 || now.Before(reg.Expires) {
+	for id, e := range r.by {
+		if e.sockets > 0 || now.Before(e.Expires) {
 			continue
 		}
 		delete(r.by, id)
-		if r.current[reg.Environment] == reg {
-			delete(r.current, reg.Environment)
+		if r.current[e.Environment] == e {
+			delete(r.current, e.Environment)
 		}
 	}
 }
 
-// sweep removes what has expired. What is in the file is removed when it is
-// written next.
-func (r *registry) sweep(now time.Time) {
+// Sweep implements State. What is in the file is removed when it is written
+// next.
+func (r *registry) Sweep(context.Context) {
+	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetExpired(now)
-}
-
-// newest returns the registration of an environment that harnesses are sent to,
-// and whether its executor is connected.
-func (r *registry) newest(environment string) (reg registration, connected, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found := r.current[environment]
-	if found == nil {
-		return registration{}, false, false
+	for nonce, until := range r.spent {
+		if !now.Before(until) {
+			delete(r.spent, nonce)
+		}
 	}
-	return *found, found.sockets > 0, true
 }
 
-// find returns the registration with an id, and whether its executor is
-// connected.
-func (r *registry) find(id string) (reg registration, connected, ok bool) {
+// Newest implements State.
+func (r *registry) Newest(_ context.Context, environment string) (Registration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := r.by[id]
-	if found == nil {
-		return registration{}, false, false
+	e := r.current[environment]
+	if e == nil {
+		return Registration{}, fmt.Errorf("environment %q: %w", environment, ErrNotRegistered)
 	}
-	return *found, found.sockets > 0, true
+	return e.Registration, nil
 }
 
-// attach counts a socket of the executor, if the registration is still there.
-func (r *registry) attach(id string) bool {
+// Find implements State.
+func (r *registry) Find(_ context.Context, id string) (Registration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reg := r.by[id]
-	if reg == nil {
-		return false
+	e := r.by[id]
+	if e == nil {
+		return Registration{}, fmt.Errorf("registration %s: %w", id, ErrNotRegistered)
 	}
-	reg.sockets++
-	return true
+	return e.Registration, nil
 }
 
-// detach takes a socket of the executor back.
-func (r *registry) detach(id string) {
+// Attach implements State.
+func (r *registry) Attach(_ context.Context, id string) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reg := r.by[id]
-	if reg == nil {
+	e := r.by[id]
+	if e == nil {
+		return 0, fmt.Errorf("registration %s: %w", id, ErrNotRegistered)
+	}
+	e.sockets++
+	r.generations++
+	return r.generations, nil
+}
+
+// Detach implements State.
+func (r *registry) Detach(_ context.Context, id string, _ uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.by[id]
+	if e == nil {
 		return
 	}
-	reg.sockets--
-	if reg.sockets == 0 && r.current[reg.Environment] != reg {
+	e.sockets--
+	if e.sockets == 0 && r.current[e.Environment] != e {
 		delete(r.by, id)
 	}
 }
 
-// list returns the registrations that harnesses are sent to, in no order.
-func (r *registry) list() []registration {
+// Spend implements State.
+func (r *registry) Spend(_ context.Context, nonce string, until time.Time) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]registration, 0, len(r.current))
-	for _, reg := range r.current {
-		list = append(list, *reg)
+	if _, twice := r.spent[nonce]; twice || len(r.spent) >= maxSpent {
+		return false, nil
+	}
+	r.spent[nonce] = until
+	return true, nil
+}
+
+// List implements State.
+func (r *registry) List() []Listed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]Listed, 0, len(r.current))
+	for _, e := range r.current {
+		list = append(list, Listed{e.Registration, e.sockets > 0})
 	}
 	return list
+}
+
+// Check implements State.
+func (r *registry) Check(context.Context) error {
+	if r.file != nil && r.file.broken.Load() {
+		return fmt.Errorf("%s cannot be written", r.file.path)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
@@ -66,22 +67,27 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request, t *ticket) *apiE
 }
 
 func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
-	if !s.registry.attach(t.registration) {
+	ctx, cancel := context.WithTimeout(s.ctx, stateTime)
+	defer cancel()
+	generation, err := s.state.Attach(ctx, t.registration)
+	switch {
+	case errors.Is(err, ErrNotRegistered):
 		return &apiError{http.StatusNotFound, "unknown_registration", "the registration has expired or was replaced; register again"}
+	case err != nil:
+		return s.stateError(err)
 	}
-	defer s.registry.detach(t.registration)
+	defer s.detach(t.registration, generation)
 	account, _ := s.environments.use(t.environment, (*account).hold)
 	defer account.release()
 	log := s.log.With("role", t.end, "environment", t.environment, "registration", t.registration, "peer", r.RemoteAddr)
 	x := &executor{
-		srv: s, box: NewMailbox(sourceBytes), address: executorAddress(t.registration), account: account,
+		srv: s, box: NewMailbox(SourceBytes), address: executorAddress(t.registration), account: account,
 		token: t.token, environment: t.environment, log: log,
 		harnesses: make(map[string]bool), streams: make(map[string]*stream),
 	}
 	// When the executor learns that it is connected, harnesses reach it.
-	if err := x.bind(); err != nil {
-		log.Error("cannot connect", "error", err)
-		return &apiError{http.StatusServiceUnavailable, "bus_unavailable", "the service cannot route frames"}
+	if err := x.bind(ctx, generation); err != nil {
+		return s.busError(err)
 	}
 	defer x.unbind()
 	if x.socket = s.upgrade(w, r); x.socket == nil {
@@ -92,9 +98,28 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	return nil
 }
 
+// detach notes the end of an executor's connection, also when the service ends.
+func (s *Server) detach(registration string, generation uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), stateTime)
+	defer cancel()
+	s.state.Detach(ctx, registration, generation)
+}
+
+// busError is the answer when the bus fails.
+func (s *Server) busError(err error) *apiError {
+	s.log.Error("the bus fails", "error", err)
+	return &apiError{http.StatusServiceUnavailable, "bus_unavailable", "the service cannot route frames"}
+}
+
 func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
-	if _, connected, _ := s.registry.find(t.registration); !connected {
-		return &apiError{http.StatusServiceUnavailable, "environment_offline", closeExecutorGone.reason}
+	ctx, cancel := context.WithTimeout(s.ctx, stateTime)
+	defer cancel()
+	connected, err := s.bus.Bound(ctx, executorAddress(t.registration))
+	switch {
+	case err != nil:
+		return s.busError(err)
+	case !connected:
+		return offline(t.environment)
 	}
 	tooMany := &apiError{http.StatusTooManyRequests, "too_many_sockets", "too many connections with this token, or to this environment"}
 	mine, ok := s.tokens.use(t.token, (*account).addSocket)
@@ -113,7 +138,7 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 	}
 	log := s.log.With("role", t.end, "environment", t.environment, "registration", t.registration, "peer", r.RemoteAddr, "token", t.token)
 	n := &harness{
-		srv: s, socket: socket, box: NewMailbox(sourceBytes), address: "harness." + rand.Text(), executor: executorAddress(t.registration),
+		srv: s, socket: socket, box: NewMailbox(SourceBytes), address: "harness." + rand.Text(), executor: executorAddress(t.registration),
 		account: mine, up: &environment.up, token: t.token, environment: t.environment, identity: t.identity, log: log,
 	}
 	log.Info("connected")

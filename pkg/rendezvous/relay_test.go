@@ -94,17 +94,17 @@ func TestNoFrames(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	// Largest, and one byte more.
-	payload := bytes.Repeat([]byte{'x'}, maxFrame)
+	payload := bytes.Repeat([]byte{'x'}, MaxFrame)
 	frame := func(size int) []byte {
 		head := append([]byte{0x12, 1, 's', 0x52}, binary.AppendUvarint(nil, uint64(size))...)
 		b := append(head, payload[:size]...)
 		return b
 	}
-	fits := maxFrame - len(frame(maxFrame)) + maxFrame
+	fits := MaxFrame - len(frame(MaxFrame)) + MaxFrame
 	if err := a.ws.WriteMessage(websocket.BinaryMessage, frame(fits)); err != nil {
 		t.Fatal(err)
 	}
-	if _, got, err := x.ws.ReadMessage(); err != nil || len(got) != maxFrame {
+	if _, got, err := x.ws.ReadMessage(); err != nil || len(got) != MaxFrame {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	if err := a.ws.WriteMessage(websocket.BinaryMessage, frame(fits+1)); err != nil {

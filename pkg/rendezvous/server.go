@@ -27,8 +27,11 @@ type Options struct {
 	// StateFile keeps registrations and the key of signed URLs over a restart.
 	// Empty: executors register again then.
 	StateFile string
-	// Bus carries frames between the sockets; nil: a LocalBus.
-	Bus Bus
+	// State and Bus are what the nodes of a service share, and belong to the
+	// caller, who may end them after Shutdown. They come together, without a
+	// StateFile. nil: the service is one process.
+	State State
+	Bus   Bus
 	// PingInterval is how often a peer is asked for a sign of life; one that
 	// gives none for two and a half of them is dead. 0: DefaultPingInterval.
 	PingInterval time.Duration
@@ -50,10 +53,10 @@ type Server struct {
 	now    func() time.Time
 
 	bus            Bus
-	registry       *registry
-	state          *stateFile // nil: none
+	state          State
+	file           *stateFile // of state; nil: none
 	urls           *signer
-	authorizations *authorizations
+	authorizations authorizations
 	tokens         *accounts
 	environments   *accounts
 	metrics        *instruments
@@ -75,6 +78,9 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if (opts.Bus == nil) != (opts.State == nil) || opts.State != nil && opts.StateFile != "" {
+		return nil, errors.New("rendezvous: Options.State and Options.Bus come together, and without a StateFile")
+	}
 	if opts.Bus == nil {
 		opts.Bus = NewLocalBus()
 	}
@@ -92,16 +98,19 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, urls: newSigner(), authorizations: newAuthorizations(),
+		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, state: opts.State,
 		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota),
 	}
 	if opts.StateFile != "" {
-		if s.state, err = openState(ctx, opts.StateFile); err != nil {
+		if s.file, err = openState(ctx, opts.StateFile); err != nil {
 			return nil, err
 		}
-		s.urls = s.state.signer
 	}
-	s.registry = newRegistry(s.state)
+	if s.state == nil {
+		s.state = newRegistry(s.file)
+	}
+	keys := s.state.Keys()
+	s.urls, s.authorizations = &signer{keys.URLs}, authorizations{signer{keys.Authorizations}}
 	s.metrics = newInstruments(s)
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
@@ -217,8 +226,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		s.wg.Wait()
-		if first && s.state != nil {
-			s.state.close()
+		if first && s.file != nil {
+			s.file.close()
 		}
 		close(done)
 	}()
@@ -267,9 +276,9 @@ func (s *Server) routineSweep() {
 }
 
 func (s *Server) sweep() {
-	now := s.now()
-	s.authorizations.sweep(now)
-	s.registry.sweep(now)
+	ctx, cancel := context.WithTimeout(s.ctx, stateTime)
+	defer cancel()
+	s.state.Sweep(ctx)
 	s.tokens.sweep()
 	s.environments.sweep()
 }
@@ -292,7 +301,9 @@ func (s *Server) checkToken(id string, role Role, environment string) error {
 }
 
 // serveReady says whether new executors and harnesses can be served.
-func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
+	defer cancel()
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
@@ -304,7 +315,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 		s.log.Error("not ready", "error", err)
 		missing = append(missing, "the tokens cannot be read")
 	}
-	if s.state != nil && s.state.broken.Load() {
+	if err := s.state.Check(ctx); err != nil {
+		s.log.Error("not ready", "error", err)
 		missing = append(missing, "the state cannot be written")
 	}
 	if len(missing) > 0 {

@@ -36,7 +36,7 @@ type socket struct {
 
 func newSocket(ws *websocket.Conn, ping, write time.Duration) *socket {
 	s := &socket{ws: ws, ping: ping, write: write}
-	ws.SetReadLimit(maxFrame)
+	ws.SetReadLimit(MaxFrame)
 	ws.SetPongHandler(func(string) error { return s.heard() })
 	ws.SetPingHandler(func(data string) error {
 		// Who cannot take a pong within the time is found to be silent.
@@ -169,6 +169,7 @@ var (
 	closeShutdown     = &closing{websocket.CloseGoingAway, "the service is shutting down"}
 	closeReplaced     = &closing{websocket.ClosePolicyViolation, "a newer connection has taken its place"}
 	closeExecutorGone = &closing{websocket.CloseServiceRestart, "the executor is not connected"}
+	closeBusFails     = &closing{websocket.CloseServiceRestart, "the service cannot route frames"}
 	closeTooLarge     = &closing{websocket.CloseMessageTooBig, "a frame is too large"}
 	closeRevoked      = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
 )

@@ -1,118 +1,68 @@
 package rendezvous
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"sync/atomic"
+	"crypto/sha256"
+	"time"
+
+	"codex.internal/pkg/noiseik"
 )
 
-// stateFile keeps, over a restart, the registrations and the key that signs
-// URLs. It belongs to one process at a time.
-type stateFile struct {
-	path   string
-	unlock func()
-	broken atomic.Bool // the last attempt to write it has failed
-
-	signer        *signer
-	registrations []*registration // as they were when it was opened
+// Registration is an executor that offers an environment.
+type Registration struct {
+	ID          string            `json:"id"`
+	Environment string            `json:"environment"`
+	Key         noiseik.PublicKey `json:"executor_public_key"`
+	Token       string            `json:"token"`   // id of whose it is
+	Expires     time.Time         `json:"expires"` // when its URL cannot be dialled any more
 }
 
-// stateDocument is the content of the file.
-type stateDocument struct {
-	Version       int             `json:"version"`
-	URLKey        []byte          `json:"url_key"`
-	Registrations []*registration `json:"registrations"`
+// Listed is a registration that harnesses are sent to, and whether its executor
+// is connected.
+type Listed struct {
+	Registration
+	Connected bool
 }
 
-// stateVersion is that of the file.
-const stateVersion = 1
+// KeyBytes is how long a key is that signs.
+const KeyBytes = sha256.Size
 
-// openState opens a state file, or makes one with a new key.
-func openState(ctx context.Context, path string) (_ *stateFile, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockTime)
-	defer cancel()
-	unlock, err := lockFile(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			unlock()
-		}
-	}()
-	s := &stateFile{path: path, unlock: unlock}
-	data, err := readBounded(path, maxStateFile)
-	if isMissing(err) {
-		s.signer = newSigner()
-		return s, s.save(nil)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	if s.signer, s.registrations, err = decodeState(data); err != nil {
-		return nil, fmt.Errorf("state: %s: %w", path, err)
-	}
-	return s, nil
+// Keys are the secrets by which nodes know what another has handed out.
+type Keys struct {
+	URLs           [KeyBytes]byte
+	Authorizations [KeyBytes]byte // not known longer than what was spent
 }
 
-// decodeState reads the content of a state file.
-func decodeState(data []byte) (*signer, []*registration, error) {
-	var doc stateDocument
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&doc); err != nil {
-		return nil, nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, errors.New("something follows the JSON object")
-	}
-	s := new(signer)
-	switch {
-	case doc.Version != stateVersion:
-		return nil, nil, fmt.Errorf("version %d of the file; this program knows %d", doc.Version, stateVersion)
-	case len(doc.URLKey) != len(s.key):
-		return nil, nil, fmt.Errorf("url_key has %d bytes, not %d", len(doc.URLKey), len(s.key))
-	case len(doc.Registrations) > maxEnvironments:
-		return nil, nil, fmt.Errorf("%d registrations, more than %d", len(doc.Registrations), maxEnvironments)
-	}
-	copy(s.key[:], doc.URLKey)
-	seen := make(map[string]bool)
-	for i, reg := range doc.Registrations {
-		if reg == nil || reg.ID == "" || !isTokenID(reg.Token) || reg.Key == (registration{}).Key {
-			return nil, nil, fmt.Errorf("registration %d is not complete", i)
-		}
-		if err := CheckEnvironmentID(reg.Environment); err != nil {
-			return nil, nil, fmt.Errorf("registration %d: %w", i, err)
-		}
-		if seen["id "+reg.ID] || seen["environment "+reg.Environment] {
-			return nil, nil, fmt.Errorf("registration %d is there twice", i)
-		}
-		seen["id "+reg.ID], seen["environment "+reg.Environment] = true, true
-	}
-	return s, doc.Registrations, nil
+// State is what the nodes of a service have in common, besides the sockets.
+// The newest registration of an environment is the one that harnesses are sent
+// to. One that was replaced lives on while its executor is connected, so that
+// two executors of one name do not throw each other out for ever. The methods
+// may be called from any goroutine; they end soon after their ctx, and return
+// an ErrUnavailable if what they need is out of reach for a while.
+type State interface {
+	Keys() Keys
+	// Register keeps a registration and makes it the newest of its
+	// environment. The error is an ErrTooMany at a limit.
+	Register(ctx context.Context, reg Registration) error
+	// Newest returns the registration of an environment that harnesses are
+	// sent to, or an ErrNotRegistered.
+	Newest(ctx context.Context, environment string) (Registration, error)
+	// Find returns the registration with an id, or an ErrNotRegistered.
+	Find(ctx context.Context, id string) (Registration, error)
+	// Attach notes that a registration's executor connects; Detach must
+	// follow. The generation is greater than that of every earlier connection
+	// of the executor. The error is an ErrNotRegistered if the executor has
+	// been replaced, or was never there.
+	Attach(ctx context.Context, id string) (generation uint64, err error)
+	// Detach notes that the connection with a generation is over.
+	Detach(ctx context.Context, id string, generation uint64)
+	// Spend returns true once for each nonce until a time.
+	Spend(ctx context.Context, nonce string, until time.Time) (bool, error)
+	// List returns what Newest returns for all environments, in no order. It
+	// does not wait, and may be a moment behind.
+	List() []Listed
+	// Sweep forgets what has expired.
+	Sweep(ctx context.Context)
+	// Check says why the state cannot be changed at present.
+	Check(ctx context.Context) error
 }
-
-// save replaces the file. Only one goroutine may call it at a time.
-func (s *stateFile) save(registrations []*registration) error {
-	data, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: s.signer.key[:], Registrations: registrations})
-	if err == nil {
-		err = writeAtomic(s.path, data)
-	}
-	s.broken.Store(err != nil)
-	if err != nil {
-		return fmt.Errorf("state: %w", err)
-	}
-	return nil
-}
-
-// close lets another process have the file.
-func (s *stateFile) close() { s.unlock() }

@@ -8,18 +8,20 @@ import (
 	"time"
 )
 
-// totals are what there is at a time.
+// totals are what there is at a time. Sockets and streams are those of this
+// process.
 type totals struct{ environments, executors, harnesses, streams int }
 
 func (s *Server) totals() totals {
 	var t totals
-	for _, reg := range s.registry.list() {
-		e := s.environmentStatus(&reg)
+	for _, reg := range s.state.List() {
 		t.environments++
-		t.harnesses += e.Harnesses
-		t.streams += e.Streams
-		if e.Connected {
-			t.executors++
+		if a := s.environments.find(reg.Environment); a != nil {
+			a.mu.Lock()
+			t.harnesses += a.sockets
+			t.streams += a.streams
+			t.executors += min(a.holders, 1)
+			a.mu.Unlock()
 		}
 	}
 	return t
@@ -49,8 +51,8 @@ func (m *meter) flow(now time.Time) flow {
 	return flow{frames, bytes, perSecond}
 }
 
-func (s *Server) environmentStatus(reg *registration) environmentStatus {
-	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.sockets > 0}
+func (s *Server) environmentStatus(reg *Listed) environmentStatus {
+	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.Connected}
 	if a := s.environments.find(reg.Environment); a != nil {
 		now := s.now()
 		e.Up, e.Down = a.up.meter.flow(now), a.down.meter.flow(now)
@@ -75,7 +77,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := []environmentStatus{}
-	for _, reg := range s.registry.list() {
+	for _, reg := range s.state.List() {
 		if token.covers(reg.Environment) {
 			list = append(list, s.environmentStatus(&reg))
 		}

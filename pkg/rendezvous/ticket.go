@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"codex.internal/pkg/noiseik"
@@ -20,7 +19,7 @@ import (
 var errTicket = errors.New("the URL is not one of this service's, or has expired")
 
 // signer signs what the service hands out and wants back.
-type signer struct{ key [sha256.Size]byte }
+type signer struct{ key [KeyBytes]byte }
 
 // newSigner makes a signer with a key of its own.
 func newSigner() *signer {
@@ -116,65 +115,44 @@ type grant struct {
 	environment, registration, identity string
 }
 
-// authorizations makes and accepts the strings by which an executor has the
-// service confirm a harness. They are signed with a key that ends with the
-// process: so does the connection that they are for. Each is accepted once, so
-// that whoever forwards a handshake cannot repeat it. The methods may be called
-// from any goroutine.
-type authorizations struct {
-	signer *signer
+// authorizations makes and reads the strings by which an executor has the
+// service confirm a harness. Each is to be accepted once, so that whoever
+// forwards a handshake cannot repeat it; see State.Spend. The methods may be
+// called from any goroutine.
+type authorizations struct{ signer signer }
 
-	mu    sync.Mutex
-	spent map[string]time.Time // by nonce; until when it is remembered
-}
-
-func newAuthorizations() *authorizations {
-	return &authorizations{signer: newSigner(), spent: make(map[string]time.Time)}
+// authorization is what can be read in one.
+type authorization struct {
+	token string // id of in whose name it was made
+	nonce string
+	until time.Time
 }
 
 // make returns an authorization, in the name of a token.
-func (a *authorizations) make(g grant, token string, now time.Time) string {
+func (a authorizations) make(g grant, token string, now time.Time) string {
 	nonce := rand.Text()
-	expires := strconv.FormatInt(now.Add(authorizationTime).Unix(), 10)
+	expires := strconv.FormatInt(now.Add(AuthorizationTime).Unix(), 10)
 	return strings.Join([]string{token, nonce, expires, a.sign(g, token, nonce, expires)}, ".")
 }
 
-func (a *authorizations) sign(g grant, token, nonce, expires string) string {
+func (a authorizations) sign(g grant, token, nonce, expires string) string {
 	return base64.RawURLEncoding.EncodeToString(a.signer.sign("authorization", g.environment, g.registration, g.identity, token, nonce, expires))
 }
 
-// spend accepts an authorization and returns the id of the token in whose name
-// it was made.
-func (a *authorizations) spend(text string, g grant, now time.Time) (token string, ok bool) {
+// read reads an authorization, if it is one for a grant and has not expired.
+func (a authorizations) read(text string, g grant, now time.Time) (authorization, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 4 {
-		return "", false
+		return authorization{}, false
 	}
 	token, nonce, expires := parts[0], parts[1], parts[2]
 	if !hmac.Equal([]byte(parts[3]), []byte(a.sign(g, token, nonce, expires))) {
-		return "", false
+		return authorization{}, false
 	}
 	seconds, err := strconv.ParseInt(expires, 10, 64)
 	until := time.Unix(seconds, 0)
 	if err != nil || !now.Before(until) {
-		return "", false
+		return authorization{}, false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, twice := a.spent[nonce]; twice || len(a.spent) >= maxSpent {
-		return "", false
-	}
-	a.spent[nonce] = until
-	return token, true
-}
-
-// sweep forgets what would not be accepted any more anyway.
-func (a *authorizations) sweep(now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for nonce, until := range a.spent {
-		if !now.Before(until) {
-			delete(a.spent, nonce)
-		}
-	}
+	return authorization{token, nonce, until}, true
 }

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -66,58 +67,69 @@ func parse(t *testing.T, query string) url.Values {
 
 func TestAuthorizations(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	a := newAuthorizations()
+	a := authorizations{*newSigner()}
 	g := grant{"env", "reg", "key"}
 	text := a.make(g, "0123456789ab", now)
 	for name, other := range map[string]grant{
 		"environment": {"env2", "reg", "key"}, "registration": {"env", "reg2", "key"}, "key": {"env", "reg", "key2"},
 		"moved": {"en", "vreg", "key"},
 	} {
-		if _, ok := a.spend(text, other, now); ok {
+		if _, ok := a.read(text, other, now); ok {
 			t.Errorf("accepted for another %s", name)
 		}
 	}
 	for name, wrong := range map[string]string{
 		"empty": "", "cut off": text[:len(text)-1], "other token": "x" + text, "longer": text + ".x", "dots": "...", "other expiry": strings.Replace(text, ".18", ".19", 1),
 	} {
-		if _, ok := a.spend(wrong, g, now); ok {
+		if _, ok := a.read(wrong, g, now); ok {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, ok := newAuthorizations().spend(text, g, now); ok {
-		t.Error("accepted by another process")
+	if _, ok := (authorizations{*newSigner()}).read(text, g, now); ok {
+		t.Error("accepted with another key")
 	}
-	if _, ok := a.spend(text, g, now.Add(authorizationTime)); ok {
+	if _, ok := a.read(text, g, now.Add(AuthorizationTime)); ok {
 		t.Error("accepted after its end")
 	}
-	if token, ok := a.spend(text, g, now); !ok || token != "0123456789ab" {
-		t.Errorf("%q, %v", token, ok)
-	}
-	if _, ok := a.spend(text, g, now); ok {
-		t.Error("accepted twice")
-	}
-	a.sweep(now)
-	if len(a.spent) != 1 {
-		t.Error("forgotten while it could be accepted again")
-	}
-	a.sweep(now.Add(authorizationTime))
-	if len(a.spent) != 0 {
-		t.Error("remembered for ever")
+	if got, ok := a.read(text, g, now); !ok || got.token != "0123456789ab" || got.nonce == "" || !got.until.Equal(now.Add(AuthorizationTime)) {
+		t.Errorf("%+v, %v", got, ok)
 	}
 }
 
-func TestSpentAuthorizationsAreBounded(t *testing.T) {
+func TestSpent(t *testing.T) {
+	ctx := context.Background()
+	r := newRegistry(nil)
 	now := time.Unix(1_800_000_000, 0)
-	a := newAuthorizations()
-	g := grant{"env", "reg", "key"}
-	for i := range maxSpent - 1 {
-		a.spent[fmt.Sprint(i)] = now.Add(1)
+	r.now = func() time.Time { return now }
+	until := now.Add(AuthorizationTime)
+	spend := func(nonce string) bool {
+		t.Helper()
+		ok, err := r.Spend(ctx, nonce, until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
 	}
-	if _, ok := a.spend(a.make(g, "t", now), g, now); !ok {
+	if !spend("a") || spend("a") {
+		t.Error("a nonce is not accepted once")
+	}
+	r.Sweep(ctx)
+	if spend("a") {
+		t.Error("forgotten while it could be accepted again")
+	}
+	for i := range maxSpent - 2 {
+		r.spent[fmt.Sprint(i)] = until
+	}
+	if !spend("b") {
 		t.Error("refused at the limit")
 	}
-	if _, ok := a.spend(a.make(g, "t", now), g, now); ok {
+	if spend("c") {
 		t.Error("accepted beyond the limit")
+	}
+	now = until
+	r.Sweep(ctx)
+	if len(r.spent) != 0 {
+		t.Error("remembered for ever")
 	}
 }
 
@@ -135,18 +147,17 @@ func FuzzReadTicket(f *testing.F) {
 	})
 }
 
-// FuzzSpend checks that nothing but what was made is accepted.
-func FuzzSpend(f *testing.F) {
+// FuzzAuthorization checks that nothing but what was made is accepted.
+func FuzzAuthorization(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	g := grant{"e", "r", "k"}
-	fixed := &authorizations{signer: new(signer), spent: make(map[string]time.Time)}
+	var fixed authorizations
 	expires := "1800000060"
 	good := "token.nonce." + expires + "." + fixed.sign(g, "token", "nonce", expires)
 	f.Add(good)
 	f.Add("token.nonce.1800000060.AAAA")
 	f.Fuzz(func(t *testing.T, text string) {
-		a := &authorizations{signer: new(signer), spent: make(map[string]time.Time)}
-		if _, ok := a.spend(text, g, now); ok != (text == good) {
+		if _, ok := fixed.read(text, g, now); ok != (text == good) {
 			t.Fatalf("%q: %v", text, ok)
 		}
 	})

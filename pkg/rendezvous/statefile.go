@@ -1,0 +1,118 @@
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// stateFile keeps, over a restart, the registrations and the key that signs
+// URLs. It belongs to one process at a time.
+type stateFile struct {
+	path   string
+	unlock func()
+	broken atomic.Bool // the last attempt to write it has failed
+
+	signer        *signer
+	registrations []*Registration // as they were when it was opened
+}
+
+// stateDocument is the content of the file.
+type stateDocument struct {
+	Version       int             `json:"version"`
+	URLKey        []byte          `json:"url_key"`
+	Registrations []*Registration `json:"registrations"`
+}
+
+// stateVersion is that of the file.
+const stateVersion = 1
+
+// openState opens a state file, or makes one with a new key.
+func openState(ctx context.Context, path string) (_ *stateFile, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	unlock, err := lockFile(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	s := &stateFile{path: path, unlock: unlock}
+	data, err := readBounded(path, maxStateFile)
+	if isMissing(err) {
+		s.signer = newSigner()
+		return s, s.save(nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if s.signer, s.registrations, err = decodeState(data); err != nil {
+		return nil, fmt.Errorf("state: %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// decodeState reads the content of a state file.
+func decodeState(data []byte) (*signer, []*Registration, error) {
+	var doc stateDocument
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		return nil, nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, nil, errors.New("something follows the JSON object")
+	}
+	s := new(signer)
+	switch {
+	case doc.Version != stateVersion:
+		return nil, nil, fmt.Errorf("version %d of the file; this program knows %d", doc.Version, stateVersion)
+	case len(doc.URLKey) != len(s.key):
+		return nil, nil, fmt.Errorf("url_key has %d bytes, not %d", len(doc.URLKey), len(s.key))
+	case len(doc.Registrations) > MaxEnvironments:
+		return nil, nil, fmt.Errorf("%d registrations, more than %d", len(doc.Registrations), MaxEnvironments)
+	}
+	copy(s.key[:], doc.URLKey)
+	seen := make(map[string]bool)
+	for i, reg := range doc.Registrations {
+		if reg == nil || reg.ID == "" || !isTokenID(reg.Token) || reg.Key == (Registration{}).Key {
+			return nil, nil, fmt.Errorf("registration %d is not complete", i)
+		}
+		if err := CheckEnvironmentID(reg.Environment); err != nil {
+			return nil, nil, fmt.Errorf("registration %d: %w", i, err)
+		}
+		if seen["id "+reg.ID] || seen["environment "+reg.Environment] {
+			return nil, nil, fmt.Errorf("registration %d is there twice", i)
+		}
+		seen["id "+reg.ID], seen["environment "+reg.Environment] = true, true
+	}
+	return s, doc.Registrations, nil
+}
+
+// save replaces the file. Only one goroutine may call it at a time.
+func (s *stateFile) save(registrations []*Registration) error {
+	data, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: s.signer.key[:], Registrations: registrations})
+	if err == nil {
+		err = writeAtomic(s.path, data)
+	}
+	s.broken.Store(err != nil)
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
+}
+
+// close lets another process have the file.
+func (s *stateFile) close() { s.unlock() }
