@@ -71,16 +71,19 @@ func (b *LocalBus) Unbind(address string, box *Mailbox) {
 
 // Bound implements Bus. It does not fail.
 func (b *LocalBus) Bound(_ context.Context, address string) (bool, error) {
+	return b.Mailbox(address) != nil, nil
+}
+
+// Mailbox returns the mailbox that has an address, or nil.
+func (b *LocalBus) Mailbox(address string) *Mailbox {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.boxes[address].box != nil, nil
+	return b.boxes[address].box
 }
 
 // Send implements Bus.
 func (b *LocalBus) Send(ctx context.Context, address string, m Message) (bool, error) {
-	b.mu.RLock()
-	box := b.boxes[address].box
-	b.mu.RUnlock()
+	box := b.Mailbox(address)
 	if box == nil {
 		return false, fmt.Errorf("%s: %w", address, ErrNobody)
 	}

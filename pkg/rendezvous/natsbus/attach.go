@@ -1,0 +1,154 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"codex.internal/pkg/rendezvous"
+)
+
+// Attach implements rendezvous.State. The generation is the revision of the
+// record that says where the executor is: revisions only grow.
+func (s *State) Attach(ctx context.Context, id string) (uint64, error) {
+	for range casAttempts {
+		rec, revision, err := s.read(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if rec.Node == "" {
+			if newest, _, err := s.isNewest(ctx, &rec.Registration); err != nil {
+				return 0, err
+			} else if !newest {
+				s.dropReplaced(ctx, id)
+				return 0, fmt.Errorf("registration %s: %w", id, rendezvous.ErrNotRegistered)
+			}
+		}
+		rec.Node = s.node.id
+		generation, err := s.write(ctx, rec, revision)
+		if errors.Is(err, errConflict) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.attached[id] = &attachment{generation: generation, revision: generation, renewed: time.Now()}
+		return generation, nil
+	}
+	return 0, fmt.Errorf("registration %s: %w: %w", id, rendezvous.ErrUnavailable, errConflict)
+}
+
+// Detach implements rendezvous.State. If NATS is out of reach Sweep does it
+// later.
+func (s *State) Detach(ctx context.Context, id string, generation uint64) {
+	s.mu.Lock()
+	a := s.attached[id]
+	mine := a != nil && a.generation == generation
+	if mine {
+		a.over = true
+	}
+	s.mu.Unlock()
+	if mine {
+		s.finishDetach(ctx, id, a)
+	}
+}
+
+// finishDetach notes that an executor is not connected, unless it is somewhere
+// else.
+func (s *State) finishDetach(ctx context.Context, id string, a *attachment) {
+	s.mu.Lock()
+	revision := a.revision
+	s.mu.Unlock()
+	err := s.noteDetached(ctx, id, revision)
+	if err != nil && !errors.Is(err, errConflict) && !errors.Is(err, rendezvous.ErrNotRegistered) {
+		s.node.log.Warn("cannot note yet that an executor is gone", "registration", id, "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attached[id] == a {
+		delete(s.attached, id)
+	}
+}
+
+func (s *State) noteDetached(ctx context.Context, id string, revision uint64) error {
+	rec, now, err := s.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	if now != revision {
+		return errConflict
+	}
+	newest, _, err := s.isNewest(ctx, &rec.Registration)
+	if err != nil {
+		return err
+	}
+	if !newest {
+		return s.registrations.remove(ctx, keyByID(id), revision)
+	}
+	rec.Node = ""
+	_, err = s.write(ctx, rec, revision)
+	return err
+}
+
+// Sweep implements rendezvous.State: what has expired NATS forgets by itself, so
+// it renews the registrations of the executors that are connected to this
+// node.
+func (s *State) Sweep(ctx context.Context) {
+	type due struct {
+		id string
+		a  *attachment
+	}
+	var over, old []due
+	now := time.Now()
+	s.mu.Lock()
+	for id, a := range s.attached {
+		switch {
+		case a.over:
+			over = append(over, due{id, a})
+		case now.Sub(a.renewed) > renewInterval:
+			old = append(old, due{id, a})
+		}
+	}
+	s.forgetCopies(now)
+	s.mu.Unlock()
+	for _, d := range over {
+		s.finishDetach(ctx, d.id, d.a)
+	}
+	for _, d := range old {
+		if err := s.renew(ctx, d.id, d.a, now); err != nil {
+			s.node.log.Warn("cannot renew a registration", "registration", d.id, "error", err)
+		}
+	}
+}
+
+// renew writes a registration again, before NATS forgets it.
+func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Time) error {
+	rec, revision, err := s.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	mine := s.attached[id] == a && a.revision == revision
+	s.mu.Unlock()
+	if !mine {
+		return nil // the executor has gone to another node
+	}
+	newest, pointer, err := s.isNewest(ctx, &rec.Registration)
+	if err == nil && newest {
+		_, err = s.registrations.put(ctx, keyNewest(rec.Environment), []byte(id), pointer)
+	}
+	if err == nil {
+		revision, err = s.write(ctx, rec, revision)
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.revision, a.renewed = revision, now
+	return nil
+}

@@ -1,0 +1,165 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"codex.internal/pkg/rendezvous"
+)
+
+var (
+	// errNoKey says that a key has no value.
+	errNoKey = errors.New("there is no such key")
+	// errConflict says that a value is not what it was when it was read.
+	errConflict = errors.New("another node has changed it")
+)
+
+// bucket is one of JetStream's key-value store. It is read from the leader of
+// its stream, so that what one node has written every other can read; the
+// client's own type asks any replica, and knows no contexts.
+type bucket struct {
+	js   nats.JetStreamContext
+	name string
+}
+
+// bucketOptions are what a bucket is made with.
+type bucketOptions struct {
+	name     string
+	ttl      time.Duration // 0: values stay
+	keys     int64         // how many there may be
+	replicas int           // 0: see Options.Replicas
+}
+
+// openBucket makes a bucket, or opens the one that is there.
+func openBucket(ctx context.Context, conn *nats.Conn, o bucketOptions) (*bucket, error) {
+	js, err := conn.JetStream(nats.MaxWait(callTime))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", o.name, err)
+	}
+	b := &bucket{js: js, name: o.name}
+	config := nats.StreamConfig{
+		Name: b.stream(), Subjects: []string{b.subject(">")}, MaxMsgsPerSubject: 1, MaxMsgs: o.keys, MaxMsgSize: maxRecord, MaxAge: o.ttl,
+		Discard: nats.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true, Replicas: o.replicas,
+	}
+	if config.Replicas == 0 {
+		config.Replicas = 1
+		if len(conn.Servers()) >= defaultReplicas {
+			config.Replicas = defaultReplicas
+		}
+	}
+	info, err := js.StreamInfo(b.stream(), nats.Context(ctx))
+	if errors.Is(err, nats.ErrStreamNotFound) {
+		info, err = js.AddStream(&config, nats.Context(ctx))
+	}
+	if errors.Is(err, nats.ErrStreamNameAlreadyInUse) { // another node was faster
+		info, err = js.StreamInfo(b.stream(), nats.Context(ctx))
+	}
+	if err == nil && o.replicas != 0 && info.Config.Replicas != o.replicas {
+		info.Config.Replicas = o.replicas
+		_, err = js.UpdateStream(&info.Config, nats.Context(ctx))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", o.name, err)
+	}
+	return b, nil
+}
+
+func (b *bucket) stream() string            { return "KV_" + b.name }
+func (b *bucket) subject(key string) string { return "$KV." + b.name + "." + key }
+
+// Headers of the key-value store.
+const (
+	headerOperation = "KV-Operation"
+	operationPurge  = "PURGE"
+)
+
+// get returns the value of a key and its revision. For an errNoKey the revision
+// is what put needs to make one.
+func (b *bucket) get(ctx context.Context, key string) ([]byte, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	m, err := b.js.GetLastMsg(b.stream(), b.subject(key), nats.Context(ctx))
+	switch {
+	case errors.Is(err, nats.ErrMsgNotFound):
+		return nil, 0, fmt.Errorf("%s: %w", key, errNoKey)
+	case err != nil:
+		return nil, 0, fmt.Errorf("get %s: %w: %w", key, rendezvous.ErrUnavailable, err)
+	case m.Header.Get(headerOperation) != "":
+		return nil, m.Sequence, fmt.Errorf("%s: %w", key, errNoKey)
+	}
+	return m.Data, m.Sequence, nil
+}
+
+// put changes the value of a key that has a revision, 0 if it is not there, and
+// returns the new one; or an errConflict.
+func (b *bucket) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return b.publish(ctx, &nats.Msg{Subject: b.subject(key), Data: value}, key, revision)
+}
+
+// remove takes away the value of a key that has a revision. A marker stays for
+// a time, for those who watch.
+func (b *bucket) remove(ctx context.Context, key string, revision uint64) error {
+	m := nats.NewMsg(b.subject(key))
+	m.Header.Set(headerOperation, operationPurge)
+	m.Header.Set(nats.MsgRollup, nats.MsgRollupSubject)
+	// Servers that do not know this yet (before 2.11) keep it as long as a value.
+	_, err := b.publish(ctx, m, key, revision, nats.MsgTTL(markerTime))
+	return err
+}
+
+func (b *bucket) publish(ctx context.Context, m *nats.Msg, key string, revision uint64, opts ...nats.PubOpt) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	opts = append(opts, nats.Context(ctx), nats.ExpectStream(b.stream()), nats.ExpectLastSequencePerSubject(revision))
+	done, err := b.js.PublishMsg(m, opts...)
+	var refused *nats.APIError
+	switch {
+	case err == nil:
+		return done.Sequence, nil
+	case errors.As(err, &refused) && (refused.ErrorCode == wrongSequence || refused.ErrorCode == wrongSequenceReplicated):
+		return 0, fmt.Errorf("put %s: %w", key, errConflict)
+	default:
+		return 0, fmt.Errorf("put %s: %w: %w", key, rendezvous.ErrUnavailable, err)
+	}
+}
+
+// The codes of errors by which JetStream says that a revision is not the
+// expected one: of one server and of several.
+const (
+	wrongSequence           nats.ErrorCode = 10071
+	wrongSequenceReplicated nats.ErrorCode = 10164
+)
+
+// watch calls f with every value of the bucket and then with each change, nil
+// for one that was taken away, until it fails or ctx ends.
+func (b *bucket) watch(ctx context.Context, f func(key string, value []byte)) error {
+	kv, err := b.js.KeyValue(b.name)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", b.name, err)
+	}
+	w, err := kv.WatchAll(nats.Context(ctx))
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", b.name, err)
+	}
+	defer func() { _ = w.Stop() }() // ctx has stopped it, or it has ended
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return fmt.Errorf("watch %s: the watcher has ended", b.name)
+			case e == nil: // all that was there has come
+			case e.Operation() == nats.KeyValuePut:
+				f(e.Key(), e.Value())
+			default:
+				f(e.Key(), nil)
+			}
+		}
+	}
+}

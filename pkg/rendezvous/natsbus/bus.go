@@ -1,0 +1,319 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"codex.internal/pkg/rendezvous"
+)
+
+// Why lines end.
+var (
+	errLost    = errors.New("messages between two nodes were lost")
+	errSilent  = errors.New("the other node is silent")
+	errBroken  = errors.New("the other node has ended it")
+	errMoved   = errors.New("the address has gone to another node")
+	errUnbound = errors.New("the address is not needed any more")
+	errClosed  = errors.New("the node ends")
+)
+
+// Bus is the rendezvous.Bus of a node.
+type Bus struct {
+	node  *Node
+	local *rendezvous.LocalBus
+
+	mu    sync.RWMutex
+	bound map[string]*binding           // addresses of this node that are reached from others
+	pairs map[pair]*line                // the newest of each pair
+	lines map[lineID]*line              // all
+	ends  map[string]map[*line]struct{} // all, by each of their addresses
+	nodes map[string]time.Time          // when the others were last heard
+
+	ackMu  sync.Mutex
+	dirty  map[*line]struct{} // there may be something to report
+	acks   chan struct{}      // has a value when dirty is not empty
+	urgent chan struct{}      // has a value when a sender may be waiting
+}
+
+// binding is an address that is reached from other nodes.
+type binding struct {
+	box        *rendezvous.Mailbox
+	generation uint64
+	calls      *nats.Subscription
+}
+
+// pair is the two addresses of a line.
+type pair struct{ local, remote string }
+
+func newBus(node *Node) *Bus {
+	return &Bus{
+		node: node, local: rendezvous.NewLocalBus(),
+		bound: make(map[string]*binding), pairs: make(map[pair]*line), lines: make(map[lineID]*line),
+		ends: make(map[string]map[*line]struct{}), nodes: make(map[string]time.Time),
+		dirty: make(map[*line]struct{}), acks: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+	}
+}
+
+// Bind implements rendezvous.Bus. When it returns, the address is reached from
+// everywhere; those that had it on other nodes are told meanwhile.
+func (b *Bus) Bind(ctx context.Context, address string, generation uint64, box *rendezvous.Mailbox) ([]rendezvous.Message, error) {
+	if !validAddress(address) {
+		return nil, fmt.Errorf("natsbus: %q cannot be an address", address)
+	}
+	replaced, err := b.local.Bind(ctx, address, generation, box)
+	if err != nil || generation == 0 {
+		return replaced, err
+	}
+	b.endAll(address, errMoved, tellOther)
+	if err := b.subscribe(ctx, address, generation, box); err != nil {
+		b.Unbind(address, box)
+		return replaced, fmt.Errorf("natsbus: bind %s: %w: %w", address, rendezvous.ErrUnavailable, err)
+	}
+	return replaced, b.claim(address, generation)
+}
+
+// subscribe makes the address known to NATS.
+func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, box *rendezvous.Mailbox) error {
+	b.mu.Lock()
+	former := b.bound[address]
+	next := &binding{box: box, generation: generation}
+	if former != nil {
+		next.calls = former.calls
+	} else {
+		calls, err := b.node.conn.ChanSubscribe(addressSubject(address), b.node.calls)
+		if err != nil {
+			b.mu.Unlock()
+			return err
+		}
+		next.calls = calls
+	}
+	b.bound[address] = next
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return b.node.conn.FlushWithContext(ctx)
+}
+
+// claim tells all nodes who has an address.
+func (b *Bus) claim(address string, generation uint64) error {
+	if err := b.node.publish(allSubject, &packet{kind: packetClaim, to: address, number: generation}); err != nil {
+		return fmt.Errorf("natsbus: claim %s: %w: %w", address, rendezvous.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// claimAll says again which addresses the node has.
+func (b *Bus) claimAll() error {
+	b.mu.RLock()
+	claims := make(map[string]uint64, len(b.bound))
+	for address, bound := range b.bound {
+		claims[address] = bound.generation
+	}
+	b.mu.RUnlock()
+	for address, generation := range claims {
+		if err := b.claim(address, generation); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unbind implements rendezvous.Bus.
+func (b *Bus) Unbind(address string, box *rendezvous.Mailbox) {
+	b.local.Unbind(address, box)
+	b.mu.Lock()
+	if bound := b.bound[address]; bound != nil && bound.box == box {
+		b.release(address, bound)
+	}
+	var over []*line
+	for l := range b.ends[address] {
+		if l.local == address && l.box == box {
+			over = append(over, l)
+		}
+	}
+	b.mu.Unlock()
+	for _, l := range over {
+		b.end(l, errUnbound, tellOther)
+	}
+}
+
+// release takes an address out of the table. The caller holds mu.
+func (b *Bus) release(address string, bound *binding) {
+	delete(b.bound, address)
+	// It fails when the connection is closed, and then there is nothing left.
+	_ = bound.calls.Unsubscribe()
+}
+
+// Bound implements rendezvous.Bus.
+func (b *Bus) Bound(ctx context.Context, address string) (bool, error) {
+	if here, err := b.local.Bound(ctx, address); here || err != nil {
+		return here, err
+	}
+	if !validAddress(address) {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	for first := true; ; first = false {
+		answer, err := b.node.request(ctx, addressSubject(address), &packet{kind: packetPing})
+		switch {
+		case err == nil:
+			return answer.kind == packetAccept, nil
+		case !errors.Is(err, nats.ErrNoResponders):
+			return false, fmt.Errorf("natsbus: look for %s: %w: %w", address, rendezvous.ErrUnavailable, err)
+		case !first:
+			return false, nil
+		}
+		if err := pause(ctx, interestTime); err != nil {
+			return false, err
+		}
+	}
+}
+
+// Send implements rendezvous.Bus.
+func (b *Bus) Send(ctx context.Context, address string, m rendezvous.Message) (bool, error) {
+	b.mu.RLock()
+	l := b.pairs[pair{m.From, address}]
+	b.mu.RUnlock()
+	if l != nil {
+		return l.send(ctx, &m)
+	}
+	sent, err := b.local.Send(ctx, address, m)
+	if m.Kind != rendezvous.Joined || !errors.Is(err, rendezvous.ErrNobody) {
+		return sent, err
+	}
+	return b.open(ctx, address, &m)
+}
+
+// open opens a line with its first message.
+func (b *Bus) open(ctx context.Context, address string, m *rendezvous.Message) (bool, error) {
+	box := b.local.Mailbox(m.From)
+	if box == nil || !validAddress(address) {
+		return false, fmt.Errorf("%s: %w", address, rendezvous.ErrNobody)
+	}
+	var id lineID
+	_, _ = rand.Read(id[:]) // never fails
+	l := b.newLine(id, m.From, address, box)
+	l.count(m)
+	b.add(l)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	answer, err := b.node.request(ctx, addressSubject(address), &packet{kind: packetOpen, line: id, from: m.From, to: address, message: *m})
+	switch {
+	case err == nil && answer.kind == packetAccept:
+		if !l.answered(answer.node) {
+			b.tell(answer.node, id)
+		}
+		b.heardOf(answer.node) // after it, so that the line is found if the node is lost
+		l.setGeneration(answer.number)
+		return true, nil
+	case err == nil || errors.Is(err, nats.ErrNoResponders):
+		b.end(l, errUnbound, tellNobody)
+		return false, fmt.Errorf("%s: %w", address, rendezvous.ErrNobody)
+	default:
+		b.end(l, err, tellNobody)
+		// Whoever has it may have opened the line.
+		_ = b.node.publish(addressSubject(address), &packet{kind: packetBroken, line: id})
+		return false, fmt.Errorf("natsbus: open a line to %s: %w: %w", address, rendezvous.ErrUnavailable, err)
+	}
+}
+
+// add puts a line into the tables. One that its pair had before is ended.
+func (b *Bus) add(l *line) {
+	b.mu.Lock()
+	former := b.pairs[pair{l.local, l.remote}]
+	b.pairs[pair{l.local, l.remote}] = l
+	b.lines[l.id] = l
+	for _, address := range []string{l.local, l.remote} {
+		if b.ends[address] == nil {
+			b.ends[address] = make(map[*line]struct{})
+		}
+		b.ends[address][l] = struct{}{}
+	}
+	b.mu.Unlock()
+	if former != nil {
+		b.end(former, errMoved, tellNobody)
+	}
+}
+
+// remove takes a line out of the tables.
+func (b *Bus) remove(l *line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.lines, l.id)
+	if b.pairs[pair{l.local, l.remote}] == l {
+		delete(b.pairs, pair{l.local, l.remote})
+	}
+	for _, address := range []string{l.local, l.remote} {
+		delete(b.ends[address], l)
+		if len(b.ends[address]) == 0 {
+			delete(b.ends, address)
+		}
+	}
+}
+
+// telling is who learns of the end of a line.
+type telling int
+
+const (
+	tellNobody telling = iota
+	tellOther          // the other node
+	tellHere           // the address of this one
+	tellBoth
+)
+
+// end ends a line, if it has not ended. Nothing of it is sent or taken then.
+func (b *Bus) end(l *line, why error, whom telling) {
+	node, first := l.finish()
+	if !first {
+		return
+	}
+	b.remove(l)
+	b.node.log.Debug("line ended", "local", l.local, "remote", l.remote, "reason", why)
+	if whom == tellOther || whom == tellBoth {
+		b.tell(node, l.id)
+	}
+	if whom == tellHere || whom == tellBoth {
+		b.node.broken.Add(1)
+		// It does not wait; a mailbox that is closed need not know.
+		_, _ = l.box.Put(ended, rendezvous.Message{Kind: rendezvous.Lost, From: l.remote})
+	}
+}
+
+// tell tells a node that a line has ended. If that fails the node finds out
+// when it sends, or when this one is silent.
+func (b *Bus) tell(node string, id lineID) {
+	if node != "" {
+		_ = b.node.publish(nodeSubject(node), &packet{kind: packetBroken, line: id})
+	}
+}
+
+// endAll ends the lines of an address of this node.
+func (b *Bus) endAll(local string, why error, whom telling) {
+	b.mu.RLock()
+	var over []*line
+	for l := range b.ends[local] {
+		if l.local == local {
+			over = append(over, l)
+		}
+	}
+	b.mu.RUnlock()
+	for _, l := range over {
+		b.end(l, why, whom)
+	}
+}
+
+// validAddress says whether an address can be part of a subject.
+func validAddress(address string) bool {
+	if address == "" || strings.HasPrefix(address, ".") || strings.HasSuffix(address, ".") || strings.Contains(address, "..") {
+		return false
+	}
+	return !strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == '*' || r == '>' || r >= 0x7f })
+}

@@ -1,0 +1,374 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/rendezvous/natstest"
+)
+
+// patience is how long tests wait for what must come.
+const patience = 30 * time.Second
+
+// eventually polls for what has no event.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not happen: %s", what)
+		}
+	}
+}
+
+// join returns a node that ends with the test.
+func join(t testing.TB, servers string) *Node {
+	t.Helper()
+	n, err := Connect(context.Background(), Options{Servers: servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+func ctxOf(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// bind binds an address to a new mailbox.
+func bind(t testing.TB, n *Node, address string, generation uint64) *rendezvous.Mailbox {
+	t.Helper()
+	box := rendezvous.NewMailbox(rendezvous.SourceBytes)
+	if left, err := n.Bus.Bind(ctxOf(t), address, generation, box); err != nil || len(left) != 0 {
+		t.Fatalf("%d left, %v", len(left), err)
+	}
+	return box
+}
+
+func send(t testing.TB, n *Node, to string, m rendezvous.Message) {
+	t.Helper()
+	if sent, err := n.Bus.Send(ctxOf(t), to, m); !sent || err != nil {
+		t.Fatalf("%v, %v", sent, err)
+	}
+}
+
+func frame(from, text string) rendezvous.Message {
+	return rendezvous.Message{Kind: rendezvous.Frame, From: from, Data: []byte(text)}
+}
+
+func joined(from string) rendezvous.Message {
+	return rendezvous.Message{Kind: rendezvous.Joined, From: from, Token: "token", Identity: "identity"}
+}
+
+// take waits for the next message and gives it back.
+func take(t testing.TB, box *rendezvous.Mailbox) (rendezvous.Message, error) {
+	t.Helper()
+	for {
+		m, ok, err := box.Take()
+		if ok && m.Done != nil {
+			m.Done()
+		}
+		if ok || err != nil {
+			return m, err
+		}
+		select {
+		case <-box.Ready():
+		case <-time.After(patience):
+			t.Fatal("no message comes")
+		}
+	}
+}
+
+func want(t testing.TB, box *rendezvous.Mailbox, kind rendezvous.MessageKind, from, text string) {
+	t.Helper()
+	m, err := take(t, box)
+	if err != nil || m.Kind != kind || m.From != from || string(m.Data) != text {
+		t.Fatalf("kind %d from %q: %q, %v; want kind %d from %q: %q", m.Kind, m.From, m.Data, err, kind, from, text)
+	}
+}
+
+func TestBus(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	ctx := ctxOf(t)
+	x := bind(t, a, "executor.1", 1)
+	h := bind(t, b, "harness.1", 0)
+	if is, err := b.Bus.Bound(ctx, "executor.1"); !is || err != nil {
+		t.Errorf("%v, %v", is, err)
+	}
+	if is, err := b.Bus.Bound(ctx, "executor.2"); is || err != nil {
+		t.Errorf("%v, %v", is, err)
+	}
+	for _, to := range []string{"executor.2", "executor.*", "", "executor 1"} {
+		if _, err := b.Bus.Send(ctx, to, joined("harness.1")); !errors.Is(err, rendezvous.ErrNobody) {
+			t.Errorf("to %q: %v", to, err)
+		}
+	}
+	if _, err := b.Bus.Send(ctx, "executor.1", frame("harness.1", "early")); !errors.Is(err, rendezvous.ErrNobody) {
+		t.Errorf("before it has joined: %v", err)
+	}
+	send(t, b, "executor.1", joined("harness.1"))
+	m, err := take(t, x)
+	if err != nil || m.Kind != rendezvous.Joined || m.From != "harness.1" || m.Token != "token" || m.Identity != "identity" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for i := range 100 {
+		send(t, b, "executor.1", frame("harness.1", fmt.Sprint("up ", i)))
+		send(t, a, "harness.1", frame("executor.1", fmt.Sprint("down ", i)))
+	}
+	for i := range 100 {
+		want(t, x, rendezvous.Frame, "harness.1", fmt.Sprint("up ", i))
+		want(t, h, rendezvous.Frame, "executor.1", fmt.Sprint("down ", i))
+	}
+	// Who goes is known to the other at once.
+	b.Bus.Unbind("harness.1", h)
+	want(t, x, rendezvous.Lost, "harness.1", "")
+	if _, err := a.Bus.Send(ctx, "harness.1", frame("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
+		t.Errorf("%v", err)
+	}
+	a.Bus.Unbind("executor.1", x)
+	if is, err := b.Bus.Bound(ctx, "executor.1"); is || err != nil {
+		t.Errorf("after its end: %v, %v", is, err)
+	}
+	for _, n := range []*Node{a, b} {
+		eventually(t, "nothing is kept", func() bool {
+			n.Bus.mu.Lock()
+			defer n.Bus.mu.Unlock()
+			return len(n.Bus.lines)+len(n.Bus.pairs)+len(n.Bus.ends)+len(n.Bus.bound) == 0
+		})
+	}
+}
+
+// TestWindow has a reader that takes nothing: the sender waits, and goes on when
+// there is room, and what it holds is given back.
+func TestWindow(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	x := bind(t, a, "x", 1)
+	bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	var mu sync.Mutex
+	held := 0
+	m := frame("h", strings.Repeat("p", 100_000))
+	add := func(n int) { mu.Lock(); held += n; mu.Unlock() }
+	m.Done = func() { add(-1) }
+	short, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	n := 0
+	for ; ; n++ {
+		add(1)
+		if _, err := b.Bus.Send(short, "x", m); err != nil {
+			add(-1)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if most := lineBytes / len(m.Data); n != most {
+		t.Errorf("%d frames are under way, want %d", n, most)
+	}
+	var sending sync.WaitGroup
+	const more = 200
+	sending.Go(func() {
+		for range more {
+			add(1)
+			send(t, b, "x", m)
+		}
+	})
+	want(t, x, rendezvous.Joined, "h", "")
+	for range n + more {
+		want(t, x, rendezvous.Frame, "h", string(m.Data))
+	}
+	sending.Wait()
+	eventually(t, "all is given back", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return held == 0
+	})
+}
+
+func TestRepliesAreBounded(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	x := bind(t, a, "x", 1)
+	h := bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, x, rendezvous.Joined, "h", "")
+	reply := rendezvous.Message{Kind: rendezvous.Reply, From: "x", Data: []byte("r")}
+	n := 0
+	for ; ; n++ {
+		sent, err := a.Bus.Send(ended, "h", reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sent {
+			break
+		}
+	}
+	if n != lineReplies {
+		t.Errorf("%d replies", n)
+	}
+	for range n {
+		want(t, h, rendezvous.Reply, "x", "r")
+	}
+	eventually(t, "there is room again", func() bool {
+		sent, err := a.Bus.Send(ended, "h", reply)
+		return sent && err == nil
+	})
+}
+
+// TestGap loses a message between two others, and one that nothing follows.
+func TestGap(t *testing.T) {
+	for name, follows := range map[string]bool{"in between": true, "the last": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := natstest.Start(t).URL()
+			a, b := join(t, url), join(t, url)
+			x := bind(t, a, "x", 1)
+			h := bind(t, b, "h", 0)
+			send(t, b, "x", joined("h"))
+			send(t, b, "x", frame("h", "1"))
+			l := b.Bus.pairs[pair{"h", "x"}]
+			l.mu.Lock()
+			l.count(&rendezvous.Message{Kind: rendezvous.Frame, Data: []byte("lost")}) // as if it was sent
+			l.mu.Unlock()
+			if follows {
+				send(t, b, "x", frame("h", "3"))
+			}
+			want(t, x, rendezvous.Joined, "h", "")
+			want(t, x, rendezvous.Frame, "h", "1")
+			want(t, x, rendezvous.Lost, "h", "")
+			want(t, h, rendezvous.Lost, "x", "")
+			if _, err := b.Bus.Send(ctxOf(t), "x", frame("h", "4")); !errors.Is(err, rendezvous.ErrNobody) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestLostAcknowledgement loses what the receiver says, which the sender waits
+// for.
+func TestLostAcknowledgement(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	x := bind(t, a, "x", 1)
+	bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	l := b.Bus.pairs[pair{"h", "x"}]
+	eventually(t, "the first is confirmed", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.received == 1
+	})
+	other := a.Bus.pairs[pair{"x", "h"}]
+	want(t, x, rendezvous.Joined, "h", "")
+	other.mu.Lock()
+	other.reported.done, other.undone = other.done, 0 // as if it was sent
+	other.mu.Unlock()
+	eventually(t, "it asks", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.pending) == 0
+	})
+}
+
+// crash ends a node without a word to the others.
+func crash(n *Node) {
+	n.stop()
+	n.wg.Wait()
+	n.conn.Close()
+}
+
+func TestDeadNode(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	x := bind(t, a, "x", 1)
+	h := bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, x, rendezvous.Joined, "h", "")
+	began := time.Now()
+	crash(b)
+	want(t, x, rendezvous.Lost, "h", "")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	_ = h
+}
+
+func TestNodeThatSaysGoodbye(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a := join(t, url)
+	b, err := Connect(ctxOf(t), Options{Servers: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := bind(t, a, "x", 1)
+	h := bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, x, rendezvous.Joined, "h", "")
+	b.Close()
+	want(t, x, rendezvous.Lost, "h", "")
+	want(t, h, rendezvous.Lost, "x", "")
+}
+
+func TestAddressMoves(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b, c := join(t, url), join(t, url), join(t, url)
+	former := bind(t, a, "x", 1)
+	here, there := bind(t, a, "h1", 0), bind(t, c, "h2", 0)
+	send(t, a, "x", joined("h1"))
+	send(t, c, "x", joined("h2"))
+	newer := bind(t, b, "x", 2)
+	eventually(t, "the former is closed", func() bool { return a.Bus.local.Mailbox("x") == nil })
+	if _, err := take(t, former); !errors.Is(err, rendezvous.ErrReplaced) {
+		t.Error(err)
+	}
+	// What the former mailbox had not handled is answered by the bus.
+	want(t, here, rendezvous.Gone, "x", "")
+	want(t, there, rendezvous.Lost, "x", "")
+	send(t, c, "x", joined("h2"))
+	want(t, newer, rendezvous.Joined, "h2", "")
+	// One that comes late with an earlier generation does not get it.
+	late := bind(t, a, "x", 1)
+	if _, err := take(t, late); !errors.Is(err, rendezvous.ErrReplaced) {
+		t.Errorf("%v", err)
+	}
+	send(t, c, "x", frame("h2", "still"))
+	want(t, newer, rendezvous.Frame, "h2", "still")
+}
+
+// TestRestart restarts NATS while two nodes talk. What was under way may be
+// lost; then both know.
+func TestRestart(t *testing.T) {
+	s := natstest.Start(t)
+	a, b := join(t, s.URL()), join(t, s.URL())
+	x := bind(t, a, "x", 1)
+	h := bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, x, rendezvous.Joined, "h", "")
+	s.Kill()
+	eventually(t, "it is noticed", func() bool { return b.State.Check(ctxOf(t)) != nil })
+	began := time.Now()
+	if _, err := b.Bus.Bound(ctxOf(t), "y"); !errors.Is(err, rendezvous.ErrUnavailable) || time.Since(began) > callTime+time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	s.Restart()
+	eventually(t, "it is there again", func() bool { return a.State.Check(ctxOf(t)) == nil && b.State.Check(ctxOf(t)) == nil })
+	if _, err := b.Bus.Send(ctxOf(t), "x", frame("h", "after")); err != nil {
+		want(t, h, rendezvous.Lost, "x", "")
+		want(t, x, rendezvous.Lost, "h", "")
+		send(t, b, "x", joined("h"))
+		want(t, x, rendezvous.Joined, "h", "")
+		send(t, b, "x", frame("h", "after"))
+	}
+	want(t, x, rendezvous.Frame, "h", "after")
+}

@@ -1,0 +1,106 @@
+package natsbus
+
+import (
+	"time"
+
+	"codex.internal/pkg/rendezvous"
+)
+
+// Times within which the loss of something is noticed. Together with the second
+// that a client pauses they keep an interruption under 5 s.
+const (
+	// beatInterval is how often a node says that it lives, and silence how long
+	// it may say nothing: four beats may be lost, or NATS be away as long.
+	beatInterval = 500 * time.Millisecond
+	silence      = 2500 * time.Millisecond
+	// probeTime is how long messages may be unconfirmed until their receiver
+	// is asked, and lossTime until they are taken for lost.
+	probeTime = time.Second
+	lossTime  = 3 * time.Second
+	// claimInterval is how often nodes say again which addresses they have, for
+	// those that did not hear it because NATS was in parts.
+	claimInterval = 30 * time.Second
+)
+
+// Limits of what is under way between two nodes.
+const (
+	// lineBytes is how much of one address may be on its way to another, in
+	// bytes of frames: as much as fits into the mailbox there, so that the node
+	// that receives never waits.
+	lineBytes = rendezvous.SourceBytes
+	// lineReplies is the same for replies, in messages.
+	lineReplies = rendezvous.SourceReplies
+	// ackBytes is how much a receiver takes until it says so at once; a frame
+	// of full size fits into the rest. Smaller amounts are told after ackDelay.
+	ackBytes = lineBytes / 4
+	ackDelay = 5 * time.Millisecond
+	// acksPerPacket bounds a packet with acknowledgements to some 32 KiB.
+	acksPerPacket = 1024
+)
+
+// Limits of the connection to NATS.
+const (
+	// packetOverhead is the most that a packet has besides a frame: names,
+	// none of which exceeds 128 bytes, and numbers.
+	packetOverhead = 4 << 10
+	// inboxBytes and inboxPackets bound what waits for the goroutine that
+	// hands over packets. It never blocks, so this much means that the process
+	// stands still; NATS cuts off a client with as many bytes (max_pending).
+	inboxBytes   = 64 << 20
+	inboxPackets = 1 << 17
+	// maxCalls bounds the requests that wait to be answered: a harness in two
+	// of all that one node can have connects at the same moment. Who is not
+	// answered comes again.
+	maxCalls = 4096
+	// reconnectBytes bounds what is kept for NATS while the connection to it
+	// is down. What does not fit breaks the line that it is for.
+	reconnectBytes = 8 << 20
+	// reconnectPause is between two attempts, and reconnectJitter keeps nodes
+	// from coming back all at once.
+	reconnectPause  = 250 * time.Millisecond
+	reconnectJitter = 100 * time.Millisecond
+	// dialTime bounds one attempt, writeTime one write, and pingInterval finds
+	// a server that is silent after two of them.
+	dialTime     = 2 * time.Second
+	writeTime    = 3 * time.Second
+	pingInterval = time.Second
+	maxPings     = 2
+	// startTime bounds how long the first connection may take: a cluster that
+	// has just been started elects its leaders within it.
+	startTime = 15 * time.Second
+	// callTime bounds a request to another node or to JetStream.
+	callTime = 3 * time.Second
+	// interestTime is how long the servers of a cluster may take to learn of a
+	// new subscription.
+	interestTime = 50 * time.Millisecond
+	// closeTime bounds the last flush.
+	closeTime = 2 * time.Second
+)
+
+// Limits of the state.
+const (
+	// registrationTime is how long a registration is kept that its executor's
+	// node does not renew, which it does each renewInterval: longer than its
+	// URL is good for.
+	registrationTime = rendezvous.ExecutorURLTime + 2*renewInterval
+	renewInterval    = time.Hour
+	// spentTime is how long it is remembered that an authorization was spent:
+	// longer than it is good for, by as much as clocks may differ.
+	spentTime = rendezvous.AuthorizationTime + 3*time.Minute
+	// maxSpent bounds those that are remembered.
+	maxSpent = 1 << 18
+	// maxRegistrations bounds the keys for registrations: two for each
+	// environment, those that were replaced, and the markers of what was removed
+	// within markerTime.
+	maxRegistrations = 1 << 18
+	markerTime       = 10 * time.Minute
+	// maxRecord is the longest value, in bytes: a registration has some 2 KiB.
+	maxRecord = 16 << 10
+	// casAttempts bounds how often a change is tried that others overtake.
+	casAttempts = 8
+	// defaultReplicas is how many servers of a cluster keep the state: one may
+	// fail.
+	defaultReplicas = 3
+	// watchPause is before the state is watched again after a failure.
+	watchPause = time.Second
+)

@@ -1,0 +1,206 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"codex.internal/pkg/rendezvous"
+)
+
+// Options are what a Node is made with. Only Servers is needed.
+type Options struct {
+	// Servers are the URLs of servers, separated by commas. Others of their
+	// cluster are found.
+	Servers string
+	// Credentials is a file with the credentials of a user, and CA one with the
+	// certificates, as PEM, that the servers' must be signed with. Empty: none,
+	// and those of the system.
+	Credentials, CA string
+	// Replicas is how many servers keep what is stored; 0: 3 in a cluster of as
+	// many, else 1. It holds for what is made, and for what is there if it is
+	// not 0.
+	Replicas int
+	Logger   *slog.Logger // nil: logs nothing
+}
+
+// Node is one process of a service. Its State and its Bus are used until Close.
+type Node struct {
+	State *State
+	Bus   *Bus
+
+	id   string
+	log  *slog.Logger
+	conn *nats.Conn
+
+	calls   chan *nats.Msg // requests to addresses of this node
+	again   chan struct{}  // has a value when NATS was reached again
+	broken  atomic.Uint64  // lines that broke
+	buffers sync.Pool      // of *[]byte, for packets
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// The subjects of the service.
+const (
+	subjects   = "codex-rendezvous."
+	allSubject = subjects + "all"
+)
+
+func nodeSubject(id string) string         { return subjects + "node." + id }
+func addressSubject(address string) string { return subjects + "address." + address }
+
+// Connect connects a node. While NATS is not there yet it tries again for some
+// seconds, or until ctx ends; once it has succeeded it reconnects without end.
+// Errors do not show passwords.
+func Connect(ctx context.Context, opts Options) (*Node, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{
+		id: rand.Text(), log: opts.Logger, calls: make(chan *nats.Msg, maxCalls), again: make(chan struct{}, 1),
+		buffers: sync.Pool{New: func() any { return new([]byte) }},
+	}
+	if err := checkServers(opts.Servers); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		err := n.connect(ctx, &opts)
+		if err == nil {
+			return n, nil
+		}
+		n.log.Warn("cannot start with NATS yet", "error", err)
+		if pause(ctx, reconnectPause) != nil {
+			return nil, err
+		}
+	}
+}
+
+// connect makes one attempt.
+func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
+	if n.conn, err = nats.Connect(opts.Servers, n.options(opts)...); err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			n.conn.Close()
+		}
+	}()
+	if most := n.conn.MaxPayload(); most < rendezvous.MaxFrame+packetOverhead {
+		return fmt.Errorf("NATS takes messages of %d bytes, and %d are needed: raise max_payload", most, rendezvous.MaxFrame+packetOverhead)
+	}
+	if n.State, err = openState(ctx, n, opts.Replicas); err != nil {
+		return err
+	}
+	n.Bus = newBus(n)
+	return n.start()
+}
+
+// options returns those of the client.
+func (n *Node) options(opts *Options) []nats.Option {
+	list := []nats.Option{
+		nats.Name("codex rendezvous " + n.id),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
+		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.log.Warn("NATS is out of reach", "error", err) }),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			n.log.Info("NATS is there again", "server", c.ConnectedUrlRedacted())
+			signal(n.again)
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { n.log.Error("NATS", "error", err) }),
+	}
+	if opts.Credentials != "" {
+		list = append(list, nats.UserCredentials(opts.Credentials))
+	}
+	if opts.CA != "" {
+		list = append(list, nats.RootCAs(opts.CA))
+	}
+	return list
+}
+
+// start begins to take part.
+func (n *Node) start() error {
+	inbox, err := n.conn.Subscribe(nodeSubject(n.id), n.Bus.receive)
+	if err == nil {
+		err = inbox.SetPendingLimits(inboxPackets, inboxBytes)
+	}
+	if err == nil {
+		_, err = n.conn.Subscribe(allSubject, n.Bus.receive)
+	}
+	if err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = cancel
+	n.wg.Go(func() { n.Bus.routineCalls(ctx) })
+	n.wg.Go(func() { n.Bus.routineAcks(ctx) })
+	n.wg.Go(func() { n.Bus.routineBeats(ctx) })
+	n.wg.Go(func() { n.State.routineWatch(ctx) })
+	return nil
+}
+
+// Close tells the other nodes that this one ends, and ends it. The server that
+// uses it has been shut down.
+func (n *Node) Close() {
+	n.stop()
+	n.wg.Wait()
+	_ = n.publish(allSubject, &packet{kind: packetBye})
+	// If NATS is out of reach the others find that this node is silent.
+	_ = n.conn.FlushTimeout(closeTime)
+	n.conn.Close()
+	n.Bus.endEverything(errClosed)
+}
+
+// publish sends a packet in the name of the node. It does not wait for NATS,
+// unless that takes nothing.
+func (n *Node) publish(subject string, p *packet) error {
+	p.node = n.id
+	buffer := n.buffers.Get().(*[]byte)
+	*buffer = p.append((*buffer)[:0])
+	err := n.conn.Publish(subject, *buffer) // which copies it
+	n.buffers.Put(buffer)
+	return err
+}
+
+// request sends a packet and returns the answer.
+func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, error) {
+	p.node = n.id
+	m, err := n.conn.RequestWithContext(ctx, subject, p.append(nil))
+	if err != nil {
+		return packet{}, err
+	}
+	answer, err := decodePacket(m.Data)
+	if err == nil && answer.kind != packetAccept && answer.kind != packetRefuse {
+		err = fmt.Errorf("%w as an answer: kind %d", errPacket, answer.kind)
+	}
+	return answer, err
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// signal puts a value into a channel that has room for one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

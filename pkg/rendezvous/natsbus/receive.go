@@ -1,0 +1,226 @@
+package natsbus
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"codex.internal/pkg/rendezvous"
+)
+
+// receive takes what other nodes send to this one or to all. It never waits.
+func (b *Bus) receive(m *nats.Msg) {
+	p, err := decodePacket(m.Data)
+	if err != nil {
+		b.node.log.Warn("packet dropped", "subject", m.Subject, "error", err)
+		return
+	}
+	if p.node == b.node.id {
+		return // it has sent it to all
+	}
+	switch p.kind {
+	case packetBeat:
+		b.heardOf(p.node)
+	case packetBye:
+		b.lose(p.node, errClosed)
+	case packetClaim:
+		b.claimed(&p)
+	case packetAck:
+		now := time.Now()
+		for _, a := range p.acks {
+			if l := b.line(a.line); l != nil {
+				b.check(l, l.acked(a, now))
+			}
+		}
+	case packetData, packetProbe, packetBroken:
+		b.receiveForLine(&p)
+	default:
+		b.node.log.Warn("packet dropped", "subject", m.Subject, "kind", p.kind)
+	}
+}
+
+// receiveForLine takes a packet that is for one line.
+func (b *Bus) receiveForLine(p *packet) {
+	l := b.line(p.line)
+	if p.kind == packetBroken {
+		if l != nil && l.answered(p.node) {
+			b.end(l, errBroken, tellHere)
+		}
+		return
+	}
+	if l == nil || !l.answered(p.node) {
+		b.tell(p.node, p.line)
+		return
+	}
+	if p.kind == packetData {
+		b.check(l, l.take(p.number, p.message))
+		return
+	}
+	if err := l.probed(p.number); err != nil {
+		b.check(l, err)
+		return
+	}
+	if a, node, ok := l.report(true); ok {
+		b.sendAcks(node, []ack{a})
+	}
+}
+
+// line returns the line with an id, or nil.
+func (b *Bus) line(id lineID) *line {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.lines[id]
+}
+
+// check ends a line that has failed.
+func (b *Bus) check(l *line, err error) {
+	if err != nil {
+		b.end(l, err, tellBoth)
+	}
+}
+
+// heardOf notes that a node lives.
+func (b *Bus) heardOf(node string) {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes[node] = now
+}
+
+// alive says whether a node has been heard lately.
+func (b *Bus) alive(node string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return node == b.node.id || time.Since(b.nodes[node]) < silence
+}
+
+// claimed takes what a node says about an address that it has: if another has
+// it later, that one says so, else it gives the address up. Lines that lead
+// elsewhere end.
+func (b *Bus) claimed(p *packet) {
+	b.mu.Lock()
+	bound := b.bound[p.to]
+	mine := bound != nil && bound.generation < p.number
+	if mine {
+		b.release(p.to, bound)
+	}
+	var over []*line
+	for l := range b.ends[p.to] {
+		if l.remote == p.to && l.elsewhere(p.node, p.number) {
+			over = append(over, l)
+		}
+	}
+	b.mu.Unlock()
+	for _, l := range over {
+		b.end(l, errMoved, tellBoth)
+	}
+	switch {
+	case mine:
+		b.giveUp(p.to, bound.box)
+	case bound != nil && bound.generation > p.number:
+		// If it is lost, the node hears it with the next claims.
+		_ = b.node.publish(nodeSubject(p.node), &packet{kind: packetClaim, to: p.to, number: bound.generation})
+	}
+}
+
+// elsewhere says whether the line leads to another node than the one that has
+// the remote address since a generation.
+func (l *line) elsewhere(node string, generation uint64) bool {
+	l.peerMu.Lock()
+	defer l.peerMu.Unlock()
+	return l.node != "" && l.node != node && l.generation < generation
+}
+
+// giveUp closes the mailbox of an address that another node has now, and tells
+// all that it was talking to.
+func (b *Bus) giveUp(address string, box *rendezvous.Mailbox) {
+	for _, m := range box.Close(rendezvous.ErrReplaced) {
+		if m.Done != nil {
+			m.Done()
+		}
+		if b.local.Mailbox(m.From) != nil {
+			_, _ = b.local.Send(ended, m.From, rendezvous.Message{Kind: rendezvous.Gone, From: address})
+		}
+	}
+	b.local.Unbind(address, box)
+	b.endAll(address, errMoved, tellOther)
+}
+
+// lose ends all lines to a node.
+func (b *Bus) lose(node string, why error) {
+	b.mu.Lock()
+	delete(b.nodes, node)
+	var over []*line
+	for _, l := range b.lines {
+		if l.peer() == node {
+			over = append(over, l)
+		}
+	}
+	b.mu.Unlock()
+	for _, l := range over {
+		b.end(l, why, tellBoth)
+	}
+}
+
+// endEverything ends all lines.
+func (b *Bus) endEverything(why error) {
+	b.mu.RLock()
+	over := make([]*line, 0, len(b.lines))
+	for _, l := range b.lines {
+		over = append(over, l)
+	}
+	b.mu.RUnlock()
+	for _, l := range over {
+		b.end(l, why, tellHere)
+	}
+}
+
+// routineCalls answers the requests to addresses of this node.
+func (b *Bus) routineCalls(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-b.node.calls:
+			b.answer(m)
+		}
+	}
+}
+
+// answer answers a request.
+func (b *Bus) answer(m *nats.Msg) {
+	p, err := decodePacket(m.Data)
+	if err != nil {
+		b.node.log.Warn("request dropped", "subject", m.Subject, "error", err)
+		return
+	}
+	b.mu.RLock()
+	bound := b.bound[m.Subject[len(addressSubject("")):]]
+	b.mu.RUnlock()
+	reply := packet{kind: packetRefuse}
+	switch {
+	case p.kind == packetBroken:
+		b.receiveForLine(&p)
+		return
+	case bound == nil:
+	case p.kind == packetPing, p.kind == packetOpen && b.accept(&p, bound):
+		reply = packet{kind: packetAccept, number: bound.generation}
+	}
+	reply.node = b.node.id
+	// Who gets no answer asks again.
+	_ = m.Respond(reply.append(nil))
+}
+
+// accept opens a line that another node asks for.
+func (b *Bus) accept(p *packet, bound *binding) bool {
+	l := b.newLine(p.line, p.to, p.from, bound.box)
+	l.node = p.node
+	b.add(l)
+	b.heardOf(p.node) // after it, so that it is found if the node is lost
+	if err := l.take(1, p.message); err != nil {
+		b.end(l, err, tellNobody)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,45 @@
+package natsbus
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// schemes are those of the URLs of servers.
+var schemes = []string{"nats", "tls", "ws", "wss"}
+
+// checkServers says whether a text names servers. The error shows no password.
+func checkServers(servers string) error {
+	for server := range strings.SplitSeq(servers, ",") {
+		if _, err := parseServer(server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HasSecret says whether the URL of one of some servers has a user, a token or a
+// password in it, which must not be in a command line.
+func HasSecret(servers string) bool {
+	// What is no URL is taken for one with a secret if it could be.
+	return strings.Contains(servers, "@")
+}
+
+// parseServer reads the URL of a server; nats:// can be left out.
+func parseServer(text string) (*url.URL, error) {
+	text = strings.TrimSpace(text)
+	if !strings.Contains(text, "://") {
+		text = "nats://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		// The error of the parser shows all of it.
+		return nil, fmt.Errorf("the URL of a NATS server cannot be read; expected nats://HOST:PORT")
+	}
+	if !slices.Contains(schemes, u.Scheme) || u.Hostname() == "" {
+		return nil, fmt.Errorf("%s is not the URL of a NATS server; expected nats://HOST:PORT or tls://HOST:PORT", u.Redacted())
+	}
+	return u, nil
+}

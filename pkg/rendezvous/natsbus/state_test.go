@@ -1,0 +1,313 @@
+package natsbus
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/rendezvous/natstest"
+)
+
+// publicKey is one that can be stored.
+var publicKey = sync.OnceValue(func() noiseik.PublicKey {
+	id, err := noiseik.GenerateIdentity()
+	if err != nil {
+		panic(err)
+	}
+	return id.PublicKey()
+})
+
+func registration(id, environment, token string) rendezvous.Registration {
+	return rendezvous.Registration{
+		ID: id, Environment: environment, Key: publicKey(), Token: token, Expires: time.Now().Add(rendezvous.ExecutorURLTime).UTC().Truncate(time.Second),
+	}
+}
+
+func register(t testing.TB, n *Node, id, environment string) rendezvous.Registration {
+	t.Helper()
+	reg := registration(id, environment, "token")
+	if err := n.State.Register(ctxOf(t), reg); err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+func attach(t testing.TB, n *Node, id string) uint64 {
+	t.Helper()
+	generation, err := n.State.Attach(ctxOf(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return generation
+}
+
+// missing says whether a registration is not there.
+func missing(t testing.TB, n *Node, id string) bool {
+	t.Helper()
+	_, err := n.State.Find(ctxOf(t), id)
+	if err != nil && !errors.Is(err, rendezvous.ErrNotRegistered) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+func TestNodesShareTheState(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	ctx := ctxOf(t)
+	if a.State.Keys() != b.State.Keys() || a.State.Keys().URLs == a.State.Keys().Authorizations || a.State.Keys().URLs == [rendezvous.KeyBytes]byte{} {
+		t.Error("the keys are not the same, or not good")
+	}
+	const environment = "üml [*] >"
+	if _, err := b.State.Newest(ctx, environment); !errors.Is(err, rendezvous.ErrNotRegistered) {
+		t.Errorf("%v", err)
+	}
+	reg := register(t, a, "r1", environment)
+	if got, err := b.State.Newest(ctx, environment); err != nil || got != reg {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := b.State.Find(ctx, "r1"); err != nil || got != reg {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, id := range []string{"", "r2", "*", ">", "r1.", "r 1"} {
+		if !missing(t, a, id) {
+			t.Errorf("%q is there", id)
+		}
+	}
+	listed := func(connected bool) {
+		t.Helper()
+		for _, n := range []*Node{a, b} {
+			eventually(t, "it is listed", func() bool {
+				list := n.State.List()
+				return len(list) == 1 && list[0].Registration == reg && list[0].Connected == connected
+			})
+		}
+	}
+	listed(false)
+	first := attach(t, b, "r1")
+	listed(true)
+	second := attach(t, a, "r1")
+	if second <= first {
+		t.Errorf("generation %d follows %d", second, first)
+	}
+	b.State.Detach(ctx, "r1", first) // is not there any more
+	listed(true)
+	a.State.Detach(ctx, "r1", second)
+	listed(false)
+	for _, n := range []*Node{a, b} {
+		n.State.Sweep(ctx)
+		if len(n.State.attached) != 0 {
+			t.Errorf("%d are kept", len(n.State.attached))
+		}
+	}
+}
+
+func TestReplacedRegistration(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	ctx := ctxOf(t)
+	register(t, a, "idle", "env")
+	register(t, b, "connected", "env")
+	if !missing(t, a, "idle") {
+		t.Error("one that nobody is connected to is kept")
+	}
+	generation := attach(t, a, "connected")
+	register(t, b, "newest", "env")
+	if missing(t, b, "connected") {
+		t.Error("one that is connected is forgotten")
+	}
+	if reg, err := a.State.Newest(ctx, "env"); err != nil || reg.ID != "newest" {
+		t.Errorf("%+v, %v", reg, err)
+	}
+	a.State.Detach(ctx, "connected", generation)
+	if !missing(t, b, "connected") {
+		t.Error("it is kept after its end")
+	}
+	if _, err := a.State.Attach(ctx, "connected"); !errors.Is(err, rendezvous.ErrNotRegistered) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSpentOnceAmongNodes(t *testing.T) {
+	url := natstest.Start(t).URL()
+	nodes := []*Node{join(t, url), join(t, url)}
+	for i := range 20 {
+		var accepted atomic.Int32
+		var asking sync.WaitGroup
+		for _, n := range append(nodes, nodes...) {
+			asking.Go(func() {
+				ok, err := n.State.Spend(ctxOf(t), fmt.Sprint("nonce", i), time.Now().Add(time.Minute))
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					accepted.Add(1)
+				}
+			})
+		}
+		asking.Wait()
+		if n := accepted.Load(); n != 1 {
+			t.Errorf("accepted %d times", n)
+		}
+	}
+}
+
+// TestRace has nodes register and attach the same at once: in the end one is the
+// newest, and the last who attached has the highest generation.
+func TestRace(t *testing.T) {
+	url := natstest.Start(t).URL()
+	nodes := []*Node{join(t, url), join(t, url)}
+	var registering sync.WaitGroup
+	for i, n := range nodes {
+		for j := range 4 {
+			registering.Go(func() { register(t, n, fmt.Sprintf("r%d-%d", i, j), "env") })
+		}
+	}
+	registering.Wait()
+	reg, err := nodes[0].State.Newest(ctxOf(t), "env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := nodes[1].State.Newest(ctxOf(t), "env"); err != nil || again != reg {
+		t.Errorf("%+v, %v", again, err)
+	}
+	var mu sync.Mutex
+	seen := make(map[uint64]bool)
+	var attaching sync.WaitGroup
+	for _, n := range append(nodes, nodes...) {
+		attaching.Go(func() {
+			generation, err := n.State.Attach(ctxOf(t), reg.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[generation] {
+				t.Errorf("generation %d twice", generation)
+			}
+			seen[generation] = true
+		})
+	}
+	attaching.Wait()
+}
+
+func TestLimits(t *testing.T) {
+	n := join(t, natstest.Start(t).URL())
+	for i := range rendezvous.TokenEnvironments {
+		reg := registration(fmt.Sprint("r", i), fmt.Sprint("env", i), "one")
+		if err := n.State.Register(ctxOf(t), reg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all are known", func() bool { return len(n.State.List()) == rendezvous.TokenEnvironments })
+	try := func(id, environment, token string) error {
+		return n.State.Register(ctxOf(t), registration(id, environment, token))
+	}
+	if err := try("x", "more", "one"); !errors.Is(err, rendezvous.ErrTooMany) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := try("y", "env0", "one"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := try("z", "more", "two"); err != nil {
+		t.Errorf("of another token: %v", err)
+	}
+	eventually(t, "that is known too", func() bool { return len(n.State.List()) == rendezvous.TokenEnvironments+1 })
+	if err := try("w", "more", "one"); !errors.Is(err, rendezvous.ErrTooMany) {
+		t.Errorf("taken from another token: %v", err)
+	}
+}
+
+// TestRenewal renews what would be forgotten, and forgets copies of what was.
+func TestRenewal(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	ctx := ctxOf(t)
+	register(t, a, "r1", "env")
+	generation := attach(t, a, "r1")
+	a.State.mu.Lock()
+	a.State.attached["r1"].renewed = time.Now().Add(-2 * renewInterval)
+	a.State.mu.Unlock()
+	a.State.Sweep(ctx)
+	if _, revision, err := b.State.read(ctx, "r1"); err != nil || revision <= generation {
+		t.Errorf("revision %d, %v", revision, err)
+	}
+	// The generation is still that of the connection.
+	a.State.Detach(ctx, "r1", generation)
+	rec, _, err := b.State.read(ctx, "r1")
+	if err != nil || rec.Node != "" {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	eventually(t, "b knows it", func() bool { list := b.State.List(); return len(list) == 1 && !list[0].Connected })
+	b.State.mu.Lock()
+	b.State.forgetCopies(rec.Expires.Add(-time.Second))
+	kept := len(b.State.copied)
+	b.State.forgetCopies(rec.Expires)
+	left := len(b.State.copied) + len(b.State.newest)
+	b.State.mu.Unlock()
+	if kept != 1 || left != 0 {
+		t.Errorf("%d before it has expired, %d after", kept, left)
+	}
+}
+
+// TestDetachWithoutNATS notes the end of a connection when NATS is back.
+func TestDetachWithoutNATS(t *testing.T) {
+	s := natstest.Start(t)
+	n := join(t, s.URL())
+	register(t, n, "r1", "env")
+	generation := attach(t, n, "r1")
+	s.Kill()
+	began := time.Now()
+	n.State.Detach(ctxOf(t), "r1", generation)
+	if _, err := n.State.Newest(ctxOf(t), "env"); !errors.Is(err, rendezvous.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if err := n.State.Register(ctxOf(t), registration("r2", "env", "token")); !errors.Is(err, rendezvous.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if err := n.State.Check(ctxOf(t)); !errors.Is(err, rendezvous.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(began); took > 5*callTime {
+		t.Errorf("it took %v", took)
+	}
+	s.Restart()
+	eventually(t, "it is noted", func() bool {
+		n.State.Sweep(ctxOf(t))
+		rec, _, err := n.State.read(ctxOf(t), "r1")
+		return err == nil && rec.Node == ""
+	})
+}
+
+func TestReplicas(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	n := join(t, c[0].URL()) // the others are found
+	for _, name := range []string{bucketService, bucketRegistrations, bucketSpent} {
+		info, err := n.State.registrations.js.StreamInfo("KV_" + name)
+		if err != nil || info.Config.Replicas != defaultReplicas {
+			t.Errorf("%s: %+v, %v", name, info, err)
+		}
+	}
+	// The state outlives any server.
+	register(t, n, "r1", "env")
+	c[0].Kill()
+	began := time.Now()
+	eventually(t, "it is there again", func() bool { return n.State.Check(ctxOf(t)) == nil && !missing(t, n, "r1") })
+	t.Logf("after %v", time.Since(began))
+}
+
+func TestConnectRefusals(t *testing.T) {
+	for _, servers := range []string{"", "http://h", "nats://", "nats://user:secret@[", ":"} {
+		_, err := Connect(ctxOf(t), Options{Servers: servers})
+		if err == nil {
+			t.Errorf("%q is accepted", servers)
+		} else if text := err.Error(); len(text) == 0 || containsSecret(text) {
+			t.Errorf("%q: %v", servers, err)
+		}
+	}
+}
