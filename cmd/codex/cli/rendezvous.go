@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
 	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/rendezvous/natsbus"
 	"github.com/urfave/cli/v2"
 )
 
@@ -41,10 +43,14 @@ Examples:
    codex rendezvous --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \
       --state /var/lib/rendezvous/state.json
 
+With --nats any number of them, behind one name, are one service: an executor
+can be connected to one and its agent to another, and when one ends, its peers
+come back through another.
+
 SIGINT and SIGTERM end it in order: its peers are told, and come back when it
 does. A second signal ends it at once.`,
 		OnUsageError: onUsageError,
-		Flags: append([]cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
 			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
@@ -52,7 +58,7 @@ does. A second signal ends it at once.`,
 			tokensFlag(),
 			&cli.StringFlag{Name: "public-url", Usage: "where peers reach it, if a proxy is in front (`URL`)"},
 			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
-		}, logFlags()...),
+		}, natsFlags(), logFlags()),
 		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runRendezvous(c, s) },
 	}
@@ -102,11 +108,25 @@ func runRendezvous(c *cli.Context, s streams) error {
 	if len(list) == 0 {
 		log.Warn("there are no tokens yet, so nobody can use this; codex rendezvous token create makes one", "file", tokens.Path())
 	}
+	shared, err := natsOptions(c, log)
+	if err != nil {
+		return err
+	}
 	listener, err := listenRendezvous(c, config != nil)
 	if err != nil {
 		return err
 	}
-	srv, err := rendezvous.New(c.Context, rendezvous.Options{Tokens: tokens, Logger: log, PublicURL: c.String("public-url"), StateFile: c.String("state")})
+	opts := rendezvous.Options{Tokens: tokens, Logger: log, PublicURL: c.String("public-url"), StateFile: c.String("state")}
+	if shared != nil {
+		node, err := natsbus.Connect(c.Context, *shared)
+		if err != nil {
+			_ = listener.Close()
+			return fmt.Errorf("--nats: %w", err)
+		}
+		defer node.Close()
+		opts.State, opts.Bus = node.State, node.Bus
+	}
+	srv, err := rendezvous.New(c.Context, opts)
 	if err != nil {
 		_ = listener.Close()
 		return err

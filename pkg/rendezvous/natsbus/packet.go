@@ -166,7 +166,8 @@ func (r *reader) line() (id lineID) {
 	return id
 }
 
-// message reads a message, which ends the packet.
+// message reads a message, which ends the packet. What a node says to itself is
+// not for others.
 func (r *reader) message() rendezvous.Message {
 	var m rendezvous.Message
 	if head := r.take(2); head != nil {
@@ -174,7 +175,7 @@ func (r *reader) message() rendezvous.Message {
 	}
 	m.Token, m.Identity, m.Stream = r.text(), r.text(), r.text()
 	m.Data = r.take(uint64(len(r.rest)))
-	if m.Kind < rendezvous.Frame || m.Kind > rendezvous.Lost || len(m.Data) > rendezvous.MaxFrame {
+	if m.Kind < rendezvous.Frame || m.Kind > rendezvous.Gone || len(m.Data) > rendezvous.MaxFrame {
 		r.failed = true
 	}
 	return m
