@@ -261,7 +261,7 @@ func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []b
 	return connectResponse{
 		registerResponse:        s.bundle(r, &reg, t),
 		ExecutorPublicKey:       reg.Key,
-		HarnessKeyAuthorization: s.authorizations.make(grant{id, reg.ID, identity}, token.ID, now),
+		HarnessKeyAuthorization: s.authorizations.make(grant{id, reg.ID, identity}, token.ID, s.state.Nonce(), now),
 	}, nil
 }
 

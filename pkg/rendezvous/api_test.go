@@ -123,7 +123,9 @@ func (s *service) validate(token, environment string, con *answer, key string) a
 	return s.post(token, "/cloud/environment/"+environment+"/validate", string(body))
 }
 
-func TestValidate(t *testing.T) {
+func TestValidate(t *testing.T) { everywhere(t, testValidate) }
+
+func testValidate(t *testing.T, start starter) {
 	s := start(t, Options{})
 	s.executor("env")
 	s.executor("env2")
@@ -141,6 +143,10 @@ func TestValidate(t *testing.T) {
 			s.validate(s.token, "env", &con, key)
 			return s.validate(s.token, "env", &con, key)
 		}, false},
+		{"twice, at two nodes", func(con answer) answer {
+			s.far.validate(s.token, "env", &con, key)
+			return s.validate(s.token, "env", &con, key)
+		}, false},
 		{"another harness's", func(con answer) answer { return s.validate(s.token, "env", &con, other) }, false},
 		{"another environment's", func(con answer) answer { return s.validate(s.token, "env2", &con, key) }, false},
 		{"another executor asks", func(con answer) answer { return s.validate(otherToken, "env", &con, key) }, false},
@@ -153,7 +159,7 @@ func TestValidate(t *testing.T) {
 			return s.validate(s.token, "env", &con, key)
 		}, false},
 		{"the harness's token was revoked", func(answer) answer {
-			con := s.post(harnessToken, "/cloud/environment/env/connect", `{"harness_public_key":`+key+`}`)
+			con := s.far.post(harnessToken, "/cloud/environment/env/connect", `{"harness_public_key":`+key+`}`)
 			if _, err := s.tokens.Revoke(context.Background(), harness.ID); err != nil {
 				t.Fatal(err)
 			}

@@ -30,6 +30,48 @@ type service struct {
 	url    string
 	tokens *TokenFile
 	token  string // good for everything
+
+	// far is where harnesses connect: itself, or another node.
+	far *service
+}
+
+// starter runs a service that ends with the test.
+type starter func(t testing.TB, opts Options) *service
+
+// everywhere runs a test with a service of one process, and with one of two
+// nodes, the executors at the first and the harnesses at the second.
+func everywhere(t *testing.T, test func(t *testing.T, start starter)) {
+	t.Run("one process", func(t *testing.T) { test(t, start) })
+	t.Run("two nodes", func(t *testing.T) { test(t, startTwo) })
+}
+
+// JoinNodes runs what nodes share until the test ends, and returns a function
+// that lets one more take part. It is set by a package that may import the
+// implementation.
+var JoinNodes func(t testing.TB) (join func() (State, Bus))
+
+// JoinCluster is JoinNodes with a cluster of three, of which kill ends the
+// server that the last node came to.
+var JoinCluster func(t testing.TB) (join func() (State, Bus), kill func())
+
+// startTwo runs two nodes.
+func startTwo(t testing.TB, opts Options) *service {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() { checkGoroutines(t, before) }) // when the nodes have ended
+	return startJoined(t, opts, JoinNodes(t))
+}
+
+// startJoined runs two nodes that share what join says.
+func startJoined(t testing.TB, opts Options, join func() (State, Bus)) *service {
+	t.Helper()
+	opts.State, opts.Bus = join()
+	far := opts
+	far.State, far.Bus = join()
+	s := start(t, opts)
+	far.Tokens = s.tokens
+	s.far = start(t, far)
+	return s
 }
 
 // start runs a server that ends with the test, and checks that nothing of it is
@@ -38,6 +80,7 @@ func start(t testing.TB, opts Options) *service {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	s := &service{t: t, tokens: opts.Tokens}
+	s.far = s
 	if s.tokens == nil {
 		s.tokens = OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
 		opts.Tokens = s.tokens
@@ -70,7 +113,9 @@ func start(t testing.TB, opts Options) *service {
 		if got := s.totals(); got.executors+got.harnesses+got.streams != 0 {
 			t.Errorf("left over: %+v", got)
 		}
-		checkGoroutines(t, before)
+		if opts.State == nil {
+			checkGoroutines(t, before)
+		}
 	})
 	return s
 }
@@ -149,7 +194,7 @@ func (s *service) register(environment string) answer {
 // connect asks for an environment with the token of the test.
 func (s *service) connect(environment string, key noiseik.PublicKey) answer {
 	s.t.Helper()
-	a := s.post(s.token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(key)+`}`)
+	a := s.far.post(s.token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(key)+`}`)
 	if a.status != http.StatusOK {
 		s.t.Fatalf("connect: %s", a.body)
 	}

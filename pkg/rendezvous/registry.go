@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -17,7 +18,8 @@ type registry struct {
 	by          map[string]*entry // by id
 	current     map[string]*entry // by environment
 	generations uint64
-	spent       map[string]time.Time // by nonce; until when it is remembered
+
+	spent *Nonces
 }
 
 // entry is a registration and how many sockets its executor has: 0 or 1, and 2
@@ -30,7 +32,7 @@ type entry struct {
 func newRegistry(file *stateFile) *registry {
 	r := &registry{
 		keys: Keys{URLs: newSigner().key, Authorizations: newSigner().key}, file: file, now: time.Now,
-		by: make(map[string]*entry), current: make(map[string]*entry), spent: make(map[string]time.Time),
+		by: make(map[string]*entry), current: make(map[string]*entry), spent: NewNonces(),
 	}
 	if file != nil {
 		r.keys.URLs = file.signer.key
@@ -117,11 +119,7 @@ func (r *registry) Sweep(context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetExpired(now)
-	for nonce, until := range r.spent {
-		if !now.Before(until) {
-			delete(r.spent, nonce)
-		}
-	}
+	r.spent.Sweep(now)
 }
 
 // Newest implements State.
@@ -173,15 +171,12 @@ func (r *registry) Detach(_ context.Context, id string, _ uint64) {
 	}
 }
 
+// Nonce implements State.
+func (r *registry) Nonce() string { return rand.Text() }
+
 // Spend implements State.
 func (r *registry) Spend(_ context.Context, nonce string, until time.Time) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, twice := r.spent[nonce]; twice || len(r.spent) >= maxSpent {
-		return false, nil
-	}
-	r.spent[nonce] = until
-	return true, nil
+	return r.spent.Spend(nonce, until), nil
 }
 
 // List implements State.

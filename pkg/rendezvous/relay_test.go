@@ -17,7 +17,9 @@ import (
 	"codex.internal/pkg/relayframe"
 )
 
-func TestRouting(t *testing.T) {
+func TestRouting(t *testing.T) { everywhere(t, testRouting) }
+
+func testRouting(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	a, b := s.harness("env"), s.harness("env")
@@ -72,7 +74,9 @@ func TestRouting(t *testing.T) {
 	a.wantClosed(websocket.CloseServiceRestart)
 }
 
-func TestNoFrames(t *testing.T) {
+func TestNoFrames(t *testing.T) { everywhere(t, testNoFrames) }
+
+func testNoFrames(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	a := s.harness("env")
@@ -90,8 +94,12 @@ func TestNoFrames(t *testing.T) {
 	x.want("s", relayframe.Handshake, "good")
 	x.send(data("s", 0, "back"))
 	a.want("s", relayframe.Data, "back")
-	if text := s.get("/metrics").Body.String(); !strings.Contains(text, `rendezvous_frames_dropped_total{reason="invalid"} 7`) {
-		t.Errorf("%s", text)
+	invalid := s.metrics.set.GetOrCreateCounter(dropName(dropInvalid)).Get()
+	if s.far != s {
+		invalid += s.far.metrics.set.GetOrCreateCounter(dropName(dropInvalid)).Get()
+	}
+	if invalid != 7 {
+		t.Errorf("%d messages were dropped", invalid)
 	}
 	// Largest, and one byte more.
 	payload := bytes.Repeat([]byte{'x'}, MaxFrame)
@@ -114,7 +122,9 @@ func TestNoFrames(t *testing.T) {
 	x.want("s", relayframe.Reset, resetHarnessGone)
 }
 
-func TestNewestExecutorWins(t *testing.T) {
+func TestNewestExecutorWins(t *testing.T) { everywhere(t, testNewestExecutorWins) }
+
+func testNewestExecutorWins(t *testing.T, start starter) {
 	s := start(t, Options{})
 	bundle := s.register("env")
 	former := s.dial(bundle.URL)
@@ -129,7 +139,9 @@ func TestNewestExecutorWins(t *testing.T) {
 	newer.want("s", relayframe.Handshake, "2")
 }
 
-func TestNewRegistrationTakesOver(t *testing.T) {
+func TestNewRegistrationTakesOver(t *testing.T) { everywhere(t, testNewRegistrationTakesOver) }
+
+func testNewRegistrationTakesOver(t *testing.T, start starter) {
 	s := start(t, Options{})
 	first := s.register("env")
 	old := s.dial(first.URL)
@@ -152,7 +164,9 @@ func TestNewRegistrationTakesOver(t *testing.T) {
 	eventually(t, func() bool { return refused(t, first.URL) == "404 unknown_registration" })
 }
 
-func TestHarnessComesBackToItsStream(t *testing.T) {
+func TestHarnessComesBackToItsStream(t *testing.T) { everywhere(t, testHarnessComesBackToItsStream) }
+
+func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	a := s.harness("env")
@@ -175,7 +189,9 @@ func TestHarnessComesBackToItsStream(t *testing.T) {
 // TestManyStreams has harnesses talk to an executor that echoes, all at once.
 // Streams whose ends acknowledge wait for a harness that is gone: it goes on
 // where it was, by the same key, or they are reset.
-func TestResumableStreamsWait(t *testing.T) {
+func TestResumableStreamsWait(t *testing.T) { everywhere(t, testResumableStreamsWait) }
+
+func testResumableStreamsWait(t *testing.T, start starter) {
 	s := start(t, Options{ResumeTime: 3 * time.Second})
 	x := s.executor("env")
 	key := makeKey()
@@ -211,7 +227,9 @@ func TestResumableStreamsWait(t *testing.T) {
 	a.want("both", relayframe.Reset, resetUnknownStream)
 }
 
-func TestManyStreams(t *testing.T) {
+func TestManyStreams(t *testing.T) { everywhere(t, testManyStreams) }
+
+func testManyStreams(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	const harnesses, streams, frames = 8, 8, 40
@@ -257,7 +275,11 @@ func TestManyStreams(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := s.totals(); got != (totals{1, 1, harnesses, harnesses * streams}) {
+	got := s.totals()
+	if s.far != s {
+		got.harnesses += s.far.totals().harnesses
+	}
+	if got != (totals{1, 1, harnesses, harnesses * streams}) {
 		t.Errorf("%+v", got)
 	}
 	_ = x.ws.Close()
@@ -266,7 +288,9 @@ func TestManyStreams(t *testing.T) {
 
 // TestSizes has frames of all sizes at which they are handled differently go
 // both ways, faster than they are read.
-func TestSizes(t *testing.T) {
+func TestSizes(t *testing.T) { everywhere(t, testSizes) }
+
+func testSizes(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	h := s.harness("env")
@@ -300,7 +324,9 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestStreamLimit(t *testing.T) {
+func TestStreamLimit(t *testing.T) { everywhere(t, testStreamLimit) }
+
+func testStreamLimit(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	a, b := s.harness("env"), s.harness("env")
@@ -316,9 +342,11 @@ func TestStreamLimit(t *testing.T) {
 	x.want("more", relayframe.Handshake, "x")
 }
 
-func TestHarnessLimit(t *testing.T) {
+func TestHarnessLimit(t *testing.T) { everywhere(t, testHarnessLimit) }
+
+func testHarnessLimit(t *testing.T, start starter) {
 	s := start(t, Options{})
-	s.environments.quota.sockets = 2
+	s.far.environments.quota.sockets = 2
 	s.executor("env")
 	first := s.harness("env")
 	s.harness("env")
@@ -330,7 +358,9 @@ func TestHarnessLimit(t *testing.T) {
 	eventually(t, func() bool { return refused(t, url) == "accepted" })
 }
 
-func TestDeadPeers(t *testing.T) {
+func TestDeadPeers(t *testing.T) { everywhere(t, testDeadPeers) }
+
+func testDeadPeers(t *testing.T, start starter) {
 	const ping = 500 * time.Millisecond
 	s := start(t, Options{PingInterval: ping})
 	x := s.executor("env")
@@ -355,24 +385,28 @@ func TestDeadPeers(t *testing.T) {
 	_ = x.ws.Close()
 	alive.Wait()
 	// It is counted after its executor was told.
-	eventually(t, func() bool { return s.metrics.silent.Get() > 0 })
+	eventually(t, func() bool { return s.far.metrics.silent.Get() > 0 })
 }
 
-func TestDeadExecutor(t *testing.T) {
+func TestDeadExecutor(t *testing.T) { everywhere(t, testDeadExecutor) }
+
+func testDeadExecutor(t *testing.T, start starter) {
 	s := start(t, Options{PingInterval: 300 * time.Millisecond})
 	s.executor("env") // reads nothing
 	bundle := s.connect("env", identity())
 	a := s.dial(bundle.URL)
 	a.wantClosed(websocket.CloseServiceRestart)
 	eventually(t, func() bool { return refused(t, bundle.URL) == "503 environment_offline" })
-	if got := s.post(s.token, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`); got.Error.Code != "environment_offline" {
+	if got := s.far.post(s.token, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`); got.Error.Code != "environment_offline" {
 		t.Errorf("%s", got.body)
 	}
 }
 
 // TestStalledHarness has a harness that takes nothing: it goes, and another
 // gets all that was sent to it.
-func TestStalledHarness(t *testing.T) {
+func TestStalledHarness(t *testing.T) { everywhere(t, testStalledHarness) }
+
+func testStalledHarness(t *testing.T, start starter) {
 	s := start(t, Options{WriteTimeout: time.Second})
 	x := s.executor("env")
 	stalled, good := s.harness("env"), s.harness("env")
@@ -398,7 +432,9 @@ func TestStalledHarness(t *testing.T) {
 	x.want("stalled", relayframe.Reset, resetHarnessGone)
 }
 
-func TestRevokedTokenLosesItsSockets(t *testing.T) {
+func TestRevokedTokenLosesItsSockets(t *testing.T) { everywhere(t, testRevokedTokenLosesItsSockets) }
+
+func testRevokedTokenLosesItsSockets(t *testing.T, start starter) {
 	s := start(t, Options{PingInterval: 300 * time.Millisecond})
 	x := s.executor("env")
 	var reading sync.WaitGroup
@@ -410,7 +446,7 @@ func TestRevokedTokenLosesItsSockets(t *testing.T) {
 		}
 	})
 	secret, token := newToken(t, s.tokens, RoleHarness, "env")
-	a := s.post(secret, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`)
+	a := s.far.post(secret, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`)
 	h := s.dial(a.URL)
 	if _, err := s.tokens.Revoke(context.Background(), token.ID); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,11 @@ type State interface {
 	Attach(ctx context.Context, id string) (generation uint64, err error)
 	// Detach notes that the connection with a generation is over.
 	Detach(ctx context.Context, id string, generation uint64)
-	// Spend returns true once for each nonce until a time.
+	// Nonce makes a nonce. It has letters, digits and dashes.
+	Nonce() string
+	// Spend returns true at most once for each nonce that one of the nodes has
+	// made and was not spent before, until a time after which it is not asked
+	// any more.
 	Spend(ctx context.Context, nonce string, until time.Time) (bool, error)
 	// List returns what Newest returns for all environments, in no order. It
 	// does not wait, and may be a moment behind.

@@ -128,9 +128,9 @@ type authorization struct {
 	until time.Time
 }
 
-// make returns an authorization, in the name of a token.
-func (a authorizations) make(g grant, token string, now time.Time) string {
-	nonce := rand.Text()
+// make returns an authorization with a nonce of State.Nonce, in the name of a
+// token.
+func (a authorizations) make(g grant, token, nonce string, now time.Time) string {
 	expires := strconv.FormatInt(now.Add(AuthorizationTime).Unix(), 10)
 	return strings.Join([]string{token, nonce, expires, a.sign(g, token, nonce, expires)}, ".")
 }

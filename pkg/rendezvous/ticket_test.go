@@ -69,7 +69,7 @@ func TestAuthorizations(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	a := authorizations{*newSigner()}
 	g := grant{"env", "reg", "key"}
-	text := a.make(g, "0123456789ab", now)
+	text := a.make(g, "0123456789ab", "nonce", now)
 	for name, other := range map[string]grant{
 		"environment": {"env2", "reg", "key"}, "registration": {"env", "reg2", "key"}, "key": {"env", "reg", "key2"},
 		"moved": {"en", "vreg", "key"},
@@ -91,7 +91,7 @@ func TestAuthorizations(t *testing.T) {
 	if _, ok := a.read(text, g, now.Add(AuthorizationTime)); ok {
 		t.Error("accepted after its end")
 	}
-	if got, ok := a.read(text, g, now); !ok || got.token != "0123456789ab" || got.nonce == "" || !got.until.Equal(now.Add(AuthorizationTime)) {
+	if got, ok := a.read(text, g, now); !ok || got.token != "0123456789ab" || got.nonce != "nonce" || !got.until.Equal(now.Add(AuthorizationTime)) {
 		t.Errorf("%+v, %v", got, ok)
 	}
 }
@@ -118,7 +118,7 @@ func TestSpent(t *testing.T) {
 		t.Error("forgotten while it could be accepted again")
 	}
 	for i := range maxSpent - 2 {
-		r.spent[fmt.Sprint(i)] = until
+		r.spent.spent[fmt.Sprint(i)] = until
 	}
 	if !spend("b") {
 		t.Error("refused at the limit")
@@ -128,7 +128,7 @@ func TestSpent(t *testing.T) {
 	}
 	now = until
 	r.Sweep(ctx)
-	if len(r.spent) != 0 {
+	if len(r.spent.spent) != 0 {
 		t.Error("remembered for ever")
 	}
 }

@@ -13,7 +13,7 @@ import (
 // record that says where the executor is: revisions only grow.
 func (s *State) Attach(ctx context.Context, id string) (uint64, error) {
 	for range casAttempts {
-		rec, revision, err := s.read(ctx, id)
+		rec, revision, err := s.read(ctx, id, leader)
 		if err != nil {
 			return 0, err
 		}
@@ -75,7 +75,7 @@ func (s *State) finishDetach(ctx context.Context, id string, a *attachment) {
 }
 
 func (s *State) noteDetached(ctx context.Context, id string, revision uint64) error {
-	rec, now, err := s.read(ctx, id)
+	rec, now, err := s.read(ctx, id, leader)
 	if err != nil {
 		return err
 	}
@@ -104,6 +104,7 @@ func (s *State) Sweep(ctx context.Context) {
 	}
 	var over, old []due
 	now := time.Now()
+	s.spent.Sweep(now)
 	s.mu.Lock()
 	for id, a := range s.attached {
 		switch {
@@ -127,7 +128,7 @@ func (s *State) Sweep(ctx context.Context) {
 
 // renew writes a registration again, before NATS forgets it.
 func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Time) error {
-	rec, revision, err := s.read(ctx, id)
+	rec, revision, err := s.read(ctx, id, leader)
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,20 @@ var (
 	errConflict = errors.New("another node has changed it")
 )
 
-// bucket is one of JetStream's key-value store. It is read from the leader of
-// its stream, so that what one node has written every other can read; the
-// client's own type asks any replica, and knows no contexts.
+// source is whom a bucket is read from.
+type source bool
+
+const (
+	// leader knows what was written last. There is none for some seconds after
+	// the former one is gone.
+	leader source = false
+	// anyReplica may be a moment behind. Only what it does not have is asked of
+	// the leader, if there is one.
+	anyReplica source = true
+)
+
+// bucket is one of JetStream's key-value store. The client's own type does not
+// let one choose the source, and knows no contexts.
 type bucket struct {
 	js   nats.JetStreamContext
 	name string
@@ -43,7 +54,7 @@ func openBucket(ctx context.Context, conn *nats.Conn, o bucketOptions) (*bucket,
 	b := &bucket{js: js, name: o.name}
 	config := nats.StreamConfig{
 		Name: b.stream(), Subjects: []string{b.subject(">")}, MaxMsgsPerSubject: 1, MaxMsgs: o.keys, MaxMsgSize: maxRecord, MaxAge: o.ttl,
-		Discard: nats.DiscardNew, AllowRollup: true, DenyDelete: true, AllowMsgTTL: true, Replicas: o.replicas,
+		Discard: nats.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, AllowMsgTTL: true, Replicas: o.replicas,
 	}
 	if config.Replicas == 0 {
 		config.Replicas = 1
@@ -79,10 +90,23 @@ const (
 
 // get returns the value of a key and its revision. For an errNoKey the revision
 // is what put needs to make one.
-func (b *bucket) get(ctx context.Context, key string) ([]byte, uint64, error) {
+func (b *bucket) get(ctx context.Context, key string, from source) ([]byte, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	m, err := b.js.GetLastMsg(b.stream(), b.subject(key), nats.Context(ctx))
+	var m *nats.RawStreamMsg
+	var err, missing error
+	if from == anyReplica {
+		m, err = b.ask(ctx, key, nats.DirectGet())
+		if errors.Is(err, nats.ErrMsgNotFound) {
+			missing = err
+		}
+	}
+	if from == leader || err != nil {
+		m, err = b.ask(ctx, key)
+	}
+	if missing != nil && err != nil {
+		err = missing
+	}
 	switch {
 	case errors.Is(err, nats.ErrMsgNotFound):
 		return nil, 0, fmt.Errorf("%s: %w", key, errNoKey)
@@ -92,6 +116,13 @@ func (b *bucket) get(ctx context.Context, key string) ([]byte, uint64, error) {
 		return nil, m.Sequence, fmt.Errorf("%s: %w", key, errNoKey)
 	}
 	return m.Data, m.Sequence, nil
+}
+
+// ask makes one attempt to get a value.
+func (b *bucket) ask(ctx context.Context, key string, opts ...nats.JSOpt) (*nats.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return b.js.GetLastMsg(b.stream(), b.subject(key), append(opts, nats.Context(ctx))...)
 }
 
 // put changes the value of a key that has a revision, 0 if it is not there, and

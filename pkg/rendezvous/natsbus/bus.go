@@ -147,8 +147,9 @@ func (b *Bus) Unbind(address string, box *rendezvous.Mailbox) {
 // release takes an address out of the table. The caller holds mu.
 func (b *Bus) release(address string, bound *binding) {
 	delete(b.bound, address)
-	// It fails when the connection is closed, and then there is nothing left.
-	_ = bound.calls.Unsubscribe()
+	// Requests that are on their way are still answered. It fails when the
+	// connection is closed, and then there are none.
+	_ = bound.calls.Drain()
 }
 
 // Bound implements rendezvous.Bus.

@@ -68,8 +68,10 @@ const (
 	// startTime bounds how long the first connection may take: a cluster that
 	// has just been started elects its leaders within it.
 	startTime = 15 * time.Second
-	// callTime bounds a request to another node or to JetStream.
-	callTime = 3 * time.Second
+	// callTime bounds a request to another node or to JetStream, and answerTime
+	// one attempt.
+	callTime   = 3 * time.Second
+	answerTime = time.Second
 	// interestTime is how long the servers of a cluster may take to learn of a
 	// new subscription.
 	interestTime = 50 * time.Millisecond
@@ -84,11 +86,6 @@ const (
 	// URL is good for.
 	registrationTime = rendezvous.ExecutorURLTime + 2*renewInterval
 	renewInterval    = time.Hour
-	// spentTime is how long it is remembered that an authorization was spent:
-	// longer than it is good for, by as much as clocks may differ.
-	spentTime = rendezvous.AuthorizationTime + 3*time.Minute
-	// maxSpent bounds those that are remembered.
-	maxSpent = 1 << 18
 	// maxRegistrations bounds the keys for registrations: two for each
 	// environment, those that were replaced, and the markers of what was removed
 	// within markerTime.

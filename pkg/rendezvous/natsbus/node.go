@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -39,7 +40,7 @@ type Node struct {
 	log  *slog.Logger
 	conn *nats.Conn
 
-	calls   chan *nats.Msg // requests to addresses of this node
+	calls   chan *nats.Msg // requests to addresses of this node, and to itself
 	again   chan struct{}  // has a value when NATS was reached again
 	broken  atomic.Uint64  // lines that broke
 	buffers sync.Pool      // of *[]byte, for packets
@@ -55,6 +56,7 @@ const (
 )
 
 func nodeSubject(id string) string         { return subjects + "node." + id }
+func nodeCallSubject(id string) string     { return subjects + "call." + id }
 func addressSubject(address string) string { return subjects + "address." + address }
 
 // Connect connects a node. While NATS is not there yet it tries again for some
@@ -136,6 +138,9 @@ func (n *Node) start() error {
 	if err == nil {
 		_, err = n.conn.Subscribe(allSubject, n.Bus.receive)
 	}
+	if err == nil {
+		_, err = n.conn.ChanSubscribe(nodeCallSubject(n.id), n.calls)
+	}
 	if err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
@@ -171,12 +176,23 @@ func (n *Node) publish(subject string, p *packet) error {
 	return err
 }
 
-// request sends a packet and returns the answer.
+// request sends a packet and returns the answer. If none comes it is sent again:
+// it may have met the end of a node.
 func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, error) {
 	p.node = n.id
-	m, err := n.conn.RequestWithContext(ctx, subject, p.append(nil))
-	if err != nil {
-		return packet{}, err
+	data := p.append(nil)
+	var m *nats.Msg
+	for {
+		attempt, cancel := context.WithTimeout(ctx, answerTime)
+		var err error
+		m, err = n.conn.RequestWithContext(attempt, subject, data)
+		cancel()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return packet{}, err
+		}
 	}
 	answer, err := decodePacket(m.Data)
 	if err == nil && answer.kind != packetAccept && answer.kind != packetRefuse {

@@ -22,6 +22,7 @@ const (
 	packetAck                          // acks
 	packetProbe                        // line, number: of the last message
 	packetBroken                       // line: it has ended
+	packetSpend                        // to, number (of seconds): request to a node that has made a nonce
 	packetClaim                        // to, number (a generation): the node has an address
 	packetBeat                         // the node lives
 	packetBye                          // the node ends
@@ -71,7 +72,7 @@ func (p *packet) append(b []byte) []byte {
 		b = binary.AppendUvarint(append(b, p.line[:]...), p.number)
 	case packetBroken:
 		b = append(b, p.line[:]...)
-	case packetClaim:
+	case packetClaim, packetSpend:
 		b = binary.AppendUvarint(appendText(b, p.to), p.number)
 	case packetAccept:
 		b = binary.AppendUvarint(b, p.number)
@@ -114,7 +115,7 @@ func decodePacket(b []byte) (packet, error) {
 		p.line, p.number = r.line(), r.number()
 	case packetBroken:
 		p.line = r.line()
-	case packetClaim:
+	case packetClaim, packetSpend:
 		p.to, p.number = r.text(), r.number()
 	case packetAccept:
 		p.number = r.number()

@@ -23,6 +23,7 @@ var packets = []packet{
 	{kind: packetAck, node: "n", acks: []ack{{lineID{4}, 5, 4}, {lineID{5}, 1 << 40, 0}}},
 	{kind: packetProbe, node: "n", line: lineID{6}, number: 9},
 	{kind: packetBroken, node: "n", line: lineID{7}},
+	{kind: packetSpend, node: "n", to: "n-nonce", number: 1_800_000_000},
 	{kind: packetClaim, node: "n", to: "x", number: 1},
 	{kind: packetBeat, node: "n"},
 	{kind: packetBye, node: "n"},

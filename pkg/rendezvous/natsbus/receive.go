@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -176,7 +177,7 @@ func (b *Bus) endEverything(why error) {
 	}
 }
 
-// routineCalls answers the requests to addresses of this node.
+// routineCalls answers the requests to addresses of this node, and to itself.
 func (b *Bus) routineCalls(ctx context.Context) {
 	for {
 		select {
@@ -195,25 +196,34 @@ func (b *Bus) answer(m *nats.Msg) {
 		b.node.log.Warn("request dropped", "subject", m.Subject, "error", err)
 		return
 	}
-	b.mu.RLock()
-	bound := b.bound[m.Subject[len(addressSubject("")):]]
-	b.mu.RUnlock()
-	reply := packet{kind: packetRefuse}
-	switch {
-	case p.kind == packetBroken:
+	reply := packet{kind: packetRefuse, node: b.node.id}
+	switch p.kind {
+	case packetBroken:
 		b.receiveForLine(&p)
 		return
-	case bound == nil:
-	case p.kind == packetPing, p.kind == packetOpen && b.accept(&p, bound):
-		reply = packet{kind: packetAccept, number: bound.generation}
+	case packetSpend:
+		if b.node.State.spent.Spend(p.to, time.Unix(int64(p.number), 0)) {
+			reply.kind = packetAccept
+		}
+	case packetPing, packetOpen:
+		address := strings.TrimPrefix(m.Subject, addressSubject(""))
+		b.mu.RLock()
+		bound := b.bound[address]
+		b.mu.RUnlock()
+		if bound != nil && (p.kind == packetPing || p.to == address && b.accept(&p, bound)) {
+			reply.kind, reply.number = packetAccept, bound.generation
+		}
 	}
-	reply.node = b.node.id
 	// Who gets no answer asks again.
 	_ = m.Respond(reply.append(nil))
 }
 
-// accept opens a line that another node asks for.
+// accept opens a line that another node asks for, perhaps a second time because
+// it has had no answer.
 func (b *Bus) accept(p *packet, bound *binding) bool {
+	if l := b.line(p.line); l != nil {
+		return l.peer() == p.node
+	}
 	l := b.newLine(p.line, p.to, p.from, bound.box)
 	l.node = p.node
 	b.add(l)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 const (
 	bucketService       = "codex-rendezvous" // keyOfKeys
 	bucketRegistrations = "codex-rendezvous-registrations"
-	bucketSpent         = "codex-rendezvous-spent"
 
 	keyOfKeys            = "url-key"
 	prefixByID           = "id."
@@ -33,9 +33,10 @@ const (
 // registrations each node has a copy, which may be a moment behind: limits are
 // checked against it, and List shows it.
 type State struct {
-	node                 *Node
-	keys                 rendezvous.Keys
-	registrations, spent *bucket
+	node          *Node
+	keys          rendezvous.Keys
+	registrations *bucket
+	spent         *rendezvous.Nonces // of those that this node has made
 
 	mu       sync.Mutex
 	copied   map[string]*copied     // by id
@@ -59,7 +60,7 @@ type attachment struct {
 
 // openState opens the buckets, and makes the key if this is the first node.
 func openState(ctx context.Context, node *Node, replicas int) (*State, error) {
-	s := &State{node: node, copied: make(map[string]*copied), newest: make(map[string]string), attached: make(map[string]*attachment)}
+	s := &State{node: node, spent: rendezvous.NewNonces(), copied: make(map[string]*copied), newest: make(map[string]string), attached: make(map[string]*attachment)}
 	service, err := openBucket(ctx, node.conn, bucketOptions{name: bucketService, keys: 1, replicas: replicas})
 	if err != nil {
 		return nil, err
@@ -67,20 +68,17 @@ func openState(ctx context.Context, node *Node, replicas int) (*State, error) {
 	if s.registrations, err = openBucket(ctx, node.conn, bucketOptions{name: bucketRegistrations, keys: maxRegistrations, ttl: registrationTime, replicas: replicas}); err != nil {
 		return nil, err
 	}
-	if s.spent, err = openBucket(ctx, node.conn, bucketOptions{name: bucketSpent, keys: maxSpent, ttl: spentTime, replicas: replicas}); err != nil {
-		return nil, err
-	}
 	return s, s.openKeys(ctx, service)
 }
 
 // openKeys reads the key, or makes it.
 func (s *State) openKeys(ctx context.Context, service *bucket) error {
-	key, revision, err := service.get(ctx, keyOfKeys)
+	key, revision, err := service.get(ctx, keyOfKeys, leader)
 	if errors.Is(err, errNoKey) {
 		key = make([]byte, rendezvous.KeyBytes)
 		_, _ = rand.Read(key) // never fails
 		if _, err = service.put(ctx, keyOfKeys, key, revision); errors.Is(err, errConflict) {
-			key, _, err = service.get(ctx, keyOfKeys)
+			key, _, err = service.get(ctx, keyOfKeys, leader)
 		}
 	}
 	if err != nil {
@@ -117,7 +115,7 @@ func (s *State) Register(ctx context.Context, reg rendezvous.Registration) error
 	}
 	key := keyNewest(reg.Environment)
 	for range casAttempts {
-		former, revision, err := s.registrations.get(ctx, key)
+		former, revision, err := s.registrations.get(ctx, key, leader)
 		if err != nil && !errors.Is(err, errNoKey) {
 			return err
 		}
@@ -139,7 +137,7 @@ func (s *State) Register(ctx context.Context, reg rendezvous.Registration) error
 // dropReplaced removes a registration that was replaced, unless its executor is
 // connected. If that fails it is removed when it has expired.
 func (s *State) dropReplaced(ctx context.Context, id string) {
-	rec, revision, err := s.read(ctx, id)
+	rec, revision, err := s.read(ctx, id, leader)
 	if err == nil && rec.Node == "" {
 		err = s.registrations.remove(ctx, keyByID(id), revision)
 	}
@@ -149,11 +147,11 @@ func (s *State) dropReplaced(ctx context.Context, id string) {
 }
 
 // read returns a registration and its revision, or an ErrNotRegistered.
-func (s *State) read(ctx context.Context, id string) (record, uint64, error) {
+func (s *State) read(ctx context.Context, id string, from source) (record, uint64, error) {
 	if !validAddress(id) {
 		return record{}, 0, fmt.Errorf("registration %q: %w", id, rendezvous.ErrNotRegistered)
 	}
-	value, revision, err := s.registrations.get(ctx, keyByID(id))
+	value, revision, err := s.registrations.get(ctx, keyByID(id), from)
 	if errors.Is(err, errNoKey) {
 		return record{}, 0, fmt.Errorf("registration %s: %w", id, rendezvous.ErrNotRegistered)
 	}
@@ -178,7 +176,7 @@ func (s *State) write(ctx context.Context, rec record, revision uint64) (uint64,
 
 // Newest implements rendezvous.State.
 func (s *State) Newest(ctx context.Context, environment string) (rendezvous.Registration, error) {
-	id, _, err := s.registrations.get(ctx, keyNewest(environment))
+	id, _, err := s.registrations.get(ctx, keyNewest(environment), anyReplica)
 	if errors.Is(err, errNoKey) {
 		return rendezvous.Registration{}, fmt.Errorf("environment %q: %w", environment, rendezvous.ErrNotRegistered)
 	}
@@ -190,27 +188,44 @@ func (s *State) Newest(ctx context.Context, environment string) (rendezvous.Regi
 
 // Find implements rendezvous.State.
 func (s *State) Find(ctx context.Context, id string) (rendezvous.Registration, error) {
-	rec, _, err := s.read(ctx, id)
+	rec, _, err := s.read(ctx, id, anyReplica)
 	return rec.Registration, err
 }
 
 // isNewest says whether a registration is the newest of its environment, and
 // the revision of the key that says so.
 func (s *State) isNewest(ctx context.Context, reg *rendezvous.Registration) (bool, uint64, error) {
-	id, revision, err := s.registrations.get(ctx, keyNewest(reg.Environment))
+	id, revision, err := s.registrations.get(ctx, keyNewest(reg.Environment), leader)
 	if errors.Is(err, errNoKey) {
 		return false, 0, nil
 	}
 	return string(id) == reg.ID, revision, err
 }
 
-// Spend implements rendezvous.State.
-func (s *State) Spend(ctx context.Context, nonce string, _ time.Time) (bool, error) {
-	_, err := s.spent.put(ctx, nonce, nil, 0)
-	if errors.Is(err, errConflict) {
+// Nonce implements rendezvous.State. The name of the node is in it.
+func (s *State) Nonce() string { return s.node.id + "-" + rand.Text() }
+
+// Spend implements rendezvous.State. The node that has made the nonce knows
+// whether it was spent; with it the nonce ends. So this needs no leader of
+// JetStream, the election of which takes some seconds.
+func (s *State) Spend(ctx context.Context, nonce string, until time.Time) (bool, error) {
+	node, _, _ := strings.Cut(nonce, "-")
+	if node == s.node.id {
+		return s.spent.Spend(nonce, until), nil
+	}
+	if !validAddress(node) {
 		return false, nil
 	}
-	return err == nil, err
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	answer, err := s.node.request(ctx, nodeCallSubject(node), &packet{kind: packetSpend, to: nonce, number: uint64(until.Unix())})
+	if errors.Is(err, nats.ErrNoResponders) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("spend a nonce of node %s: %w: %w", node, rendezvous.ErrUnavailable, err)
+	}
+	return answer.kind == packetAccept, nil
 }
 
 // Check implements rendezvous.State: it asks for what is always there.
@@ -218,6 +233,8 @@ func (s *State) Check(ctx context.Context) error {
 	if !s.node.conn.IsConnected() {
 		return fmt.Errorf("%w: NATS: %v", rendezvous.ErrUnavailable, s.node.conn.Status())
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime) // without a leader nobody answers
+	defer cancel()
 	_, err := s.registrations.js.StreamInfo(s.registrations.stream(), nats.Context(ctx))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w: %w", bucketRegistrations, rendezvous.ErrUnavailable, err)

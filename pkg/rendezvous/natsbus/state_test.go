@@ -137,11 +137,12 @@ func TestSpentOnceAmongNodes(t *testing.T) {
 	url := natstest.Start(t).URL()
 	nodes := []*Node{join(t, url), join(t, url)}
 	for i := range 20 {
+		nonce := nodes[i%2].State.Nonce()
 		var accepted atomic.Int32
 		var asking sync.WaitGroup
 		for _, n := range append(nodes, nodes...) {
 			asking.Go(func() {
-				ok, err := n.State.Spend(ctxOf(t), fmt.Sprint("nonce", i), time.Now().Add(time.Minute))
+				ok, err := n.State.Spend(ctxOf(t), nonce, time.Now().Add(time.Minute))
 				if err != nil {
 					t.Error(err)
 				}
@@ -154,6 +155,22 @@ func TestSpentOnceAmongNodes(t *testing.T) {
 		if n := accepted.Load(); n != 1 {
 			t.Errorf("accepted %d times", n)
 		}
+	}
+}
+
+func TestNonceEndsWithItsNode(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	nonces := []string{b.State.Nonce(), "", "-", "*-x", "> -x", "unknown-x"}
+	crash(b)
+	for _, nonce := range nonces {
+		eventually(t, "it is known that there is no such node", func() bool {
+			ok, err := a.State.Spend(ctxOf(t), nonce, time.Now().Add(time.Minute))
+			if ok {
+				t.Errorf("%q: accepted", nonce)
+			}
+			return err == nil
+		})
 	}
 }
 
@@ -234,12 +251,12 @@ func TestRenewal(t *testing.T) {
 	a.State.attached["r1"].renewed = time.Now().Add(-2 * renewInterval)
 	a.State.mu.Unlock()
 	a.State.Sweep(ctx)
-	if _, revision, err := b.State.read(ctx, "r1"); err != nil || revision <= generation {
+	if _, revision, err := b.State.read(ctx, "r1", leader); err != nil || revision <= generation {
 		t.Errorf("revision %d, %v", revision, err)
 	}
 	// The generation is still that of the connection.
 	a.State.Detach(ctx, "r1", generation)
-	rec, _, err := b.State.read(ctx, "r1")
+	rec, _, err := b.State.read(ctx, "r1", leader)
 	if err != nil || rec.Node != "" {
 		t.Errorf("%+v, %v", rec, err)
 	}
@@ -279,7 +296,7 @@ func TestDetachWithoutNATS(t *testing.T) {
 	s.Restart()
 	eventually(t, "it is noted", func() bool {
 		n.State.Sweep(ctxOf(t))
-		rec, _, err := n.State.read(ctxOf(t), "r1")
+		rec, _, err := n.State.read(ctxOf(t), "r1", leader)
 		return err == nil && rec.Node == ""
 	})
 }
@@ -287,7 +304,7 @@ func TestDetachWithoutNATS(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	c := natstest.StartCluster(t, 3)
 	n := join(t, c[0].URL()) // the others are found
-	for _, name := range []string{bucketService, bucketRegistrations, bucketSpent} {
+	for _, name := range []string{bucketService, bucketRegistrations} {
 		info, err := n.State.registrations.js.StreamInfo("KV_" + name)
 		if err != nil || info.Config.Replicas != defaultReplicas {
 			t.Errorf("%s: %+v, %v", name, info, err)
@@ -297,8 +314,14 @@ func TestReplicas(t *testing.T) {
 	register(t, n, "r1", "env")
 	c[0].Kill()
 	began := time.Now()
-	eventually(t, "it is there again", func() bool { return n.State.Check(ctxOf(t)) == nil && !missing(t, n, "r1") })
-	t.Logf("after %v", time.Since(began))
+	eventually(t, "it can be read", func() bool { _, err := n.State.Find(ctxOf(t), "r1"); return err == nil })
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it could not be read for %v", took)
+	}
+	// An election takes servers some seconds.
+	eventually(t, "it can be changed", func() bool { return n.State.Check(ctxOf(t)) == nil })
+	t.Logf("it could be changed after %v", time.Since(began))
+	register(t, n, "r2", "env")
 }
 
 func TestConnectRefusals(t *testing.T) {
