@@ -23,7 +23,13 @@ func (connectResponse) Format(w fmt.State, _ rune) { redact(w) }
 func (validateRequest) Format(w fmt.State, _ rune) { redact(w) }
 
 // Format writes [redacted].
-func (*authorizations) Format(w fmt.State, _ rune) { redact(w) }
+func (authorizations) Format(w fmt.State, _ rune) { redact(w) }
+
+// Format writes [redacted].
+func (Keys) Format(w fmt.State, _ rune) { redact(w) }
+
+// Format writes [redacted].
+func (*registry) Format(w fmt.State, _ rune) { redact(w) }
 
 // Format writes [redacted].
 func (*Server) Format(w fmt.State, _ rune) { redact(w) }
