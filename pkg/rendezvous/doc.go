@@ -40,5 +40,6 @@
 //
 // Streams and connections live in memory. A state file keeps registrations over
 // a restart, so that clients come back without registering. More than one
-// process can serve an environment only with a Bus that connects them.
+// process can serve an environment only with a State and a Bus that they share;
+// see the package natsbus.
 package rendezvous

@@ -99,7 +99,7 @@ func appendMessage(b []byte, m *rendezvous.Message) []byte {
 // errPacket.
 func decodePacket(b []byte) (packet, error) {
 	if len(b) < 2 || b[0] != packetVersion || b[1] == 0 || packetKind(b[1]) >= packetKinds {
-		return packet{}, fmt.Errorf("%w: %x...", errPacket, b[:min(len(b), 2)])
+		return packet{}, fmt.Errorf("%w: it begins with %x", errPacket, b[:min(len(b), 2)])
 	}
 	p := packet{kind: packetKind(b[1])}
 	r := reader{rest: b[2:]}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/rendezvous/natstest"
+)
+
+// ready returns the status of a service's /readyz.
+func (m *meeting) ready() int {
+	m.t.Helper()
+	res, err := http.Get(m.url + "/readyz")
+	must(m.t, err)
+	must(m.t, res.Body.Close())
+	return res.StatusCode
+}
+
+// TestRendezvousNodes has an executor at one node and a harness at another, of
+// which the executor's is killed.
+func TestRendezvousNodes(t *testing.T) {
+	nats := natstest.Start(t)
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	node := func() *meeting { return rendezvous(t, tokens, "--nats", nats.URL()) }
+	a, b := node(), node()
+	token := a.token("--role", "both", "--environment", "*")
+	id, err := noiseik.GenerateIdentity()
+	must(t, err)
+	status, registration := a.call(token, "env/register", map[string]any{"security_profile": "noise_hybrid_ik_v1", "executor_public_key": id.PublicKey()})
+	if status != http.StatusOK {
+		t.Fatalf("register: %v", registration)
+	}
+	connect := func() (int, map[string]any) {
+		return b.call(token, "env/connect", map[string]any{"harness_public_key": id.PublicKey()})
+	}
+	join := func() *websocket.Conn {
+		t.Helper()
+		status, bundle := connect()
+		if status != http.StatusOK {
+			t.Fatalf("connect: %v", bundle)
+		}
+		return b.dial(bundle)
+	}
+	hello := relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("hello")}
+	x, h := a.dial(registration), join()
+	pass(t, h, x, hello)
+	pass(t, x, h, hello)
+
+	// The executor comes back by the URL that it has, at another node.
+	killed := time.Now()
+	must(t, a.cmd.Process.Kill())
+	_ = a.cmd.Wait()
+	registration["url"] = strings.Replace(registration["url"].(string), strings.TrimPrefix(a.url, "http://"), strings.TrimPrefix(b.url, "http://"), 1)
+	x = b.dial(registration)
+	if _, _, err := h.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseServiceRestart) {
+		t.Errorf("the harness is told %v", err)
+	}
+	pass(t, join(), x, hello)
+	if took := time.Since(killed); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+
+	// Without NATS it says so, in bounded time, and serves again when that is back.
+	nats.Kill()
+	began := time.Now()
+	status, answer := connect()
+	if status != http.StatusServiceUnavailable || answer["error"].(map[string]any)["code"] != "state_unavailable" || time.Since(began) > 8*time.Second {
+		t.Errorf("%d %v after %v", status, answer, time.Since(began))
+	}
+	if got := b.ready(); got != http.StatusServiceUnavailable {
+		t.Errorf("ready: %d", got)
+	}
+	nats.Restart()
+	for deadline := time.Now().Add(patience); b.ready() != http.StatusOK; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not ready again")
+		}
+	}
+	pass(t, join(), x, hello)
+	b.end()
+}
+
+func TestRendezvousNATSUsage(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"a password in argv", []string{"--nats", "nats://user:secret@127.0.0.1"}, 2, "CODEX_RENDEZVOUS_NATS_URL"},
+		{"a state file too", []string{"--nats", "nats://127.0.0.1:1", "--state", "s"}, 2, "exclude each other"},
+		{"credentials for nothing", []string{"--nats-creds", "f"}, 2, "--nats, which is missing"},
+		{"no credentials", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", "/nonexistent/f"}, 1, "--nats-creds"},
+		{"replicas", []string{"--nats", "nats://127.0.0.1:1", "--nats-replicas", "6"}, 2, "1 to 5"},
+		{"no URL of NATS", []string{"--nats", "http://127.0.0.1:1"}, 1, "nats://HOST:PORT"},
+	} {
+		out, errs, code := run(t, "", append([]string{"rendezvous", "--listen", "127.0.0.1:0", "--tokens", tokens}, tt.args...)...)
+		if code != tt.code || out != "" || !strings.Contains(errs, tt.says) || strings.Contains(errs, "secret") {
+			t.Errorf("%s: %d %q %q", tt.name, code, out, errs)
+		}
+	}
+}
