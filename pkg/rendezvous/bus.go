@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 )
 
@@ -26,6 +27,13 @@ type Bus interface {
 	// Joined, if they are of different nodes; only Joined and Frame wait. The
 	// Done of a message that was sent is called.
 	Send(ctx context.Context, address string, m Message) (bool, error)
+}
+
+// MetricsWriter is what a Bus can be besides, to have metrics of its own among
+// those of the service.
+type MetricsWriter interface {
+	// WriteMetrics writes them as Prometheus reads them.
+	WriteMetrics(w io.Writer)
 }
 
 // LocalBus is the Bus of a service that is one process.

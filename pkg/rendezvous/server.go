@@ -327,4 +327,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	s.metrics.write(w)
+	if bus, ok := s.bus.(MetricsWriter); ok {
+		bus.WriteMetrics(w)
+	}
 }

@@ -248,6 +248,13 @@ func TestGap(t *testing.T) {
 			want(t, x, rendezvous.Frame, "h", "1")
 			want(t, x, rendezvous.Lost, "h", "")
 			want(t, h, rendezvous.Lost, "x", "")
+			var metrics strings.Builder
+			b.Bus.WriteMetrics(&metrics)
+			for _, line := range []string{"rendezvous_nats_connected 1", "rendezvous_nats_lines 0", "rendezvous_nats_lines_broken_total 1"} {
+				if !strings.Contains(metrics.String(), line+"\n") {
+					t.Errorf("%s is missing in\n%s", line, metrics.String())
+				}
+			}
 			if _, err := b.Bus.Send(ctxOf(t), "x", frame("h", "4")); !errors.Is(err, rendezvous.ErrNobody) {
 				t.Errorf("%v", err)
 			}

@@ -42,7 +42,7 @@ type Node struct {
 
 	calls   chan *nats.Msg // requests to addresses of this node, and to itself
 	again   chan struct{}  // has a value when NATS was reached again
-	broken  atomic.Uint64  // lines that broke
+	broken  atomic.Uint64  // lines that ended without their end here
 	buffers sync.Pool      // of *[]byte, for packets
 
 	stop context.CancelFunc
