@@ -43,10 +43,10 @@ func TestHostileHarness(t *testing.T) {
 			}
 		}, stays},
 		"a flood of frames on no stream, without reading": {func(a *peer) {
-			for range 4 * sourceReplies {
+			for range 4 * SourceReplies {
 				a.send(data("none", 0, "x"))
 			}
-			for n := range sourceReplies { // at least as many are answered
+			for n := range SourceReplies { // at least as many are answered
 				if f, err := a.next(); err != nil || f.StreamID != "none" || f.Reason != resetUnknownStream {
 					a.t.Fatalf("answer %d: %+v, %v", n, f, err)
 				}
@@ -66,7 +66,7 @@ func TestHostileHarness(t *testing.T) {
 		"text and what is no frame": {func(a *peer) {
 			raw(a, websocket.TextMessage, frame("t"))
 			raw(a, websocket.BinaryMessage, nil)
-			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0xff}, maxFrame))
+			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0xff}, MaxFrame))
 			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0x0b}, 100_000)) // groups in groups
 		}, stays},
 		"a flood of pings": {func(a *peer) {
@@ -81,7 +81,7 @@ func TestHostileHarness(t *testing.T) {
 			if err != nil {
 				a.t.Fatal(err)
 			}
-			_, _ = w.Write(make([]byte, maxFrame+64<<10)) // it is cut off in the middle
+			_, _ = w.Write(make([]byte, MaxFrame+64<<10)) // it is cut off in the middle
 		}, websocket.CloseMessageTooBig},
 		"a frame that announces too much":         {func(a *peer) { wire(a, 0x82, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0) }, websocket.CloseMessageTooBig},
 		"a frame that nothing hides from proxies": {func(a *peer) { wire(a, 0x82, 1, 'x') }, websocket.CloseProtocolError},
@@ -142,7 +142,7 @@ func TestHostileExecutor(t *testing.T) {
 	x.want("a", relayframe.Handshake, "4")
 	x.send(data("a", 0, "5"))
 	a.want("a", relayframe.Data, "5")
-	if err := x.ws.WriteMessage(websocket.BinaryMessage, make([]byte, maxFrame+1)); err != nil {
+	if err := x.ws.WriteMessage(websocket.BinaryMessage, make([]byte, MaxFrame+1)); err != nil {
 		t.Fatal(err)
 	}
 	a.wantClosed(websocket.CloseServiceRestart)
