@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -300,4 +301,64 @@ func (m *jobs) idle(enough <-chan struct{}, codes []int) *job {
 		}
 	}
 	return j
+}
+
+// pulse sends a byte after each fault, and tells how long after the fault it
+// came back. When the others have done enough, it ends.
+func (m *jobs) pulse(faults <-chan time.Time, enough <-chan struct{}, waited func(time.Duration)) *job {
+	j := m.newJob("pulse", 0, 0)
+	j.argv, j.codes, j.stdin, j.tty = []string{"cat"}, []int{0}, true, false
+	data := randomBytes(m.bytesSeed(), 1)
+	back := make(chan struct{}, 1)
+	follow := j.follow
+	j.follow = func(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error) {
+		return follow(ctx, p, &signalling{back, out}, errs)
+	}
+	beat := func(ctx context.Context, p *execclient.Process, fault time.Time) error {
+		b := make([]byte, 1)
+		_, _ = data.Read(b) // it never fails
+		j.out.extend(1)
+		if _, err := p.Write(ctx, b); err != nil {
+			return fmt.Errorf("write after a fault: %w", err)
+		}
+		select {
+		case <-back:
+			waited(time.Since(fault))
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	j.input = func(ctx context.Context, _ *execclient.Client, p *execclient.Process) error {
+		for {
+			select {
+			case fault := <-faults:
+				if err := beat(ctx, p, fault); err != nil {
+					return err
+				}
+			case <-enough:
+				return p.CloseStdin(ctx)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return j
+}
+
+// signalling is a writer that says when something has been written.
+type signalling struct {
+	written chan struct{} // capacity 1
+	to      io.Writer
+}
+
+func (s *signalling) Write(b []byte) (int, error) {
+	n, err := s.to.Write(b)
+	if err == nil {
+		select {
+		case s.written <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
 }

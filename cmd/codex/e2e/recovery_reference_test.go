@@ -71,7 +71,7 @@ func listen(t *testing.T, binary string) string {
 // then the client says so.
 func TestRecoveryWithTheReference(t *testing.T) {
 	recoverySuite(t, t.Name(), referenceRuns, recoverySetup{
-		target: listen(t, variable(t, referenceVariable)), emit: buildEmit(t), shape: recoveryShape,
+		routes: direct(listen(t, variable(t, referenceVariable)), recoveryShape), emit: buildEmit(t), parallel: 8,
 		size: 1 << 20, large: 10 << 20, lossy: true,
 		// Pipes and terminals differ, and it is now and then quicker than
 		// its own bookkeeping.

@@ -15,17 +15,22 @@ import (
 	"time"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/faultproxy"
 )
 
 // runTime bounds one run: far more than the client's own 25 s of recovery.
 const runTime = 90 * time.Second
 
+// mostFaults is more than there are in any run.
+const mostFaults = 32
+
 // recoverySetup is what the runs of a suite have in common.
 type recoverySetup struct {
-	target string // HOST:PORT of the server
+	routes newRoute
 	emit   string // the program
-	shape  faultproxy.Shape
+	// parallel is how many runs go on at a time, per processor.
+	parallel int
+	// pulsed has the time measured from each fault to the next event.
+	pulsed bool
 	// size is the most that most processes print, in bytes, and large the
 	// most that one in sixteen does.
 	size, large int64
@@ -43,11 +48,11 @@ type recoveryRun struct {
 	recoverySetup
 	seed uint64
 
-	plan   faultproxy.Plan
-	proxy  *faultproxy.Proxy
+	route  route
 	client *execclient.Client
 
-	faults  chan struct{} // gets a value for each fault while there is room
+	faults  chan struct{}  // gets a value for each fault while there is room
+	pulses  chan time.Time // likewise
 	gate    net.Listener
 	opening sync.Once // closes the gate
 	enough  chan struct{}
@@ -58,6 +63,7 @@ type recoveryRun struct {
 	ends       atomic.Int64 // of a terminal's output that are missing
 
 	mu     sync.Mutex
+	waits  []time.Duration // from a fault to the next event
 	jobs   []*job
 	states []string // what the client told of itself
 	wrong  error    // what was wrong about it
@@ -77,8 +83,8 @@ func (r *recoveryRun) do(ctx context.Context) error {
 	if r.client != nil {
 		err = errors.Join(err, r.client.Close())
 	}
-	if r.proxy != nil {
-		r.proxy.Close()
+	if r.route != nil {
+		err = errors.Join(err, r.route.close())
 	}
 	if r.gate != nil {
 		r.openGate()
@@ -91,30 +97,29 @@ func (r *recoveryRun) connect(ctx context.Context) error {
 	if r.gate, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
 	}
-	r.enough, r.faults = make(chan struct{}), make(chan struct{}, r.shape.Cuts)
-	r.plan = faultproxy.Random(r.seed, r.shape)
-	plan := r.plan
-	plan.OnFault = func(_ int, f faultproxy.Fault) {
-		if f.Kind == faultproxy.Stall {
-			return
-		}
-		r.openGate()
-		select {
-		case r.faults <- struct{}{}:
-		default:
-		}
-	}
-	if r.proxy, err = faultproxy.New(ctx, r.target, plan); err != nil {
-		return err
-	}
+	r.enough, r.faults, r.pulses = make(chan struct{}), make(chan struct{}, mostFaults), make(chan time.Time, mostFaults)
+	r.route = r.routes(r.seed, r.fault)
 	since := time.Now()
-	r.client, err = execclient.DialWebSocket(ctx, "ws://"+r.proxy.Addr(), execclient.Options{
+	r.client, err = r.route.connect(ctx, execclient.Options{
 		ClientName: fmt.Sprintf("recovery-%d", r.seed),
 		OnStateChange: func(s execclient.StateChange) {
 			r.stateChanged(s, &since)
 		},
 	})
 	return err
+}
+
+// fault is told what happens to the route. It does not wait.
+func (r *recoveryRun) fault() {
+	r.openGate()
+	select {
+	case r.faults <- struct{}{}:
+	default:
+	}
+	select {
+	case r.pulses <- time.Now():
+	default:
+	}
 }
 
 // openGate lets the gated process end.
@@ -157,6 +162,9 @@ func (r *recoveryRun) work(ctx context.Context) error {
 		})
 	}
 	launch(&last, m.gated(r.gate.Addr().String()))
+	if r.pulsed {
+		launch(&last, m.pulse(r.pulses, r.enough, r.waited))
+	}
 	if m.rng.IntN(4) == 0 {
 		launch(&last, m.idle(r.enough, r.killed))
 	}
@@ -183,6 +191,13 @@ func (r *recoveryRun) work(ctx context.Context) error {
 	close(r.enough)
 	last.Wait()
 	return context.Cause(ctx)
+}
+
+// waited notes how long after a fault the next event came.
+func (r *recoveryRun) waited(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits = append(r.waits, d)
 }
 
 // printed is how much a process prints.
@@ -225,10 +240,7 @@ func (r *recoveryRun) lost(j *job, err error) bool {
 // dump tells how far everything is.
 func (r *recoveryRun) dump() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  plan: %v\n", r.plan)
-	if r.proxy != nil {
-		fmt.Fprintf(&b, "  proxy: %+v\n", r.proxy.Stats())
-	}
+	fmt.Fprintf(&b, "  %v\n", r.route)
 	if r.client != nil {
 		fmt.Fprintf(&b, "  client: %v, %v\n", r.client.State(), r.client.Err())
 	}

@@ -54,6 +54,13 @@ func (c *checked) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// extend expects more.
+func (c *checked) extend(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.length += n
+}
+
 // complete returns an error if bytes are missing.
 func (c *checked) complete() error {
 	c.mu.Lock()

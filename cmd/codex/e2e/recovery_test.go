@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,10 +31,6 @@ const (
 	// The runs of an ordinary test, of one with -short and of one with the
 	// race detector, chosen so that two processors need less than 90 s.
 	allRuns, shortRuns, raceRuns = 1000, 100, 100
-
-	// runsPerProcessor is how many runs go on at a time: they wait more than
-	// they work.
-	runsPerProcessor = 8
 
 	// mostFailures is how many runs fail before no more are made.
 	mostFailures = 3
@@ -98,7 +95,7 @@ func TestRecovery(t *testing.T) {
 			runs = raceRuns
 		}
 		recoverySuite(t, "TestRecovery", runs, recoverySetup{
-			target: inProcess(t), emit: buildEmit(t), shape: recoveryShape, size: 1 << 20, large: 10 << 20, killed: []int{137},
+			routes: direct(inProcess(t), recoveryShape), emit: buildEmit(t), parallel: 8, size: 1 << 20, large: 10 << 20, killed: []int{137},
 		})
 	})
 	eventually(t, "goroutines", func() []string {
@@ -125,7 +122,7 @@ func recoverySuite(t *testing.T, name string, runs uint64, setup recoverySetup) 
 	next.Store(first - 1)
 	var sum tally
 	var wg sync.WaitGroup
-	for range runsPerProcessor * runtime.GOMAXPROCS(0) {
+	for range setup.parallel * runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for seed := next.Add(1); seed <= runs && sum.failures() < mostFailures; seed = next.Add(1) {
 				r := &recoveryRun{recoverySetup: setup, seed: seed}
@@ -149,9 +146,11 @@ type tally struct {
 	mu                         sync.Mutex
 	runs, failed, faults       int
 	stalls, refused, processes int
+	restarts                   int
 	recoveries, losses, ends   int64
 	bytes                      int64
 	slowest                    time.Duration
+	waits                      []time.Duration // from a fault to the next event
 }
 
 func (s *tally) add(r *recoveryRun, err error) {
@@ -161,8 +160,9 @@ func (s *tally) add(r *recoveryRun, err error) {
 	if err != nil {
 		s.failed++
 	}
-	if r.proxy != nil {
-		p := r.proxy.Stats()
+	if r.route != nil {
+		p := r.route.stats()
+		s.restarts += p.restarts
 		s.faults += p.Faults
 		s.stalls += p.Stalls
 		s.refused += p.Refused
@@ -173,6 +173,7 @@ func (s *tally) add(r *recoveryRun, err error) {
 	s.losses += r.losses.Load()
 	s.ends += r.ends.Load()
 	s.slowest = max(s.slowest, time.Duration(r.slowest.Load()))
+	s.waits = append(s.waits, r.waits...)
 }
 
 func (s *tally) failures() int {
@@ -182,6 +183,12 @@ func (s *tally) failures() int {
 }
 
 func (s *tally) String() string {
-	return fmt.Sprintf("%d runs, %d failed: %d processes, %d connections cut, %d refused, %d stalls, %d recoveries (the slowest took %v), %d losses told, %d ends of terminals lost, %d MB passed",
+	text := fmt.Sprintf("%d runs, %d failed: %d processes, %d connections cut, %d refused, %d stalls, %d recoveries (the slowest took %v), %d losses told, %d ends of terminals lost, %d MB passed",
 		s.runs, s.failed, s.processes, s.faults, s.refused, s.stalls, s.recoveries, s.slowest.Round(time.Millisecond), s.losses, s.ends, s.bytes/1e6)
+	if len(s.waits) == 0 {
+		return text
+	}
+	waits := slices.Sorted(slices.Values(s.waits))
+	return fmt.Sprintf("%s, %d restarts, %d times from a fault to the next event (median %v, longest %v)",
+		text, s.restarts, len(waits), waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
 }
