@@ -92,10 +92,10 @@ func decode(body []byte, answer interface{ complete() bool }) error {
 		if errors.Is(err, noiseik.ErrPublicKey) {
 			return &ProtocolError{err.Error()}
 		}
-		return &DecodeError{err}
+		return &DecodeError{Err: err}
 	}
 	if !answer.complete() {
-		return &DecodeError{errIncomplete}
+		return &DecodeError{Err: errIncomplete}
 	}
 	return nil
 }
@@ -138,11 +138,11 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	if resp.StatusCode/100 != 2 {
 		return newStatusError(resp.StatusCode, text)
 	}
-	if err == nil && len(text) > maxAnswer {
-		err = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
-	}
-	if err != nil {
-		return &DecodeError{err}
+	switch {
+	case err != nil:
+		return &DecodeError{Err: err, cut: true}
+	case len(text) > maxAnswer:
+		return &DecodeError{Err: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
 	}
 	return decode(text, answer)
 }

@@ -52,7 +52,11 @@ func (e *TransportError) Retryable() bool { return true }
 
 // DecodeError says that a registry answered with what could not be read. The
 // reason is in Err.
-type DecodeError struct{ Err error }
+type DecodeError struct {
+	Err error
+
+	cut bool // the answer ended before it was complete
+}
 
 func (e *DecodeError) Error() string {
 	return "environment registry request failed: error decoding response body"
@@ -60,6 +64,10 @@ func (e *DecodeError) Error() string {
 
 // Unwrap returns the reason.
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// Retryable reports whether another attempt may succeed: the connection was lost
+// in the middle of the answer.
+func (e *DecodeError) Retryable() bool { return e.cut }
 
 // AuthorizationError says that a request was not sent because there are no
 // credentials for it.

@@ -184,6 +184,21 @@ func TestRegisterErrors(t *testing.T) {
 	}
 }
 
+// TestCutAnswer: the connection ends in the middle of the answer, which another
+// attempt may get whole.
+func TestCutAnswer(t *testing.T) {
+	key, _ := publicKey(t)
+	c := client(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"environment_id":`)
+	})
+	_, err := c.Connect(t.Context(), "env-1", key)
+	var r interface{ Retryable() bool }
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.As(err, &r) || !r.Retryable() {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestConnectErrors(t *testing.T) {
 	key, doc := publicKey(t)
 	connection := func(url, registration, key, authorization string) string {
