@@ -117,7 +117,8 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*h
 	case errors.As(err, &large):
 		return nil, &apiError{http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body exceeds %d bytes", maxBody)}
 	case err != nil:
-		return nil, &apiError{http.StatusBadRequest, "invalid_body", "the body did not arrive"}
+		// A client takes this for a reason to try again.
+		return nil, &apiError{http.StatusRequestTimeout, "incomplete_body", "the body did not arrive"}
 	}
 	return serve(r, token, id, body)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -59,6 +61,19 @@ func TestAPIRefusals(t *testing.T) {
 	}
 	if w := s.get("/healthz", "Origin", "https://example.com"); w.Code != 403 {
 		t.Errorf("a web page: %d", w.Code)
+	}
+}
+
+// TestIncompleteBody: the end of a body that a client began to send says nothing
+// against the client, so the status is one after which it tries again.
+func TestIncompleteBody(t *testing.T) {
+	s := start(t, Options{})
+	r := httptest.NewRequest(http.MethodPost, "/cloud/environment/env/connect", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if w.Code != http.StatusRequestTimeout || !strings.Contains(w.Body.String(), `"incomplete_body"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
