@@ -355,10 +355,15 @@ type signalling struct {
 func (s *signalling) Write(b []byte) (int, error) {
 	n, err := s.to.Write(b)
 	if err == nil {
-		select {
-		case s.written <- struct{}{}:
-		default:
-		}
+		signal(s.written)
 	}
 	return n, err
+}
+
+// signal wakes who waits for a channel of capacity 1.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

@@ -1,0 +1,79 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/faultproxy"
+	"codex.internal/pkg/process"
+)
+
+// The runs through a relay of an ordinary test, of one with -short and of one
+// with the race detector.
+const allRelayRuns, shortRelayRuns, raceRelayRuns = 500, 25, 40
+
+// An executor takes a second for each return to its relay, and more when it is
+// refused, so fewer of its connections are cut.
+var (
+	handshakeShape = faultproxy.Shape{Up: 8 << 10, Down: 8 << 10, Pause: 40 * time.Millisecond}
+
+	harnessShape = endShape{
+		cuts: 3, long: faultproxy.Shape{First: 16 << 10, Up: 64 << 10, Down: 2 << 20, Pause: 40 * time.Millisecond},
+		early: 1, short: handshakeShape, calls: true,
+	}
+	executorShape = endShape{
+		cuts: 2, long: faultproxy.Shape{First: 16 << 10, Up: 2 << 20, Down: 64 << 10, Pause: 40 * time.Millisecond},
+		early: 1, short: handshakeShape,
+	}
+)
+
+// TestRelayRecovery is TestRecovery through a rendezvous service. Connections of
+// either end are cut, and the service itself is killed and comes back.
+func TestRelayRecovery(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("runs", func(t *testing.T) {
+		runs := uint64(allRelayRuns)
+		switch {
+		case testing.Short():
+			runs = shortRelayRuns
+		case raceDetector:
+			runs = raceRelayRuns
+		}
+		dir := t.TempDir()
+		s := &relaySetup{
+			tokens: filepath.Join(dir, "tokens.json"), dir: dir, inProcess: executorInProcess(relayServer(t)),
+			harness: harnessShape, executor: executorShape,
+		}
+		s.token = (&meeting{t: t, tokens: s.tokens}).token("--role", "both", "--environment", "*")
+		recoverySuite(t, "TestRelayRecovery", runs, recoverySetup{
+			routes: s.routes, emit: buildEmit(t), parallel: 24, pulsed: true, size: 1 << 20, large: 10 << 20, killed: []int{137},
+		})
+	})
+	eventually(t, "goroutines", func() []string {
+		if runtime.NumGoroutine() <= before {
+			return nil
+		}
+		buf := make([]byte, 1<<20)
+		return []string{string(buf[:runtime.Stack(buf, true)])}
+	})
+}
+
+// relayServer makes a server that ends with the test, for executors of the
+// test.
+func relayServer(t *testing.T) *execserver.Server {
+	t.Helper()
+	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		must(t, srv.Shutdown(ctx))
+	})
+	return srv
+}

@@ -1,0 +1,294 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/faultproxy"
+)
+
+// relayEnvironment is the environment of every run: each has a service of its
+// own.
+const relayEnvironment = "env-1"
+
+// endShape bounds what happens to the connections of one end. Its first
+// connection is for a call of the registry, which has to succeed, and its second
+// a websocket that has to last for the handshake.
+type endShape struct {
+	cuts  int              // of websockets that are in use; at least one
+	long  faultproxy.Shape // of them
+	early int              // connections that break soon, in between
+	short faultproxy.Shape // of them
+	calls bool             // the end makes a connection for each call of the registry
+}
+
+// relaySetup is what the routes through a relay have in common.
+type relaySetup struct {
+	tokens, token string // the file, and what is in it
+	dir           string // for the state of services
+	// inProcess makes the executors that are plain and half of the others;
+	// the rest are processes.
+	inProcess newExecutor
+	// harness and executor bound what happens to the connections of either
+	// end.
+	harness, executor endShape
+}
+
+// newExecutor starts an executor and returns when it is connected; stop ends it.
+type newExecutor func(context.Context, executorOptions) (stop func() error, err error)
+
+// executorOptions say where an executor is to be found.
+type executorOptions struct {
+	url, token, environment string
+	plain                   bool
+	log                     io.Writer
+}
+
+// outage is a time without the service.
+type outage struct {
+	after time.Duration // since the service began to run
+	lasts time.Duration
+}
+
+func (o outage) String() string { return fmt.Sprintf("%v after %v", o.lasts, o.after) }
+
+// relayRoute goes through a proxy to the service, and from there through
+// another to the executor. The service itself is killed now and then.
+type relayRoute struct {
+	*relaySetup
+	fault                 func()
+	plain                 plainness
+	execute               newExecutor
+	harnessCuts, execCuts faultproxy.Plan
+	outages               []outage
+
+	log            tail // of both ends
+	service        *service
+	harnessProxy   *faultproxy.Proxy
+	executorProxy  *faultproxy.Proxy
+	stopExecutor   func() error
+	interrupt      context.CancelFunc
+	interrupting   sync.WaitGroup
+	interruptError error
+
+	mu       sync.Mutex
+	restarts int
+}
+
+// plainness is which ends do what the reference does: they acknowledge nothing,
+// and a stream ends with its websocket.
+type plainness int
+
+const (
+	acknowledging plainness = iota
+	plainHarness
+	plainExecutor
+	plainBoth
+	plainnesses // how many there are
+)
+
+func (p plainness) harness() bool  { return p == plainHarness || p == plainBoth }
+func (p plainness) executor() bool { return p == plainExecutor || p == plainBoth }
+
+func (p plainness) String() string {
+	return [plainnesses]string{"both ends acknowledge", "plain harness", "plain executor", "both ends plain"}[p]
+}
+
+// routes makes the route of a seed. Most streams acknowledge.
+func (s *relaySetup) routes(seed uint64, fault func()) route {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	r := &relayRoute{relaySetup: s, fault: fault, execute: s.inProcess}
+	if rng.IntN(2) == 0 {
+		r.plain = plainness(1 + rng.IntN(int(plainnesses)-1))
+	}
+	if !r.plain.executor() && rng.IntN(2) == 0 {
+		r.execute = executorProcess
+	}
+	harness, executor := s.harness, s.executor
+	if r.plain != acknowledging {
+		// Each return takes more, and can be cut more often.
+		harness.cuts--
+		executor.cuts--
+	}
+	r.harnessCuts = harness.plan(seed<<1, fault)
+	r.execCuts = executor.plan(seed<<1|1, fault)
+	for range rng.IntN(3) {
+		r.outages = append(r.outages, outage{
+			after: logUniform(rng, time.Millisecond, 2*time.Second), lasts: logUniform(rng, time.Millisecond, 500*time.Millisecond),
+		})
+	}
+	return r
+}
+
+// plan plans what happens to the connections of the end. Those that break as
+// soon as they are made are few in a row: after each, an end waits for longer
+// before it tries again.
+func (e *endShape) plan(seed uint64, fault func()) faultproxy.Plan {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	cut := func(s faultproxy.Shape) faultproxy.Conn {
+		s.Cuts = 1
+		c := faultproxy.Random(rng.Uint64(), s).Conns[0]
+		for i, f := range c.Faults {
+			// A service that is sent half a request, and then the end, says
+			// that this was not good, and has to be believed.
+			if f.Kind == faultproxy.HalfClose && f.Dir == faultproxy.Up {
+				c.Faults[i].Kind = faultproxy.Close
+			}
+		}
+		return c
+	}
+	call := []faultproxy.Conn{{}}
+	conns := append(call, cut(e.long))
+	long := e.long
+	long.First *= 8 // to come back takes more than the first handshake
+	if !e.calls {
+		call = nil
+	}
+	for range rng.IntN(e.cuts) {
+		for range rng.IntN(e.early + 1) {
+			switch rng.IntN(3) {
+			case 0:
+				conns = append(conns, faultproxy.Conn{Refuse: true})
+			case 1:
+				conns = append(conns, cut(e.short))
+			case 2:
+				conns = append(append(conns, call...), cut(e.short))
+			}
+		}
+		conns = append(append(conns, call...), cut(long))
+	}
+	return faultproxy.Plan{Seed: seed, Conns: conns, OnFault: cuts(fault)}
+}
+
+// logUniform returns a time whose logarithm is evenly distributed.
+func logUniform(rng *rand.Rand, least, most time.Duration) time.Duration {
+	d := float64(least) * math.Pow(float64(most)/float64(least), rng.Float64())
+	return time.Duration(d).Round(time.Millisecond)
+}
+
+func (r *relayRoute) connect(ctx context.Context, o execclient.Options) (*execclient.Client, error) {
+	dir, err := os.MkdirTemp(r.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	r.service = &service{args: []string{"--tokens", r.tokens, "--state", filepath.Join(dir, "state.json")}}
+	if err := r.service.start(ctx); err != nil {
+		return nil, err
+	}
+	if r.harnessProxy, err = faultproxy.New(ctx, r.service.addr, r.harnessCuts); err != nil {
+		return nil, err
+	}
+	if r.executorProxy, err = faultproxy.New(ctx, r.service.addr, r.execCuts); err != nil {
+		return nil, err
+	}
+	if r.stopExecutor, err = r.execute(ctx, executorOptions{
+		url: "http://" + r.executorProxy.Addr(), token: r.token, environment: relayEnvironment, plain: r.plain.executor(), log: &r.log,
+	}); err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("end", "harness")
+	d, err := newRelayDialer("http://"+r.harnessProxy.Addr(), r.token, relayEnvironment, r.plain.harness(), log)
+	if err != nil {
+		return nil, err
+	}
+	o.Logger = log
+	client, err := execclient.Dial(ctx, d, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, r.interrupt = context.WithCancel(ctx)
+	r.interrupting.Go(func() { r.interruptError = r.routineInterrupt(ctx) })
+	return client, nil
+}
+
+// routineInterrupt kills the service and starts it again, as planned.
+func (r *relayRoute) routineInterrupt(ctx context.Context) error {
+	for _, o := range r.outages {
+		if !pause(ctx, o.after) {
+			return nil
+		}
+		r.service.kill()
+		r.mu.Lock()
+		r.restarts++
+		r.mu.Unlock()
+		r.fault()
+		if !pause(ctx, o.lasts) {
+			return nil
+		}
+		if err := r.service.start(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("start the service again: %w", err)
+		}
+	}
+	return nil
+}
+
+// pause reports whether it was not interrupted.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *relayRoute) close() error {
+	if r.interrupt != nil {
+		r.interrupt()
+		r.interrupting.Wait()
+	}
+	var err error
+	if r.stopExecutor != nil {
+		err = r.stopExecutor()
+	}
+	for _, p := range []*faultproxy.Proxy{r.harnessProxy, r.executorProxy} {
+		if p != nil {
+			p.Close()
+		}
+	}
+	if r.service != nil {
+		r.service.kill()
+	}
+	return errors.Join(err, r.interruptError)
+}
+
+func (r *relayRoute) stats() routeStats {
+	r.mu.Lock()
+	sum := routeStats{restarts: r.restarts}
+	r.mu.Unlock()
+	for _, p := range []*faultproxy.Proxy{r.harnessProxy, r.executorProxy} {
+		if p == nil {
+			continue
+		}
+		s := p.Stats()
+		sum.Conns += s.Conns
+		sum.Refused += s.Refused
+		sum.Faults += s.Faults
+		sum.Stalls += s.Stalls
+		sum.Up += s.Up
+		sum.Down += s.Down
+	}
+	return sum
+}
+
+func (r *relayRoute) String() string {
+	text := fmt.Sprintf("%v; outages: %v\n  harness's plan: %v\n  executor's plan: %v\n  proxies: %+v", r.plain, r.outages, r.harnessCuts, r.execCuts, r.stats())
+	if r.service != nil {
+		text += "\n  service: " + r.service.log.String() + "\n  ends: " + r.log.String()
+	}
+	return text
+}
