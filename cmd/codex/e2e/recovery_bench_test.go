@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"testing"
@@ -21,37 +23,74 @@ const calm = 1100 * time.Millisecond
 // event of a process, which answers what it is sent after the cut. Each takes
 // more than a second, so -benchtime=20x is enough.
 func BenchmarkRecovery(b *testing.B) {
-	ok := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
 	ctx := b.Context()
 	proxy, err := faultproxy.New(ctx, inProcess(b), faultproxy.Plan{})
-	ok(err)
+	benchOK(b, err)
 	defer proxy.Close()
 	client, err := execclient.DialWebSocket(ctx, "ws://"+proxy.Addr(), execclient.Options{})
-	ok(err)
+	benchOK(b, err)
 	defer client.Close()
+	measureCuts(b, client, func() error { proxy.Cut(); return nil })
+}
+
+// BenchmarkRelayRecovery is BenchmarkRecovery through a relay: the connection of
+// the harness is cut, that of the executor, or the relay is killed and started
+// again.
+func BenchmarkRelayRecovery(b *testing.B) {
+	for _, plain := range []plainness{acknowledging, plainBoth} {
+		for name, cut := range map[string]func(*relayRoute) error{
+			"harness":  func(r *relayRoute) error { r.harnessProxy.Cut(); return nil },
+			"executor": func(r *relayRoute) error { r.executorProxy.Cut(); return nil },
+			"service": func(r *relayRoute) error {
+				r.service.kill()
+				return r.service.start(b.Context())
+			},
+		} {
+			b.Run(fmt.Sprintf("%s/%v", name, plain), func(b *testing.B) {
+				s := newRelaySetup(b)
+				r := &relayRoute{relaySetup: s, plain: plain, execute: s.inProcess}
+				client, err := r.connect(b.Context(), execclient.Options{})
+				benchOK(b, err)
+				measureCuts(b, client, func() error { return cut(r) })
+				benchOK(b, errors.Join(client.Close(), r.close()))
+			})
+		}
+	}
+}
+
+func benchOK(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// measureCuts measures the time from the beginning of a cut to the answer of a
+// process to what is sent after it.
+func measureCuts(b *testing.B, client *execclient.Client, cut func() error) {
+	ctx := b.Context()
 	p, err := client.Start(ctx, execproto.StartParams{
 		ProcessID: "p", Argv: []string{"cat"}, Cwd: "file:///", PipeStdin: true,
 		Env: map[string]string{"PATH": "/usr/bin:/bin"},
 	})
-	ok(err)
+	benchOK(b, err)
 	next, stop := iter.Pull2(p.Events(ctx))
 	defer stop()
+	ask := func() {
+		_, err := p.Write(ctx, []byte("x"))
+		benchOK(b, err)
+		_, err, _ = next()
+		benchOK(b, err)
+	}
+	ask() // so that both ends know each other
 	var took []time.Duration
 	for range b.N {
 		b.StopTimer()
 		time.Sleep(calm)
 		b.StartTimer()
 		began := time.Now()
-		proxy.Cut()
-		_, err := p.Write(ctx, []byte("x"))
-		ok(err)
-		_, err, _ = next()
-		ok(err)
+		benchOK(b, cut())
+		ask()
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)

@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,12 +47,8 @@ func TestRelayRecovery(t *testing.T) {
 		case raceDetector:
 			runs = raceRelayRuns
 		}
-		dir := t.TempDir()
-		s := &relaySetup{
-			tokens: filepath.Join(dir, "tokens.json"), dir: dir, inProcess: executorInProcess(relayServer(t)),
-			harness: harnessShape, executor: executorShape,
-		}
-		s.token = (&meeting{t: t, tokens: s.tokens}).token("--role", "both", "--environment", "*")
+		s := newRelaySetup(t)
+		s.harness, s.executor = harnessShape, executorShape
 		recoverySuite(t, "TestRelayRecovery", runs, recoverySetup{
 			routes: s.routes, emit: buildEmit(t), parallel: 24, pulsed: true, size: 1 << 20, large: 10 << 20, killed: []int{137},
 		})
@@ -64,16 +62,29 @@ func TestRelayRecovery(t *testing.T) {
 	})
 }
 
-// relayServer makes a server that ends with the test, for executors of the
-// test.
-func relayServer(t *testing.T) *execserver.Server {
+// newRelaySetup makes what relays and the executors of the test need. No
+// connection is cut.
+func newRelaySetup(t testing.TB) *relaySetup {
 	t.Helper()
 	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		must(t, srv.Shutdown(ctx))
+		if err := srv.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
 	})
-	return srv
+	dir := t.TempDir()
+	tokens := filepath.Join(dir, "tokens.json")
+	create := exec.Command(codex, "rendezvous", "token", "create", "--tokens", tokens, "--role", "both", "--environment", "*")
+	token, err := create.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", create, err)
+	}
+	return &relaySetup{
+		tokens: tokens, token: strings.TrimSpace(string(token)), dir: dir, inProcess: executorInProcess(srv),
+	}
 }
