@@ -66,6 +66,28 @@ func TestRelayRecovery(t *testing.T) {
 // connection is cut.
 func newRelaySetup(t testing.TB) *relaySetup {
 	t.Helper()
+	dir := t.TempDir()
+	tokens := filepath.Join(dir, "tokens.json")
+	return &relaySetup{
+		tokens: tokens, token: newToken(t, tokens, relayEnvironment), dir: dir, inProcess: executorInProcess(executionServer(t)),
+	}
+}
+
+// newToken makes a token for both ends of an environment.
+func newToken(t testing.TB, tokens, environment string) string {
+	t.Helper()
+	create := exec.Command(codex, "rendezvous", "token", "create", "--tokens", tokens, "--role", "both", "--environment", environment)
+	token, err := create.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", create, err)
+	}
+	return strings.TrimSpace(string(token))
+}
+
+// executionServer returns a server that ends with the test. Who uses it brings
+// the connections.
+func executionServer(t testing.TB) *execserver.Server {
+	t.Helper()
 	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -77,14 +99,5 @@ func newRelaySetup(t testing.TB) *relaySetup {
 			t.Errorf("Shutdown: %v", err)
 		}
 	})
-	dir := t.TempDir()
-	tokens := filepath.Join(dir, "tokens.json")
-	create := exec.Command(codex, "rendezvous", "token", "create", "--tokens", tokens, "--role", "both", "--environment", "*")
-	token, err := create.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", create, err)
-	}
-	return &relaySetup{
-		tokens: tokens, token: strings.TrimSpace(string(token)), dir: dir, inProcess: executorInProcess(srv),
-	}
+	return srv
 }
