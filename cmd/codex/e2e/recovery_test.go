@@ -136,7 +136,7 @@ func recoverySuite(t *testing.T, name string, runs uint64, setup recoverySetup) 
 	}
 	wg.Wait()
 	t.Logf("%v, in %v", &sum, time.Since(began).Round(time.Millisecond))
-	if sum.runs > 10 && (sum.faults < sum.runs || sum.recoveries < int64(sum.runs)/2) {
+	if sum.runs > 10 && (sum.faults+sum.restarts < sum.runs || sum.recoveries < int64(sum.runs)/2) {
 		t.Errorf("too little happened: %v", &sum)
 	}
 }
