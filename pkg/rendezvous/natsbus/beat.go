@@ -22,6 +22,7 @@ func (b *Bus) routineBeats(ctx context.Context) {
 			_ = b.claimAll()
 		case <-b.node.again:
 			_ = b.claimAll()
+			b.catchUp()
 		}
 		b.findSilent(time.Now())
 		b.probe(time.Now())
@@ -45,13 +46,7 @@ func (b *Bus) findSilent(now time.Time) {
 
 // probe asks for what was not confirmed, and ends lines on which that is lost.
 func (b *Bus) probe(now time.Time) {
-	b.mu.RLock()
-	lines := make([]*line, 0, len(b.lines))
-	for _, l := range b.lines {
-		lines = append(lines, l)
-	}
-	b.mu.RUnlock()
-	for _, l := range lines {
+	for _, l := range b.all() {
 		number, node, err := l.check(now)
 		if err != nil {
 			b.end(l, err, tellBoth)
@@ -61,6 +56,28 @@ func (b *Bus) probe(now time.Time) {
 			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
 		}
 	}
+}
+
+// catchUp asks for what may have been lost when NATS was out of reach, and
+// whether what was sent has come.
+func (b *Bus) catchUp() {
+	for _, l := range b.all() {
+		b.ask(l)
+		if number, node := l.unconfirmed(); number > 0 {
+			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
+		}
+	}
+}
+
+// all returns the lines that are open.
+func (b *Bus) all() []*line {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	lines := make([]*line, 0, len(b.lines))
+	for _, l := range b.lines {
+		lines = append(lines, l)
+	}
+	return lines
 }
 
 // touch notes that a line may have something to report; urgent: a sender may be

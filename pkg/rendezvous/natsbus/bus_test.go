@@ -226,39 +226,72 @@ func TestRepliesAreBounded(t *testing.T) {
 	})
 }
 
-// TestGap loses a message between two others, and one that nothing follows.
-func TestGap(t *testing.T) {
-	for name, follows := range map[string]bool{"in between": true, "the last": false} {
+// TestLostMessage loses a message between two others, and one that nothing
+// follows. It is sent again, and nothing comes twice.
+func TestLostMessage(t *testing.T) {
+	for name, follows := range map[string]int{"in between": 50, "the last": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := natstest.Start(t).URL()
 			a, b := join(t, url), join(t, url)
 			x := bind(t, a, "x", 1)
-			h := bind(t, b, "h", 0)
+			bind(t, b, "h", 0)
 			send(t, b, "x", joined("h"))
-			send(t, b, "x", frame("h", "1"))
+			send(t, b, "x", frame("h", "first"))
 			l := b.Bus.pairs[pair{"h", "x"}]
+			lost := frame("h", "lost")
 			l.mu.Lock()
-			l.count(&rendezvous.Message{Kind: rendezvous.Frame, Data: []byte("lost")}) // as if it was sent
+			l.count(&lost) // as if it was sent
 			l.mu.Unlock()
-			if follows {
-				send(t, b, "x", frame("h", "3"))
+			for n := range follows {
+				send(t, b, "x", frame("h", fmt.Sprint(n)))
 			}
 			want(t, x, rendezvous.Joined, "h", "")
-			want(t, x, rendezvous.Frame, "h", "1")
-			want(t, x, rendezvous.Lost, "h", "")
-			want(t, h, rendezvous.Lost, "x", "")
-			var metrics strings.Builder
-			b.Bus.WriteMetrics(&metrics)
-			for _, line := range []string{"rendezvous_nats_connected 1", "rendezvous_nats_lines 0", "rendezvous_nats_lines_broken_total 1"} {
-				if !strings.Contains(metrics.String(), line+"\n") {
-					t.Errorf("%s is missing in\n%s", line, metrics.String())
-				}
+			want(t, x, rendezvous.Frame, "h", "first")
+			want(t, x, rendezvous.Frame, "h", "lost")
+			for n := range follows {
+				want(t, x, rendezvous.Frame, "h", fmt.Sprint(n))
 			}
-			if _, err := b.Bus.Send(ctxOf(t), "x", frame("h", "4")); !errors.Is(err, rendezvous.ErrNobody) {
-				t.Errorf("%v", err)
+			eventually(t, "all is confirmed", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return len(l.pending) == 0
+			})
+			// What is asked for late is there already.
+			if err := l.sendAgain(1, time.Now()); err != nil {
+				t.Error(err)
+			}
+			send(t, b, "x", frame("h", "end"))
+			want(t, x, rendezvous.Frame, "h", "end")
+		})
+	}
+}
+
+// TestServerOfAClusterEnds kills each server of a cluster while two nodes talk:
+// what was under way in it is sent again.
+func TestServerOfAClusterEnds(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	a, b := join(t, c.URLs()), join(t, c.URLs())
+	x := bind(t, a, "x", 1)
+	bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, x, rendezvous.Joined, "h", "")
+	const each = 2000
+	for _, server := range c {
+		var sending sync.WaitGroup
+		sending.Go(func() {
+			for n := range each {
+				send(t, b, "x", frame("h", fmt.Sprint(n)))
 			}
 		})
+		for n := range each {
+			want(t, x, rendezvous.Frame, "h", fmt.Sprint(n))
+			if n == each/2 {
+				server.Kill()
+			}
+		}
+		sending.Wait()
+		server.Restart()
 	}
 }
 
@@ -309,6 +342,13 @@ func TestDeadNode(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	_ = h
+	var metrics strings.Builder
+	a.Bus.WriteMetrics(&metrics)
+	for _, line := range []string{"rendezvous_nats_connected 1", "rendezvous_nats_lines 0", "rendezvous_nats_lines_broken_total 1"} {
+		if !strings.Contains(metrics.String(), line+"\n") {
+			t.Errorf("%s is missing in\n%s", line, metrics.String())
+		}
+	}
 }
 
 func TestNodeThatSaysGoodbye(t *testing.T) {

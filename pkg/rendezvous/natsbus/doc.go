@@ -20,6 +20,7 @@
 // over a line, which is opened by the first of them with a request, and ends
 // with either. Each direction is numbered, and has a window of as many bytes as
 // the mailbox at its end has room for, so that a node that receives never has to
-// wait. A line breaks when a message is missing, when the other node is silent
-// or not reached any more, and when the address has gone to a third node.
+// wait. A line breaks when nothing is confirmed for some time, when the other node
+// is silent or not reached any more, and when the address has gone to a third
+// node.
 package natsbus

@@ -40,16 +40,30 @@ type line struct {
 
 	// What comes.
 	last     uint64 // number of the last message
+	asked    uint64 // number of the message that the other node was asked for, because later ones have come
 	done     uint64 // how many have left this node
 	reported ack    // what the other node was told
 	undone   int    // bytes that have left since then
 }
 
-// sent is a message that has not left the other node.
-type sent struct {
-	bytes int // of a frame
-	reply bool
-	done  func()
+// sent is a message that has not left the other node. It is kept so that it can
+// be sent again.
+type sent struct{ message rendezvous.Message }
+
+// bytes returns how much of lineBytes it takes.
+func (s *sent) bytes() int {
+	if s.message.Kind == rendezvous.Frame {
+		return len(s.message.Data)
+	}
+	return 0
+}
+
+func (s *sent) isReply() bool { return s.message.Kind == rendezvous.Reply }
+
+func (s *sent) done() {
+	if s.message.Done != nil {
+		s.message.Done()
+	}
 }
 
 func (b *Bus) newLine(id lineID, local, remote string, box *rendezvous.Mailbox) *line {
@@ -100,21 +114,46 @@ func (l *line) count(m *rendezvous.Message) {
 		l.heard = time.Now() // the time for its confirmation begins
 	}
 	l.sent++
-	s := sent{done: m.Done, reply: m.Kind == rendezvous.Reply}
-	if m.Kind == rendezvous.Frame {
-		s.bytes = len(m.Data)
-	}
-	if s.reply {
+	s := sent{*m}
+	if s.isReply() {
 		l.replies++
 	}
-	l.bytes += s.bytes
+	l.bytes += s.bytes()
 	l.pending = append(l.pending, s)
+}
+
+// gone returns how many messages have left the other node. The caller holds mu.
+func (l *line) gone() uint64 { return l.sent - uint64(len(l.pending)) }
+
+// sendAgain sends what follows the last message that has come to the other node:
+// NATS may have lost it, with a server. Some of it may come twice. If nothing new
+// has come for too long, check ends the line all the same.
+func (l *line) sendAgain(last uint64, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return nil
+	}
+	if last > l.sent {
+		return errLine
+	}
+	if last > l.received {
+		l.received, l.heard = last, now
+	}
+	gone := l.gone() // may be more: what was asked can be overtaken by what has left
+	for i := max(last, gone) - gone; i < uint64(len(l.pending)); i++ {
+		p := packet{kind: packetData, line: l.id, number: gone + i + 1, message: l.pending[i].message}
+		if err := l.bus.node.publish(nodeSubject(l.peer()), &p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // acked takes what the other node says about what it has received.
 func (l *line) acked(a ack, now time.Time) error {
 	l.mu.Lock()
-	first := l.sent - uint64(len(l.pending)) // how many had left before
+	first := l.gone()
 	if a.received > l.sent || a.done > a.received {
 		l.mu.Unlock()
 		return errLine
@@ -130,9 +169,9 @@ func (l *line) acked(a ack, now time.Time) error {
 		if len(l.pending) == 0 {
 			l.pending = nil
 		}
-		for _, s := range left {
-			l.bytes -= s.bytes
-			if s.reply {
+		for i := range left {
+			l.bytes -= left[i].bytes()
+			if left[i].isReply() {
 				l.replies--
 			}
 		}
@@ -140,24 +179,32 @@ func (l *line) acked(a ack, now time.Time) error {
 		l.room = make(chan struct{})
 	}
 	l.mu.Unlock()
-	for _, s := range left {
-		if s.done != nil {
-			s.done()
-		}
+	for i := range left {
+		left[i].done()
 	}
 	return nil
 }
 
-// take puts the next message that has come into the mailbox.
-func (l *line) take(number uint64, m rendezvous.Message) error {
+// take puts the next message that has come into the mailbox. One that comes out
+// of its turn is dropped: then missing is true if the other node is to send what
+// is before it.
+func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err error) {
 	l.mu.Lock()
-	if l.over {
+	switch {
+	case l.over:
 		l.mu.Unlock()
-		return nil
-	}
-	if number != l.last+1 {
+		return false, nil
+	case number <= l.last:
+		// It was sent again, so what was said about it may be lost.
+		l.reported = ack{}
 		l.mu.Unlock()
-		return fmt.Errorf("%w: message %d follows %d", errLost, number, l.last)
+		l.bus.touch(l, false)
+		return false, nil
+	case number > l.last+1:
+		missing = l.asked <= l.last
+		l.asked = l.last + 1
+		l.mu.Unlock()
+		return missing, nil
 	}
 	l.last = number
 	l.mu.Unlock()
@@ -169,7 +216,7 @@ func (l *line) take(number uint64, m rendezvous.Message) error {
 	if err == nil && !added {
 		err = errLine
 	}
-	return err
+	return false, err
 }
 
 // ended is a context for what must not wait.
@@ -222,14 +269,25 @@ func (l *line) check(now time.Time) (probe uint64, node string, err error) {
 	}
 }
 
-// probed checks that a message has come which the other node has sent.
-func (l *line) probed(number uint64) error {
+// unconfirmed returns the number of the last message if it is not known that it
+// has come, else 0, and the id of the other node.
+func (l *line) unconfirmed() (number uint64, node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last < number {
-		return fmt.Errorf("%w: message %d was sent, %d has come", errLost, number, l.last)
+	node = l.peer()
+	if l.over || node == "" || l.received == l.sent {
+		return 0, node
 	}
-	return nil
+	return l.sent, node
+}
+
+// came returns the number of the last message that has come, and the id of the
+// other node. It is false if there is none to tell.
+func (l *line) came() (last uint64, node string, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	node = l.peer()
+	return l.last, node, node != "" && !l.over
 }
 
 // answered learns which node has the other address. It is false if another has
@@ -269,10 +327,8 @@ func (l *line) finish() (node string, first bool) {
 	close(l.room)
 	l.room = make(chan struct{})
 	l.mu.Unlock()
-	for _, s := range pending {
-		if s.done != nil {
-			s.done()
-		}
+	for i := range pending {
+		pending[i].done()
 	}
 	return l.peer(), true
 }

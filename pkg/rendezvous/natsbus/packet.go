@@ -26,6 +26,7 @@ const (
 	packetClaim                        // to, number (a generation): the node has an address
 	packetBeat                         // the node lives
 	packetBye                          // the node ends
+	packetAgain                        // line, number: of the last message that has come; what follows is to be sent again
 	packetKinds                        // how many there are, and one
 )
 
@@ -68,7 +69,7 @@ func (p *packet) append(b []byte) []byte {
 	case packetData:
 		b = binary.AppendUvarint(append(b, p.line[:]...), p.number)
 		b = appendMessage(b, &p.message)
-	case packetProbe:
+	case packetProbe, packetAgain:
 		b = binary.AppendUvarint(append(b, p.line[:]...), p.number)
 	case packetBroken:
 		b = append(b, p.line[:]...)
@@ -111,7 +112,7 @@ func decodePacket(b []byte) (packet, error) {
 		p.message = r.message()
 	case packetData:
 		p.line, p.number, p.message = r.line(), r.number(), r.message()
-	case packetProbe:
+	case packetProbe, packetAgain:
 		p.line, p.number = r.line(), r.number()
 	case packetBroken:
 		p.line = r.line()

@@ -27,6 +27,7 @@ var packets = []packet{
 	{kind: packetClaim, node: "n", to: "x", number: 1},
 	{kind: packetBeat, node: "n"},
 	{kind: packetBye, node: "n"},
+	{kind: packetAgain, node: "n", line: lineID{8}, number: 300},
 }
 
 // plain is a packet without what is not sent and cannot be compared.

@@ -34,7 +34,7 @@ func (b *Bus) receive(m *nats.Msg) {
 				b.check(l, l.acked(a, now))
 			}
 		}
-	case packetData, packetProbe, packetBroken:
+	case packetData, packetProbe, packetAgain, packetBroken:
 		b.receiveForLine(&p)
 	default:
 		b.node.log.Warn("packet dropped", "subject", m.Subject, "kind", p.kind)
@@ -54,16 +54,29 @@ func (b *Bus) receiveForLine(p *packet) {
 		b.tell(p.node, p.line)
 		return
 	}
-	if p.kind == packetData {
-		b.check(l, l.take(p.number, p.message))
-		return
-	}
-	if err := l.probed(p.number); err != nil {
+	switch p.kind {
+	case packetData:
+		missing, err := l.take(p.number, p.message)
+		if missing {
+			b.ask(l)
+		}
 		b.check(l, err)
-		return
+	case packetAgain:
+		b.check(l, l.sendAgain(p.number, time.Now()))
+	case packetProbe:
+		if last, _, _ := l.came(); last < p.number {
+			b.ask(l)
+		} else if a, node, ok := l.report(true); ok {
+			b.sendAcks(node, []ack{a})
+		}
 	}
-	if a, node, ok := l.report(true); ok {
-		b.sendAcks(node, []ack{a})
+}
+
+// ask asks for the messages after the last one that has come. If the question is
+// lost, a probe follows.
+func (b *Bus) ask(l *line) {
+	if last, node, ok := l.came(); ok {
+		_ = b.node.publish(nodeSubject(node), &packet{kind: packetAgain, line: l.id, number: last})
 	}
 }
 
@@ -166,13 +179,7 @@ func (b *Bus) lose(node string, why error) {
 
 // endEverything ends all lines.
 func (b *Bus) endEverything(why error) {
-	b.mu.RLock()
-	over := make([]*line, 0, len(b.lines))
-	for _, l := range b.lines {
-		over = append(over, l)
-	}
-	b.mu.RUnlock()
-	for _, l := range over {
+	for _, l := range b.all() {
 		b.end(l, why, tellHere)
 	}
 }
@@ -228,7 +235,7 @@ func (b *Bus) accept(p *packet, bound *binding) bool {
 	l.node = p.node
 	b.add(l)
 	b.heardOf(p.node) // after it, so that it is found if the node is lost
-	if err := l.take(1, p.message); err != nil {
+	if _, err := l.take(1, p.message); err != nil {
 		b.end(l, err, tellNobody)
 		return false
 	}
