@@ -357,6 +357,21 @@ func TestUnsavedRegistration(t *testing.T) {
 	}
 }
 
+// TestCallsEndTheirConnection: the next call may come when that is dead.
+func TestCallsEndTheirConnection(t *testing.T) {
+	s := start(t, Options{})
+	for _, path := range []string{"/cloud/environment/env/connect", "/cloud/environment/env/validate"} {
+		res, err := http.Post(s.url+path, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if !res.Close {
+			t.Errorf("%s: %v", path, res.Header)
+		}
+	}
+}
+
 func TestStatus(t *testing.T) {
 	s := start(t, Options{})
 	s.executor("<b>one")
