@@ -99,7 +99,7 @@ func TestTheReferencesClientRecovers(t *testing.T) {
 				proxy, err := faultproxy.New(t.Context(), target, plan)
 				must(t, err)
 				defer proxy.Close()
-				out, err := printing(t, "ws://"+proxy.Addr())
+				out, err := printing(t, "ws://"+proxy.Addr(), numberedLines("true"))
 				if err == nil {
 					err = allLines(out)
 				}
@@ -121,12 +121,18 @@ func TestTheReferencesClientRecovers(t *testing.T) {
 	}
 }
 
-// printing has the client run the command and returns what it told the model
+// numberedLines is a command that prints them for two seconds, does something
+// else in the middle, and exits with code 3.
+func numberedLines(middle string) string {
+	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "<line $i>"; sleep 0.01; [ $i != %d ] || %s; done; exit 3`, turnLines, turnLines/2, middle)
+}
+
+// printing has the client run a command and returns what it told the model
 // of it.
-func printing(t *testing.T, url string) (string, error) {
+func printing(t *testing.T, url, command string, env ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py",
-		variable(t, realClientVariable), variable(t, referenceVariable), url, fmt.Sprint(turnLines))
+	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py", variable(t, realClientVariable), variable(t, referenceVariable), url, command)
+	cmd.Env = append(os.Environ(), env...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

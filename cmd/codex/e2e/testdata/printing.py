@@ -1,6 +1,6 @@
-"""Has the real client run a command that prints numbered lines for a while.
+"""Has the real client run a command that prints for a while.
 
-  printing.py REALCLIENT CLIENT URL LINES
+  printing.py REALCLIENT CLIENT URL COMMAND
 
 REALCLIENT is the path of the program that drives the client. Prints what the
 client told the model about the command, as JSON.
@@ -13,8 +13,7 @@ spec = importlib.util.spec_from_file_location('realclient', sys.argv[1])
 realclient = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(realclient)
 
-client, url, lines = sys.argv[2:]
-command = 'i=0; while [ $i -lt %s ]; do i=$((i+1)); echo "<line $i>"; sleep 0.01; done; exit 3' % lines
+client, url, command = sys.argv[2:]
 outputs, _, seen = realclient.turn(client, url, [('exec_command', {'cmd': command, 'yield_time_ms': 30000})])
 errors = [m for m in seen if 'error' in json.dumps(m).lower()]
 print(json.dumps({'outputs': outputs, 'errors': errors[-5:]}))
