@@ -33,6 +33,7 @@ type executor struct {
 // stream is who has claimed it.
 type stream struct {
 	harness  string // address; empty: it has gone, and may come back
+	token    string // what it came with, and under which key: who is the same
 	identity string
 	account  *account // of the harness's token
 
@@ -203,7 +204,7 @@ func (x *executor) route(m *Message) bool {
 			x.srv.metrics.drop(dropUnknownStream)
 		}
 		return false
-	case s.harness != m.From && opens && s.identity == m.Identity:
+	case s.harness != m.From && opens && s.identity == m.Identity && s.token == m.Token:
 		// The same harness comes back, perhaps before the end of its former
 		// connection was noticed.
 		s.harness = m.From
@@ -234,7 +235,7 @@ func (x *executor) claim(m *Message) bool {
 		x.account.removeStream()
 		return false
 	}
-	x.streams[m.Stream] = &stream{harness: m.From, identity: m.Identity, account: account}
+	x.streams[m.Stream] = &stream{harness: m.From, token: m.Token, identity: m.Identity, account: account}
 	return true
 }
 

@@ -184,9 +184,15 @@ func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	other := s.dial(s.connect("env", makeKey()).URL)
 	other.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
 	other.want("s", relayframe.Reset, resetStreamTaken)
+	// Nor can one with another token, which only claims to have the key.
+	mine := s.token
+	s.token, _ = newToken(t, s.tokens, RoleHarness, "*")
+	liar := s.harness("env")
+	s.token = mine
+	liar.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
+	liar.want("s", relayframe.Reset, resetStreamTaken)
 }
 
-// TestManyStreams has harnesses talk to an executor that echoes, all at once.
 // Streams whose ends acknowledge wait for a harness that is gone: it goes on
 // where it was, by the same key, or they are reset.
 func TestResumableStreamsWait(t *testing.T) { everywhere(t, testResumableStreamsWait) }
@@ -227,6 +233,7 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	a.want("both", relayframe.Reset, resetUnknownStream)
 }
 
+// TestManyStreams has harnesses talk to an executor that echoes, all at once.
 func TestManyStreams(t *testing.T) { everywhere(t, testManyStreams) }
 
 func testManyStreams(t *testing.T, start starter) {
