@@ -108,6 +108,7 @@ Start a server and use it from a second terminal:
 		},
 	}
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "codex %s\n", c.App.Version) }
+	cli.HelpPrinter = printHelp
 	return app
 }
 

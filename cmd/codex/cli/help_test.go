@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// helpOf runs the app with --help behind the path of a command, and returns
+// what it prints.
+func helpOf(t *testing.T, app *cli.App, path ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	app.Writer = &out
+	args := append(append([]string{app.Name}, path...), "--help")
+	if err := app.Run(args); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return out.String()
+}
+
+func TestHelp(t *testing.T) {
+	verbose := &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say\nmore"}
+	secret := &cli.StringFlag{Name: "secret", Usage: "unseen", Hidden: true}
+	for _, tt := range []struct {
+		name string
+		app  cli.App
+		path []string
+		want string
+	}{
+		{
+			name: "an app has its version, commands and global options",
+			app: cli.App{
+				Usage: "try", Version: "1.2", Description: "One.\n\n  Two.", ArgsUsage: "FILE",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "url", Usage: "ask `URL`"}, secret},
+				Commands: []*cli.Command{
+					{Name: "list", Aliases: []string{"ls"}, Usage: "show\nall"},
+					{Name: "unseen", Hidden: true},
+				},
+				HideHelpCommand: true,
+			},
+			want: `NAME:
+   app - try
+
+USAGE:
+   app [global options] command [command options] FILE
+
+VERSION:
+   1.2
+
+DESCRIPTION:
+   One.
+
+     Two.
+
+COMMANDS:
+   list, ls  show
+             all
+
+GLOBAL OPTIONS:
+   --url URL      ask URL
+   --help, -h     show help
+   --version, -v  print the version
+`,
+		},
+		{
+			name: "what is empty is left out",
+			app:  cli.App{Commands: []*cli.Command{{Name: "run"}}},
+			path: []string{"run"},
+			want: "NAME:\n   app run\n\nUSAGE:\n   app run [command options]\n\nOPTIONS:\n   --help, -h  show help\n",
+		},
+		{
+			name: "an app may say itself how it is used",
+			app:  cli.App{Usage: "try", UsageText: "app this\napp that", HideVersion: true, HideHelpCommand: true},
+			want: "NAME:\n   app - try\n\nUSAGE:\n   app this\n   app that\n\nGLOBAL OPTIONS:\n   --help, -h  show help\n",
+		},
+		{
+			name: "a command without subcommands has options only",
+			app:  cli.App{Commands: []*cli.Command{{Name: "run", Usage: "go", Args: true, Flags: []cli.Flag{verbose, secret}}}},
+			path: []string{"run"},
+			want: `NAME:
+   app run - go
+
+USAGE:
+   app run [command options] [arguments...]
+
+OPTIONS:
+   --verbose, -v  say
+      more (default: false)
+   --help, -h  show help
+`,
+		},
+		{
+			name: "a command with subcommands lists them",
+			app: cli.App{Commands: []*cli.Command{{Name: "file", Usage: "do\nfiles", ArgsUsage: "PATH", Description: "Files.",
+				Subcommands: []*cli.Command{{Name: "copy", Usage: "copy one"}}}}},
+			path: []string{"file"},
+			want: `NAME:
+   app file - do
+              files
+
+USAGE:
+   app file [command options] PATH
+
+DESCRIPTION:
+   Files.
+
+COMMANDS:
+   copy     copy one
+   help, h  Shows a list of commands or help for one command
+
+OPTIONS:
+   --help, -h  show help
+`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			newApp(streams{}) // which sets the printer
+			app := tt.app
+			app.Name, app.HelpName = "app", "app"
+			if got := helpOf(t, &app, tt.path...); got != tt.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestHelpOfWhatIsNone(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("help for an integer was printed")
+		}
+	}()
+	printHelp(io.Discard, "", 1)
+}
+
+// TestHelpOfEveryCommand compares with the library's templates, which are
+// missing only where the program is built to be installed.
+func TestHelpOfEveryCommand(t *testing.T) {
+	app := newApp(streams{out: io.Discard, err: io.Discard})
+	got := helpOf(t, app)
+	checkHelp(t, got, app.VisibleCommands(), app.VisibleFlags())
+	if want := byTemplate(cli.AppHelpTemplate, app); got != want {
+		t.Errorf("codex: got:\n%s\nwant:\n%s", got, want)
+	}
+	walkCommands(app.Commands, nil, func(path []string) {
+		t.Run(strings.Join(path, " "), func(t *testing.T) {
+			app := newApp(streams{out: io.Discard, err: io.Discard})
+			got := helpOf(t, app, path...)
+			c := commandAt(app.Commands, path)
+			template := cli.CommandHelpTemplate
+			var commands []*cli.Command
+			// Every command has the library's help.
+			if len(c.VisibleCommands()) > 1 {
+				template, commands = cli.SubcommandHelpTemplate, c.VisibleCommands()
+			}
+			checkHelp(t, got, commands, c.VisibleFlags())
+			if want := byTemplate(template, c); got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+			if len(path) > 1 {
+				return
+			}
+			// Here the library has not prepared the command.
+			var out bytes.Buffer
+			app = newApp(streams{out: &out, err: io.Discard})
+			if err := app.Run([]string{"codex", "help", path[0]}); err != nil || out.String() != got {
+				t.Errorf("codex help %s: %v, and not as with --help:\n%s", path[0], err, out.String())
+			}
+		})
+	})
+}
+
+func byTemplate(template string, subject any) string {
+	var out bytes.Buffer
+	cli.HelpPrinterCustom(&out, template, subject, nil)
+	return out.String()
+}
+
+func checkHelp(t *testing.T, help string, commands []*cli.Command, flags []cli.Flag) {
+	t.Helper()
+	for _, title := range []string{"NAME:\n", "\nUSAGE:\n", "OPTIONS:\n"} {
+		if !strings.Contains(help, title) {
+			t.Errorf("there is no %q in:\n%s", title, help)
+		}
+	}
+	for _, c := range commands {
+		if line := "\n   " + strings.Join(c.Names(), ", ") + "  "; !strings.Contains(help, line) {
+			t.Errorf("there is no %q in:\n%s", line, help)
+		}
+	}
+	for _, f := range flags {
+		if line := "\n   --" + f.Names()[0]; !strings.Contains(help, line) {
+			t.Errorf("there is no %q in:\n%s", line, help)
+		}
+	}
+}
+
+// walkCommands calls visit with the path of each command, but for those that
+// the library adds.
+func walkCommands(commands []*cli.Command, parent []string, visit func(path []string)) {
+	for _, c := range commands {
+		if c.Name == "help" {
+			continue
+		}
+		path := append(slices.Clone(parent), c.Name)
+		visit(path)
+		walkCommands(c.Subcommands, path, visit)
+	}
+}
+
+func commandAt(commands []*cli.Command, path []string) *cli.Command {
+	i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == path[0] })
+	if len(path) == 1 {
+		return commands[i]
+	}
+	return commandAt(commands[i].Subcommands, path[1:])
+}
