@@ -7,13 +7,17 @@ import (
 )
 
 // The scripts ask the program itself what could come next, with the flag that
-// the command line library answers.
+// the command line library answers. They do not ask when a -- stands before it,
+// the word to complete included: what follows is another program's, and codex
+// would run that instead of answering.
 const bashCompletion = `_codex_complete() {
   local cur words
   cur="${COMP_WORDS[COMP_CWORD]}"
   words=("${COMP_WORDS[@]:0:$COMP_CWORD}")
+  COMPREPLY=()
+  [[ " ${words[*]} " != *" -- "* ]] || return 0
   if [[ "$cur" == -* ]]; then
-    words+=("$cur")
+    words+=(-)
   fi
   COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
 }
@@ -24,8 +28,12 @@ const zshCompletion = `#compdef codex
 _codex() {
   local -a opts
   local cur="${words[-1]}"
+  if (( ${words[(i)--]} < ${#words} )); then
+    _files
+    return
+  fi
   if [[ "$cur" == -* ]]; then
-    opts=("${(@f)$(${words[@]:0:#words[@]-1} ${cur} --generate-bash-completion 2>/dev/null)}")
+    opts=("${(@f)$(${words[@]:0:#words[@]-1} - --generate-bash-completion 2>/dev/null)}")
   else
     opts=("${(@f)$(${words[@]:0:#words[@]-1} --generate-bash-completion 2>/dev/null)}")
   fi
@@ -36,6 +44,22 @@ _codex() {
   fi
 }
 compdef _codex codex
+`
+
+const fishCompletion = `function __codex_complete
+  set -l words (commandline -opc)
+  set -l cur (commandline -ct)
+  set -l asked $words
+  string match -q -- '-*' $cur; and set -a asked -
+  set -l found
+  contains -- -- $words; or set found ($asked --generate-bash-completion 2>/dev/null | string match -- $cur'*')
+  if set -q found[1]
+    printf '%s\n' $found
+  else
+    __fish_complete_path $cur
+  end
+end
+complete -c codex -f -a '(__codex_complete)'
 `
 
 func completionCommand() *cli.Command {
@@ -56,11 +80,7 @@ func completionCommand() *cli.Command {
 			case "zsh":
 				script = zshCompletion
 			case "fish":
-				fish, err := c.App.ToFishCompletion()
-				if err != nil {
-					return fmt.Errorf("make the fish completion: %w", err)
-				}
-				script = fish
+				script = fishCompletion
 			default:
 				return usagef("completion needs the name of a shell: bash, zsh or fish, not %q", c.Args().First())
 			}
