@@ -271,6 +271,10 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 // call makes a request, again if it may be, until there is an answer.
 func (c *Client) call(ctx context.Context, method string, params []byte, again bool) (jsonrpc.Message, error) {
 	for {
+		// An answer could be faster than the end of a context that has ended.
+		if err := ctx.Err(); err != nil {
+			return jsonrpc.Message{}, err
+		}
 		l, err := c.live(ctx)
 		if err != nil {
 			return jsonrpc.Message{}, err

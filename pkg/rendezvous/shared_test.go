@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -140,6 +141,11 @@ func TestServerOfNATSDies(t *testing.T) {
 		}
 		return nil
 	}
+	// The servers of NATS have to tell each other where the executor is.
+	eventually(t, func() bool {
+		body := `{"harness_public_key":` + keyText(identity()) + `}`
+		return s.far.post(s.token, "/cloud/environment/env/connect", body).status == http.StatusOK
+	})
 	h := s.harness("env")
 	if err := talk(h, 10); err != nil {
 		t.Fatal(err)
