@@ -29,10 +29,10 @@ commands=(codex codex-fs codex-linux-sandbox)
 # without_templates TEMP prints the path of an overlay (see go help build) in
 # the directory TEMP. The command line library prints help with text/template,
 # which calls methods by name: wherever that can be reached, the linker keeps
-# every exported method of the program, 2 MB of them. codex prints help by
-# itself, so the function that holds the template goes. Go replaces no file of
-# its module cache: the overlay shows it a copy of the library in the
-# repository, and a go.work that names the copy.
+# every exported method of the program, 2 MB of them. codex prints help and
+# completes for fish by itself, so what the library has for that goes. Go
+# replaces no file of its module cache: the overlay shows it a copy of the
+# library in the repository, where there is none, and a go.work that names it.
 without_templates() {
   local temp=$1 copy=patched/urfave-cli library file
   # Asking for the package, not the module, fetches what is missing.

@@ -7,9 +7,9 @@ import (
 )
 
 // The scripts ask the program itself what could come next, with the flag that
-// the command line library answers. They do not ask when a -- stands before it,
-// the word to complete included: what follows is another program's, and codex
-// would run that instead of answering.
+// the command line library answers. They do not ask behind a --: what stands
+// there is another program's, and codex would run it instead of answering. The
+// options they ask for with a -, for a -- that is the start of one counts too.
 const bashCompletion = `_codex_complete() {
   local cur words
   cur="${COMP_WORDS[COMP_CWORD]}"
