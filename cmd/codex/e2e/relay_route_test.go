@@ -154,6 +154,8 @@ func (e *endShape) plan(seed uint64, fault func()) faultproxy.Plan {
 	long := e.long
 	long.First *= 8 // to come back takes more than the first handshake
 	if !e.calls {
+		// The first harness is to be let in: nobody tries that again.
+		conns = append(conns, call...)
 		call = nil
 	}
 	for range rng.IntN(e.cuts) {
