@@ -100,7 +100,11 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	if most := n.conn.MaxPayload(); most < rendezvous.MaxFrame+packetOverhead {
 		return fmt.Errorf("NATS takes messages of %d bytes, and %d are needed: raise max_payload", most, rendezvous.MaxFrame+packetOverhead)
 	}
-	if n.State, err = openState(ctx, n, opts.Replicas); err != nil {
+	n.State, err = openState(ctx, n, opts.Replicas)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%w; does this server of NATS have JetStream (nats-server -js), and a leader?", err)
+	case err != nil:
 		return err
 	}
 	n.Bus = newBus(n)
@@ -113,7 +117,11 @@ func (n *Node) options(opts *Options) []nats.Option {
 		nats.Name("codex rendezvous " + n.id),
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
 		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.log.Warn("NATS is out of reach", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // not closed by this node
+				n.log.Warn("NATS is out of reach", "error", err)
+			}
+		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			n.log.Info("NATS is there again", "server", c.ConnectedUrlRedacted())
 			signal(n.again)
