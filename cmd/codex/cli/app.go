@@ -46,7 +46,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "Error: %v\n%s", err, causedBy(err))
+		fmt.Fprintf(stderr, "Error: %v\n%s%s", err, causedBy(err), adviceOn(err))
 		return exitCode(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/execenv"
 	"github.com/urfave/cli/v2"
 )
@@ -75,7 +74,7 @@ is local, websocket, stdio or noise.`,
 			if c.Args().Present() {
 				return usagef("list takes no arguments, got %q", c.Args().First())
 			}
-			config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find})
+			config, err := loadEnvironments("")
 			if err != nil {
 				return err
 			}

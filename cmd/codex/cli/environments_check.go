@@ -14,7 +14,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
@@ -58,7 +57,7 @@ ok and error, or with connectMs, roundTripMs (of a request), shell {name, path},
 os, version and sandbox (whether a command was confined: yes, no or unknown).`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON list"}},
 		Action: func(c *cli.Context) error {
-			config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find})
+			config, err := loadEnvironments("")
 			if err != nil {
 				return err
 			}

@@ -49,6 +49,35 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// advisedError is an error with what can be done about it, for which there is
+// no room in its text: that is the reference's.
+type advisedError struct {
+	err    error
+	advice string
+}
+
+func (e *advisedError) Error() string { return e.err.Error() }
+
+func (e *advisedError) Unwrap() error { return e.err }
+
+// advised adds advice to an error; without any it returns err.
+func advised(err error, advice string) error {
+	if advice == "" {
+		return err
+	}
+	return &advisedError{err, advice}
+}
+
+// adviceOn is the line of advice below an error and its causes; empty: there
+// is none.
+func adviceOn(err error) string {
+	var e *advisedError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return fmt.Sprintf("codex: %s\n", e.advice)
+}
+
 // causes are the reasons behind an error that it does not tell itself.
 func causes(err error) []string {
 	var list []string

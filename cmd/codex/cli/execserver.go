@@ -140,6 +140,9 @@ func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.L
 	if where.stdio {
 		return front{stdin: true, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
 			ready()
+	if c.IsSet("environment-id") {
+		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
+	}
 			return serveStdio(ctx, s, srv)
 		}}, nil
 	}

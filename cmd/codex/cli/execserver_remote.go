@@ -68,9 +68,23 @@ func remoteFront(c *cli.Context, opts execserver.Options, log *slog.Logger) (fro
 	}
 	if err := r.prepare(c.Context, config, takeSecrets()); err != nil {
 		transport.CloseIdleConnections()
-		return front{}, err
+		return front{}, adviseRegistration(err)
 	}
 	return front{serve: r.serve}, nil
+}
+
+// adviseRegistration adds to an error why a server could not register what can
+// be done about it.
+func adviseRegistration(err error) error {
+	const variable = "CODEX_RENDEZVOUS_TOKEN"
+	switch {
+	case errors.Is(err, signin.ErrNotSignedIn), errors.Is(err, signin.ErrAPIKeyHost):
+		return advised(err, "for a codex rendezvous set "+variable+" to a token that its codex rendezvous token create --role executor has made")
+	case errors.Is(err, signin.ErrPlaintext):
+		return advised(err, "give --remote https://HOST:PORT")
+	default:
+		return advised(err, registryHint(err, "executor", variable))
+	}
 }
 
 // takeSecrets returns a view of the environment, out of which it then takes
@@ -152,7 +166,7 @@ func (r *registrar) Authorize(ctx context.Context, header http.Header) error {
 // serve connects to the relay until ctx ends.
 func (r *registrar) serve(ctx context.Context, srv *execserver.Server, ready func()) error {
 	defer r.transport.CloseIdleConnections()
-	return relay.NewExecutor(relay.ExecutorOptions{
+	err := relay.NewExecutor(relay.ExecutorOptions{
 		Identity: r.identity, Register: r.register, Validate: r.validate, Connected: ready, TLS: r.tls, Logger: r.log,
 		Serve: func(conn transport.Conn) {
 			if err := srv.ServeConn(conn); err != nil {
@@ -160,6 +174,13 @@ func (r *registrar) serve(ctx context.Context, srv *execserver.Server, ready fun
 			}
 		},
 	}).Run(ctx)
+	r.mu.Lock()
+	mode := r.credential.Mode()
+	r.mu.Unlock()
+	if fromRegistry(err) && mode != signin.ModeRendezvous && mode != signin.ModeAPIKey {
+		return err // of no rendezvous, whose tokens would help
+	}
+	return adviseRegistration(err)
 }
 
 // register makes the server's key known.

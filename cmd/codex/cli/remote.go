@@ -18,7 +18,6 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/registry"
 	"github.com/urfave/cli/v2"
 )
 
@@ -66,25 +65,22 @@ Examples:
 func unreachable(err error) error {
 	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
-	var registered *registry.StatusError
-	var asked *registry.TransportError
-	hint := ""
+	hint := registryHint(err, "harness", execenv.NoiseVariables[2])
 	switch {
-	case errors.Is(err, errRefused) && errors.As(err, &asked):
-		hint = "; is codex rendezvous running there?"
-	case errors.As(err, &registered) && registered.Unauthorized():
-		hint = "; set " + execenv.NoiseVariables[2] + " to a token of that service"
-	case errors.As(err, &registered):
+	case hint != "" || fromRegistry(err):
 	case errors.Is(err, errRefused):
-		hint = "; is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
+		hint = "is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
 	case strings.Contains(err.Error(), "401"):
-		hint = "; set " + tokenVariable + " to the server's token"
+		hint = "set " + tokenVariable + " to the server's token"
 	case errors.As(err, &cert):
-		hint = "; its certificate is not trusted here: for a registry, CODEX_CA_CERTIFICATE names a file with more authorities"
+		hint = untrusted
 	case errors.As(err, &dns):
-		hint = "; check the host's name"
+		hint = checkName
 	}
-	return &exitError{exitUnreachable, fmt.Errorf("%w%s", err, hint)}
+	if hint != "" {
+		err = fmt.Errorf("%w; %s", err, hint)
+	}
+	return &exitError{exitUnreachable, err}
 }
 
 // remoteURI makes a URI of a path that a user typed: absolute, or relative to

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/registry"
 	"github.com/urfave/cli/v2"
 )
 
@@ -64,7 +66,7 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if url != "" {
 		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken()}, nil
 	}
-	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
+	config, err := loadEnvironments(id)
 	if err != nil {
 		return execenv.Spec{}, err
 	}
@@ -82,6 +84,27 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 		return s, usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
 	}
 	return s, nil
+}
+
+// loadEnvironments finds out which environments there are; an id may be one of
+// a registry.
+func loadEnvironments(id string) (execenv.Config, error) {
+	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
+	var incomplete *registry.ConfigError
+	if !errors.As(err, &incomplete) {
+		return config, err
+	}
+	missing := slices.DeleteFunc(slices.Clone(execenv.NoiseVariables), func(name string) bool {
+		return strings.TrimSpace(os.Getenv(name)) != ""
+	})
+	if len(missing) == 0 {
+		return config, err
+	}
+	advice := "not set: " + strings.Join(missing, ", ")
+	if id == "" && slices.Contains(missing, execenv.NoiseVariables[1]) {
+		advice += "; codex remote --env ID does without " + execenv.NoiseVariables[1]
+	}
+	return config, advised(err, advice)
 }
 
 // noDefault says why there is no default environment.

@@ -51,7 +51,8 @@ func runWith(t *testing.T, env []string, home, stdin string, args ...string) (st
 func TestExecServerOptions(t *testing.T) {
 	const usage = "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>\n\nFor more information, try '--help'.\n"
 	const missing = "error: the following required arguments were not provided:\n"
-	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n"
+	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n" +
+		"codex: for a codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token that its codex rendezvous token create --role executor has made\n"
 	stdio := []string{"--listen", "stdio"}
 	remote := []string{"--remote", "http://x", "--environment-id", "e"}
 	for _, tt := range []struct {
@@ -317,6 +318,8 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 		{"none to list", "CODEX_EXEC_SERVER_URL=none", []string{"environments", "list"}, 0, "No environments: CODEX_EXEC_SERVER_URL is none.\n"},
 		{"none to check", "CODEX_EXEC_SERVER_URL=none", []string{"environments", "check"}, 1, "Error: there are no environments: CODEX_EXEC_SERVER_URL is none\n"},
 		{"part of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "ls"}, 1, "Error: environment registry configuration error: Noise environment requires CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
+		{"what is missing of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"environments", "list"}, 1, "\ncodex: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID; codex remote --env ID does without CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID\n"},
+		{"what is missing beside an id", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "--env", "box", "ls"}, 1, "\ncodex: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
 		{"no home", "CODEX_HOME=/nonexistent", []string{"environments", "list"}, 1, "Error: CODEX_HOME points to \"/nonexistent\", but that path does not exist\n"},
 	} {
 		out, errs, code := runWith(t, append(slices.Clone(env), tt.variable), home, "", tt.args...)
