@@ -15,13 +15,18 @@ func environmentsCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, and try them", OnUsageError: onUsageError,
 		Description: `An environment is a place to run commands in: this machine, a server at a URL,
-or a program that leads to a server, such as ssh. What decides which there are
-is the first of these:
+a program that leads to a server, such as ssh, or a server that has registered at
+a codex rendezvous. What decides which there are is the first of these:
 
    CODEX_EXEC_SERVER_NOISE_...    one that an environment registry knows
    $CODEX_HOME/` + execenv.FileName + `   any number of them
    ` + execenv.URLVariable + `          the URL of the only one, or none
    nothing of it                  this machine, called local
+
+The first is made of three variables: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, such as
+https://meet.example:8766, CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID, such as box, and
+CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN, which codex rendezvous token create makes. The
+environment is called remote here; codex remote --env box needs no ..._ENVIRONMENT_ID.
 
 Examples:
    codex environments list

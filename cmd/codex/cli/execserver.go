@@ -38,11 +38,18 @@ that it listens on is printed on stdout as the first line; logs go to stderr.
 Whoever reaches the port can do what this user can. It is therefore bound to
 a loopback address; any other needs --ws-auth.
 
+With --remote it opens no port: it registers at an environment registry, such as
+a codex rendezvous, and clients find it there by its --environment-id. It signs in
+with the token in CODEX_RENDEZVOUS_TOKEN, which codex rendezvous token create makes,
+or else as CODEX_API_KEY, CODEX_ACCESS_TOKEN or codex login say. CODEX_CA_CERTIFICATE
+names a file with certificate authorities to trust besides the system's.
+
 Examples:
    codex exec-server --listen ws://127.0.0.1:8765
    codex exec-server --listen stdio
    codex exec-server --listen ws://0.0.0.0:8765 \
       --ws-auth capability-token --ws-token-file /run/secrets/exec-token
+   codex exec-server --remote https://meet.example:8766 --environment-id box
 
 SIGINT and SIGTERM end it in order: connections are closed and processes
 killed. A second signal ends it at once.`,
@@ -50,8 +57,8 @@ killed. A second signal ends it at once.`,
 		Flags: append(append(configFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one) or stdio"},
 			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
-			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` of the environment to register"},
-			&cli.StringFlag{Name: "name", Usage: "with --remote: a `NAME` for people"},
+			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
+			&cli.StringFlag{Name: "name", Usage: "with --remote: taken as by the reference, and sent nowhere (`NAME`)"},
 			&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
@@ -133,6 +140,9 @@ func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.L
 			return front{}, err
 		}
 	}
+	if c.IsSet("environment-id") {
+		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
+	}
 	where, err := parseListen(c.String("listen"))
 	if err != nil {
 		return front{}, err
@@ -140,9 +150,6 @@ func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.L
 	if where.stdio {
 		return front{stdin: true, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
 			ready()
-	if c.IsSet("environment-id") {
-		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
-	}
 			return serveStdio(ctx, s, srv)
 		}}, nil
 	}

@@ -40,6 +40,10 @@ default one: see codex environments --help. If a server of --url or
 ` + tokenVariable + `; it is sent over wss:// or to a
 loopback address only. --url and --env stand before or after the command.
 
+A server that has registered at a codex rendezvous is found by its id where
+CODEX_EXEC_SERVER_NOISE_REGISTRY_URL has the URL of that service and
+CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN a token of it.
+
 Examples:
    export ` + urlVariable + `=ws://127.0.0.1:8765
    codex remote run -- make test

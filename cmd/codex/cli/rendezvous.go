@@ -38,14 +38,15 @@ to a loopback address, unless --allow-plaintext-bind says that a proxy in front
 does the encryption; then --public-url says where that is.
 
 Examples:
-   codex rendezvous token create --role both --environment '*'
+   codex rendezvous token create --role executor --environment box
+   codex rendezvous token create --role harness --environment box
    codex rendezvous --listen 127.0.0.1:8766
    codex rendezvous --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \
       --state /var/lib/rendezvous/state.json
 
 With --nats any number of them, behind one name, are one service: an executor
 can be connected to one and its agent to another, and when one ends, its peers
-come back through another.
+come back through another. All need the same tokens.
 
 SIGINT and SIGTERM end it in order: its peers are told, and come back when it
 does. A second signal ends it at once.`,

@@ -17,7 +17,7 @@ func natsFlags() []cli.Flag {
 		&cli.StringFlag{Name: "nats", Usage: "share everything with other nodes by NATS with JetStream at `URL`[,URL...]; with a password in it: as " + natsVariable},
 		&cli.StringFlag{Name: "nats-creds", Usage: "the `FILE` with the credentials of a user of NATS"},
 		&cli.StringFlag{Name: "nats-ca", Usage: "the `FILE` with the certificates that those of NATS are signed with, as PEM"},
-		&cli.IntFlag{Name: "nats-replicas", Usage: "how many servers of NATS keep the state, `N`: 1 to 5 (default: 3 in a cluster of as many, else 1)"},
+		&cli.IntFlag{Name: "nats-replicas", Usage: "how many servers of NATS keep the state, `N`: 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
 	}
 }
 

@@ -15,8 +15,8 @@ func rendezvousTokenCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "token", Usage: "make, list and revoke the tokens of the service", OnUsageError: onUsageError,
 		Description: `A token is good for a role and for environments. An executor registers
-with it as CODEX_API_KEY; an agent connects with it as
-CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests only, and a service that
+with it as CODEX_RENDEZVOUS_TOKEN (the reference's as CODEX_API_KEY); an agent
+connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests only, and a service that
 is running notices a change at once: connections of a revoked token end within
 a minute.
 
