@@ -68,10 +68,16 @@ func remoteFront(c *cli.Context, opts execserver.Options, log *slog.Logger) (fro
 	}
 	if err := r.prepare(c.Context, config, takeSecrets()); err != nil {
 		transport.CloseIdleConnections()
-		return front{}, adviseRegistration(err)
+		err = adviseRegistration(err)
+		if adviceOn(err) == "" && !strings.Contains(r.url, "://") {
+			err = advised(err, wantURL)
+		}
+		return front{}, err
 	}
 	return front{serve: r.serve}, nil
 }
+
+const wantURL = "give --remote https://HOST:PORT"
 
 // adviseRegistration adds to an error why a server could not register what can
 // be done about it.
@@ -81,7 +87,7 @@ func adviseRegistration(err error) error {
 	case errors.Is(err, signin.ErrNotSignedIn), errors.Is(err, signin.ErrAPIKeyHost):
 		return advised(err, "for a codex rendezvous set "+variable+" to a token that its codex rendezvous token create --role executor has made")
 	case errors.Is(err, signin.ErrPlaintext):
-		return advised(err, "give --remote https://HOST:PORT")
+		return advised(err, wantURL)
 	default:
 		return advised(err, registryHint(err, "executor", variable))
 	}
