@@ -18,7 +18,9 @@ type header struct {
 }
 
 // peek reads a frame's header. Frames with ids that other ends would refuse are
-// errors.
+// errors, as is what ends would drop, unless it is data: by the other kinds the
+// relay knows which streams there are, and it must not forget one that goes on
+// at the executor.
 func peek(frame []byte) (header, error) {
 	stream, kind, err := relayframe.Route(frame)
 	switch {
@@ -28,6 +30,15 @@ func peek(frame []byte) (header, error) {
 		return header{}, fmt.Errorf("%w: it has no body", errFrame)
 	case len(stream) > relayframe.MaxStreamID, stream == "" || strings.TrimSpace(stream) != stream:
 		return header{}, fmt.Errorf("%w: its stream_id is empty, longer than %d bytes, or has blanks around it", errFrame, relayframe.MaxStreamID)
+	}
+	if kind != relayframe.Data {
+		f, err := relayframe.Decode(frame)
+		if err == nil && len(f.Reason) > relayframe.MaxReason {
+			err = fmt.Errorf("its reason is longer than %d bytes", relayframe.MaxReason)
+		}
+		if err != nil {
+			return header{}, fmt.Errorf("%w: %w", errFrame, err)
+		}
 	}
 	return header{stream, kind}, nil
 }

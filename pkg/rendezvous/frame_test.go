@@ -26,7 +26,7 @@ func TestPeek(t *testing.T) {
 	}
 	const streamID = 2 // the number of the field
 	stream := func(id string) []byte {
-		b := protowire.AppendString(protowire.AppendTag(nil, streamID, protowire.BytesType), id)
+		b := protowire.AppendString(protowire.AppendTag([]byte{8, 1}, streamID, protowire.BytesType), id)
 		return protowire.AppendBytes(protowire.AppendTag(b, 6, protowire.BytesType), nil)
 	}
 	for _, tt := range []struct {
@@ -52,6 +52,11 @@ func TestPeek(t *testing.T) {
 		{"no body", protowire.AppendString(protowire.AppendTag(nil, streamID, protowire.BytesType), "s"), header{}},
 		{"cut off", frame(relayframe.Data)[:9], header{}},
 		{"empty", nil, header{}},
+		{"another version", append(frame(relayframe.Reset), 8, 2), header{}},
+		{"reset without a reason", append(stream("s"), 0x42, 0), header{}},
+		{"reset with too long a reason", append(append(stream("s"), 0x42, 132, 2, 10, 129, 2), strings.Repeat("r", relayframe.MaxReason+1)...), header{}},
+		{"handshake without a payload", append(stream("s"), 0x52, 0), header{}},
+		{"data that the ends drop", append(stream("s"), 0x2a, 0), header{"s", relayframe.Data}},
 	} {
 		got, err := peek(tt.frame)
 		if got != tt.want || (err == nil) != (tt.want != header{}) || err != nil && !errors.Is(err, errFrame) {
@@ -79,7 +84,7 @@ func FuzzPeek(f *testing.F) {
 			resetFrame(h.stream, resetUnknownStream)
 		}
 		full, decodeErr := relayframe.Decode(frame)
-		if decodeErr != nil || len(full.StreamID) > relayframe.MaxStreamID || strings.TrimSpace(full.StreamID) != full.StreamID {
+		if decodeErr != nil || len(full.StreamID) > relayframe.MaxStreamID || strings.TrimSpace(full.StreamID) != full.StreamID || len(full.Reason) > relayframe.MaxReason {
 			return
 		}
 		if err != nil || h.stream != full.StreamID || h.kind != full.Kind {

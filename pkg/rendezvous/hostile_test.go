@@ -31,10 +31,13 @@ func TestHostileHarness(t *testing.T) {
 	frame := func(id string) []byte {
 		return append(append([]byte{8, 1, 18, byte(len(id))}, id...), 0x52, 3, 10, 1, 'x')
 	}
-	const stays = 0
+	const (
+		stays = 0
+		left  = 1 // it has gone, and the executor learns that its stream has
+	)
 	for name, tt := range map[string]struct {
 		attack func(a *peer)
-		closed int // with which code; stays: it is not
+		closed int // with which code; or stays, or left
 	}{
 		"frames on the stream of another": {func(a *peer) {
 			for kind := relayframe.Data; kind <= relayframe.Heartbeat; kind++ {
@@ -57,6 +60,18 @@ func TestHostileHarness(t *testing.T) {
 				a.send(relayframe.Frame{StreamID: "none", Kind: kind, Reason: "\x1b[2J"})
 			}
 		}, stays},
+		"resets that executors drop": {func(a *peer) {
+			a.send(handshake("kept", "x"))
+			raw(a, websocket.BinaryMessage, []byte("\x08\x01\x12\x04kept\x42\x00"))
+			raw(a, websocket.BinaryMessage, []byte("\x08\x02\x12\x04kept\x42\x03\x0a\x01r"))
+			_ = a.ws.Close()
+		}, left},
+		"a second handshake": {func(a *peer) {
+			a.send(handshake("kept", "x"))
+			a.send(handshake("kept", "y"))
+			a.want("kept", relayframe.Reset, resetStreamTaken)
+			_ = a.ws.Close()
+		}, left},
 		"ids that others refuse": {func(a *peer) {
 			for _, id := range []string{"", " ", " s", "s\n", "\xff", strings.Repeat("s", 127) + "\u00a0"} {
 				raw(a, websocket.BinaryMessage, frame(id))
@@ -95,9 +110,13 @@ func TestHostileHarness(t *testing.T) {
 			x.want("s", relayframe.Handshake, "1")
 			a := s.dial(s.connect("env", makeKey()).URL)
 			tt.attack(a)
-			if tt.closed != stays {
+			switch tt.closed {
+			case left:
+				x.want("kept", relayframe.Handshake, "x")
+				x.want("kept", relayframe.Reset, resetHarnessGone)
+			default:
 				a.wantClosed(tt.closed)
-			} else {
+			case stays:
 				a.send(handshake("a", "2"))
 				x.want("a", relayframe.Handshake, "2")
 			}

@@ -104,7 +104,7 @@ func testNoFrames(t *testing.T, start starter) {
 	// Largest, and one byte more.
 	payload := bytes.Repeat([]byte{'x'}, MaxFrame)
 	frame := func(size int) []byte {
-		head := append([]byte{0x12, 1, 's', 0x52}, binary.AppendUvarint(nil, uint64(size))...)
+		head := append([]byte{0x12, 1, 's', 0x2a}, binary.AppendUvarint(nil, uint64(size))...)
 		b := append(head, payload[:size]...)
 		return b
 	}
