@@ -37,6 +37,7 @@ type stream struct {
 	identity string
 	account  *account // of the harness's token
 
+	handshaken bool // the executor has had a handshake
 	// The two ends have been seen to acknowledge.
 	harnessAcks, executorAcks bool
 
@@ -204,6 +205,10 @@ func (x *executor) route(m *Message) bool {
 			x.srv.metrics.drop(dropUnknownStream)
 		}
 		return false
+	case m.Frame == relayframe.Handshake && s.handshaken:
+		// The executor would refuse it with a reset, and keep the stream.
+		x.refuse(m, resetStreamTaken)
+		return false
 	case s.harness != m.From && opens && s.identity == m.Identity && s.token == m.Token:
 		// The same harness comes back, perhaps before the end of its former
 		// connection was noticed.
@@ -215,10 +220,12 @@ func (x *executor) route(m *Message) bool {
 		x.refuse(m, resetStreamTaken)
 		return false
 	}
-	switch {
-	case m.Frame == relayframe.Reset:
+	switch s = x.streams[m.Stream]; m.Frame {
+	case relayframe.Reset:
 		x.free(m.Stream)
-	case m.Frame == relayframe.Ack && s != nil:
+	case relayframe.Handshake:
+		s.handshaken = true
+	case relayframe.Ack:
 		s.harnessAcks = true
 	}
 	return true
