@@ -14,7 +14,8 @@ type Bus interface {
 	// Bind gives an address to a mailbox. Of several that want it the one with
 	// the highest generation gets it, and of those with the same the last. One
 	// that loses it, or does not get it, is closed with ErrReplaced; left
-	// returns what was in the former, for the caller to answer.
+	// returns what was in the former, for the caller to answer, also with an
+	// error.
 	Bind(ctx context.Context, address string, generation uint64, box *Mailbox) (left []Message, err error)
 	// Unbind takes the address back, if the mailbox still has it. It does not
 	// wait.

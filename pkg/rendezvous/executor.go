@@ -48,16 +48,14 @@ type stream struct {
 // executorAddress is where harnesses reach an executor.
 func executorAddress(registration string) string { return "executor." + registration }
 
-// bind takes the executor's address; unbind must follow. Messages wait until
-// serve handles them.
+// bind takes the executor's address; unbind must follow, also after an error:
+// harnesses may have found the address meanwhile. Messages wait until serve
+// handles them.
 func (x *executor) bind(ctx context.Context, generation uint64) error {
 	replaced, err := x.srv.bus.Bind(ctx, x.address, generation, x.box)
-	if err != nil {
-		return err
-	}
 	// They came for the connection that this one replaces.
 	x.turnAway(replaced)
-	return nil
+	return err
 }
 
 // serve relays until the executor is gone.

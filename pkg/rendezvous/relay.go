@@ -86,10 +86,10 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 		harnesses: make(map[string]bool), streams: make(map[string]*stream),
 	}
 	// When the executor learns that it is connected, harnesses reach it.
+	defer x.unbind()
 	if err := x.bind(ctx, generation); err != nil {
 		return s.busError(err)
 	}
-	defer x.unbind()
 	if x.socket = s.upgrade(w, r); x.socket == nil {
 		return nil
 	}
