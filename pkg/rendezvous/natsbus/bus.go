@@ -72,11 +72,15 @@ func (b *Bus) Bind(ctx context.Context, address string, generation uint64, box *
 		return replaced, err
 	}
 	b.endAll(address, errMoved, tellOther)
-	if err := b.subscribe(ctx, address, generation, box); err != nil {
+	err = b.subscribe(ctx, address, generation, box)
+	if err == nil {
+		err = b.claim(address, generation)
+	}
+	if err != nil {
 		b.Unbind(address, box)
 		return replaced, fmt.Errorf("natsbus: bind %s: %w: %w", address, rendezvous.ErrUnavailable, err)
 	}
-	return replaced, b.claim(address, generation)
+	return replaced, nil
 }
 
 // subscribe makes the address known to NATS.
@@ -84,9 +88,14 @@ func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, 
 	b.mu.Lock()
 	former := b.bound[address]
 	next := &binding{box: box, generation: generation}
-	if former != nil {
+	switch {
+	case former != nil && former.generation > generation:
+		// It has been bound since the local bus was asked.
+		b.mu.Unlock()
+		return rendezvous.ErrReplaced
+	case former != nil:
 		next.calls = former.calls
-	} else {
+	default:
 		calls, err := b.node.conn.ChanSubscribe(addressSubject(address), b.node.calls)
 		if err != nil {
 			b.mu.Unlock()
@@ -103,10 +112,7 @@ func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, 
 
 // claim tells all nodes who has an address.
 func (b *Bus) claim(address string, generation uint64) error {
-	if err := b.node.publish(allSubject, &packet{kind: packetClaim, to: address, number: generation}); err != nil {
-		return fmt.Errorf("natsbus: claim %s: %w: %w", address, rendezvous.ErrUnavailable, err)
-	}
-	return nil
+	return b.node.publish(allSubject, &packet{kind: packetClaim, to: address, number: generation})
 }
 
 // claimAll says again which addresses the node has.

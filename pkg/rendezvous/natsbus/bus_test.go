@@ -393,6 +393,22 @@ func TestAddressMoves(t *testing.T) {
 	want(t, newer, rendezvous.Frame, "h2", "still")
 }
 
+// TestLateBind has a connection take its address on the node where a newer one
+// has just taken it.
+func TestLateBind(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	newer := bind(t, a, "x", 2)
+	late := rendezvous.NewMailbox(rendezvous.SourceBytes)
+	if err := a.Bus.subscribe(ctxOf(t), "x", 1, late); !errors.Is(err, rendezvous.ErrReplaced) {
+		t.Errorf("%v", err)
+	}
+	a.Bus.Unbind("x", late)
+	bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, newer, rendezvous.Joined, "h", "")
+}
+
 // TestRestart restarts NATS while two nodes talk. What was under way may be
 // lost; then both know.
 func TestRestart(t *testing.T) {
