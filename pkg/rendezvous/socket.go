@@ -29,18 +29,23 @@ type socket struct {
 	ws          *websocket.Conn
 	ping, write time.Duration // see Options
 	out         []byte        // the writer's: what is about to be written; nil: nothing
+	pongs       chan string   // the probe that is owed an answer
 
 	mu    sync.Mutex
 	ended bool
 }
 
 func newSocket(ws *websocket.Conn, ping, write time.Duration) *socket {
-	s := &socket{ws: ws, ping: ping, write: write}
+	s := &socket{ws: ws, ping: ping, write: write, pongs: make(chan string, 1)}
 	ws.SetReadLimit(MaxFrame)
 	ws.SetPongHandler(func(string) error { return s.heard() })
 	ws.SetPingHandler(func(data string) error {
-		// Who cannot take a pong within the time is found to be silent.
-		_ = ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(closeTime))
+		// The writer answers: a write here would change the deadline of its own,
+		// which might be under way.
+		select {
+		case s.pongs <- data:
+		default: // one answer is enough for both
+		}
 		return s.heard()
 	})
 	ws.SetCloseHandler(func(int, string) error { return nil })
@@ -112,8 +117,8 @@ func (s *socket) send(frame []byte) error {
 	if s.out == nil {
 		s.out = *writeBuffers.Get().(*[]byte)
 	}
-	// Others may write control frames meanwhile, so that what is written must
-	// be whole; of several buffers only TCP makes one write.
+	// The library may write a close frame meanwhile, so that what is written
+	// must be whole; of several buffers only TCP makes one write.
 	if _, tcp := s.ws.NetConn().(*net.TCPConn); tcp && len(frame) >= largeFrame {
 		s.out = wsframe.AppendHead(s.out, wsframe.Binary, len(frame))
 		return s.writeOut(frame)
@@ -137,7 +142,7 @@ func (s *socket) flush() error {
 // writeOut writes what has gathered, and more behind it, in one system call.
 func (s *socket) writeOut(more []byte) error {
 	conn := s.ws.NetConn()
-	err := conn.SetWriteDeadline(time.Now().Add(s.write))
+	err := s.beginWrite()
 	switch {
 	case err != nil:
 	case more == nil:
@@ -152,9 +157,23 @@ func (s *socket) writeOut(more []byte) error {
 	return err
 }
 
-// probe asks for a sign of life.
-func (s *socket) probe() error {
-	return s.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.write))
+// beginWrite sets the time for a write, unless interrupt has.
+func (s *socket) beginWrite() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
+	return s.ws.NetConn().SetWriteDeadline(time.Now().Add(s.write))
+}
+
+// control writes a control frame, and what has been sent before.
+func (s *socket) control(code wsframe.Opcode, data string) error {
+	if s.out == nil {
+		s.out = *writeBuffers.Get().(*[]byte)
+	}
+	s.out = wsframe.Append(s.out, code, []byte(data))
+	return s.flush()
 }
 
 // closing is why a socket is closed by the service.
@@ -268,10 +287,12 @@ var always = func() chan struct{} {
 }()
 
 // routineWrite handles the messages of the mailbox. Meanwhile it asks the peer
-// for signs of life.
+// for signs of life, and gives them.
 func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) error {
 	ticker := time.NewTicker(s.ping)
 	defer ticker.Stop()
+	// What came before the end goes out. Whether it does, the peer sees.
+	defer func() { _ = s.flush() }()
 	for {
 		m, ok, err := box.Take()
 		if err != nil {
@@ -294,7 +315,11 @@ func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) er
 			if err := e.check(); err != nil {
 				return err
 			}
-			if err := s.probe(); err != nil {
+			if err := s.control(wsframe.Ping, ""); err != nil {
+				return err
+			}
+		case data := <-s.pongs:
+			if err := s.control(wsframe.Pong, data); err != nil {
 				return err
 			}
 		case <-next:
