@@ -33,12 +33,20 @@ func (s *State) Attach(ctx context.Context, id string) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.attached[id] = &attachment{generation: generation, revision: generation, renewed: time.Now()}
+		s.noteAttached(id, generation)
 		return generation, nil
 	}
 	return 0, fmt.Errorf("registration %s: %w: %w", id, rendezvous.ErrUnavailable, errConflict)
+}
+
+// noteAttached remembers an attachment, unless there is a newer one of two that
+// were made at once.
+func (s *State) noteAttached(id string, generation uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if former := s.attached[id]; former == nil || former.generation < generation {
+		s.attached[id] = &attachment{generation: generation, revision: generation, renewed: time.Now()}
+	}
 }
 
 // Detach implements rendezvous.State. If NATS is out of reach Sweep does it

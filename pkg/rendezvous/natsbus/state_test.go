@@ -272,6 +272,17 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// TestAttachedAtOnce has two connections of an executor come at once, and the
+// newer one be noted first: that is the one whose end counts.
+func TestAttachedAtOnce(t *testing.T) {
+	n := join(t, natstest.Start(t).URL())
+	n.State.noteAttached("id", 2)
+	n.State.noteAttached("id", 1)
+	if a := n.State.attached["id"]; a.generation != 2 {
+		t.Errorf("generation %d", a.generation)
+	}
+}
+
 // TestDetachWithoutNATS notes the end of a connection when NATS is back.
 func TestDetachWithoutNATS(t *testing.T) {
 	s := natstest.Start(t)
