@@ -409,6 +409,41 @@ func TestLateBind(t *testing.T) {
 	want(t, newer, rendezvous.Joined, "h", "")
 }
 
+// TestNothingFollowsTheEnd has a line end while messages come: what tells of the
+// end is the last of them.
+func TestNothingFollowsTheEnd(t *testing.T) {
+	a := join(t, natstest.Start(t).URL())
+	for range 2000 {
+		box := rendezvous.NewMailbox(rendezvous.SourceBytes)
+		l := a.Bus.newLine(lineID{1}, "x", "h", box)
+		a.Bus.add(l)
+		var taking sync.WaitGroup
+		taking.Go(func() {
+			for number := uint64(1); number <= 10; number++ {
+				if _, err := l.take(number, frame("h", "x")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		a.Bus.end(l, errLost, tellHere)
+		taking.Wait()
+		last := rendezvous.Frame
+		for {
+			m, ok, err := box.Take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			last = m.Kind
+		}
+		if last != rendezvous.Lost {
+			t.Fatalf("kind %d comes after the end", last)
+		}
+	}
+}
+
 // TestRestart restarts NATS while two nodes talk. What was under way may be
 // lost; then both know.
 func TestRestart(t *testing.T) {

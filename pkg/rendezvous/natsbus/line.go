@@ -207,12 +207,14 @@ func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err erro
 		return missing, nil
 	}
 	l.last = number
-	l.mu.Unlock()
 	size := len(m.Data)
 	m.From = l.remote
 	m.Done = func() { l.left(size) }
-	l.bus.touch(l, false)
+	// Under the lock, so that nothing comes behind what tells of the line's end.
+	// It does not wait.
 	added, err := l.box.Put(ended, m)
+	l.mu.Unlock()
+	l.bus.touch(l, false)
 	if err == nil && !added {
 		err = errLine
 	}
