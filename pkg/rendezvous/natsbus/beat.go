@@ -20,6 +20,7 @@ func (b *Bus) routineBeats(ctx context.Context) {
 		case <-beat.C:
 		case <-claims.C:
 			_ = b.claimAll()
+			b.findHalfOpen()
 		case <-b.node.again:
 			_ = b.claimAll()
 			b.catchUp()
@@ -53,6 +54,17 @@ func (b *Bus) probe(now time.Time) {
 		}
 		if number > 0 {
 			// If it is lost the next one comes with the next beat.
+			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
+		}
+	}
+}
+
+// findHalfOpen probes all lines: where one has ended without this node having
+// heard of it, the other node says so. Otherwise it would be noticed only by who
+// sends.
+func (b *Bus) findHalfOpen() {
+	for _, l := range b.all() {
+		if number, node, ok := l.went(); ok {
 			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
 		}
 	}

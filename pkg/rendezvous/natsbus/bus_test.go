@@ -409,6 +409,24 @@ func TestLateBind(t *testing.T) {
 	want(t, newer, rendezvous.Joined, "h", "")
 }
 
+// TestHalfOpenLine has a line end at one node without the other hearing of it,
+// and nobody send.
+func TestHalfOpenLine(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	x := bind(t, a, "x", 1)
+	h := bind(t, b, "h", 0)
+	send(t, b, "x", joined("h"))
+	want(t, x, rendezvous.Joined, "h", "")
+	a.Bus.findHalfOpen() // it is not
+	a.Bus.end(a.Bus.pairs[pair{"x", "h"}], errLost, tellNobody)
+	b.Bus.findHalfOpen()
+	want(t, h, rendezvous.Lost, "x", "")
+	if m, ok, err := x.Take(); ok || err != nil {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 // TestNothingFollowsTheEnd has a line end while messages come: what tells of the
 // end is the last of them.
 func TestNothingFollowsTheEnd(t *testing.T) {

@@ -17,8 +17,9 @@ const (
 	// is asked, and lossTime until they are taken for lost.
 	probeTime = time.Second
 	lossTime  = 3 * time.Second
-	// claimInterval is how often nodes say again which addresses they have, for
-	// those that did not hear it because NATS was in parts.
+	// claimInterval is how often nodes say again which addresses they have, and
+	// ask for the other ends of their lines, for those that did not hear it
+	// because NATS was in parts.
 	claimInterval = 30 * time.Second
 )
 

@@ -292,6 +292,15 @@ func (l *line) came() (last uint64, node string, ok bool) {
 	return l.last, node, node != "" && !l.over
 }
 
+// went returns the number of the last message that was sent, and the id of the
+// other node. It is false if there is none to ask.
+func (l *line) went() (last uint64, node string, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	node = l.peer()
+	return l.sent, node, node != "" && !l.over
+}
+
 // answered learns which node has the other address. It is false if another has
 // been first.
 func (l *line) answered(node string) bool {
