@@ -427,38 +427,48 @@ func TestHalfOpenLine(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsTheEnd has a line end while messages come: what tells of the
-// end is the last of them.
+// TestNothingFollowsTheEnd has many lines end while messages come: what tells of
+// the end is the last of them.
 func TestNothingFollowsTheEnd(t *testing.T) {
 	a := join(t, natstest.Start(t).URL())
-	for range 2000 {
-		box := rendezvous.NewMailbox(rendezvous.SourceBytes)
-		l := a.Bus.newLine(lineID{1}, "x", "h", box)
-		a.Bus.add(l)
-		var taking sync.WaitGroup
-		taking.Go(func() {
-			for number := uint64(1); number <= 10; number++ {
-				if _, err := l.take(number, frame("h", "x")); err != nil {
-					t.Error(err)
+	var lines sync.WaitGroup
+	defer lines.Wait()
+	for n := range byte(100) {
+		lines.Go(func() {
+			for range 100 {
+				if kind := lastOfLine(t, a.Bus, lineID{n}); kind != rendezvous.Lost {
+					t.Errorf("kind %d comes after the end", kind)
 				}
 			}
 		})
-		a.Bus.end(l, errLost, tellHere)
-		taking.Wait()
-		last := rendezvous.Frame
-		for {
-			m, ok, err := box.Take()
-			if err != nil {
-				t.Fatal(err)
+	}
+}
+
+// lastOfLine ends a line while messages come, and returns the kind of the last.
+func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
+	box := rendezvous.NewMailbox(rendezvous.SourceBytes)
+	l := b.newLine(id, "x", fmt.Sprint("h", id[0]), box)
+	b.add(l)
+	var taking sync.WaitGroup
+	taking.Go(func() {
+		for number := uint64(1); number <= 200; number++ {
+			if _, err := l.take(number, frame("h", "x")); err != nil {
+				t.Error(err)
 			}
-			if !ok {
-				break
-			}
-			last = m.Kind
 		}
-		if last != rendezvous.Lost {
-			t.Fatalf("kind %d comes after the end", last)
+	})
+	<-box.Ready()
+	b.end(l, errLost, tellHere)
+	taking.Wait()
+	for {
+		m, ok, err := box.Take()
+		if err != nil {
+			t.Error(err)
 		}
+		if !ok {
+			return last
+		}
+		last = m.Kind
 	}
 }
 
