@@ -97,10 +97,11 @@ func (l *lane) admit(ctx context.Context, size int) (done func(), err error) {
 	if err := l.frames.Wait(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.bytes.Acquire(ctx, int64(size)); err != nil {
+	held := int64(size + frameBytes)
+	if err := l.bytes.Acquire(ctx, held); err != nil {
 		return nil, err
 	}
-	return func() { l.bytes.Release(int64(size)) }, nil
+	return func() { l.bytes.Release(held) }, nil
 }
 
 // accounts are those of all tokens, or of all environments, by id.

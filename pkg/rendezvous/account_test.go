@@ -44,7 +44,7 @@ func TestAccountCounts(t *testing.T) {
 }
 
 func TestAdmit(t *testing.T) {
-	a := newAccount(quota{bytes: 10, frames: 100, burst: 100})
+	a := newAccount(quota{bytes: 10 + 2*frameBytes, frames: 100, burst: 100})
 	ended, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	done, err := a.up.admit(ended, 6)
@@ -60,6 +60,24 @@ func TestAdmit(t *testing.T) {
 	done()
 	if _, err := a.up.admit(context.Background(), 10); err != nil {
 		t.Errorf("after the first has gone: %v", err)
+	}
+}
+
+// TestAdmitSmallFrames has frames of next to no size: they are counted
+// for the memory that they take all the same.
+func TestAdmitSmallFrames(t *testing.T) {
+	const most = 20
+	a := newAccount(quota{bytes: most * frameBytes, frames: 100, burst: 100})
+	ended, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	n := 0
+	for ; n < 2*most; n++ {
+		if _, err := a.up.admit(ended, 0); err != nil {
+			break
+		}
+	}
+	if n != most {
+		t.Errorf("%d frames are on their way, want %d", n, most)
 	}
 }
 

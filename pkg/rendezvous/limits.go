@@ -25,7 +25,8 @@ const (
 	TokenEnvironments = 256
 	tokenSockets      = 512
 	tokenStreams      = 1024
-	// tokenBytes is how much its harnesses may have on the way to executors.
+	// tokenBytes is how much its harnesses may have on the way to executors,
+	// frameBytes included.
 	tokenBytes = 32 << 20
 	// tokenFrames is how many frames a second its harnesses may send, and
 	// tokenFrameBurst how many at once; beyond that they are not read. Frames
@@ -55,6 +56,9 @@ const (
 const (
 	// MaxFrame is the longest frame, in bytes: what both ends accept.
 	MaxFrame = relayframe.MaxFrame
+	// frameBytes is about what a frame on its way takes besides its bytes: without
+	// it small ones would take 50 times what the limits say.
+	frameBytes = 256
 	// SourceBytes is how much of one harness may wait for its executor, and
 	// of an executor for one harness: about the window of one stream that is
 	// acknowledged. Beyond that the sender is not read.
