@@ -114,11 +114,11 @@ func TestHostileHarness(t *testing.T) {
 			case left:
 				x.want("kept", relayframe.Handshake, "x")
 				x.want("kept", relayframe.Reset, resetHarnessGone)
-			default:
-				a.wantClosed(tt.closed)
 			case stays:
 				a.send(handshake("a", "2"))
 				x.want("a", relayframe.Handshake, "2")
+			default:
+				a.wantClosed(tt.closed)
 			}
 			b.send(data("s", 0, "3"))
 			x.want("s", relayframe.Data, "3")
