@@ -82,7 +82,7 @@ func TestAdmitSmallFrames(t *testing.T) {
 }
 
 func TestFrameRate(t *testing.T) {
-	a := newAccount(quota{bytes: 10, frames: 1, burst: 3})
+	a := newAccount(quota{bytes: 10 + 3*frameBytes, frames: 1, burst: 3})
 	a.up.frames.SetLimit(1.0 / 3600) // so that none comes back during the test
 	for i := range 4 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -124,11 +124,11 @@ func TestServerOfNATSDies(t *testing.T) {
 		}
 	}()
 	defer x.ws.Close()
-	talk := func(h *peer, n int) error {
+	talk := func(h *peer, stream string, n int) error {
 		for i := range n {
-			f := data("s", i, strings.Repeat("p", 1000))
+			f := data(stream, i, strings.Repeat("p", 1000))
 			if i == 0 {
-				f = handshake("s", "hello")
+				f = handshake(stream, "hello")
 			}
 			if err := h.ws.WriteMessage(websocket.BinaryMessage, encode(t, f)); err != nil {
 				return err
@@ -147,12 +147,12 @@ func TestServerOfNATSDies(t *testing.T) {
 		return s.far.post(s.token, "/cloud/environment/env/connect", body).status == http.StatusOK
 	})
 	h := s.harness("env")
-	if err := talk(h, 10); err != nil {
+	if err := talk(h, "first", 10); err != nil {
 		t.Fatal(err)
 	}
 	kill()
 	killed := time.Now()
-	if err := talk(h, 1000); err != nil {
+	if err := talk(h, "second", 1000); err != nil {
 		if !websocket.IsCloseError(err, websocket.CloseServiceRestart) {
 			t.Errorf("%v", err)
 		}
@@ -161,7 +161,7 @@ func TestServerOfNATSDies(t *testing.T) {
 			a := s.far.post(s.token, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`)
 			return a.status == 200
 		})
-		if err := talk(s.harness("env"), 10); err != nil {
+		if err := talk(s.harness("env"), "third", 10); err != nil {
 			t.Error(err)
 		}
 	}
