@@ -168,20 +168,29 @@ func (b *Bus) Bound(ctx context.Context, address string) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	for first := true; ; first = false {
-		answer, err := b.node.request(ctx, addressSubject(address), &packet{kind: packetPing})
-		switch {
-		case err == nil:
-			return answer.kind == packetAccept, nil
-		case !errors.Is(err, nats.ErrNoResponders):
-			return false, fmt.Errorf("natsbus: look for %s: %w: %w", address, rendezvous.ErrUnavailable, err)
-		case !first:
-			return false, nil
-		}
-		if err := pause(ctx, interestTime); err != nil {
-			return false, err
-		}
+	answer, err := b.reach(ctx, address, &packet{kind: packetPing})
+	switch {
+	case err == nil:
+		return answer.kind == packetAccept, nil
+	case errors.Is(err, nats.ErrNoResponders):
+		return false, nil
+	default:
+		return false, fmt.Errorf("natsbus: look for %s: %w: %w", address, rendezvous.ErrUnavailable, err)
 	}
+}
+
+// reach makes a request to whoever has an address. The error is
+// nats.ErrNoResponders if nobody has, also a moment later: servers of NATS take
+// that to tell each other of one who is new.
+func (b *Bus) reach(ctx context.Context, address string, p *packet) (packet, error) {
+	answer, err := b.node.request(ctx, addressSubject(address), p)
+	if !errors.Is(err, nats.ErrNoResponders) {
+		return answer, err
+	}
+	if err := pause(ctx, interestTime); err != nil {
+		return answer, err
+	}
+	return b.node.request(ctx, addressSubject(address), p)
 }
 
 // Send implements rendezvous.Bus.
@@ -212,7 +221,7 @@ func (b *Bus) open(ctx context.Context, address string, m *rendezvous.Message) (
 	b.add(l)
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	answer, err := b.node.request(ctx, addressSubject(address), &packet{kind: packetOpen, line: id, from: m.From, to: address, message: *m})
+	answer, err := b.reach(ctx, address, &packet{kind: packetOpen, line: id, from: m.From, to: address, message: *m})
 	switch {
 	case err == nil && answer.kind == packetAccept:
 		if !l.answered(answer.node) {
