@@ -85,6 +85,7 @@ func TestRendezvousNodes(t *testing.T) {
 			t.Fatal("it is not ready again")
 		}
 	}
+	hello.StreamID = "another" // the former harness has the first
 	pass(t, join(), x, hello)
 	b.end()
 }
