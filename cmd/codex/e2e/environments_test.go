@@ -202,7 +202,7 @@ func TestServersWorkWithoutAliases(t *testing.T) {
 	home, env := homeDirectory(t, nil)
 	const warning = "WARNING: proceeding, even though we could not create PATH aliases: "
 	for _, tt := range []struct{ name, home, temp, want string }{
-		{"no home", home + "/none", "/nonexistent", `CODEX_HOME points to "HOME/none", but that path does not exist`},
+		{"no home", home + "/none", home + "/none", `CODEX_HOME points to "HOME/none", but that path does not exist`},
 		{"below the temporary directory", home, filepath.Dir(home), `Refusing to create helper binaries under temporary dir "` + filepath.Dir(home) + `" (codex_home: "HOME")`},
 	} {
 		env := append(slices.Clone(env), "CODEX_HOME="+tt.home, "TMPDIR="+tt.temp)
@@ -320,7 +320,7 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 		{"part of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "ls"}, 1, "Error: environment registry configuration error: Noise environment requires CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
 		{"what is missing of a registry", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"environments", "list"}, 1, "\ncodex: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL, CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID; codex remote --env ID does without CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID\n"},
 		{"what is missing beside an id", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=secret", []string{"remote", "--env", "box", "ls"}, 1, "\ncodex: not set: CODEX_EXEC_SERVER_NOISE_REGISTRY_URL"},
-		{"no home", "CODEX_HOME=/nonexistent", []string{"environments", "list"}, 1, "Error: CODEX_HOME points to \"/nonexistent\", but that path does not exist\n"},
+		{"no home", "CODEX_HOME=" + home + "/none", []string{"environments", "list"}, 1, "Error: CODEX_HOME points to \"HOME/none\", but that path does not exist\n"},
 	} {
 		out, errs, code := runWith(t, append(slices.Clone(env), tt.variable), home, "", tt.args...)
 		if code != tt.code || !strings.Contains(out+errs, tt.want) || strings.Contains(out+errs, "secret") {

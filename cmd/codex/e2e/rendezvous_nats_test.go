@@ -101,7 +101,7 @@ func TestRendezvousNATSUsage(t *testing.T) {
 		{"a password in argv", []string{"--nats", "nats://user:secret@127.0.0.1"}, 2, "CODEX_RENDEZVOUS_NATS_URL"},
 		{"a state file too", []string{"--nats", "nats://127.0.0.1:1", "--state", "s"}, 2, "exclude each other"},
 		{"credentials for nothing", []string{"--nats-creds", "f"}, 2, "--nats, which is missing"},
-		{"no credentials", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", "/nonexistent/f"}, 1, "--nats-creds"},
+		{"no credentials", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", tokens + "/none"}, 1, "--nats-creds"},
 		{"replicas", []string{"--nats", "nats://127.0.0.1:1", "--nats-replicas", "6"}, 2, "1 to 5"},
 		{"no URL of NATS", []string{"--nats", "http://127.0.0.1:1"}, 1, "nats://HOST:PORT"},
 	} {
