@@ -14,10 +14,10 @@ import (
 // ignoredSignals is the mask of the signals that this program ignores.
 func ignoredSignals() uint64 { return statusMask("SigIgn:") }
 
-// statusMask reads a mask of signals from /proc/self/status; 0 when there is
+// statusMask reads a mask of signals of this thread from /proc; 0 when there is
 // none.
 func statusMask(name string) uint64 {
-	text, err := os.ReadFile("/proc/self/status")
+	text, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
 		return 0
 	}
@@ -32,21 +32,20 @@ func statusMask(name string) uint64 {
 
 // UnblockSignals makes sure that no signal is blocked, neither here nor in
 // processes that are started later. The Go runtime hands the mask that it
-// inherited down to every child, so when there is one the program is executed
-// again without it. To be called first thing in main; it returns when there
-// is nothing to do, or an error when that failed.
+// inherited down to every thread and child, so when there is one the program is
+// executed again without it. To be called before anything is changed that would
+// be missing then, such as the environment; it returns when there is nothing to
+// do, or an error when that failed.
 func UnblockSignals() error {
+	// Other threads block everything for moments, in which they start threads.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if statusMask("SigBlk:") == 0 {
 		return nil
 	}
-	runtime.LockOSThread()
 	var none unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return fmt.Errorf("unblock signals: %w", err)
-	}
-	if statusMask("SigBlk:") != 0 {
-		runtime.UnlockOSThread()
-		return nil // other threads' business: nothing that was inherited
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -86,6 +86,10 @@ killed. A second signal ends it at once.`,
 // runExecServer runs the server until its input, a signal or its listener
 // ends it.
 func runExecServer(c *cli.Context, s streams) error {
+	// Before the secrets are taken out of the environment.
+	if err := process.UnblockSignals(); err != nil {
+		return err
+	}
 	if c.Args().Present() {
 		return usagef("exec-server takes no arguments, got %q; see codex exec-server --help", c.Args().First())
 	}
@@ -110,9 +114,6 @@ func runExecServer(c *cli.Context, s streams) error {
 		f, err = listenFront(c, s, opts, log)
 	}
 	if err != nil {
-		return err
-	}
-	if err := process.UnblockSignals(); err != nil {
 		return err
 	}
 	aliases := makeAliases(s.err)

@@ -10,13 +10,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
 // executor starts codex exec-server --remote and waits until it is connected.
 func executor(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(codex, append([]string{"exec-server"}, args...)...)
+	return connected(t, env, exec.Command(codex, append([]string{"exec-server"}, args...)...))
+}
+
+// connected starts a command that becomes an executor and waits until it is
+// connected.
+func connected(t *testing.T, env []string, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
 	cmd.Env = env
 	stderr, err := cmd.StderrPipe()
 	must(t, err)
@@ -85,6 +92,23 @@ func TestRemoteEnvironment(t *testing.T) {
 	}
 	if _, errs, code := runWith(t, registryEnv(env[:len(env)-1], m, theirs), home, "", "remote", "--env", "ci-1", "info"); code != 255 || !strings.Contains(errs, "certificate signed by unknown authority") {
 		t.Errorf("an unknown authority: %d %q", code, errs)
+	}
+}
+
+// A program that inherits blocked signals executes itself once more, and its
+// secrets must be there then.
+func TestExecutorInheritsBlockedSignals(t *testing.T) {
+	m := rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	home, env := homeDirectory(t, nil)
+	cmd := connected(t, append(env, "CODEX_RENDEZVOUS_TOKEN="+m.token("--role", "executor", "--environment", "e")),
+		exec.Command("env", "--block-signal", codex, "exec-server", "--remote", m.url, "--environment-id", "e"))
+	client := registryEnv(env, m, m.token("--role", "harness", "--environment", "e"))
+	if out, errs, code := runWith(t, client, home, "", "remote", "--env", "e", "run", "--", "grep", "SigBlk", "/proc/self/status"); code != 0 || out != "SigBlk:\t0000000000000000\n" {
+		t.Errorf("run: %d %q %q", code, out, errs)
+	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
