@@ -44,7 +44,7 @@ func FuzzExecutor(f *testing.F) {
 				m.Release()
 			}
 		}})
-		l := &link{slots: make(chan struct{}, recordQueue), records: make(chan relayframe.Frame, recordQueue), control: make(chan relayframe.Frame, controlQueue), closing: make(chan struct{})}
+		l := &link{slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan relayframe.Frame, controlQueue), closing: make(chan struct{})}
 		l.once.Do(func() { close(l.closing) }) // there is no websocket to close
 		v := newVisit(t.Context(), e, l, where)
 		for len(messages) >= 2 {

@@ -54,6 +54,10 @@ const (
 	// what the last frame may add.
 	writeBytes = 64 << 10
 	pieceBytes = 64 << 10
+	// keepRecord is from which size, in bytes, a record has memory that is used
+	// again, which is as much as the largest needs: a stream has at most 32 in
+	// flight, and so holds 2 MiB in place of the 960 KiB of its window.
+	keepRecord = 16 << 10
 	// partSize is that of the pieces in which a message waits that is made part
 	// by part: whole records.
 	partSize = 16 * noiseik.MaxChunk

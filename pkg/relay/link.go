@@ -35,7 +35,7 @@ type link struct {
 	ping    time.Duration
 	log     *slog.Logger
 	slots   chan struct{} // held for each frame in records
-	records chan relayframe.Frame
+	records chan queued
 	control chan relayframe.Frame
 	pongs   chan string // the probe that is owed an answer
 
@@ -74,7 +74,7 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 	}
 	l := &link{
 		ws: ws, url: shown, ping: ping, log: log,
-		slots: make(chan struct{}, recordQueue), records: make(chan relayframe.Frame, recordQueue),
+		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue),
 		control: make(chan relayframe.Frame, controlQueue), pongs: make(chan string, 1),
 		closing: make(chan struct{}), down: make(chan struct{}),
 	}
@@ -150,8 +150,14 @@ func (l *link) reserve(stop <-chan struct{}) bool {
 // release gives back a slot that is not used.
 func (l *link) release() { <-l.slots }
 
+// queued is a frame that waits for the writer with a slot.
+type queued struct {
+	relayframe.Frame
+	record *record // the owner of the payload; nil: the garbage collector
+}
+
 // write queues a frame for which there is a slot.
-func (l *link) write(f relayframe.Frame) { l.records <- f }
+func (l *link) write(q queued) { l.records <- q }
 
 // push queues a frame without a slot and reports whether there was room.
 func (l *link) push(f relayframe.Frame) bool {
@@ -178,7 +184,7 @@ func (l *link) pushLast(f relayframe.Frame) {
 	timer := time.AfterFunc(closeTime, func() { close(late) })
 	defer timer.Stop()
 	if l.reserve(late) {
-		l.write(f)
+		l.write(queued{Frame: f})
 		return
 	}
 	l.push(f)
@@ -232,8 +238,8 @@ func (l *link) writeNext(ping <-chan time.Time) error {
 	select {
 	case f := <-l.control:
 		l.put(f)
-	case f := <-l.records:
-		l.putRecord(f)
+	case q := <-l.records:
+		l.putRecord(q)
 	case data := <-l.pongs:
 		l.out = wsframe.AppendMasked(l.room(), wsframe.Pong, []byte(data))
 	case <-ping:
@@ -261,8 +267,8 @@ func (l *link) takeControl() bool {
 // takeRecord puts a record, if one waits.
 func (l *link) takeRecord() bool {
 	select {
-	case f := <-l.records:
-		l.putRecord(f)
+	case q := <-l.records:
+		l.putRecord(q)
 		return true
 	default:
 		return false
@@ -272,11 +278,12 @@ func (l *link) takeRecord() bool {
 // putRecord puts a frame that has a slot, until it is written. Control frames
 // that were queued before it go before it: that may be the beginning of its
 // stream. Those that are queued meanwhile do not hold it up for ever.
-func (l *link) putRecord(f relayframe.Frame) {
+func (l *link) putRecord(q queued) {
 	for n := 0; n < controlQueue && l.takeControl(); n++ {
 	}
 	l.written++
-	l.put(f)
+	l.put(q.Frame)
+	q.record.release()
 }
 
 // put encodes a frame, and writes when there is enough.

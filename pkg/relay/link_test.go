@@ -64,7 +64,7 @@ func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 		if !l.reserve(nil) {
 			t.Fatal("no slot")
 		}
-		l.write(relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: seq, Payload: []byte("x")})
+		l.write(queued{Frame: relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: seq, Payload: []byte("x")}})
 	}
 	l.pushLast(resetOf("a", reasonHarness))
 	l.close()
@@ -94,13 +94,13 @@ func TestRecordsFollowTheirHandshake(t *testing.T) {
 	}
 	defer ws.Close()
 	r := next(t, accepted)
-	l := &link{ws: ws, slots: make(chan struct{}, 1), records: make(chan relayframe.Frame, 1), control: make(chan relayframe.Frame, 2)}
+	l := &link{ws: ws, slots: make(chan struct{}, 1), records: make(chan queued, 1), control: make(chan relayframe.Frame, 2)}
 	for i := range 20 {
 		id := fmt.Sprint(i)
 		l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: []byte("x")})
 		l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Resume})
 		l.reserve(nil)
-		l.write(relayframe.Frame{StreamID: id, Kind: relayframe.Data, Payload: []byte("x")})
+		l.write(queued{Frame: relayframe.Frame{StreamID: id, Kind: relayframe.Data, Payload: []byte("x")}})
 		for len(l.control)+len(l.records) > 0 {
 			if err := l.writeNext(nil); err != nil {
 				t.Fatal(err)
@@ -159,19 +159,19 @@ func TestControlGoesBeforeLaterRecords(t *testing.T) {
 	l, r := newLink(t, 0)
 	const streams = 2000
 	payload := make([]byte, 1000)
-	queued := make(chan bool, 1)
+	open := make(chan bool, 1)
 	go func() {
 		for i := range uint32(streams) {
 			for !l.push(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume, Seq: i}) {
 				runtime.Gosched()
 			}
 			if !l.reserve(nil) {
-				queued <- false
+				open <- false
 				return
 			}
-			l.write(relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: i, Payload: payload})
+			l.write(queued{Frame: relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: i, Payload: payload}})
 		}
-		queued <- true
+		open <- true
 	}()
 	begun := uint32(0)
 	for data := uint32(0); data < streams; {
@@ -184,7 +184,7 @@ func TestControlGoesBeforeLaterRecords(t *testing.T) {
 			t.Fatalf("%v %d behind %d beginnings and %d records", f.Kind, f.Seq, begun, data)
 		}
 	}
-	if !<-queued {
+	if !<-open {
 		t.Error("the link has closed")
 	}
 }
@@ -194,7 +194,7 @@ func TestControlGoesBeforeLaterRecords(t *testing.T) {
 func TestControlGoesBeforeATakenRecord(t *testing.T) {
 	l := &link{control: make(chan relayframe.Frame, controlQueue), log: slog.New(slog.DiscardHandler)}
 	l.push(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume})
-	l.putRecord(relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Payload: []byte("x")})
+	l.putRecord(queued{Frame: relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Payload: []byte("x")}})
 	var kinds []relayframe.Kind
 	const head, key = 2, 4 // of a short frame
 	for out := l.out; len(out) > head+key; {

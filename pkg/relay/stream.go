@@ -258,15 +258,16 @@ func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
 	if s.err != nil || s.link != l || !s.frames.Ready(n) {
 		return false, s.err
 	}
-	record, err := s.session.Seal(make([]byte, 0, n), chunk)
+	r := newRecord(n)
+	sealed, err := s.session.Seal(r.memory, chunk)
 	if err != nil {
 		return false, err
 	}
-	f, err := s.frames.Send(record, time.Now())
+	f, err := s.frames.Send(sealed, r.free, time.Now())
 	if err != nil {
 		return false, err
 	}
-	l.write(f)
+	l.write(queued{f, r})
 	s.acted()
 	return true, nil
 }

@@ -31,7 +31,7 @@ func ExampleStream() {
 			if err != nil {
 				log.Fatal(err)
 			}
-			frame, err := from.Send(record, now)
+			frame, err := from.Send(record, nil, now)
 			if err != nil {
 				log.Fatal(err)
 			}

@@ -23,6 +23,10 @@ type world struct {
 	now   time.Time
 	ends  [2]*party
 	wrong bool // whether anything goes wrong
+	// lent are the records in frames that an end had for the second time, which
+	// might still be about to be written at any time.
+	lent  map[*byte]bool
+	freed int
 }
 
 type party struct {
@@ -38,7 +42,7 @@ type party struct {
 const numKinds = int(Heartbeat) + 1
 
 func newWorld(t *testing.T, seed uint64, records [2]int, options [2]Options) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: epoch}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: epoch, lent: make(map[*byte]bool)}
 	for i := range w.ends {
 		w.ends[i] = &party{Stream: NewStream("s", options[i], epoch), records: w.texts(i, records[i])}
 	}
@@ -58,9 +62,19 @@ func (w *world) texts(side, n int) [][]byte {
 	return texts
 }
 
-// write gives frames to the relay, which has nobody to forward them to while
-// the other end has no connection.
+// write gives frames to the relay, whatever they are but a record's first.
 func (w *world) write(from int, frames ...Frame) {
+	for _, f := range frames {
+		if f.Kind == Data {
+			w.lent[&f.Payload[0]] = true
+		}
+	}
+	w.forward(from, frames...)
+}
+
+// forward gives frames to the relay, which has nobody to forward them to while
+// the other end has no connection.
+func (w *world) forward(from int, frames ...Frame) {
 	for _, f := range frames {
 		w.ends[from].written[f.Kind]++
 		message, err := f.Append(nil)
@@ -112,9 +126,21 @@ func (w *world) send(from int) error {
 		return nil
 	}
 	p.sent++
-	f, err := p.Send(record, w.now)
+	record = bytes.Clone(record)
+	users := 2 // the frame and the stream
+	release := func() {
+		if users--; users > 0 {
+			return
+		}
+		if w.freed++; w.lent[&record[0]] {
+			w.t.Fatalf("a record is freed that may be about to be written")
+		}
+		clear(record)
+	}
+	f, err := p.Send(record, release, w.now)
 	if err == nil {
-		w.write(from, f)
+		w.forward(from, f)
+		release()
 	}
 	return err
 }
@@ -215,7 +241,7 @@ const manySteps = 200_000
 // TestExactlyOnce has two ends learn about each other and then lets everything
 // go wrong.
 func TestExactlyOnce(t *testing.T) {
-	var repeated, resumed int
+	var repeated, resumed, freed int
 	for seed := range uint64(12) {
 		records := [2]int{300, 300}
 		if seed%3 == 1 {
@@ -248,9 +274,10 @@ func TestExactlyOnce(t *testing.T) {
 			repeated += p.written[Data] - records[i]
 			resumed += p.written[Resume]
 		}
+		freed += w.freed
 	}
-	if repeated == 0 || resumed == 0 {
-		t.Errorf("%d records were repeated and %d streams resumed: nothing was put to the test", repeated, resumed)
+	if repeated == 0 || resumed == 0 || freed == 0 {
+		t.Errorf("%d records were repeated, %d streams resumed, %d records freed: nothing was put to the test", repeated, resumed, freed)
 	}
 }
 
@@ -375,7 +402,7 @@ func FuzzStream(f *testing.F) {
 				frame.Kind = []Kind{Ack, Heartbeat, Resume, Ack}[n%4]
 			case 3, 4:
 				if s.Ready(1) {
-					_, err = s.Send([]byte("x"), now)
+					_, err = s.Send([]byte("x"), nil, now)
 				}
 			case 5:
 				now = now.Add(time.Duration(n) * 100 * time.Millisecond)

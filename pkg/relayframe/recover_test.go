@@ -14,7 +14,7 @@ func TestResumption(t *testing.T) {
 	if err := e.Disconnected(e.now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Send([]byte("r4"), e.now); err != ErrNotReady {
+	if _, err := e.Send([]byte("r4"), nil, e.now); err != ErrNotReady {
 		t.Errorf("Send without a connection: %v", err)
 	}
 	e.mustPass(retainTime - 1)
@@ -188,7 +188,7 @@ func TestHeartbeat(t *testing.T) {
 func TestTwoEndsKeepEachOther(t *testing.T) {
 	a, b := NewStream("s", Options{}, epoch), NewStream("s", Options{}, epoch)
 	now := epoch
-	f, err := a.Send([]byte("r0"), now)
+	f, err := a.Send([]byte("r0"), nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,9 @@ type sender struct {
 type sent struct {
 	seq     uint64
 	record  []byte
-	arrived bool // ahead of others
-	again   bool // was sent more than once
+	free    func() // may be nil
+	arrived bool   // ahead of others
+	again   bool   // was sent more than once
 }
 
 // inFlight is the number of records from the first that is not known to have
@@ -24,8 +25,8 @@ type sent struct {
 func (s *sender) inFlight() uint64 { return s.next - s.base }
 
 // add numbers a record and keeps it.
-func (s *sender) add(record []byte) (seq uint32) {
-	s.kept = append(s.kept, sent{seq: s.next, record: record})
+func (s *sender) add(record []byte, free func()) (seq uint32) {
+	s.kept = append(s.kept, sent{seq: s.next, record: record, free: free})
 	s.bytes += len(record)
 	s.next++
 	return uint32(s.next - 1)
@@ -39,14 +40,25 @@ func (s *sender) trim() {
 	}
 }
 
+// drop forgets the oldest record. The memory of one that was sent again is not
+// given back: a frame with it may still be about to be written.
 func (s *sender) drop() {
-	s.bytes -= len(s.kept[0].record)
-	s.kept[0] = sent{} // for the garbage collector
+	oldest := &s.kept[0]
+	s.bytes -= len(oldest.record)
+	if oldest.free != nil && !oldest.again {
+		oldest.free()
+	}
+	*oldest = sent{} // for the garbage collector
 	s.kept = s.kept[1:]
 }
 
 // forget drops everything.
-func (s *sender) forget() { s.kept, s.bytes = nil, 0 }
+func (s *sender) forget() {
+	for len(s.kept) > 0 {
+		s.drop()
+	}
+	s.kept = nil
+}
 
 // acknowledge takes the fields of a frame. It reports whether they say anything
 // and whether that is news. Fields that are about records that were never sent

@@ -87,8 +87,11 @@ func (s *Stream) Ready(n int) bool {
 }
 
 // Send returns the frame of the next record, which is a sealed one in the order
-// of sealing. The record is kept and must not be changed any more.
-func (s *Stream) Send(record []byte, now time.Time) (Frame, error) {
+// of sealing. The record is kept and must not be changed before free is called,
+// if that is not nil: when neither this stream nor a frame of it but the
+// returned one has the record any more, which may be during Send, and need not
+// be ever.
+func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) {
 	switch {
 	case s.failed != nil:
 		return Frame{}, s.failed
@@ -98,7 +101,7 @@ func (s *Stream) Send(record []byte, now time.Time) (Frame, error) {
 		return Frame{}, s.fail(ErrExhausted)
 	}
 	idle := s.out.inFlight() == 0
-	seq := s.out.add(record)
+	seq := s.out.add(record, free)
 	switch s.peer {
 	case unknown:
 		s.out.trim()

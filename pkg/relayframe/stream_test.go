@@ -46,7 +46,7 @@ func (e *end) write(frames ...Frame) {
 func (e *end) send(records ...string) {
 	e.t.Helper()
 	for _, record := range records {
-		f, err := e.Send([]byte(record), e.now)
+		f, err := e.Send([]byte(record), nil, e.now)
 		if err != nil {
 			e.t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func TestWindow(t *testing.T) {
 		}
 		e.send("x")
 	}
-	if _, err := e.Send([]byte("x"), e.now); err != ErrNotReady || e.Ready(0) {
+	if _, err := e.Send([]byte("x"), nil, e.now); err != ErrNotReady || e.Ready(0) {
 		t.Errorf("there is room for more: %v", err)
 	}
 	// What is ahead of others counts until they have arrived.
@@ -314,7 +314,7 @@ func TestWindow(t *testing.T) {
 	if !e.Ready(windowBytes/15) || e.Ready(windowBytes/15+1) {
 		t.Error("the window does not end at its last byte")
 	}
-	if _, err := e.Send(make([]byte, windowBytes/15+1), e.now); err != ErrNotReady {
+	if _, err := e.Send(make([]byte, windowBytes/15+1), nil, e.now); err != ErrNotReady {
 		t.Errorf("more than the window was sent: %v", err)
 	}
 	e.send(big)
@@ -362,7 +362,7 @@ func TestStalled(t *testing.T) {
 	if !errors.Is(err, ErrLost) || !e.Deadline().IsZero() {
 		t.Fatalf("after 30 s without progress: %v", err)
 	}
-	if _, again := e.Send(nil, e.now); again != err || e.Ready(1) {
+	if _, again := e.Send(nil, nil, e.now); again != err || e.Ready(1) {
 		t.Errorf("Send: %v", again)
 	}
 	if again := e.receive(record(1)); again != err {
@@ -435,7 +435,7 @@ func TestExhausted(t *testing.T) {
 	e.out.next = maxSeq
 	e.send("the last")
 	e.wants("it", fmt.Sprintf("data %d", uint32(maxSeq)))
-	if _, err := e.Send([]byte("one more"), e.now); err != ErrExhausted {
+	if _, err := e.Send([]byte("one more"), nil, e.now); err != ErrExhausted {
 		t.Errorf("one more: %v", err)
 	}
 }
@@ -455,7 +455,7 @@ func BenchmarkStream(b *testing.B) {
 	record := make([]byte, 61456)
 	b.ReportAllocs()
 	for b.Loop() {
-		f, err := from.Send(record, epoch)
+		f, err := from.Send(record, nil, epoch)
 		if err != nil {
 			b.Fatal(err)
 		}

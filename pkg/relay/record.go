@@ -1,0 +1,40 @@
+package relay
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// record is the memory of a sealed record. Two need it: the stream, until the
+// peer has acknowledged it, and the link, until it is written. A peer can
+// acknowledge what it has not got, so that either may be first. When both have
+// released it, it is used again.
+type record struct {
+	memory []byte // empty, with room for the record
+	users  atomic.Int32
+	free   func() // release; nil if it is not used again
+}
+
+// newRecord returns memory for a record of n bytes.
+func newRecord(n int) *record {
+	if n < keepRecord {
+		return &record{memory: make([]byte, 0, n)}
+	}
+	r := records.Get().(*record)
+	if r.free == nil {
+		r.free = r.release
+	}
+	r.users.Store(2)
+	return r
+}
+
+// records hold memory for records between uses.
+var records = sync.Pool{New: func() any { return &record{memory: make([]byte, 0, maxRecord)} }}
+
+// release is called once by each of those who need the record, if at all. A nil
+// record has nothing to release.
+func (r *record) release() {
+	if r != nil && r.free != nil && r.users.Add(-1) == 0 {
+		records.Put(r)
+	}
+}
