@@ -73,6 +73,8 @@ const (
 	// largeFrame is from where a frame keeps the buffer that it was read into,
 	// and is written from there.
 	largeFrame = keepBuffer / 2
+	// mediumFrame is from where it is copied to a smaller one that is used again.
+	mediumFrame = largeFrame / 2
 	// writeBytes is how much of smaller ones is gathered to be written at a time.
 	writeBytes = 32 << 10
 

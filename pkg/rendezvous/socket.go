@@ -85,20 +85,28 @@ func (s *socket) read() (message, error) {
 		return message{}, s.readError(err)
 	}
 	m := message{text: buffer.Bytes(), binary: kind == websocket.BinaryMessage, free: func() {}}
+	// On its way it counts as what it is, and must not hold much more.
 	switch n := len(m.text); {
 	case buffer.Cap() > keepBuffer:
-	case n < largeFrame:
-		// On its way it counts as what it is, and must not hold much more.
-		m.text = bytes.Clone(m.text)
+	case n >= largeFrame:
+		m.free = func() { readBuffers.Put(buffer) }
+	case n >= mediumFrame:
+		medium := mediumBuffers.Get().(*[]byte)
+		m.text = append((*medium)[:0], m.text...)
+		m.free = func() { mediumBuffers.Put(medium) }
 		readBuffers.Put(buffer)
 	default:
-		m.free = func() { readBuffers.Put(buffer) }
+		m.text = bytes.Clone(m.text)
+		readBuffers.Put(buffer)
 	}
 	return m, nil
 }
 
 // readBuffers hold frames while they arrive, and large ones on their way.
 var readBuffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, keepBuffer)) }}
+
+// mediumBuffers hold medium frames on their way.
+var mediumBuffers = sync.Pool{New: func() any { b := make([]byte, 0, largeFrame); return &b }}
 
 // writeBuffers hold what is being written.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes+keepBuffer); return &b }}
