@@ -3,7 +3,10 @@ package execenv
 import (
 	"context"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 
 	"codex.internal/pkg/execclient"
@@ -80,6 +83,9 @@ func (m *stateMerger) tell(change execclient.StateChange) {
 }
 
 func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
+	if inTheClear(r.URL) {
+		return nil, &registry.ConfigError{Message: "the token of an environment registry is sent over https, or to a loopback address, and nowhere else"}
+	}
 	transport, err := httpclient.New(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -105,6 +111,17 @@ func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harnes
 		}, err
 	}
 	return relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect, OnLink: onLink, TLS: transport.TLSClientConfig.Clone(), Logger: log}), nil
+}
+
+// inTheClear says whether others could read what is sent to a registry. A URL that
+// is none is the registry client's to refuse.
+func inTheClear(base string) bool {
+	u, err := url.Parse(strings.TrimSpace(base))
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	return !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || !addr.IsLoopback())
 }
 
 // noiseDialer is a harness as a client wants it.

@@ -144,3 +144,25 @@ func TestNoiseRefusals(t *testing.T) {
 		})
 	}
 }
+
+func TestTokensAreNotSentInTheClear(t *testing.T) {
+	for _, tt := range []struct {
+		url     string
+		refused bool
+	}{
+		{"http://192.0.2.1:1", true},
+		{" http://r.invalid ", true},
+		{"http://localhost.invalid", true},
+		{"http://localhost:1", false},
+		{"http://127.8.9.1:1", false},
+		{"http://[::1]:1", false},
+		{"https://127.0.0.1:1", false},
+	} {
+		e := get(t, open(t, execenv.Options{}, execenv.Spec{ID: "remote", Kind: execenv.Noise, Registry: execenv.Registry{URL: tt.url, EnvironmentID: "e", Token: "t"}}), "remote")
+		_, err := e.Client(t.Context())
+		var config *registry.ConfigError
+		if err == nil || errors.As(err, &config) != tt.refused {
+			t.Errorf("%s: %v", tt.url, err)
+		}
+	}
+}
