@@ -22,6 +22,18 @@ type UnknownError struct{ ID string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("there is no environment `%s`", e.ID) }
 
+// FileError says that the file of environments breaks a rule. Its text is the
+// reference's, in which the path is not always told.
+type FileError struct {
+	Path string
+	Err  error
+}
+
+func (e *FileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *FileError) Unwrap() error { return e.Err }
+
 // ConnectError says that an environment could not be connected to.
 type ConnectError struct{ Err error }
 

@@ -46,7 +46,7 @@ type LoadOptions struct {
 
 // Load finds out which environments there are. Its errors are those of a
 // configuration that breaks a rule: *registry.ConfigError and
-// *execclient.ProtocolError.
+// *execclient.ProtocolError, the latter in a *FileError if it is the file that does.
 func Load(o LoadOptions) (Config, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -63,7 +63,11 @@ func Load(o LoadOptions) (Config, error) {
 	text, err := readFile(path)
 	switch {
 	case err == nil:
-		return parseFile(text, path, home)
+		c, err := parseFile(text, path, home)
+		if err != nil {
+			return Config{}, &FileError{Path: path, Err: err}
+		}
+		return c, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return Config{}, invalid("failed to read environment config `%s`: %v", path, err)
 	}

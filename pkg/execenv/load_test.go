@@ -248,3 +248,17 @@ func FuzzParseFile(f *testing.F) {
 		}
 	})
 }
+
+func TestErrorsKnowTheFile(t *testing.T) {
+	home := t.TempDir()
+	path := filepath.Join(home, FileName)
+	if err := os.WriteFile(path, []byte("default = \"y\""), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(LoadOptions{Home: func() (string, error) { return home, nil }, Getenv: func(string) string { return "" }})
+	var file *FileError
+	var rule *execclient.ProtocolError
+	if !errors.As(err, &file) || file.Path != path || !errors.As(err, &rule) {
+		t.Errorf("%#v", err)
+	}
+}

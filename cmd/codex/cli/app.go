@@ -43,7 +43,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case errors.As(err, &code) && code.err == nil:
 		return code.code
 	case exitCode(err) == exitUsage:
-		fmt.Fprintf(stderr, "error: %v\n", err)
+		fmt.Fprintf(stderr, "error: %v\n%s", err, adviceOn(err))
 		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "Error: %v\n%s%s", err, causedBy(err), adviceOn(err))

@@ -97,7 +97,7 @@ func checkEnvironments(ctx context.Context, config execenv.Config, ids []string)
 	for _, id := range ids {
 		s, ok := config.Find(id)
 		if !ok {
-			return nil, usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
+			return nil, unknownEnvironment(config, id)
 		}
 		specs = append(specs, s)
 	}

@@ -81,7 +81,7 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	}
 	s, ok := config.Find(id)
 	if !ok {
-		return s, usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
+		return s, advised(unknownEnvironment(config, id), "for one of a codex rendezvous set "+execenv.NoiseVariables[0]+" and "+execenv.NoiseVariables[2])
 	}
 	return s, nil
 }
@@ -90,12 +90,16 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 // a registry.
 func loadEnvironments(id string) (execenv.Config, error) {
 	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
+	var file *execenv.FileError
+	if errors.As(err, &file) && !strings.Contains(err.Error(), file.Path) {
+		return config, advised(err, "the file is "+file.Path)
+	}
 	var incomplete *registry.ConfigError
 	if !errors.As(err, &incomplete) {
 		return config, err
 	}
 	missing := slices.DeleteFunc(slices.Clone(execenv.NoiseVariables), func(name string) bool {
-		return strings.TrimSpace(os.Getenv(name)) != ""
+		return strings.TrimSpace(os.Getenv(name)) != "" || id != "" && name == execenv.NoiseVariables[1]
 	})
 	if len(missing) == 0 {
 		return config, err
@@ -105,6 +109,11 @@ func loadEnvironments(id string) (execenv.Config, error) {
 		advice += "; codex remote --env ID does without " + execenv.NoiseVariables[1]
 	}
 	return config, advised(err, advice)
+}
+
+// unknownEnvironment says that there is no environment with an id.
+func unknownEnvironment(config execenv.Config, id string) error {
+	return usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
 }
 
 // noDefault says why there is no default environment.
