@@ -102,11 +102,12 @@ Start a server and use it from a second terminal:
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("there is no command %q; see codex help", c.Args().First())
+				return unknownCommand(c)
 			}
 			return cli.ShowAppHelp(c)
 		},
 	}
+	addHelp(&app.Commands, &app.Flags)
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "codex %s\n", c.App.Version) }
 	cli.HelpPrinter = printHelp
 	return app

@@ -45,7 +45,7 @@ Examples:
 		Subcommands: []*cli.Command{environmentsListCommand(s), environmentsCheckCommand(s)},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("codex environments has no command %q; see codex environments --help", c.Args().First())
+				return unknownCommand(c)
 			}
 			return cli.ShowSubcommandHelp(c)
 		},

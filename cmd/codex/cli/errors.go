@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 )
 
 // Exit codes.
@@ -101,18 +99,4 @@ func causedBy(err error) string {
 		fmt.Fprintf(&b, "    %s\n", cause)
 	}
 	return b.String()
-}
-
-// onUsageError turns what the flag parser says into a usage error with a
-// remedy.
-func onUsageError(c *cli.Context, err error, _ bool) error {
-	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
-		text = fmt.Sprintf("unknown flag --%s", strings.TrimLeft(name, "-"))
-	}
-	command := c.App.Name
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != command {
-		command = c.Command.HelpName
-	}
-	return usagef("%s; see %s --help", text, command)
 }

@@ -9,6 +9,44 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// addHelp adds, here and to every command with subcommands, one that shows the
+// help of what its words lead to. The library's looks at the first word alone;
+// it adds --help only where it adds that.
+func addHelp(commands *[]*cli.Command, flags *[]cli.Flag) {
+	for _, c := range *commands {
+		if len(c.Subcommands) > 0 {
+			addHelp(&c.Subcommands, &c.Flags)
+		}
+	}
+	*flags = append(*flags, cli.HelpFlag)
+	*commands = append(*commands, &cli.Command{
+		Name: "help", Aliases: []string{"h"}, Usage: "show what a command does", ArgsUsage: "[COMMAND...]", OnUsageError: onUsageError,
+		Action: func(c *cli.Context) error {
+			// Between the program's name and this command's are those that it is below.
+			path := strings.Fields(c.Command.HelpName)
+			path = append(path[1:len(path)-1], c.Args().Slice()...)
+			for i, at := 0, c.App.Commands; i < len(path); i++ {
+				sub := commandNamed(at, path[i])
+				if sub == nil {
+					return usagef("there is no command %q; see codex help", strings.Join(path[:i+1], " "))
+				}
+				path[i], at = sub.Name, sub.Subcommands
+			}
+			return c.App.RunContext(c.Context, append(append([]string{c.App.Name}, path...), "--help"))
+		},
+	})
+}
+
+// commandNamed returns the command with a name; nil: there is none.
+func commandNamed(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
 // helpPage is what the help of the program or of one command says. What is
 // empty is left out.
 type helpPage struct {

@@ -162,14 +162,13 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			if want := byTemplate(template, c); got != want {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
-			if len(path) > 1 {
-				return
-			}
-			// Here the library has not prepared the command.
-			var out bytes.Buffer
-			app = newApp(streams{out: &out, err: io.Discard})
-			if err := app.Run([]string{"codex", "help", path[0]}); err != nil || out.String() != got {
-				t.Errorf("codex help %s: %v, and not as with --help:\n%s", path[0], err, out.String())
+			for at := range path { // codex help remote run, codex remote help run
+				args := append([]string{"codex"}, slices.Insert(slices.Clone(path), at, "help")...)
+				var out bytes.Buffer
+				app = newApp(streams{out: &out, err: io.Discard})
+				if err := app.Run(args); err != nil || out.String() != got {
+					t.Errorf("%q: %v, and not as with --help:\n%s", args, err, out.String())
+				}
 			}
 		})
 	})

@@ -55,7 +55,7 @@ it is for registering alone.`,
 		}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("codex login has no command %q; see codex login --help", c.Args().First())
+				return unknownCommand(c)
 			}
 			return withLogin(c, s, id, (*loginRun).login)
 		},

@@ -129,7 +129,7 @@ func TestLoginTranscripts(t *testing.T) {
 		"a keyring": {"login -c cli_auth_credentials_store=keyring", "", nil, nil, nil,
 			"Error: cli_auth_credentials_store is keyring: this codex cannot use a keyring; set it to file\n", 1, ""},
 		"an unknown command": {"login statsu", "", nil, nil, nil,
-			"Error: codex login has no command \"statsu\"; see codex login --help\n", 2, ""},
+			"Error: codex login has no command \"statsu\"; did you mean status? see codex login --help\n", 2, ""},
 		"the remote of others": {"--remote x login", "", nil, nil, nil,
 			"Error: `--remote x` is only supported for interactive TUI commands, not `codex login`\n", 1, ""},
 

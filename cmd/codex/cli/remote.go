@@ -57,7 +57,7 @@ Examples:
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("codex remote has no command %q; see codex remote --help", c.Args().First())
+				return unknownCommand(c)
 			}
 			return cli.ShowSubcommandHelp(c)
 		},

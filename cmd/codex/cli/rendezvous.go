@@ -88,7 +88,7 @@ func openTokens(c *cli.Context) (*rendezvous.TokenFile, error) {
 // runRendezvous runs the service until a signal or its listener ends it.
 func runRendezvous(c *cli.Context, s streams) error {
 	if c.Args().Present() {
-		return usagef("codex rendezvous has no command %q; see codex rendezvous --help", c.Args().First())
+		return unknownCommand(c)
 	}
 	log, err := newLogger(c, s.err)
 	if err != nil {

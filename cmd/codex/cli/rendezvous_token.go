@@ -28,7 +28,7 @@ Examples:
 		Subcommands: []*cli.Command{tokenCreateCommand(s), tokenListCommand(s), tokenRevokeCommand(s)},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("codex rendezvous token has no command %q; see codex rendezvous token --help", c.Args().First())
+				return unknownCommand(c)
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
