@@ -1,7 +1,9 @@
 package rendezvous
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +26,7 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, err // with the path
 	}
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("%s exceeds %d bytes; is it the right file?", path, limit)
@@ -66,6 +68,9 @@ func writeAtomic(path string, data []byte) (err error) {
 // function that unlocks it. It waits for who has it as long as ctx lasts, and
 // then returns an ErrLocked.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory; name a file", path) // and nothing is made beside it
+	}
 	name := path + ".lock"
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -87,6 +92,23 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 			return nil, fmt.Errorf("%s: %w", path, ErrLocked)
 		}
 	}
+}
+
+// decodeDocument decodes a file whose content is one JSON object. What it does not
+// know is an error.
+func decodeDocument(data []byte, document any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return errors.New("the file is empty")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(document); err != nil {
+		return fmt.Errorf("it cannot be read as JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON object")
+	}
+	return nil
 }
 
 // isMissing says that a file is not there.

@@ -1,6 +1,22 @@
 package rendezvous
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
+
+// InvalidError says that what a person has asked for cannot be: the role, name,
+// environment or expires of a token, or the public URL of a service.
+type InvalidError struct {
+	What   string
+	Reason string
+}
+
+func (e *InvalidError) Error() string { return e.What + " " + e.Reason }
+
+func invalid(what, format string, args ...any) error {
+	return &InvalidError{what, fmt.Sprintf(format, args...)}
+}
 
 var (
 	// ErrServerClosed is what Serve returns after Shutdown or its context's end.

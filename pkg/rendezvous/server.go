@@ -70,7 +70,8 @@ type Server struct {
 	sockets int
 }
 
-// New returns a server. Shutdown must be called to end it.
+// New returns a server. Shutdown must be called to end it. The error is an
+// InvalidError if the public URL is none.
 func New(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Tokens == nil {
 		return nil, errors.New("rendezvous: Options.Tokens is missing")
@@ -118,6 +119,9 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	return s, nil
 }
 
+// publicURL is what an InvalidError calls it.
+const publicURL = "public URL"
+
 // parsePublicURL returns the URL of the relay; nil: that of the request.
 func parsePublicURL(text string) (*url.URL, error) {
 	if text == "" {
@@ -125,11 +129,16 @@ func parsePublicURL(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("public URL: %w", err)
+		// The whole error has the URL in it, where a password may be.
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, invalid(publicURL, "cannot be read: %v", err)
 	}
 	scheme, ok := map[string]string{"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}[u.Scheme]
 	if !ok || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("public URL %q: expected http:// or https://, a host and perhaps a path, and nothing else", u.Redacted())
+		return nil, invalid(publicURL, "%q: expected http:// or https://, a host and perhaps a path, and nothing else", u.Redacted())
 	}
 	u.Scheme = scheme
 	return u, nil

@@ -1,12 +1,9 @@
 package rendezvous
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -67,13 +64,8 @@ func openState(ctx context.Context, path string) (_ *stateFile, err error) {
 // decodeState reads the content of a state file.
 func decodeState(data []byte) (*signer, []*Registration, error) {
 	var doc stateDocument
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&doc); err != nil {
+	if err := decodeDocument(data, &doc); err != nil {
 		return nil, nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, errors.New("something follows the JSON object")
 	}
 	s := new(signer)
 	switch {

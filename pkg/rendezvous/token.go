@@ -1,16 +1,12 @@
 package rendezvous
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"time"
@@ -106,25 +102,25 @@ func isTokenID(id string) bool {
 }
 
 // check says what is wrong with a token that a person has asked for or
-// written into the file.
+// written into the file; it is an InvalidError.
 func (t *Token) check() error {
 	switch t.Role {
 	case RoleExecutor, RoleHarness, RoleBoth:
 	default:
-		return fmt.Errorf("role %q: there are %s, %s and %s", t.Role, RoleExecutor, RoleHarness, RoleBoth)
+		return invalid("role", "%q: there are %s, %s and %s", t.Role, RoleExecutor, RoleHarness, RoleBoth)
 	}
 	if len(t.Name) > maxTokenName || !printable(t.Name) {
-		return fmt.Errorf("name %.*q: at most %d bytes that can be printed", maxTokenName, t.Name, maxTokenName)
+		return invalid("name", "%.*q: at most %d bytes that can be printed", maxTokenName, t.Name, maxTokenName)
 	}
 	if len(t.Environments) == 0 {
-		return errors.New("no environments: name those it is good for; * stands for all")
+		return invalid("environment", "is missing: name those it is good for; * stands for all")
 	}
 	if len(t.Environments) > maxPatterns {
-		return fmt.Errorf("%d environments: at most %d, and patterns with *", len(t.Environments), maxPatterns)
+		return invalid("environment", "is there %d times: at most %d, and patterns with *", len(t.Environments), maxPatterns)
 	}
 	for _, pattern := range t.Environments {
 		if _, err := path.Match(pattern, ""); err != nil || CheckEnvironmentID(pattern) != nil {
-			return fmt.Errorf("environment %q is neither an id nor a pattern", pattern)
+			return invalid("environment", "%q is neither an id nor a pattern: 1 to %d bytes that can be printed, without a slash or blanks around it", pattern, MaxEnvironmentID)
 		}
 	}
 	return nil
@@ -162,13 +158,8 @@ const tokensVersion = 1
 // error: it could be a restriction.
 func decodeTokens(data []byte) (map[string]*Token, error) {
 	var doc tokensDocument
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&doc); err != nil {
+	if err := decodeDocument(data, &doc); err != nil {
 		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON object")
 	}
 	if doc.Version != tokensVersion {
 		return nil, fmt.Errorf("version %d of the file; this program knows %d", doc.Version, tokensVersion)

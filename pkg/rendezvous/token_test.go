@@ -62,7 +62,7 @@ func TestTokenSpecs(t *testing.T) {
 	}{
 		{"no role", TokenSpec{Environments: []string{"*"}}, "role"},
 		{"strange role", TokenSpec{Role: "root", Environments: []string{"*"}}, "root"},
-		{"no environments", TokenSpec{Role: RoleBoth}, "no environments"},
+		{"no environments", TokenSpec{Role: RoleBoth}, "environment is missing"},
 		{"empty environment", TokenSpec{Role: RoleBoth, Environments: []string{""}}, "neither"},
 		{"bad pattern", TokenSpec{Role: RoleBoth, Environments: []string{"["}}, "neither"},
 		{"slash", TokenSpec{Role: RoleBoth, Environments: []string{"a/b"}}, "neither"},
@@ -71,7 +71,9 @@ func TestTokenSpecs(t *testing.T) {
 		{"control character", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, Name: "\x1b[2J"}, "name"},
 		{"past", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, TTL: -1}, "expire"},
 	} {
-		if _, _, err := f.Create(context.Background(), tt.spec); err == nil || !strings.Contains(err.Error(), tt.want) {
+		_, _, err := f.Create(context.Background(), tt.spec)
+		var unfit *InvalidError
+		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -222,4 +224,42 @@ func FuzzDecodeTokens(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestNothingIsMadeInVain(t *testing.T) {
+	spec := TokenSpec{Role: RoleBoth, Environments: []string{"*"}}
+	for _, tt := range []struct {
+		name string
+		do   func(dir string) error
+		want string // in the error
+	}{
+		{"revoke of what is not there", func(dir string) error {
+			_, err := OpenTokens(filepath.Join(dir, "new", "tokens.json")).Revoke(t.Context(), "0123456789ab")
+			return err
+		}, "no such token"},
+		{"tokens in a directory", func(dir string) error {
+			_, _, err := OpenTokens(filepath.Join(dir, "d")).Create(t.Context(), spec)
+			return err
+		}, "is a directory"},
+		{"tokens in another file", func(dir string) error {
+			_, _, err := OpenTokens(filepath.Join(dir, "f")).Create(t.Context(), spec)
+			return err
+		}, "the file is empty"},
+		{"state in a directory", func(dir string) error {
+			_, err := openState(t.Context(), filepath.Join(dir, "d"))
+			return err
+		}, "is a directory; name a file"},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(filepath.Join(dir, "f"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		err := tt.do(dir)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(err.Error(), dir) > 1 {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+			t.Errorf("%s leaves %v, %v", tt.name, left, err)
+		}
+	}
 }

@@ -72,13 +72,13 @@ type TokenSpec struct {
 }
 
 // Create makes a token and returns its text, which is not kept and cannot be
-// had again.
+// had again. The error is an InvalidError if there can be no such token.
 func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, error) {
 	now := f.now().UTC().Truncate(time.Second)
 	id, secret := newSecret()
 	token := &Token{ID: id, Name: spec.Name, Role: spec.Role, Environments: spec.Environments, Created: now, SHA256: hexDigest(secret)}
 	if spec.TTL < 0 {
-		return "", Token{}, fmt.Errorf("a token cannot expire in %v", spec.TTL)
+		return "", Token{}, invalid("expires", "%v: a token cannot expire before it is made", spec.TTL)
 	}
 	if spec.TTL > 0 {
 		token.Expires = now.Add(spec.TTL)
@@ -102,7 +102,14 @@ func (f *TokenFile) Create(ctx context.Context, spec TokenSpec) (string, Token, 
 // Revoke removes the token with an id, or returns an ErrNoToken.
 func (f *TokenFile) Revoke(ctx context.Context, id string) (Token, error) {
 	var revoked Token
-	err := f.update(ctx, func(tokens map[string]*Token) error {
+	tokens, err := f.load()
+	if err == nil && tokens[id] == nil {
+		err = fmt.Errorf("token %q: %w", id, ErrNoToken)
+	}
+	if err != nil {
+		return revoked, err // and nothing is made where the file would be
+	}
+	err = f.update(ctx, func(tokens map[string]*Token) error {
 		t := tokens[id]
 		if t == nil {
 			return fmt.Errorf("token %q: %w", id, ErrNoToken)
@@ -135,6 +142,9 @@ func ordered(tokens map[string]*Token) []*Token {
 
 // update changes the file while no other process does.
 func (f *TokenFile) update(ctx context.Context, change func(map[string]*Token) error) error {
+	if _, err := f.load(); err != nil {
+		return err // before anything is made
+	}
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
