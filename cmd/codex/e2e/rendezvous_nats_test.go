@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,6 +93,8 @@ func TestRendezvousNodes(t *testing.T) {
 
 func TestRendezvousNATSUsage(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	other := filepath.Join(t.TempDir(), "other")
+	must(t, os.WriteFile(other, []byte("other"), 0o600))
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -102,6 +105,7 @@ func TestRendezvousNATSUsage(t *testing.T) {
 		{"a state file too", []string{"--nats", "nats://127.0.0.1:1", "--state", "s"}, 2, "exclude each other"},
 		{"credentials for nothing", []string{"--nats-creds", "f"}, 2, "--nats, which is missing"},
 		{"no credentials", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", tokens + "/none"}, 1, "--nats-creds"},
+		{"credentials in another file", []string{"--nats", "nats://127.0.0.1:1", "--nats-creds", other}, 1, "credentials: " + other + " has none"},
 		{"replicas", []string{"--nats", "nats://127.0.0.1:1", "--nats-replicas", "6"}, 2, "1 to 5"},
 		{"no URL of NATS", []string{"--nats", "http://127.0.0.1:1"}, 1, "nats://HOST:PORT"},
 	} {

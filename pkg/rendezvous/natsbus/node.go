@@ -70,17 +70,21 @@ func Connect(ctx context.Context, opts Options) (*Node, error) {
 		id: rand.Text(), log: opts.Logger, calls: make(chan *nats.Msg, maxCalls), again: make(chan struct{}, 1),
 		buffers: sync.Pool{New: func() any { return new([]byte) }},
 	}
-	if err := checkServers(opts.Servers); err != nil {
+	if err := errors.Join(checkServers(opts.Servers), checkFiles(&opts)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	var last string
 	for {
 		err := n.connect(ctx, &opts)
 		if err == nil {
 			return n, nil
 		}
-		n.log.Warn("cannot start with NATS yet", "error", err)
+		if err.Error() != last {
+			last = err.Error()
+			n.log.Warn("cannot start with NATS yet", "error", err, "patience", startTime)
+		}
 		if pause(ctx, reconnectPause) != nil {
 			return nil, err
 		}

@@ -1,10 +1,14 @@
 package natsbus
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
+
+	"github.com/nats-io/nkeys"
 )
 
 // schemes are those of the URLs of servers.
@@ -42,4 +46,32 @@ func parseServer(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s is not the URL of a NATS server; expected nats://HOST:PORT or tls://HOST:PORT", u.Redacted())
 	}
 	return u, nil
+}
+
+// checkFiles says whether the files with credentials and certificates can be what
+// they are for: NATS would be tried in vain with what they are not. The error
+// shows nothing of them.
+func checkFiles(opts *Options) error {
+	if opts.Credentials != "" {
+		text, err := os.ReadFile(opts.Credentials)
+		if err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+		keys, err := nkeys.ParseDecoratedUserNKey(text)
+		clear(text)
+		if err != nil {
+			return fmt.Errorf("credentials: %s has none of a user of NATS: %w", opts.Credentials, err)
+		}
+		keys.Wipe()
+	}
+	if opts.CA != "" {
+		text, err := os.ReadFile(opts.CA)
+		if err != nil {
+			return fmt.Errorf("certificates: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(text) {
+			return fmt.Errorf("certificates: %s has no PEM certificate", opts.CA)
+		}
+	}
+	return nil
 }

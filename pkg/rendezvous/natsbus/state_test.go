@@ -1,8 +1,12 @@
 package natsbus
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -342,6 +346,32 @@ func TestConnectRefusals(t *testing.T) {
 			t.Errorf("%q is accepted", servers)
 		} else if text := err.Error(); len(text) == 0 || containsSecret(text) {
 			t.Errorf("%q: %v", servers, err)
+		}
+	}
+}
+
+// Neither is tried in vain, nor shown.
+func TestFilesOfNoUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret.txt")
+	if err := os.WriteFile(file, []byte("-----BEGIN USER NKEY SEED-----\nSUsecret\n------END USER NKEY SEED------\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "none")
+	for _, tt := range []struct {
+		opts Options
+		want string
+	}{
+		{Options{Credentials: file}, "credentials: "},
+		{Options{Credentials: missing}, "credentials: "},
+		{Options{CA: file}, "has no PEM certificate"},
+		{Options{CA: missing}, "certificates: "},
+	} {
+		tt.opts.Servers = "nats://127.0.0.1:1"
+		ctx, cancel := context.WithTimeout(t.Context(), startTime/3)
+		defer cancel()
+		_, err := Connect(ctx, tt.opts)
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "SUsecret") {
+			t.Errorf("%s: %v", tt.want, err)
 		}
 	}
 }
