@@ -86,8 +86,8 @@ func newSecret() (id, secret string) {
 	return id, tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(random[tokenIDBytes:])
 }
 
-// tokenID returns the id in the text of a token; empty: it is none.
-func tokenID(secret string) string {
+// TokenID returns the id in the text of a token; empty: it is none.
+func TokenID(secret string) string {
 	rest, ok := strings.CutPrefix(secret, tokenPrefix)
 	id, _, found := strings.Cut(rest, "_")
 	if !ok || !found || len(secret) > maxTokenBytes || !isTokenID(id) {

@@ -179,7 +179,7 @@ func (f *TokenFile) update(ctx context.Context, change func(map[string]*Token) e
 // authenticate returns the token that a text is, or an ErrBadToken. Other
 // errors are of the file.
 func (f *TokenFile) authenticate(secret string) (*Token, error) {
-	t, err := f.find(tokenID(secret))
+	t, err := f.find(TokenID(secret))
 	if err != nil {
 		return nil, err
 	}

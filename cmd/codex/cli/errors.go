@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 )
 
 // Exit codes.
@@ -99,4 +100,19 @@ func causedBy(err error) string {
 		fmt.Fprintf(&b, "    %s\n", cause)
 	}
 	return b.String()
+}
+
+// listenHint says what to do when an address cannot be listened on; empty: there
+// is nothing to say.
+func listenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "; something listens there already: choose another port, or 0 for any free one"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "; this machine does not have that address"
+	case errors.Is(err, syscall.EACCES):
+		return "; ports below 1024 are for root"
+	default:
+		return ""
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"codex.internal/pkg/execserver"
@@ -188,16 +187,7 @@ func listenError(addr netip.AddrPort, err error) error {
 	if errors.As(err, &op) {
 		err = op.Err // without the address, which the message has
 	}
-	hint := ""
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		hint = "; something listens there already: choose another port, or 0 for any free one"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		hint = "; this machine does not have that address"
-	case errors.Is(err, syscall.EACCES):
-		hint = "; ports below 1024 are for root"
-	}
-	return fmt.Errorf("listen on %s: %w%s", addr, err, hint)
+	return fmt.Errorf("listen on %s: %w%s", addr, err, listenHint(err))
 }
 
 // listenOn is a parsed --listen.

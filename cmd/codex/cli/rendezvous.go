@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"codex.internal/pkg/codexhome"
@@ -130,9 +131,22 @@ func runRendezvous(c *cli.Context, s streams) error {
 	srv, err := rendezvous.New(c.Context, opts)
 	if err != nil {
 		_ = listener.Close()
-		return err
+		if errors.Is(err, rendezvous.ErrLocked) {
+			err = advised(err, "another codex rendezvous has it: give each a --state of its own, or let them share one service with --nats")
+		}
+		return flagged(err)
 	}
 	return serveRendezvous(c, s, srv, listener, config, log)
+}
+
+// flagged makes a usage error of what the service says a person has asked for
+// wrongly, with the flag.
+func flagged(err error) error {
+	var unfit *rendezvous.InvalidError
+	if !errors.As(err, &unfit) {
+		return err
+	}
+	return usagef("--%s %s", strings.ReplaceAll(strings.ToLower(unfit.What), " ", "-"), unfit.Reason)
 }
 
 // rendezvousTLS reads the certificate that the flags name; nil: there is none.
@@ -155,15 +169,23 @@ func rendezvousTLS(c *cli.Context) (*tls.Config, error) {
 func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	where := c.String("listen")
 	addr, err := net.ResolveTCPAddr("tcp", where)
-	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w; expected HOST:PORT", where, err)
+	var malformed *net.AddrError
+	switch {
+	case errors.As(err, &malformed):
+		return nil, usagef("--listen %s: %s; expected HOST:PORT", where, malformed.Err)
+	case err != nil:
+		return nil, fmt.Errorf("--listen %s: %w", where, err)
 	}
 	if !encrypted && !addr.IP.IsLoopback() && !c.Bool("allow-plaintext-bind") {
 		return nil, fmt.Errorf("--listen %s is not a loopback address, and tokens would be sent in the clear: add --tls-cert and --tls-key, or --allow-plaintext-bind if a proxy in front encrypts", where)
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // without the address, which the message has
+		}
+		return nil, fmt.Errorf("--listen %s: %w%s", where, err, listenHint(err))
 	}
 	return l, nil
 }

@@ -16,9 +16,9 @@ func rendezvousTokenCommand(s streams) *cli.Command {
 		Name: "token", Usage: "make, list and revoke the tokens of the service", OnUsageError: onUsageError,
 		Description: `A token is good for a role and for environments. An executor registers
 with it as CODEX_RENDEZVOUS_TOKEN (the reference's as CODEX_API_KEY); an agent
-connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests only, and a service that
-is running notices a change at once: connections of a revoked token end within
-a minute.
+connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests
+only, and a service that is running notices a change at once: connections of a
+revoked token end within a minute.
 
 Examples:
    codex rendezvous token create --name build --role executor --environment 'ci-*'
@@ -63,7 +63,12 @@ func tokenCreateCommand(s streams) *cli.Command {
 				Name: c.String("name"), Role: rendezvous.Role(c.String("role")), Environments: c.StringSlice("environment"), TTL: c.Duration("expires"),
 			})
 			if err != nil {
-				return err
+				return flagged(err)
+			}
+			for _, id := range token.Environments {
+				if strings.ContainsAny(id, ", ") {
+					fmt.Fprintf(s.err, "WARNING: %q is one environment; for several repeat --environment\n", id)
+				}
 			}
 			fmt.Fprintf(s.err, "The token %s is in %s; keep what follows, it is not stored.\n", token.ID, tokens.Path())
 			_, err = fmt.Fprintln(s.out, secret)
@@ -111,13 +116,13 @@ expires is null if it never does.`,
 			if c.Bool("json") {
 				return printJSON(s.out, entries)
 			}
-			return listTokens(s.out, tokens.Path(), entries)
+			return listTokens(s.out, tokens.Path(), entries, time.Now())
 		},
 	}
 }
 
 // listTokens prints the tokens for people.
-func listTokens(to io.Writer, path string, entries []tokenEntry) error {
+func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) error {
 	if len(entries) == 0 {
 		_, err := fmt.Fprintf(to, "No tokens in %s.\n", path)
 		return err
@@ -128,6 +133,9 @@ func listTokens(to io.Writer, path string, entries []tokenEntry) error {
 		expires := "never"
 		if e.Expires != nil {
 			expires = e.Expires.Format(time.RFC3339)
+			if !now.Before(*e.Expires) {
+				expires += " (expired)"
+			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Role, strings.Join(e.Environments, " "), e.Created.Format(time.RFC3339), expires, e.Name)
 	}
@@ -147,6 +155,9 @@ func tokenRevokeCommand(s streams) *cli.Command {
 				return err
 			}
 			for _, id := range c.Args().Slice() {
+				if own := rendezvous.TokenID(id); own != "" {
+					return usagef("that is a token, which is secret; revoke takes its id: codex rendezvous token revoke %s", own)
+				}
 				token, err := tokens.Revoke(c.Context, id)
 				if err != nil {
 					return err

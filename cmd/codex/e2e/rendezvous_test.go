@@ -245,7 +245,9 @@ func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPoo
 }
 
 func TestRendezvousCommandLine(t *testing.T) {
-	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	dir := t.TempDir()
+	tokens, state := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "state.json")
+	taken := rendezvous(t, filepath.Join(dir, "others.json"), "--state", state)
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -255,22 +257,27 @@ func TestRendezvousCommandLine(t *testing.T) {
 		{[]string{"stray"}, 2, "stray"},
 		{[]string{"--listen", "0.0.0.0:0"}, 1, "--tls-cert"},
 		{[]string{"--listen", ":0"}, 1, "--tls-cert"},
-		{[]string{"--listen", "nowhere"}, 1, "HOST:PORT"},
+		{[]string{"--listen", "nowhere"}, 2, "--listen nowhere: missing port in address; expected HOST:PORT"},
 		{[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x"}, 2, "--tls-key"},
 		{[]string{"--listen", "127.0.0.1:0", "--tls-cert", "x", "--tls-key", "y"}, 1, "--tls-cert x"},
-		{[]string{"--listen", "127.0.0.1:0", "--public-url", "ftp://h"}, 1, "public URL"},
+		{[]string{"--listen", "127.0.0.1:0", "--public-url", "ftp://h"}, 2, "--public-url \"ftp://h\": expected"},
 		{[]string{"--log-level", "loud"}, 2, "--log-level"},
 		{[]string{"token", "list"}, 0, "No tokens in " + tokens},
 		{[]string{"token", "make"}, 2, "make"},
 		{[]string{"token", "create"}, 2, "--role"},
 		{[]string{"token", "create", "--role", "both"}, 2, "--environment"},
-		{[]string{"token", "create", "--role", "root", "--environment", "*"}, 1, "root"},
-		{[]string{"token", "create", "--role", "both", "--environment", "["}, 1, "pattern"},
+		{[]string{"token", "create", "--role", "root", "--environment", "*"}, 2, "--role \"root\": there are"},
+		{[]string{"token", "create", "--role", "both", "--environment", "["}, 2, "--environment \"[\" is neither an id nor a pattern"},
+		{[]string{"token", "create", "--role", "both", "--environment", "*", "--expires", "-1h"}, 2, "--expires -1h0m0s: "},
 		{[]string{"token", "revoke"}, 2, "id"},
 		{[]string{"token", "revoke", "0123456789ab"}, 1, "no such token"},
+		{[]string{"token", "revoke", "cxr_0123456789ab_secret"}, 2, "codex rendezvous token revoke 0123456789ab\n"},
+		{[]string{"--listen", strings.TrimPrefix(taken.url, "http://")}, 1, "something listens there already"},
+		{[]string{"--listen", "127.0.0.1:0", "--state", state}, 1, "another codex rendezvous has it"},
+		{[]string{"token", "create", "--role", "both", "--environment", "a,b"}, 0, "WARNING: \"a,b\" is one environment"},
 	} {
 		args := append([]string{"rendezvous", "--tokens", tokens}, tt.args...)
-		if out, errs, code := run(t, "", args...); code != tt.code || !strings.Contains(out+errs, tt.want) {
+		if out, errs, code := run(t, "", args...); code != tt.code || !strings.Contains(out+errs, tt.want) || strings.Contains(out+errs, "_secret") {
 			t.Errorf("codex %q: exit code %d, %q, %q", args, code, out, errs)
 		}
 	}
