@@ -2,17 +2,23 @@ package cli
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 
 	"codex.internal/pkg/registry"
 )
 
-// Hints at what to do about a certificate and a name.
+// Hints at what to do about a certificate, a name and a URL.
 const (
-	untrusted = "its certificate is not trusted here: for a registry, CODEX_CA_CERTIFICATE names a file with more authorities"
-	checkName = "check the host's name"
+	untrusted  = "its certificate is not trusted here: for a registry, CODEX_CA_CERTIFICATE names a file with more authorities"
+	otherName  = "its certificate is for other names: use one of them in the URL, or have it made for this one too"
+	expired    = "its certificate needs to be renewed, or the clock here to be set"
+	wrongPlace = "is that the URL of a codex rendezvous, such as https://meet.example:8766?"
+	checkName  = "check the host's name"
 )
 
 // fromRegistry reports whether an error is what a registry has answered.
@@ -28,23 +34,49 @@ func registryHint(err error, role, variable string) string {
 	if errors.As(err, &answered) {
 		return answerHint(answered, role, variable)
 	}
+	var unread *registry.DecodeError
+	if errors.As(err, &unread) && !unread.Retryable() {
+		return wrongPlace
+	}
 	var asked *registry.TransportError
 	if !errors.As(err, &asked) {
 		return ""
 	}
-	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
+	hint := certificateHint(err)
 	switch {
+	case hint != "":
+		return hint
 	case errors.Is(err, errRefused):
 		return "is codex rendezvous running there?"
-	case errors.As(err, &cert):
-		return untrusted
 	case errors.As(err, &dns):
 		return checkName
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks no TLS: is its URL one with http://?"
 	default:
 		return ""
 	}
 }
+
+// certificateHint says what to do about a certificate; empty: it is not that.
+func certificateHint(err error) string {
+	var cert *tls.CertificateVerificationError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &name):
+		return otherName
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return expired
+	case errors.As(err, &cert):
+		return untrusted
+	default:
+		return ""
+	}
+}
+
+// noRegistry is how other web servers answer calls of a registry.
+var noRegistry = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusPermanentRedirect, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 // answerHint says what to do about a registry's answer.
 func answerHint(answered *registry.StatusError, role, variable string) string {
@@ -55,8 +87,10 @@ func answerHint(answered *registry.StatusError, role, variable string) string {
 		return "set " + variable + " to one that is: on the machine of that service, codex rendezvous token create --role " + role + " --environment ID makes it"
 	case answered.Code == "environment_offline" || answered.Code == "environment_not_registered":
 		return "on its machine, codex exec-server --remote URL --environment-id ID connects it"
-	case answered.Status == http.StatusNotFound:
-		return "is that the URL of a codex rendezvous, such as https://meet.example:8766?"
+	case answered.Status == http.StatusBadRequest && strings.Contains(answered.Message, "HTTPS server"):
+		return "give its URL with https://"
+	case answered.Status == http.StatusNotFound, answered.Code == "" && slices.Contains(noRegistry, answered.Status):
+		return wrongPlace
 	default:
 		return ""
 	}

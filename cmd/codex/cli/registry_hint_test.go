@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -13,8 +15,8 @@ import (
 )
 
 func TestRegistryHint(t *testing.T) {
-	answered := func(status int, code string) error {
-		return fmt.Errorf("environment: %w", &registry.StatusError{Status: status, Code: code, Message: "no"})
+	answered := func(status int, code, message string) error {
+		return fmt.Errorf("environment: %w", &registry.StatusError{Status: status, Code: code, Message: message})
 	}
 	asked := func(err error) error { return &registry.TransportError{URL: "https://r", Err: err} }
 	for _, tt := range []struct {
@@ -22,14 +24,24 @@ func TestRegistryHint(t *testing.T) {
 		err  error
 		want string // in the hint; empty: there is none
 	}{
-		{"unknown token", answered(http.StatusUnauthorized, "invalid_token"), "set TOKEN to a token of that service"},
-		{"token for others", answered(http.StatusForbidden, "environment_not_allowed"), "token create --role harness --environment ID"},
-		{"offline", answered(http.StatusServiceUnavailable, "environment_offline"), "codex exec-server --remote URL --environment-id ID"},
-		{"never there", answered(http.StatusServiceUnavailable, "environment_not_registered"), "codex exec-server --remote URL --environment-id ID"},
-		{"a path", answered(http.StatusNotFound, "not_found"), "is that the URL of a codex rendezvous"},
-		{"too much to do", answered(http.StatusServiceUnavailable, "state_unavailable"), ""},
+		{"unknown token", answered(http.StatusUnauthorized, "invalid_token", "no"), "set TOKEN to a token of that service"},
+		{"token for others", answered(http.StatusForbidden, "environment_not_allowed", "no"), "token create --role harness --environment ID"},
+		{"offline", answered(http.StatusServiceUnavailable, "environment_offline", "no"), "codex exec-server --remote URL --environment-id ID"},
+		{"never there", answered(http.StatusServiceUnavailable, "environment_not_registered", "no"), "codex exec-server --remote URL --environment-id ID"},
+		{"a path", answered(http.StatusNotFound, "not_found", "no"), "is that the URL of a codex rendezvous"},
+		{"too much to do", answered(http.StatusServiceUnavailable, "state_unavailable", "no"), ""},
 		{"nobody there", asked(errRefused), "is codex rendezvous running there?"},
 		{"no such host", asked(&net.DNSError{Name: "r"}), checkName},
+		{"another host's certificate", asked(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate), Host: "r"}}), otherName},
+		{"an old certificate", asked(&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}), expired},
+		{"a certificate of nobody", asked(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), untrusted},
+		{"no TLS there", asked(http.ErrSchemeMismatch), "is its URL one with http://?"},
+		{"TLS there", answered(http.StatusBadRequest, "", "Client sent an HTTP request to an HTTPS server."), "with https://"},
+		{"a bad request", answered(http.StatusBadRequest, "invalid_environment_id", "no"), ""},
+		{"another service", answered(http.StatusNotImplemented, "", "<html>"), "is that the URL of a codex rendezvous"},
+		{"a redirection", answered(http.StatusMovedPermanently, "", ""), "is that the URL of a codex rendezvous"},
+		{"a web page", &registry.DecodeError{Err: errors.New("invalid character '<'")}, wrongPlace},
+		{"another service that fails", answered(http.StatusBadGateway, "", ""), ""},
 		{"a lost connection", asked(net.ErrClosed), ""},
 		{"another server's", errRefused, ""},
 		{"none", nil, ""},

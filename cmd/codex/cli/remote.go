@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -67,8 +66,8 @@ Examples:
 // unreachable is an error that is the connection's, with a hint at what could
 // be done.
 func unreachable(err error) error {
-	var cert *tls.CertificateVerificationError
 	var dns *net.DNSError
+	cert := certificateHint(err)
 	hint := registryHint(err, "harness", execenv.NoiseVariables[2])
 	switch {
 	case hint != "" || fromRegistry(err):
@@ -76,8 +75,8 @@ func unreachable(err error) error {
 		hint = "is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
 	case strings.Contains(err.Error(), "401"):
 		hint = "set " + tokenVariable + " to the server's token"
-	case errors.As(err, &cert):
-		hint = untrusted
+	case cert != "":
+		hint = cert
 	case errors.As(err, &dns):
 		hint = checkName
 	}
@@ -196,7 +195,10 @@ func remoteLsCommand(s streams) *cli.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, s.out, fs, typed, uri)
+				if err := list(c, s.out, fs, typed, uri); err != nil {
+					return fmt.Errorf("%s: %w", typed, withoutPath(err))
+				}
+				return nil
 			})
 		},
 	}
