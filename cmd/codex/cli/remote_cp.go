@@ -222,19 +222,20 @@ func (cp *copying) download(sources []string, target string) error {
 			to = filepath.Join(target, name)
 		}
 		if err := cp.downloadTree(uri, to); err != nil {
-			return fmt.Errorf("copy %s: %w", source, withoutPath(err))
+			return fmt.Errorf("copy %s: %w", source, err)
 		}
 	}
 	return nil
 }
 
 // downloadTree copies a file or, with recursive, a directory. The names come
-// from the server, so each is checked to be one.
+// from the server, so each is checked to be one. The caller
+// tells the source as the user typed it.
 func (cp *copying) downloadTree(uri, target string) error {
 	m, err := cp.fs.Stat(cp.ctx, uri)
 	switch {
 	case err != nil:
-		return err
+		return withoutPath(err)
 	case m.IsFile:
 		return cp.downloadFile(uri, target, int64(m.Size))
 	case !m.IsDirectory:
@@ -247,7 +248,7 @@ func (cp *copying) downloadTree(uri, target string) error {
 	}
 	entries, err := cp.fs.ReadDir(cp.ctx, uri)
 	if err != nil {
-		return err
+		return withoutPath(err)
 	}
 	for _, e := range entries {
 		switch {
@@ -272,20 +273,21 @@ func (cp *copying) downloadTree(uri, target string) error {
 
 // downloadFile writes beside the target and renames.
 func (cp *copying) downloadFile(uri, target string, size int64) error {
-	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
+	dir := filepath.Dir(target)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(target)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("the target's directory %s: %w", dir, withoutPath(err))
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
 	cp.bar.begin(target, size)
 	r, err := cp.fs.OpenStream(cp.ctx, uri)
 	if err != nil {
-		return err
+		return withoutPath(err)
 	}
 	defer r.Close()
 	if _, err := io.Copy(f, &counted{r, cp.bar}); err != nil {
-		return err
+		return err // with the path, which tells which end has failed
 	}
 	mode := os.FileMode(0o666) &^ umask()
 	if st, err := os.Stat(target); err == nil {

@@ -222,8 +222,21 @@ func TestRemoteFiles(t *testing.T) {
 	if out, _, _ := run(t, "", "remote", "ls", "--url", url, filepath.Join(dir, "there")); out != "blob\nsub/\n" {
 		t.Errorf("ls gave %q", out)
 	}
-	if _, errs, code := run(t, "", "remote", "cp", "--url", url, ":/none/such", dir); code != 1 || !strings.Contains(errs, "/none/such") {
-		t.Errorf("%d %q", code, errs)
+	small := filepath.Join(dir, "src", "sub", "small é")
+	for _, tt := range []struct {
+		args []string
+		want string // how the error begins
+	}{
+		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: exec-server rejected request"},
+		{[]string{"cp", "--url", url, ":" + small, filepath.Join(dir, "none", "f")}, "copy :" + small + ": the target's directory " + filepath.Join(dir, "none") + ": no such file or directory\n"},
+		{[]string{"cp", "--url", url, "-r", ":" + dir, filepath.Join(small, "d")}, "copy :" + dir + ": mkdir " + small + ": not a directory\n"},
+		{[]string{"cp", "--url", url, small, ":/none/such/f"}, "copy " + small + ": exec-server rejected request"},
+		{[]string{"ls", "--url", url, "/none/such"}, "/none/such: exec-server rejected request"},
+		{[]string{"cat", "--url", url, "/none/such"}, "/none/such: exec-server rejected request"},
+	} {
+		if out, errs, code := run(t, "", append([]string{"remote"}, tt.args...)...); code != 1 || out != "" || !strings.HasPrefix(errs, "Error: "+tt.want) || strings.Contains(errs, "file://") {
+			t.Errorf("%q: %d %q, %q", tt.args, code, out, errs)
+		}
 	}
 }
 
