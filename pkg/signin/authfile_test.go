@@ -143,6 +143,27 @@ func TestUnknownMembersStay(t *testing.T) {
 	}
 }
 
+func TestWarningOfReaders(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // where the mode does not say
+	}
+	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 1, 0o604: 1} {
+		home, warned := t.TempDir(), 0
+		path := filepath.Join(home, FileName)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := OpenStore("file", home, func(text string) {
+			if warned++; !strings.Contains(text, path) {
+				t.Errorf("%s", text)
+			}
+		})
+		if err != nil || warned != want {
+			t.Errorf("mode %o: %d warnings, %v", mode, warned, err)
+		}
+	}
+}
+
 func TestStores(t *testing.T) {
 	for _, kind := range []string{"", "file", "auto", "ephemeral"} {
 		t.Run("kind "+kind, func(t *testing.T) {

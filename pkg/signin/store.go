@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 )
 
@@ -30,8 +31,12 @@ type Store interface {
 // OpenStore returns the store that a kind names (the setting
 // cli_auth_credentials_store): file, which is auth.json in the home directory
 // and the default; auto, which is the same, with a warning; or ephemeral, which
-// ends with the program. A keyring there is not.
+// ends with the program. A keyring there is not. Warn is also told if other users
+// can read the file.
 func OpenStore(kind, home string, warn func(text string)) (Store, error) {
+	if kind == "" || kind == "file" || kind == "auto" {
+		warnOfReaders(filepath.Join(home, FileName), warn)
+	}
 	switch kind {
 	case "", "file":
 		return &fileStore{filepath.Join(home, FileName)}, nil
@@ -44,6 +49,15 @@ func OpenStore(kind, home string, warn func(text string)) (Store, error) {
 		return nil, errors.New("cli_auth_credentials_store is keyring: this codex cannot use a keyring; set it to file")
 	default:
 		return nil, fmt.Errorf("cli_auth_credentials_store is %q: there are file, auto and ephemeral", kind)
+	}
+}
+
+// warnOfReaders tells warn if a file can be read by users other than its own. On
+// Windows the mode does not say.
+func warnOfReaders(path string, warn func(text string)) {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 && runtime.GOOS != "windows" {
+		warn(fmt.Sprintf("%s can be read by other users; chmod 600 it", path))
 	}
 }
 
