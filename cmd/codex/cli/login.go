@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -106,7 +107,7 @@ func withLogin(c *cli.Context, s streams, id identity, run func(*loginRun) error
 		defer transport.CloseIdleConnections()
 		id.transport = transport
 	}
-	file, log := openLoginLog(home, s.err)
+	file, log := openLoginLog(home, c.Command.Name == "login", s.err)
 	defer func() { _ = file.Close() }()
 	authority := signin.NewAuthority(signin.AuthorityOptions{Getenv: os.Getenv, Transport: id.transport, Version: version()})
 	r := &loginRun{c: c, s: s, id: id, config: config, log: log.With("command", c.Command.FullName(), "pid", os.Getpid()), in: signin.Login{
@@ -128,10 +129,15 @@ func codeOf(err error) int {
 
 // openLoginLog opens the log of what signs in and out. It never has a secret
 // in it, but says when and how one did, so it is for the user alone. Without
-// it, signing in works all the same.
-func openLoginLog(home string, stderr io.Writer) (io.Closer, *slog.Logger) {
+// it, signing in works all the same. Where there is no home directory, there is
+// no log unless makeHome says that signing in will make one.
+func openLoginLog(home string, makeHome bool, stderr io.Writer) (io.Closer, *slog.Logger) {
 	path := filepath.Join(home, "log", "codex-login.log")
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	_, err := os.Stat(home)
+	if errors.Is(err, fs.ErrNotExist) && !makeHome {
+		return io.NopCloser(nil), slog.New(slog.DiscardHandler)
+	}
+	err = os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		var f *os.File
 		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
@@ -216,11 +222,15 @@ func (r *loginRun) readSecret(flag, what, variable string) (signin.Secret, error
 	case len(text) > maxSecret:
 		return "", r.say(exitFailed, "Failed to read %s from stdin: there are more than %d bytes", what, maxSecret)
 	}
-	secret := signin.Secret(strings.TrimSpace(string(text)))
-	if secret == "" {
+	secret := strings.TrimSpace(string(text))
+	switch {
+	case secret == "":
 		return "", r.say(exitFailed, "No %s provided via stdin.", what)
+	case strings.ContainsFunc(secret, func(c rune) bool { return c <= ' ' || c >= 0x7f }):
+		// It could be sent in no header, and would only fail later.
+		return "", r.say(exitFailed, "Failed to read %s from stdin: it has blanks, line breaks or other odd characters in it; pipe nothing else in.", what)
 	}
-	return secret, nil
+	return signin.Secret(secret), nil
 }
 
 // chatGPTDisabled refuses what config.toml forbids.
@@ -284,7 +294,11 @@ func (r *loginRun) status() error {
 	case errors.Is(err, signin.ErrNoAuth):
 		return r.say(exitFailed, "Not logged in")
 	case err != nil:
-		return r.say(exitFailed, "Error checking login status: %v", err)
+		hint := ""
+		if _, unread := r.in.Store.Load(); unread != nil && !errors.Is(unread, signin.ErrNoAuth) {
+			hint = "\ncodex: codex login replaces what is stored, and codex logout removes it"
+		}
+		return r.say(exitFailed, "Error checking login status: %v%s", err, hint)
 	default:
 		return r.say(0, "%s", credential.Describe())
 	}

@@ -104,6 +104,8 @@ func TestLoginTranscripts(t *testing.T) {
 			"Reading API key from stdin...\nSuccessfully logged in\n", 0, "{\n  \"auth_mode\": \"apikey\",\n  \"OPENAI_API_KEY\": \"sk-1\"\n}"},
 		"no API key": {"login --with-api-key", " \n", nil, nil, nil,
 			"Reading API key from stdin...\nNo API key provided via stdin.\n", 1, ""},
+		"two lines": {"login --with-api-key", "sk-1\nsk-2\n", nil, nil, nil,
+			"Reading API key from stdin...\nFailed to read API key from stdin: it has blanks, line breaks or other odd characters in it; pipe nothing else in.\n", 1, ""},
 		"an endless API key": {"login --with-api-key", strings.Repeat("k", maxSecret+1), nil, nil, nil,
 			"Reading API key from stdin...\nFailed to read API key from stdin: there are more than 1048576 bytes\n", 1, ""},
 		"an access token": {"login --with-access-token", "at-5\n", nil, nil, whoami,
@@ -140,7 +142,7 @@ func TestLoginTranscripts(t *testing.T) {
 		"status with a token": {"login status", "", map[string]string{"auth.json": chat}, map[string]string{"CODEX_ACCESS_TOKEN": "at-5"}, whoami,
 			"Logged in using personal access token\n", 0, chat},
 		"status with a bad file": {"login status", "", map[string]string{"auth.json": `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`}, nil, nil,
-			"Error checking login status: HOME/auth.json: tokens: id_token: invalid ID token format\n", 1, `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`},
+			"Error checking login status: HOME/auth.json: tokens: id_token: invalid ID token format\ncodex: codex login replaces what is stored, and codex logout removes it\n", 1, `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`},
 
 		"logout": {"logout", "", map[string]string{"auth.json": chat}, nil, map[string]identityAnswer{revokePost: {200, ""}},
 			"Successfully logged out\n", 0, ""},
@@ -162,6 +164,28 @@ func TestLoginTranscripts(t *testing.T) {
 				t.Errorf("auth.json: %s, %v", text, err)
 			}
 		})
+	}
+}
+
+// Who only asks, or has nothing to sign out of, gets no home directory.
+func TestStatusMakesNothing(t *testing.T) {
+	home(t, nil)
+	dir := t.TempDir()
+	for _, name := range []string{"HOME", "USERPROFILE"} {
+		t.Setenv(name, dir)
+	}
+	t.Setenv("CODEX_HOME", "")
+	for _, args := range []string{"login status", "login status stray", "logout", "logout stray"} {
+		runLogin(t, identity{transport: &identityService{t: t}}, strings.NewReader(""), strings.Fields(args)...)
+		if made, err := os.ReadDir(dir); err != nil || len(made) != 0 {
+			t.Errorf("%s makes %v, %v", args, made, err)
+		}
+	}
+	if _, errs, code := runLogin(t, identity{transport: &identityService{t: t}}, strings.NewReader("sk-1"), "login", "--with-api-key"); code != 0 {
+		t.Error(errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".codex", "log", "codex-login.log")); err != nil {
+		t.Error(err)
 	}
 }
 
