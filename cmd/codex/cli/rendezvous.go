@@ -70,13 +70,20 @@ func tokensFlag() cli.Flag {
 	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens (default: rendezvous/tokens.json in the home directory)"}
 }
 
+func emptyFlag(name string) error {
+	return usagef("--%s is empty; leave it out or give it a value", name)
+}
+
 // openTokens returns the token file that the flags name.
 func openTokens(c *cli.Context) (*rendezvous.TokenFile, error) {
 	path, err := typed(c, "tokens")
 	if err != nil {
 		return nil, err
 	}
-	if path == "" {
+	switch {
+	case path == "" && c.IsSet("tokens"):
+		return nil, emptyFlag("tokens")
+	case path == "":
 		home, err := codexhome.Find()
 		if err != nil {
 			return nil, err
@@ -94,6 +101,12 @@ func runRendezvous(c *cli.Context, s streams) error {
 	log, err := newLogger(c, s.err)
 	if err != nil {
 		return err
+	}
+	// A variable that is not set, in a script: what it was for would be left out.
+	for _, name := range []string{"listen", "tls-cert", "tls-key", "state", "public-url", "nats", "nats-creds", "nats-ca"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return emptyFlag(name)
+		}
 	}
 	config, err := rendezvousTLS(c)
 	if err != nil {

@@ -24,6 +24,9 @@ func TestWrongUse(t *testing.T) {
 		{"rendezvous token list --tokens", `--tokens needs a value; see codex rendezvous token list --help`},
 		{"rendezvous token create --expires 30d", `--expires "30d": expected a duration such as 90s, 30m or 720h; see codex rendezvous token create --help`},
 		{"rendezvous --nats-replicas x", `--nats-replicas "x": parse error; see codex rendezvous --help`},
+		{"rendezvous --state=", `--state is empty; leave it out or give it a value`},
+		{"rendezvous --tokens=", `--tokens is empty; leave it out or give it a value`},
+		{"rendezvous token list --tokens=", `--tokens is empty; leave it out or give it a value`},
 		{"login --device-auth=maybe", `--device-auth "maybe": parse error; see codex login --help`},
 	} {
 		var out, errs bytes.Buffer
