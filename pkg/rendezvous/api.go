@@ -200,6 +200,7 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 		ID: uuid.NewString(), Environment: id, Key: *req.ExecutorPublicKey, Token: token.ID,
 		Expires: s.now().Add(ExecutorURLTime).UTC().Truncate(time.Second),
 	}
+	former, none := s.state.Newest(r.Context(), id)
 	err := s.state.Register(r.Context(), reg)
 	switch {
 	case errors.Is(err, ErrTooMany):
@@ -208,7 +209,19 @@ func (s *Server) serveRegister(r *http.Request, token *Token, id string, body []
 		return nil, s.stateError(err)
 	}
 	s.log.Info("registered", "environment", id, "registration", reg.ID, "token", token.ID)
+	if none == nil && former.Key != reg.Key {
+		s.warnOfReplaced(r.Context(), &former)
+	}
 	return s.bundle(r, &reg, ticket{end: endExecutor, token: token.ID, expires: reg.Expires}), nil
+}
+
+// warnOfReplaced tells the operator of an executor that is connected and not found
+// any more: two may have been given one name by mistake.
+func (s *Server) warnOfReplaced(ctx context.Context, former *Registration) {
+	if connected, err := s.bus.Bound(ctx, executorAddress(former.ID)); err == nil && connected {
+		s.log.Warn("another executor of that name is still connected, and is not found until it registers again",
+			"environment", former.Environment, "registration", former.ID, "token", former.Token)
+	}
 }
 
 // stateError is the answer when the state fails.

@@ -106,6 +106,8 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		if s.file, err = openState(ctx, opts.StateFile); err != nil {
 			return nil, err
 		}
+		// A mistyped path shows: nothing is known there.
+		s.log.Info("registrations are kept", "file", opts.StateFile, "registrations", len(s.file.registrations))
 	}
 	if s.state == nil {
 		s.state = newRegistry(s.file)
