@@ -27,6 +27,7 @@ func (e *HandshakeError) Retryable() bool { return true }
 
 var (
 	errAborted    = fmt.Errorf("%w: aborted", ErrClosed)
+	errStopped    = errors.New("the executor stops")
 	errLinkDown   = errors.New("Noise relay websocket ended")
 	errNotBinary  = errors.New("Noise relay transport expects binary protobuf frames")
 	errInboxFull  = errors.New("Noise relay stream does not take its messages")

@@ -157,6 +157,7 @@ func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 	err := v.read()
 	if !stop() {
 		<-interrupted
+		err = errStopped // whatever the reading ended with
 	}
 	v.end()
 	l.close()
