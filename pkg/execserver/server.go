@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,6 +105,7 @@ type Server struct {
 	conns    int
 	sessions map[string]*session
 	stopped  chan struct{} // closed when Shutdown begins
+	ended    chan struct{} // closed when all of it is done
 }
 
 // New returns a server that listens nowhere yet.
@@ -125,6 +128,7 @@ func New(opts Options) (*Server, error) {
 		memory:     newMemory(),
 		sessions:   make(map[string]*session),
 		stopped:    make(chan struct{}),
+		ended:      make(chan struct{}),
 	}
 	srv.warm = newWarmer(srv)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
@@ -201,39 +205,37 @@ func (srv *Server) forget(s *session) {
 
 // Shutdown ends the server: it accepts nothing more, kills every process,
 // closes every connection and returns when all is over, or with ctx's error
-// when ctx ends first. It may be called more than once.
+// when ctx ends first. Then the rest goes on, and another call waits for it. It
+// may be called more than once.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if !srv.stopping {
 		srv.stopping = true
 		close(srv.stopped)
 		close(srv.warm.stop)
-	}
-	sessions := make([]*session, 0, len(srv.sessions))
-	for _, s := range srv.sessions {
-		sessions = append(sessions, s)
+		go srv.routineEnd(slices.Collect(maps.Values(srv.sessions)))
 	}
 	srv.mu.Unlock()
-
-	var ending sync.WaitGroup
-	for _, s := range sessions {
-		ending.Go(func() { s.end("the server is shutting down", false) })
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ending.Wait()
-		srv.cancel()
-		srv.wg.Wait()
-		srv.supervisor.Close()
-		srv.fetcher.Close()
-		srv.confiner.close()
-		srv.memory.stop()
-	}()
 	select {
-	case <-done:
+	case <-srv.ended:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// routineEnd does the work of Shutdown.
+func (srv *Server) routineEnd(sessions []*session) {
+	defer close(srv.ended)
+	var ending sync.WaitGroup
+	for _, s := range sessions {
+		ending.Go(func() { s.end("the server is shutting down", false) })
+	}
+	ending.Wait()
+	srv.cancel()
+	srv.wg.Wait()
+	srv.supervisor.Close()
+	srv.fetcher.Close()
+	srv.confiner.close()
+	srv.memory.stop()
 }

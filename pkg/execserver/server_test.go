@@ -4,7 +4,9 @@ package execserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -302,6 +304,12 @@ func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
 	p, _ := hello(t, url)
 	p.start("p", "setsid sh -c 'echo $$; exec sleep 1000' & wait")
 	pid := pidIn(t, p.wait(func(m message) bool { return m.Method == "process/output" }))
+	// Who gives up waiting can wait again.
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := srv.Shutdown(over); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
 	if err := srv.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

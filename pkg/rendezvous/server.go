@@ -68,6 +68,8 @@ type Server struct {
 	mu      sync.Mutex
 	closed  bool
 	sockets int
+
+	ended chan struct{} // closed when all of Shutdown is done
 }
 
 // New returns a server. Shutdown must be called to end it. The error is an
@@ -100,7 +102,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, state: opts.State,
-		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota),
+		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota), ended: make(chan struct{}),
 	}
 	if opts.StateFile != "" {
 		if s.file, err = openState(ctx, opts.StateFile); err != nil {
@@ -227,26 +229,30 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 }
 
 // Shutdown ends every socket, telling the peer, and waits until all is over or
-// ctx ends. It may be called more than once.
+// ctx ends. Then the rest goes on, and another call waits for it. It may be
+// called more than once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		s.stop(closeShutdown)
+		go s.routineEnd()
+	}
 	s.mu.Unlock()
-	s.stop(closeShutdown)
-	done := make(chan struct{})
-	go func() {
-		s.wg.Wait()
-		if first && s.file != nil {
-			s.file.close()
-		}
-		close(done)
-	}()
 	select {
-	case <-done:
+	case <-s.ended:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("shut down: %w", ctx.Err())
+	}
+}
+
+// routineEnd waits for the sockets and lets go of the state.
+func (s *Server) routineEnd() {
+	defer close(s.ended)
+	s.wg.Wait()
+	if s.file != nil {
+		s.file.close()
 	}
 }
 
