@@ -42,7 +42,7 @@ func (e *DialError) Retryable() bool { return true }
 // DialOptions say how a websocket is made.
 type DialOptions struct {
 	Header http.Header
-	TLS    *tls.Config // of wss; nil: the system's authorities are trusted
+	TLS    *tls.Config // of wss, but for NextProtos; nil: the system's authorities are trusted
 	Limit  time.Duration
 	Buffer int // of each direction, in bytes
 	// Refused makes an error of the answer with which a server refuses the
@@ -60,7 +60,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 	attached := func() bool { return true }
 	opening := &openingConn{left: maxOpening}
 	dialer := websocket.Dialer{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ReadBufferSize: o.Buffer, WriteBufferSize: o.Buffer,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: withoutHTTP2(o.TLS), ReadBufferSize: o.Buffer, WriteBufferSize: o.Buffer,
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			if err != nil {
@@ -96,6 +96,15 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 		e.Err = errAnswer
 	}
 	return nil, e
+}
+
+// withoutHTTP2 returns a configuration that offers HTTP/1.1 alone: a websocket is
+// upgraded from that, and a configuration that was net/http's prefers HTTP/2.
+func withoutHTTP2(config *tls.Config) *tls.Config {
+	if config = config.Clone(); config != nil {
+		config.NextProtos = []string{"http/1.1"}
+	}
+	return config
 }
 
 var (

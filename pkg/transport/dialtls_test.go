@@ -1,0 +1,42 @@
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// A configuration that was net/http's offers HTTP/2, which a server that speaks
+// it takes, and in which there is no upgrade.
+func TestDialOffersHTTP1Alone(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ws, err := new(websocket.Upgrader).Upgrade(w, r, nil); err == nil {
+			_ = ws.Close()
+		}
+	}))
+	srv.EnableHTTP2 = true
+	srv.TLS = &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	config := srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	ws, err := Dial(t.Context(), "wss://"+strings.TrimPrefix(srv.URL, "https://"), DialOptions{
+		TLS: config, Limit: 20 * time.Second, Refused: func(*http.Response) error { return errors.New("refused") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	if got := ws.NetConn().(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+		t.Errorf("negotiated %q", got)
+	}
+	if config.NextProtos[0] != "h2" {
+		t.Error("the caller's configuration was changed")
+	}
+}
