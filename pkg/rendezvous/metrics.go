@@ -26,20 +26,13 @@ type instruments struct {
 	silent               *metrics.Counter
 }
 
-func newInstruments(s *Server) *instruments {
+func newInstruments() *instruments {
 	m := &instruments{set: metrics.NewSet()}
 	m.framesUp = m.set.NewCounter(`rendezvous_frames_total{direction="up"}`)
 	m.framesDown = m.set.NewCounter(`rendezvous_frames_total{direction="down"}`)
 	m.bytesUp = m.set.NewCounter(`rendezvous_bytes_total{direction="up"}`)
 	m.bytesDown = m.set.NewCounter(`rendezvous_bytes_total{direction="down"}`)
 	m.silent = m.set.NewCounter(`rendezvous_dead_peers_total`)
-	gauge := func(name string, read func(totals) int) {
-		m.set.NewGauge(name, func() float64 { return float64(read(s.totals())) })
-	}
-	gauge(`rendezvous_environments`, func(t totals) int { return t.environments })
-	gauge(`rendezvous_sockets{role="executor"}`, func(t totals) int { return t.executors })
-	gauge(`rendezvous_sockets{role="harness"}`, func(t totals) int { return t.harnesses })
-	gauge(`rendezvous_streams`, func(t totals) int { return t.streams })
 	for _, reason := range []string{dropInvalid, dropUnknownStream, dropNotJoined, dropHarnessGone, dropReply} {
 		m.set.NewCounter(dropName(reason))
 	}
@@ -68,5 +61,18 @@ func (m *instruments) request(call string, status int) {
 	m.set.GetOrCreateCounter(fmt.Sprintf("rendezvous_requests_total{call=%q,status=\"%d\"}", call, status)).Inc()
 }
 
-// write writes them as Prometheus reads them.
-func (m *instruments) write(w io.Writer) { m.set.WritePrometheus(w) }
+// write writes them, and what there is now, as Prometheus reads them.
+func (m *instruments) write(w io.Writer, now totals) {
+	m.set.WritePrometheus(w)
+	for _, gauge := range []struct {
+		name  string
+		value int
+	}{
+		{`rendezvous_environments`, now.environments},
+		{`rendezvous_sockets{role="executor"}`, now.executors},
+		{`rendezvous_sockets{role="harness"}`, now.harnesses},
+		{`rendezvous_streams`, now.streams},
+	} {
+		metrics.WriteGaugeUint64(w, gauge.name, uint64(gauge.value))
+	}
+}

@@ -116,7 +116,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	}
 	keys := s.state.Keys()
 	s.urls, s.authorizations = &signer{keys.URLs}, authorizations{signer{keys.Authorizations}}
-	s.metrics = newInstruments(s)
+	s.metrics = newInstruments()
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.wg.Go(s.routineSweep)
@@ -343,7 +343,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	s.metrics.write(w)
+	s.metrics.write(w, s.totals())
 	if bus, ok := s.bus.(MetricsWriter); ok {
 		bus.WriteMetrics(w)
 	}
