@@ -104,12 +104,9 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*h
 	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
 	defer cancel()
 	r = r.WithContext(ctx)
-	token, refused := s.authenticate(bearer(r))
+	token, refused := s.authenticateCall(bearer(r))
 	if refused != nil {
 		return nil, refused
-	}
-	if _, ok := s.tokens.use(token.ID, func(a *account) bool { return a.calls.Allow() }); !ok {
-		return nil, &apiError{http.StatusTooManyRequests, "rate_limited", "too many requests with this token; try again later"}
 	}
 	id := strings.TrimSpace(r.PathValue("id"))
 	if err := CheckEnvironmentID(id); err != nil {
@@ -155,6 +152,18 @@ func (s *Server) authenticate(secret string) (*Token, *apiError) {
 	default:
 		return token, nil
 	}
+}
+
+// authenticateCall is authenticate, and counts against the calls of the token.
+func (s *Server) authenticateCall(secret string) (*Token, *apiError) {
+	token, refused := s.authenticate(secret)
+	if refused != nil {
+		return nil, refused
+	}
+	if _, ok := s.tokens.use(token.ID, func(a *account) bool { return a.calls.Allow() }); !ok {
+		return nil, &apiError{http.StatusTooManyRequests, "rate_limited", "too many requests with this token; try again later"}
+	}
+	return token, nil
 }
 
 // permit says why a token is not good for a role in an environment.

@@ -241,21 +241,6 @@ func TestPublicURL(t *testing.T) {
 	}
 }
 
-func TestCallRate(t *testing.T) {
-	s := start(t, Options{})
-	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
-	for i := range 5 {
-		a := s.post(s.token, "/cloud/environment/env/validate", "{}")
-		if limited := a.Error.Code == "rate_limited" && a.status == 429; limited != (i >= 3) {
-			t.Errorf("call %d: %s", i, a.body)
-		}
-	}
-	other, _ := newToken(t, s.tokens, RoleBoth, "*")
-	if a := s.post(other, "/cloud/environment/env/validate", "{}"); a.status == 429 {
-		t.Error("another token has no calls left either")
-	}
-}
-
 func TestEnvironmentLimit(t *testing.T) {
 	r := newRegistry(nil)
 	now := time.Now()

@@ -39,7 +39,8 @@ type environmentStatus struct {
 	Down         flow   `json:"down"`
 }
 
-// flow is what has passed in a direction since the environment was first used.
+// flow is what has passed in a direction since the environment was first used,
+// or used again after nobody had for a while.
 type flow struct {
 	Frames         uint64 `json:"frames"`
 	Bytes          uint64 `json:"bytes"`
@@ -70,9 +71,11 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 	if _, password, ok := r.BasicAuth(); ok {
 		secret = password
 	}
-	token, refused := s.authenticate(secret)
+	token, refused := s.authenticateCall(secret)
 	if refused != nil {
-		w.Header().Set("WWW-Authenticate", `Basic realm="rendezvous: any user, a token as password"`)
+		if refused.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Basic realm="rendezvous: any user, a token as password"`)
+		}
 		writeError(w, refused)
 		return
 	}
