@@ -101,9 +101,6 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 }
 
 func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) (any, *apiError) {
-	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
-	defer cancel()
-	r = r.WithContext(ctx)
 	token, refused := s.authenticateCall(bearer(r))
 	if refused != nil {
 		return nil, refused
@@ -121,7 +118,13 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*h
 		// A client takes this for a reason to try again.
 		return nil, &apiError{http.StatusRequestTimeout, "incomplete_body", "the body did not arrive"}
 	}
-	return serve(r, token, id, body)
+	if refused := s.begin(); refused != nil {
+		return nil, refused
+	}
+	defer s.wg.Done()
+	ctx, cancel := context.WithTimeout(r.Context(), stateTime)
+	defer cancel()
+	return serve(r.WithContext(ctx), token, id, body)
 }
 
 // bearer returns the token of a request; empty: it has none that is one.

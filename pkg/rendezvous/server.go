@@ -63,7 +63,7 @@ type Server struct {
 
 	ctx  context.Context // ends with Shutdown
 	stop context.CancelCauseFunc
-	wg   sync.WaitGroup // of the sockets and the sweeper
+	wg   sync.WaitGroup // of the sockets, the calls that use the state, and the sweeper
 
 	mu      sync.Mutex
 	closed  bool
@@ -247,7 +247,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// routineEnd waits for the sockets and lets go of the state.
+// routineEnd waits for the sockets and the calls, and lets go of the state.
 func (s *Server) routineEnd() {
 	defer close(s.ended)
 	s.wg.Wait()
@@ -256,18 +256,30 @@ func (s *Server) routineEnd() {
 	}
 }
 
-// enter counts a socket; leave must follow. The error is what the peer is told.
-func (s *Server) enter() *apiError {
+// begin lets something be waited for by Shutdown, which gives the state away;
+// wg.Done must follow. The error is what the peer is told.
+func (s *Server) begin() *apiError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
+	if s.closed {
 		return &apiError{http.StatusServiceUnavailable, "shutting_down", closeShutdown.reason}
-	case s.sockets >= maxSockets:
+	}
+	s.wg.Add(1)
+	return nil
+}
+
+// enter is begin for a socket, which it counts; leave must follow.
+func (s *Server) enter() *apiError {
+	if refused := s.begin(); refused != nil {
+		return refused
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sockets >= maxSockets {
+		s.wg.Done()
 		return &apiError{http.StatusServiceUnavailable, "too_many_sockets", "the service has as many connections as it can take"}
 	}
 	s.sockets++
-	s.wg.Add(1)
 	return nil
 }
 
