@@ -172,6 +172,31 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// TestTokensThatDoNotFit: what is written can be read again.
+func TestTokensThatDoNotFit(t *testing.T) {
+	tokens := make(map[string]*Token)
+	for i := range maxTokenFile / (maxPatterns * MaxEnvironmentID) {
+		id, secret := newSecret()
+		tokens[id] = &Token{ID: id, Role: RoleBoth, SHA256: hexDigest(secret)}
+		for range maxPatterns {
+			tokens[id].Environments = append(tokens[id].Environments, strings.Repeat("e", MaxEnvironmentID))
+		}
+		if i > 0 {
+			continue
+		}
+		data, err := encodeTokens(tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeTokens(data); err != nil || len(again) != 1 {
+			t.Fatalf("%d tokens, %v", len(again), err)
+		}
+	}
+	if data, err := encodeTokens(tokens); err == nil {
+		t.Errorf("%d bytes are too many", len(data))
+	}
+}
+
 func TestTokensMadeAtTheSameTime(t *testing.T) {
 	path := newTokens(t).Path()
 	const n = 20

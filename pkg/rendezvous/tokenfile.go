@@ -166,14 +166,28 @@ func (f *TokenFile) update(ctx context.Context, change func(map[string]*Token) e
 	if err := change(tokens); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(tokensDocument{Version: tokensVersion, Tokens: ordered(tokens)}, "", "  ")
+	data, err := encodeTokens(tokens)
+	if err == nil {
+		err = writeAtomic(f.path, data)
+	}
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	if err := writeAtomic(f.path, append(data, '\n')); err != nil {
-		return fmt.Errorf("tokens: %w", err)
-	}
 	return nil
+}
+
+// encodeTokens returns the content of the file, unless it is more than load
+// reads: then nobody could use any token.
+func encodeTokens(tokens map[string]*Token) ([]byte, error) {
+	data, err := json.MarshalIndent(tokensDocument{Version: tokensVersion, Tokens: ordered(tokens)}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	data = append(data, '\n')
+	if len(data) > maxTokenFile {
+		return nil, fmt.Errorf("the file would have %d bytes, more than %d; revoke some, or use patterns with *", len(data), maxTokenFile)
+	}
+	return data, nil
 }
 
 // authenticate returns the token that a text is, or an ErrBadToken. Other
