@@ -16,22 +16,29 @@ import (
 // ErrLocked says that another process works with a file.
 var ErrLocked = errors.New("another process has it locked")
 
-// readBounded reads a file of at most limit bytes. A file that is not there is
-// an fs.ErrNotExist.
-func readBounded(path string, limit int64) ([]byte, error) {
+// readBounded reads a file of at most limit bytes that no other user may change,
+// and returns what it is besides. A file that is not there is an fs.ErrNotExist.
+func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat() // of this one: the path may lead to another by now
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.IsDir() && othersCanWrite(info) {
+		return nil, nil, fmt.Errorf("%s can be changed by other users; chmod 600 it", path)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, err // with the path
+		return nil, nil, err // with the path
 	}
 	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s exceeds %d bytes; is it the right file?", path, limit)
+		return nil, nil, fmt.Errorf("%s exceeds %d bytes; is it the right file?", path, limit)
 	}
-	return data, nil
+	return data, info, nil
 }
 
 // writeAtomic replaces a file by one that only this user can read. Whoever

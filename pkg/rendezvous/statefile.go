@@ -47,7 +47,7 @@ func openState(ctx context.Context, path string) (_ *stateFile, err error) {
 		}
 	}()
 	s := &stateFile{path: path, unlock: unlock}
-	data, err := readBounded(path, maxStateFile)
+	data, _, err := readBounded(path, maxStateFile)
 	if isMissing(err) {
 		s.signer = newSigner()
 		return s, s.save(nil)
