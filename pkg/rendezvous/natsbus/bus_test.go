@@ -95,6 +95,23 @@ func want(t testing.TB, box *rendezvous.Mailbox, kind rendezvous.MessageKind, fr
 	}
 }
 
+// openLine has the address h at one node join x at another, which has not heard
+// of it yet.
+func openLine(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
+	t.Helper()
+	x, h = bind(t, at, "x", 1), bind(t, from, "h", 0)
+	send(t, from, "x", joined("h"))
+	return x, h
+}
+
+// talking is openLine, and has x hear of it.
+func talking(t testing.TB, at, from *Node) (x, h *rendezvous.Mailbox) {
+	t.Helper()
+	x, h = openLine(t, at, from)
+	want(t, x, rendezvous.Joined, "h", "")
+	return x, h
+}
+
 func TestBus(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
@@ -152,9 +169,7 @@ func TestBus(t *testing.T) {
 func TestWindow(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
-	x := bind(t, a, "x", 1)
-	bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
+	x, _ := openLine(t, a, b)
 	var mu sync.Mutex
 	held := 0
 	m := frame("h", strings.Repeat("p", 100_000))
@@ -199,10 +214,7 @@ func TestWindow(t *testing.T) {
 func TestRepliesAreBounded(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
-	x := bind(t, a, "x", 1)
-	h := bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
-	want(t, x, rendezvous.Joined, "h", "")
+	_, h := talking(t, a, b)
 	reply := rendezvous.Message{Kind: rendezvous.Reply, From: "x", Data: []byte("r")}
 	n := 0
 	for ; ; n++ {
@@ -234,9 +246,7 @@ func TestLostMessage(t *testing.T) {
 			t.Parallel()
 			url := natstest.Start(t).URL()
 			a, b := join(t, url), join(t, url)
-			x := bind(t, a, "x", 1)
-			bind(t, b, "h", 0)
-			send(t, b, "x", joined("h"))
+			x, _ := openLine(t, a, b)
 			send(t, b, "x", frame("h", "first"))
 			l := b.Bus.pairs[pair{"h", "x"}]
 			lost := frame("h", "lost")
@@ -272,10 +282,7 @@ func TestLostMessage(t *testing.T) {
 func TestServerOfAClusterEnds(t *testing.T) {
 	c := natstest.StartCluster(t, 3)
 	a, b := join(t, c.URLs()), join(t, c.URLs())
-	x := bind(t, a, "x", 1)
-	bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
-	want(t, x, rendezvous.Joined, "h", "")
+	x, _ := talking(t, a, b)
 	const each = 2000
 	for _, server := range c {
 		var sending sync.WaitGroup
@@ -300,9 +307,7 @@ func TestServerOfAClusterEnds(t *testing.T) {
 func TestLostAcknowledgement(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
-	x := bind(t, a, "x", 1)
-	bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
+	x, _ := openLine(t, a, b)
 	l := b.Bus.pairs[pair{"h", "x"}]
 	eventually(t, "the first is confirmed", func() bool {
 		l.mu.Lock()
@@ -331,17 +336,13 @@ func crash(n *Node) {
 func TestDeadNode(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
-	x := bind(t, a, "x", 1)
-	h := bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
-	want(t, x, rendezvous.Joined, "h", "")
+	x, _ := talking(t, a, b)
 	began := time.Now()
 	crash(b)
 	want(t, x, rendezvous.Lost, "h", "")
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	_ = h
 	var metrics strings.Builder
 	a.Bus.WriteMetrics(&metrics)
 	for _, line := range []string{"rendezvous_nats_connected 1", "rendezvous_nats_lines 0", "rendezvous_nats_lines_broken_total 1"} {
@@ -358,10 +359,7 @@ func TestNodeThatSaysGoodbye(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := bind(t, a, "x", 1)
-	h := bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
-	want(t, x, rendezvous.Joined, "h", "")
+	x, h := talking(t, a, b)
 	b.Close()
 	want(t, x, rendezvous.Lost, "h", "")
 	want(t, h, rendezvous.Lost, "x", "")
@@ -414,10 +412,7 @@ func TestLateBind(t *testing.T) {
 func TestHalfOpenLine(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
-	x := bind(t, a, "x", 1)
-	h := bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
-	want(t, x, rendezvous.Joined, "h", "")
+	x, h := talking(t, a, b)
 	a.Bus.findHalfOpen() // it is not
 	a.Bus.end(a.Bus.pairs[pair{"x", "h"}], errLost, tellNobody)
 	b.Bus.findHalfOpen()
@@ -477,10 +472,7 @@ func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 func TestRestart(t *testing.T) {
 	s := natstest.Start(t)
 	a, b := join(t, s.URL()), join(t, s.URL())
-	x := bind(t, a, "x", 1)
-	h := bind(t, b, "h", 0)
-	send(t, b, "x", joined("h"))
-	want(t, x, rendezvous.Joined, "h", "")
+	x, h := talking(t, a, b)
 	s.Kill()
 	eventually(t, "it is noticed", func() bool { return b.State.Check(ctxOf(t)) != nil })
 	began := time.Now()
