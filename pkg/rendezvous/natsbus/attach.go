@@ -124,10 +124,16 @@ func (s *State) Sweep(ctx context.Context) {
 	}
 	s.forgetCopies(now)
 	s.mu.Unlock()
+	// What there is no time for comes with the next sweep.
 	for _, d := range over {
-		s.finishDetach(ctx, d.id, d.a)
+		if ctx.Err() == nil {
+			s.finishDetach(ctx, d.id, d.a)
+		}
 	}
 	for _, d := range old {
+		if ctx.Err() != nil {
+			return
+		}
 		if err := s.renew(ctx, d.id, d.a, now); err != nil {
 			s.node.log.Warn("cannot renew a registration", "registration", d.id, "error", err)
 		}
@@ -156,8 +162,19 @@ func (s *State) renew(ctx context.Context, id string, a *attachment, now time.Ti
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.revision, a.renewed = revision, now
+	s.noteRenewed(ctx, id, a, revision, now)
 	return nil
+}
+
+// noteRenewed remembers the revision of a registration that was renewed. If its
+// executor has gone meanwhile, that was to be noted at the former revision, and
+// is noted again.
+func (s *State) noteRenewed(ctx context.Context, id string, a *attachment, revision uint64, now time.Time) {
+	s.mu.Lock()
+	a.revision, a.renewed = revision, now
+	over := a.over
+	s.mu.Unlock()
+	if over {
+		s.finishDetach(ctx, id, a)
+	}
 }

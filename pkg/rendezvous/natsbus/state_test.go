@@ -276,6 +276,28 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// TestDetachDuringRenewal has a connection end when its registration has just
+// been written again.
+func TestDetachDuringRenewal(t *testing.T) {
+	n := join(t, natstest.Start(t).URL())
+	ctx := ctxOf(t)
+	register(t, n, "r1", "env")
+	generation := attach(t, n, "r1")
+	a := n.State.attached["r1"]
+	rec, revision, err := n.State.read(ctx, "r1", leader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if revision, err = n.State.write(ctx, rec, revision); err != nil {
+		t.Fatal(err)
+	}
+	n.State.Detach(ctx, "r1", generation)
+	n.State.noteRenewed(ctx, "r1", a, revision, time.Now())
+	if rec, _, err := n.State.read(ctx, "r1", leader); err != nil || rec.Node != "" {
+		t.Errorf("it counts as connected to %q, %v", rec.Node, err)
+	}
+}
+
 // TestAttachedAtOnce has two connections of an executor come at once, and the
 // newer one be noted first: that is the one whose end counts.
 func TestAttachedAtOnce(t *testing.T) {
