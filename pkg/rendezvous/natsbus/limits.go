@@ -99,6 +99,9 @@ const (
 	// defaultReplicas is how many servers of a cluster keep the state: one may
 	// fail.
 	defaultReplicas = 3
+	// clockSkew is by how much the clock of a node may be behind that of another:
+	// what has expired there is remembered as spent for as long.
+	clockSkew = time.Minute
 	// watchPause is before the state is watched again after a failure.
 	watchPause = time.Second
 )

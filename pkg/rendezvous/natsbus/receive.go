@@ -209,7 +209,7 @@ func (b *Bus) answer(m *nats.Msg) {
 		b.receiveForLine(&p)
 		return
 	case packetSpend:
-		if b.node.State.spent.Spend(p.to, time.Unix(int64(p.number), 0)) {
+		if b.node.State.spent.Spend(p.to, time.Unix(int64(p.number), 0).Add(clockSkew)) {
 			reply.kind = packetAccept
 		}
 	case packetPing, packetOpen:

@@ -162,6 +162,26 @@ func TestSpentOnceAmongNodes(t *testing.T) {
 	}
 }
 
+// TestSpentByASlowClock: the node that asks may take for valid what has expired
+// for the one that remembers.
+func TestSpentByASlowClock(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	nonce, until := a.State.Nonce(), time.Now()
+	if ok, err := b.State.Spend(ctxOf(t), nonce, until); !ok || err != nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	for _, tt := range []struct {
+		late time.Duration
+		ok   bool
+	}{{clockSkew - time.Second, false}, {clockSkew + time.Second, true}} {
+		a.State.spent.Sweep(until.Add(tt.late))
+		if ok, err := b.State.Spend(ctxOf(t), nonce, until); ok != tt.ok || err != nil {
+			t.Errorf("after %v: %v, %v", tt.late, ok, err)
+		}
+	}
+}
+
 func TestNonceEndsWithItsNode(t *testing.T) {
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
