@@ -63,6 +63,20 @@ func newCallback(ctx context.Context, l *Login, server string) *callback {
 func (c *callback) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.endLocked(err)
+}
+
+// cancel ends the attempt, unless one is signed in by it.
+func (c *callback) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isStored() {
+		c.endLocked(errors.New(cancelled))
+	}
+}
+
+// endLocked is end for a caller who holds mu.
+func (c *callback) endLocked(err error) {
 	select {
 	case <-c.ended:
 	default:
@@ -70,6 +84,21 @@ func (c *callback) end(err error) {
 		close(c.ended)
 		c.abandon()
 	}
+}
+
+// store signs in, unless the attempt has ended. It cannot end meanwhile, so who
+// is told that it was cancelled is not signed in.
+func (c *callback) store(tokens Tokens, key Secret) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	if err := c.login.save(tokens, key); err != nil {
+		return err
+	}
+	close(c.stored)
+	return nil
 }
 
 // take ends the waiting, and reports whether nobody else has.
@@ -114,9 +143,7 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/cancel":
 		w.Header().Set("Connection", "close")
 		answerText(w, http.StatusOK, cancelled)
-		if !c.isStored() {
-			c.end(errors.New(cancelled))
-		}
+		c.cancel()
 	default:
 		answerText(w, http.StatusNotFound, "Not Found")
 	}
@@ -144,13 +171,12 @@ func (c *callback) back(w http.ResponseWriter, query url.Values) {
 		c.end(err)
 		return
 	}
-	close(c.stored)
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Location", "/success?signed_in=true")
 	w.WriteHeader(http.StatusFound)
 }
 
-// finish makes credentials of what the browser came back with.
+// finish makes credentials of what the browser came back with, and stores them.
 func (c *callback) finish(query url.Values) error {
 	if err := refusal(query); err != nil {
 		return err
@@ -165,10 +191,7 @@ func (c *callback) finish(query url.Values) error {
 	}
 	// Who has no API key does without.
 	key, _ := c.login.Authority.exchangeKey(c.ctx, g.issuer, g.clientID, tokens.IDToken)
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx)
-	}
-	return c.login.save(tokens, key)
+	return c.store(tokens, key)
 }
 
 // refusal is what the identity service says where it gives no code.

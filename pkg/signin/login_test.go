@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,6 +244,45 @@ func TestBrowserCancelledLate(t *testing.T) {
 	}
 	if _, err := store.Load(); !errors.Is(err, ErrNoAuth) {
 		t.Errorf("stored: %v", err)
+	}
+}
+
+// savingStore calls saving while it saves.
+type savingStore struct {
+	memoryStore
+	saving func()
+}
+
+func (s *savingStore) Save(a *Auth) error {
+	s.saving()
+	return s.memoryStore.Save(a)
+}
+
+// An attempt that is cancelled while credentials are stored is either cancelled
+// or stores them.
+func TestBrowserCancelledAtTheLastMoment(t *testing.T) {
+	s := newIdentityService(t)
+	s.on(tokenPost, 200, tokenAnswer(t, "acct-1"))
+	var server string
+	var cancelling sync.WaitGroup
+	store := &savingStore{saving: func() {
+		asked := make(chan struct{})
+		cancelling.Go(func() {
+			(&visitor{t: t}).get(server + "/cancel")
+			close(asked)
+		})
+		select {
+		case <-asked:
+		case <-time.After(lastAnswer / 4): // it waits for the end of this
+		}
+	}}
+	_, _, err := browse(t.Context(), t, s.login(nil, store), func(v *visitor, back string, q url.Values) {
+		server = strings.TrimSuffix(back, "/auth/callback")
+		v.get(back + "?code=c&state=" + url.QueryEscape(q.Get("state")))
+	})
+	cancelling.Wait()
+	if _, stored := store.Load(); (err == nil) != (stored == nil) {
+		t.Errorf("got %v; stored: %v", err, stored)
 	}
 }
 
