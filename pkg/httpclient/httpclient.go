@@ -1,6 +1,7 @@
 // Package httpclient makes the HTTP transport with which this program asks
 // services of its own accord: the identity service and the environment
-// registry. It knows the variables that say how to get there.
+// registry. It knows the variables that say how to get there, and how to show
+// what they answer.
 package httpclient
 
 import (

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"codex.internal/pkg/httpclient"
 	"codex.internal/pkg/noiseik"
 )
 
@@ -48,7 +49,7 @@ func (b *bundle) check(environmentID string) error {
 	case *b.EnvironmentID != environmentID:
 		return &ProtocolError{"environment registry returned a different environment id"}
 	case *b.SecurityProfile != securityProfile:
-		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", cut(strings.Map(onTerminal, *b.SecurityProfile), maxPreview))}
+		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", cut(httpclient.PlainText(*b.SecurityProfile), maxPreview))}
 	default:
 		return nil
 	}

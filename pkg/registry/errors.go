@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode"
+
+	"codex.internal/pkg/httpclient"
 )
 
 var (
@@ -90,11 +91,11 @@ type StatusError struct {
 func (e *StatusError) Error() string {
 	switch {
 	case e.refused():
-		return fmt.Sprintf("environment registry authentication error: environment registry authentication failed (%s): %s", statusText(e.Status), e.Message)
+		return fmt.Sprintf("environment registry authentication error: environment registry authentication failed (%s): %s", httpclient.StatusText(e.Status), e.Message)
 	case e.Code != "":
-		return fmt.Sprintf("environment registry request failed (%s, %s): %s", statusText(e.Status), e.Code, e.Message)
+		return fmt.Sprintf("environment registry request failed (%s, %s): %s", httpclient.StatusText(e.Status), e.Code, e.Message)
 	default:
-		return fmt.Sprintf("environment registry request failed (%s): %s", statusText(e.Status), e.Message)
+		return fmt.Sprintf("environment registry request failed (%s): %s", httpclient.StatusText(e.Status), e.Message)
 	}
 }
 
@@ -119,20 +120,11 @@ func isAuth(status int) bool {
 type ValidationStatusError struct{ Status int }
 
 func (e *ValidationStatusError) Error() string {
-	return fmt.Sprintf("environment registry harness key validation authentication failed (%s)", statusText(e.Status))
+	return fmt.Sprintf("environment registry harness key validation authentication failed (%s)", httpclient.StatusText(e.Status))
 }
 
 // Unauthorized reports that the registry does not know the credentials.
 func (e *ValidationStatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
-
-// statusText is a status as the reference writes it.
-func statusText(status int) string {
-	text := http.StatusText(status)
-	if text == "" {
-		text = "<unknown status code>"
-	}
-	return fmt.Sprintf("%d %s", status, text)
-}
 
 // newStatusError is the error of an answer. Body is what was read of it.
 func newStatusError(status int, body []byte) *StatusError {
@@ -146,27 +138,19 @@ func newStatusError(status int, body []byte) *StatusError {
 	if isAuth(status) {
 		e.Message = "empty error body"
 	}
-	if preview := cut(strings.TrimSpace(strings.Map(onTerminal, string(body))), maxPreview); preview != "" {
+	if preview := cut(strings.TrimSpace(httpclient.PlainText(string(body))), maxPreview); preview != "" {
 		e.Message = preview
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Error == nil {
 		return e
 	}
 	if answer.Error.Code != nil {
-		e.Code = strings.Map(onTerminal, *answer.Error.Code)
+		e.Code = httpclient.PlainText(*answer.Error.Code)
 	}
 	if answer.Error.Message != nil {
-		e.Message = strings.Map(onTerminal, *answer.Error.Message)
+		e.Message = httpclient.PlainText(*answer.Error.Message)
 	}
 	return e
-}
-
-// onTerminal replaces what a terminal would obey in what a registry says.
-func onTerminal(r rune) rune {
-	if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-		return unicode.ReplacementChar
-	}
-	return r
 }
 
 // cut returns the first characters of a text, at most limit of them.

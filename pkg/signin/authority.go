@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"codex.internal/pkg/httpclient"
 )
 
 // Where the identity service is, and as whom this program is known there.
@@ -113,18 +115,11 @@ type answer struct {
 
 func (a answer) ok() bool { return a.status/100 == 2 }
 
-// statusText is the status as the reference writes it.
-func (a answer) statusText() string {
-	text := http.StatusText(a.status)
-	if text == "" {
-		text = "<unknown status code>"
-	}
-	return fmt.Sprintf("%d %s", a.status, text)
-}
+func (a answer) statusText() string { return httpclient.StatusText(a.status) }
 
 // text is the body for people, cut to some characters.
 func (a answer) text() string {
-	text := []rune(plainText(strings.TrimSpace(string(a.body))))
+	text := []rune(httpclient.PlainText(strings.TrimSpace(string(a.body))))
 	if len(text) > maxPreview {
 		return string(text[:maxPreview]) + "..."
 	}
@@ -225,16 +220,6 @@ func encodeFields(fields []field) string {
 
 func percent(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// plainText is what somebody else says, without what a terminal would obey.
-func plainText(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return r
-		}
-		return onTerminal(r)
-	}, text)
-}
-
 // failure is what an answer that is no success says about itself, as any of
 // the services' ways to say it.
 type failure struct {
@@ -275,7 +260,7 @@ func (a answer) failure() failure {
 // text, or that there is none.
 func (a answer) detail() string {
 	f := a.failure()
-	for _, text := range []string{plainText(f.message), plainText(f.code), a.text()} {
+	for _, text := range []string{httpclient.PlainText(f.message), httpclient.PlainText(f.code), a.text()} {
 		if text != "" {
 			return text
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"codex.internal/pkg/httpclient"
 )
 
 const (
@@ -99,7 +101,7 @@ func (keys keySet) verify(token Secret, now func() time.Time) error {
 	}
 	key, trusted := keys[kid]
 	if !trusted {
-		return fmt.Errorf("agent identity JWT kid %s is not trusted", plainText(kid))
+		return fmt.Errorf("agent identity JWT kid %s is not trusted", httpclient.PlainText(kid))
 	}
 	_, err = parser.Parse(token.Reveal(), func(*jwt.Token) (any, error) { return key, nil })
 	if err == nil {
