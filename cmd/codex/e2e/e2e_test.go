@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,9 @@ import (
 // patience is how long tests wait for what must come.
 const patience = 30 * time.Second
 
+// testVariables are those of the environment that are for tests.
+var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE"}
+
 // codex is the binary under test, built once.
 var codex string
 
@@ -37,6 +41,11 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	// What this machine's user has configured is not to be seen, nor written to.
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
+			_ = os.Unsetenv(name) // the name is a good one
+		}
+	}
 	if err := os.Setenv("CODEX_HOME", dir); err != nil {
 		panic(err)
 	}
