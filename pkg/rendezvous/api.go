@@ -106,7 +106,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*h
 		return nil, refused
 	}
 	id := strings.TrimSpace(r.PathValue("id"))
-	if err := CheckEnvironmentID(id); err != nil {
+	if err := checkEnvironmentID(id); err != nil {
 		return nil, &apiError{http.StatusBadRequest, "invalid_environment_id", err.Error()}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -172,7 +172,7 @@ func (s *Server) authenticateCall(secret string) (*Token, *apiError) {
 // permit says why a token is not good for a role in an environment.
 func (s *Server) permit(token *Token, role Role, environment string) *apiError {
 	switch {
-	case token.Permits(role, environment, s.now()):
+	case token.permits(role, environment, s.now()):
 		return nil
 	case !token.Role.allows(role):
 		return &apiError{http.StatusForbidden, "role_not_allowed", fmt.Sprintf("the token is for the role %s, and this is for the role %s", token.Role, role)}

@@ -40,7 +40,7 @@ func TestAPIRefusals(t *testing.T) {
 		{"blank environment", s.token, "/cloud/environment/%20/register", registerBody, 400, "invalid_environment_id"},
 		{"slash in an environment", s.token, "/cloud/environment/a%2Fb/register", registerBody, 400, "invalid_environment_id"},
 		{"control character", s.token, "/cloud/environment/a%0A/x%00/register", registerBody, 404, "not_found"},
-		{"long environment", s.token, "/cloud/environment/" + strings.Repeat("e", MaxEnvironmentID+1) + "/register", registerBody, 400, "invalid_environment_id"},
+		{"long environment", s.token, "/cloud/environment/" + strings.Repeat("e", maxEnvironmentID+1) + "/register", registerBody, 400, "invalid_environment_id"},
 		{"no JSON", s.token, env + "register", "x", 400, "invalid_body"},
 		{"empty body", s.token, env + "register", "", 400, "invalid_body"},
 		{"no key", s.token, env + "register", `{"security_profile":"noise_hybrid_ik_v1"}`, 400, "invalid_body"},

@@ -108,8 +108,8 @@ const (
 	headerTime = 10 * time.Second
 	bodyTime   = 30 * time.Second
 	idleTime   = 2 * time.Minute
-	// MaxEnvironmentID is the longest id of an environment, in bytes.
-	MaxEnvironmentID = 256
+	// maxEnvironmentID is the longest id of an environment, in bytes.
+	maxEnvironmentID = 256
 )
 
 // How long something signed is good for.
@@ -119,9 +119,9 @@ const (
 	ExecutorURLTime = 24 * time.Hour
 	// harnessURLTime is for one dial right after the answer.
 	harnessURLTime = 2 * time.Minute
-	// AuthorizationTime is from the answer until the executor has asked for
+	// authorizationTime is from the answer until the executor has asked for
 	// validation.
-	AuthorizationTime = 2 * time.Minute
+	authorizationTime = 2 * time.Minute
 	// stateTime bounds what waits for the shared state. Clients give up on a
 	// call after 10 s.
 	stateTime = 5 * time.Second

@@ -322,7 +322,7 @@ func (s *Server) checkToken(id string, role Role, environment string) error {
 	case err != nil:
 		s.log.Error("cannot check a token", "token", id, "error", err)
 		return nil
-	case !token.Permits(role, environment, s.now()):
+	case !token.permits(role, environment, s.now()):
 		return closeRevoked
 	default:
 		return nil

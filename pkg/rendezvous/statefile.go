@@ -82,7 +82,7 @@ func decodeState(data []byte) (*signer, []*Registration, error) {
 		if reg == nil || reg.ID == "" || !isTokenID(reg.Token) || reg.Key == (Registration{}).Key {
 			return nil, nil, fmt.Errorf("registration %d is not complete", i)
 		}
-		if err := CheckEnvironmentID(reg.Environment); err != nil {
+		if err := checkEnvironmentID(reg.Environment); err != nil {
 			return nil, nil, fmt.Errorf("registration %d: %w", i, err)
 		}
 		if seen["id "+reg.ID] || seen["environment "+reg.Environment] {

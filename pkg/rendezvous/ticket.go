@@ -131,7 +131,7 @@ type authorization struct {
 // make returns an authorization with a nonce of State.Nonce, in the name of a
 // token.
 func (a authorizations) make(g grant, token, nonce string, now time.Time) string {
-	expires := strconv.FormatInt(now.Add(AuthorizationTime).Unix(), 10)
+	expires := strconv.FormatInt(now.Add(authorizationTime).Unix(), 10)
 	return strings.Join([]string{token, nonce, expires, a.sign(g, token, nonce, expires)}, ".")
 }
 

@@ -88,10 +88,10 @@ func TestAuthorizations(t *testing.T) {
 	if _, ok := (authorizations{*newSigner()}).read(text, g, now); ok {
 		t.Error("accepted with another key")
 	}
-	if _, ok := a.read(text, g, now.Add(AuthorizationTime)); ok {
+	if _, ok := a.read(text, g, now.Add(authorizationTime)); ok {
 		t.Error("accepted after its end")
 	}
-	if got, ok := a.read(text, g, now); !ok || got.token != "0123456789ab" || got.nonce != "nonce" || !got.until.Equal(now.Add(AuthorizationTime)) {
+	if got, ok := a.read(text, g, now); !ok || got.token != "0123456789ab" || got.nonce != "nonce" || !got.until.Equal(now.Add(authorizationTime)) {
 		t.Errorf("%+v, %v", got, ok)
 	}
 }
@@ -101,7 +101,7 @@ func TestSpent(t *testing.T) {
 	r := newRegistry(nil)
 	now := time.Unix(1_800_000_000, 0)
 	r.now = func() time.Time { return now }
-	until := now.Add(AuthorizationTime)
+	until := now.Add(authorizationTime)
 	spend := func(nonce string) bool {
 		t.Helper()
 		ok, err := r.Spend(ctx, nonce, until)

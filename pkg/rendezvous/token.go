@@ -40,9 +40,9 @@ type Token struct {
 	SHA256       string    `json:"sha256"`           // of the whole token, in hexadecimal digits
 }
 
-// Permits says whether the token is good for a role in an environment at a
+// permits says whether the token is good for a role in an environment at a
 // time.
-func (t *Token) Permits(role Role, environment string, now time.Time) bool {
+func (t *Token) permits(role Role, environment string, now time.Time) bool {
 	return t.Role.allows(role) && !t.expired(now) && t.covers(environment)
 }
 
@@ -119,19 +119,19 @@ func (t *Token) check() error {
 		return invalid("environment", "is there %d times: at most %d, and patterns with *", len(t.Environments), maxPatterns)
 	}
 	for _, pattern := range t.Environments {
-		if _, err := path.Match(pattern, ""); err != nil || CheckEnvironmentID(pattern) != nil {
-			return invalid("environment", "%q is neither an id nor a pattern: 1 to %d bytes that can be printed, without a slash or blanks around it", pattern, MaxEnvironmentID)
+		if _, err := path.Match(pattern, ""); err != nil || checkEnvironmentID(pattern) != nil {
+			return invalid("environment", "%q is neither an id nor a pattern: 1 to %d bytes that can be printed, without a slash or blanks around it", pattern, maxEnvironmentID)
 		}
 	}
 	return nil
 }
 
-// CheckEnvironmentID says whether a text can be the id of an environment: it
-// has 1 to MaxEnvironmentID bytes of UTF-8 that can be printed, no slash, and no
+// checkEnvironmentID says whether a text can be the id of an environment: it
+// has 1 to maxEnvironmentID bytes of UTF-8 that can be printed, no slash, and no
 // blanks around it.
-func CheckEnvironmentID(id string) error {
-	if id == "" || len(id) > MaxEnvironmentID || !printable(id) || strings.Contains(id, "/") || strings.TrimSpace(id) != id {
-		return fmt.Errorf("environment id %.*q: 1 to %d bytes that can be printed, without a slash or blanks around it", MaxEnvironmentID, id, MaxEnvironmentID)
+func checkEnvironmentID(id string) error {
+	if id == "" || len(id) > maxEnvironmentID || !printable(id) || strings.Contains(id, "/") || strings.TrimSpace(id) != id {
+		return fmt.Errorf("environment id %.*q: 1 to %d bytes that can be printed, without a slash or blanks around it", maxEnvironmentID, id, maxEnvironmentID)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func TestPermits(t *testing.T) {
 		{"expired", Token{Role: RoleBoth, Environments: []string{"*"}, Expires: now}, RoleHarness, "a", false},
 		{"none", Token{Role: RoleBoth}, RoleHarness, "a", false},
 	} {
-		if got := tt.token.Permits(tt.role, tt.id, now); got != tt.want {
+		if got := tt.token.permits(tt.role, tt.id, now); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -175,11 +175,11 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 // TestTokensThatDoNotFit: what is written can be read again.
 func TestTokensThatDoNotFit(t *testing.T) {
 	tokens := make(map[string]*Token)
-	for i := range maxTokenFile / (maxPatterns * MaxEnvironmentID) {
+	for i := range maxTokenFile / (maxPatterns * maxEnvironmentID) {
 		id, secret := newSecret()
 		tokens[id] = &Token{ID: id, Role: RoleBoth, SHA256: hexDigest(secret)}
 		for range maxPatterns {
-			tokens[id].Environments = append(tokens[id].Environments, strings.Repeat("e", MaxEnvironmentID))
+			tokens[id].Environments = append(tokens[id].Environments, strings.Repeat("e", maxEnvironmentID))
 		}
 		if i > 0 {
 			continue

@@ -128,9 +128,9 @@ func (a *Authority) agentFromJWT(ctx context.Context, token Secret, chatGPTBaseU
 	return a.newAgent(ctx, *record, services)
 }
 
-// VerifyAgentIdentity checks an agent's JWT: that it has the form of one, and
+// verifyAgentIdentity checks an agent's JWT: that it has the form of one, and
 // that ChatGPT, whose base URL is given, signed it. Empty: the public one.
-func (a *Authority) VerifyAgentIdentity(ctx context.Context, token Secret, chatGPTBaseURL string) error {
+func (a *Authority) verifyAgentIdentity(ctx context.Context, token Secret, chatGPTBaseURL string) error {
 	services, err := findAgentServices(chatGPTBaseURL)
 	if err != nil {
 		return err

@@ -126,13 +126,13 @@ func TestAgentKeySets(t *testing.T) {
 	} {
 		s := newIdentityService(t)
 		s.on(jwksGet, tt.status, tt.body)
-		if err := s.authority(nil).VerifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(text(err), tt.want) {
+		if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(text(err), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s := newIdentityService(t)
 	s.server.Close()
-	if err := s.authority(nil).VerifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(text(err), "failed to request agent identity JWKS") {
+	if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(text(err), "failed to request agent identity JWKS") {
 		t.Errorf("nobody there: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func (l *Login) AccessToken(ctx context.Context, token Secret) error {
 		}
 		return l.Store.Save(NewPersonalAccessToken(token))
 	}
-	if err := l.Authority.VerifyAgentIdentity(ctx, token, l.ChatGPTBaseURL); err != nil {
+	if err := l.Authority.verifyAgentIdentity(ctx, token, l.ChatGPTBaseURL); err != nil {
 		return err
 	}
 	record, err := decodeAgentJWT(token)
