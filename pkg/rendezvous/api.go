@@ -313,7 +313,8 @@ func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []
 		return nil, s.stateError(err)
 	}
 	if why != "" {
-		s.log.Warn("harness refused", "environment", id, "registration", req.ExecutorRegistrationID, "reason", why)
+		registration := req.ExecutorRegistrationID
+		s.log.Warn("harness refused", "environment", id, "registration", registration[:min(len(registration), maxRegistrationID)], "reason", why)
 	}
 	return validateResponse{Valid: why == ""}, nil
 }
@@ -321,12 +322,16 @@ func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []
 // invalid says what speaks against a harness; empty: nothing. The error is of
 // the state.
 func (s *Server) invalid(ctx context.Context, req *validateRequest, token *Token, id string) (string, error) {
+	const unknown = "the registration is not one of the environment"
+	if len(req.ExecutorRegistrationID) > maxRegistrationID {
+		return unknown, nil
+	}
 	reg, err := s.state.Find(ctx, req.ExecutorRegistrationID)
 	if err != nil && !errors.Is(err, ErrNotRegistered) {
 		return "", err
 	}
 	if err != nil || reg.Environment != id {
-		return "the registration is not one of the environment", nil
+		return unknown, nil
 	}
 	if reg.Token != token.ID {
 		return "the registration is another token's", nil

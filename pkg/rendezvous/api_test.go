@@ -187,6 +187,21 @@ func testValidate(t *testing.T, start starter) {
 	}
 }
 
+// TestLongRegistrationID: an id becomes part of what nodes ask each other for,
+// and one that is too long ended their connection.
+func TestLongRegistrationID(t *testing.T) {
+	everywhere(t, func(t *testing.T, start starter) {
+		s := start(t, Options{})
+		for _, n := range []int{maxRegistrationID + 1, 5000, 60_000} {
+			a := s.post(s.token, "/cloud/environment/env/validate", `{"executor_registration_id":"`+strings.Repeat("r", n)+`","harness_public_key":`+keyText(identity())+`}`)
+			if a.status != 200 || a.Valid {
+				t.Errorf("an id of %d bytes: %s", n, a.body)
+			}
+		}
+		s.register("env")
+	})
+}
+
 func TestURLs(t *testing.T) {
 	s := start(t, Options{})
 	good := s.register("env").URL

@@ -108,6 +108,9 @@ const (
 	headerTime = 10 * time.Second
 	bodyTime   = 30 * time.Second
 	idleTime   = 2 * time.Minute
+	// maxRegistrationID is the longest that is looked for or logged, in bytes:
+	// all have the length of a UUID.
+	maxRegistrationID = 36
 	// maxEnvironmentID is the longest id of an environment, in bytes.
 	maxEnvironmentID = 256
 )

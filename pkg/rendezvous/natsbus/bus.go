@@ -328,7 +328,7 @@ func (b *Bus) endAll(local string, why error, whom telling) {
 
 // validAddress says whether an address can be part of a subject.
 func validAddress(address string) bool {
-	if address == "" || strings.HasPrefix(address, ".") || strings.HasSuffix(address, ".") || strings.Contains(address, "..") {
+	if address == "" || len(address) > maxAddress || strings.HasPrefix(address, ".") || strings.HasSuffix(address, ".") || strings.Contains(address, "..") {
 		return false
 	}
 	return !strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == '*' || r == '>' || r >= 0x7f })

@@ -44,6 +44,10 @@ const (
 	// packetOverhead is the most that a packet has besides a frame: names,
 	// none of which exceeds 128 bytes, and numbers.
 	packetOverhead = 4 << 10
+	// maxAddress is the longest part of a subject that comes from outside, in
+	// bytes; ours have half of that. NATS breaks off who sends a line of more
+	// than 4 KiB, and its client does not come back then.
+	maxAddress = 128
 	// inboxBytes and inboxPackets bound what waits for the goroutine that
 	// hands over packets. It never blocks, so this much means that the process
 	// stands still; NATS cuts off a client with as many bytes (max_pending).

@@ -264,6 +264,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLongNames asks for what would make a line that NATS breaks off.
+func TestLongNames(t *testing.T) {
+	n := join(t, natstest.Start(t).URL())
+	for _, size := range []int{maxAddress + 1, 5000, 60_000} {
+		name := strings.Repeat("n", size)
+		if _, err := n.State.Find(ctxOf(t), name); !errors.Is(err, rendezvous.ErrNotRegistered) {
+			t.Errorf("find %d bytes: %v", size, err)
+		}
+		if ok, err := n.State.Spend(ctxOf(t), name, time.Now()); ok || err != nil {
+			t.Errorf("spend %d bytes: %v, %v", size, ok, err)
+		}
+		if bound, err := n.Bus.Bound(ctxOf(t), name); bound || err != nil {
+			t.Errorf("look for %d bytes: %v, %v", size, bound, err)
+		}
+		if _, err := n.Bus.Bind(ctxOf(t), name, 1, rendezvous.NewMailbox(1)); err == nil {
+			t.Errorf("bind %d bytes", size)
+		}
+	}
+	if err := n.State.Check(ctxOf(t)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRenewal renews what would be forgotten, and forgets copies of what was.
 func TestRenewal(t *testing.T) {
 	url := natstest.Start(t).URL()
