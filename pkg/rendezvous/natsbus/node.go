@@ -119,7 +119,8 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 func (n *Node) options(opts *Options) []nats.Option {
 	list := []nats.Option{
 		nats.Name("codex rendezvous " + n.id),
-		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
+		// Who is refused twice may be let in later, such as with other credentials.
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
 		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // not closed by this node

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,7 @@ type Server struct {
 	cluster *clusterConfig // nil: it is alone
 	client  int            // its ports; -1 until the first start
 	monitor int
+	user    *url.Userinfo // who is let in; nil: everybody
 
 	cmd    *exec.Cmd     // nil: it does not run
 	exited chan struct{} // closed when cmd has ended
@@ -93,8 +95,15 @@ func newServer(t testing.TB, cluster *clusterConfig) *Server {
 	return s
 }
 
-// URL returns where clients reach it: nats://127.0.0.1:PORT.
-func (s *Server) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.client) }
+// URL returns where clients reach it: nats://127.0.0.1:PORT, with the user and the
+// password of Authorize.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "nats", User: s.user, Host: fmt.Sprintf("127.0.0.1:%d", s.client)}
+	return u.String()
+}
+
+// Authorize has the server let in one user alone from the next Restart on.
+func (s *Server) Authorize(user, password string) { s.user = url.UserPassword(user, password) }
 
 // Kill ends the server at once, as a crash does. One that does not run is left
 // alone.
@@ -159,6 +168,10 @@ func (s *Server) config() string {
 	fmt.Fprintf(&c, "listen: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\n", s.client, s.monitor)
 	fmt.Fprintf(&c, "ports_file_dir: %q\n", filepath.Join(s.dir, "ports"))
 	fmt.Fprintf(&c, "jetstream { store_dir: %q, max_mem: 64MB, max_file: 256MB }\n", s.dir)
+	if s.user != nil {
+		password, _ := s.user.Password()
+		fmt.Fprintf(&c, "authorization { user: %q, password: %q }\n", s.user.Username(), password)
+	}
 	if s.cluster == nil {
 		return c.String()
 	}

@@ -1,0 +1,42 @@
+package natsbus
+
+import (
+	"bytes"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"codex.internal/pkg/rendezvous/natstest"
+)
+
+// refusals counts what a node's log says of being refused.
+type refusals struct{ n atomic.Int32 }
+
+func (r *refusals) Write(b []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(b), []byte("authorization violation")) {
+		r.n.Add(1)
+	}
+	return len(b), nil
+}
+
+// TestRefusedForAWhile has NATS let nobody in for a time, as when what it lets
+// in and what the nodes have is not changed at the same moment.
+func TestRefusedForAWhile(t *testing.T) {
+	s := natstest.Start(t)
+	restart := func(password string) {
+		s.Kill()
+		s.Authorize("node", password)
+		s.Restart()
+	}
+	restart("first")
+	var refused refusals
+	n, err := Connect(ctxOf(t), Options{Servers: s.URL(), Logger: slog.New(slog.NewTextHandler(&refused, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	restart("second")
+	eventually(t, "it is refused again and again", func() bool { return refused.n.Load() > 3 })
+	restart("first")
+	eventually(t, "it is let in", func() bool { return n.State.Check(ctxOf(t)) == nil })
+}
