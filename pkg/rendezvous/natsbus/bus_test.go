@@ -61,7 +61,7 @@ func send(t testing.TB, n *Node, to string, m rendezvous.Message) {
 }
 
 func frame(from, text string) rendezvous.Message {
-	return rendezvous.Message{Kind: rendezvous.Frame, From: from, Data: []byte(text)}
+	return rendezvous.Message{Kind: rendezvous.Frame, From: from, Stream: "s", Data: []byte(text)}
 }
 
 func joined(from string) rendezvous.Message {

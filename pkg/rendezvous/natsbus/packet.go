@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"codex.internal/pkg/relayframe"
 	"codex.internal/pkg/rendezvous"
@@ -178,6 +179,10 @@ func (r *reader) message() rendezvous.Message {
 	m.Token, m.Identity, m.Stream = r.text(), r.text(), r.text()
 	m.Data = r.take(uint64(len(r.rest)))
 	if m.Kind < rendezvous.Frame || m.Kind > rendezvous.Gone || len(m.Data) > rendezvous.MaxFrame {
+		r.failed = true
+	}
+	// A stream may have to be reset, which takes an id that can be sent.
+	if m.Kind == rendezvous.Frame && (!relayframe.Sendable(m.Stream) || !utf8.ValidString(m.Stream)) {
 		r.failed = true
 	}
 	return m

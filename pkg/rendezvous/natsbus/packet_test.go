@@ -79,6 +79,19 @@ func TestLargestPacket(t *testing.T) {
 	}
 }
 
+// TestStreamsOfPackets: a node must not fall over the id of another's stream.
+func TestStreamsOfPackets(t *testing.T) {
+	for stream, ok := range map[string]bool{
+		"s": true, strings.Repeat("s", relayframe.MaxStreamID): true,
+		"": false, " s": false, "\xff": false, strings.Repeat("s", relayframe.MaxStreamID+1): false,
+	} {
+		p := packet{kind: packetData, node: "n", message: rendezvous.Message{Kind: rendezvous.Frame, Stream: stream}}
+		if _, err := decodePacket(p.append(nil)); (err == nil) != ok {
+			t.Errorf("%q: %v", stream, err)
+		}
+	}
+}
+
 // FuzzDecodePacket checks that what is accepted is encoded in one way, and that
 // its parts are parts of it.
 func FuzzDecodePacket(f *testing.F) {
