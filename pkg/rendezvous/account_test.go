@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/gorilla/websocket"
 )
 
 func TestAccountCounts(t *testing.T) {
@@ -129,5 +131,25 @@ func TestCallRate(t *testing.T) {
 	}
 	if w := s.get("/status", "Authorization", "Bearer "+s.token); w.Code != 429 || w.Header().Get("WWW-Authenticate") != "" {
 		t.Errorf("the status page: %d %v", w.Code, w.Header())
+	}
+}
+
+// TestNoFramesCount: what is dropped has to be looked at too.
+func TestNoFramesCount(t *testing.T) {
+	s := start(t, Options{})
+	const burst = 1000
+	for _, quota := range []*quota{&s.Server.tokens.quota, &s.environments.quota} {
+		quota.frames, quota.burst = 1, burst
+	}
+	x, h := s.executor("env"), s.harness("env")
+	for range burst {
+		for _, p := range []*peer{x, h} {
+			if err := p.ws.WriteMessage(websocket.TextMessage, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, l := range []*lane{&s.environments.find("env").down, &s.Server.tokens.find(TokenID(s.token)).up} {
+		eventually(t, func() bool { return l.frames.Tokens() < burst/2 }) // one a second comes back
 	}
 }

@@ -298,8 +298,9 @@ func (x *executor) receive(ctx context.Context, h header, in message) error {
 // check implements socketEnd.
 func (x *executor) check() error { return x.srv.checkToken(x.token, RoleExecutor, x.environment) }
 
-// dropped implements socketEnd.
-func (x *executor) dropped(why error) {
+// drop implements socketEnd.
+func (x *executor) drop(ctx context.Context, why error) error {
 	x.srv.metrics.drop(dropInvalid)
 	x.log.Debug("message dropped", "reason", why)
+	return x.account.down.frames.Wait(ctx)
 }

@@ -109,8 +109,9 @@ func (n *harness) handle(m Message) error {
 // check implements socketEnd.
 func (n *harness) check() error { return n.srv.checkToken(n.token, RoleHarness, n.environment) }
 
-// dropped implements socketEnd.
-func (n *harness) dropped(why error) {
+// drop implements socketEnd.
+func (n *harness) drop(ctx context.Context, why error) error {
 	n.srv.metrics.drop(dropInvalid)
 	n.log.Debug("message dropped", "reason", why)
+	return n.account.up.frames.Wait(ctx)
 }

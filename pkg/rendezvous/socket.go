@@ -209,8 +209,9 @@ type socketEnd interface {
 	handle(m Message) error
 	// check says why the peer may not stay.
 	check() error
-	// dropped counts a message that is no frame.
-	dropped(why error)
+	// drop counts a message that is no frame. It may wait until ctx ends: what
+	// takes time to look at is not for nothing.
+	drop(ctx context.Context, why error) error
 }
 
 // run serves the socket until it breaks, e or the mailbox refuses to go on, or
@@ -272,16 +273,18 @@ func (s *socket) routineRead(ctx context.Context, e socketEnd) error {
 		if err != nil {
 			return err
 		}
-		if !m.binary {
-			e.dropped(errText)
-			continue
+		var h header
+		bad := errText
+		if m.binary {
+			h, bad = peek(m.text)
 		}
-		h, err := peek(m.text)
+		if bad != nil {
+			m.free()
+			err = e.drop(ctx, bad)
+		} else {
+			err = e.receive(ctx, h, m)
+		}
 		if err != nil {
-			e.dropped(err)
-			continue
-		}
-		if err := e.receive(ctx, h, m); err != nil {
 			return err
 		}
 	}
