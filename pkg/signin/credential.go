@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 )
 
 // Credential proves who this program acts for. It is safe for concurrent use.
@@ -13,7 +14,8 @@ type Credential interface {
 	// Mode is the kind of the credential.
 	Mode() Mode
 	// Authorize adds the headers that prove it. It may ask the identity
-	// service for fresh tokens, and returns promptly when the context ends.
+	// service for fresh tokens, and returns promptly when the context ends:
+	// at once, or within two seconds when fresh tokens are on their way.
 	Authorize(ctx context.Context, header http.Header) error
 	// Describe says how one is signed in, without secrets.
 	Describe() string
@@ -116,6 +118,9 @@ func (c *chatGPT) Authorize(ctx context.Context, header http.Header) error {
 		return context.Cause(ctx)
 	}
 	defer func() { c.turn <- struct{}{} }()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err := c.refresh(ctx); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -141,7 +146,10 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	if c.refused != "" && c.refused == old.RefreshToken {
 		return c.refusedErr
 	}
-	tokens, err := c.authority.refresh(ctx, old)
+	// To leave now could lose what the refresh token was used up for.
+	late, cancel := lingering(ctx, refreshGrace)
+	defer cancel()
+	tokens, err := c.authority.refresh(late, old)
 	if err != nil {
 		// Who was here at the same time has used the refresh token up.
 		if _, changed, _ := c.reload(); changed {
@@ -155,6 +163,16 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	}
 	c.seen = tokens
 	return nil
+}
+
+// lingering returns a context that goes on for some time when ctx has ended.
+func lingering(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(d, func() { cancel(context.Cause(ctx)) })
+		context.AfterFunc(late, func() { timer.Stop() })
+	})
+	return late, func() { stop(); cancel(nil) }
 }
 
 // reload reads what is stored, and takes it over if it is not what was seen

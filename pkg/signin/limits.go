@@ -26,6 +26,10 @@ const (
 	// it ends.
 	refreshAge = 8 * 24 * time.Hour
 
+	// refreshGrace is how much longer a refresh that is under way may take when
+	// nobody wants it any more: with the answer the user would lose the sign-in.
+	refreshGrace = 2 * time.Second
+
 	// requestTimeout bounds a question to the identity service. The reference
 	// waits for ever there.
 	requestTimeout = 30 * time.Second

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -187,6 +188,45 @@ func TestRefreshEndsWithItsContext(t *testing.T) {
 	c := resolved(t, s, nil, stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon)), io.Discard)
 	if err := c.Authorize(ended(t), map[string][]string{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A refresh that is under way is stored, even if nobody waits for it any more,
+// unless it takes too long.
+func TestRefreshOutlastsItsContext(t *testing.T) {
+	fresh := ending(noon.Add(time.Hour))
+	for name, tt := range map[string]struct {
+		answers bool
+		want    Secret // the refresh token that is stored
+	}{
+		"with an answer": {true, "rt-2"},
+		"without":        {false, "rt-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newIdentityService(t)
+			s.direct = true
+			store := stored(t, NewChatGPT(tokens(t, ending(noon)), "", noon))
+			c := resolved(t, s, nil, store, io.Discard)
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				s.mux[refreshPost] = func(w http.ResponseWriter, r *http.Request) {
+					cancel()
+					if !tt.answers {
+						<-r.Context().Done()
+						return
+					}
+					_, _ = io.WriteString(w, `{"access_token":"`+fresh.Reveal()+`","refresh_token":"rt-2"}`)
+				}
+				began := time.Now()
+				err := c.Authorize(ctx, http.Header{})
+				if took := time.Since(began); tt.answers != (err == nil) || !tt.answers && (took != refreshGrace || !errors.Is(err, context.Canceled)) {
+					t.Errorf("got %v after %v", err, took)
+				}
+			})
+			if a, err := store.Load(); err != nil || a.Tokens.RefreshToken != tt.want {
+				t.Errorf("stored: %v, %v", a, err)
+			}
+		})
 	}
 }
 
