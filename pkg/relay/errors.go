@@ -27,6 +27,7 @@ func (e *HandshakeError) Retryable() bool { return true }
 
 var (
 	errAborted    = fmt.Errorf("%w: aborted", ErrClosed)
+	errURL        = errors.New("expected a ws:// or wss:// URL")
 	errStopped    = errors.New("the executor stops")
 	errLinkDown   = errors.New("Noise relay websocket ended")
 	errNotBinary  = errors.New("Noise relay transport expects binary protobuf frames")

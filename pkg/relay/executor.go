@@ -109,7 +109,7 @@ func (e *Executor) Run(ctx context.Context) error {
 // refused reports whether the relay does not want this registration.
 func refused(err error) bool {
 	var e *transport.DialError
-	return errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
+	return errors.Is(err, errURL) || errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -392,9 +392,11 @@ func TestExecutorLoop(t *testing.T) {
 	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: echo, Register: func(context.Context) (Registration, error) {
 		tell("register")
 		switch registered++; registered {
-		case 3: // one that may pass: the old registration stands
+		case 1:
+			return Registration{URL: s.URL}, nil // that of no websocket
+		case 4: // one that may pass: the old registration stands
 			return Registration{}, &transport.DialError{Status: 503}
-		case 4:
+		case 5:
 			return Registration{}, last
 		}
 		return Registration{URL: "ws" + strings.TrimPrefix(s.URL, "http")}, nil
@@ -411,7 +413,7 @@ func TestExecutorLoop(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	want := []string{
-		"register", "dial 401", "register", "pause 1s", "dial 500", "pause 2s", "dial 404", "register", "pause 4s",
+		"register", "register", "pause 1s", "dial 401", "register", "pause 2s", "dial 500", "pause 4s", "dial 404", "register", "pause 8s",
 		"dial 0", "pause 1s", "dial 503", "pause 2s", "dial 0", "pause 1s", "dial 403", "register",
 	}
 	if !slices.Equal(story, want) {

@@ -55,12 +55,12 @@ type link struct {
 
 // dialLink makes a websocket within limit, with its TLS as config says. The
 // relay is probed every ping, or never if that is 0. The link ends with close.
-// The error is a *transport.DialError, or ctx's.
+// The error is an errURL, a *transport.DialError, or ctx's.
 func dialLink(ctx context.Context, address string, config *tls.Config, limit, ping time.Duration, log *slog.Logger) (*link, error) {
 	shown := transport.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, &transport.DialError{URL: shown, Err: errors.New("expected a ws:// or wss:// URL")}
+		return nil, fmt.Errorf("the relay's URL %q: %w", shown, errURL)
 	}
 	ws, err := transport.Dial(ctx, address, transport.DialOptions{
 		TLS: config, Limit: limit, Buffer: bufferSize,
@@ -106,9 +106,9 @@ func (l *link) heard() {
 	}
 }
 
-// read returns the next frame, whose payload is valid until the next call. With errNotBinary, relayframe.ErrUndecodable and
-// relayframe.ErrInvalid only that message is bad; after any other error the
-// link reads nothing more.
+// read returns the next frame, whose payload is valid until the next call. With
+// errNotBinary, relayframe.ErrUndecodable and relayframe.ErrInvalid only that
+// message is bad; after any other error the link reads nothing more.
 func (l *link) read() (relayframe.Frame, error) {
 	kind, r, err := l.ws.NextReader()
 	if err != nil {
