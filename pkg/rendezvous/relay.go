@@ -69,6 +69,11 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request, t *ticket) *apiE
 func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
 	ctx, cancel := context.WithTimeout(s.ctx, stateTime)
 	defer cancel()
+	mine, ok := s.tokens.use(t.token, (*account).addSocket)
+	if !ok {
+		return tooManySockets()
+	}
+	defer mine.removeSocket()
 	generation, err := s.state.Attach(ctx, t.registration)
 	switch {
 	case errors.Is(err, ErrNotRegistered):
@@ -87,7 +92,10 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	}
 	// When the executor learns that it is connected, harnesses reach it.
 	defer x.unbind()
-	if err := x.bind(ctx, generation); err != nil {
+	switch err := x.bind(ctx, generation); {
+	case errors.Is(err, ErrReplaced):
+		return &apiError{http.StatusServiceUnavailable, "replaced", closeReplaced.reason}
+	case err != nil:
 		return s.busError(err)
 	}
 	if x.socket = s.upgrade(w, r); x.socket == nil {
@@ -111,6 +119,10 @@ func (s *Server) busError(err error) *apiError {
 	return &apiError{http.StatusServiceUnavailable, "bus_unavailable", "the service cannot route frames"}
 }
 
+func tooManySockets() *apiError {
+	return &apiError{http.StatusTooManyRequests, "too_many_sockets", "too many connections with this token, or to this environment"}
+}
+
 func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket) *apiError {
 	ctx, cancel := context.WithTimeout(s.ctx, stateTime)
 	defer cancel()
@@ -121,15 +133,14 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 	case !connected:
 		return offline(t.environment)
 	}
-	tooMany := &apiError{http.StatusTooManyRequests, "too_many_sockets", "too many connections with this token, or to this environment"}
 	mine, ok := s.tokens.use(t.token, (*account).addSocket)
 	if !ok {
-		return tooMany
+		return tooManySockets()
 	}
 	defer mine.removeSocket()
 	environment, ok := s.environments.use(t.environment, (*account).addSocket)
 	if !ok {
-		return tooMany
+		return tooManySockets()
 	}
 	defer environment.removeSocket()
 	socket := s.upgrade(w, r)

@@ -349,6 +349,19 @@ func testStreamLimit(t *testing.T, start starter) {
 	x.want("more", relayframe.Handshake, "x")
 }
 
+func TestExecutorLimit(t *testing.T) {
+	s := start(t, Options{})
+	s.Server.tokens.quota.sockets = 2
+	first := s.executor("a")
+	s.executor("b")
+	url := s.register("c").URL
+	if got := refused(t, url); got != "429 too_many_sockets" {
+		t.Errorf("%s", got)
+	}
+	_ = first.ws.Close()
+	eventually(t, func() bool { return refused(t, url) == "accepted" })
+}
+
 func TestHarnessLimit(t *testing.T) { everywhere(t, testHarnessLimit) }
 
 func testHarnessLimit(t *testing.T, start starter) {
