@@ -106,6 +106,9 @@ const (
 	// clockSkew is by how much the clock of a node may be behind that of another:
 	// what has expired there is remembered as spent for as long.
 	clockSkew = time.Minute
+	// maxFile bounds a file of credentials, or of the certificates of all the
+	// authorities of a system.
+	maxFile = 4 << 20
 	// watchPause is before the state is watched again after a failure.
 	watchPause = time.Second
 )

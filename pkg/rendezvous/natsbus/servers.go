@@ -3,6 +3,7 @@ package natsbus
 import (
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"slices"
@@ -53,7 +54,7 @@ func parseServer(text string) (*url.URL, error) {
 // shows nothing of them.
 func checkFiles(opts *Options) error {
 	if opts.Credentials != "" {
-		text, err := os.ReadFile(opts.Credentials)
+		text, err := readFile(opts.Credentials)
 		if err != nil {
 			return fmt.Errorf("credentials: %w", err)
 		}
@@ -65,7 +66,7 @@ func checkFiles(opts *Options) error {
 		keys.Wipe()
 	}
 	if opts.CA != "" {
-		text, err := os.ReadFile(opts.CA)
+		text, err := readFile(opts.CA)
 		if err != nil {
 			return fmt.Errorf("certificates: %w", err)
 		}
@@ -74,4 +75,17 @@ func checkFiles(opts *Options) error {
 		}
 	}
 	return nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s exceeds %d bytes; is it the right file?", path, maxFile)
+	}
+	return text, err
 }
