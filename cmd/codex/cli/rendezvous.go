@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"codex.internal/pkg/codexhome"
@@ -132,8 +133,9 @@ func runRendezvous(c *cli.Context, s streams) error {
 		return err
 	}
 	opts := rendezvous.Options{Tokens: tokens, Logger: log, PublicURL: c.String("public-url"), StateFile: c.String("state")}
+	var node *natsbus.Node
 	if shared != nil {
-		node, err := natsbus.Connect(c.Context, *shared)
+		node, err = natsbus.Connect(c.Context, *shared)
 		if err != nil {
 			_ = listener.Close()
 			return fmt.Errorf("--nats: %w", err)
@@ -149,7 +151,7 @@ func runRendezvous(c *cli.Context, s streams) error {
 		}
 		return flagged(err)
 	}
-	return serveRendezvous(c, s, srv, listener, config, log)
+	return serveRendezvous(c, s, srv, listener, config, node, log)
 }
 
 // flagged makes a usage error of what the service says a person has asked for
@@ -203,12 +205,20 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 	return l, nil
 }
 
-// serveRendezvous serves, and ends in order.
-func serveRendezvous(c *cli.Context, s streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, log *slog.Logger) error {
+// serveRendezvous serves, and ends in order, at a signal or when a node loses
+// NATS for good.
+func serveRendezvous(c *cli.Context, s streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, node *natsbus.Node, log *slog.Logger) error {
 	// The first signal ends ctx; after stop the second has its usual effect.
 	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	ctx, cancelCause := context.WithCancelCause(ctx)
+	if node != nil {
+		var waiting sync.WaitGroup
+		waiting.Go(func() { cancelCause(node.Wait(ctx)) })
+		defer waiting.Wait()
+	}
+	defer cancelCause(nil)
 	url := "http://"
 	if config != nil {
 		url = "https://"
@@ -228,8 +238,12 @@ func serveRendezvous(c *cli.Context, s streams, srv *rendezvous.Server, l net.Li
 	if e := srv.Shutdown(bound); e != nil {
 		log.Warn("not everything ended in time", "error", e)
 	}
-	if errors.Is(err, rendezvous.ErrServerClosed) {
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, natsbus.ErrLost):
+		return fmt.Errorf("--nats: %w", why)
+	case errors.Is(err, rendezvous.ErrServerClosed):
 		return nil
+	default:
+		return err
 	}
-	return err
 }

@@ -3,10 +3,15 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,6 +94,56 @@ func TestRendezvousNodes(t *testing.T) {
 	hello.StreamID = "another" // the former harness has the first
 	pass(t, join(), x, hello)
 	b.end()
+}
+
+// rejecting forwards one connection to a server of NATS, and says to the client
+// that it has made a mistake, when told to.
+func rejecting(t *testing.T, server string) (url string, reject func()) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var rejected atomic.Bool
+	var forwarding sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); forwarding.Wait() })
+	forwarding.Go(func() {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		nats, err := net.Dial("tcp", strings.TrimPrefix(server, "nats://"))
+		if err != nil {
+			return
+		}
+		defer nats.Close()
+		forwarding.Go(func() { _, _ = io.Copy(nats, client); _ = nats.Close() })
+		for buffer := make([]byte, 64<<10); ; {
+			n, err := nats.Read(buffer)
+			if err != nil {
+				return
+			}
+			message := buffer[:n]
+			if rejected.Load() && bytes.HasSuffix(message, []byte("\r\n")) {
+				message = append(message, "-ERR 'Invalid Client Protocol'\r\n"...)
+			}
+			if _, err := client.Write(message); err != nil {
+				return
+			}
+		}
+	})
+	return "nats://" + l.Addr().String(), func() { rejected.Store(true) }
+}
+
+// A node whose client of NATS has given up ends, for who started it to do
+// something.
+func TestRendezvousNodeLosesNATS(t *testing.T) {
+	url, reject := rejecting(t, natstest.Start(t).URL())
+	m := rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"), "--nats", url)
+	reject()
+	defer time.AfterFunc(patience, func() { _ = m.cmd.Process.Kill() }).Stop()
+	err := m.cmd.Wait()
+	if code := m.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(m.said.String(), "\nError: --nats: the connection to NATS has ended for good: ") {
+		t.Errorf("%v: %s", err, &m.said)
+	}
 }
 
 func TestRendezvousNATSUsage(t *testing.T) {

@@ -14,6 +14,9 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
+// ErrLost says that NATS is lost for good.
+var ErrLost = errors.New("the connection to NATS has ended for good")
+
 // Why lines end.
 var (
 	errLost    = errors.New("messages between two nodes were lost")

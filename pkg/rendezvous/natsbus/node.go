@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,6 +40,7 @@ type Node struct {
 	id   string
 	log  *slog.Logger
 	conn *nats.Conn
+	lost chan struct{} // closed with conn
 
 	calls   chan *nats.Msg // requests to addresses of this node, and to itself
 	again   chan struct{}  // has a value when NATS was reached again
@@ -93,7 +95,9 @@ func Connect(ctx context.Context, opts Options) (*Node, error) {
 
 // connect makes one attempt.
 func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
-	if n.conn, err = nats.Connect(opts.Servers, n.options(opts)...); err != nil {
+	lost := make(chan struct{})
+	closed := nats.ClosedHandler(func(*nats.Conn) { close(lost) })
+	if n.conn, err = nats.Connect(opts.Servers, append(n.options(opts), closed)...); err != nil {
 		return fmt.Errorf("connect to NATS: %w", err)
 	}
 	defer func() {
@@ -111,8 +115,20 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	case err != nil:
 		return err
 	}
-	n.Bus = newBus(n)
+	n.Bus, n.lost = newBus(n), lost
 	return n.start()
+}
+
+// Wait waits until ctx ends, which is no error, or NATS is lost for good: it has
+// broken off with an error after which its client does not come back. The error
+// is an ErrLost; the service is of no use any more.
+func (n *Node) Wait(ctx context.Context) error {
+	select {
+	case <-n.lost:
+		return fmt.Errorf("%w: %w", ErrLost, cmp.Or(n.conn.LastError(), nats.ErrConnectionClosed))
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // options returns those of the client.

@@ -2,7 +2,10 @@ package natsbus
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -39,4 +42,24 @@ func TestRefusedForAWhile(t *testing.T) {
 	eventually(t, "it is refused again and again", func() bool { return refused.n.Load() > 3 })
 	restart("first")
 	eventually(t, "it is let in", func() bool { return n.State.Check(ctxOf(t)) == nil })
+}
+
+// TestLost has NATS break off for good, with a line that is too long.
+func TestLost(t *testing.T) {
+	n, err := Connect(ctxOf(t), Options{Servers: natstest.Start(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Wait(over); err != nil {
+		t.Errorf("too early: %v", err)
+	}
+	if err := n.conn.Publish(strings.Repeat("x", 5000), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Wait(ctxOf(t)); !errors.Is(err, ErrLost) || !strings.Contains(strings.ToLower(err.Error()), "control line") {
+		t.Errorf("got %v", err)
+	}
 }
