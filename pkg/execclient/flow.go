@@ -101,23 +101,26 @@ func (f *follower) skip() {
 // stopped does not stop the others. The lock is held, and given up meanwhile.
 func (p *Process) waitForRoom() {
 	var timer *time.Timer
+	steps := 0
 	for !p.windowed && p.err == nil && p.awaited() {
 		if p.room == nil {
 			p.room = make(chan struct{})
 		}
 		room := p.room
 		if timer == nil {
-			timer = time.NewTimer(stallTime)
+			timer = time.NewTimer(stallTime / stallSteps)
 			defer timer.Stop()
 		} else {
-			timer.Reset(stallTime)
+			timer.Reset(stallTime / stallSteps)
 		}
 		p.mu.Unlock()
 		stalled := false
 		select {
 		case <-room:
+			steps = 0
 		case <-timer.C:
-			stalled = true
+			steps++
+			stalled = steps >= stallSteps
 		case <-p.c.done:
 			stalled = true
 		}

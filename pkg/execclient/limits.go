@@ -50,8 +50,11 @@ const (
 
 	// stallTime is how long the connection to a server without flow control is
 	// held up for a consumer that takes nothing. It is longer than a write to
-	// a file takes, and short for who else waits.
-	stallTime = 250 * time.Millisecond
+	// a file takes, also where others need the processor, and short for who else
+	// waits. It passes in stallSteps: when the whole machine has stood still,
+	// that counts as one.
+	stallTime  = time.Second
+	stallSteps = 5
 
 	// healBytes is how much retained output is asked for at a time.
 	healBytes = 256 << 10

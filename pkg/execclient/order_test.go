@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"codex.internal/pkg/execproto"
 )
@@ -144,5 +146,45 @@ func TestTokensStayAtHome(t *testing.T) {
 		if isLoopback(host) != want {
 			t.Errorf("isLoopback(%q) = %v", host, !want)
 		}
+	}
+}
+
+// TestStall has a consumer take nothing, or an event from time to time, from a
+// server without flow control, while the log is full.
+func TestStall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		taken   int // events, each just before it would be too late
+		took    time.Duration
+		stalled bool
+	}{
+		"nothing":           {0, stallTime, true},
+		"one":               {1, 2*stallTime - time.Millisecond, true},
+		"one for each more": {3, 3 * (stallTime - time.Millisecond), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+				f := p.follow(0, nil)
+				seq := uint64(0)
+				receive := func(n int) {
+					for range n {
+						seq++
+						must(t, p.receive(Event{Seq: seq, Kind: Output, Data: []byte("x")}))
+					}
+				}
+				receive(maxEvents)
+				began := time.Now()
+				go func() {
+					for range tt.taken {
+						time.Sleep(stallTime - time.Millisecond)
+						_, _ = f.next(t.Context())
+					}
+				}()
+				receive(3)
+				if took := time.Since(began); took != tt.took || f.stalled != tt.stalled {
+					t.Errorf("took %v, stalled %v", took, f.stalled)
+				}
+			})
+		})
 	}
 }
