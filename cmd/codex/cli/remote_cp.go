@@ -229,8 +229,8 @@ func (cp *copying) download(sources []string, target string) error {
 }
 
 // downloadTree copies a file or, with recursive, a directory. The names come
-// from the server, so each is checked to be one. The caller
-// tells the source as the user typed it.
+// from the server, so each is checked to be one. The caller tells the source as
+// the user typed it.
 func (cp *copying) downloadTree(uri, target string) error {
 	m, err := cp.fs.Stat(cp.ctx, uri)
 	switch {
