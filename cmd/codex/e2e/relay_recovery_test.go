@@ -50,7 +50,7 @@ func TestRelayRecovery(t *testing.T) {
 		s := newRelaySetup(t)
 		s.harness, s.executor = harnessShape, executorShape
 		recoverySuite(t, "TestRelayRecovery", runs, recoverySetup{
-			routes: s.routes, emit: buildEmit(t), parallel: 24, pulsed: true, size: 1 << 20, large: 10 << 20, killed: []int{137},
+			routes: s.routes, emit: buildEmit(t), parallel: 10, pulsed: true, size: 1 << 20, large: 10 << 20, killed: []int{137},
 		})
 	})
 	eventually(t, "goroutines", func() []string {

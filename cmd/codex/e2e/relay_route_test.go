@@ -206,13 +206,30 @@ func (r *relayRoute) connect(ctx context.Context, o execclient.Options) (*execcl
 		return nil, err
 	}
 	o.Logger = log
-	client, err := execclient.Dial(ctx, d, o)
+	client, err := dialPatiently(ctx, d, o)
 	if err != nil {
 		return nil, err
 	}
 	ctx, r.interrupt = context.WithCancel(ctx)
 	r.interrupting.Go(func() { r.interruptError = r.routineInterrupt(ctx) })
 	return client, nil
+}
+
+// mostDials is how often the first connection is tried.
+const mostDials = 5
+
+// dialPatiently does what a user does whose first connection failed for a
+// passing reason, such as a machine that was too busy for the ten seconds that a
+// handshake may take: it tries again. What is lost after that, the client has to
+// recover.
+func dialPatiently(ctx context.Context, d execclient.Dialer, o execclient.Options) (*execclient.Client, error) {
+	for dials := 1; ; dials++ {
+		client, err := execclient.Dial(ctx, d, o)
+		var passing interface{ Retryable() bool }
+		if err == nil || dials == mostDials || !errors.As(err, &passing) || !passing.Retryable() {
+			return client, err
+		}
+	}
 }
 
 // routineInterrupt kills the service and starts it again, as planned.
