@@ -41,7 +41,6 @@ func (p *Process) receive(e Event) error {
 	if p.closed || p.err != nil || e.Seq <= p.last {
 		return nil
 	}
-	p.waitForRoom()
 	if len(p.pending) >= maxPending {
 		return protocolf("process %s: event %d is missing", p.id, p.last+1)
 	}
@@ -57,29 +56,28 @@ func (p *Process) hold(e Event) {
 	}
 }
 
-// publish moves the events to the log that are next in order. The lock is
-// held.
+// publish moves the events to the log that are next in order, when there is
+// room: see waitForRoom. The lock is held, and given up while it waits.
 func (p *Process) publish() {
-	published := false
 	for {
 		e, ok := p.pending[p.last+1]
-		if !ok || p.closed {
-			break
+		switch {
+		case !ok || p.closed || p.err != nil:
+			return
+		case p.awaited(len(e.Data)):
+			p.waitForRoom(len(e.Data))
+			continue // another may be next by now
 		}
 		delete(p.pending, e.Seq)
-		published = true
 		p.append(e)
+		for len(p.log) > maxEvents || p.bytes > maxEventBytes {
+			p.bytes -= len(p.log[0].Data)
+			p.log[0] = Event{}
+			p.log = p.log[1:]
+		}
+		close(p.changed)
+		p.changed = make(chan struct{})
 	}
-	if !published {
-		return
-	}
-	for len(p.log) > maxEvents || p.bytes > maxEventBytes {
-		p.bytes -= len(p.log[0].Data)
-		p.log[0] = Event{}
-		p.log = p.log[1:]
-	}
-	close(p.changed)
-	p.changed = make(chan struct{})
 }
 
 func (p *Process) append(e Event) {

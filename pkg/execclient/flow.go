@@ -94,15 +94,14 @@ func (f *follower) skip() {
 	}
 }
 
-// waitForRoom holds up the reader of the connection when the log would drop
-// what a consumer is about to take. That is for servers without flow control
-// only, which retain little and would lose it for good; and it ends when the
-// consumer has taken nothing for stallTime, so that a consumer which has
-// stopped does not stop the others. The lock is held, and given up meanwhile.
-func (p *Process) waitForRoom() {
+// waitForRoom holds up the reader of the connection while an event of n bytes is
+// awaited. It ends when the consumer has taken nothing for stallTime, so that a
+// consumer which has stopped does not stop the others. The lock is held, and
+// given up meanwhile.
+func (p *Process) waitForRoom(n int) {
 	var timer *time.Timer
 	steps := 0
-	for !p.windowed && p.err == nil && p.awaited() {
+	for p.err == nil && p.awaited(n) {
 		if p.room == nil {
 			p.room = make(chan struct{})
 		}
@@ -131,15 +130,26 @@ func (p *Process) waitForRoom() {
 	}
 }
 
-// awaited reports whether the log is full and somebody who is at work has not
-// taken its oldest event. The lock is held.
-func (p *Process) awaited() bool {
-	if len(p.log) < maxEvents && p.bytes < maxEventBytes {
+// awaited reports whether the log would drop what somebody who is at work is
+// about to take, to have room for an event of n bytes. That matters for servers
+// without flow control only, which retain little and would lose it for good. The
+// lock is held.
+func (p *Process) awaited(n int) bool {
+	if p.windowed {
 		return false
 	}
+	dropped, bytes := 0, p.bytes+n
+	for dropped < len(p.log) && (len(p.log)-dropped >= maxEvents || bytes > maxEventBytes) {
+		bytes -= len(p.log[dropped].Data)
+		dropped++
+	}
+	if dropped == 0 {
+		return false
+	}
+	first, last := p.log[0].Seq, p.log[dropped-1].Seq
 	for f := range p.followers {
 		f.skip()
-		if !f.stalled && f.at+1 == p.log[0].Seq {
+		if next := f.at + 1; !f.stalled && first <= next && next <= last {
 			return true
 		}
 	}

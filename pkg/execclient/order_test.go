@@ -2,6 +2,7 @@ package execclient
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -186,5 +187,46 @@ func TestStall(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestASlowConsumerGetsAll has events of any size come, from a server without
+// flow control, faster than they are taken, in order and so that many are next
+// at once: none may leave the log before.
+func TestASlowConsumerGetsAll(t *testing.T) {
+	const events = 3000
+	for name, most := range map[string]int{"small": 1 << 10, "large": 16 << 10, "larger": 1 << 18} {
+		for _, behind := range []int{1, 100} {
+			t.Run(fmt.Sprintf("%s, %d at once", name, behind), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+					f := p.follow(0, nil)
+					go func() {
+						rng := rand.New(rand.NewPCG(5, uint64(most)))
+						for first := 1; first <= events; first += behind {
+							for n := behind - 1; n >= 0; n-- {
+								if err := p.receive(Event{Seq: uint64(first + n), Kind: Output, Data: make([]byte, rng.IntN(most))}); err != nil {
+									t.Errorf("event %d: %v", first+n, err)
+								}
+							}
+						}
+					}()
+					for seq := uint64(1); seq <= events; {
+						e, changed, err := f.take()
+						switch {
+						case err != nil || e.Kind == 0 && changed == nil:
+							t.Fatalf("event %d is gone: %v", seq, err)
+						case e.Kind == 0:
+							<-changed
+						case e.Seq != seq:
+							t.Fatalf("event %d came for %d", e.Seq, seq)
+						default:
+							seq++
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			})
+		}
 	}
 }
