@@ -60,27 +60,33 @@ func (p *Process) hold(e Event) {
 // room: see waitForRoom. The lock is held, and given up while it waits.
 func (p *Process) publish() {
 	for {
-		e, ok := p.pending[p.last+1]
+		e, ok := p.next()
 		switch {
-		case !ok || p.closed || p.err != nil:
+		case !ok:
 			return
 		case p.awaited(len(e.Data)):
 			p.waitForRoom(len(e.Data))
 			continue // another may be next by now
 		}
-		delete(p.pending, e.Seq)
 		p.append(e)
 		for len(p.log) > maxEvents || p.bytes > maxEventBytes {
 			p.bytes -= len(p.log[0].Data)
 			p.log[0] = Event{}
 			p.log = p.log[1:]
 		}
-		close(p.changed)
-		p.changed = make(chan struct{})
 	}
 }
 
+// next returns the event that is to be published next, if it has come. The lock
+// is held.
+func (p *Process) next() (Event, bool) {
+	e, ok := p.pending[p.last+1]
+	return e, ok && !p.closed && p.err == nil
+}
+
+// append adds an event to the log. The lock is held.
 func (p *Process) append(e Event) {
+	delete(p.pending, e.Seq)
 	p.last = e.Seq
 	p.total += uint64(len(e.Data))
 	e.end = p.total
@@ -96,6 +102,8 @@ func (p *Process) append(e Event) {
 		p.pending = nil
 		p.c.forget(p)
 	}
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // merge takes what process/read answered about everything after the last
@@ -138,7 +146,11 @@ func (p *Process) merge(r execproto.ReadResult) error {
 			Err: protocolf("process events are no longer retained while recovering through sequence %d", target),
 		}
 	}
-	p.publish()
+	// The log grows by as much as the server retains, until the next event comes:
+	// nobody may be waited for here, and the server may soon have it no more.
+	for e, ok := p.next(); ok; e, ok = p.next() {
+		p.append(e)
+	}
 	return nil
 }
 
@@ -188,6 +200,7 @@ func (p *Process) follow(after uint64, only func(execproto.Stream) bool) *follow
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.followers[f] = true
+	p.claim()
 	return f
 }
 

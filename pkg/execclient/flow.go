@@ -127,11 +127,13 @@ func (p *Process) waitForRoom(n int) {
 		for f := range p.followers {
 			f.stalled = f.stalled || stalled
 		}
+		p.unclaimed = p.unclaimed && !stalled
 	}
 }
 
 // awaited reports whether the log would drop what somebody who is at work is
-// about to take, to have room for an event of n bytes. That matters for servers
+// about to take, to have room for an event of n bytes. Who has just started the
+// process is about to follow it from its first event, if at all. That matters for servers
 // without flow control only, which retain little and would lose it for good. The
 // lock is held.
 func (p *Process) awaited(n int) bool {
@@ -147,6 +149,9 @@ func (p *Process) awaited(n int) bool {
 		return false
 	}
 	first, last := p.log[0].Seq, p.log[dropped-1].Seq
+	if p.unclaimed && first == 1 {
+		return true
+	}
 	for f := range p.followers {
 		f.skip()
 		if next := f.at + 1; !f.stalled && first <= next && next <= last {
@@ -154,6 +159,15 @@ func (p *Process) awaited(n int) bool {
 		}
 	}
 	return false
+}
+
+// claim notes that somebody has said what is wanted of the process. The lock is
+// held.
+func (p *Process) claim() {
+	if p.unclaimed {
+		p.unclaimed = false
+		p.moved()
+	}
 }
 
 // moved tells who waits for room that a consumer has taken something. The lock

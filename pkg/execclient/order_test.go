@@ -63,6 +63,7 @@ func TestADenialIsToldWithTheExit(t *testing.T) {
 // TestTheLogIsBounded: what is too old or too much is dropped, the end stays.
 func TestTheLogIsBounded(t *testing.T) {
 	p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+	p.follow(0, nil).stop() // nobody wants it any more
 	for seq := range uint64(300) {
 		must(t, p.receive(Event{Seq: seq + 1, Kind: Output, Data: make([]byte, 10)}))
 	}
@@ -228,5 +229,70 @@ func TestASlowConsumerGetsAll(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestRecoveryDropsNothing has a consumer that has taken nothing yet when the
+// server's answer brings more than there is room for.
+func TestRecoveryDropsNothing(t *testing.T) {
+	p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+	f := p.follow(0, nil)
+	seq := uint64(0)
+	for range maxEvents {
+		seq++
+		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: []byte("x")}))
+	}
+	r := execproto.ReadResult{NextSeq: 2*maxEvents + 1}
+	for range maxEvents {
+		seq++
+		r.Chunks = append(r.Chunks, execproto.OutputChunk{Seq: seq, Stream: execproto.Stdout, Chunk: []byte("y")})
+	}
+	must(t, p.merge(r))
+	for want := uint64(1); want <= seq; want++ {
+		if e, _, err := f.take(); err != nil || e.Seq != want {
+			t.Fatalf("event %d came for %d: %v", e.Seq, want, err)
+		}
+	}
+	must(t, p.receive(Event{Seq: seq + 1, Kind: Output, Data: []byte("z")}))
+	if len(p.log) != maxEvents {
+		t.Errorf("%d events are kept", len(p.log))
+	}
+}
+
+// TestOutputWaitsForItsFirstConsumer has more output come than there is room for
+// before anybody follows a process, or nobody ever does.
+func TestOutputWaitsForItsFirstConsumer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after    time.Duration // until somebody follows
+		took     time.Duration
+		complete bool
+	}{
+		"soon":     {stallTime / 2, stallTime / 2, true},
+		"too late": {2 * stallTime, stallTime, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
+				began := time.Now()
+				received := make(chan time.Duration)
+				go func() {
+					for seq := range uint64(maxEvents + 1) {
+						if err := p.receive(Event{Seq: seq + 1, Kind: Output, Data: []byte("x")}); err != nil {
+							t.Errorf("event %d: %v", seq+1, err)
+						}
+					}
+					received <- time.Since(began)
+				}()
+				time.Sleep(tt.after)
+				f := p.follow(0, nil)
+				e, _, err := f.take()
+				if complete := e.Seq == 1; err != nil || complete != tt.complete {
+					t.Errorf("event %d came first: %v", e.Seq, err)
+				}
+				if took := <-received; took != tt.took {
+					t.Errorf("the connection was held up for %v", took)
+				}
+			})
+		})
 	}
 }

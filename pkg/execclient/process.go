@@ -52,6 +52,7 @@ type Process struct {
 	room        chan struct{} // closed when a consumer has taken something
 	writeID     uint64
 	followers   map[*follower]bool
+	unclaimed   bool   // it has just started: somebody may want its output
 	unwanted    bool   // somebody waits for the end only
 	released    bool   // nobody wants anything any more
 	readThrough uint64 // what process/read was asked to leave out
@@ -62,7 +63,7 @@ type Process struct {
 func newProcess(c *Client, params execproto.StartParams) *Process {
 	return &Process{
 		c: c, id: params.ProcessID, sandboxed: len(params.Sandbox) > 0, terminal: params.TTY, windowed: c.Has(execproto.NotifyProcessAck),
-		pending: make(map[uint64]Event), changed: make(chan struct{}), followers: make(map[*follower]bool),
+		pending: make(map[uint64]Event), changed: make(chan struct{}), followers: make(map[*follower]bool), unclaimed: true,
 	}
 }
 
@@ -215,6 +216,7 @@ func (p *Process) fail(err error) {
 	defer p.mu.Unlock()
 	if !p.closed && p.err == nil {
 		p.err = err
+		p.moved()
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
@@ -247,6 +249,7 @@ func (p *Process) wait(ctx context.Context, over func() bool) (ExitState, error)
 	for {
 		p.mu.Lock()
 		p.unwanted = true
+		p.claim()
 		done, err, changed := over(), p.err, p.changed
 		state := p.exitState()
 		p.mu.Unlock()
@@ -320,6 +323,7 @@ func (p *Process) Read(ctx context.Context, params execproto.ReadParams) (execpr
 	if params.AfterSeq != nil {
 		p.readThrough = max(p.readThrough, *params.AfterSeq)
 	}
+	p.claim()
 	failed := p.err
 	next := p.last + 1
 	p.mu.Unlock()
