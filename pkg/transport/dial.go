@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -71,7 +72,9 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 			return opening, nil
 		},
 	}
-	ws, res, err := dialer.DialContext(bound, address, o.Header)
+	header := http.Header{"User-Agent": nil} // the reference sends none
+	maps.Copy(header, o.Header)
+	ws, res, err := dialer.DialContext(bound, address, header)
 	if res != nil && err != nil {
 		defer res.Body.Close()
 	}

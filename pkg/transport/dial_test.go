@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,41 @@ func answering(t *testing.T, answer func(w io.Writer, head string)) string {
 	})
 	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
 	return l.Addr().String()
+}
+
+// TestDialSendsNoHeaderOfItsOwn but what makes a websocket, and what it is
+// given.
+func TestDialSendsNoHeaderOfItsOwn(t *testing.T) {
+	heads := make(chan string, 1)
+	addr := answering(t, func(w io.Writer, head string) {
+		heads <- head
+		_, _ = io.WriteString(w, "HTTP/1.1 403 Forbidden\r\n\r\n")
+	})
+	for _, own := range []string{"", "Authorization", "User-Agent"} {
+		header := http.Header{}
+		want := []string{"Connection", "Host", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Upgrade"}
+		if own != "" {
+			header.Set(own, "given")
+			want = append(want, own)
+		}
+		_, err := Dial(t.Context(), "ws://"+addr+"/?query", DialOptions{
+			Header: header, Limit: time.Minute, Refused: func(*http.Response) error { return errors.New("refused") },
+		})
+		if err == nil {
+			t.Fatal("a websocket")
+		}
+		request, fields, _ := strings.Cut(strings.TrimSpace(<-heads), "\r\n")
+		var got []string
+		for line := range strings.Lines(fields) {
+			name, _, _ := strings.Cut(line, ":")
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if request != "GET /?query HTTP/1.1" || !slices.Equal(got, want) {
+			t.Errorf("%s with %q, want %q", request, got, want)
+		}
+	}
 }
 
 // A server that is none repeats the query of the URL, which is secret.
