@@ -45,6 +45,9 @@ const (
 	// controlOffer is how much of it resets for unknown streams may fill. Without
 	// a place for its answer to a handshake, an executor closes the connection.
 	controlOffer = controlQueue / 2
+	// pongQueue bounds the relay's probes that wait for an answer. One is enough,
+	// but some relays may expect an answer to each of a few.
+	pongQueue = 16
 	// pieceTime bounds the writing of one frame. A relay that takes so long
 	// takes nothing any more.
 	pieceTime = 30 * time.Second
