@@ -40,7 +40,7 @@ func Decode(message []byte) (Frame, error) {
 // ErrUndecodable.
 func Route(message []byte) (streamID string, kind Kind, err error) {
 	for len(message) > 0 {
-		f, rest, err := next(message)
+		f, rest, err := next(message, nil)
 		if err == nil && f.tag == tagStreamID {
 			streamID, err = f.text()
 		}

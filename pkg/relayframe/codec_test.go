@@ -142,6 +142,11 @@ func TestEncodings(t *testing.T) {
 		{"an unknown body", "0801120173" + "5a00", 0, ErrInvalid},
 		{"nothing", "", 0, ErrInvalid},
 		{"no UTF-8", "08011201ff3a00", 0, ErrUndecodable},
+		{"a number for the stream", "0801" + "1001" + "120173" + "3a00", 0, ErrUndecodable},
+		{"bytes for an ack", "0801" + "120173" + "1a00" + "3a00", 0, ErrUndecodable},
+		{"32 bits for a seq", "0801" + "120173" + "3a05" + "0d00000000", 0, ErrUndecodable},
+		{"a group for a body", "0801" + "120173" + "3a00" + "4b4c", 0, ErrUndecodable},
+		{"a field that no heartbeat has", "0801" + "120173" + "4a05" + "0d00000000", Heartbeat, nil},
 		{"text", hex.EncodeToString([]byte(`{"id":1}`)), 0, ErrUndecodable},
 		{"cut body", "08011201733a05", 0, ErrUndecodable},
 	} {

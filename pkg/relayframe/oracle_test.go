@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"codex.internal/pkg/relaypb"
 )
@@ -19,6 +20,9 @@ func generated(message []byte) (encoded, error) {
 	var m relaypb.RelayMessageFrame
 	if err := proto.Unmarshal(message, &m); err != nil {
 		return encoded{}, err
+	}
+	if mistyped(message, m.ProtoReflect().Descriptor()) {
+		return encoded{}, errWireType
 	}
 	e := encoded{Frame: Frame{StreamID: m.StreamId, Ack: m.Ack, AckBits: m.AckBits}, version: m.Version}
 	switch body := m.Body.(type) {
@@ -37,6 +41,30 @@ func generated(message []byte) (encoded, error) {
 		e.Kind = Heartbeat
 	}
 	return e, nil
+}
+
+// mistyped reports whether a message that the generated code can read has a field
+// in an encoding that is another's. The generated code skips it.
+func mistyped(message []byte, of protoreflect.MessageDescriptor) bool {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		message = message[n:]
+		n = protowire.ConsumeFieldValue(number, kind, message)
+		value := message[:n]
+		message = message[n:]
+		field := of.Fields().ByNumber(number)
+		switch {
+		case field == nil:
+		case field.Kind() == protoreflect.Uint32Kind && kind != protowire.VarintType,
+			field.Kind() != protoreflect.Uint32Kind && kind != protowire.BytesType:
+			return true
+		case field.Message() != nil:
+			if body, _ := protowire.ConsumeBytes(value); mistyped(body, field.Message()) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // marshal writes a frame with the generated code.

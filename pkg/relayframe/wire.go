@@ -8,7 +8,7 @@ import (
 )
 
 // The tags of the fields in proto/relay.proto: the number, and how the value is
-// encoded. What has another tag is an unknown field and skipped.
+// encoded. What has another number is an unknown field and skipped.
 const (
 	varint    = uint64(protowire.VarintType)
 	delimited = uint64(protowire.BytesType)
@@ -31,6 +31,22 @@ const (
 	tagResumeNextSeq    = 1<<3 | varint
 	tagResetReason      = 1<<3 | delimited
 	tagHandshakePayload = 1<<3 | delimited
+)
+
+// The tags of a frame and of each body, by number. A field with one of these
+// numbers that is encoded in another way makes the message none, as in the
+// reference; most other decoders would skip it.
+var (
+	frameTags = []uint64{
+		tagVersion, tagStreamID, tagAck, tagAckBits, tagData, tagAckFrame, tagResume, tagReset, tagHeartbeat, tagHandshake,
+	}
+	bodyTags = [...][]uint64{
+		Data:      {tagDataSeq, tagDataSegmentIndex, tagDataSegmentCount, tagDataPayload},
+		Handshake: {tagHandshakePayload},
+		Reset:     {tagResetReason},
+		Resume:    {tagResumeNextSeq},
+		Heartbeat: nil,
+	}
 )
 
 // kindOf returns the kind of the body with a tag, 0 for any other tag.
@@ -56,6 +72,7 @@ func kindOf(tag uint64) Kind {
 var (
 	errUTF8        = errors.New("string field contains invalid UTF-8")
 	errFieldNumber = errors.New("field number out of range")
+	errWireType    = errors.New("invalid wire type")
 )
 
 // field is one field of an encoded message.
@@ -73,8 +90,9 @@ func (f *field) text() (string, error) {
 	return string(f.bytes), nil
 }
 
-// next reads the first field of a message and returns what follows it.
-func next(b []byte) (f field, rest []byte, err error) {
+// next reads the first field of a message that has the given tags, and returns
+// what follows it.
+func next(b []byte, tags []uint64) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
 	switch {
 	case n < 0:
@@ -84,6 +102,9 @@ func next(b []byte) (f field, rest []byte, err error) {
 	}
 	b = b[n:]
 	f.tag = protowire.EncodeTag(number, kind)
+	if int(number) <= len(tags) && tags[number-1] != f.tag {
+		return field{}, nil, errWireType
+	}
 	switch kind {
 	case protowire.VarintType:
 		f.n, n = protowire.ConsumeVarint(b)
@@ -108,7 +129,7 @@ type encoded struct {
 // read reads a message.
 func (e *encoded) read(message []byte) error {
 	for len(message) > 0 {
-		f, rest, err := next(message)
+		f, rest, err := next(message, frameTags)
 		if err != nil {
 			return err
 		}
@@ -142,7 +163,7 @@ func (e *encoded) readBody(kind Kind, body []byte) error {
 		e.segmentIndex, e.segmentCount = 0, 0
 	}
 	for len(body) > 0 {
-		f, rest, err := next(body)
+		f, rest, err := next(body, bodyTags[kind])
 		if err != nil {
 			return err
 		}
