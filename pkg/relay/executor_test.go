@@ -302,6 +302,10 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("message of the websocket", func(t *testing.T) {
 		r, accepted := meet(t, ExecutorOptions{Serve: echo})
+		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame)); err != nil {
+			t.Fatal(err) // no frame, but not too long
+		}
+		r.says("a", r.enter("a"), 0)
 		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame+1)); err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +365,7 @@ func TestServeEnds(t *testing.T) {
 // does about them.
 func TestExecutorLoop(t *testing.T) {
 	checkLeaks(t)
-	answers := []int{401, 500, 404, 0, 503, 0}
+	answers := []int{401, 500, 404, 302, 500, 500, 0, 503, 0}
 	var mu sync.Mutex
 	var story []string
 	tell := func(format string, args ...any) {
@@ -414,7 +418,7 @@ func TestExecutorLoop(t *testing.T) {
 	}
 	want := []string{
 		"register", "register", "pause 1s", "dial 401", "register", "pause 2s", "dial 500", "pause 4s", "dial 404", "register", "pause 8s",
-		"dial 0", "pause 1s", "dial 503", "pause 2s", "dial 0", "pause 1s", "dial 403", "register",
+		"dial 302", "pause 16s", "dial 500", "pause 30s", "dial 500", "pause 30s", "dial 0", "pause 1s", "dial 503", "pause 2s", "dial 0", "pause 1s", "dial 403", "register",
 	}
 	if !slices.Equal(story, want) {
 		t.Errorf("got  %q\nwant %q", story, want)

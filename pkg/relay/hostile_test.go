@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -192,6 +193,50 @@ func TestNoRoomByThen(t *testing.T) {
 	}
 	close(g)
 	r.expect("late", relayframe.Reset)
+}
+
+// TestSilentRegistry does not say whether a harness may come in: that is a
+// failure after a while.
+func TestSilentRegistry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{control: make(chan relayframe.Frame, controlQueue)}
+		v := newVisit(t.Context(), NewExecutor(ExecutorOptions{Identity: identity(), Validate: judge}), l, where)
+		defer v.end()
+		asked := time.Now()
+		v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "wait")})
+		f := <-l.control
+		if waited := time.Since(asked); f.StreamID != "x" || f.Kind != relayframe.Reset || waited != 10*time.Second {
+			t.Errorf("%v of %q after %v", f.Kind, f.StreamID, waited)
+		}
+		v.wg.Wait()
+		if v.failures != 1 || v.validating != 0 || len(v.claims) > 0 {
+			t.Errorf("%d failures, %d questions, %d claims", v.failures, v.validating, len(v.claims))
+		}
+	})
+}
+
+// TestNoRoomForAnAnswer closes the connection: the harness would wait for it in
+// vain.
+func TestNoRoomForAnAnswer(t *testing.T) {
+	l, r := newLink(t, 0)
+	l.close() // nothing is written any more
+	for l.push(resetOf("y", reasonExecutor)) {
+	}
+	l = &link{ws: l.ws, control: l.control, closing: make(chan struct{}), slots: make(chan struct{})}
+	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c transport.Conn) { _, _ = c.ReadMessage() }})
+	v := newVisit(t.Context(), e, l, where)
+	defer v.end()
+	v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "please")})
+	select {
+	case <-l.closing:
+		l.force.Stop()
+	case <-time.After(patience):
+		t.Error("the connection goes on")
+	}
+	e.endStreams(errAborted)
+	v.wg.Wait()
+	e.wg.Wait()
+	r.ended()
 }
 
 // TestUnsendableIDs are refused: a stream whose frames cannot be answered would
