@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -38,15 +39,31 @@ func checkRemote(c *cli.Context) error {
 			missing = append(missing, "  "+flag.shown)
 		}
 	}
-	const usage = "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>\n\nFor more information, try '--help'."
 	switch {
 	case c.IsSet("remote") && c.IsSet("listen"):
-		return usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", usage)
+		return usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
 	case len(missing) > 0:
-		return usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), usage)
+		return usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), remoteUsage(c))
 	default:
 		return nil
 	}
+}
+
+// remoteUsage names what is needed and what else was given, in the order in
+// which that is usual: the reference's order is that of the command line, behind
+// what is missing.
+func remoteUsage(c *cli.Context) string {
+	flags := []string{"--environment-id <ID>", "--remote <URL>"}
+	if c.IsSet("remote") && c.IsSet("environment-id") {
+		slices.Reverse(flags)
+	}
+	if c.IsSet("name") {
+		flags = append(flags, "--name <NAME>")
+	}
+	if c.Bool("use-agent-identity-auth") {
+		flags = append(flags, "--use-agent-identity-auth")
+	}
+	return "\n\nUsage: codex exec-server " + strings.Join(flags, " ") + "\n\nFor more information, try '--help'."
 }
 
 // remoteFront registers at the environment registry that --remote names.

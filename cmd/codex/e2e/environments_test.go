@@ -49,7 +49,10 @@ func runWith(t *testing.T, env []string, home, stdin string, args ...string) (st
 }
 
 func TestExecServerOptions(t *testing.T) {
-	const usage = "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>\n\nFor more information, try '--help'.\n"
+	usage := func(more string) string {
+		return "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>" + more + "\n\nFor more information, try '--help'.\n"
+	}
+	const conflict = "error: the argument '--remote <URL>' cannot be used with '--listen <URL>'"
 	const missing = "error: the following required arguments were not provided:\n"
 	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n" +
 		"codex: for a codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token that its codex rendezvous token create --role executor has made\n"
@@ -61,10 +64,12 @@ func TestExecServerOptions(t *testing.T) {
 		code         int
 		errs         string
 	}{
-		{"remote without an id", "", nil, []string{"--remote", "http://x"}, 2, missing + "  --environment-id <ID>" + usage},
-		{"remote and listen", "", nil, []string{"--remote", "http://x", "--listen", "stdio"}, 2, "error: the argument '--remote <URL>' cannot be used with '--listen <URL>'" + usage},
-		{"identity without remote", "", nil, []string{"--use-agent-identity-auth"}, 2, missing + "  --environment-id <ID>\n  --remote <URL>" + usage},
-		{"identity with an id", "", nil, []string{"--use-agent-identity-auth", "--environment-id", "e"}, 2, missing + "  --remote <URL>" + usage},
+		{"remote without an id", "", nil, []string{"--remote", "http://x"}, 2, missing + "  --environment-id <ID>" + usage("")},
+		{"remote and name without an id", "", nil, []string{"--remote", "http://x", "--name", "n"}, 2, missing + "  --environment-id <ID>" + usage(" --name <NAME>")},
+		{"remote and listen", "", nil, []string{"--remote", "http://x", "--listen", "stdio"}, 2, conflict + usage("")},
+		{"remote, id and listen", "", nil, append(remote, "--listen", "stdio"), 2, conflict + "\n\nUsage: codex exec-server --remote <URL> --environment-id <ID>\n\nFor more information, try '--help'.\n"},
+		{"identity without remote", "", nil, []string{"--use-agent-identity-auth"}, 2, missing + "  --environment-id <ID>\n  --remote <URL>" + usage(" --use-agent-identity-auth")},
+		{"identity with an id", "", nil, []string{"--use-agent-identity-auth", "--environment-id", "e"}, 2, missing + "  --remote <URL>" + usage(" --use-agent-identity-auth")},
 		{"id and name without remote", "", nil, append(stdio, "--environment-id", "e", "--name", "n"), 0, ""},
 		{"remote, not signed in", "", nil, remote, 1, signIn},
 		{"bad listen", "", nil, []string{"--listen", "foo"}, 1, "Error: unsupported --listen URL `foo`; expected `ws://IP:PORT` or `stdio`\n"},
