@@ -239,14 +239,15 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 	r.ended()
 }
 
-// TestUnsendableIDs are refused: a stream whose frames cannot be answered would
-// only take up a place.
+// TestUnsendableIDs are dropped and not counted: a stream whose frames cannot be
+// answered would only take up a place.
 func TestUnsendableIDs(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noiseik.PublicKey, string) error {
 		t.Error("the registry is asked")
 		return nil
 	}})
-	for _, id := range []string{" x", "x\n", strings.Repeat("x", relayframe.MaxStreamID+1), strings.Repeat("x", 200<<10)} {
+	ids := []string{" x", "x\n", strings.Repeat("x", relayframe.MaxStreamID+1), strings.Repeat("x", 200<<10)}
+	for _, id := range slices.Repeat(ids, maxFailures) {
 		// The id is field 2, the payload field 1 of field 10; both have their
 		// lengths in front.
 		payload := message1(t, identity().PublicKey(), channelOf(id), "please")

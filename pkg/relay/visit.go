@@ -98,7 +98,7 @@ func (v *visit) reset(id string) {
 
 // fail counts a handshake that failed. After too many the link ends.
 func (v *visit) fail(id string, why error) {
-	v.e.log.Debug("handshake failed", "stream", id[:min(len(id), relayframe.MaxStreamID)], "reason", why)
+	v.e.log.Debug("handshake failed", "stream", id, "reason", why)
 	v.reset(id)
 	v.e.mu.Lock()
 	v.failures++
@@ -125,7 +125,8 @@ func (v *visit) forget(id string) bool {
 }
 
 // handshake reads message 1 and asks the registry about who sent it. Only the
-// reader calls it, so that there is no other claim to the id meanwhile.
+// reader calls it, so that there is no other claim to the id meanwhile. An id
+// that cannot be sent makes the frame invalid, as in the builds that refuse it.
 func (v *visit) handshake(f relayframe.Frame) {
 	v.e.mu.Lock()
 	over := v.over
@@ -134,6 +135,8 @@ func (v *visit) handshake(f relayframe.Frame) {
 	v.e.mu.Unlock()
 	switch {
 	case over:
+	case !relayframe.Sendable(f.StreamID):
+		v.e.log.Debug("relay message dropped", "error", errUnsendable)
 	case active:
 		v.reset(f.StreamID)
 	case v.forget(f.StreamID):
@@ -152,9 +155,6 @@ func (v *visit) handshake(f relayframe.Frame) {
 
 // respond checks message 1.
 func (v *visit) respond(f relayframe.Frame) (*noiseik.Responder, error) {
-	if !relayframe.Sendable(f.StreamID) {
-		return nil, errUnsendable
-	}
 	channel := noiseik.Channel{
 		EnvironmentID: v.registration.EnvironmentID, ExecutorRegistrationID: v.registration.RegistrationID, StreamID: f.StreamID,
 	}
