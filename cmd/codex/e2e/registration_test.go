@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,22 @@ func chatGPTToken(name string, ends time.Time) string {
 	return segment(map[string]string{"alg": "none"}) + "." + segment(map[string]any{
 		"name": name, "exp": ends.Unix(), "https://api.openai.com/auth": map[string]any{"chatgpt_account_id": "acct-1"},
 	}) + ".x"
+}
+
+// TestRegistrationsAreOfOneIdentity, the same each time that the relay makes a
+// server register again; the name is sent nowhere.
+func TestRegistrationsAreOfOneIdentity(t *testing.T) {
+	s := newIdentityService(t, nil)
+	_, env := homeDirectory(t, nil)
+	s.registers(t, append(env, "CODEX_API_KEY=k"), "--name", "n")
+	want := regexp.MustCompile(`^{"security_profile":"noise_hybrid_ik_v1","executor_public_key":{"suite":"Noise_hybridIK_X25519\+MLKEM768_AESGCM_SHA256","x25519_public_key":"[^"]+","mlkem768_public_key":"[^"]+"}}$`)
+	first := s.next(t, registerPath).Form.Get("body")
+	if !want.MatchString(first) {
+		t.Errorf("%s", first)
+	}
+	if second := s.next(t, registerPath).Form.Get("body"); second != first {
+		t.Errorf("%s, and then %s", first, second)
+	}
 }
 
 // TestTokensAreRefreshedWhileAServerRuns has the token end, for those who look
