@@ -1,12 +1,69 @@
 package relay
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/relayframe"
 )
+
+// lockedBuffer is a log that can be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestLogHasNothingOfThePeers has an executor log all it can, about a harness
+// and a relay whose words could be secret or anything.
+func TestLogHasNothingOfThePeers(t *testing.T) {
+	var log lockedBuffer
+	g := make(gate)
+	r, _ := meet(t, ExecutorOptions{
+		Serve: echo, Validate: g.validate, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	s := r.enter("other")
+	r.enter("active")
+	r.knock("pending", "wait")
+	for _, id := range []string{"active", "pending", "unknown"} {
+		r.send(resetOf(id, "secret"))
+	}
+	r.knock("x", "secret\xff")
+	r.expect("x", relayframe.Reset)
+	_ = r.ws.WriteMessage(websocket.TextMessage, []byte("secret"))
+	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte("secret"))
+	r.enter("broken")
+	r.data("broken", 0, []byte("secret and more than a tag"))
+	r.expect("broken", relayframe.Reset)
+	r.says("other", s, 0)
+	text := log.String()
+	for _, want := range []string{"connected to the relay", "stream=active", "handshake failed", "relay message dropped", "stream=broken"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log does not say %q", want)
+		}
+	}
+	if strings.Contains(text, "secret") {
+		t.Errorf("the log says\n%s", text)
+	}
+}
 
 // TestNothingPrintsCredentials prints every type that has one.
 func TestNothingPrintsCredentials(t *testing.T) {
