@@ -81,13 +81,13 @@ func TestAgentJWTs(t *testing.T) {
 		"good":                           {good, ""},
 		"without an email":               {agentJWT(t, nil, claims{"email": nil}), ""},
 		"ended a minute ago, almost":     {agentJWT(t, nil, claims{"exp": noon.Unix() - 59}), ""},
-		"ended more than a minute ago":   {agentJWT(t, nil, claims{"exp": noon.Unix() - 61}), "failed to verify agent identity JWT: ExpiredSignature"},
-		"never ends":                     {agentJWT(t, nil, claims{"exp": nil}), "failed to verify agent identity JWT: MissingRequiredClaim"},
-		"another issuer":                 {agentJWT(t, nil, claims{"iss": "https://chatgpt.com"}), "failed to verify agent identity JWT: InvalidIssuer"},
-		"another audience":               {agentJWT(t, nil, claims{"aud": "codex"}), "failed to verify agent identity JWT: InvalidAudience"},
-		"another signature":              {unsigned + "c2ln", "failed to verify agent identity JWT: InvalidSignature"},
-		"another algorithm":              {agentJWT(t, claims{"alg": "HS256"}, nil), "failed to verify agent identity JWT: InvalidAlgorithm"},
-		"no algorithm":                   {agentJWT(t, claims{"alg": "none"}, nil), "failed to verify agent identity JWT: InvalidAlgorithm"},
+		"ended more than a minute ago":   {agentJWT(t, nil, claims{"exp": noon.Unix() - 61}), "failed to verify agent identity JWT | ExpiredSignature"},
+		"never ends":                     {agentJWT(t, nil, claims{"exp": nil}), "failed to verify agent identity JWT | MissingRequiredClaim"},
+		"another issuer":                 {agentJWT(t, nil, claims{"iss": "https://chatgpt.com"}), "failed to verify agent identity JWT | InvalidIssuer"},
+		"another audience":               {agentJWT(t, nil, claims{"aud": "codex"}), "failed to verify agent identity JWT | InvalidAudience"},
+		"another signature":              {unsigned + "c2ln", "failed to verify agent identity JWT | InvalidSignature"},
+		"another algorithm":              {agentJWT(t, claims{"alg": "HS256"}, nil), "failed to verify agent identity JWT | InvalidAlgorithm"},
+		"no algorithm":                   {agentJWT(t, claims{"alg": "none"}, nil), "failed to verify agent identity JWT | InvalidAlgorithm"},
 		"no kid":                         {agentJWT(t, claims{"kid": nil}, nil), "agent identity JWT header does not include a kid"},
 		"another kid":                    {agentJWT(t, claims{"kid": "k2"}, nil), "agent identity JWT kid k2 is not trusted"},
 		"the kid of another kind of key": {agentJWT(t, claims{"kid": "other"}, nil), "agent identity JWT kid other is not trusted"},
@@ -105,7 +105,7 @@ func TestAgentJWTs(t *testing.T) {
 			s.on(jwksGet, 200, jwks(t))
 			s.on(taskPost, 200, `{"taskId":"task-1"}`)
 			_, err := s.resolver(environment{"CODEX_ACCESS_TOKEN": tt.token}, stored(t, nil), io.Discard).AgentRegistration(t.Context())
-			if text(err) != tt.want {
+			if withCause(err) != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
@@ -117,22 +117,24 @@ func TestAgentKeySets(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		"an error":        {500, "", "agent identity JWKS endpoint returned an error"},
-		"no JSON":         {200, "x", "failed to decode agent identity JWKS"},
-		"no keys":         {200, "{}", "failed to decode agent identity JWKS"},
-		"a broken key":    {200, `{"keys":[{"kty":"RSA","kid":"k","n":"!","e":"AQAB"}]}`, "failed to decode agent identity JWKS"},
-		"a huge modulus":  {200, `{"keys":[{"kty":"RSA","kid":"k","n":"` + strings.Repeat("_", 1368) + `","e":"AQAB"}]}`, "failed to decode agent identity JWKS"},
-		"a huge exponent": {200, `{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQABAQAB"}]}`, "failed to decode agent identity JWKS"},
+		"an error":        {500, "", "agent identity JWKS endpoint returned an error | HTTP status server error (500 Internal Server Error) for url (https://chatgpt.com/backend-api/wham/agent-identities/jwks)"},
+		"a refusal":       {404, "", "agent identity JWKS endpoint returned an error | HTTP status client error (404 Not Found) for url"},
+		"a redirect":      {302, "", "agent identity JWKS endpoint returned an error | HTTP status (302 Found) for url"},
+		"no JSON":         {200, "x", "failed to decode agent identity JWKS | "},
+		"no keys":         {200, "{}", "failed to decode agent identity JWKS | "},
+		"a broken key":    {200, `{"keys":[{"kty":"RSA","kid":"k","n":"!","e":"AQAB"}]}`, "failed to decode agent identity JWKS | "},
+		"a huge modulus":  {200, `{"keys":[{"kty":"RSA","kid":"k","n":"` + strings.Repeat("_", 1368) + `","e":"AQAB"}]}`, "failed to decode agent identity JWKS | "},
+		"a huge exponent": {200, `{"keys":[{"kty":"RSA","kid":"k","n":"AQAB","e":"AQABAQAB"}]}`, "failed to decode agent identity JWKS | "},
 	} {
 		s := newIdentityService(t)
 		s.on(jwksGet, tt.status, tt.body)
-		if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(text(err), tt.want) {
+		if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(withCause(err), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s := newIdentityService(t)
 	s.server.Close()
-	if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(text(err), "failed to request agent identity JWKS") {
+	if err := s.authority(nil).verifyAgentIdentity(t.Context(), Secret(agentJWT(t, nil, nil)), ""); !strings.HasPrefix(withCause(err), "failed to request agent identity JWKS | ") {
 		t.Errorf("nobody there: %v", err)
 	}
 }
@@ -176,10 +178,10 @@ func TestTasks(t *testing.T) {
 		"in the other spelling":     {201, `{"taskId":"task-1"}`, "", 1},
 		"sealed":                    {200, `{"encrypted_task_id":"` + sealedTask + `"}`, "", 1},
 		"sealed, other spelling":    {200, `{"encryptedTaskId":"` + sealedTask + `"}`, "", 1},
-		"sealed for somebody else":  {200, `{"encrypted_task_id":"` + base64.StdEncoding.EncodeToString(other) + `"}`, "failed to decrypt the encrypted agent task id", 1},
-		"sealed, but not in base64": {200, `{"encrypted_task_id":"!"}`, "encrypted agent task id is not valid base64", 1},
+		"sealed for somebody else":  {200, `{"encrypted_task_id":"` + base64.StdEncoding.EncodeToString(other) + `"}`, "failed to decrypt encrypted task id", 1},
+		"sealed, but not in base64": {200, `{"encrypted_task_id":"!"}`, "encrypted task id is not valid base64", 1},
 		"none":                      {200, `{}`, "agent task registration response omitted task id", 1},
-		"no JSON":                   {200, `x`, "failed to decode agent task registration response: invalid JSON at byte 1", 1},
+		"no JSON":                   {200, `x`, "failed to decode agent task registration response | invalid JSON at byte 1", 1},
 		"refused":                   {400, "no\n", "agent task registration failed with status 400 Bad Request: no", 1},
 		"refused at length":         {400, strings.Repeat("é", 513), "agent task registration failed with status 400 Bad Request: " + strings.Repeat("é", 512) + "...", 1},
 		"broken":                    {500, "", "retryable agent identity registration failure: agent task registration failed with status 500 Internal Server Error", 3},
@@ -191,7 +193,7 @@ func TestTasks(t *testing.T) {
 			a := s.authority(nil)
 			g := &agent{record: agentRecord{RuntimeID: "agent-rt-1"}, key: key, now: a.now}
 			id, err := a.registerTask(t.Context(), agentServices{authAPI: productionAuthAPI}, g)
-			if text(err) != tt.want || err == nil && id != "task-1" {
+			if withCause(err) != tt.want || err == nil && id != "task-1" {
 				t.Errorf("got %q, %v", id, err)
 			}
 			if got := len(s.questions()); got != tt.questions {
@@ -203,6 +205,11 @@ func TestTasks(t *testing.T) {
 	a := s.authority(nil)
 	if _, err := a.registerTask(ended(t), agentServices{authAPI: productionAuthAPI}, &agent{key: key, now: a.now}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
+	}
+	s.server.Close()
+	_, err = a.registerTask(t.Context(), agentServices{authAPI: productionAuthAPI}, &agent{key: key, now: a.now})
+	if !strings.HasPrefix(withCause(err), "retryable agent identity registration failure: failed to register agent task | Post ") {
+		t.Errorf("with nobody there: %s", withCause(err))
 	}
 }
 

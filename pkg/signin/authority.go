@@ -117,6 +117,18 @@ func (a answer) ok() bool { return a.status/100 == 2 }
 
 func (a answer) statusText() string { return httpclient.StatusText(a.status) }
 
+// statusError says of an answer from a URL that it is no success.
+func (a answer) statusError(url string) error {
+	kind := ""
+	switch a.status / 100 {
+	case 4:
+		kind = "client error "
+	case 5:
+		kind = "server error "
+	}
+	return fmt.Errorf("HTTP status %s(%s) for url (%s)", kind, a.statusText(), url)
+}
+
 // text is the body for people, cut to some characters.
 func (a answer) text() string {
 	text := []rune(httpclient.PlainText(strings.TrimSpace(string(a.body))))

@@ -28,14 +28,14 @@ type keySet map[string]*rsa.PublicKey
 func (a *Authority) agentKeys(ctx context.Context, url string) (keySet, error) {
 	got, err := a.do(ctx, request{method: http.MethodGet, url: url, timeout: jwksTimeout})
 	if err != nil {
-		return nil, fmt.Errorf("failed to request agent identity JWKS: %w", err)
+		return nil, &causedError{"failed to request agent identity JWKS", err}
 	}
 	if !got.ok() {
-		return nil, fmt.Errorf("agent identity JWKS endpoint returned an error: %s for %s", got.statusText(), url)
+		return nil, &causedError{"agent identity JWKS endpoint returned an error", got.statusError(url)}
 	}
 	keys, err := parseKeySet(got.body)
 	if err != nil {
-		return nil, fmt.Errorf("failed to decode agent identity JWKS: %w", err)
+		return nil, &causedError{"failed to decode agent identity JWKS", err}
 	}
 	return keys, nil
 }
@@ -75,14 +75,6 @@ func parseKeySet(text []byte) (keySet, error) {
 	return keys, nil
 }
 
-// VerifyError says what is wrong with an agent's JWT.
-type VerifyError struct {
-	// Reason is one word, such as ExpiredSignature or InvalidIssuer.
-	Reason string
-}
-
-func (e *VerifyError) Error() string { return "failed to verify agent identity JWT: " + e.Reason }
-
 // verify checks that a JWT is signed by one of the keys, for this program, and
 // has not ended.
 func (keys keySet) verify(token Secret, now func() time.Time) error {
@@ -107,7 +99,7 @@ func (keys keySet) verify(token Secret, now func() time.Time) error {
 	if err == nil {
 		return nil
 	}
-	return &VerifyError{verifyReason(err, unverified.Method)}
+	return &causedError{"failed to verify agent identity JWT", errors.New(verifyReason(err, unverified.Method))}
 }
 
 // verifyReason is the reference's word for what is wrong.

@@ -80,6 +80,21 @@ func TestBadFileIsNoAuth(t *testing.T) {
 	}
 }
 
+// What is not told to the user is logged.
+func TestCausesAreLogged(t *testing.T) {
+	s := newIdentityService(t)
+	s.on(whoamiGet, 401, `{"error":{"message":"unknown token"}}`)
+	var log strings.Builder
+	r := s.resolver(environment{"CODEX_ACCESS_TOKEN": "at-5"}, stored(t, nil), &log)
+	const want = "personal access token metadata request failed with status 401 Unauthorized"
+	if _, err := r.SignedIn(t.Context()); text(err) != want {
+		t.Errorf("signed in: %v", err)
+	}
+	if _, err := r.Registration(t.Context(), "https://x"); !errors.Is(err, ErrNotSignedIn) || !strings.Contains(log.String(), want+": unknown token") {
+		t.Errorf("registration: %v; logged: %s", err, log.String())
+	}
+}
+
 func TestAPIKeyHosts(t *testing.T) {
 	s := newIdentityService(t)
 	const refused = "remote exec-server API-key authentication is restricted to HTTPS openai.com and openai.org hosts and subdomains or loopback hosts"
@@ -152,6 +167,15 @@ func text(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// withCause is an error's text with the cause that is told below it.
+func withCause(err error) string {
+	var caused *causedError
+	if errors.As(err, &caused) && caused.cause != nil {
+		return err.Error() + " | " + caused.cause.Error()
+	}
+	return text(err)
 }
 
 func TestTexts(t *testing.T) {

@@ -27,7 +27,7 @@ func (a *Authority) registerTask(ctx context.Context, services agentServices, g 
 			return id, err
 		}
 	}
-	return "", fmt.Errorf("retryable agent identity registration failure: %w", err)
+	return "", &causedError{"retryable agent identity registration failure: " + err.Error(), errors.Unwrap(err)}
 }
 
 // tryRegisterTask tries it once. Again says that another attempt may succeed.
@@ -42,7 +42,7 @@ func (a *Authority) tryRegisterTask(ctx context.Context, services agentServices,
 		timeout: taskTimeout,
 	}, body{at, g.sign(g.record.RuntimeID, at)})
 	if err != nil {
-		return "", true, fmt.Errorf("agent task registration failed: %w", err)
+		return "", true, &causedError{"failed to register agent task", err}
 	}
 	if !got.ok() {
 		text := got.text()
@@ -66,7 +66,7 @@ func taskID(body []byte, key ed25519.PrivateKey) (string, error) {
 		EncryptedCamel string `json:"encryptedTaskId"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return "", fmt.Errorf("failed to decode agent task registration response: %w", plainJSON("answer", err))
+		return "", &causedError{"failed to decode agent task registration response", plainJSON("answer", err)}
 	}
 	for _, id := range []string{answer.TaskID, answer.TaskIDCamel} {
 		if id != "" {
@@ -86,7 +86,7 @@ func taskID(body []byte, key ed25519.PrivateKey) (string, error) {
 func openTaskID(sealed string, key ed25519.PrivateKey) (string, error) {
 	data, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil {
-		return "", errors.New("encrypted agent task id is not valid base64")
+		return "", errors.New("encrypted task id is not valid base64")
 	}
 	digest := sha512.Sum512(key.Seed())
 	defer clear(digest[:])
@@ -94,12 +94,12 @@ func openTaskID(sealed string, key ed25519.PrivateKey) (string, error) {
 	defer clear(private[:])
 	pair, err := ecdh.X25519().NewPrivateKey(private[:])
 	if err != nil {
-		return "", fmt.Errorf("encrypted agent task id: %w", err)
+		return "", fmt.Errorf("encrypted task id: %w", err)
 	}
 	public := [32]byte(pair.PublicKey().Bytes())
 	id, ok := box.OpenAnonymous(nil, data, &public, &private)
 	if !ok || len(id) == 0 {
-		return "", errors.New("failed to decrypt the encrypted agent task id")
+		return "", errors.New("failed to decrypt encrypted task id")
 	}
 	return string(id), nil
 }

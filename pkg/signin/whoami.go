@@ -29,14 +29,14 @@ func (a *Authority) whoami(ctx context.Context, token Secret) (owner, error) {
 		return owner{}, fmt.Errorf("failed to request personal access token metadata: %w", err)
 	}
 	if !got.ok() {
-		return owner{}, fmt.Errorf("personal access token metadata request failed with status %s: %s", got.statusText(), got.detail())
+		return owner{}, &causedError{"personal access token metadata request failed with status " + got.statusText(), errors.New(got.detail())}
 	}
 	var answer struct {
 		AccountID *string `json:"chatgpt_account_id"`
 		FedRAMP   bool    `json:"chatgpt_account_is_fedramp"`
 	}
 	if err := json.Unmarshal(got.body, &answer); err != nil || answer.AccountID == nil {
-		return owner{}, errors.New("failed to decode personal access token metadata")
+		return owner{}, errors.New("failed to decode personal access token metadata: error decoding response body")
 	}
 	return owner{*answer.AccountID, answer.FedRAMP}, nil
 }
