@@ -70,6 +70,21 @@ func (r *agentRecord) complete() bool {
 	return r.RuntimeID != "" && r.PrivateKey != "" && r.AccountID != "" && r.UserID != "" && r.PlanType != ""
 }
 
+// agentClaims are those of an agent's JWT, all of which but the email it must
+// have.
+type agentClaims struct {
+	agentRecord
+	Issuer   *string `json:"iss"`
+	Audience *string `json:"aud"`
+	IssuedAt *uint64 `json:"iat"`
+	Expires  *uint64 `json:"exp"`
+	FedRAMP  *bool   `json:"chatgpt_account_is_fedramp"`
+}
+
+func (c *agentClaims) complete() bool {
+	return c.agentRecord.complete() && c.Issuer != nil && c.Audience != nil && c.IssuedAt != nil && c.Expires != nil && c.FedRAMP != nil
+}
+
 // decodeAgentJWT reads an agent's JWT without checking it.
 func decodeAgentJWT(token Secret) (*agentRecord, error) {
 	parts := strings.Split(token.Reveal(), ".")
@@ -80,11 +95,12 @@ func decodeAgentJWT(token Secret) (*agentRecord, error) {
 	if err != nil {
 		return nil, errors.New("agent identity JWT payload is not valid base64url")
 	}
-	var r agentRecord
-	if json.Unmarshal(text, &r) != nil || !r.complete() {
+	var c agentClaims
+	if json.Unmarshal(text, &c) != nil || !c.complete() {
 		return nil, errors.New("agent identity JWT payload is not valid JSON")
 	}
-	return &r, nil
+	c.agentRecord.FedRAMP = *c.FedRAMP
+	return &c.agentRecord, nil
 }
 
 // agentKey is the key with which an agent signs.

@@ -82,7 +82,6 @@ func TestAgentJWTs(t *testing.T) {
 		"without an email":               {agentJWT(t, nil, claims{"email": nil}), ""},
 		"ended a minute ago, almost":     {agentJWT(t, nil, claims{"exp": noon.Unix() - 59}), ""},
 		"ended more than a minute ago":   {agentJWT(t, nil, claims{"exp": noon.Unix() - 61}), "failed to verify agent identity JWT | ExpiredSignature"},
-		"never ends":                     {agentJWT(t, nil, claims{"exp": nil}), "failed to verify agent identity JWT | MissingRequiredClaim"},
 		"another issuer":                 {agentJWT(t, nil, claims{"iss": "https://chatgpt.com"}), "failed to verify agent identity JWT | InvalidIssuer"},
 		"another audience":               {agentJWT(t, nil, claims{"aud": "codex"}), "failed to verify agent identity JWT | InvalidAudience"},
 		"another signature":              {unsigned + "c2ln", "failed to verify agent identity JWT | InvalidSignature"},
@@ -97,6 +96,14 @@ func TestAgentJWTs(t *testing.T) {
 		"no base64url":                   {"a.+.c", "agent identity JWT payload is not valid base64url"},
 		"no JSON":                        {payload("x"), "agent identity JWT payload is not valid JSON"},
 		"a claim missing":                {payload(`{"agent_runtime_id":"a"}`), "agent identity JWT payload is not valid JSON"},
+		"no issuer":                      {agentJWT(t, nil, claims{"iss": nil}), "agent identity JWT payload is not valid JSON"},
+		"no audience":                    {agentJWT(t, nil, claims{"aud": nil}), "agent identity JWT payload is not valid JSON"},
+		"no time of issue":               {agentJWT(t, nil, claims{"iat": nil}), "agent identity JWT payload is not valid JSON"},
+		"never ends":                     {agentJWT(t, nil, claims{"exp": nil}), "agent identity JWT payload is not valid JSON"},
+		"no side":                        {agentJWT(t, nil, claims{"chatgpt_account_is_fedramp": nil}), "agent identity JWT payload is not valid JSON"},
+		"two audiences":                  {agentJWT(t, nil, claims{"aud": []string{agentAudience, "codex"}}), "agent identity JWT payload is not valid JSON"},
+		"a time in words":                {agentJWT(t, nil, claims{"exp": "noon"}), "agent identity JWT payload is not valid JSON"},
+		"half a second":                  {agentJWT(t, nil, claims{"iat": 1.5}), "agent identity JWT payload is not valid JSON"},
 		"a private key that is none":     {agentJWT(t, nil, claims{"agent_private_key": "!"}), "stored agent identity private key is not valid base64"},
 		"a private key of another kind":  {agentJWT(t, nil, claims{"agent_private_key": "YQ=="}), "stored agent identity private key is not valid PKCS#8"},
 	} {
@@ -224,16 +231,20 @@ func TestStoredAgents(t *testing.T) {
 		return `{"auth_mode":"agentIdentity","agent_identity":{"agent_runtime_id":"agent-rt-1","agent_private_key":"` + private +
 			`","account_id":"acct-9","chatgpt_user_id":"u","email":"e","plan_type":"team","chatgpt_account_is_fedramp":true` + task + `}}`
 	}
-	jwt, err := NewAgentIdentity(Secret(agentJWT(t, nil, nil))).JSON()
-	if err != nil {
-		t.Fatal(err)
+	jwt := func(changes map[string]any) string {
+		file, err := NewAgentIdentity(Secret(agentJWT(t, nil, changes))).JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(file)
 	}
 	for name, tt := range map[string]struct {
 		file      string
 		questions int
 		fedRAMP   string
 	}{
-		"a JWT":                     {string(jwt), 2, ""},
+		"a JWT":                     {jwt(nil), 2, ""},
+		"a JWT of FedRAMP":          {jwt(map[string]any{"chatgpt_account_is_fedramp": true}), 2, "true"},
 		"a record":                  {record(""), 1, "true"},
 		"a record that has a task ": {record(`,"task_id":"task-1"`), 0, "true"},
 	} {
