@@ -401,6 +401,10 @@ func TestDeviceFailures(t *testing.T) {
 func TestLogout(t *testing.T) {
 	none := tokens(t, "access")
 	none.RefreshToken = ""
+	lent, err := ParseAuth([]byte(`{"auth_mode":"chatgptAuthTokens","tokens":{"id_token":"` + idToken("{}") + `","access_token":"a","refresh_token":"r"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	neither := none
 	neither.AccessToken = ""
 	const byRefresh = `{"token":"rt-1","token_type_hint":"refresh_token","client_id":"app_EMoamEEZ73f0CkXaXp7hrann"}`
@@ -418,6 +422,7 @@ func TestLogout(t *testing.T) {
 		"where that fails":      {NewChatGPT(tokens(t, "a"), "", noon), nil, "https://auth.openai.com/oauth/revoke", 500, byRefresh},
 		"with nothing to tell":  {NewChatGPT(neither, "", noon), nil, "", 0, ""},
 		"of an API key":         {NewAPIKey("k"), nil, "", 0, ""},
+		"of lent tokens":        {lent, nil, "", 0, ""},
 		"with nothing to leave": {nil, nil, "", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,9 +39,10 @@ var permanentCodes = map[string]string{
 }
 
 // refreshDue reports whether the access token of a ChatGPT account is to be
-// refreshed.
+// refreshed. The tokens that another program has lent are that program's to
+// refresh.
 func refreshDue(a *Auth, now time.Time) bool {
-	if a.Tokens.RefreshToken == "" {
+	if a.Tokens.RefreshToken == "" || a.Mode == ModeChatGPTAuthTokens {
 		return false
 	}
 	if end, known := expiry(a.Tokens.AccessToken); known {

@@ -40,6 +40,11 @@ func TestRefreshDue(t *testing.T) {
 	if refreshDue(NewChatGPT(none, "", noon), noon) {
 		t.Error("there is nothing to refresh with")
 	}
+	lent := NewChatGPT(tokens(t, ending(noon)), "", noon)
+	lent.Mode = ModeChatGPTAuthTokens
+	if refreshDue(lent, noon) {
+		t.Error("the tokens are another program's")
+	}
 }
 
 // resolved is the credential that is stored.

@@ -76,8 +76,8 @@ func (l *Login) save(tokens Tokens, key Secret) error {
 	return l.Store.Save(NewChatGPT(tokens, key, l.Authority.now()))
 }
 
-// Logout gives the tokens of a ChatGPT account back, and deletes what is
-// stored. It reports whether there was anything. That the tokens could not be
+// Logout gives the tokens of a ChatGPT account back, unless they are lent by
+// another program, and deletes what is stored. It reports whether there was anything. That the tokens could not be
 // given back, or the file not be read, is no reason not to delete it: it is
 // told to warn, and no error.
 func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
@@ -85,7 +85,7 @@ func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	switch {
 	case err != nil && !errors.Is(err, ErrNoAuth):
 		warn(fmt.Errorf("read what is stored: %w", err))
-	case err == nil && stored.Tokens != nil && (stored.Mode == ModeChatGPT || stored.Mode == ModeChatGPTAuthTokens):
+	case err == nil && stored.Tokens != nil && stored.Mode == ModeChatGPT:
 		if err := l.Authority.revoke(ctx, *stored.Tokens); err != nil {
 			warn(fmt.Errorf("give the tokens back: %w", err))
 		}
