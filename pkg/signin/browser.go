@@ -77,7 +77,7 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	err = c.wait(ctx)
 	var failed *callbackError
 	if errors.As(err, &failed) {
-		o.Notice("OAuth callback error: " + err.Error())
+		o.Notice(failed.notice)
 	}
 	return err
 }
@@ -123,8 +123,9 @@ func cancelOther(ctx context.Context, address string) {
 		return
 	}
 	req.Close = true
+	req.Header["User-Agent"] = nil // the reference has none
 	// Not by way of a proxy.
-	t := &http.Transport{}
+	t := &http.Transport{DisableCompression: true}
 	defer t.CloseIdleConnections()
 	if resp, err := t.RoundTrip(req); err == nil {
 		_ = resp.Body.Close()

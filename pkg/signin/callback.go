@@ -40,10 +40,21 @@ type callback struct {
 	err    error         // why it ended; read after that
 }
 
-// callbackError is what the identity service told the browser.
-type callbackError struct{ text string }
+// callbackError is why what the browser came back with is no sign-in.
+type callbackError struct {
+	notice string // a line more for the user, as in the reference
+	err    error
+}
 
-func (e *callbackError) Error() string { return e.text }
+func (e *callbackError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *callbackError) Unwrap() error { return e.err }
+
+// noticed is a callbackError whose notice ends in another one's text.
+func noticed(what string, reason, err error) error {
+	return &callbackError{what + ": " + reason.Error(), err}
+}
 
 const (
 	noEntitlement = "Codex is not enabled for your workspace. Contact your workspace administrator to request access to Codex."
@@ -183,11 +194,17 @@ func (c *callback) finish(query url.Values) error {
 	}
 	g := c.grant
 	if g.code = Secret(query.Get("code")); g.code == "" {
-		return &callbackError{missingCode}
+		//lint:ignore ST1005 the reference's text
+		return errors.New(missingCode)
 	}
 	tokens, err := c.login.Authority.exchange(c.ctx, g)
 	if err != nil {
-		return err
+		//lint:ignore ST1005 the reference's text
+		return noticed("Token exchange error", err, fmt.Errorf("Token exchange failed: %w", err))
+	}
+	// Before a key is made for who may not sign in.
+	if err := c.login.checkWorkspace(tokens.Claims.AccountID); err != nil {
+		return noticed("Workspace restriction error", err, err)
 	}
 	// Who has no API key does without.
 	key, _ := c.login.Authority.exchangeKey(c.ctx, g.issuer, g.clientID, tokens.IDToken)
@@ -202,11 +219,17 @@ func refusal(query url.Values) error {
 	case code == "":
 		return nil
 	case code == "access_denied" && strings.Contains(strings.ToLower(description), "missing_codex_entitlement"):
-		return &callbackError{noEntitlement}
+		return refused(noEntitlement)
 	case strings.TrimSpace(description) == "":
 		description = code
 	}
-	return &callbackError{"Sign-in failed: " + strings.Map(onTerminal, description)}
+	return refused("Sign-in failed: " + strings.Map(onTerminal, description))
+}
+
+// refused is the error of what the identity service told the browser.
+func refused(text string) error {
+	err := errors.New(text)
+	return noticed("OAuth callback error", err, err)
 }
 
 // onTerminal replaces what a terminal would obey.

@@ -44,7 +44,7 @@ func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
 	}
 	tokens, err := l.Authority.exchange(ctx, g)
 	if err != nil {
-		return err
+		return fmt.Errorf("device code exchange failed: %w", err)
 	}
 	return l.save(tokens, "")
 }

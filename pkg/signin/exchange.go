@@ -16,18 +16,17 @@ type grant struct {
 	verifier         Secret // of the challenge that the code was asked for with
 }
 
-// exchange turns an authorization code into tokens.
+// exchange turns an authorization code into tokens. An error does not say what
+// failed.
 func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 	got, err := a.postForm(ctx, request{url: g.issuer + "/oauth/token", anonymous: true},
 		field{"grant_type", "authorization_code"}, field{"code", g.code.Reveal()},
 		field{"redirect_uri", g.redirectURI}, field{"client_id", g.clientID}, field{"code_verifier", g.verifier.Reveal()})
 	if err != nil {
-		//lint:ignore ST1005 the reference's text
-		return Tokens{}, fmt.Errorf("Token exchange failed: %w", err)
+		return Tokens{}, err
 	}
 	if !got.ok() {
-		//lint:ignore ST1005 the reference's text
-		return Tokens{}, fmt.Errorf("Token exchange failed: token endpoint returned status %s: %s", got.statusText(), got.detail())
+		return Tokens{}, fmt.Errorf("token endpoint returned status %s: %s", got.statusText(), got.detail())
 	}
 	var answer struct {
 		IDToken      *string `json:"id_token"`
@@ -36,13 +35,11 @@ func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 	}
 	err = json.Unmarshal(got.body, &answer)
 	if err != nil || answer.IDToken == nil || answer.AccessToken == nil || answer.RefreshToken == nil {
-		//lint:ignore ST1005 the reference's text
-		return Tokens{}, errors.New("Token exchange failed: the answer is not the JSON of id_token, access_token and refresh_token")
+		return Tokens{}, errors.New("the answer is not the JSON of id_token, access_token and refresh_token")
 	}
 	t := Tokens{IDToken: Secret(*answer.IDToken), AccessToken: Secret(*answer.AccessToken), RefreshToken: Secret(*answer.RefreshToken)}
 	if t.Claims, err = ParseIDClaims(t.IDToken); err != nil {
-		//lint:ignore ST1005 the reference's text
-		return Tokens{}, fmt.Errorf("Token exchange failed: id_token: %w", err)
+		return Tokens{}, fmt.Errorf("id_token: %w", err)
 	}
 	return t, nil
 }

@@ -176,19 +176,19 @@ func TestBrowserFailures(t *testing.T) {
 		status int    // of the exchange
 		body   string
 		want   string
-		notice bool
+		notice string // empty: none
 		page   string
 	}{
-		"refused":           {"error=server_error&error_description=try+%3Cb%3E+later%1b", 0, "", "Sign-in failed: try <b> later\uFFFD", true, "try &lt;b&gt; later"},
-		"without a reason":  {"error=access_denied", 0, "", "Sign-in failed: access_denied", true, "access_denied"},
-		"not entitled":      {"error=access_denied&error_description=missing_codex_entitlement", 0, "", noEntitlement, true, "Contact your workspace administrator"},
-		"no code":           {"code=", 0, "", missingCode, true, missingCode},
-		"a worthless code":  {"code=c", 400, `{"error":"invalid_grant","error_description":"used up"}`, "Token exchange failed: token endpoint returned status 400 Bad Request: used up", false, "used up"},
-		"a failure":         {"code=c", 500, `{"error":{"message":"oops"}}`, "Token exchange failed: token endpoint returned status 500 Internal Server Error: oops", false, "oops"},
-		"no tokens":         {"code=c", 200, `{"access_token":"a"}`, "Token exchange failed: the answer is not the JSON of id_token, access_token and refresh_token", false, "exchange failed"},
-		"a bad id_token":    {"code=c", 200, `{"id_token":"x","access_token":"a","refresh_token":"r"}`, "Token exchange failed: id_token: invalid ID token format", false, "exchange failed"},
-		"another workspace": {"code=c", 200, tokenAnswer(t, "acct-3"), "Login is restricted to workspace id(s) acct-1, acct-2.", false, "acct-1, acct-2"},
-		"no workspace":      {"code=c", 200, tokenAnswer(t, ""), "Login is restricted to a specific workspace, but the token did not include an chatgpt_account_id claim.", false, "restricted"},
+		"refused":           {"error=server_error&error_description=try+%3Cb%3E+later%1b", 0, "", "Sign-in failed: try <b> later\uFFFD", "OAuth callback error: ", "try &lt;b&gt; later"},
+		"without a reason":  {"error=access_denied", 0, "", "Sign-in failed: access_denied", "OAuth callback error: ", "access_denied"},
+		"not entitled":      {"error=access_denied&error_description=missing_codex_entitlement", 0, "", noEntitlement, "OAuth callback error: ", "Contact your workspace administrator"},
+		"no code":           {"code=", 0, "", missingCode, "", missingCode},
+		"a worthless code":  {"code=c", 400, `{"error":"invalid_grant","error_description":"used up"}`, "Token exchange failed: token endpoint returned status 400 Bad Request: used up", "Token exchange error: ", "used up"},
+		"a failure":         {"code=c", 500, `{"error":{"message":"oops"}}`, "Token exchange failed: token endpoint returned status 500 Internal Server Error: oops", "Token exchange error: ", "oops"},
+		"no tokens":         {"code=c", 200, `{"access_token":"a"}`, "Token exchange failed: the answer is not the JSON of id_token, access_token and refresh_token", "Token exchange error: ", "exchange failed"},
+		"a bad id_token":    {"code=c", 200, `{"id_token":"x","access_token":"a","refresh_token":"r"}`, "Token exchange failed: id_token: invalid ID token format", "Token exchange error: ", "exchange failed"},
+		"another workspace": {"code=c", 200, tokenAnswer(t, "acct-3"), "Login is restricted to workspace id(s) acct-1, acct-2.", "Workspace restriction error: ", "acct-1, acct-2"},
+		"no workspace":      {"code=c", 200, tokenAnswer(t, ""), "Login is restricted to a specific workspace, but the token did not include an chatgpt_account_id claim.", "Workspace restriction error: ", "restricted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newIdentityService(t)
@@ -199,8 +199,15 @@ func TestBrowserFailures(t *testing.T) {
 			v, notices, err := browse(t.Context(), t, l, func(v *visitor, back string, q url.Values) {
 				v.get(back + "?" + tt.query + "&state=" + url.QueryEscape(q.Get("state")))
 			})
-			if text(err) != tt.want || (notices == "OAuth callback error: "+tt.want+"\n") != tt.notice || notices != "" && !tt.notice {
+			notice := ""
+			if tt.notice != "" {
+				notice = tt.notice + strings.TrimPrefix(tt.want, "Token exchange failed: ") + "\n"
+			}
+			if text(err) != tt.want || notices != notice {
 				t.Errorf("got %v; %s", err, notices)
+			}
+			if want := min(tt.status, 1); len(s.questions()) != want {
+				t.Errorf("%d questions, not %d: a key is for who may sign in", len(s.questions()), want)
 			}
 			if len(v.seen) != 1 || !strings.HasPrefix(v.seen[0], "200 OK <!DOCTYPE html>") || !strings.Contains(v.seen[0], tt.page) {
 				t.Errorf("the browser saw %q", v.seen)
@@ -319,7 +326,9 @@ func TestPorts(t *testing.T) {
 // device signs in with a code, at a service without a network.
 func device(t *testing.T, s *identityService, store Store) (shown string, err error) {
 	s.direct = true
-	err = s.login(nil, store).Device(t.Context(), DeviceOptions{Show: func(url, code string) { shown = url + " " + code }})
+	err = s.login(nil, store).Device(t.Context(), DeviceOptions{
+		Show: func(url, code string) { shown = url + " " + code },
+	})
 	return shown, err
 }
 
@@ -380,6 +389,7 @@ func TestDeviceFailures(t *testing.T) {
 		"never":           {200, code, 403, "", "device auth timed out after 15 minutes"},
 		"an empty answer": {200, code, 200, "{}", "device auth failed: the answer lacks a code or its verifier"},
 		"another answer":  {200, code, 200, "[]", "device auth failed: answer has the wrong type"},
+		"a used code":     {200, code, 200, `{"authorization_code":"c","code_verifier":"v"}`, "device code exchange failed: token endpoint returned status 400 Bad Request: used up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -387,6 +397,7 @@ func TestDeviceFailures(t *testing.T) {
 				s.server.Close()
 				s.on(codePost, tt.codeStatus, tt.code)
 				s.on(pollPost, tt.pollStatus, tt.poll)
+				s.on(tokenPost, 400, `{"error":"invalid_grant","error_description":"used up"}`)
 				if _, err := device(t, s, store); text(err) != tt.want {
 					t.Errorf("got %v", err)
 				}

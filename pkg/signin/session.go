@@ -77,9 +77,9 @@ func (l *Login) save(tokens Tokens, key Secret) error {
 }
 
 // Logout gives the tokens of a ChatGPT account back, unless they are lent by
-// another program, and deletes what is stored. It reports whether there was anything. That the tokens could not be
-// given back, or the file not be read, is no reason not to delete it: it is
-// told to warn, and no error.
+// another program, and deletes what is stored. It reports whether there was
+// anything. That the tokens could not be given back, or the file not be read, is
+// no reason not to delete it: it is told to warn, and no error.
 func (l *Login) Logout(ctx context.Context, warn func(error)) (bool, error) {
 	stored, err := l.Store.Load()
 	switch {
