@@ -23,12 +23,18 @@ type DeviceOptions struct {
 	// Show tells the user to open a URL in a browser, anywhere, and to type
 	// the code there.
 	Show func(url, code string)
+	// Warn is told what does not matter, such as that the tokens of whoever was
+	// signed in before could not be given back.
+	Warn func(error)
 }
 
 // Device signs in to ChatGPT without a browser on this machine: it has the
 // user type a code somewhere else, and asks until that is done, at most 15
-// minutes.
+// minutes. Who was signed in before is signed out first.
 func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
+	if _, err := l.Logout(ctx, o.Warn); err != nil {
+		return err
+	}
 	o.Issuer = issuerOr(o.Issuer)
 	if o.ClientID == "" {
 		o.ClientID = l.Authority.clientID()

@@ -328,15 +328,22 @@ func device(t *testing.T, s *identityService, store Store) (shown string, err er
 	s.direct = true
 	err = s.login(nil, store).Device(t.Context(), DeviceOptions{
 		Show: func(url, code string) { shown = url + " " + code },
+		Warn: func(err error) { t.Log(err) },
 	})
 	return shown, err
 }
 
 func TestDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store := newIdentityService(t), &memoryStore{}
+		s, store := newIdentityService(t), &memoryStore{auth: NewChatGPT(tokens(t, "old"), "", noon)}
 		s.server.Close()
-		s.on(codePost, 200, `{"device_auth_id":"d","usercode":"ABCD-1234","interval":"5"}`)
+		s.on(revokePost, 200, "")
+		s.mux[codePost] = func(w http.ResponseWriter, _ *http.Request) {
+			if _, err := store.Load(); !errors.Is(err, ErrNoAuth) {
+				t.Error("whoever was signed in still is")
+			}
+			_, _ = io.WriteString(w, `{"device_auth_id":"d","usercode":"ABCD-1234","interval":"5"}`)
+		}
 		s.on(tokenPost, 200, tokenAnswer(t, "acct-1"))
 		polls := 0
 		s.mux[pollPost] = func(w http.ResponseWriter, _ *http.Request) {
@@ -355,12 +362,13 @@ func TestDevice(t *testing.T) {
 		var bodies []string
 		for _, q := range s.questions() {
 			bodies = append(bodies, q.body)
-			if q.header.Get("Originator") != "" || q.header.Get("User-Agent") != "" {
-				t.Errorf("headers: %v", q.header)
+			if named := strings.HasSuffix(q.url, "/revoke"); (q.header.Get("Originator") != "") != named || (q.header.Get("User-Agent") != "") != named {
+				t.Errorf("%s: headers: %v", q.url, q.header)
 			}
 		}
 		poll := `{"device_auth_id":"d","user_code":"ABCD-1234"}`
-		want := []string{`{"client_id":"app_EMoamEEZ73f0CkXaXp7hrann"}`, poll, poll, poll,
+		want := []string{`{"token":"rt-1","token_type_hint":"refresh_token","client_id":"app_EMoamEEZ73f0CkXaXp7hrann"}`,
+			`{"client_id":"app_EMoamEEZ73f0CkXaXp7hrann"}`, poll, poll, poll,
 			"grant_type=authorization_code&code=c&redirect_uri=https%3A%2F%2Fauth.openai.com%2Fdeviceauth%2Fcallback&client_id=app_EMoamEEZ73f0CkXaXp7hrann&code_verifier=v"}
 		if !reflect.DeepEqual(bodies, want) {
 			t.Errorf("got  %q\nwant %q", bodies, want)

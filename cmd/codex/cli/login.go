@@ -241,6 +241,9 @@ func (r *loginRun) chatGPTDisabled() error {
 	return r.say(exitFailed, "ChatGPT login is disabled. Use API key login instead.")
 }
 
+// warn logs what does not keep one from signing in.
+func (r *loginRun) warn(err error) { r.log.Warn("signing in goes on", "error", err) }
+
 func (r *loginRun) browser() error {
 	if err := r.chatGPTDisabled(); err != nil {
 		return err
@@ -252,7 +255,7 @@ func (r *loginRun) browser() error {
 				"On a remote or headless machine? Use `codex login --device-auth` instead.\n", server, authorize)
 		},
 		Notice: func(text string) { fmt.Fprintln(r.s.err, text) },
-		Warn:   func(err error) { r.log.Warn("signing in goes on", "error", err) },
+		Warn:   r.warn,
 	})
 	return r.done(err, "Error logging in")
 }
@@ -262,7 +265,7 @@ func (r *loginRun) device() error {
 		return err
 	}
 	err := r.in.Device(r.c.Context, signin.DeviceOptions{
-		Issuer: r.c.String("experimental_issuer"), ClientID: r.c.String("experimental_client-id"),
+		Issuer: r.c.String("experimental_issuer"), ClientID: r.c.String("experimental_client-id"), Warn: r.warn,
 		Show: func(url, code string) {
 			fmt.Fprintf(r.s.out, `
 Follow these steps to sign in with ChatGPT using device code authorization:

@@ -281,6 +281,7 @@ func TestDeviceLogin(t *testing.T) {
 		t.Errorf("got %d\n%s\n%s", code, stdout, stderr)
 	}
 	s.answers["POST "+issuer+"/api/accounts/deviceauth/token"] = identityAnswer{status: 500}
+	s.answers[revokePost] = identityAnswer{status: 200} // of the first attempt's tokens
 	_, stderr, code = runLogin(t, identity{transport: s}, nil, args...)
 	if code != 1 || stderr != "Error logging in with device code: device auth failed with status 500 Internal Server Error\n" {
 		t.Errorf("got %d, %s", code, stderr)
