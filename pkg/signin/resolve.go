@@ -39,6 +39,14 @@ var (
 	ErrBedrock = errors.New("the stored credentials are for Amazon Bedrock and of no use here")
 )
 
+// What is said of an auth.json whose auth_mode is of credentials that are not in
+// it, in the reference's words.
+var (
+	errNoKey   = errors.New("API key auth is missing a key.")                                 //lint:ignore ST1005 the reference's text
+	errNoPAT   = errors.New("personal access token auth is missing a personal access token.") //lint:ignore ST1005 the reference's text
+	errNoAgent = errors.New("agent identity auth is missing agent identity auth material.")   //lint:ignore ST1005 the reference's text
+)
+
 // Resolver finds credentials. It is safe for concurrent use.
 type Resolver struct {
 	// Getenv reads the environment.
@@ -135,17 +143,17 @@ func (r *Resolver) SignedIn(ctx context.Context) (Credential, error) {
 	switch a.Mode {
 	case ModeAPIKey:
 		if a.APIKey == "" {
-			return nil, errors.New("API key auth is missing a key")
+			return nil, errNoKey
 		}
 		return &apiKey{a.APIKey}, nil
 	case ModePersonalAccessToken:
 		if a.PersonalAccessToken == "" {
-			return nil, errors.New("personal access token auth is missing a token")
+			return nil, errNoPAT
 		}
 		return r.accessToken(ctx, a.PersonalAccessToken)
 	case ModeAgentIdentity:
 		if a.AgentIdentity == "" {
-			return nil, errors.New("agent identity auth is missing an agent identity")
+			return nil, errNoAgent
 		}
 		return orNil(r.Authority.agentFromStore(ctx, a.AgentIdentity, r.ChatGPTBaseURL))
 	case ModeBedrockAPIKey:

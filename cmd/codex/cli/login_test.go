@@ -144,6 +144,13 @@ func TestLoginTranscripts(t *testing.T) {
 		"status with a bad file": {"login status", "", map[string]string{"auth.json": `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`}, nil, nil,
 			"Error checking login status: HOME/auth.json: tokens: id_token: invalid ID token format\ncodex: codex login replaces what is stored, and codex logout removes it\n", 1, `{"tokens":{"id_token":"x","access_token":"","refresh_token":""}}`},
 
+		"status without the key": {"login status", "", map[string]string{"auth.json": `{"auth_mode":"apikey"}`}, nil, nil,
+			"Error checking login status: API key auth is missing a key.\n", 1, `{"auth_mode":"apikey"}`},
+		"status without the token": {"login status", "", map[string]string{"auth.json": `{"auth_mode":"personalAccessToken"}`}, nil, nil,
+			"Error checking login status: personal access token auth is missing a personal access token.\n", 1, `{"auth_mode":"personalAccessToken"}`},
+		"status without the agent": {"login status", "", map[string]string{"auth.json": `{"auth_mode":"agentIdentity"}`}, nil, nil,
+			"Error checking login status: agent identity auth is missing agent identity auth material.\n", 1, `{"auth_mode":"agentIdentity"}`},
+
 		"logout": {"logout", "", map[string]string{"auth.json": chat}, nil, map[string]identityAnswer{revokePost: {200, ""}},
 			"Successfully logged out\n", 0, ""},
 		"logout where nobody listens": {"logout", "", map[string]string{"auth.json": chat}, nil, map[string]identityAnswer{revokePost: {500, ""}},
