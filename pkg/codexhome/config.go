@@ -76,10 +76,41 @@ func decodeConfig(text []byte, c *Config, strict bool) *ConfigError {
 		}
 		c.ForcedWorkspaceIDs = list.IDs
 	}
-	if !strict {
-		return nil
+	if err := unknownValues(text); err != nil || !strict {
+		return err
 	}
 	return unknownNames(text)
+}
+
+// configValues are the values that there are for names that do not take any, and
+// how the reference lists them. To forbid nothing because of a value that is
+// misspelt would not be what was meant.
+var configValues = map[string]struct {
+	values []string
+	listed string
+}{
+	"cli_auth_credentials_store": {[]string{"file", "keyring", "auto", "ephemeral"}, "one of `file`, `keyring`, `auto`, `ephemeral`"},
+	"forced_login_method":        {[]string{"chatgpt", "api"}, "`chatgpt` or `api`"},
+}
+
+// unknownValues finds the first value that there is not.
+func unknownValues(text []byte) *ConfigError {
+	var p unstable.Parser
+	p.Reset(text)
+	for p.NextExpression() {
+		e := p.Expression()
+		if e.Kind != unstable.KeyValue {
+			return nil // a table: the names of the top level are before it
+		}
+		key := e.Key()
+		key.Next()
+		known, limited := configValues[string(key.Node().Data)]
+		if value := e.Value(); limited && key.IsLast() && !slices.Contains(known.values, string(value.Data)) {
+			at := p.Shape(value.Raw).Start
+			return &ConfigError{Line: at.Line, Column: at.Column, Message: fmt.Sprintf("unknown variant `%s`, expected %s", value.Data, known.listed)}
+		}
+	}
+	return nil
 }
 
 // unknownNames finds the first top-level name that codex does not know.

@@ -33,6 +33,11 @@ func TestLoadConfig(t *testing.T) {
 		{name: "an override that is no TOML", overrides: []string{"chatgpt_base_url=https://x/ y"}, want: Config{ChatGPTBaseURL: "https://x/ y"}},
 		{name: "an override of two lines is one string", overrides: []string{"chatgpt_base_url=1\nmodel=2"}, want: Config{ChatGPTBaseURL: "1\nmodel=2"}},
 		{name: "an override of another type", overrides: []string{"chatgpt_base_url=5"}, err: "-c chatgpt_base_url: invalid type: integer, expected a string"},
+		{name: "an unknown way to sign in", text: "\nforced_login_method = \"API\"", err: "PATH:2:23: unknown variant `API`, expected `chatgpt` or `api`"},
+		{name: "an unknown store", text: `cli_auth_credentials_store = "vault"`, err: "PATH:1:30: unknown variant `vault`, expected one of `file`, `keyring`, `auto`, `ephemeral`"},
+		{name: "known values", text: "forced_login_method = \"chatgpt\"\ncli_auth_credentials_store = \"auto\"", want: Config{ForcedLoginMethod: "chatgpt", CredentialsStore: "auto"}},
+		{name: "a way to sign in of another type", text: "forced_login_method = 5", err: "PATH:1:23: invalid type: integer, expected a string"},
+		{name: "an override that is unknown as a value", overrides: []string{"forced_login_method=x"}, err: "-c forced_login_method: unknown variant `x`, expected `chatgpt` or `api`"},
 		{name: "an override without a value", overrides: []string{"foo"}, err: "Invalid override (missing '='): foo"},
 		{name: "an override without a key", overrides: []string{"=5"}, err: "Empty key in override: =5"},
 		{name: "an override that is unknown", overrides: []string{"nope.x=1"}, strict: true, err: "unknown configuration field `nope` in -c/--config override"},
@@ -72,7 +77,7 @@ func TestConfigNamesAreSorted(t *testing.T) {
 }
 
 func FuzzDecodeConfig(f *testing.F) {
-	for _, text := range []string{"model = 1", "[a.b]\nc = 1", "[[a]]\n", "forced_chatgpt_workspace_id = [1]", "chatgpt_base_url = \"", "\"a\".b = {c = 1}"} {
+	for _, text := range []string{"model = 1", "[a.b]\nc = 1", "[[a]]\n", "forced_chatgpt_workspace_id = [1]", "chatgpt_base_url = \"", "forced_login_method = 'x'", "\"a\".b = {c = 1}"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
