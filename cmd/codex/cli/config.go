@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"codex.internal/pkg/codexhome"
 	"github.com/urfave/cli/v2"
@@ -32,8 +33,8 @@ func configFlags() []cli.Flag {
 
 // root is the context of what comes before the command c.
 func root(c *cli.Context) *cli.Context {
-	lineage := c.Lineage()
-	return lineage[len(lineage)-2] // the last one is the program's, and has no flags
+	all := levels(c)
+	return all[len(all)-1]
 }
 
 // refuseRootFlags refuses what only the reference's interactive program takes.
@@ -49,15 +50,27 @@ func refuseRootFlags(c *cli.Context) error {
 	}
 }
 
-func isStrict(c *cli.Context) bool { return c.Bool("strict-config") || root(c).Bool("strict-config") }
+// levels are the contexts of the command c and of those it is below of, up to
+// that of what comes before all of them.
+func levels(c *cli.Context) []*cli.Context {
+	lineage := c.Lineage()
+	return lineage[:len(lineage)-1] // without the program's
+}
 
-// loadConfig reads config.toml with what -c says, before the command and after
-// it.
+func isStrict(c *cli.Context) bool {
+	return slices.ContainsFunc(levels(c), func(c *cli.Context) bool { return c.Bool("strict-config") })
+}
+
+// loadConfig reads config.toml with what -c says, before the command, at its
+// words, and after it.
 func loadConfig(c *cli.Context) (codexhome.Config, error) {
 	home, err := codexhome.Find()
 	if err != nil {
 		return codexhome.Config{}, err
 	}
-	overrides := append(root(c).StringSlice("config"), c.StringSlice("config")...)
+	var overrides []string
+	for _, level := range slices.Backward(levels(c)) {
+		overrides = append(overrides, level.StringSlice("config")...)
+	}
 	return codexhome.LoadConfig(home, overrides, isStrict(c))
 }

@@ -49,7 +49,7 @@ Examples:
 			&cli.StringFlag{Name: "experimental_client-id", Hidden: true},
 		),
 		Subcommands: []*cli.Command{{
-			Name: "status", Usage: "tell how one is signed in", OnUsageError: onUsageError,
+			Name: "status", Usage: "tell how one is signed in", OnUsageError: onUsageError, Flags: configFlags(),
 			Description: `Exits with 0 if one is signed in, with 1 if not. CODEX_API_KEY is not looked at:
 it is for registering alone.`,
 			Action: func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).status) },
@@ -88,12 +88,13 @@ func withLogin(c *cli.Context, s streams, id identity, run func(*loginRun) error
 		return err
 	}
 	home, err := codexhome.Find()
-	if err != nil {
-		return err
+	var config codexhome.Config
+	if err == nil {
+		config, err = loadConfig(c)
 	}
-	config, err := loadConfig(c)
 	if err != nil {
-		return err
+		fmt.Fprintf(s.err, "Error loading configuration: %v\n", err)
+		return &exitError{code: exitFailed}
 	}
 	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { fmt.Fprintf(s.err, "WARNING: %s\n", text) })
 	if err != nil {
