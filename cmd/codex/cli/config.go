@@ -39,7 +39,8 @@ func root(c *cli.Context) *cli.Context {
 
 // refuseRootFlags refuses what only the reference's interactive program takes.
 func refuseRootFlags(c *cli.Context) error {
-	before, command := root(c), c.App.Name+" "+c.Command.Name
+	all := levels(c)
+	before, command := root(c), c.App.Name+" "+all[len(all)-2].Command.Name
 	switch {
 	case before.IsSet(rootRemote):
 		return fmt.Errorf("`--remote %s` is only supported for interactive TUI commands, not `%s`", before.String(rootRemote), command)

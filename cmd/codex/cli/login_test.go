@@ -147,6 +147,8 @@ func TestLoginTranscripts(t *testing.T) {
 		"the remote of others": {"--remote x login", "", nil, nil, nil,
 			"Error: `--remote x` is only supported for interactive TUI commands, not `codex login`\n", 1, ""},
 
+		"the remote of others, of a status": {"--remote x login status", "", nil, nil, nil,
+			"Error: `--remote x` is only supported for interactive TUI commands, not `codex login`\n", 1, ""},
 		"status of nobody": {"login status", "", nil, map[string]string{"CODEX_API_KEY": "k"}, nil, "Not logged in\n", 1, ""},
 		"status with a key": {"login status", "", map[string]string{"auth.json": `{"OPENAI_API_KEY":"sk-proj-12345ABCDE"}`}, nil, nil,
 			"Logged in using an API key - sk-proj-***ABCDE\n", 0, `{"OPENAI_API_KEY":"sk-proj-12345ABCDE"}`},
