@@ -93,6 +93,9 @@ func TestCausesAreLogged(t *testing.T) {
 	if _, err := r.Registration(t.Context(), "https://x"); !errors.Is(err, ErrNotSignedIn) || !strings.Contains(log.String(), want+": unknown token") {
 		t.Errorf("registration: %v; logged: %s", err, log.String())
 	}
+	if got := len(s.questions()); got != 3 {
+		t.Errorf("%d questions: registering looks for the credentials twice", got)
+	}
 }
 
 func TestAPIKeyHosts(t *testing.T) {
