@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"unicode"
@@ -91,6 +92,20 @@ func FuzzIDToken(f *testing.F) {
 		case "", "invalid ID token format", "invalid ID token format: the payload is not base64url", "invalid ID token format: the payload is not the JSON of claims":
 		default:
 			t.Errorf("%q: %s", token, text)
+		}
+	})
+}
+
+// FuzzRefusal checks that nothing gets to the terminal that it would obey.
+func FuzzRefusal(f *testing.F) {
+	f.Add("error=access_denied&error_description=%1b[2J")
+	f.Fuzz(func(t *testing.T, text string) {
+		query, err := url.ParseQuery(text)
+		if err != nil {
+			return
+		}
+		if err := refusal(query); err != nil && strings.ContainsAny(err.Error(), "\x1b\n\r\a\b") {
+			t.Errorf("%q", err)
 		}
 	})
 }

@@ -488,17 +488,3 @@ func FuzzDeviceCode(f *testing.F) {
 		}
 	})
 }
-
-// FuzzRefusal checks that nothing gets to the terminal that it would obey.
-func FuzzRefusal(f *testing.F) {
-	f.Add("error=access_denied&error_description=%1b[2J")
-	f.Fuzz(func(t *testing.T, text string) {
-		query, err := url.ParseQuery(text)
-		if err != nil {
-			return
-		}
-		if err := refusal(query); err != nil && strings.ContainsAny(err.Error(), "\x1b\n\r\a\b") {
-			t.Errorf("%q", err)
-		}
-	})
-}
