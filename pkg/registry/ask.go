@@ -9,10 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
-	"codex.internal/pkg/httpclient"
 	"codex.internal/pkg/noiseik"
 )
 
@@ -31,78 +29,8 @@ type validateRequest struct {
 	Authorization  string            `json:"harness_key_authorization"`
 }
 
-// bundle is the answer to a registration. All of its members are required.
-type bundle struct {
-	EnvironmentID   *string `json:"environment_id"`
-	URL             *string `json:"url"`
-	SecurityProfile *string `json:"security_profile"`
-	RegistrationID  *string `json:"executor_registration_id"`
-}
-
-func (b *bundle) complete() bool {
-	return b.EnvironmentID != nil && b.URL != nil && b.SecurityProfile != nil && b.RegistrationID != nil
-}
-
-// check checks that the answer is about what was asked.
-func (b *bundle) check(environmentID string) error {
-	switch {
-	case *b.EnvironmentID != environmentID:
-		return &ProtocolError{"environment registry returned a different environment id"}
-	case *b.SecurityProfile != securityProfile:
-		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", cut(httpclient.PlainText(*b.SecurityProfile), maxPreview))}
-	default:
-		return nil
-	}
-}
-
-// connectAnswer is the answer to the question how to connect.
-type connectAnswer struct {
-	bundle
-	ExecutorKey   *noiseik.PublicKey `json:"executor_public_key"`
-	Authorization *string            `json:"harness_key_authorization"`
-}
-
-func (a *connectAnswer) complete() bool {
-	return a.bundle.complete() && a.ExecutorKey != nil && a.Authorization != nil
-}
-
-func (a *connectAnswer) check(environmentID string) error {
-	if err := a.bundle.check(environmentID); err != nil {
-		return err
-	}
-	for _, value := range []string{*a.URL, *a.RegistrationID, *a.Authorization} {
-		if strings.TrimSpace(value) == "" {
-			return &ProtocolError{"environment registry returned incomplete Noise connection data"}
-		}
-	}
-	return nil
-}
-
-type validateAnswer struct {
-	Valid *bool `json:"valid"`
-}
-
-func (a *validateAnswer) complete() bool { return a.Valid != nil }
-
-// errIncomplete says that an answer lacks a member.
-var errIncomplete = errors.New("a member is missing")
-
-// decode reads an answer; what it has beyond is ignored.
-func decode(body []byte, answer interface{ complete() bool }) error {
-	if err := json.Unmarshal(body, answer); err != nil {
-		if errors.Is(err, noiseik.ErrPublicKey) {
-			return &ProtocolError{err.Error()}
-		}
-		return &DecodeError{Err: err}
-	}
-	if !answer.complete() {
-		return &DecodeError{Err: errIncomplete}
-	}
-	return nil
-}
-
 // ask posts a question about an environment and reads the answer.
-func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, verb string, question any, answer interface{ complete() bool }) error {
+func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, verb string, question any, to answer) error {
 	switch environmentID {
 	case "":
 		return &ConfigError{"environment id is required for remote exec-server registration"}
@@ -145,7 +73,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	case len(text) > maxAnswer:
 		return &DecodeError{Err: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
 	}
-	return decode(text, answer)
+	return decode(text, to)
 }
 
 // validationError is err without what the registry said.

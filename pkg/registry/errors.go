@@ -1,13 +1,13 @@
 package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
 	"codex.internal/pkg/httpclient"
+	"codex.internal/pkg/jsonwire"
 )
 
 var (
@@ -128,12 +128,6 @@ func (e *ValidationStatusError) Unauthorized() bool { return e.Status == http.St
 
 // newStatusError is the error of an answer. Body is what was read of it.
 func newStatusError(status int, body []byte) *StatusError {
-	var answer struct {
-		Error *struct {
-			Code    *string `json:"code"`
-			Message *string `json:"message"`
-		} `json:"error"`
-	}
 	e := &StatusError{Status: status, Message: "empty or malformed error body"}
 	if isAuth(status) {
 		e.Message = "empty error body"
@@ -141,16 +135,45 @@ func newStatusError(status int, body []byte) *StatusError {
 	if preview := cut(strings.TrimSpace(httpclient.PlainText(string(body))), maxPreview); preview != "" {
 		e.Message = preview
 	}
-	if json.Unmarshal(body, &answer) != nil || answer.Error == nil {
+	code, message, err := blame(body)
+	if err != nil {
 		return e
 	}
-	if answer.Error.Code != nil {
-		e.Code = httpclient.PlainText(*answer.Error.Code)
+	if code != nil {
+		e.Code = httpclient.PlainText(*code)
 	}
-	if answer.Error.Message != nil {
-		e.Message = httpclient.PlainText(*answer.Error.Message)
+	if message != nil {
+		e.Message = httpclient.PlainText(*message)
 	}
 	return e
+}
+
+// blame reads {"error":{"code","message"}}, in which both may be missing or
+// null, which is nil. It may change body.
+func blame(body []byte) (code, message *string, err error) {
+	outer, err := split(body, "error")
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := split(outer["error"], "code", "message")
+	if err != nil {
+		return nil, nil, err
+	}
+	if code, err = optional(inner["code"]); err != nil {
+		return nil, nil, err
+	}
+	message, err = optional(inner["message"])
+	return code, message, err
+}
+
+// optional reads a string that may be missing or null, which is nil.
+func optional(value []byte) (*string, error) {
+	r := jsonwire.NewCheckedReader(value)
+	if null, err := r.Null(); value == nil || null || err != nil {
+		return nil, err
+	}
+	text, err := r.String()
+	return &text, err
 }
 
 // cut returns the first characters of a text, at most limit of them.

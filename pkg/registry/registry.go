@@ -139,7 +139,7 @@ func (c *Client) Register(ctx context.Context, environmentID string, key noiseik
 	if err != nil {
 		return Registration{}, err
 	}
-	return Registration{URL: *answer.URL, ID: *answer.RegistrationID}, nil
+	return Registration{URL: answer.url, ID: answer.registrationID}, nil
 }
 
 // Connect asks how a harness with a key reaches the environment of an id. What
@@ -156,8 +156,8 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noiseik.
 		return Connection{}, err
 	}
 	return Connection{
-		URL: *answer.URL, RegistrationID: *answer.RegistrationID,
-		ExecutorKey: *answer.ExecutorKey, Authorization: *answer.Authorization,
+		URL: answer.url, RegistrationID: answer.registrationID,
+		ExecutorKey: answer.executorKey, Authorization: answer.authorization,
 	}, nil
 }
 
@@ -173,7 +173,7 @@ func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim
 	if err != nil {
 		return validationError(ctx, err)
 	}
-	if !*answer.Valid {
+	if !answer.valid {
 		return ErrRejected
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestRequests(t *testing.T) {
 			},
 			"/base/cloud/environment/env%201%2Fx/register",
 			`{"security_profile":"noise_hybrid_ik_v1","executor_public_key":` + doc + `}`,
-			`{"environment_id":"env 1/x","url":"ws://relay/e","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"","more":1}`,
+			`{"environment_id":"env 1/x","url":"ws://relay/e","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"","URL":1,"more":1,"more":{"url":[]}}`,
 		},
 		"connect": {
 			func(ctx context.Context, c *registry.Client) error {
@@ -152,6 +152,18 @@ func TestRegisterErrors(t *testing.T) {
 		"no JSON":                      {200, "hello", "environment registry request failed: error decoding response body", false},
 		"a member of another type":     {200, `{"environment_id":1}`, "environment registry request failed: error decoding response body", false},
 		"a missing member":             {200, `{"environment_id":"env-1","url":"u","security_profile":"noise_hybrid_ik_v1"}`, "environment registry request failed: error decoding response body", false},
+		"a member in another case":     {200, `{"Environment_ID":"env-1","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r"}`, "environment registry request failed: error decoding response body", false},
+		"a member twice":               {200, `{"environment_id":"env-1","environment_id":"env-1","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r"}`, "environment registry request failed: error decoding response body", false},
+		"a member that is null":        {200, `{"environment_id":"env-1","url":null,"security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r"}`, "environment registry request failed: error decoding response body", false},
+		"no UTF-8":                     {200, `{"environment_id":"env-1","url":"u","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"` + "\xff" + `"}`, "environment registry request failed: error decoding response body", false},
+		"more behind it":               {200, bundle("env-1", "noise_hybrid_ik_v1") + " x", "environment registry request failed: error decoding response body", false},
+		"a reason in another case":     {500, `{"Error":{"code":"c","message":"m"}}`, `environment registry request failed (500 Internal Server Error): {"Error":{"code":"c","message":"m"}}`, true},
+		"a code twice":                 {500, `{"error":{"code":"c","code":"d","message":"m"}}`, `environment registry request failed (500 Internal Server Error): {"error":{"code":"c","code":"d","message":"m"}}`, true},
+		"a code that is a number":      {500, `{"error":{"code":5,"message":"m"}}`, `environment registry request failed (500 Internal Server Error): {"error":{"code":5,"message":"m"}}`, true},
+		"null for a reason":            {500, `{"error":{"code":null,"message":null}}`, `environment registry request failed (500 Internal Server Error): {"error":{"code":null,"message":null}}`, true},
+		"null for an error":            {500, `{"error":null}`, `environment registry request failed (500 Internal Server Error): {"error":null}`, true},
+		"a reason with more":           {500, `{"x":1,"x":2,"error":{"code":"c","message":"m","type":"t"}}`, "environment registry request failed (500 Internal Server Error, c): m", true},
+		"an empty reason":              {500, `{"error":{"message":""}}`, "environment registry request failed (500 Internal Server Error): ", true},
 		"an endless answer":            {200, bundle("env-1", "noise_hybrid_ik_v1") + strings.Repeat(" ", 64<<10), "environment registry request failed: error decoding response body", false},
 		"another environment":          {200, bundle("env-2", "noise_hybrid_ik_v1"), "exec-server protocol error: environment registry returned a different environment id", false},
 		"what a terminal obeys":        {418, "\x1b[2J\xff \u202e", "environment registry request failed (418 I'm a teapot): \uFFFD[2J\uFFFD \uFFFD", false},
@@ -231,6 +243,8 @@ func TestValidateErrors(t *testing.T) {
 		want   string
 	}{
 		"no":               {200, `{"valid":false}`, "environment registry rejected Noise relay harness key"},
+		"yes, misspelt":    {200, `{"Valid":true}`, "environment registry harness key validation failed"},
+		"no and yes":       {200, `{"valid":false,"valid":true}`, "environment registry harness key validation failed"},
 		"neither":          {200, `{}`, "environment registry harness key validation failed"},
 		"no JSON":          {200, echo, "environment registry harness key validation failed"},
 		"refused":          {401, echo, "environment registry harness key validation authentication failed (401 Unauthorized)"},
