@@ -82,9 +82,10 @@ func validationError(ctx context.Context, err error) error {
 	var config *ConfigError
 	var auth *AuthorizationError
 	switch {
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%w: %w", ErrValidation, context.Cause(ctx))
 	case errors.Is(err, context.DeadlineExceeded):
+		// Of the caller's too: who bounds the question bounds it as we do.
 		return ErrValidationTimeout
 	case errors.As(err, &status) && status.refused():
 		return &ValidationStatusError{status.Status}

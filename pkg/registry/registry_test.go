@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"codex.internal/pkg/noiseik"
 	"codex.internal/pkg/registry"
@@ -287,6 +288,11 @@ func TestSilentRegistry(t *testing.T) {
 		}
 		if err := c.Validate(t.Context(), "e", registry.Claim{HarnessKey: key}); !errors.Is(err, registry.ErrValidationTimeout) {
 			t.Errorf("validate: %v", err)
+		}
+		bound, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Validate(bound, "e", registry.Claim{HarnessKey: key}); !errors.Is(err, registry.ErrValidationTimeout) {
+			t.Errorf("validate, bounded: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
