@@ -50,9 +50,10 @@ type HarnessOptions struct {
 // Harness is the end of the relay that makes streams, to one executor. It may
 // be used from any goroutine.
 type Harness struct {
-	opts   HarnessOptions
-	log    *slog.Logger
-	dialed atomic.Bool
+	opts     HarnessOptions
+	log      *slog.Logger
+	dialed   atomic.Bool
+	patience time.Duration // with an executor's answer
 }
 
 // NewHarness returns a harness that is not connected.
@@ -60,7 +61,7 @@ func NewHarness(o HarnessOptions) *Harness {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Harness{opts: o, log: o.Logger}
+	return &Harness{opts: o, log: o.Logger, patience: handshakeTime}
 }
 
 // RetryPause is the time before an attempt to Dial after a stream was lost:
@@ -112,7 +113,7 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 	if err != nil {
 		return nil, handshakeFailed(err)
 	}
-	bound, cancel := context.WithTimeout(ctx, handshakeTime)
+	bound, cancel := context.WithTimeout(ctx, h.patience)
 	defer cancel()
 	reset := resetOf(id, reasonHarness)
 	interrupt := context.AfterFunc(bound, func() {
@@ -126,7 +127,8 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, &HandshakeError{text: fmt.Sprintf("timed out waiting for Noise relay handshake after %v", handshakeTime)}
+		// To the reference the handshake is a part of initialize.
+		return nil, &HandshakeError{text: fmt.Sprintf("timed out waiting for exec-server initialize handshake after %v", h.patience)}
 	}
 	if err != nil {
 		l.push(reset)

@@ -413,6 +413,29 @@ func TestHandshakeTexts(t *testing.T) {
 	}
 }
 
+// TestSilentExecutor is given up, and told so.
+func TestSilentExecutor(t *testing.T) {
+	checkLeaks(t)
+	url, accepted := acceptor(t)
+	h := NewHarness(HarnessOptions{Identity: identity(), Connect: func(context.Context) (Bundle, error) {
+		return Bundle{Registration: Registration{URL: url}, ExecutorKey: identity().PublicKey()}, nil
+	}})
+	if h.patience != 10*time.Second {
+		t.Errorf("it has %v", h.patience)
+	}
+	h.patience = 50 * time.Millisecond
+	const want = "timed out waiting for exec-server initialize handshake after 50ms"
+	if _, err := h.Dial(t.Context()); err == nil || err.Error() != want || !retryable(err) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	r := next(t, accepted)
+	id := r.get().StreamID
+	r.expect(id, relayframe.Handshake)
+	if f := r.get(); f.StreamID != id || f.Kind != relayframe.Reset || f.Reason != reasonHarness {
+		t.Errorf("the executor is told %v", f.Kind)
+	}
+}
+
 // TestDialHeedsItsContext while nobody answers.
 func TestDialHeedsItsContext(t *testing.T) {
 	checkLeaks(t)
