@@ -103,10 +103,11 @@ func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harnes
 	if err != nil {
 		return nil, err
 	}
+	id := strings.TrimSpace(r.EnvironmentID) // as executors register it
 	connect := func(ctx context.Context) (relay.Bundle, error) {
-		c, err := client.Connect(ctx, r.EnvironmentID, identity.PublicKey())
+		c, err := client.Connect(ctx, id, identity.PublicKey())
 		return relay.Bundle{
-			Registration: relay.Registration{URL: c.URL, EnvironmentID: r.EnvironmentID, RegistrationID: c.RegistrationID},
+			Registration: relay.Registration{URL: c.URL, EnvironmentID: id, RegistrationID: c.RegistrationID},
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}

@@ -123,6 +123,16 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// TestBlanksAroundAnID are no part of it, to either end of the handshake.
+func TestBlanksAroundAnID(t *testing.T) {
+	r := newMeetingPlace(t).Registry
+	r.EnvironmentID = " " + r.EnvironmentID + "\t"
+	e := get(t, open(t, execenv.Options{}, execenv.Spec{ID: "remote", Kind: execenv.Noise, Registry: r}), "remote")
+	if err := e.WaitReady(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNoiseRefusals(t *testing.T) {
 	p := newMeetingPlace(t)
 	for _, test := range []struct {
