@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -182,21 +183,72 @@ func orNil(a *agent, err error) (Credential, error) {
 	return a, nil
 }
 
-// registrationURL parses the URL of a registry.
+// registrationURL parses the URL of a registry. What is wrong with its scheme,
+// host or port is said in the reference's words.
 func registrationURL(text string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSpace(text))
+	const invalid = "invalid remote exec-server registration URL: "
+	text = strings.TrimSpace(text)
+	scheme, rest, found := strings.Cut(text, ":")
+	if !found || !isScheme(scheme) {
+		return nil, errors.New(invalid + "relative URL without a base")
+	}
+	if strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https") {
+		if fault := hostFault(rest); fault != "" {
+			return nil, errors.New(invalid + fault)
+		}
+	}
+	u, err := url.Parse(text)
 	var wrong *url.Error
 	switch {
 	case errors.As(err, &wrong):
-		return nil, fmt.Errorf("invalid remote exec-server registration URL: %w", wrong.Err)
+		return nil, fmt.Errorf(invalid+"%w", wrong.Err)
 	case err != nil:
-		return nil, fmt.Errorf("invalid remote exec-server registration URL: %w", err)
-	case u.Scheme == "":
-		return nil, errors.New("invalid remote exec-server registration URL: relative URL without a base")
+		return nil, fmt.Errorf(invalid+"%w", err)
 	case u.Hostname() == "":
 		return nil, errors.New("remote exec-server registration URL must include a host")
 	}
 	return u, nil
+}
+
+// isScheme reports whether a text can be what a URL begins with.
+func isScheme(text string) bool {
+	for i, c := range text {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", c)) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// hostFault says what the reference finds wrong with the host of a URL, which
+// is given without its scheme; empty: nothing that is said here.
+func hostFault(rest string) string {
+	authority := strings.TrimLeft(rest, `/\`)
+	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
+		authority = authority[:end]
+	}
+	host := authority[strings.LastIndex(authority, "@")+1:]
+	port := ""
+	if colon := strings.LastIndex(host, ":"); colon > strings.LastIndex(host, "]") {
+		host, port = host[:colon], host[colon+1:]
+	}
+	address, bracket := strings.CutPrefix(host, "[")
+	address, closed := strings.CutSuffix(address, "]")
+	ip, ipErr := netip.ParseAddr(address)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	switch {
+	case host == "":
+		return "empty host"
+	case bracket && (!closed || ipErr != nil || !ip.Is6() || ip.Zone() != ""):
+		return "invalid IPv6 address"
+	case strings.ContainsAny(host, " <>^|"):
+		return "invalid international domain name"
+	case port != "" && portErr != nil:
+		return "invalid port number"
+	default:
+		return ""
+	}
 }
 
 // checkAPIKeyHost checks that an API key may be sent to a URL.
