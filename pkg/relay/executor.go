@@ -222,7 +222,7 @@ func (e *Executor) ended(s *stream, l *link, why error) {
 // farewell tells the peer that a stream has ended, unless that knows. After a
 // Close the stream's records go first.
 func farewell(s *stream, l *link, why error, reason string) {
-	switch reset := resetOf(s.id, reason); {
+	switch reset := s.reset(reason); {
 	case l == nil, errors.Is(why, relayframe.ErrReset):
 	case why == ErrClosed:
 		l.pushLast(reset)

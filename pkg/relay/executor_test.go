@@ -361,6 +361,17 @@ func TestServeEnds(t *testing.T) {
 	r.expect("a", relayframe.Reset)
 }
 
+// TestLastFrameAcknowledges what a stream has ended by.
+func TestLastFrameAcknowledges(t *testing.T) {
+	r, _ := meet(t, ExecutorOptions{Serve: echo})
+	s := r.enter("a")
+	r.says("a", s, 0)
+	r.data("a", 1, seal(t, s, framed("no JSON")))
+	if f := r.expect("a", relayframe.Reset); f.Ack != 1 || f.AckBits != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TestExecutorLoop answers dials with failures, and looks at what the executor
 // does about them.
 func TestExecutorLoop(t *testing.T) {

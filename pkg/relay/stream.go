@@ -72,6 +72,13 @@ func (s *stream) end(why error) {
 	s.onEnd(s, l, why)
 }
 
+// reset is the stream's last frame.
+func (s *stream) reset(reason string) relayframe.Frame {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frames.Reset(reason)
+}
+
 // full reports whether the inbox takes no more frames. What one frame releases
 // is bounded by the reorder window, and finds room.
 func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }

@@ -181,6 +181,16 @@ func (s *Stream) frame(f Frame, now time.Time) Frame {
 	return f
 }
 
+// Reset returns the frame that tells the peer that the stream has ended. It may
+// be called after any error.
+func (s *Stream) Reset(reason string) Frame {
+	f := Frame{StreamID: s.id, Kind: Reset, Reason: reason}
+	if !s.options.Plain {
+		f.Ack, f.AckBits = s.in.acks()
+	}
+	return f
+}
+
 func (s *Stream) fail(err error) error {
 	s.failed = err
 	return err

@@ -3,6 +3,7 @@ package relayframe
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -427,6 +428,30 @@ func TestEnds(t *testing.T) {
 		if _, err := e.Advance(e.now); !errors.Is(err, tt.want) {
 			t.Errorf("%s: Advance: %v", tt.name, err)
 		}
+	}
+}
+
+// TestLastFrame acknowledges too, unless the stream is plain.
+func TestLastFrame(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options Options
+		want    Frame
+	}{
+		{"acknowledging", Options{}, Frame{StreamID: "s", Kind: Reset, Reason: "why", Ack: 1, AckBits: 0b10}},
+		{"plain", Options{Plain: true}, Frame{StreamID: "s", Kind: Reset, Reason: "why"}},
+	} {
+		e := newEnd(t, tt.options)
+		e.mustReceive(record(0), record(1), record(3))
+		if err := e.receive(record(3 + reorderWindow)); err == nil {
+			t.Fatal("no end")
+		}
+		if f := e.Reset("why"); !reflect.DeepEqual(f, tt.want) {
+			t.Errorf("%s: %+v", tt.name, f)
+		}
+	}
+	if f := newEnd(t, Options{}).Reset("why"); f.Ack != 0 || f.AckBits != 0 {
+		t.Errorf("without the first record: %+v", f)
 	}
 }
 
