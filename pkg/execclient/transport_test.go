@@ -3,9 +3,11 @@ package execclient
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +154,34 @@ func TestConnectionsThatFail(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := DialWebSocket(ctx, "ws://"+mute.Addr().String(), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestGreetingsThatFail has a server, or what should be one, do something else
+// than to answer initialize.
+func TestGreetingsThatFail(t *testing.T) {
+	answers := func(text string) string {
+		return upgrade(t, func(c *websocket.Conn) {
+			if _, _, err := c.ReadMessage(); err == nil && text != "" {
+				_ = c.WriteMessage(websocket.TextMessage, []byte(text))
+				_, _, _ = c.ReadMessage()
+			}
+		})
+	}
+	for _, tt := range []struct{ answer, text string }{
+		{"", "exec-server transport closed"},
+		{`nonsense`, "exec-server transport closed"},
+		{`{"id":1,"error":{"code":-32600,"message":"no"}}`, "exec-server rejected request (-32600): no"},
+		{`{"id":1,"result":{"sessionId":5}}`, "failed to serialize or deserialize exec-server JSON: "},
+	} {
+		_, err := DialWebSocket(t.Context(), answers(tt.answer), Options{})
+		if err == nil || err.Error() != tt.text && !(strings.HasSuffix(tt.text, ": ") && strings.HasPrefix(err.Error(), tt.text)) {
+			t.Errorf("%q: %v", tt.answer, err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	if _, err := StartCommand(t.Context(), Command{Path: missing}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "failed to spawn exec-server: ") || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -413,6 +413,25 @@ func TestHandshakeTexts(t *testing.T) {
 	}
 }
 
+// TestRetryPause grows, and differs by up to half.
+func TestRetryPause(t *testing.T) {
+	h := NewHarness(HarnessOptions{})
+	for attempt, ms := range map[int]time.Duration{-1: 500, 0: 500, 1: 1000, 2: 2000, 3: 4000, 4: 5000, 5: 5000, 100: 5000} {
+		base := ms * time.Millisecond
+		pauses := make(map[time.Duration]bool)
+		for range 100 {
+			p := h.RetryPause(attempt)
+			if p < base || p > base+base/2 {
+				t.Fatalf("attempt %d: %v", attempt, p)
+			}
+			pauses[p] = true
+		}
+		if len(pauses) < 2 {
+			t.Errorf("attempt %d: always %v", attempt, pauses)
+		}
+	}
+}
+
 // TestSilentExecutor is given up, and told so.
 func TestSilentExecutor(t *testing.T) {
 	checkLeaks(t)
