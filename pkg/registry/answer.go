@@ -60,6 +60,7 @@ func (b *bundle) check(environmentID string) error {
 type connectAnswer struct {
 	bundle
 	executorKey   noiseik.PublicKey
+	keyErr        error // the key is none; nil: it may be one
 	authorization string
 }
 
@@ -70,7 +71,12 @@ func (a *connectAnswer) members() []member {
 			if err != nil {
 				return err
 			}
-			return a.executorKey.UnmarshalJSON(document)
+			err = a.executorKey.UnmarshalJSON(document)
+			if errors.Is(err, noiseik.ErrPublicKey) {
+				a.keyErr = err // as the last thing that is wrong
+				return nil
+			}
+			return err
 		}},
 		member{"harness_key_authorization", text(&a.authorization)},
 	)
@@ -84,6 +90,9 @@ func (a *connectAnswer) check(environmentID string) error {
 		if strings.TrimSpace(value) == "" {
 			return &ProtocolError{"environment registry returned incomplete Noise connection data"}
 		}
+	}
+	if a.keyErr != nil {
+		return &ProtocolError{a.keyErr.Error()}
 	}
 	return nil
 }
@@ -113,11 +122,7 @@ func decode(body []byte, to answer) error {
 		if values[m.name] == nil {
 			return &DecodeError{Err: fmt.Errorf("missing field `%s`", m.name)}
 		}
-		err := m.read(jsonwire.NewCheckedReader(values[m.name]))
-		switch {
-		case errors.Is(err, noiseik.ErrPublicKey):
-			return &ProtocolError{err.Error()}
-		case err != nil:
+		if err := m.read(jsonwire.NewCheckedReader(values[m.name])); err != nil {
 			return &DecodeError{Err: fmt.Errorf("%s: %w", m.name, err)}
 		}
 	}

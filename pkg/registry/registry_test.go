@@ -223,6 +223,8 @@ func TestConnectErrors(t *testing.T) {
 		"a blank registration":  {connection("u", "\t", doc, "a"), incomplete},
 		"a blank authorization": {connection("u", "r", doc, ""), incomplete},
 		"another suite":         {connection("u", "r", strings.Replace(doc, "Noise_", "Noisy_", 1), "a"), "exec-server protocol error: invalid Noise channel public key: unsupported Noise channel suite"},
+		"and another id":        {strings.Replace(connection("u", "r", strings.Replace(doc, "Noise_", "Noisy_", 1), "a"), "env-1", "env-2", 1), "exec-server protocol error: environment registry returned a different environment id"},
+		"and no authorization":  {connection("u", "r", strings.Replace(doc, "Noise_", "Noisy_", 1), " "), incomplete},
 		"a key with more":       {connection("u", "r", strings.Replace(doc, "{", `{"more":1,`, 1), "a"), "environment registry request failed: error decoding response body"},
 		"no key":                {connection("u", "r", "null", "a"), "environment registry request failed: error decoding response body"},
 	} {
