@@ -63,17 +63,18 @@ Examples:
 	}
 }
 
-// unreachable is an error that is the connection's, with a hint at what could
-// be done.
-func unreachable(err error) error {
+// unreachable is an error of the connection to a server of a kind, with a hint
+// at what could be done.
+func unreachable(err error, kind execenv.Kind) error {
+	own := kind != execenv.Noise // the address, and a token, are not a relay's
 	var dns *net.DNSError
 	cert := certificateHint(err)
 	hint := registryHint(err, "harness", execenv.NoiseVariables[2])
 	switch {
 	case hint != "" || fromRegistry(err):
-	case errors.Is(err, errRefused):
+	case own && errors.Is(err, errRefused):
 		hint = "is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
-	case strings.Contains(err.Error(), "401"):
+	case own && strings.Contains(err.Error(), "401"):
 		hint = "set " + tokenVariable + " to the server's token"
 	case cert != "":
 		hint = cert

@@ -149,7 +149,7 @@ func connectTo(ctx context.Context, c *cli.Context, s execenv.Spec) (*execclient
 		err = fmt.Errorf("environment `%s` of %s: %w", s.ID, s.Source, err)
 	}
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, unreachable(err, s.Kind)
 	}
 	return client, nil
 }
