@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,7 +61,9 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 	shown := transport.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, fmt.Errorf("the relay's URL %q: %w", shown, errURL)
+		// Quoted, because a terminal might obey what is in it.
+		quoted := strconv.Quote(shown)
+		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
 	ws, err := transport.Dial(ctx, address, transport.DialOptions{
 		TLS: config, Limit: limit, Buffer: bufferSize,

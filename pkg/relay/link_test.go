@@ -143,10 +143,11 @@ func TestControlIsBounded(t *testing.T) {
 func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 	for url, again := range map[string]bool{
 		"ws://127.0.0.1:1/?secret": true, "ws://127.0.0.1:1/#secret": true,
-		"http://127.0.0.1/?secret": false, "ws://?secret": false, "%zz?secret": false,
+		"http://127.0.0.1/?secret": false, "ws://?secret": false, "%zz?secret": false, "ws://\x1b?secret": false,
 	} {
+		public := strings.ReplaceAll(url[:strings.IndexAny(url, "?#")], "\x1b", `\x1b`)
 		_, err := dialLink(t.Context(), url, nil, patience, 0, slog.New(slog.DiscardHandler))
-		if err == nil || strings.Contains(err.Error(), "secret") || retryable(err) != again {
+		if err == nil || strings.Contains(err.Error(), "secret") || retryable(err) != again || !strings.HasPrefix(err.Error(), "failed to connect to exec-server websocket `"+public+"`: ") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
