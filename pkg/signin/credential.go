@@ -21,6 +21,23 @@ type Credential interface {
 	Describe() string
 }
 
+// Same reports whether two credentials prove the same. Of those that change in
+// the course of time it is not known.
+func Same(a, b Credential) bool {
+	switch a := a.(type) {
+	case rendezvousToken:
+		return a == b
+	case *apiKey:
+		b, ok := b.(*apiKey)
+		return ok && *a == *b
+	case *accessToken:
+		b, ok := b.(*accessToken)
+		return ok && *a == *b
+	default:
+		return false
+	}
+}
+
 // setHeaders sets those of all kinds.
 func setHeaders(header http.Header, authorization, account string, fedRAMP bool) {
 	header.Set("Authorization", authorization)

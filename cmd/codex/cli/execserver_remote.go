@@ -230,8 +230,12 @@ func (r *registrar) validate(ctx context.Context, registration string, harness n
 }
 
 // ask asks the registry and, if the credentials have become bad, once more
-// with those that there are now: somebody may have signed in again.
+// with those that there are now, unless they are the same: somebody may have
+// signed in again.
 func (r *registrar) ask(ctx context.Context, question func() error) error {
+	r.mu.Lock()
+	former := r.credential // what is asked with, or what is older
+	r.mu.Unlock()
 	err := question()
 	var refused interface{ Unauthorized() bool }
 	if !errors.As(err, &refused) || !refused.Unauthorized() {
@@ -246,6 +250,9 @@ func (r *registrar) ask(ctx context.Context, question func() error) error {
 	credential, renewErr := r.resolve(ctx)
 	if renewErr != nil {
 		r.log.Warn("the credentials are refused, and there are no others", "error", renewErr)
+		return err
+	}
+	if signin.Same(credential, former) {
 		return err
 	}
 	r.mu.Lock()
