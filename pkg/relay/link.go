@@ -38,7 +38,7 @@ type link struct {
 	slots   chan struct{} // held for each frame in records
 	records chan queued
 	control chan relayframe.Frame
-	pongs   chan string // the probes that are owed an answer
+	pongs   wsframe.Pongs
 
 	once    sync.Once
 	closing chan struct{}
@@ -78,7 +78,7 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 	l := &link{
 		ws: ws, url: shown, ping: ping, log: log,
 		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue),
-		control: make(chan relayframe.Frame, controlQueue), pongs: make(chan string, pongQueue),
+		control: make(chan relayframe.Frame, controlQueue), pongs: make(wsframe.Pongs, pongQueue),
 		closing: make(chan struct{}), down: make(chan struct{}),
 	}
 	l.prepare()
@@ -91,28 +91,12 @@ func (l *link) prepare() {
 	l.ws.SetReadLimit(relayframe.MaxFrame)
 	l.ws.SetPingHandler(func(data string) error {
 		l.heard()
-		l.owe(data)
+		l.pongs.Owe(data)
 		return nil
 	})
 	l.ws.SetPongHandler(func(string) error { l.heard(); return nil })
 	l.ws.SetCloseHandler(func(int, string) error { return nil })
 	l.heard()
-}
-
-// owe has a probe be answered. When there are too many, the last count: an answer
-// is also one to all probes before it. Only the reader calls it.
-func (l *link) owe(probe string) {
-	for {
-		select {
-		case l.pongs <- probe:
-			return
-		default:
-		}
-		select {
-		case <-l.pongs:
-		default: // the writer has taken it
-		}
-	}
 }
 
 // heard puts off the end of a relay that says nothing.

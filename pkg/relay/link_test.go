@@ -57,21 +57,6 @@ func TestLinkProbesAndAnswers(t *testing.T) {
 	}
 }
 
-// TestProbesAreAnsweredInOrder up to as many as may wait; of more, the last.
-func TestProbesAreAnsweredInOrder(t *testing.T) {
-	for _, extra := range []int{0, 1, 5} {
-		l := &link{pongs: make(chan string, pongQueue)}
-		for i := range pongQueue + extra {
-			l.owe(fmt.Sprint(i))
-		}
-		for i := range pongQueue {
-			if got := <-l.pongs; got != fmt.Sprint(extra+i) {
-				t.Errorf("%d too many: answer %d is to probe %s", extra, i, got)
-			}
-		}
-	}
-}
-
 // TestLinkClosesBehindWhatIsQueued also when the queue is full.
 func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 	l, r := newLink(t, 0)

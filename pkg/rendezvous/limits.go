@@ -78,6 +78,9 @@ const (
 	// writeBytes is how much of smaller ones is gathered to be written at a time.
 	writeBytes = 32 << 10
 
+	// pongQueue bounds the pings of a peer that wait for an answer: the last counts.
+	pongQueue = 4
+
 	// DefaultPingInterval is how often a peer is asked for a sign of life; it
 	// is that of the reference's executors.
 	DefaultPingInterval = 30 * time.Second

@@ -29,23 +29,20 @@ type socket struct {
 	ws          *websocket.Conn
 	ping, write time.Duration // see Options
 	out         []byte        // the writer's: what is about to be written; nil: nothing
-	pongs       chan string   // the probe that is owed an answer
+	pongs       wsframe.Pongs
 
 	mu    sync.Mutex
 	ended bool
 }
 
 func newSocket(ws *websocket.Conn, ping, write time.Duration) *socket {
-	s := &socket{ws: ws, ping: ping, write: write, pongs: make(chan string, 1)}
+	s := &socket{ws: ws, ping: ping, write: write, pongs: make(wsframe.Pongs, pongQueue)}
 	ws.SetReadLimit(MaxFrame)
 	ws.SetPongHandler(func(string) error { return s.heard() })
 	ws.SetPingHandler(func(data string) error {
 		// The writer answers: a write here would change the deadline of its own,
 		// which might be under way.
-		select {
-		case s.pongs <- data:
-		default: // one answer is enough for both
-		}
+		s.pongs.Owe(data)
 		return s.heard()
 	})
 	ws.SetCloseHandler(func(int, string) error { return nil })
