@@ -71,8 +71,11 @@ const (
 	pingInterval = time.Second
 	maxPings     = 2
 	// startTime bounds how long the first connection may take: a cluster that
-	// has just been started elects its leaders within it.
-	startTime = 15 * time.Second
+	// has just been started elects its leaders within it. openTime bounds one
+	// attempt to open the state, because JetStream never answers some of what it
+	// is asked while it changes its leader.
+	startTime = 30 * time.Second
+	openTime  = 5 * time.Second
 	// callTime bounds a request to another node or to JetStream, and answerTime
 	// one attempt.
 	callTime   = 3 * time.Second

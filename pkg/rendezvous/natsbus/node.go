@@ -108,7 +108,9 @@ func (n *Node) connect(ctx context.Context, opts *Options) (err error) {
 	if most := n.conn.MaxPayload(); most < rendezvous.MaxFrame+packetOverhead {
 		return fmt.Errorf("NATS takes messages of %d bytes, and %d are needed: raise max_payload", most, rendezvous.MaxFrame+packetOverhead)
 	}
-	n.State, err = openState(ctx, n, opts.Replicas)
+	bound, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	n.State, err = openState(bound, n, opts.Replicas)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w; does this server of NATS have JetStream (nats-server -js), and a leader?", err)
