@@ -119,7 +119,7 @@ func (c *cluster) populate(ctx context.Context, tokens string, environments int)
 	for e := range environments {
 		environment := fmt.Sprintf("env-%d", e)
 		token := newToken(c.t, tokens, environment)
-		stop, err := execute(ctx, executorOptions{url: url, token: token, environment: environment, log: &c.log})
+		stop, err := c.execute(ctx, execute, executorOptions{url: url, token: token, environment: environment, log: &c.log})
 		c.must(ctx, err)
 		c.executors = append(c.executors, stop)
 		for n := range streamsPerEnvironment {
@@ -129,6 +129,18 @@ func (c *cluster) populate(ctx context.Context, tokens string, environments int)
 			c.must(ctx, s.connect(ctx, d))
 			c.streams = append(c.streams, s)
 		}
+	}
+}
+
+// execute starts an executor, as its supervisor does: again, while the service
+// says that its state is out of reach, because JetStream elects a leader.
+func (c *cluster) execute(ctx context.Context, execute newExecutor, o executorOptions) (stop func() error, err error) {
+	for began := time.Now(); ; {
+		stop, err = execute(ctx, o)
+		if err == nil || !strings.Contains(err.Error(), "state_unavailable") || time.Since(began) > clusterPatience {
+			return stop, err
+		}
+		c.t.Log(err)
 	}
 }
 

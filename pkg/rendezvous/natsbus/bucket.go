@@ -89,10 +89,19 @@ const (
 )
 
 // get returns the value of a key and its revision. For an errNoKey the revision
-// is what put needs to make one.
+// is what put needs to make one. While JetStream does not answer it asks again.
 func (b *bucket) get(ctx context.Context, key string, from source) ([]byte, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	for {
+		value, revision, err := b.getOnce(ctx, key, from)
+		if !errors.Is(err, rendezvous.ErrUnavailable) || pause(ctx, answerPause) != nil {
+			return value, revision, err
+		}
+	}
+}
+
+func (b *bucket) getOnce(ctx context.Context, key string, from source) ([]byte, uint64, error) {
 	var m *nats.RawStreamMsg
 	var err, missing error
 	if from == anyReplica {
@@ -145,7 +154,9 @@ func (b *bucket) remove(ctx context.Context, key string, revision uint64) error 
 func (b *bucket) publish(ctx context.Context, m *nats.Msg, key string, revision uint64, opts ...nats.PubOpt) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	opts = append(opts, nats.Context(ctx), nats.ExpectStream(b.stream()), nats.ExpectLastSequencePerSubject(revision))
+	// What reached nobody, because there is no leader, is sent again until ctx ends.
+	opts = append(opts, nats.RetryAttempts(-1), nats.RetryWait(answerPause),
+		nats.Context(ctx), nats.ExpectStream(b.stream()), nats.ExpectLastSequencePerSubject(revision))
 	done, err := b.js.PublishMsg(m, opts...)
 	var refused *nats.APIError
 	switch {

@@ -76,10 +76,11 @@ const (
 	// is asked while it changes its leader.
 	startTime = 30 * time.Second
 	openTime  = 5 * time.Second
-	// callTime bounds a request to another node or to JetStream, and answerTime
-	// one attempt.
-	callTime   = 3 * time.Second
-	answerTime = time.Second
+	// callTime bounds a request to another node or to JetStream, answerTime one
+	// attempt, and answerPause is before the next.
+	callTime    = 3 * time.Second
+	answerTime  = time.Second
+	answerPause = 100 * time.Millisecond
 	// interestTime is how long the servers of a cluster may take to learn of a
 	// new subscription.
 	interestTime = 50 * time.Millisecond
