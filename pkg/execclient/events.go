@@ -68,13 +68,24 @@ func (p *Process) publish() {
 			p.waitForRoom(len(e.Data))
 			continue // another may be next by now
 		}
-		p.append(e)
-		for len(p.log) > maxEvents || p.bytes > maxEventBytes {
+		for range p.excess(len(e.Data)) {
 			p.bytes -= len(p.log[0].Data)
 			p.log[0] = Event{}
 			p.log = p.log[1:]
 		}
+		p.append(e)
 	}
+}
+
+// excess returns how many of the oldest events leave the log for one of n bytes,
+// which finds a place even if it alone is too large. The lock is held.
+func (p *Process) excess(n int) int {
+	count, bytes := 0, p.bytes+n
+	for count < len(p.log) && (len(p.log)-count >= maxEvents || bytes > maxEventBytes) {
+		bytes -= len(p.log[count].Data)
+		count++
+	}
+	return count
 }
 
 // next returns the event that is to be published next, if it has come. The lock

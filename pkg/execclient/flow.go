@@ -132,19 +132,15 @@ func (p *Process) waitForRoom(n int) {
 }
 
 // awaited reports whether the log would drop what somebody who is at work is
-// about to take, to have room for an event of n bytes. Who has just started the
-// process is about to follow it from its first event, if at all. That matters for servers
-// without flow control only, which retain little and would lose it for good. The
-// lock is held.
+// about to take, to have room for an event of n bytes. That matters for servers
+// without flow control only, which retain little and would lose it for good. Who
+// has just started the process is about to follow it from its first event, if at
+// all. The lock is held.
 func (p *Process) awaited(n int) bool {
 	if p.windowed {
 		return false
 	}
-	dropped, bytes := 0, p.bytes+n
-	for dropped < len(p.log) && (len(p.log)-dropped >= maxEvents || bytes > maxEventBytes) {
-		bytes -= len(p.log[dropped].Data)
-		dropped++
-	}
+	dropped := p.excess(n)
 	if dropped == 0 {
 		return false
 	}
