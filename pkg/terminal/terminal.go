@@ -1,0 +1,142 @@
+// Package terminal makes text from elsewhere safe to show on a terminal, and
+// brings a terminal into a known state.
+//
+// A terminal obeys what is written to it: an escape sequence in the name of a
+// file or in the error of a server can change colours, hide what follows, set the
+// title of the window or write to the clipboard, and characters that turn the
+// direction of writing make one text look like another. Text, Lines and Writer
+// replace every such character by a visible escape, as in Go's quoted strings:
+// \x1b, \u202e. Writer is for whole streams, so that a program has one place
+// through which its messages reach the terminal. Reset is for the moment when a
+// program must be read, whatever was written to the terminal before.
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxMarks is how many combining marks may follow one character. Languages need
+// three or four; longer runs are drawn over the lines above and below.
+const maxMarks = 4
+
+// Text returns s as one line in which everything that a terminal does not print
+// in its place is replaced by a visible escape: control characters, line breaks
+// and tabs among them, direction marks, characters without a width, separators of
+// lines and paragraphs, blanks other than the space, and bytes that are not UTF-8.
+// Text that contains none of them is returned as it is.
+func Text(s string) string { return string(visible(nil, s, false)) }
+
+// Lines is Text for text of several lines: line breaks and tabs stay.
+func Lines(s string) string { return string(visible(nil, s, true)) }
+
+// Literal is Text for what a person must read exactly, such as a command to be
+// approved: letters that are written from right to left are replaced too, since a
+// terminal may show them, and the signs between them, in another order.
+func Literal(s string) string {
+	if strings.IndexFunc(s, rightToLeft) < 0 {
+		return Text(s)
+	}
+	var b []byte
+	for rest := s; rest != ""; {
+		at := strings.IndexFunc(rest, rightToLeft)
+		if at < 0 {
+			at = len(rest)
+		}
+		b = visible(b, rest[:at], false)
+		if rest = rest[at:]; rest != "" {
+			r, size := utf8.DecodeRuneInString(rest)
+			b, rest = appendEscape(b, r), rest[size:]
+		}
+	}
+	return string(b)
+}
+
+// visible appends s, made visible.
+func visible(b []byte, s string, lines bool) []byte {
+	marks := maxMarks // nothing for a mark to stand on yet
+	for at := 0; at < len(s); {
+		c := s[at]
+		if c < utf8.RuneSelf {
+			at++
+			marks = 0
+			switch {
+			case c >= ' ' && c < 0x7f, lines && (c == '\n' || c == '\t'):
+				b = append(b, c)
+			default:
+				b = appendByte(b, c)
+			}
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[at:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b, marks = appendByte(b, c), 0
+		case unicode.Is(unicode.M, r):
+			if marks++; marks > maxMarks || !shown(r) {
+				b = appendEscape(b, r)
+			} else {
+				b = append(b, s[at:at+size]...)
+			}
+		case shown(r):
+			b, marks = append(b, s[at:at+size]...), 0
+		default:
+			b, marks = appendEscape(b, r), 0
+		}
+		at += size
+	}
+	return b
+}
+
+// brailleBlank and nullNotehead are symbols that show nothing.
+const (
+	brailleBlank = 0x2800
+	nullNotehead = 0x1d159
+)
+
+// shown reports whether a character is printed, in its place and with a width.
+func shown(r rune) bool {
+	switch {
+	case !unicode.IsPrint(r), r == brailleBlank, r == nullNotehead:
+		return false
+	default:
+		return !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	}
+}
+
+// rightToLeft reports whether a character is in one of the blocks for letters that
+// are written from right to left: those whose default class is R or AL in Unicode's
+// DerivedBidiClass.txt.
+func rightToLeft(r rune) bool {
+	return r >= 0x590 && r <= 0x8ff || r >= 0xfb1d && r <= 0xfdff || r >= 0xfe70 && r <= 0xfeff ||
+		r >= 0x10800 && r <= 0x10fff || r >= 0x1e800 && r <= 0x1efff
+}
+
+// appendByte appends the escape of a control character or of a byte that is not
+// UTF-8.
+func appendByte(b []byte, c byte) []byte {
+	switch c {
+	case '\n':
+		return append(b, `\n`...)
+	case '\r':
+		return append(b, `\r`...)
+	case '\t':
+		return append(b, `\t`...)
+	case 0x7f:
+		return append(b, `\u007f`...) // which JSON knows as well
+	default:
+		return fmt.Appendf(b, `\x%02x`, c)
+	}
+}
+
+// appendEscape appends the escape of a character: with four digits, which are an
+// escape in JSON too, so that a line of JSON stays one.
+func appendEscape(b []byte, r rune) []byte {
+	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+		return fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+	}
+	return fmt.Appendf(b, `\u%04x`, r)
+}

@@ -1,0 +1,55 @@
+package terminal
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// Writer writes text on with everything made visible that Lines makes visible. It
+// may be used by several goroutines. A line that ends with a carriage return and a
+// line feed, as programs write it, loses the former.
+type Writer struct {
+	mu   sync.Mutex
+	to   io.Writer
+	rest []byte // the beginning of a character, or a carriage return
+}
+
+// NewWriter returns a Writer that writes to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
+
+// Write writes all of b, except for the beginning of a character at its end, which
+// is kept for the next call.
+func (w *Writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := b
+	if len(w.rest) > 0 {
+		text = append(w.rest, b...)
+		w.rest = nil
+	}
+	end := len(text) - incomplete(text)
+	w.rest = append(w.rest, text[end:]...)
+	text = bytes.ReplaceAll(text[:end], []byte("\r\n"), []byte("\n"))
+	if _, err := w.to.Write(visible(nil, string(text), true)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// incomplete returns how many bytes at the end of text need what follows them.
+func incomplete(text []byte) int {
+	if n := len(text); n > 0 && text[n-1] == '\r' {
+		return 1
+	}
+	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
+		if at := len(text) - back; utf8.RuneStart(text[at]) {
+			if !utf8.FullRune(text[at:]) {
+				return back
+			}
+			return 0
+		}
+	}
+	return 0
+}
