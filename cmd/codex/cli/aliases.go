@@ -25,7 +25,7 @@ func aliases() []string {
 func makeAliases(stderr io.Writer) *codexhome.Aliases {
 	a, err := aliasDirectory()
 	if err != nil {
-		fmt.Fprintf(stderr, "WARNING: proceeding, even though we could not create PATH aliases: %v\n", err)
+		tellf(stderr, "WARNING: proceeding, even though we could not create PATH aliases: %v\n", err)
 		return nil
 	}
 	return a
@@ -54,7 +54,7 @@ func aliasDirectory() (*codexhome.Aliases, error) {
 // cleanUpAliases begins to remove what servers that were killed left behind.
 func cleanUpAliases(a *codexhome.Aliases, stderr io.Writer) {
 	if a != nil {
-		a.CleanUp(func(err error) { fmt.Fprintf(stderr, "WARNING: %v\n", err) })
+		a.CleanUp(func(err error) { tellf(stderr, "WARNING: %v\n", err) })
 	}
 }
 
@@ -64,6 +64,6 @@ func removeAliases(a *codexhome.Aliases, stderr io.Writer) {
 		return
 	}
 	if err := a.Close(); err != nil {
-		fmt.Fprintf(stderr, "WARNING: could not remove PATH aliases: %v\n", err)
+		tellf(stderr, "WARNING: could not remove PATH aliases: %v\n", err)
 	}
 }

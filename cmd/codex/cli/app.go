@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/doctor"
@@ -22,19 +21,14 @@ import (
 // process.Options. It is no command: nobody but the server uses it.
 const WatchdogArg = "--codex-run-as-watchdog"
 
-// streams are what a command reads and writes.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
-}
-
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[1] == doctor.Arg {
 		return doctor.Main(args[2:])
 	}
-	loadDotenv(stderr)
-	app := newApp(streams{stdin, stdout, stderr})
+	s := newStreams(stdin, stdout, stderr)
+	loadDotenv(s.err)
+	app := newApp(s)
 	err := app.Run(args)
 	var code *exitError
 	switch {
@@ -43,10 +37,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case errors.As(err, &code) && code.err == nil:
 		return code.code
 	case exitCode(err) == exitUsage:
-		fmt.Fprintf(stderr, "error: %v\n%s", err, adviceOn(err))
+		fmt.Fprintf(s.err, "error: %v\n%s", err, adviceOn(err))
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "Error: %v\n%s%s", err, causedBy(err), adviceOn(err))
+		tellf(s.err, "Error: %v\n%s%s", err, causedBy(err), adviceOn(err))
 		return exitCode(err)
 	}
 }
@@ -59,7 +53,7 @@ func loadDotenv(stderr io.Writer) {
 		return
 	}
 	if err := codexhome.LoadDotenv(home); err != nil {
-		fmt.Fprintf(stderr, "WARNING: proceeding without .env: %v\n", err)
+		tellf(stderr, "WARNING: proceeding without .env: %v\n", err)
 	}
 }
 
@@ -111,10 +105,4 @@ Start a server and use it from a second terminal:
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "codex %s\n", c.App.Version) }
 	cli.HelpPrinter = printHelp
 	return app
-}
-
-// absent says that a stream is not what a command needs, such as a file.
-func fileOf(stream any) (*os.File, bool) {
-	f, ok := stream.(*os.File)
-	return f, ok
 }

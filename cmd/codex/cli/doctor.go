@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"codex.internal/pkg/doctor"
+	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 )
 
@@ -93,7 +94,7 @@ func showReport(to io.Writer, r *doctor.Report) error {
 	b.WriteString("\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, c := range r.Checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", title(c.Name), marks[c.Status], printable(c.Detail))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", title(c.Name), marks[c.Status], terminal.Text(c.Detail))
 	}
 	if len(r.Backends) > 0 {
 		fmt.Fprint(w, "\t\t\nbackend\tread-only\tworkspace-write\n")
@@ -112,7 +113,7 @@ func showReport(to io.Writer, r *doctor.Report) error {
 	}
 	for _, backend := range r.Backends {
 		if backend.Reason != "" {
-			fmt.Fprintf(&b, "%s: %s\n", backend.Name, printable(backend.Reason))
+			fmt.Fprintf(&b, "%s: %s\n", backend.Name, terminal.Text(backend.Reason))
 		}
 	}
 	switch {
@@ -120,12 +121,12 @@ func showReport(to io.Writer, r *doctor.Report) error {
 	case r.Auto.Backend == "":
 		b.WriteString("The backend auto finds none that works.\n")
 	case r.Auto.Backend == r.Backends[0].Name:
-		fmt.Fprintf(&b, "The backend auto takes %s: %s.\n", r.Auto.Backend, printable(r.Auto.Reason))
+		fmt.Fprintf(&b, "The backend auto takes %s: %s.\n", r.Auto.Backend, terminal.Text(r.Auto.Reason))
 	default:
 		fmt.Fprintf(&b, "The backend auto takes %s, as those before it do not work here.\n", r.Auto.Backend)
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintln(&b, printable(note))
+		fmt.Fprintln(&b, terminal.Text(note))
 	}
 	remedies(&b, r)
 	_, err := to.Write(b.Bytes())
@@ -170,9 +171,9 @@ func remedies(b *bytes.Buffer, r *doctor.Report) {
 			b.WriteString("  More than one may forbid it:\n")
 		}
 		for i, cause := range c.Causes {
-			fmt.Fprintf(b, "  why: %s\n", printable(cause))
+			fmt.Fprintf(b, "  why: %s\n", terminal.Text(cause))
 			if i < len(c.Fixes) {
-				fmt.Fprintf(b, "  fix: %s\n", printable(c.Fixes[i]))
+				fmt.Fprintf(b, "  fix: %s\n", terminal.Text(c.Fixes[i]))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 )
 
@@ -121,7 +122,7 @@ func listEnvironments(to io.Writer, config execenv.Config, entries []environment
 		if e.Default {
 			mark = "*"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", mark, e.ID, e.Kind, printable(e.Address), printable(e.Source))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", mark, terminal.Text(e.ID), e.Kind, terminal.Text(e.Address), terminal.Text(e.Source))
 	}
 	if err := w.Flush(); err != nil {
 		return err

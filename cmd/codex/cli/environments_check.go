@@ -17,6 +17,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 )
 
@@ -227,16 +228,16 @@ func showChecked(to io.Writer, results []checkedEnvironment) error {
 			if text == "" {
 				return "not told"
 			}
-			return printable(text)
+			return terminal.Text(text)
 		}
-		fmt.Fprintf(w, "%s\tok\t%.1f ms\t%.1f ms\t%s\t%s\t%s\t%s\n", r.ID, r.ConnectMS, r.RoundTripMS, told(r.OS), told(r.Version), told(r.Shell.Path), r.Sandbox)
+		fmt.Fprintf(w, "%s\tok\t%.1f ms\t%.1f ms\t%s\t%s\t%s\t%s\n", terminal.Text(r.ID), r.ConnectMS, r.RoundTripMS, told(r.OS), told(r.Version), told(r.Shell.Path), r.Sandbox)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, r := range results {
 		if !r.OK {
-			if _, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n", r.ID, r.Address, r.Source, printable(r.Error)); err != nil {
+			if _, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n", terminal.Text(r.ID), terminal.Text(r.Address), terminal.Text(r.Source), terminal.Text(r.Error)); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"codex.internal/pkg/terminal"
 )
 
 // Exit codes.
@@ -74,7 +76,7 @@ func adviceOn(err error) string {
 	if !errors.As(err, &e) {
 		return ""
 	}
-	return fmt.Sprintf("codex: %s\n", e.advice)
+	return fmt.Sprintf("codex: %s\n", terminal.Text(e.advice))
 }
 
 // causes are the reasons behind an error that it does not tell itself.
@@ -97,7 +99,7 @@ func causedBy(err error) string {
 		if b.Len() == 0 {
 			b.WriteString("\nCaused by:\n")
 		}
-		fmt.Fprintf(&b, "    %s\n", cause)
+		fmt.Fprintf(&b, "    %s\n", terminal.Text(cause))
 	}
 	return b.String()
 }

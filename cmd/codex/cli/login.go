@@ -16,6 +16,7 @@ import (
 	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/httpclient"
 	"codex.internal/pkg/signin"
+	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 )
@@ -93,10 +94,10 @@ func withLogin(c *cli.Context, s streams, id identity, run func(*loginRun) error
 		config, err = loadConfig(c)
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "Error loading configuration: %v\n", err)
+		tellf(s.err, "Error loading configuration: %v\n", err)
 		return &exitError{code: exitFailed}
 	}
-	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { fmt.Fprintf(s.err, "WARNING: %s\n", text) })
+	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { fmt.Fprintf(s.err, "WARNING: %s\n", terminal.Text(text)) })
 	if err != nil {
 		return err
 	}
@@ -145,13 +146,13 @@ func openLoginLog(home string, makeHome bool, stderr io.Writer) (io.Closer, *slo
 			return f, slog.New(slog.NewTextHandler(f, nil))
 		}
 	}
-	fmt.Fprintf(stderr, "WARNING: there is no log of signing in: %v\n", err)
+	tellf(stderr, "WARNING: there is no log of signing in: %v\n", err)
 	return io.NopCloser(nil), slog.New(slog.DiscardHandler)
 }
 
 // say ends the command: with a line on stderr and an exit code.
 func (r *loginRun) say(code int, format string, args ...any) error {
-	fmt.Fprintf(r.s.err, format+"\n", args...)
+	tellf(r.s.err, format+"\n", args...)
 	if code == 0 {
 		return nil
 	}
@@ -255,7 +256,7 @@ func (r *loginRun) browser() error {
 			fmt.Fprintf(r.s.err, "Starting local login server on %s.\nIf your browser did not open, navigate to this URL to authenticate:\n\n%s\n\n"+
 				"On a remote or headless machine? Use `codex login --device-auth` instead.\n", server, authorize)
 		},
-		Notice: func(text string) { fmt.Fprintln(r.s.err, text) },
+		Notice: func(text string) { fmt.Fprintln(r.s.err, terminal.Text(text)) },
 		Warn:   r.warn,
 	})
 	return r.done(err, "Error logging in")
@@ -279,7 +280,7 @@ Follow these steps to sign in with ChatGPT using device code authorization:
 
 Device codes are a common phishing target. Never share this code.
 
-`, url, code)
+`, terminal.Text(url), terminal.Text(code))
 		},
 	})
 	return r.done(err, "Error logging in with device code")

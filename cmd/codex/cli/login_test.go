@@ -63,7 +63,7 @@ func home(t *testing.T, files map[string]string) string {
 func runLogin(t *testing.T, id identity, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs strings.Builder
-	s := streams{stdin, &out, &errs}
+	s := newStreams(stdin, &out, &errs)
 	app := &cli.App{
 		Name: "codex", Writer: &out, ErrWriter: &errs, Flags: rootFlags(), ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError,
 		DisableSliceFlagSeparator: true,

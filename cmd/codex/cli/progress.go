@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/terminal"
 	"golang.org/x/term"
 )
 
@@ -27,11 +28,11 @@ type progress struct {
 }
 
 func newProgress(to io.Writer, quiet bool) *progress {
-	f, ok := fileOf(to)
-	if quiet || !ok || !term.IsTerminal(int(f.Fd())) {
+	f, _ := fileOf(to)
+	if quiet || !isTerminal(to) {
 		return nil
 	}
-	return &progress{to: to, fd: int(f.Fd())}
+	return &progress{to: drawOn(to), fd: int(f.Fd())}
 }
 
 // begin starts with the next file.
@@ -42,7 +43,7 @@ func (p *progress) begin(name string, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endLine()
-	p.name, p.done, p.total, p.began, p.last = printable(filepath.Base(name)), 0, total, time.Now(), time.Time{}
+	p.name, p.done, p.total, p.began, p.last = terminal.Text(filepath.Base(name)), 0, total, time.Now(), time.Time{}
 	p.draw()
 }
 

@@ -17,6 +17,7 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 )
 
@@ -157,7 +158,7 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	native := func(uri string) string {
 		if p, err := pathuri.Parse(uri, ""); err == nil {
-			return p
+			return terminal.Text(p)
 		}
 		return "not told"
 	}
@@ -165,13 +166,13 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 		if s == "" {
 			return "not told"
 		}
-		return s
+		return terminal.Text(s)
 	}
-	fmt.Fprintf(w, "server\t%s (connected in %v)\n", address, dialed.Round(100*time.Microsecond))
-	fmt.Fprintf(w, "session\t%s\n", client.SessionID())
+	fmt.Fprintf(w, "server\t%s (connected in %v)\n", terminal.Text(address), dialed.Round(100*time.Microsecond))
+	fmt.Fprintf(w, "session\t%s\n", terminal.Text(client.SessionID()))
 	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
 	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
-	fmt.Fprintf(w, "shell\t%s (%s)\n", info.Shell.Path, info.Shell.Name)
+	fmt.Fprintf(w, "shell\t%s (%s)\n", terminal.Text(info.Shell.Path), terminal.Text(info.Shell.Name))
 	fmt.Fprintf(w, "directory\t%s\n", native(info.Cwd))
 	fmt.Fprintf(w, "home\t%s\n", native(info.UserHomeDir))
 	fmt.Fprintf(w, "temporary\t%s\n", native(info.TempDir))
@@ -225,9 +226,10 @@ func list(c *cli.Context, out io.Writer, fs *execclient.FS, typed, uri string) e
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.StripEscape)
+	show := listed(out)
 	if !m.IsDirectory {
-		printEntry(c, w, typed, m)
+		printEntry(c, w, show(typed), m)
 		return w.Flush()
 	}
 	entries, err := fs.ReadDir(c.Context, uri)
@@ -240,21 +242,33 @@ func list(c *cli.Context, out io.Writer, fs *execclient.FS, typed, uri string) e
 			if e.IsDirectory {
 				name += "/"
 			}
-			fmt.Fprintln(out, printable(name))
+			fmt.Fprintln(w, show(name))
 			continue
 		}
 		m, err := fs.Stat(c.Context, strings.TrimSuffix(uri, "/")+"/"+strings.TrimPrefix(pathuri.Format("/"+e.FileName), "file:///"))
 		if err != nil {
 			m = execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile}
 		}
-		printEntry(c, w, e.FileName, m)
+		printEntry(c, w, show(e.FileName), m)
 	}
 	return w.Flush()
 }
 
+// listed returns how names are listed on a stream: a terminal shows one line for
+// each, and nothing in it steers the terminal. Programs get names as they are.
+func listed(to io.Writer) func(name string) string {
+	if isTerminal(to) {
+		return terminal.Text
+	}
+	// Between two of these bytes, which are in no text, a table leaves tabs and line
+	// breaks alone.
+	escape := string([]byte{tabwriter.Escape})
+	return func(name string) string { return escape + name + escape }
+}
+
 func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) {
 	if !c.Bool("long") {
-		fmt.Fprintln(w, printable(name))
+		fmt.Fprintln(w, name)
 		return
 	}
 	kind := "other"
@@ -267,17 +281,7 @@ func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) 
 	if m.IsSymlink {
 		kind += "@"
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", kind, m.Size, time.UnixMilli(m.ModifiedAtMS).Format("2006-01-02 15:04:05"), printable(name))
-}
-
-// printable keeps a name of the server from steering the terminal.
-func printable(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, name)
+	fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", kind, m.Size, time.UnixMilli(m.ModifiedAtMS).Format("2006-01-02 15:04:05"), name)
 }
 
 func remoteCatCommand(s streams) *cli.Command {
@@ -294,7 +298,7 @@ func remoteCatCommand(s streams) *cli.Command {
 					if err != nil {
 						return err
 					}
-					if err := printFile(c.Context, s.out, files, uri); err != nil {
+					if err := printFile(c.Context, s.rawOut, files, uri); err != nil {
 						return fmt.Errorf("%s: %w", typed, withoutPath(err))
 					}
 				}

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/terminal"
 )
 
 // errReplay says why a denied command that had much input is not retried.
@@ -31,8 +32,11 @@ type execution struct {
 // do runs a job to its end and returns its exit code.
 func (x *remoteExec) do(ctx context.Context, j job) (int, error) {
 	e := &execution{x: x, job: j, feed: feed{in: x.input}}
-	e.report = report{out: x.s.out, err: x.s.err, json: x.json}
-	if j.out != nil {
+	e.report = report{out: x.s.rawOut, err: x.s.rawErr, json: x.json}
+	switch {
+	case x.json:
+		e.report.out = x.s.out // on a terminal, what JSON leaves as it is steers it too
+	case j.out != nil:
 		e.report.out = j.out
 	}
 	e.params, e.id = x.params(j)
@@ -187,7 +191,7 @@ func (e *execution) question(q approval.Question) string {
 	if err != nil {
 		cwd = e.job.cwd
 	}
-	fmt.Fprintf(&b, "  environment: %s   cwd: %s\n  command: %s\n", printable(e.x.environment), shellQuote(cwd), shellCommand(e.job.asked))
+	fmt.Fprintf(&b, "  environment: %s   cwd: %s\n  command: %s\n", terminal.Text(e.x.environment), shellQuote(cwd), shellCommand(e.job.asked))
 	if q.Retry {
 		b.WriteString("Command failed; retry without sandbox?\n")
 	} else {
@@ -198,7 +202,9 @@ func (e *execution) question(q approval.Question) string {
 }
 
 // say tells the user something.
-func (e *execution) say(text string) { _, _ = io.WriteString(e.x.s.err, "codex: "+text+"\n") }
+func (e *execution) say(text string) {
+	_, _ = io.WriteString(e.x.s.err, "codex: "+terminal.Text(text)+"\n")
+}
 
 // shellCommand spells a command so that a shell takes it for the same.
 func shellCommand(argv []string) string {
@@ -210,7 +216,7 @@ func shellCommand(argv []string) string {
 }
 
 // shellQuote quotes a word for a shell if it needs that. What a terminal would
-// not show as it is becomes visible.
+// not show as it is, or not in its place, becomes visible.
 func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@%+=:,./-", r))
@@ -218,10 +224,32 @@ func shellQuote(word string) string {
 	switch {
 	case word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0:
 		return word
-	case strings.IndexFunc(word, func(r rune) bool { return r == unicode.ReplacementChar || !strconv.IsPrint(r) }) < 0:
+	case terminal.Literal(word) == word:
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	text := strconv.Quote(word)
-	text = strings.ReplaceAll(text[1:len(text)-1], `\"`, `"`)
-	return "$'" + strings.ReplaceAll(text, "'", `\'`) + "'"
+	var b strings.Builder
+	b.WriteString("$'")
+	for rest := word; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		char := rest[:size]
+		rest = rest[size:]
+		switch {
+		case char == "'" || char == `\`:
+			b.WriteString(`\` + char)
+		case terminal.Literal(char) == char:
+			b.WriteString(char)
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, char[0])
+		case r < utf8.RuneSelf && strings.ContainsRune("\n\r\t", r):
+			b.WriteString(terminal.Text(char))
+		case r < utf8.RuneSelf:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	b.WriteString("'")
+	return b.String()
 }

@@ -160,9 +160,9 @@ func runError(err error) error {
 func (a *attempt) routineStdin(ctx context.Context) {
 	switch err := a.feed.pump(ctx, a.p.Load()); {
 	case errors.Is(err, execclient.ErrNoCloseStdin):
-		fmt.Fprintln(a.report.err, "codex: this server cannot close a command's stdin; a command that reads to its end will wait")
+		fmt.Fprintln(a.x.s.err, "codex: this server cannot close a command's stdin; a command that reads to its end will wait")
 	case err != nil:
-		fmt.Fprintf(a.report.err, "codex: %v\n", err)
+		tellf(a.x.s.err, "codex: %v\n", err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"codex.internal/pkg/execclient"
-	"golang.org/x/term"
 )
 
 // link shows how the connection is doing: a line while it is made anew, which
@@ -26,8 +25,7 @@ type link struct {
 }
 
 func newLink(to io.Writer) *link {
-	f, ok := fileOf(to)
-	return &link{wake: make(chan struct{}, 1), to: to, inPlace: ok && term.IsTerminal(int(f.Fd()))}
+	return &link{wake: make(chan struct{}, 1), to: drawOn(to), inPlace: isTerminal(to)}
 }
 
 // changed is for execclient.Options.OnStateChange: it shows nothing itself, as

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/terminal"
 	"golang.org/x/term"
 )
 
@@ -42,7 +43,7 @@ func (x *remoteExec) interact(ctx context.Context) (int, error) {
 	x.tty = true
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	editor := term.NewTerminal(lineInput{x.input.reader(ctx), x.s.out}, "")
+	editor := term.NewTerminal(lineInput{x.input.reader(ctx), x.s.rawOut}, "")
 	cwd, code := x.cwd, 0
 	for {
 		line, err := x.readLine(ctx, cancel, editor, cwd)
@@ -66,7 +67,7 @@ func (x *remoteExec) interact(ctx context.Context) (int, error) {
 			if x.client.Err() != nil || ctx.Err() != nil {
 				return 0, err
 			}
-			fmt.Fprintf(x.s.err, "codex: %v\n", err)
+			tellf(x.s.err, "codex: %v\n", err)
 			code = exitCode(ourFailure(err))
 		}
 	}
@@ -97,7 +98,7 @@ func (x *remoteExec) readLine(ctx context.Context, cancel context.CancelCauseFun
 	if err != nil {
 		dir = cwd
 	}
-	editor.SetPrompt(fmt.Sprintf("%s:%s (%s)> ", printable(x.environment), printable(dir), x.policy.name()))
+	editor.SetPrompt(fmt.Sprintf("%s:%s (%s)> ", terminal.Text(x.environment), terminal.Text(dir), x.policy.name()))
 	return editor.ReadLine()
 }
 
@@ -106,7 +107,7 @@ func (x *remoteExec) runLine(ctx context.Context, line string, cwd *string) (int
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	word := hex.EncodeToString(random[:])
-	filter := &cwdFilter{to: x.s.out, begin: fmt.Appendf(nil, reportBegin, word)}
+	filter := &cwdFilter{to: x.s.rawOut, begin: fmt.Appendf(nil, reportBegin, word)}
 	code, err := x.do(ctx, job{
 		argv:  []string{x.shell.Path, "-c", fmt.Sprintf(reportScript, word), x.shell.Path, line},
 		asked: []string{x.shell.Path, "-c", line}, cwd: *cwd, out: filter,

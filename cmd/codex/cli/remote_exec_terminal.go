@@ -19,10 +19,10 @@ type screen struct {
 }
 
 func newScreen(s streams) screen {
-	if f, ok := fileOf(s.in); ok && term.IsTerminal(int(f.Fd())) {
-		return screen{f, s.out}
+	if f, _ := fileOf(s.in); isTerminal(s.in) {
+		return screen{f, s.rawOut}
 	}
-	return screen{nil, s.out}
+	return screen{nil, s.rawOut}
 }
 
 // size is the size of the terminal, nil if there is none.

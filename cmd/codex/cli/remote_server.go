@@ -143,7 +143,7 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 
 func connectTo(ctx context.Context, c *cli.Context, s execenv.Spec) (*execclient.Client, error) {
 	client, err := execenv.Connect(ctx, s, execenv.Options{
-		ClientName: "codex-remote", SelfExe: selfExe(), Stderr: c.App.ErrWriter, OnStateChange: onStateChange(ctx),
+		ClientName: "codex-remote", SelfExe: selfExe(), Stderr: childStderr(c.App.ErrWriter), OnStateChange: onStateChange(ctx),
 	})
 	if err != nil && s.Source != "--url" && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("environment `%s` of %s: %w", s.ID, s.Source, err)

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"codex.internal/pkg/terminal"
+	"golang.org/x/term"
+)
+
+// streams are what a command reads and writes. Messages, tables and errors go to
+// out and err, which let nothing steer the terminal that came from a server, a
+// registry, a file name or a configuration file. What belongs to the user as it is
+// goes to rawOut and rawErr: the output of remote commands and the contents of
+// files, as with ssh and cat, and what codex draws itself.
+type streams struct {
+	in             io.Reader
+	out, err       io.Writer
+	rawOut, rawErr io.Writer
+}
+
+// newStreams returns the streams of a program. A stdout that is not a terminal gets
+// every byte as it is, for programs that read names; errors are for people, wherever
+// they go.
+func newStreams(stdin io.Reader, stdout, stderr io.Writer) streams {
+	s := streams{in: stdin, out: stdout, err: newDisplay(stderr), rawOut: stdout, rawErr: stderr}
+	if isTerminal(stdout) {
+		s.out = newDisplay(stdout)
+	}
+	return s
+}
+
+// display is a stream for messages. While a question is on the terminal it keeps
+// them back: the programs that lead to servers, such as ssh, may write at any time.
+type display struct {
+	to   io.Writer
+	safe *terminal.Writer
+
+	mu   sync.Mutex
+	held *tail // nil: messages are shown
+}
+
+func newDisplay(to io.Writer) *display { return &display{to: to, safe: terminal.NewWriter(to)} }
+
+// Write shows text, with everything made visible that a terminal would not print.
+func (d *display) Write(text []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.held != nil {
+		return d.held.Write(text)
+	}
+	return d.safe.Write(text)
+}
+
+// drawn returns a writer for what codex draws itself, with sequences of its own.
+// While messages are kept back, nothing is drawn.
+func (d *display) drawn() io.Writer { return drawing{d} }
+
+type drawing struct{ d *display }
+
+func (w drawing) Write(text []byte) (int, error) {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if w.d.held != nil {
+		return len(text), nil
+	}
+	return w.d.to.Write(text)
+}
+
+// hold keeps messages back until show is called; of many, the last ones.
+func (d *display) hold() (show func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held = &tail{}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		_, _ = d.safe.Write(d.held.text)
+		d.held = nil
+	}
+}
+
+// holdMessages keeps the messages of a stream back, if that is one of messages.
+func holdMessages(stream io.Writer) (show func()) {
+	if d, ok := stream.(*display); ok {
+		return d.hold()
+	}
+	return func() {}
+}
+
+// drawOn returns the writer for what codex draws on a stream.
+func drawOn(stream io.Writer) io.Writer {
+	if d, ok := stream.(*display); ok {
+		return d.drawn()
+	}
+	return stream
+}
+
+// fileOf returns the file that a stream is, or that a display is of.
+func fileOf(stream any) (*os.File, bool) {
+	switch s := stream.(type) {
+	case *display:
+		stream = s.to
+	case drawing:
+		stream = s.d.to
+	}
+	f, ok := stream.(*os.File)
+	return f, ok
+}
+
+func isTerminal(stream any) bool {
+	f, ok := fileOf(stream)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// childStderr is where a program writes its messages that leads to a server: to the
+// same file as ours, unless that is a terminal.
+func childStderr(stream io.Writer) io.Writer {
+	if f, ok := fileOf(stream); ok && !isTerminal(f) {
+		return f
+	}
+	return stream
+}
+
+// tellf prints a message. Errors in it take one line each: they may have the words
+// of a server in them, which are not to look like lines of ours.
+func tellf(to io.Writer, format string, args ...any) {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = terminal.Text(err.Error())
+		}
+	}
+	fmt.Fprintf(to, format, args...)
+}
