@@ -136,6 +136,11 @@ var attacks = []attack{
 				t.Errorf(".git: %v", err)
 			}
 		}},
+	{name: "what masks are made of", args: func(p *place) []string { return []string{"covers", p.ws + "/.git"} }, control: byNobody,
+		profile: (*place).workspace, backends: []string{"namespaces"}},
+	{name: "what masks are made of, in an empty root", args: func(p *place) []string { return []string{"covers", p.ws + "/.git"} }, control: byNobody,
+		profile:  func(p *place) string { return entries("minimal=read", attacker+"=read", p.ws+"=write") },
+		backends: []string{"namespaces"}},
 	{name: "core dump", args: words("dump core"), control: byNobody, check: func(t *testing.T, p *place, _ bool) {
 		if found, _ := filepath.Glob(p.dir + "/core*"); len(found) > 0 {
 			t.Errorf("%v", found)

@@ -114,12 +114,11 @@ func (m *mounter) view() {
 	devs := m.openDevices()
 	m.makeRoot()
 	m.makeDev(devs)
+	m.makeCovers()
 	for i := range m.plan.Mounts {
 		m.mount(i)
 	}
-	if m.covers != 0 {
-		m.close(m.covers)
-	}
+	m.hideCovers()
 	m.makeProc()
 	if m.plan.Root == sandbox.RootEmpty {
 		m.enterRoot()
@@ -127,7 +126,7 @@ func (m *mounter) view() {
 	m.close(m.root)
 }
 
-// openSources copies everything that binds show, and makes the covers.
+// openSources copies everything that binds show.
 func (m *mounter) openSources() {
 	m.sources = make([]register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
@@ -136,11 +135,6 @@ func (m *mounter) openSources() {
 			m.sources[i] = m.source(mt.Source, binding)
 		case sandbox.BindReadOnly:
 			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY)
-		case sandbox.Link:
-		default:
-			if m.covers == 0 {
-				m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
-			}
 		}
 	}
 }
@@ -277,6 +271,34 @@ func (m *mounter) cover(mt *sandbox.Mount) register {
 		val(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW))
 	m.setattr(mt.Target, fd, binding|unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOEXEC)
 	return fd
+}
+
+// makeCovers makes the file system of the covers, if there are any, and mounts
+// it over the root: Linux before 6.15 copies only mounts that are in the mount
+// namespace. No path leads there, as lookups that begin at the root begin below
+// what is mounted on it. By now everything of the host is copied and restricted:
+// a copy of the root would take this mount along.
+func (m *mounter) makeCovers() {
+	if !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return mt.Kind == sandbox.EmptyFile || mt.Kind == sandbox.EmptyDir }) {
+		return
+	}
+	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
+	root := m.open("open", cwdFD, "/")
+	m.do("mount on", "/", unix.SYS_MOVE_MOUNT, m.covers.arg(), m.text(""), root.arg(), m.text(""),
+		val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+	m.close(root)
+}
+
+// hideCovers unmounts the file system of the covers: "/.." would lead there,
+// and it may be written to. Nothing names a mount on the root but being in it.
+func (m *mounter) hideCovers() {
+	if m.covers == 0 {
+		return
+	}
+	m.do("change directory to", "the covers", unix.SYS_FCHDIR, m.covers.arg())
+	m.do("unmount", "the covers", unix.SYS_UMOUNT2, m.text("."), val(unix.MNT_DETACH))
+	m.do("change directory to", "/", unix.SYS_FCHDIR, m.root.arg())
+	m.close(m.covers)
 }
 
 // makeDev mounts a /dev with a few devices of the host, terminals of its own

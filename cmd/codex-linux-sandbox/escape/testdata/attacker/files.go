@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 func init() {
+	attacks["covers"] = covers
 	attacks["write"] = func(args []string) {
 		// Every way that changes a file, or what is known of it.
 		path := args[0]
@@ -333,4 +335,32 @@ func protected(name string) {
 	if _, err := os.Stat(name + "/config"); err == nil {
 		breach(base + " has been made")
 	}
+}
+
+// covers looks for a writable mount of the file system that a mask is made of,
+// and for a mount over the root, which only the parent of the root leads to.
+func covers(args []string) {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	broken("read the mounts", err)
+	device := ""
+	for line := range strings.Lines(string(info)) {
+		if f := strings.Fields(line); f[4] == args[0] {
+			device = f[2]
+		}
+	}
+	if device == "" {
+		broken("find the mask", unix.ENOENT)
+	}
+	for line := range strings.Lines(string(info)) {
+		if f := strings.Fields(line); f[2] == device && !slices.Contains(strings.Split(f[5], ","), "ro") {
+			breach("the covers may be written at " + f[4])
+		}
+	}
+	var root, above unix.Stat_t
+	broken("look at the root", unix.Stat("/", &root))
+	broken("look above the root", unix.Stat("/..", &above))
+	if root.Dev != above.Dev || root.Ino != above.Ino {
+		breach("something is mounted over the root")
+	}
+	held("covers", unix.EROFS)
 }
