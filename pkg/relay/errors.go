@@ -36,7 +36,6 @@ var (
 	errOther      = fmt.Errorf("%w: the executor was replaced", relayframe.ErrLost)
 	errInvalid    = errors.New("Noise relay received invalid post-handshake frame")
 	errTooLarge   = errors.New("Noise relay JSON-RPC message exceeds maximum length")
-	errTooMany    = errors.New("too many handshakes failed")
 	errRejected   = errors.New("the authorization has an impossible form")
 	errUnsendable = errors.New("the stream's id is one that other peers refuse")
 )

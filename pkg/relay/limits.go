@@ -12,9 +12,9 @@ const (
 	maxStreams = 128
 	// maxValidations bounds the questions to the registry that are under way.
 	maxValidations = 32
-	// maxFailures is how many handshakes may fail on a websocket before it is
-	// closed: guessing costs a new one.
-	maxFailures = 8
+	// warnFailures is after how many failed handshakes on a websocket the log
+	// says so, once.
+	warnFailures = 8
 	// maxAuthorization bounds the authorization that a harness shows, in bytes.
 	maxAuthorization = 4096
 	// validationTime bounds one question to the registry.

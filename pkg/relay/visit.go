@@ -23,7 +23,7 @@ type visit struct {
 	// The executor's lock guards these.
 	claims     map[string]*claim
 	validating int // questions under way, also those nobody waits for any more
-	failures   int // handshakes
+	failures   int // handshakes, until warned
 	over       bool
 }
 
@@ -96,18 +96,19 @@ func (v *visit) reset(id string) {
 	}
 }
 
-// fail counts a handshake that failed. After too many the link ends.
+// fail refuses a handshake that failed. The link stays, however many do: the
+// streams of all harnesses are on it, and one of them could end those of the
+// others. The relay knows who they come from; codex rendezvous charges them to
+// the connection and the token of the harness.
 func (v *visit) fail(id string, why error) {
 	v.e.log.Debug("handshake failed", "stream", id, "reason", why)
 	v.reset(id)
 	v.e.mu.Lock()
 	v.failures++
-	over := v.failures >= maxFailures
-	v.over = v.over || over
+	warn := v.failures == warnFailures
 	v.e.mu.Unlock()
-	if over {
-		v.e.log.Warn("relay connection closed", "reason", errTooMany)
-		v.l.shut()
+	if warn {
+		v.e.log.Warn("many handshakes fail", "failures", warnFailures, "last", why)
 	}
 }
 
