@@ -15,6 +15,7 @@ type quota struct {
 	bytes            int64
 	frames, burst    int // of frames per second, in each direction
 	calls, callBurst int // of the API per second
+	opening          int // handshakes without an answer; of an environment
 }
 
 var (
@@ -24,6 +25,7 @@ var (
 	}
 	environmentQuota = quota{
 		sockets: environmentHarnesses, streams: environmentStreams, bytes: environmentBytes, frames: environmentFrames, burst: environmentFrameBurst,
+		calls: environmentChecks, callBurst: environmentCheckBurst, opening: environmentOpening,
 	}
 )
 
@@ -38,6 +40,8 @@ type account struct {
 	mu               sync.Mutex
 	holders          int // executors that are connected
 	sockets, streams int
+	opening          int               // handshakes without an answer; of an environment
+	shares           map[string]*share // by token; of an environment
 }
 
 // lane is one direction of an account.
@@ -88,7 +92,7 @@ func (a *account) remove(n *int) {
 func (a *account) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.holders == 0 && a.sockets == 0 && a.streams == 0 && a.calls.Tokens() >= float64(a.quota.callBurst)
+	return a.holders == 0 && a.sockets == 0 && a.streams == 0 && len(a.shares) == 0 && a.calls.Tokens() >= float64(a.quota.callBurst)
 }
 
 // admit waits until a frame may be on its way, and returns what to call when
@@ -138,6 +142,7 @@ func (s *accounts) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, a := range s.by {
+		a.sweepShares()
 		if a.idle() {
 			delete(s.by, id)
 		}

@@ -120,17 +120,45 @@ func TestCallRate(t *testing.T) {
 	s := start(t, Options{})
 	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
 	for i := range 5 {
-		a := s.post(s.token, "/cloud/environment/env/validate", "{}")
+		a := s.post(s.token, "/cloud/environment/env/connect", "{}")
 		if limited := a.Error.Code == "rate_limited" && a.status == 429; limited != (i >= 3) {
 			t.Errorf("call %d: %s", i, a.body)
 		}
 	}
 	other, _ := newToken(t, s.tokens, RoleBoth, "*")
-	if a := s.post(other, "/cloud/environment/env/validate", "{}"); a.status == 429 {
+	if a := s.post(other, "/cloud/environment/env/connect", "{}"); a.status == 429 {
 		t.Error("another token has no calls left either")
 	}
 	if w := s.get("/status", "Authorization", "Bearer "+s.token); w.Code != 429 || w.Header().Get("WWW-Authenticate") != "" {
 		t.Errorf("the status page: %d %v", w.Code, w.Header())
+	}
+}
+
+// TestValidationsAreOfTheEnvironment has harnesses of one environment cause as
+// many validations as there may be: those of another, and the other calls of the
+// same executor, go on.
+func TestValidationsAreOfTheEnvironment(t *testing.T) {
+	s := start(t, Options{})
+	s.Server.tokens.quota.calls, s.Server.tokens.quota.callBurst = 1, 3
+	s.environments.quota.calls, s.environments.quota.callBurst = 1, 3
+	for i := range 5 {
+		a := s.post(s.token, "/cloud/environment/env/validate", "{}")
+		if limited := a.Error.Code == "rate_limited" && a.status == 429; limited != (i >= 3) {
+			t.Errorf("validation %d: %s", i, a.body)
+		}
+	}
+	for _, path := range []string{"other/validate", "env/connect"} {
+		if a := s.post(s.token, "/cloud/environment/"+path, "{}"); a.status == 429 {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	// Tokens that validate nothing there use up their own calls.
+	stranger, _ := newToken(t, s.tokens, RoleHarness, "third")
+	for range 5 {
+		s.post(stranger, "/cloud/environment/third/validate", "{}")
+	}
+	if a := s.post(s.token, "/cloud/environment/third/validate", "{}"); a.status == 429 {
+		t.Errorf("a token for clients uses up the validations: %s", a.body)
 	}
 }
 

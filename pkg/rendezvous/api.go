@@ -88,7 +88,7 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 		// reference's clients give up when it goes into a connection that is
 		// dead; if they cannot make a new one, they try again.
 		w.Header().Set("Connection", "close")
-		answer, err := s.serveCall(w, r, serve)
+		answer, err := s.serveCall(name, w, r, serve)
 		if err != nil {
 			s.metrics.request(name, err.status)
 			s.log.Info("call refused", "call", name, "peer", r.RemoteAddr, "status", err.status, "code", err.code)
@@ -100,12 +100,15 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 	}
 }
 
-func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) (any, *apiError) {
-	token, refused := s.authenticateCall(bearer(r))
+func (s *Server) serveCall(name string, w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) (any, *apiError) {
+	token, refused := s.authenticate(bearer(r))
 	if refused != nil {
 		return nil, refused
 	}
 	id := strings.TrimSpace(r.PathValue("id"))
+	if refused := s.charge(name, token, id); refused != nil {
+		return nil, refused
+	}
 	if err := checkEnvironmentID(id); err != nil {
 		return nil, &apiError{http.StatusBadRequest, "invalid_environment_id", err.Error()}
 	}
@@ -157,16 +160,17 @@ func (s *Server) authenticate(secret string) (*Token, *apiError) {
 	}
 }
 
-// authenticateCall is authenticate, and counts against the calls of the token.
-func (s *Server) authenticateCall(secret string) (*Token, *apiError) {
-	token, refused := s.authenticate(secret)
-	if refused != nil {
-		return nil, refused
+// charge counts a call: for the environment if its executor has a harness
+// validated, because harnesses decide how often it does, else for the token.
+func (s *Server) charge(name string, token *Token, environment string) *apiError {
+	accounts, id, of := s.tokens, token.ID, "with this token"
+	if name == callValidate && token.permits(RoleExecutor, environment, s.now()) {
+		accounts, id, of = s.environments, environment, "to validate clients of this environment"
 	}
-	if _, ok := s.tokens.use(token.ID, func(a *account) bool { return a.calls.Allow() }); !ok {
-		return nil, &apiError{http.StatusTooManyRequests, "rate_limited", "too many requests with this token; try again later"}
+	if _, ok := accounts.use(id, func(a *account) bool { return a.calls.Allow() }); !ok {
+		return &apiError{http.StatusTooManyRequests, "rate_limited", "too many requests " + of + "; try again later"}
 	}
-	return token, nil
+	return nil
 }
 
 // permit says why a token is not good for a role in an environment.

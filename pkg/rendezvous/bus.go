@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -97,7 +98,7 @@ func (b *LocalBus) Send(ctx context.Context, address string, m Message) (bool, e
 		return false, fmt.Errorf("%s: %w", address, ErrNobody)
 	}
 	sent, err := box.Put(ctx, m)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%s: %w: %w", address, ErrNobody, err)
 	}
 	return sent, err

@@ -31,10 +31,11 @@
 // # Limits
 //
 // Frames are not dropped because somebody is slow: whoever sends more than its
-// share is not read for a while. Harnesses of one executor are served in turn.
-// One that takes nothing for a time is disconnected; one that is merely slow
-// can slow down the executor that sends to it, and so its other harnesses. All
-// limits are in limits.go.
+// share is not read for a while. The tokens of an executor's harnesses are served
+// in turn, and so are the harnesses of a token. A harness that takes nothing for a
+// time is disconnected. One that is merely slow can slow down the executor that
+// sends to it; it is disconnected if harnesses of other tokens wait for too long.
+// No token can have all of an environment: see share. All limits are in limits.go.
 //
 // # State
 //

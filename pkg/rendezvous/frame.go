@@ -49,6 +49,7 @@ const (
 	resetUnknownStream = "unknown_stream"
 	resetStreamTaken   = "stream_taken"
 	resetStreamLimit   = "stream_limit"
+	resetUnanswered    = "unanswered"
 )
 
 // resetFrame ends a stream whose id peek has accepted.

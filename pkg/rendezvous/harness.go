@@ -99,6 +99,11 @@ func (n *harness) handle(m Message) error {
 	defer m.done()
 	switch m.Kind {
 	case Gone, Lost:
+		for _, why := range []*closing{closeFailures, closeSlow} {
+			if string(m.Data) == why.reason {
+				return why
+			}
+		}
 		return closeExecutorGone
 	case Frame, Reply:
 		return n.socket.send(m.Data)

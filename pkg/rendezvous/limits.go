@@ -26,8 +26,8 @@ const (
 	tokenSockets      = 512
 	tokenStreams      = 1024
 	// tokenBytes is how much its harnesses may have on the way to executors,
-	// frameBytes included.
-	tokenBytes = 32 << 20
+	// frameBytes included: half of what an environment takes.
+	tokenBytes = environmentBytes / 2
 	// tokenFrames is how many frames a second its harnesses may send, and
 	// tokenFrameBurst how many at once; beyond that they are not read. Frames
 	// of full size reach the speed of a disk long before.
@@ -42,14 +42,59 @@ const (
 // Limits of an environment.
 const (
 	environmentHarnesses = 256
-	// environmentStreams is twice what the reference's executors serve: those
-	// that it has forgotten and those that have just begun are counted too.
-	environmentStreams = 256
+	// environmentStreams is what executors serve, so that a token's share of it
+	// is never all that an executor has.
+	environmentStreams = 128
+	// environmentOpening bounds the handshakes that the executor has not
+	// answered. Executors have 32 questions to the registry under way.
+	environmentOpening = 32
 	// environmentBytes is how much may be on the way in each direction.
 	environmentBytes = 32 << 20
 	// environmentFrames and environmentFrameBurst are for each direction.
 	environmentFrames     = 20_000
 	environmentFrameBurst = 4_000
+	// environmentChecks and environmentCheckBurst are for the calls by which its
+	// executor validates harnesses. They are not charged to the executor's token:
+	// the harnesses of another environment of that token cause them.
+	environmentChecks     = 50
+	environmentCheckBurst = 200
+)
+
+// Limits of what one token uses of one environment. Of sockets, streams and
+// unanswered handshakes a token gets no more than it leaves free: the first
+// half, the next a quarter and so on, so that no token has all.
+const (
+	// shareOpens is how many handshakes a second a token's harnesses may begin
+	// with an executor, and shareOpenBurst how many at once. Each has the
+	// executor decrypt a message and ask the registry.
+	shareOpens     = 20
+	shareOpenBurst = environmentStreams
+	// shareFailures is how many of them a second may fail, and shareFailureBurst
+	// how many at once. After that the token's handshakes are refused for a
+	// while.
+	shareFailures     = 1
+	shareFailureBurst = 16
+	// harnessFailures is how many may fail on one connection of a harness before
+	// it is closed. Executors of Codex CLI close their own connection, which all
+	// clients use, after eight.
+	harnessFailures = 4
+	// shareDown is how much of the executor's output may wait for a token's
+	// harnesses, in bytes with frameBytes: a quarter of environmentBytes.
+	shareDown = environmentBytes / 4
+	// shareStalls is for how many milliseconds of each second a token's harnesses
+	// may keep the executor's output waiting, and shareStallBurst for how many at
+	// once, if harnesses of other tokens wait for it too. A harness that exceeds
+	// it is disconnected.
+	shareStalls     = 200
+	shareStallBurst = 5_000
+	// stallSlice is for how long the output waits before that is looked at.
+	stallSlice = 250 * time.Millisecond
+	// resumeClaimTime is how long a stream may be claimed by a resume that the
+	// executor has not answered; a harness waits for 5 s. handshakeClaimTime is
+	// the same for a handshake, for which the executor has 10 s to ask the
+	// registry.
+	resumeClaimTime    = 6 * time.Second
+	handshakeClaimTime = 15 * time.Second
 )
 
 // Limits of a socket.

@@ -16,7 +16,7 @@ const (
 	Reply                         // a frame of the service's own, which is dropped rather than waited for
 	Joined                        // the harness From is there
 	Left                          // the harness From is gone
-	Gone                          // the executor From is gone
+	Gone                          // the executor From is gone, or, with Data, refuses to go on because of it
 	Lapsed                        // Stream waits no longer for the harness From, which has left
 	Lost                          // what From has sent, or was sent, may be lost: it counts as gone
 )
@@ -45,22 +45,31 @@ func (m *Message) done() {
 }
 
 // Mailbox is the queue of messages for one socket. What comes from different
-// senders is taken in turn, one message each, so that none has to wait behind
-// the queue of another; what comes from one sender stays in order. Its methods
-// may be called from any goroutine.
+// tokens is taken in turn, one message each, and so is what comes from different
+// senders of one token: none has to wait behind the queue of another, and many
+// connections of one token get no more turns than one of another. What comes
+// from one sender stays in order. Its methods may be called from any goroutine.
 type Mailbox struct {
 	limit int // of bytes of frames per sender
 	ready chan struct{}
 
 	mu     sync.Mutex
 	queues map[string]*queue // those that have messages, or somebody who waits
-	turn   []*queue          // those that have messages, the next first
+	tokens map[string]*group // those whose senders have messages
+	turn   []*group          // the same, the next first
 	closed error
+}
+
+// group is the senders of one token that have messages, the next first.
+type group struct {
+	token string
+	turn  []*queue
 }
 
 // queue is what has come from one sender.
 type queue struct {
 	from     string
+	token    string // of the first message
 	messages []Message
 	bytes    int
 	replies  int
@@ -71,7 +80,7 @@ type queue struct {
 // NewMailbox returns an empty mailbox in which each sender has room for limit
 // bytes of frames, and always for one.
 func NewMailbox(limit int) *Mailbox {
-	return &Mailbox{limit: limit, ready: make(chan struct{}, 1), queues: make(map[string]*queue)}
+	return &Mailbox{limit: limit, ready: make(chan struct{}, 1), queues: make(map[string]*queue), tokens: make(map[string]*group)}
 }
 
 // Put adds a message. A Frame waits until its sender has room; a Reply for
@@ -87,7 +96,7 @@ func (b *Mailbox) Put(ctx context.Context, m Message) (bool, error) {
 		}
 		q := b.queues[m.From]
 		if q == nil {
-			q = &queue{from: m.From, room: make(chan struct{})}
+			q = &queue{from: m.From, token: m.Token, room: make(chan struct{})}
 			b.queues[m.From] = q
 		}
 		if m.Kind == Reply && q.replies >= SourceReplies {
@@ -123,7 +132,13 @@ func (b *Mailbox) awaitRoom(ctx context.Context, q *queue) error {
 // add appends a message to a queue. The caller holds mu.
 func (b *Mailbox) add(q *queue, m Message) {
 	if len(q.messages) == 0 {
-		b.turn = append(b.turn, q)
+		g := b.tokens[q.token]
+		if g == nil {
+			g = &group{token: q.token}
+			b.tokens[q.token] = g
+			b.turn = append(b.turn, g)
+		}
+		g.turn = append(g.turn, q)
 	}
 	q.messages = append(q.messages, m)
 	q.count(&m, 1)
@@ -160,14 +175,21 @@ func (b *Mailbox) Take() (Message, bool, error) {
 	if b.closed != nil || len(b.turn) == 0 {
 		return Message{}, false, b.closed
 	}
-	q := b.turn[0]
+	g := b.turn[0]
 	b.turn = b.turn[1:]
+	q := g.turn[0]
+	g.turn = g.turn[1:]
 	m := q.messages[0]
 	q.messages[0] = Message{} // its bytes are not kept alive
 	q.messages = q.messages[1:]
 	q.count(&m, -1)
 	if len(q.messages) > 0 {
-		b.turn = append(b.turn, q)
+		g.turn = append(g.turn, q)
+	}
+	if len(g.turn) > 0 {
+		b.turn = append(b.turn, g)
+	} else {
+		delete(b.tokens, g.token)
 	}
 	close(q.room)
 	q.room = make(chan struct{})
@@ -191,6 +213,7 @@ func (b *Mailbox) Close(err error) []Message {
 		q.room = make(chan struct{})
 	}
 	clear(b.queues)
+	clear(b.tokens)
 	b.turn = nil
 	select {
 	case b.ready <- struct{}{}:

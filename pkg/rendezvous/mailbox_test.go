@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -42,6 +43,35 @@ func TestSendersTakeTurns(t *testing.T) {
 	}
 	if len(b.queues) != 0 {
 		t.Errorf("%d queues are kept for nothing", len(b.queues))
+	}
+}
+
+// TestTokensTakeTurns has one token send through many connections, and another
+// through one.
+func TestTokensTakeTurns(t *testing.T) {
+	b := NewMailbox(100)
+	for _, from := range []string{"a", "b", "c"} {
+		for range 2 {
+			if _, err := b.Put(t.Context(), Message{Kind: Frame, From: from, Token: "many", Data: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 3 {
+		if _, err := b.Put(t.Context(), Message{Kind: Frame, From: "d", Token: "one", Data: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got strings.Builder
+	for range 9 {
+		m, _, _ := b.Take()
+		got.WriteString(m.From)
+	}
+	if got.String() != "adbdcdabc" {
+		t.Errorf("%s", got.String())
+	}
+	if len(b.queues)+len(b.tokens)+len(b.turn) != 0 {
+		t.Error("something is kept for nothing")
 	}
 }
 

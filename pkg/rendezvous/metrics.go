@@ -23,7 +23,7 @@ type instruments struct {
 
 	framesUp, framesDown *metrics.Counter
 	bytesUp, bytesDown   *metrics.Counter
-	silent               *metrics.Counter
+	silent, failures     *metrics.Counter
 }
 
 func newInstruments() *instruments {
@@ -33,10 +33,11 @@ func newInstruments() *instruments {
 	m.bytesUp = m.set.NewCounter(`rendezvous_bytes_total{direction="up"}`)
 	m.bytesDown = m.set.NewCounter(`rendezvous_bytes_total{direction="down"}`)
 	m.silent = m.set.NewCounter(`rendezvous_dead_peers_total`)
+	m.failures = m.set.NewCounter(`rendezvous_failed_handshakes_total`)
 	for _, reason := range []string{dropInvalid, dropUnknownStream, dropNotJoined, dropHarnessGone, dropReply} {
 		m.set.NewCounter(dropName(reason))
 	}
-	for _, reason := range []string{resetHarnessGone, resetUnknownStream, resetStreamTaken, resetStreamLimit} {
+	for _, reason := range []string{resetHarnessGone, resetUnknownStream, resetStreamTaken, resetStreamLimit, resetUnanswered} {
 		m.set.NewCounter(resetName(reason))
 	}
 	return m

@@ -232,6 +232,31 @@ func (s *service) harness(environment string) *peer {
 	return s.dial(s.connect(environment, identity()).URL)
 }
 
+// harnessOf is harness with a token.
+func (s *service) harnessOf(token, environment string) *peer {
+	s.t.Helper()
+	return s.dial(s.connectAs(token, environment).URL)
+}
+
+// connectAs is connect with a token.
+func (s *service) connectAs(token, environment string) answer {
+	s.t.Helper()
+	a := s.far.post(token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(identity())+`}`)
+	if a.status != http.StatusOK {
+		s.t.Fatalf("connect: %s", a.body)
+	}
+	return a
+}
+
+// open begins a stream, and has the executor answer.
+func (p *peer) open(x *peer, id string) {
+	p.t.Helper()
+	p.send(handshake(id, "1"))
+	x.want(id, relayframe.Handshake, "1")
+	x.send(handshake(id, "2"))
+	p.want(id, relayframe.Handshake, "2")
+}
+
 func (p *peer) send(f relayframe.Frame) {
 	p.t.Helper()
 	if err := p.ws.WriteMessage(websocket.BinaryMessage, encode(p.t, f)); err != nil {

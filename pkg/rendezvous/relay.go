@@ -88,7 +88,7 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	x := &executor{
 		srv: s, box: NewMailbox(SourceBytes), address: executorAddress(t.registration), account: account,
 		token: t.token, environment: t.environment, log: log,
-		harnesses: make(map[string]bool), streams: make(map[string]*stream),
+		harnesses: make(map[string]*member), tokens: make(map[string]int), streams: make(map[string]*stream),
 	}
 	// When the executor learns that it is connected, harnesses reach it.
 	defer x.unbind()
@@ -138,11 +138,11 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 		return tooManySockets()
 	}
 	defer mine.removeSocket()
-	environment, ok := s.environments.use(t.environment, (*account).addSocket)
+	environment, ok := s.environments.use(t.environment, func(a *account) bool { return a.takeSocket(t.token) })
 	if !ok {
 		return tooManySockets()
 	}
-	defer environment.removeSocket()
+	defer environment.returnSocket(t.token)
 	socket := s.upgrade(w, r)
 	if socket == nil {
 		return nil

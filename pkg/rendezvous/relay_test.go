@@ -337,9 +337,8 @@ func testStreamLimit(t *testing.T, start starter) {
 	s := start(t, Options{})
 	x := s.executor("env")
 	a, b := s.harness("env"), s.harness("env")
-	for i := range environmentStreams {
-		a.send(handshake(fmt.Sprint(i), "x"))
-		x.want(fmt.Sprint(i), relayframe.Handshake, "x")
+	for i := range environmentStreams / 2 { // a token's share
+		a.open(x, fmt.Sprint(i))
 	}
 	b.send(handshake("more", "x"))
 	b.want("more", relayframe.Reset, resetStreamLimit)
@@ -366,7 +365,7 @@ func TestHarnessLimit(t *testing.T) { everywhere(t, testHarnessLimit) }
 
 func testHarnessLimit(t *testing.T, start starter) {
 	s := start(t, Options{})
-	s.far.environments.quota.sockets = 2
+	s.far.environments.quota.sockets = 4 // of which a token gets two
 	s.executor("env")
 	first := s.harness("env")
 	s.harness("env")

@@ -60,6 +60,8 @@ type Server struct {
 	tokens         *accounts
 	environments   *accounts
 	metrics        *instruments
+	// See resumeClaimTime and handshakeClaimTime.
+	resumeClaim, handshakeClaim time.Duration
 
 	ctx  context.Context // ends with Shutdown
 	stop context.CancelCauseFunc
@@ -103,6 +105,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{
 		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, state: opts.State,
 		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota), ended: make(chan struct{}),
+		resumeClaim: resumeClaimTime, handshakeClaim: handshakeClaimTime,
 	}
 	if opts.StateFile != "" {
 		if s.file, err = openState(ctx, opts.StateFile); err != nil {
@@ -160,14 +163,16 @@ func (s *Server) relayURL(r *http.Request) *url.URL {
 	return &url.URL{Scheme: scheme, Host: r.Host, Path: relayPath}
 }
 
-// relayPath is where the websockets are.
-const relayPath = "/relay"
+const (
+	relayPath    = "/relay"   // where the websockets are
+	callValidate = "validate" // by which an executor asks about a harness
+)
 
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /cloud/environment/{id}/register", s.call("register", s.serveRegister))
 	mux.HandleFunc("POST /cloud/environment/{id}/connect", s.call("connect", s.serveConnect))
-	mux.HandleFunc("POST /cloud/environment/{id}/validate", s.call("validate", s.serveValidate))
+	mux.HandleFunc("POST /cloud/environment/{id}/validate", s.call(callValidate, s.serveValidate))
 	mux.HandleFunc("GET "+relayPath, s.serveRelay)
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", s.serveReady)

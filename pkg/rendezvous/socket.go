@@ -195,6 +195,8 @@ var (
 	closeExecutorGone = &closing{websocket.CloseServiceRestart, "the executor is not connected"}
 	closeBusFails     = &closing{websocket.CloseServiceRestart, "the service cannot route frames"}
 	closeTooLarge     = &closing{websocket.CloseMessageTooBig, "a frame is too large"}
+	closeFailures     = &closing{websocket.ClosePolicyViolation, "too many handshakes of this connection failed"}
+	closeSlow         = &closing{websocket.CloseServiceRestart, "what the executor sends is read too slowly, and others wait"}
 	closeRevoked      = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
 )
 

@@ -71,7 +71,10 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 	if _, password, ok := r.BasicAuth(); ok {
 		secret = password
 	}
-	token, refused := s.authenticateCall(secret)
+	token, refused := s.authenticate(secret)
+	if refused == nil {
+		refused = s.charge("status", token, "")
+	}
 	if refused != nil {
 		if refused.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Basic realm="rendezvous: any user, a token as password"`)

@@ -1,0 +1,132 @@
+package rendezvous
+
+import (
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+// share is what one token uses of an environment. Several tokens are good for
+// one environment, and their holders need not trust each other: none of them may
+// keep the others out. The account's mutex guards the numbers.
+type share struct {
+	sockets, streams, opening int
+
+	opens    *rate.Limiter       // handshakes that begin
+	failures *rate.Limiter       // handshakes that fail
+	down     *semaphore.Weighted // bytes that wait for the token's harnesses
+	stalls   *rate.Limiter       // milliseconds for which others waited for them
+}
+
+func newShare() *share {
+	return &share{
+		opens: rate.NewLimiter(shareOpens, shareOpenBurst), failures: rate.NewLimiter(shareFailures, shareFailureBurst),
+		down: semaphore.NewWeighted(shareDown), stalls: rate.NewLimiter(shareStalls, shareStallBurst),
+	}
+}
+
+// idle reports whether forgetting the share would give back nothing that was
+// used up.
+func (s *share) idle() bool {
+	return s.sockets == 0 && s.streams == 0 && s.opening == 0 &&
+		s.opens.Tokens() >= shareOpenBurst && s.failures.Tokens() >= shareFailureBurst && s.stalls.Tokens() >= shareStallBurst
+}
+
+// of returns the share of a token. The caller holds mu.
+func (a *account) of(token string) *share {
+	s := a.shares[token]
+	if s == nil {
+		if a.shares == nil {
+			a.shares = make(map[string]*share)
+		}
+		s = newShare()
+		a.shares[token] = s
+	}
+	return s
+}
+
+// sweepShares forgets the shares that nobody uses.
+func (a *account) sweepShares() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for token, s := range a.shares {
+		if s.idle() {
+			delete(a.shares, token)
+		}
+	}
+}
+
+// more counts one more for a token, unless it would have more than it leaves
+// free.
+func more(own, all *int, most int) bool {
+	if *own+*all >= most {
+		return false
+	}
+	*own++
+	*all++
+	return true
+}
+
+// takeSocket counts a socket of a token, unless that has its share.
+func (a *account) takeSocket(token string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return more(&a.of(token).sockets, &a.sockets, a.quota.sockets)
+}
+
+func (a *account) returnSocket(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of(token).sockets--
+	a.sockets--
+}
+
+// takeStream counts a stream of a token, unless that has its share.
+func (a *account) takeStream(token string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return more(&a.of(token).streams, &a.streams, a.quota.streams)
+}
+
+func (a *account) returnStream(token string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of(token).streams--
+	a.streams--
+}
+
+// beginHandshake counts a handshake that waits for its answer, unless the token
+// has its share, begins too many or has had too many fail; endHandshake must
+// follow.
+func (a *account) beginHandshake(token string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.of(token)
+	if s.failures.Tokens() < 1 || !more(&s.opening, &a.opening, a.quota.opening) {
+		return false
+	}
+	if !s.opens.Allow() {
+		s.opening--
+		a.opening--
+		return false
+	}
+	return true
+}
+
+// endHandshake notes that a handshake was answered, or has failed.
+func (a *account) endHandshake(token string, failed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.of(token)
+	s.opening--
+	a.opening--
+	if failed {
+		s.failures.Allow() // without one left, the next handshake is refused
+	}
+}
+
+// share returns the share of a token.
+func (a *account) share(token string) *share {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.of(token)
+}

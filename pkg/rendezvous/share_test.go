@@ -1,0 +1,208 @@
+package rendezvous
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"codex.internal/pkg/relayframe"
+)
+
+// crowd is an environment with an executor, and two tokens for its harnesses:
+// what the holder of one does must not keep the other out.
+type crowd struct {
+	*service
+	x               *peer
+	honest, hostile string // tokens
+}
+
+func newCrowd(t *testing.T, start starter, opts Options, prepare ...func(s *Server)) *crowd {
+	t.Helper()
+	s := start(t, opts)
+	for _, f := range prepare {
+		f(s.Server)
+		f(s.far.Server)
+	}
+	c := &crowd{service: s, x: s.executor("env")}
+	c.honest, _ = newToken(t, s.tokens, RoleHarness, "*")
+	c.hostile, _ = newToken(t, s.tokens, RoleHarness, "*")
+	return c
+}
+
+// forgiveNothing has failures of the hostile token count for the whole test.
+func (c *crowd) forgiveNothing() {
+	c.environments.find("env").share(TokenID(c.hostile)).failures.SetLimit(0)
+}
+
+// served checks that the holder of the honest token is served.
+func (c *crowd) served() {
+	c.t.Helper()
+	h := c.harnessOf(c.honest, "env")
+	h.open(c.x, "honest")
+	h.send(data("honest", 0, "up"))
+	c.x.want("honest", relayframe.Data, "up")
+	c.x.send(data("honest", 0, "down"))
+	h.want("honest", relayframe.Data, "down")
+	_ = h.ws.Close()
+	c.x.want("honest", relayframe.Reset, resetHarnessGone)
+}
+
+func TestShareOfSockets(t *testing.T) { everywhere(t, testShareOfSockets) }
+
+func testShareOfSockets(t *testing.T, start starter) {
+	c := newCrowd(t, start, Options{}, func(s *Server) { s.environments.quota.sockets = 8 })
+	url := c.connectAs(c.hostile, "env").URL
+	for range 4 {
+		c.dial(url)
+	}
+	if got := refused(t, url); got != "429 too_many_sockets" {
+		t.Errorf("the fifth: %s", got)
+	}
+	c.served()
+	// Several tokens that work together leave some too.
+	other, _ := newToken(t, c.tokens, RoleHarness, "*")
+	for range 2 {
+		c.harnessOf(other, "env")
+	}
+	if got := refused(t, c.connectAs(other, "env").URL); got != "429 too_many_sockets" {
+		t.Errorf("the third of another: %s", got)
+	}
+	c.served()
+}
+
+// TestShareOfStreams has one connection claim as many streams as it can without
+// a handshake.
+func TestShareOfStreams(t *testing.T) { everywhere(t, testShareOfStreams) }
+
+func testShareOfStreams(t *testing.T, start starter) {
+	c := newCrowd(t, start, Options{}, func(s *Server) { s.resumeClaim = time.Hour })
+	h := c.harnessOf(c.hostile, "env")
+	for i := range environmentStreams / 2 {
+		h.send(relayframe.Frame{StreamID: fmt.Sprint(i), Kind: relayframe.Resume})
+		c.x.want(fmt.Sprint(i), relayframe.Resume, "")
+	}
+	for range 8 {
+		h.send(relayframe.Frame{StreamID: "more", Kind: relayframe.Resume})
+		h.want("more", relayframe.Reset, resetStreamLimit)
+	}
+	c.served()
+}
+
+// TestShareOfHandshakes has one token begin handshakes that the executor does
+// not answer.
+func TestShareOfHandshakes(t *testing.T) { everywhere(t, testShareOfHandshakes) }
+
+func testShareOfHandshakes(t *testing.T, start starter) {
+	c := newCrowd(t, start, Options{}, func(s *Server) { s.resumeClaim, s.handshakeClaim = time.Hour, time.Hour })
+	c.forgiveNothing()
+	var hostile []*peer
+	for i := range environmentOpening / 2 {
+		h := c.harnessOf(c.hostile, "env")
+		hostile = append(hostile, h)
+		// A resume before it makes no difference.
+		if i%2 == 0 {
+			h.send(relayframe.Frame{StreamID: fmt.Sprint(i), Kind: relayframe.Resume})
+			c.x.want(fmt.Sprint(i), relayframe.Resume, "")
+		}
+		h.send(handshake(fmt.Sprint(i), "x"))
+		c.x.want(fmt.Sprint(i), relayframe.Handshake, "x")
+	}
+	refused := func() {
+		t.Helper()
+		hostile[0].send(handshake("more", "x"))
+		hostile[0].want("more", relayframe.Reset, resetStreamLimit)
+	}
+	refused()
+	c.served()
+	// Handshakes that are given up count as failures, as many as there may be.
+	for i, h := range hostile {
+		h.send(reset(fmt.Sprint(i), "given up"))
+		c.x.want(fmt.Sprint(i), relayframe.Reset, "given up")
+	}
+	refused()
+	c.served()
+}
+
+// TestClaimsEnd has the executor not answer what claims a stream: the stream is
+// free again after a while, which is short for a resume.
+func TestClaimsEnd(t *testing.T) { everywhere(t, testClaimsEnd) }
+
+func testClaimsEnd(t *testing.T, start starter) {
+	const short = 10 * time.Millisecond
+	t.Run("a resume", func(t *testing.T) {
+		c := newCrowd(t, start, Options{}, func(s *Server) { s.resumeClaim = short })
+		h := c.harnessOf(c.hostile, "env")
+		h.open(c.x, "answered")
+		h.send(relayframe.Frame{StreamID: "claimed", Kind: relayframe.Resume})
+		c.x.want("claimed", relayframe.Resume, "")
+		eventually(t, func() bool { return c.totals().streams == 1 })
+		// The executor does not know of it, so that nothing has to be reset there.
+		c.x.send(data("answered", 0, "x"))
+		h.want("answered", relayframe.Data, "x")
+		c.served()
+	})
+	t.Run("a handshake", func(t *testing.T) {
+		c := newCrowd(t, start, Options{}, func(s *Server) { s.handshakeClaim = short })
+		h := c.harnessOf(c.hostile, "env")
+		h.send(handshake("claimed", "x"))
+		c.x.want("claimed", relayframe.Handshake, "x")
+		c.x.want("claimed", relayframe.Reset, resetHarnessGone)
+		h.want("claimed", relayframe.Reset, resetUnanswered)
+	})
+}
+
+// TestFailuresAreChargedToTheirSource has one token send handshakes that the
+// executor refuses: its connections are closed, and then it begins no more.
+func TestFailuresAreChargedToTheirSource(t *testing.T) { everywhere(t, testFailuresAreCharged) }
+
+func testFailuresAreCharged(t *testing.T, start starter) {
+	c := newCrowd(t, start, Options{})
+	c.forgiveNothing()
+	for i := range shareFailureBurst / harnessFailures {
+		h := c.harnessOf(c.hostile, "env")
+		for j := range harnessFailures {
+			id := fmt.Sprint(i, "-", j)
+			h.send(handshake(id, "forged"))
+			c.x.want(id, relayframe.Handshake, "forged")
+			c.x.send(reset(id, "no"))
+			if j < harnessFailures-1 {
+				h.want(id, relayframe.Reset, "no")
+			}
+		}
+		h.wantClosed(websocket.ClosePolicyViolation)
+	}
+	h := c.harnessOf(c.hostile, "env")
+	h.send(handshake("more", "forged"))
+	h.want("more", relayframe.Reset, resetStreamLimit)
+	c.served()
+}
+
+// TestSlowReader has a harness that does not read what its stream gets. While
+// somebody else waits for the executor's output it is disconnected long before
+// it would be for taking nothing.
+func TestSlowReader(t *testing.T) { everywhere(t, testSlowReader) }
+
+func testSlowReader(t *testing.T, start starter) {
+	c := newCrowd(t, start, Options{WriteTimeout: time.Hour})
+	stalled, good := c.harnessOf(c.hostile, "env"), c.harnessOf(c.honest, "env")
+	stalled.open(c.x, "stalled")
+	good.open(c.x, "good")
+	c.environments.find("env").share(TokenID(c.hostile)).stalls.SetBurst(300)
+	const frames = 800 // 48 MB: more than all buffers hold, and than a token's share
+	payload := strings.Repeat("p", 60<<10)
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for i := range frames {
+			c.x.send(data("stalled", i, payload))
+		}
+		c.x.send(data("good", 0, "x"))
+	})
+	good.want("good", relayframe.Data, "x")
+	sending.Wait()
+	c.x.want("stalled", relayframe.Reset, resetHarnessGone)
+	c.served()
+}
