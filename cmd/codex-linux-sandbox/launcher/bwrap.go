@@ -116,6 +116,11 @@ func (w *wrapped) run(program string) (int, error) {
 	if err != nil {
 		return 0, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
 	}
+	binds = w.l.plan.AppendWall(binds, w.l.helper)
+	view := w.l.plan
+	if !mounting {
+		view = &sandbox.Plan{Root: sandbox.RootWritable, Network: view.Network}
+	}
 	filter := sandbox.Rules{Network: w.l.plan.Network, Nesting: w.l.nesting}.Filter()
 	for fd, data := range map[int][]byte{
 		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds,
@@ -125,7 +130,7 @@ func (w *wrapped) run(program string) (int, error) {
 			return 0, err
 		}
 	}
-	args := append([]string{"bwrap", "--seccomp", strconv.Itoa(filterFD)}, w.l.plan.BwrapArguments(sandbox.BwrapKnows(program, "--size"))...)
+	args := append([]string{"bwrap", "--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(sandbox.BwrapKnows(program, "--size"))...)
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != sandbox.EmptyFD {
@@ -182,17 +187,18 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 	return uintptr(fd), nil
 }
 
-// checkMounts looks whether bwrap has mounted what was meant. With writable,
-// all may be written, or /proc does not tell.
-func checkMounts(writable bool) error {
+// checkMounts looks whether bwrap has mounted what was meant, and returns what
+// the second wall grants. With writable, all may be written, or /proc does not
+// tell.
+func checkMounts(writable bool) ([]sandbox.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
 		err = sandbox.CheckBinds(text)
 	}
-	if err == nil && !writable {
+	if err == nil && !writable && mounting {
 		err = sandbox.CheckWritable(text)
 	}
-	return err
+	return sandbox.ParseWall(text), err
 }
 
 func (w *wrapped) arg0() string {
@@ -330,6 +336,9 @@ func (w *wrapped) spec() string {
 	if w.l.plan.Root == sandbox.RootWritable || w.l.plan.NoProc {
 		spec = append(spec, "writable=1")
 	}
+	if w.l.plan.Root == sandbox.RootWritable {
+		spec = append(spec, "root=1")
+	}
 	if w.l.execFD >= 0 {
 		spec = append(spec, "exec=1")
 	}
@@ -347,7 +356,7 @@ func (l *launch) secondStage() (int, error) {
 	r := sandbox.Rules{}
 	x := &proxies{Routes: &proxybridge.Routes{}, theirs: talkFD}
 	terminal, writable := false, false
-	l.execFD = -1
+	l.execFD, l.plan = -1, &sandbox.Plan{}
 	for word := range strings.SplitSeq(l.stage, ",") {
 		key, value, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(value)
@@ -356,9 +365,11 @@ func (l *launch) secondStage() (int, error) {
 		}
 		switch key {
 		case "network":
-			r.Network = sandbox.Network(n)
+			r.Network, l.plan.Network = sandbox.Network(n), sandbox.Network(n)
 		case "nesting":
-			r.Nesting = true
+			r.Nesting, l.nesting = true, true
+		case "root":
+			l.plan.Root = sandbox.RootWritable
 		case "terminal":
 			terminal = true
 		case "exec":
@@ -387,7 +398,8 @@ func (l *launch) secondStage() (int, error) {
 		unix.CloseOnExec(fd)
 	}
 	_ = unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC)
-	if err := checkMounts(writable); err != nil {
+	grants, err := checkMounts(writable)
+	if err != nil {
 		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
 	}
 	files := inheritedFiles(2)
@@ -401,7 +413,10 @@ func (l *launch) secondStage() (int, error) {
 	if terminal {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
+	wall := l.wall(p)
+	wall.grantPaths(grants)
 	p.dropPrivileges()
+	wall.enforce()
 	p.install(r.Filter())
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {

@@ -38,6 +38,10 @@ func (l *launch) explainTo(w io.Writer) error {
 		}
 	} else {
 		b.WriteString(plan.Describe())
+		if plan.Confined {
+			abi, _ := landlockVersion()
+			b.WriteString(plan.DescribeWall(abi, l.nesting))
+		}
 	}
 	fmt.Fprintf(&b, "network: %s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network])
 	if plan.Unfiltered {

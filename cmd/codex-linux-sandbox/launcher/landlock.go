@@ -88,13 +88,36 @@ func (b landlock) run(l *launch) (int, error) {
 
 // restrict appends the steps that put the process under Landlock.
 func (p *program) restrict(abi int, l *launch, grants []sandbox.Grant) {
-	all := sandbox.LandlockRights(abi)
-	attr := &unix.LandlockRulesetAttr{Handled_access_fs: all}
+	r := p.newRuleset(abi, sandbox.LandlockRights(abi), l)
+	r.grantPaths(grants)
+	if l.execFD >= 0 {
+		// A program in memory is in no file system that could be restricted.
+		p.try(func() {
+			r.grantFD("the program", l.execFD, unix.LANDLOCK_ACCESS_FS_EXECUTE|unix.LANDLOCK_ACCESS_FS_READ_FILE)
+		})
+	}
+	r.enforce()
+}
+
+// ruleset is a Landlock ruleset that a program makes. A nil one is none, and
+// its methods do nothing.
+type ruleset struct {
+	*program
+	fd     register
+	rights uint64 // that it handles
+	fixed  int    // the number that a descriptor has while it is granted
+}
+
+// newRuleset appends what makes a ruleset that handles rights to files. It
+// keeps signals and, unless the network is on, abstract sockets inside, where
+// the version can.
+func (p *program) newRuleset(abi int, rights uint64, l *launch) *ruleset {
+	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights}
 	size := uintptr(24) // up to the scopes
 	switch {
 	case abi >= 6:
 		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
-		if l.plan.Network == sandbox.NetworkOff {
+		if l.plan.Network != sandbox.NetworkOn {
 			attr.Scoped |= unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 		}
 		fallthrough
@@ -109,38 +132,60 @@ func (p *program) restrict(abi int, l *launch, grants []sandbox.Grant) {
 	case abi < 6:
 		size = 16
 	}
-	ruleset := p.get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, pointer(p, attr), val(size), val(0))
+	if attr.Handled_access_fs|attr.Handled_access_net|attr.Scoped == 0 {
+		return nil
+	}
+	fd := p.get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, pointer(p, attr), val(size), val(0))
+	return &ruleset{p, fd, rights, l.reserve()}
+}
+
+// grantPaths grants paths, which are opened without following links.
+func (r *ruleset) grantPaths(grants []sandbox.Grant) {
+	if r == nil || r.rights == 0 {
+		return
+	}
 	for _, g := range grants {
 		add := func() {
-			at := p.get("open", g.Path, unix.SYS_OPENAT2, cwdFD, p.text(g.Path), pointer(p, &unix.OpenHow{
+			at := r.get("open", g.Path, unix.SYS_OPENAT2, cwdFD, r.text(g.Path), pointer(r.program, &unix.OpenHow{
 				Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}), val(unix.SizeofOpenHow))
-			// struct landlock_path_beneath_attr is packed: the rights, then
-			// the descriptor, which dup3 makes a number that is known here.
-			fixed := l.reserve()
-			p.do("keep", g.Path, unix.SYS_DUP3, at.arg(), val(fixed), val(unix.O_CLOEXEC))
-			rule := make([]byte, 12)
-			*(*uint64)(unsafe.Pointer(&rule[0])) = g.Rights & all
-			*(*int32)(unsafe.Pointer(&rule[8])) = int32(fixed)
-			p.do("grant", g.Path, unix.SYS_LANDLOCK_ADD_RULE, ruleset.arg(), val(unix.LANDLOCK_RULE_PATH_BENEATH), slice(p, rule), val(0))
-			p.close(at)
+			r.grant(g.Path, at, g.Rights)
+			r.close(at)
 		}
 		if g.Maybe {
-			p.ifThere(add)
+			r.ifThere(add)
 		} else {
 			add()
 		}
 	}
-	if l.execFD >= 0 {
-		rule := make([]byte, 12)
-		*(*uint64)(unsafe.Pointer(&rule[0])) = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
-		*(*int32)(unsafe.Pointer(&rule[8])) = int32(l.execFD)
-		// A program in memory is in no file system that could be restricted.
-		p.try(func() {
-			p.do("grant", "the program", unix.SYS_LANDLOCK_ADD_RULE, ruleset.arg(), val(unix.LANDLOCK_RULE_PATH_BENEATH), slice(p, rule), val(0))
-		})
+}
+
+// grant grants rights to what a register's descriptor is, and to all below.
+func (r *ruleset) grant(path string, fd register, rights uint64) {
+	if r == nil || r.rights&rights == 0 {
+		return
 	}
-	p.do("restrict by Landlock", "", unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset.arg(), val(0))
-	p.close(ruleset)
+	// The kernel takes the number from memory, where the result of a call
+	// cannot be put: dup3 makes it a number that is known here.
+	r.do("keep", path, unix.SYS_DUP3, fd.arg(), val(r.fixed), val(unix.O_CLOEXEC))
+	r.grantFD(path, r.fixed, rights)
+}
+
+// grantFD grants rights to what a descriptor is, and to all below.
+func (r *ruleset) grantFD(path string, fd int, rights uint64) {
+	// struct landlock_path_beneath_attr is packed.
+	rule := make([]byte, 12)
+	*(*uint64)(unsafe.Pointer(&rule[0])) = rights & r.rights
+	*(*int32)(unsafe.Pointer(&rule[8])) = int32(fd)
+	r.do("grant", path, unix.SYS_LANDLOCK_ADD_RULE, r.fd.arg(), val(unix.LANDLOCK_RULE_PATH_BENEATH), slice(r.program, rule), val(0))
+}
+
+// enforce puts the process under the ruleset. It needs no_new_privs.
+func (r *ruleset) enforce() {
+	if r == nil {
+		return
+	}
+	r.do("restrict by Landlock", "", unix.SYS_LANDLOCK_RESTRICT_SELF, r.fd.arg(), val(0))
+	r.close(r.fd)
 }
 
 // reserve returns a descriptor that a child may replace by one of its own

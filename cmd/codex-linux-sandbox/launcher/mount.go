@@ -37,6 +37,8 @@ type mounter struct {
 	covers  register   // a file system with what masks are made of
 	names   int        // names used in it
 	made    []string   // what the plan has mounted so far
+	wall    *ruleset   // the second wall; nil: none
+	helper  bool       // the command is the helper of file requests
 }
 
 // tree is the kind of open_tree that copies a mount with what is below it.
@@ -312,6 +314,7 @@ func (m *mounter) makeDev(devs []register) {
 	for i, name := range sandbox.Devices {
 		m.try(func() {
 			m.makeFile(at, name, 0o666)
+			m.own("/dev/"+name, devs[i], sandbox.WallFiles)
 			m.place(devs[i], "/dev/"+name)
 		})
 	}
@@ -323,11 +326,16 @@ func (m *mounter) makeDev(devs []register) {
 	}
 	m.do("make the directory", "/dev/shm", unix.SYS_MKDIRAT, at.arg(), m.text("shm"), val(0o755))
 	m.do("set the mode of", "/dev/shm", unix.SYS_FCHMODAT, at.arg(), m.text("shm"), val(0o1777))
+	shm := m.open("open", at.arg(), "shm")
+	m.own("/dev/shm", shm, sandbox.WallDirectory)
+	m.close(shm)
 	m.do("make the directory", "/dev/pts", unix.SYS_MKDIRAT, at.arg(), m.text("pts"), val(0o755))
 	m.close(at)
 	// Some hosts forbid new terminals here; then there are none.
 	m.try(func() {
-		m.place(m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620"), "/dev/pts")
+		pts := m.fileSystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "ptmxmode=0666", "mode=620")
+		m.own("/dev/pts", pts, sandbox.WallFiles)
+		m.place(pts, "/dev/pts")
 	})
 	m.made = []string{"/dev"}
 }
@@ -344,7 +352,9 @@ func (m *mounter) makeProc() {
 		})
 	}
 	fresh := func() {
-		m.place(m.fileSystem("proc", binding|unix.MOUNT_ATTR_NOEXEC), "/proc")
+		proc := m.fileSystem("proc", binding|unix.MOUNT_ATTR_NOEXEC)
+		m.own("/proc", proc, sandbox.WallFiles)
+		m.place(proc, "/proc")
 	}
 	if !m.plan.NoProc {
 		m.either(fresh, m.emptyProc)

@@ -42,7 +42,11 @@ func (namespaces) run(l *launch) (int, error) {
 	}
 	enter(c.init)
 	s.entered = len(c.init.steps)
-	(&mounter{program: c.init, plan: l.plan}).view()
+	wall := l.wall(c.init)
+	if mounting {
+		(&mounter{program: c.init, plan: l.plan, wall: wall, helper: l.helper}).view()
+	}
+	wall.grantPaths(l.plan.WallGrants())
 	c.init.reopen(inheritedFiles(maxInherited))
 	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
 	if l.plan.OwnNetwork() {
@@ -53,6 +57,7 @@ func (namespaces) run(l *launch) (int, error) {
 	}
 	c.init.undumpable()
 	c.init.dropPrivileges()
+	wall.enforce()
 	c.init.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
 	return s.run()
 }

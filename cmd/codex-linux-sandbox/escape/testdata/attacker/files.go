@@ -14,21 +14,27 @@ func init() {
 	attacks["covers"] = covers
 	attacks["write"] = func(args []string) {
 		// Every way that changes a file, or what is known of it.
-		path := args[0]
-		for name, flags := range map[string]int{"O_WRONLY": unix.O_WRONLY, "O_RDWR": unix.O_RDWR, "O_TRUNC": unix.O_RDONLY | unix.O_TRUNC, "O_APPEND": unix.O_WRONLY | unix.O_APPEND} {
-			try("open with "+name, open(path, flags))
-		}
-		try("truncate", unix.Truncate(path, 1))
-		change(path)
-		try("rename", unix.Rename(path, path+".moved"))
-		try("unlink", unix.Unlink(path))
-		try("create beside", open(path+".new", unix.O_WRONLY|unix.O_CREAT))
-		try("mkdir beside", unix.Mkdir(path+".dir", 0o755))
-		try("symlink beside", unix.Symlink("x", path+".link"))
-		try("link beside", unix.Link(path, path+".hard"))
-		try("mkfifo beside", unix.Mkfifo(path+".fifo", 0o600))
-		try("O_TMPFILE beside", open(filepath.Dir(path), unix.O_TMPFILE|unix.O_WRONLY))
+		change(args[0])
+		contents(args[0])
 	}
+	attacks["contents"] = func(args []string) { contents(args[0]) }
+	attacks["fifo"] = func(args []string) {
+		for _, path := range []string{args[0], "/proc/self/root" + args[0]} {
+			for name, flags := range map[string]int{"O_WRONLY": unix.O_WRONLY, "O_RDWR": unix.O_RDWR, "O_APPEND": unix.O_WRONLY | unix.O_APPEND} {
+				fd, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+				if err == nil {
+					_, err = unix.Write(fd, []byte("injected"))
+					_ = unix.Close(fd)
+				}
+				try("write by "+name, err)
+			}
+		}
+		// What is open for reading is opened again for writing.
+		fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		broken("open for reading", err)
+		try("open again", open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_WRONLY|unix.O_NONBLOCK))
+	}
+	attacks["everyday"] = everyday
 	attacks["change"] = func(args []string) { change(args[0]) }
 	attacks["flags"] = func(args []string) {
 		// The flags of a file are changed through a descriptor that reads.
@@ -363,4 +369,74 @@ func covers(args []string) {
 		breach("something is mounted over the root")
 	}
 	held("covers", unix.EROFS)
+}
+
+// contents tries every way that changes what is in a file, or its name.
+func contents(path string) {
+	for name, flags := range map[string]int{"O_WRONLY": unix.O_WRONLY, "O_RDWR": unix.O_RDWR, "O_TRUNC": unix.O_RDONLY | unix.O_TRUNC, "O_APPEND": unix.O_WRONLY | unix.O_APPEND} {
+		try("open with "+name, open(path, flags))
+	}
+	try("truncate", unix.Truncate(path, 1))
+	try("rename", unix.Rename(path, path+".moved"))
+	try("unlink", unix.Unlink(path))
+	try("create beside", open(path+".new", unix.O_WRONLY|unix.O_CREAT))
+	try("mkdir beside", unix.Mkdir(path+".dir", 0o755))
+	try("symlink beside", unix.Symlink("x", path+".link"))
+	try("link beside", unix.Link(path, path+".hard"))
+	try("mkfifo beside", unix.Mkfifo(path+".fifo", 0o600))
+	try("O_TMPFILE beside", open(filepath.Dir(path), unix.O_TMPFILE|unix.O_WRONLY))
+}
+
+// everyday does what ordinary programs do in a sandbox with two writable
+// directories: where it is, and args[0]. A breach here means that it works.
+func everyday(args []string) {
+	other := args[0]
+	write := func(path string, flags int, text string) error {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC|flags, 0o644)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		_, err = unix.Write(fd, []byte(text))
+		return err
+	}
+	try("make a file", write("file", unix.O_CREAT|unix.O_EXCL, "x"))
+	try("make a directory", unix.Mkdir("dir", 0o755))
+	try("rename to another directory", unix.Rename("file", "dir/file"))
+	try("link in another directory", unix.Link("dir/file", "link"))
+	try("truncate", unix.Truncate("dir/file", 0))
+	try("make a file in the other directory", write(other+"/file", unix.O_CREAT, "x"))
+	if err := unix.Rename("link", other+"/link"); err != unix.EXDEV { // they are two mounts
+		try("rename to the other directory", err)
+	}
+	try("make a FIFO", unix.Mkfifo("fifo", 0o644))
+	try("open a FIFO", open("fifo", unix.O_RDWR|unix.O_NONBLOCK))
+	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
+		try("open /dev/"+name, open("/dev/"+name, unix.O_RDWR))
+	}
+	try("truncate and write /dev/null", write("/dev/null", unix.O_TRUNC|unix.O_CREAT, "x"))
+	try("write in /dev/shm", write("/dev/shm/file", unix.O_CREAT|unix.O_TRUNC, "x"))
+	try("write to the file that is standard output", write("/proc/self/fd/1", unix.O_APPEND, ""))
+	try("set a thread's name", write("/proc/self/comm", unix.O_TRUNC, "name"))
+	try("set oom_score_adj", write("/proc/self/oom_score_adj", unix.O_TRUNC, "900"))
+	try("use a terminal", func() error {
+		fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return err
+		}
+		n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		if err != nil {
+			return err
+		}
+		tty, err := unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		_, err = unix.IoctlGetTermios(tty, unix.TCGETS)
+		return err
+	}())
+	try("signal one's own", unix.Kill(unix.Getpid(), 0))
 }

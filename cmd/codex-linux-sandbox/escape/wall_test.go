@@ -1,0 +1,146 @@
+//go:build linux
+
+package escape
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// needWall skips a test where the kernel has no Landlock that could be the
+// second wall, and returns its version.
+func needWall(t *testing.T) int {
+	t.Helper()
+	abi, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || abi < sandbox.WallABI {
+		t.Skipf("this kernel has no Landlock of version %d: %v", sandbox.WallABI, errno)
+	}
+	return int(abi)
+}
+
+// launcherWithoutMounts is a launcher that shows the host's whole file system,
+// writable, whatever the plan says.
+var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
+	// Programs run under the launcher's own name in /dev.
+	dir := filepath.Join(base, "without-mounts")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "codex-linux-sandbox")
+	build := exec.Command("go", "build", "-buildvcs=false", "-tags", "sandbox_without_mounts", "-o", name, "..")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		err = &exec.Error{Name: string(out), Err: err}
+	}
+	return name, err
+})
+
+// TestMountMistake: if nothing of the view is read-only by a mistake, a command
+// still writes nothing outside of what may be written.
+func TestMountMistake(t *testing.T) {
+	abi := needWall(t)
+	broken, err := launcherWithoutMounts()
+	must(t, err)
+	saved := launcher
+	defer func() { launcher = saved }()
+	launcher = broken
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		inside := p.file("ws/file", "inside")
+		works(t, p.run(backend, p.readOnly(), "change", p.secret)) // there are no mounts: modes can be changed
+		works(t, p.run(backend, p.workspace(), "contents", inside))
+		outside := func(what, profile string) {
+			t.Run(what, func(t *testing.T) {
+				o := p.run(backend, profile, "contents", p.secret)
+				breaches := o.breaches()
+				if abi < 3 { // it does not see these two
+					breaches = slices.DeleteFunc(breaches, func(what string) bool { return what == "truncate" || what == "open with O_TRUNC" })
+				}
+				if len(breaches) > 0 || !strings.Contains(o.text, "held: ") {
+					t.Errorf("%v", o)
+				}
+				if abi >= 3 {
+					p.unharmed()
+				}
+			})
+		}
+		outside("workspace", p.workspace())
+		outside("read only", p.readOnly())
+		outside("one file", entries("root=read", p.file("ws/other", "x")+"=write"))
+		outside("restricted reads", entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write"))
+	})
+}
+
+// TestFIFOs: a read-only mount does not stop writes to a FIFO; the second wall
+// does.
+func TestFIFOs(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		needWall(t)
+		var ends []*os.File
+		make := func(name string) string {
+			name = filepath.Join(p.dir, name)
+			must(t, unix.Mkfifo(name, 0o666))
+			must(t, os.Chmod(name, 0o666))
+			// A reader, as the service has it that is controlled by the FIFO.
+			f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK, 0)
+			must(t, err)
+			ends = append(ends, f)
+			t.Cleanup(func() { f.Close() })
+			return name
+		}
+		outside, inside := make("outside"), make("ws/inside")
+		works(t, p.run("", "", "fifo", outside))
+		b := [64]byte{}
+		_, err := ends[0].Read(b[:])
+		must(t, err)
+		works(t, p.run(backend, p.opened(), "fifo", inside))
+		contained(t, p.run(backend, p.opened(), "fifo", outside))
+		contained(t, p.run(backend, p.readOnly(), "fifo", outside))
+		contained(t, p.run(backend, p.readOnly(), "fifo", inside))
+		if n, err := unix.Read(int(ends[0].Fd()), b[:]); err != unix.EAGAIN {
+			t.Errorf("the reader outside got %q, %v", b[:max(0, n)], err)
+		}
+	})
+}
+
+// TestEverydayWrites: the second wall takes nothing away that programs need.
+func TestEverydayWrites(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		other := p.file("other/x", "")
+		for name, profile := range map[string]string{
+			"workspace":        entries("root=read", p.ws+"=write", filepath.Dir(other)+"=write"),
+			"nested":           entries("root=read", p.dir+"=write", p.ws+"=write"),
+			"restricted reads": entries("minimal=read", filepath.Dir(attacker)+"=read", p.ws+"=write", filepath.Dir(other)+"=write"),
+		} {
+			t.Run(name, func(t *testing.T) {
+				for _, dir := range []string{p.ws, filepath.Dir(other)} {
+					names, err := filepath.Glob(dir + "/*")
+					must(t, err)
+					for _, name := range names {
+						must(t, os.RemoveAll(name))
+					}
+				}
+				out, err := os.Create(filepath.Join(p.dir, "out"))
+				must(t, err)
+				defer out.Close()
+				must(t, out.Chown(p.uid, p.uid))
+				cmd := p.command(t.Context(), backend, profile, "everyday", filepath.Dir(other))
+				cmd.Stdout, cmd.Stderr = out, out
+				o := p.finish(cmd)
+				text, err := os.ReadFile(out.Name())
+				must(t, err)
+				if o.text = string(text); strings.Contains(o.text, "held: ") || !strings.HasSuffix(o.text, "done\n") {
+					t.Errorf("%v", o)
+				}
+			})
+		}
+	})
+}

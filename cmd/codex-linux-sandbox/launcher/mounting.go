@@ -1,0 +1,7 @@
+//go:build linux && !sandbox_without_mounts
+
+package launcher
+
+// mounting says that the view is made. Only a test of the second wall builds a
+// launcher without it, by a tag: such a launcher does not confine by mounts.
+const mounting = true

@@ -1,0 +1,67 @@
+//go:build linux
+
+package launcher
+
+import (
+	"os"
+	"strconv"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// wall appends what makes the ruleset of the second wall (pkg/sandbox); nil:
+// the kernel has no Landlock that could be one, or there is nothing to handle.
+func (l *launch) wall(p *program) *ruleset {
+	abi, err := landlockVersion()
+	if err != nil || abi < sandbox.WallABI {
+		return nil
+	}
+	r := p.newRuleset(abi, l.plan.WallRights(abi, l.nesting), l)
+	if r != nil && r.rights != 0 {
+		r.grantInherited()
+	}
+	return r
+}
+
+// own grants a part of the view that is the view's own, by the descriptor with
+// which it was made: a path could lead to the host's if a mount went wrong.
+// The helper of file requests gets none: it needs no devices, and it must not
+// write to /proc.
+func (m *mounter) own(name string, fd register, rights uint64) {
+	if !m.helper {
+		m.wall.grant(name, fd, rights)
+	}
+}
+
+// grantInherited grants the files and terminals that the command inherits open
+// for writing, so that it can open them again, by /dev/stdout for example.
+// Pipes and sockets are in no file system that Landlock restricts.
+func (r *ruleset) grantInherited() {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || !inheritedForWriting(fd) {
+			continue
+		}
+		r.try(func() { r.grantFD("the descriptor "+name, fd, sandbox.WallFiles) })
+	}
+}
+
+func inheritedForWriting(fd int) bool {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	if err != nil || own&unix.FD_CLOEXEC != 0 {
+		return false
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0 {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK
+}
