@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -271,12 +272,28 @@ func (e *examination) landlock() {
 	case errors.Is(o.Errno, unix.EPERM) && e.facts.seccompMode == 2:
 		all = []blame{e.facts.seccomp()}
 	}
+	e.secondWall(o, all)
 	if !o.failed() && o.Number < landlockNeeded {
 		o = outcome{Step: "ask for Landlock", Text: fmt.Sprintf("version %d; %d is needed, to keep signals inside", o.Number, landlockNeeded)}
 		all = []blame{{"the kernel " + e.facts.kernel + " is too old", "use Linux 6.12 or newer"}}
 	}
 	e.add(Landlock, o, fmt.Sprintf("version %d", o.Number), e.unlessNeeded(),
 		"the backend landlock cannot work, which enforces read-only policies where there are no namespaces", all)
+}
+
+// secondWall says whether commands that the mounts confine are under Landlock as
+// well. It comes before what only the backend landlock needs.
+func (e *examination) secondWall(o outcome, all []blame) {
+	if !o.failed() && o.Number < sandbox.WallABI {
+		o = outcome{Step: "ask for Landlock", Text: fmt.Sprintf("version %d; %d is needed", o.Number, sandbox.WallABI)}
+		all = []blame{{"the kernel " + e.facts.kernel + " is too old", "use Linux 5.19 or newer"}}
+	}
+	well := fmt.Sprintf("Landlock version %d, on top of the mounts of namespaces and bwrap", o.Number)
+	if o.Number < landlockNeeded {
+		well += "; without its scopes for signals, which came with version 6 (Linux 6.12)"
+	}
+	e.add(SecondWall, o, well, Warning,
+		"only the mounts keep a command from writing outside: FIFOs there can be written to, and a mistake in a mount is caught by nothing else", all)
 }
 
 // unlessNeeded is the status of what only a later backend needs.

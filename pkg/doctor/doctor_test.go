@@ -33,7 +33,7 @@ func TestExamineWithoutALauncher(t *testing.T) {
 	if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "launcher") }) {
 		t.Errorf("nothing is said of the launcher: %q", r.Notes)
 	}
-	for _, name := range []string{UserNamespace, Seccomp, Landlock, Bubblewrap, Terminal, Cgroup, Inotify} {
+	for _, name := range []string{UserNamespace, Seccomp, SecondWall, Landlock, Bubblewrap, Terminal, Cgroup, Inotify} {
 		c := r.Check(name)
 		switch {
 		case c == nil:

@@ -74,6 +74,7 @@ var titles = map[string]string{
 	doctor.MountNamespace: "  with mounts", doctor.MountAPI: "mount API", doctor.PIDNamespace: "PID namespaces",
 	doctor.FreshProc: "fresh /proc", doctor.NetworkNamespace: "network namespaces",
 	doctor.OtherNamespaces: "IPC, UTS namespaces", doctor.Seccomp: "seccomp", doctor.Landlock: "Landlock",
+	doctor.SecondWall: "second wall",
 	doctor.Bubblewrap: "bubblewrap", doctor.Terminal: "terminals", doctor.Cgroup: "cgroups", doctor.Inotify: "inotify",
 }
 
