@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 
 	"codex.internal/pkg/permissions"
 	"golang.org/x/sys/unix"
@@ -24,6 +25,14 @@ func (HostView) Lstat(name string) (permissions.Info, error) {
 		return permissions.Info{}, fmt.Errorf("lstat %s: %w", name, err)
 	}
 	return permissions.Info{Type: fileType(st.Mode), Size: st.Size, Dev: uint64(st.Dev), Ino: st.Ino}, nil
+}
+
+// CanReplace reports whether the user may remove what a path names, or could
+// after a change of the directory's mode.
+func (HostView) CanReplace(name string) bool {
+	var st unix.Stat_t
+	dir := path.Dir(name)
+	return unix.Access(dir, unix.W_OK) == nil || unix.Stat(dir, &st) != nil || int(st.Uid) == unix.Geteuid()
 }
 
 func fileType(mode uint32) permissions.FileType {

@@ -67,6 +67,8 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 			return fmt.Errorf("it cannot %s %s, which lies below what may be used%s", what, m.Target, orStricter)
 		case m.Kind == BindReadOnly && plan.inWritable(m.Target):
 			return fmt.Errorf("it cannot make %s read-only, which lies below what may be written%s", m.Target, orStricter)
+		case plan.keepsName(m):
+			return fmt.Errorf("it cannot keep %s from being renamed, which lies below what may be written%s", m.Target, orStricter)
 		}
 	}
 	return nil
@@ -74,6 +76,12 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 
 // orStricter is what can be done about it.
 const orStricter = " (with --stricter, or --sandbox-stricter of the server, more may be enforced than was asked for)"
+
+// keepsName reports whether a mount keeps the name of a directory that lies in
+// a writable one: a pin, or a writable root.
+func (plan *Plan) keepsName(m Mount) bool {
+	return m.Kind == BindWritable && !m.File && m.Target != "/" && plan.inWritable(path.Dir(m.Target))
+}
 
 func (plan *Plan) inWritable(target string) bool {
 	for _, m := range plan.Mounts {
@@ -93,11 +101,12 @@ type Grant struct {
 
 // LandlockGrants are the grants of a plan that was not refused.
 func (plan *Plan) LandlockGrants() ([]Grant, error) {
-	c := carver{taken: make(map[string]uint64)}
+	c := carver{taken: make(map[string]uint64), named: make(map[string]bool)}
 	for _, name := range plan.Undo {
 		c.taken[name] = landlockReads
 	}
 	for _, m := range plan.Mounts {
+		c.named[m.Target] = plan.keepsName(m)
 		switch {
 		case m.Kind == Link:
 		case m.Kind == BindReadOnly, m.Cover: // what is missing cannot be read
@@ -137,6 +146,7 @@ const maxGrants = 16 << 10
 // directly in it.
 type carver struct {
 	taken  map[string]uint64 // what each mount of the plan grants at its target
+	named  map[string]bool   // directories that must not be renamed
 	grants []Grant
 }
 
@@ -144,10 +154,17 @@ type carver struct {
 func (c *carver) carve(name string, rights uint64) error {
 	whole, common := true, rights
 	for other, r := range c.taken {
+		if other == name || !below(other, name) {
+			continue
+		}
 		// More than this is granted there besides.
-		if other != name && below(other, name) && r&rights != rights {
+		if r&rights != rights {
 			whole = false
 			common &= r
+		}
+		if c.named[other] && rights&unix.LANDLOCK_ACCESS_FS_REMOVE_DIR != 0 {
+			whole = false
+			common &^= unix.LANDLOCK_ACCESS_FS_REMOVE_DIR
 		}
 	}
 	info, err := HostView{}.Lstat(name)

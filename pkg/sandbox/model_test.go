@@ -339,6 +339,7 @@ type trial struct {
 	reopen    []string            // paths of entries that grant something
 	denied    []string            // where entries that deny lead
 	narrowed  []string            // where entries that grant no writing lead
+	kept      []string            // where entries lead that narrow or grant writing, but not patterns
 	model     *model
 	complaint string
 }
@@ -395,6 +396,12 @@ func newTrial(t *testing.T, host memory, list string) *trial {
 			add(path.Join("/w", e.Path.Subpath), e.Access)
 		}
 	}
+	x.kept = slices.Clone(x.narrowed)
+	for _, w := range x.policy.WritableRoots() {
+		if n := host.at(w.Effective); n != nil && n.link == "" {
+			x.kept = append(x.kept, w.Effective)
+		}
+	}
 	matches, err := x.policy.ExpandGlobs()
 	if err != nil {
 		x.complain("globs: %v", err)
@@ -435,6 +442,8 @@ func (x *trial) holds() {
 			child := path.Join(q, name)
 			if kid := at.node.kids[name]; kid != nil && x.model.top(place{at.mount, kid}).mount != at.mount {
 				continue // a mount cannot be moved or removed
+			} else if kid != nil && kid.dir && kid.host != "" {
+				x.keeps(kid.host)
 			}
 			// Metadata may be granted by the path of a link.
 			granted := x.effective.CanWrite(child) || x.effective.Access(child) == permissions.Write && x.policy.CanWrite(child)
@@ -443,6 +452,19 @@ func (x *trial) holds() {
 			}
 		}
 	})
+}
+
+// keeps checks that nothing that an entry names lies in a directory that can
+// be renamed: the next command would find it under another name, and what the
+// command puts in its place under its own.
+func (x *trial) keeps(renamed string) {
+	for _, k := range x.kept {
+		// What is missing, and granted by another entry, is not mounted.
+		missing := x.host.at(k) == nil && x.effective.Access(k) == permissions.Write
+		if k != renamed && below(k, renamed) && !missing {
+			x.complain("%s loses its name when %s is renamed", k, renamed)
+		}
+	}
 }
 
 // serves checks that what is granted is there, on a host without links: what

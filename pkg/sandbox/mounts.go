@@ -57,6 +57,7 @@ func (p *planner) mounts() error {
 			add(g)
 		}
 	}
+	pins := p.pins(guards)
 	for i, w := range p.writable {
 		if w.Effective != "/" {
 			p.plan.Mounts = append(p.plan.Mounts, Mount{
@@ -72,7 +73,9 @@ func (p *planner) mounts() error {
 			}
 			return shallowFirst(a.path, b.path)
 		})
-		p.pin(w.Effective, guards[i])
+		for _, dir := range pins[i] {
+			p.plan.Mounts = append(p.plan.Mounts, Mount{Kind: BindWritable, Source: dir, Target: dir, Pin: true})
+		}
 		done := make(map[string]guard, len(guards[i]))
 		for _, g := range guards[i] {
 			// What is covered is hidden; what is read-only is not.
@@ -89,23 +92,52 @@ func (p *planner) mounts() error {
 	return nil
 }
 
-// pin mounts the directories between a writable root and what is guarded in it
-// upon themselves: what is mounted on cannot be renamed, and so the guarded
-// path keeps its name, for the next command too.
-func (p *planner) pin(root string, guards []guard) {
-	var dirs []string
-	for _, g := range guards {
-		for dir := path.Dir(g.path); dir != root && below(dir, root); dir = path.Dir(dir) {
-			hidden := func(o guard) bool { return !o.pattern && below(dir, o.path) }
-			if !g.pattern && !slices.ContainsFunc(guards, hidden) && !p.isWritable(dir) {
-				dirs = append(dirs, dir)
+// pins returns, for each writable root, the directories in it that must keep
+// their names: those above a guarded path, and those above another writable
+// root, up to the outermost writable root. They are mounted upon themselves,
+// as what is mounted on cannot be renamed. Otherwise a command could rename a
+// directory above a workspace and put another workspace, with a .git of its
+// own, in its place; or give a denied file a name that the next command may
+// read.
+func (p *planner) pins(guards [][]guard) [][]string {
+	pins := make([][]string, len(p.writable))
+	seen := make(map[string]bool)
+	above := func(name string) {
+		for dir := path.Dir(name); dir != "/" && !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			i := p.owner(dir)
+			if i < 0 {
+				return
+			}
+			hidden := slices.ContainsFunc(guards[i], func(g guard) bool { return !g.pattern && below(dir, g.path) })
+			info, err := p.view.Lstat(dir)
+			there := err == nil && info.Type == permissions.Dir
+			if there && !hidden && !p.isWritable(dir) && !replaced(dir, p.writable[i].Effective) {
+				pins[i] = append(pins[i], dir)
 			}
 		}
 	}
-	slices.SortFunc(dirs, shallowFirst)
-	for _, dir := range slices.Compact(dirs) {
-		p.plan.Mounts = append(p.plan.Mounts, Mount{Kind: BindWritable, Source: dir, Target: dir})
+	for i := range guards {
+		for _, g := range guards[i] {
+			if !g.pattern {
+				above(g.path)
+			}
+		}
 	}
+	// What lies in a mask has no guard of its own.
+	for _, name := range slices.Concat(p.named, p.explicit) {
+		above(name)
+	}
+	for i := range pins {
+		slices.SortFunc(pins[i], shallowFirst)
+	}
+	return pins
+}
+
+// replaced reports whether a directory of a writable root is not that of the
+// host: a view has its own /dev and /proc.
+func replaced(dir, root string) bool {
+	return below(dir, "/dev") && !below(root, "/dev") || below(dir, "/proc") && !below(root, "/proc")
 }
 
 // protectRoot yields what is read-only in a writable root.
@@ -188,6 +220,7 @@ func (p *planner) protected(name string, add func(guard)) error {
 		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
 	}
 	if slices.Contains(p.denied, real) || info.Type == permissions.Symlink {
+		p.named = append(p.named, real)
 		return nil
 	}
 	g := guard{path: real, kind: BindReadOnly, file: info.Type != permissions.Dir}

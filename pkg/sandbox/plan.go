@@ -42,6 +42,9 @@ type Mount struct {
 	// Cover says that the target is missing on the host, or that it may be
 	// what another sandbox has put there because it was missing.
 	Cover bool
+	// Pin says that a BindWritable is there to keep the name of a directory
+	// of a writable root: what is mounted on cannot be renamed.
+	Pin bool
 }
 
 // Hole is a place in an EmptyDir for another mount.
@@ -121,6 +124,7 @@ type planner struct {
 	spelled  []string       // every spelling of a writable root that exists
 	denied   []string       // effective paths, sorted
 	explicit []string       // those of them that entries name, not patterns
+	named    []string       // effective paths that entries name, and that a pattern may have denied
 	reopened []string       // readable or writable effective paths
 }
 
@@ -227,6 +231,9 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	}
 	slices.SortFunc(p.denied, shallowFirst)
 	p.denied = slices.Compact(p.denied)
+	for _, w := range p.writable {
+		p.named = append(p.named, w.Effective)
+	}
 	// A pattern may match what an entry grants.
 	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return slices.Contains(p.denied, w.Effective) })
 	for _, w := range p.writable {
@@ -236,8 +243,10 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 }
 
 // refuseRedirected refuses a writable root behind a link that lies in another
-// one, and leads out of it: a command could have put it there, so that the
-// next one may write where it leads. The link may be there only now and then.
+// one. A command could have put the link there, so that the next one may write
+// where it leads; or it could replace the link, so that the workspace is
+// another one, with a .git of the command's, for whoever goes there by that
+// path. The link may be there only now and then.
 func (p *planner) refuseRedirected() error {
 	for i, w := range p.writable {
 		others := func(f func(o *writableRoot) bool) bool {
@@ -248,14 +257,15 @@ func (p *planner) refuseRedirected() error {
 			}
 			return false
 		}
-		if others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) }) {
-			continue
-		}
 		link, err := p.writableLink(w.Path)
 		if err != nil {
 			return err
 		}
-		if link == "" && others(func(o *writableRoot) bool { return below(w.Path, o.Path) || below(w.Path, o.Effective) }) {
+		within := others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) })
+		if within && link != "" && !p.replaceable(link) {
+			continue
+		}
+		if link == "" && !within && others(func(o *writableRoot) bool { return below(w.Path, o.Path) || below(w.Path, o.Effective) }) {
 			link = w.Path
 		}
 		if link != "" {
@@ -263,6 +273,13 @@ func (p *planner) refuseRedirected() error {
 		}
 	}
 	return nil
+}
+
+// replaceable reports whether the user can put something else in the place of
+// a link. With a writable / the links of the system are in it, too.
+func (p *planner) replaceable(link string) bool {
+	host, ok := p.view.(interface{ CanReplace(name string) bool })
+	return !ok || host.CanReplace(link)
 }
 
 // redirected reports whether a path that lies in a writable root leads

@@ -115,6 +115,29 @@ func TestPlans(t *testing.T) {
 			want:    []string{"file 000 /other", "dir 000 /secret", "rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
 		},
 		{
+			name:    "the directories between nested writable roots keep their names",
+			host:    []string{"/o/a/b/w/.git/", "/o/a/b/w/.agents/", "/o/a/b/w/.codex/", "/o/a/b/w/d/secret text", "/o/.git/", "/o/.agents/", "/o/.codex/"},
+			entries: "root=read /o=write /o/a/b/w=write /o/a/b/w/d/secret=deny",
+			want: []string{
+				"rw /o", "rw /o/a", "rw /o/a/b", "ro /o/.agents", "ro /o/.codex", "ro /o/.git",
+				"rw /o/a/b/w", "rw /o/a/b/w/d", "ro /o/a/b/w/.agents", "ro /o/a/b/w/.codex", "ro /o/a/b/w/.git", "file 000 /o/a/b/w/d/secret",
+			},
+		},
+		{
+			name:    "below a writable / too, but for the view's own directories",
+			host:    []string{"/a/f text", "/a/w/f text", "/.git/", "/.agents/", "/.codex/", "/dev/x/y text", "/etc text"},
+			entries: "root=write /a/w/f=write /dev/x/y=deny /etc=deny",
+			want:    []string{"root writable", "rw /a", "rw /a/w", "ro /.agents", "ro /.codex", "ro /.git", "file 000 /etc", "file 000 /dev/x/y", "rw /a/w/f"},
+		},
+		{
+			name:    "what lies in something read-only or masked is not made writable",
+			host:    []string{"/w/ro/x/y/f text", "/w/m/x/f text", "/w/.git/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /w/ro=read /w/ro/x/y/f=write /w/m=deny /w/m/x/f=write",
+			want: []string{
+				"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "ro /w/ro", "dir 111 /w/m +x/ +x/f", "rw /w/m/x/f", "rw /w/ro/x/y/f",
+			},
+		},
+		{
 			name:    "a denied path that is missing outside needs no cover",
 			entries: "root=read /missing/x=deny",
 		},
@@ -260,6 +283,10 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{
 			"a link below the target of a link", []string{"/l -> /real", "/real/x -> /other", "/other/y/"}, "root=read /real=write /l/x/y=deny",
 			"cannot enforce sandbox deny-read path /l/x/y because it crosses writable symlink /l/x",
+		},
+		{
+			"a workspace behind a link in another writable root", []string{"/o/l -> /o/real", "/o/real/w/"}, "root=read /o=write /o/l/w=write",
+			"cannot enforce sandbox writable path /o/l/w because it crosses writable symlink /o/l",
 		},
 		{
 			"a pattern that is none", []string{"/w/f text"}, "root=read /w=write glob:/w/[z-a]=deny",

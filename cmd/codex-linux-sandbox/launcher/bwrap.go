@@ -38,7 +38,7 @@ const maxStderr = 64 << 10
 func (b bubblewrap) run(l *launch) (int, error) {
 	others := []string{l.policyCwd, l.commandCwd}
 	for _, m := range l.plan.Mounts {
-		if m.Kind == sandbox.BindWritable {
+		if m.Kind == sandbox.BindWritable && !m.Pin {
 			others = append(others, m.Target)
 		}
 	}
