@@ -33,8 +33,8 @@ func (plan *Plan) Describe() string {
 		}
 		b.WriteString("\nprivileges: no capabilities, no_new_privs\n")
 	}
-	for _, name := range plan.Undo {
-		fmt.Fprintf(&b, "removed as soon as it appears: %s\n", name)
+	for _, n := range plan.Undo {
+		fmt.Fprintf(&b, "removed as soon as it appears: %s\n", n.Path)
 	}
 	return b.String()
 }

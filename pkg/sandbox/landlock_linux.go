@@ -55,7 +55,7 @@ func (plan *Plan) LandlockRefusal(stricter bool) error {
 	case stricter:
 		return nil
 	case len(plan.Undo) > 0:
-		return fmt.Errorf("it cannot keep %s from being created%s", plan.Undo[0], orStricter)
+		return fmt.Errorf("it cannot keep %s from being created%s", plan.Undo[0].Path, orStricter)
 	}
 	for _, m := range plan.Mounts {
 		switch {
@@ -102,8 +102,8 @@ type Grant struct {
 // LandlockGrants are the grants of a plan that was not refused.
 func (plan *Plan) LandlockGrants() ([]Grant, error) {
 	c := carver{taken: make(map[string]uint64), named: make(map[string]bool)}
-	for _, name := range plan.Undo {
-		c.taken[name] = landlockReads
+	for _, n := range plan.Undo {
+		c.taken[n.Path] = landlockReads
 	}
 	for _, m := range plan.Mounts {
 		c.named[m.Target] = plan.keepsName(m)

@@ -321,7 +321,7 @@ func dump(m memory) string {
 }
 
 func dumpPlan(plan *Plan) string {
-	lines := []string{fmt.Sprintf("  root %d, undo %q", plan.Root, plan.Undo)}
+	lines := []string{fmt.Sprintf("  root %d, undo %v", plan.Root, plan.Undo)}
 	for _, m := range plan.Mounts {
 		lines = append(lines, "  "+line(m))
 	}
@@ -447,7 +447,7 @@ func (x *trial) holds() {
 			}
 			// Metadata may be granted by the path of a link.
 			granted := x.effective.CanWrite(child) || x.effective.Access(child) == permissions.Write && x.policy.CanWrite(child)
-			if !granted && !slices.ContainsFunc(x.plan.Undo, func(u string) bool { return below(child, u) }) {
+			if !granted && !slices.ContainsFunc(x.plan.Undo, func(u UndoName) bool { return below(child, u.Path) }) {
 				x.complain("%s is not writable and can be made or replaced", child)
 			}
 		}

@@ -89,6 +89,10 @@ func (p *planner) mounts() error {
 			}
 		}
 	}
+	// An entry may mask the name as well.
+	p.plan.Undo = slices.DeleteFunc(p.plan.Undo, func(n UndoName) bool {
+		return slices.ContainsFunc(p.plan.Mounts, func(m Mount) bool { return m.Target == n.Path })
+	})
 	return nil
 }
 
@@ -156,7 +160,7 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 	for _, name := range w.Names {
 		full := path.Join(w.Effective, name)
 		if name == ".git" && p.missing(full) && p.inWorkTree(w.Effective) {
-			p.plan.Undo = append(p.plan.Undo, full)
+			p.plan.Undo = append(p.plan.Undo, UndoName{Path: full, Dev: w.info.Dev, Ino: w.info.Ino})
 			continue
 		}
 		if err := p.protected(full, add); err != nil {

@@ -47,6 +47,13 @@ type Mount struct {
 	Pin bool
 }
 
+// UndoName is a name that must not be created, and the directory that the
+// plan saw it missing in.
+type UndoName struct {
+	Path     string
+	Dev, Ino uint64
+}
+
 // Hole is a place in an EmptyDir for another mount.
 type Hole struct {
 	Path string // relative
@@ -87,7 +94,7 @@ type Plan struct {
 	Mounts   []Mount
 	// Undo are names that must not be created but cannot be covered: they
 	// are removed as soon as they appear.
-	Undo    []string
+	Undo    []UndoName
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool

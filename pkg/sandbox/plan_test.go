@@ -28,7 +28,7 @@ func mounts(t *testing.T, host memory, list string, scope permissions.Scope) ([]
 		lines = append(lines, line(m))
 	}
 	for _, u := range plan.Undo {
-		lines = append(lines, "undo "+u)
+		lines = append(lines, "undo "+u.Path)
 	}
 	return lines, nil
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,20 +47,18 @@ func (b bubblewrap) run(l *launch) (int, error) {
 	if err != nil {
 		return 0, &unavailable{err}
 	}
-	stubs, err := l.placeStubs()
+	stubs, err := l.placeStubs(true)
 	if err != nil {
 		return 0, err
 	}
 	defer stubs.remove()
-	undo, err := sandbox.StartUndo(l.plan.Undo)
-	if err != nil {
+	if err := stubs.undo.Watch(); err != nil {
 		return 0, err
 	}
-	defer undo.Stop()
 	w := &wrapped{l: l, stubs: stubs, terminal: ownTerminal()}
 	defer w.close()
 	code, err := w.run(program)
-	if made := undo.Stop(); err == nil && made && code == 0 {
+	if made := stubs.appeared(); err == nil && made && code == 0 {
 		code = 1
 	}
 	return code, err
@@ -115,6 +114,9 @@ func (w *wrapped) run(program string) (int, error) {
 	binds, err := w.l.plan.Binds()
 	if err != nil {
 		return 0, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
+	}
+	for _, r := range w.stubs.undo.Names() {
+		binds = fmt.Appendf(binds, "%d %d %s\x00", r.Dev, r.Ino, path.Dir(r.Path))
 	}
 	binds = w.l.plan.AppendWall(binds, w.l.helper)
 	view := w.l.plan

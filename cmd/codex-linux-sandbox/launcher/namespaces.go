@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strconv"
 
 	"codex.internal/cmd/codex-linux-sandbox/nofile"
@@ -45,6 +46,10 @@ func (namespaces) run(l *launch) (int, error) {
 	wall := l.wall(c.init)
 	if mounting {
 		(&mounter{program: c.init, plan: l.plan, wall: wall, helper: l.helper}).view()
+	}
+	for _, r := range s.stubs.undo.Names() {
+		// The command must not work in another directory than is watched.
+		c.init.look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	wall.grantPaths(l.plan.WallGrants())
 	c.init.reopen(inheritedFiles(maxInherited))

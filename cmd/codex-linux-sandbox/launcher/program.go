@@ -30,6 +30,7 @@ type step struct {
 	save register    // where its own result goes
 	alt  int         // where to go on when it fails; 0: the program fails
 	full bool        // a result that is not the third argument is a failure too
+	same *identity   // what was looked at must be this
 	what string      // for people: what it is for
 	path string      // for people: and which path it concerns
 }
@@ -116,6 +117,21 @@ func (p *program) get(what, path string, nr uintptr, args ...arg) register {
 	return r
 }
 
+// identity is what a directory was when it was looked at before.
+type identity struct {
+	got      unix.Stat_t
+	dev, ino uint64
+}
+
+// look appends what fails unless a path leads to that directory, without links.
+func (p *program) look(name string, dev, ino uint64) {
+	how := pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+	fd := p.get("open", name, unix.SYS_OPENAT2, cwdFD, p.text(name), how, val(unix.SizeofOpenHow))
+	id := &identity{dev: dev, ino: ino}
+	p.do("look at", name, unix.SYS_FSTAT, fd.arg(), pointer(p, &id.got)).same = id
+	p.close(fd)
+}
+
 func (p *program) close(r register) { p.do("close", "", unix.SYS_CLOSE, r.arg()) }
 
 // try appends the calls of f; when one of them fails the program goes on
@@ -168,6 +184,9 @@ func (p *program) run() (failed int, errno syscall.Errno) {
 		result, _, e := syscall.RawSyscall6(s.nr, a[0], a[1], a[2], a[3], a[4], a[5])
 		if e == 0 && (s.full && result != a[2]) {
 			e = unix.EPIPE
+		}
+		if e == 0 && s.same != nil && (s.same.got.Ino != s.same.ino || s.same.got.Dev != s.same.dev) {
+			e = unix.ESTALE
 		}
 		switch {
 		case e == unix.EINTR:

@@ -14,21 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stubs are what the plan's covers are mounted on. They are removed by the
-// launcher when the sandbox has ended, or, when the launcher is killed, by a
-// janitor: a process that does nothing but wait for that.
+// stubs are what the plan's covers are mounted on, and the names that are
+// removed when they appear. The launcher does that when the sandbox has ended,
+// or, when the launcher is killed, a janitor: a process that does nothing but
+// wait for that.
 type stubs struct {
 	held    []*sandbox.Stub
+	undo    *sandbox.Undo
 	alive   [2]int // a pipe whose other end the launcher and the sandbox hold
 	janitor int
 }
 
 // placeStubs makes or joins the stubs of the plan, and drops covers where the
 // user has something of their own. The launcher outlives whoever started it
-// until the janitor is there: nobody else knows of the stubs.
-func (l *launch) placeStubs() (*stubs, error) {
-	wanted := slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover })
-	if !wanted {
+// until the janitor is there: nobody else knows of the stubs. Without mounts
+// there are no stubs.
+func (l *launch) placeStubs(mounts bool) (*stubs, error) {
+	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover })
+	if !wanted && len(l.plan.Undo) == 0 {
 		return &stubs{alive: [2]int{-1, -1}}, nil
 	}
 	parent := unix.Getppid()
@@ -36,7 +39,7 @@ func (l *launch) placeStubs() (*stubs, error) {
 	// The janitor inherits the name.
 	restore := rename(sandbox.JanitorName)
 	setDeathSignal(0)
-	s, err := l.takeStubs()
+	s, err := l.takeStubs(wanted)
 	setDeathSignal(death)
 	restore()
 	if err == nil && death != 0 && unix.Getppid() != parent {
@@ -65,9 +68,12 @@ func rename(name string) func() {
 	return func() { _ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&old)), 0, 0, 0) }
 }
 
-func (l *launch) takeStubs() (*stubs, error) {
+func (l *launch) takeStubs(wanted bool) (*stubs, error) {
 	s := &stubs{alive: [2]int{-1, -1}}
-	mounts := l.plan.Mounts
+	var mounts []sandbox.Mount
+	if wanted {
+		mounts = l.plan.Mounts
+	}
 	defer func() {
 		l.plan.Mounts = slices.DeleteFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Kind == 0 })
 	}()
@@ -102,11 +108,15 @@ func (l *launch) takeStubs() (*stubs, error) {
 			return nil, &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
 		}
 	}
-	if len(s.held) == 0 {
-		return s, nil
+	undo, err := sandbox.OpenUndo(l.plan.Undo)
+	if s.undo = undo; err == nil && (len(s.held) > 0 || undo != nil) {
+		err = s.startJanitor()
 	}
-	if err := s.startJanitor(); err != nil {
+	if err != nil {
 		s.remove()
+		if errors.Is(err, sandbox.ErrAppeared) {
+			err = &changed{err}
+		}
 		return nil, err
 	}
 	return s, nil
@@ -126,9 +136,14 @@ func (s *stubs) startJanitor() error {
 			parent: uintptr(parent), fd: uintptr(fd), dir: stub.IsDir(), name: append([]byte(path.Base(stub.Path)), 0),
 		})
 	}
+	for _, r := range s.undo.Names() {
+		keep = append(keep, r.FD())
+		j.undo = append(j.undo, r)
+	}
 	slices.Sort(keep)
 	p := j.prepare
 	p.do("make a session", "", unix.SYS_SETSID)
+	p.try(func() { p.do("change directory to", "/", unix.SYS_CHDIR, p.text("/")) })
 	// It must hold nothing else: its end is not the end of the output.
 	next := 0
 	for _, fd := range slices.Compact(keep) {
@@ -165,12 +180,15 @@ func (s *stubs) watch(init int) error {
 	return nil
 }
 
-// janitor is a forked child, like the init, that removes stubs when the
-// launcher has been killed and nobody is left in the sandbox.
+// janitor is a forked child, like the init, that removes stubs, and names that
+// must not be created, when the launcher has been killed and nobody is left in
+// the sandbox.
 type janitor struct {
 	prepare *program
 	pipe    uintptr
 	stubs   []heldStub
+	undo    []*sandbox.Removal
+	remover sandbox.Remover
 	message int32
 	empty   []byte
 	poll    unix.PollFd
@@ -193,6 +211,10 @@ func (j *janitor) fork() (int, syscall.Errno) {
 	}
 	_, _ = j.prepare.run()
 	if j.wait() {
+		for i := range j.undo {
+			j.remover.Remove(j.undo[i])
+			j.remover.Tidy(j.undo[i])
+		}
 		for i := range j.stubs {
 			j.stubs[i].remove(&j.empty[0])
 		}
@@ -256,6 +278,10 @@ func (s *heldStub) remove(empty *byte) {
 	_, _, _ = syscall.RawSyscall(unix.SYS_UNLINKAT, s.parent, uintptr(unsafe.Pointer(&s.name[0])), flags)
 }
 
+// appeared ends the watch of names that must not be created, and reports
+// whether any was. It may be called on nil.
+func (s *stubs) appeared() bool { return s != nil && s.undo.Stop() }
+
 // remove lets go of the stubs, and of the janitor. It may be called on nil,
 // and more than once.
 func (s *stubs) remove() {
@@ -266,6 +292,7 @@ func (s *stubs) remove() {
 		stub.Release()
 	}
 	s.held = nil
+	s.undo.Stop()
 	for i, fd := range s.alive {
 		if fd < 0 {
 			continue

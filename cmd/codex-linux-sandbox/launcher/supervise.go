@@ -25,7 +25,6 @@ type supervisor struct {
 	status   [2]int
 	terminal bool
 	stubs    *stubs
-	undo     *sandbox.Undo
 }
 
 // prepare makes what every backend with an init needs. Subreap is for those
@@ -43,16 +42,14 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
-	if !subreap {
-		if s.stubs, err = l.placeStubs(); err != nil {
-			return nil, err
-		}
+	if s.stubs, err = l.placeStubs(!subreap); err != nil {
+		return nil, err
 	}
 	if err := s.openPipes(); err != nil {
 		s.release()
 		return nil, err
 	}
-	if s.undo, err = sandbox.StartUndo(l.plan.Undo); err != nil {
+	if err = s.stubs.undo.Watch(); err != nil {
 		s.release()
 		return nil, err
 	}
@@ -222,7 +219,7 @@ func (s *supervisor) outcome(status unix.WaitStatus) (int, error) {
 	if status.Signaled() {
 		code = 128 + int(status.Signal())
 	}
-	if made := s.undo.Stop(); made && code == 0 {
+	if made := s.stubs.appeared(); made && code == 0 {
 		code = 1
 	}
 	return code, nil
@@ -239,7 +236,7 @@ func (s *supervisor) explain(r report) (int, error) {
 			return 0, &unavailable{err}
 		}
 		all := fmt.Errorf("cannot make the sandbox: %w", err)
-		if errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP {
+		if errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP || errno == unix.ESTALE {
 			return 0, &changed{all}
 		}
 		return 0, all
@@ -268,7 +265,6 @@ func (s *supervisor) release() {
 			}
 		}
 	}
-	s.undo.Stop()
 	s.stubs.remove()
 }
 

@@ -1,0 +1,186 @@
+//go:build linux
+
+package escape
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// In these tests the workspace is a directory of a git work tree, so that a
+// .git which the command makes there is removed instead of masked.
+
+// inWorkTree makes the workspace ws/tree/sub of the work tree ws/tree, and
+// returns a profile in which both can be written.
+func (p *place) inWorkTree() (sub, profile string) {
+	p.file("ws/tree/.git/HEAD", "ref: refs/heads/main\n")
+	p.file("ws/tree/sub/file", "x")
+	return p.ws + "/tree/sub", entries("root=read", p.ws+"=write", p.ws+"/tree/sub=write")
+}
+
+// shell prepares a shell command in a sandbox. Its first output is to be a
+// line "ready".
+func (p *place) shell(ctx context.Context, backend, dir, profile, script string, args ...string) *exec.Cmd {
+	args = append([]string{"--backend", backend, "--sandbox-policy-cwd", dir, "--permission-profile", profile, "--", "/bin/sh", "-c", script, "sh"}, args...)
+	cmd := exec.CommandContext(ctx, launcher, args...)
+	cmd.Dir, cmd.SysProcAttr, cmd.WaitDelay = dir, as(p.uid), patience
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	return cmd
+}
+
+// aged waits until what was made so far is older than anything new: file
+// systems tell times by a coarse clock.
+func aged(t *testing.T) {
+	t.Helper()
+	now := func(clock int32) int64 {
+		var ts unix.Timespec
+		must(t, unix.ClockGettime(clock, &ts))
+		return ts.Nano()
+	}
+	begin := now(unix.CLOCK_REALTIME)
+	await(t, "the next tick of the clock", func() bool { return now(unix.CLOCK_REALTIME_COARSE) > begin })
+}
+
+// TestUndoRemovesOnlyWhatTheCommandMade: whatever a command puts where .git
+// must not be made, the name is free afterwards, and what existed before the
+// command, in the workspace or elsewhere, still exists.
+func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		keeps        bool // something is left under another name
+	}{
+		{name: "a link in the place of the workspace", script: `mv "$1/tree" "$1/t" && mkdir "$1/tree" && ln -s "$2" "$1/tree/sub"; mkdir -p "$1/t/sub/.git/x"`},
+		{name: "a link in the place of a directory above", script: `mkdir "$1/v" && ln -s "$2" "$1/v/sub"; mv "$1/tree" "$1/t" && ln -s v "$1/tree"; mkdir .git`},
+		{name: "a link", script: `ln -s "$2" .git`},
+		{name: "a link to the repository", script: `ln -s "$2/.git" .git`},
+		{name: "a tree with links", script: `mkdir -p t/a && ln -s "$2" t/l && ln -s "$2/.git" t/a/l && mv t .git`},
+		{name: "a directory that was there", script: `mv old .git`, keeps: true},
+		{name: "a directory that was there, in a new one", script: `mkdir t && mv old t/old && mv t .git`, keeps: true},
+		{name: "a file that was there", script: `mkdir t && mv old/history t/history && mv t .git`, keeps: true},
+		{name: "another name of a file that was there", script: `mkdir t && ln old/history t/history && mv t .git`, keeps: true},
+		{name: "a directory whose times were set", script: `touch old old/history && mv old .git`, keeps: true},
+		{name: "a repository", script: `mkdir -p t/hooks t/objects/aa && echo x >t/config && echo x >t/objects/aa/bb && mv t .git`},
+		{name: "directories that cannot be listed", script: `mkdir -p t/a/b && echo x >t/a/b/c && chmod 0 t/a/b && chmod 111 t/a && mv t .git && chmod 0 .git`},
+		{name: "a workspace that cannot be written", script: `mkdir -p t/a && chmod 555 . && mv t .git; chmod 755 .; mv t .git; chmod 555 .`},
+		{name: "a file", script: `echo "gitdir: $1/evil" >.git`},
+		{name: "a pipe", script: `mkfifo .git`},
+		{name: "a tree that is too deep", script: `mkdir t && i=0; while [ $i -lt 40 ]; do mkdir u && mv t u/t && mv u t; i=$((i + 1)); done; mv t .git`, keeps: true},
+		{name: "over and over", script: `i=0; while [ $i -lt 300 ]; do mkdir -p .git/hooks; echo x >.git/config; i=$((i + 1)); done 2>/dev/null`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			each(t, mounted, func(t *testing.T, p *place, backend string) {
+				sub, profile := p.inWorkTree()
+				victim := filepath.Dir(filepath.Dir(p.file("victim/.git/history", "important")))
+				p.file("ws/tree/sub/old/history", "important")
+				aged(t)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				cmd := p.shell(ctx, backend, sub, profile, "echo ready; "+tt.script, p.ws, victim)
+				out, err := cmd.CombinedOutput()
+				if !strings.Contains(string(out), "ready\n") {
+					t.Fatalf("nothing was tried: %v: %s", err, out)
+				}
+				if b, err := os.ReadFile(victim + "/.git/history"); string(b) != "important" {
+					t.Errorf("the repository outside: %q, %v", b, err)
+				}
+				found, left := 0, 0
+				_ = filepath.WalkDir(p.ws, func(at string, d os.DirEntry, err error) error {
+					if b, _ := os.ReadFile(at); err == nil && d.Type().IsRegular() && string(b) == "important" {
+						found++
+					}
+					if d != nil && strings.HasPrefix(d.Name(), ".codex-") {
+						left++
+					}
+					return nil
+				})
+				if found == 0 {
+					t.Errorf("what was there before is gone: %s", out)
+				}
+				if tt.keeps != (left > 0) {
+					t.Errorf("%d left under another name: %s", left, out)
+				}
+				for _, dir := range []string{sub, p.ws + "/t/sub"} {
+					if _, err := os.Lstat(dir + "/.git"); err == nil && exists(dir+"/file") {
+						t.Errorf("%s/.git stays: %s", dir, out)
+					}
+				}
+				if cmd.ProcessState.ExitCode() == 0 && strings.Contains(string(out), "blocked creation") {
+					t.Errorf("the command succeeded: %s", out)
+				}
+			})
+		})
+	}
+}
+
+// TestUndoOutlivesTheLauncher: when the launcher is killed, what the command
+// made last is removed all the same, also where nothing is masked.
+func TestUndoOutlivesTheLauncher(t *testing.T) {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for _, masks := range []bool{true, false} {
+			sub, profile := p.inWorkTree()
+			if !masks {
+				// All other protected names are there.
+				for _, dir := range []string{p.ws, sub} {
+					for _, name := range []string{".agents", ".codex"} {
+						must(t, os.MkdirAll(dir+"/"+name, 0o755))
+						must(t, os.Lchown(dir+"/"+name, p.uid, p.uid))
+					}
+				}
+				p.file("ws/.git/HEAD", "ref: refs/heads/main\n")
+			}
+			for range rounds {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				cmd := p.shell(ctx, backend, sub, profile, `echo ready; while :; do mkdir -p .git/hooks; echo x >.git/config; done 2>/dev/null`)
+				out, err := cmd.StdoutPipe()
+				must(t, err)
+				must(t, cmd.Start())
+				lines := bufio.NewReader(out)
+				if line, err := lines.ReadString('\n'); line != "ready\n" {
+					t.Fatalf("%q, %v", line, err)
+				}
+				// It is at work when it has been stopped for the first time.
+				await(t, "the first .git", func() bool { return exists(sub + "/.git") })
+				must(t, cmd.Process.Kill())
+				_ = cmd.Wait()
+				cancel()
+				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", sub) })
+				if exists(sub + "/.git") {
+					t.Fatal(".git of the command stays")
+				}
+				for _, dir := range []string{sub, p.ws} {
+					if left, _ := filepath.Glob(dir + "/.codex-*"); len(left) > 0 {
+						t.Errorf("left: %v", left)
+					}
+				}
+			}
+		}
+	})
+}
+
+// holds reports whether a process of a name has a directory open.
+func holds(name, dir string) bool {
+	comms, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, comm := range comms {
+		if b, _ := os.ReadFile(comm); string(b) != name+"\n" {
+			continue
+		}
+		fds, _ := filepath.Glob(filepath.Dir(comm) + "/fd/*")
+		for _, fd := range fds {
+			if to, _ := os.Readlink(fd); to == dir {
+				return true
+			}
+		}
+	}
+	return false
+}

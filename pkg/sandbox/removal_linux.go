@@ -1,0 +1,432 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A command may put anything at a name that must not be created: a tree that
+// it made, a directory of the user that it moved there, a tree that cannot be
+// listed or is deeper than any path, links to other directories. So the name
+// is freed first, by one rename within its directory, which works for all of
+// them. Then what was moved aside is deleted, but only what the command can
+// have made: what belongs to the user, was born after the sandbox was planned
+// and lies in the same mount. The birth time cannot be set. Everything else
+// stays where it was moved to.
+//
+// Nothing here is looked up by more than one name in an open directory, and no
+// link is followed, so processes that rename and link meanwhile lead nowhere.
+// A single name that they exchange between a look and the unlink could be
+// unlinked by them as well.
+//
+// The janitor does this in a forked child without the Go runtime, so all of it
+// is made of system calls, allocates nothing and is nosplit.
+
+const (
+	// removalDepth bounds how deep a tree is deleted: each level holds a
+	// descriptor. Git's own trees have less than ten levels.
+	removalDepth = 32
+	// removalSteps bounds how many names one deletion looks at: a new name may
+	// appear meanwhile. It takes less than a second.
+	removalSteps = 1 << 14
+	// removalTries bounds how often the rename is tried.
+	removalTries = 8
+	// asidePrefix begins the names of what was moved aside. Then follow
+	// random digits of the sandbox, and as many of the name.
+	asidePrefix = ".codex-removed-"
+	asideDigits = 8
+)
+
+// The results of Remove.
+const (
+	NothingThere = iota
+	// Removed says that the name is free; something may be left under another.
+	Removed
+	// NotRemoved says that the name could not be freed.
+	NotRemoved
+	// HeldPlaceholder says that there is the placeholder of another sandbox,
+	// empty and locked. It must be looked at again.
+	HeldPlaceholder
+)
+
+// Removal is a name to be removed, in a directory that is open.
+type Removal struct {
+	Path     string // for people
+	Dev, Ino uint64 // of the directory
+	dir      int
+	sticky   bool
+	uid      uint32
+	since    unix.StatxTimestamp // when the sandbox was planned
+	name     [256]byte           // with a NUL, as all names here
+	aside    [256]byte
+}
+
+// FD is the descriptor of the directory.
+func (r *Removal) FD() int { return r.dir }
+
+// Aside is what the paths of what was moved aside begin with.
+func (r *Removal) Aside() string {
+	return path.Join(path.Dir(r.Path), string(r.aside[:len(asidePrefix)+asideDigits]))
+}
+
+// openRemoval opens the directory of a name that is to be missing.
+func openRemoval(n UndoName) (*Removal, error) {
+	dir, base := path.Split(n.Path)
+	r := &Removal{Path: n.Path, uid: uint32(unix.Geteuid())}
+	if len(base) >= len(r.name) {
+		return nil, fmt.Errorf("the name %s is too long", base)
+	}
+	copy(r.name[:], base)
+	copy(r.aside[:], asidePrefix)
+	var m Remover
+	m.random(r.aside[len(asidePrefix):])
+	// Birth times are taken from the coarse clock, too.
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	r.since = unix.StatxTimestamp{Sec: int64(now.Sec), Nsec: uint32(now.Nsec)}
+	var err error
+	if r.dir, err = openDir(path.Clean(dir)); err != nil {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+			err = ErrAppeared
+		}
+		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", dir, err)
+	}
+	var st, found unix.Stat_t
+	err = unix.Fstat(r.dir, &st)
+	if err == nil && (uint64(st.Dev) != n.Dev || st.Ino != n.Ino) {
+		err = ErrAppeared
+	}
+	r.Dev, r.Ino, r.sticky = uint64(st.Dev), st.Ino, st.Mode&unix.S_ISVTX != 0
+	if err == nil && unix.Fstatat(r.dir, base, &found, unix.AT_SYMLINK_NOFOLLOW) == nil && (!r.sticky || found.Uid == r.uid) {
+		err = ErrAppeared
+	}
+	if err != nil {
+		_ = unix.Close(r.dir)
+		return nil, fmt.Errorf("cannot make the sandbox: look at %s: %w", n.Path, err)
+	}
+	return r, nil
+}
+
+// Remover has the memory that a removal needs.
+type Remover struct {
+	st    unix.Statx_t
+	dirs  [removalDepth + 1]int       // open directories, from the first
+	names [removalDepth + 1][256]byte // and the name that is looked at in each
+	list  [512]byte                   // of a directory; the longest entry fits
+	scan  [512]byte                   // the same, of the removal's directory
+	path  [32]byte                    // of a descriptor in /proc
+	how   unix.OpenHow
+	empty byte
+	bits  uint64
+	steps int
+}
+
+// Remove frees the name, and deletes what was there as far as it may. What
+// another user owns in a directory with the sticky bit is not the command's,
+// and is left alone.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) Remove(r *Removal) int {
+	if m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || r.sticky && m.st.Uid != r.uid {
+		return NothingThere
+	}
+	if m.heldPlaceholder(r) {
+		return HeldPlaceholder
+	}
+	m.steps = removalSteps
+	mode := ^uintptr(0)
+	result := NotRemoved
+	for range removalTries {
+		m.random(r.aside[len(asidePrefix)+asideDigits:])
+		errno := m.rename(r, unix.RENAME_NOREPLACE)
+		if errno == unix.EINVAL {
+			errno = m.rename(r, 0) // a file system without flags; nothing has this name
+		}
+		if errno == unix.EACCES && mode == ^uintptr(0) && m.stat(r.dir, &m.empty, unix.AT_EMPTY_PATH) == 0 {
+			// The command has made its own directory unwritable.
+			mode = uintptr(m.st.Mode & 0o7777)
+			m.chmod(r.dir, mode|0o700)
+			continue
+		}
+		if errno == 0 || errno == unix.ENOENT {
+			_ = m.delete(r, &r.aside)
+			result = Removed
+			break
+		}
+		if errno != unix.EEXIST {
+			// A full disk may have no room for the longer name.
+			if m.delete(r, &r.name) {
+				result = Removed
+			}
+			break
+		}
+	}
+	if mode != ^uintptr(0) {
+		m.chmod(r.dir, mode)
+	}
+	return result
+}
+
+// heldPlaceholder reports whether what was looked at is the placeholder of a
+// sandbox that has it still, whose policy masks the name. A command that makes
+// one of its own, and locks it, must leave it empty, and its lock ends with it.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) heldPlaceholder(r *Removal) bool {
+	if m.st.Mode != unix.S_IFDIR|stubDirMode || m.st.Uid != r.uid || m.st.Mtime.Sec != StubSeconds || m.st.Mtime.Nsec != StubNanoseconds {
+		return false
+	}
+	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return false
+	}
+	_, _, errno = syscall.RawSyscall(unix.SYS_FLOCK, fd, unix.LOCK_EX|unix.LOCK_NB, 0)
+	m.dirs[1] = int(fd)
+	held := errno == unix.EWOULDBLOCK && !m.next(1)
+	m.close(int(fd))
+	return held
+}
+
+//go:nosplit
+//go:norace
+func (m *Remover) rename(r *Removal, flags uintptr) syscall.Errno {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_RENAMEAT2, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
+		uintptr(r.dir), uintptr(unsafe.Pointer(&r.aside[0])), flags, 0)
+	return errno
+}
+
+// random writes digits that the command cannot foresee.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) random(to []byte) {
+	_, _, _ = syscall.RawSyscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&m.bits)), 8, unix.GRND_NONBLOCK)
+	for i := range asideDigits {
+		to[i] = "0123456789abcdef"[m.bits>>(4*i)&15]
+	}
+}
+
+// Tidy deletes what is left of what this sandbox moved aside, as far as it may:
+// a deletion was interrupted, or a process had made more names meanwhile. It
+// reports whether anything stays.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) Tidy(r *Removal) (left bool) {
+	m.path[0], m.path[1] = '.', 0
+	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return false
+	}
+	m.steps = removalSteps
+	for m.steps > 0 {
+		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, fd, uintptr(unsafe.Pointer(&m.scan[0])), uintptr(len(m.scan)))
+		if errno != 0 || n == 0 {
+			break
+		}
+		for at := 0; at+direntName < int(n); at += direntSize(&m.scan, at) {
+			same := 0
+			for same < len(asidePrefix)+asideDigits && m.scan[at+direntName+same] == r.aside[same] {
+				same++
+			}
+			if same < len(asidePrefix)+asideDigits {
+				continue
+			}
+			for i := 0; i < len(r.aside); i++ {
+				r.aside[i] = m.scan[at+direntName+i]
+				if r.aside[i] == 0 {
+					break
+				}
+			}
+			if !m.delete(r, &r.aside) {
+				left = true
+			}
+		}
+	}
+	m.close(int(fd))
+	return left
+}
+
+// In struct linux_dirent64 the length of an entry is at 16, and its name begins
+// at 19.
+const direntName = 19
+
+//go:nosplit
+//go:norace
+func direntSize(list *[512]byte, at int) int { return int(list[at+16]) | int(list[at+17])<<8 }
+
+// delete deletes what is at a name of the removal's directory, and reports
+// whether nothing is left.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) delete(r *Removal, name *[256]byte) bool {
+	m.dirs[0] = r.dir
+	m.names[0] = *name
+	depth := 0
+	for {
+		gone, entered := m.entry(r, depth)
+		if !gone && !entered {
+			break
+		}
+		if entered {
+			depth++
+		} else if depth == 0 {
+			return true
+		}
+		for depth > 0 && !m.next(depth) {
+			m.close(m.dirs[depth])
+			depth--
+			if errno := m.unlink(depth, unix.AT_REMOVEDIR); errno != 0 && errno != unix.ENOENT {
+				m.closeAll(depth)
+				return false
+			}
+			if depth == 0 {
+				return true
+			}
+		}
+	}
+	m.closeAll(depth)
+	return false
+}
+
+// entry removes the name that is looked at in a directory, or opens it as the
+// next directory if it is one that is not empty.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
+	m.steps--
+	errno := m.stat(m.dirs[depth], &m.names[depth][0], unix.AT_SYMLINK_NOFOLLOW)
+	isDir := m.st.Mode&unix.S_IFMT == unix.S_IFDIR
+	isNew := m.isNew(r)
+	// An empty directory holds nothing that could be lost.
+	unknown := isDir && m.st.Mask&unix.STATX_BTIME == 0
+	if errno != 0 || !isNew && !unknown || m.steps < 0 {
+		return errno == unix.ENOENT, false
+	}
+	flags := uintptr(0)
+	if isDir {
+		flags = unix.AT_REMOVEDIR
+	}
+	errno = m.unlink(depth, flags)
+	if errno == 0 || errno == unix.ENOENT || !isDir || !isNew || depth >= removalDepth {
+		return errno == 0 || errno == unix.ENOENT, false
+	}
+	m.how.Flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	m.how.Resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+	at, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT2, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.names[depth][0])),
+		uintptr(unsafe.Pointer(&m.how)), unix.SizeofOpenHow, 0, 0)
+	if errno != 0 {
+		return errno == unix.ENOENT, false
+	}
+	// It may be another one than a moment ago.
+	if m.stat(int(at), &m.empty, unix.AT_EMPTY_PATH) == 0 && m.isNew(r) {
+		if m.st.Mode&0o700 != 0o700 {
+			m.chmod(int(at), 0o700)
+		}
+		m.path[0], m.path[1] = '.', 0
+		fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, at, uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
+		m.dirs[depth+1], entered = int(fd), errno == 0
+	}
+	m.close(int(at))
+	return false, entered
+}
+
+// isNew reports whether the command can have made what was looked at.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) isNew(r *Removal) bool {
+	return m.st.Uid == r.uid && m.st.Mask&unix.STATX_BTIME != 0 &&
+		(m.st.Btime.Sec > r.since.Sec || m.st.Btime.Sec == r.since.Sec && m.st.Btime.Nsec >= r.since.Nsec)
+}
+
+// next finds the first name of a directory; false: there is none.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) next(depth int) bool {
+	_, _, _ = syscall.RawSyscall(unix.SYS_LSEEK, uintptr(m.dirs[depth]), 0, unix.SEEK_SET)
+	for {
+		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.list[0])), uintptr(len(m.list)))
+		if errno != 0 || n == 0 {
+			return false
+		}
+		for at := 0; at+direntName < int(n); at += direntSize(&m.list, at) {
+			name := at + direntName
+			if m.list[name] != '.' || m.list[name+1] != 0 && (m.list[name+1] != '.' || m.list[name+2] != 0) {
+				for i := 0; i < len(m.names[depth]); i++ {
+					m.names[depth][i] = m.list[name+i]
+					if m.list[name+i] == 0 {
+						return true
+					}
+				}
+				return false
+			}
+		}
+	}
+}
+
+//go:nosplit
+//go:norace
+func (m *Remover) stat(fd int, name *byte, flags uintptr) syscall.Errno {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(name)), flags,
+		unix.STATX_BASIC_STATS|unix.STATX_BTIME, uintptr(unsafe.Pointer(&m.st)), 0)
+	return errno
+}
+
+//go:nosplit
+//go:norace
+func (m *Remover) unlink(depth int, flags uintptr) syscall.Errno {
+	_, _, errno := syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.names[depth][0])), flags)
+	return errno
+}
+
+// chmod changes the mode of an open directory. Before Linux 6.6 only /proc
+// can do that for a descriptor that was opened as a place.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) chmod(fd int, mode uintptr) {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_FCHMODAT2, uintptr(fd), uintptr(unsafe.Pointer(&m.empty)), mode, unix.AT_EMPTY_PATH, 0, 0)
+	if errno == 0 {
+		return
+	}
+	copy(m.path[:], "/proc/self/fd/")
+	at := len("/proc/self/fd/") + 1
+	for n := fd; n >= 10; n /= 10 {
+		at++
+	}
+	m.path[at] = 0
+	for n, i := fd, at-1; i >= len("/proc/self/fd/"); i-- {
+		m.path[i] = byte('0' + n%10)
+		n /= 10
+	}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_FCHMODAT, uintptr(cwdFD), uintptr(unsafe.Pointer(&m.path[0])), mode, 0, 0, 0)
+}
+
+// cwdFD is AT_FDCWD, as a variable: no constant of its type is negative.
+var cwdFD = unix.AT_FDCWD
+
+//go:nosplit
+//go:norace
+func (m *Remover) close(fd int) { _, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
+
+//go:nosplit
+//go:norace
+func (m *Remover) closeAll(depth int) {
+	for ; depth > 0; depth-- {
+		m.close(m.dirs[depth])
+	}
+}
