@@ -1,0 +1,398 @@
+//go:build linux
+
+// Campaign attacks the sandbox at random and compares what happened with an
+// oracle.
+//
+// A seed makes a scenario: a tree of directories, files, links, FIFOs, sockets
+// and repositories, a policy about it, and circumstances. A probe that is
+// confined under the policy tries everything that system calls can do to every
+// path, by many spellings, and a server is asked to work on them with the same
+// policy; meanwhile other sandboxes and an unconfined process rename, exchange,
+// link and mount. In the end nothing must have been read, written, made, removed
+// or changed but what the oracle allows, and nothing may be left behind: no
+// placeholder and no process.
+//
+// The oracle (oracle.go) is written from the documentation alone, and shares no
+// code with what it judges.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// allBackends are what --backend all means.
+var allBackends = []string{"namespaces", "bwrap", "landlock"}
+
+const (
+	// mostRefused is the share of runs of a backend that may be refused. More
+	// of them, and the campaign says little: namespaces and bwrap refuse little
+	// but what leads through links, Landlock much.
+	mostRefused         = 0.35
+	mostRefusedLandlock = 0.8
+	// enough runs to judge such a share.
+	enough = 60
+	// shrinkTries is how often a scenario is played without a circumstance before
+	// that is taken for needed.
+	shrinkTries = 2
+	// worstTime is more than any scenario takes.
+	worstTime = 5 * time.Minute
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == "probe" {
+		os.Exit(runProbe(os.Args[2]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "play" {
+		os.Exit(playOne(os.Args[2:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx)
+	stop()
+	os.Exit(code)
+}
+
+// playOne is a worker: BIN DIR SEED BACKEND UID WITHOUT.
+func playOne(args []string) int {
+	seed, _ := strconv.ParseUint(args[2], 10, 64)
+	uid, _ := strconv.Atoi(args[4])
+	w := &worker{scenario: generate(seed, args[3], uid).without(strings.Split(args[5], ",")), bin: args[0], self: args[1], r: result{Works: make(map[string]int)}}
+	if err := w.play(); err != nil {
+		w.r.Broken = err.Error()
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(w.r)
+	return 0
+}
+
+type campaign struct {
+	bin, base string
+	verbose   bool
+	without   []string
+	mu        sync.Mutex
+	totals    map[string]*total // by backend and user
+	breaches  int
+	broken    int
+	quick     bool
+}
+
+type total struct {
+	result
+	scenarios int
+	refusals  map[string]int
+}
+
+func run(ctx context.Context) int {
+	var (
+		duration = flag.Duration("duration", time.Hour, "how long to go on")
+		seed     = flag.Uint64("seed", 0, "the first scenario's `number`, others follow (default: by chance)")
+		count    = flag.Int("count", 0, "how many scenarios of each backend and user; 0: as long as --duration")
+		backend  = flag.String("backend", "all", "namespaces, bwrap, landlock or all")
+		user     = flag.Int("user", 54321, "the ordinary user that root becomes, an unused `uid`; -1: root alone, with --only-user: that user alone")
+		only     = flag.Bool("only-user", false, "do not play root")
+		jobs     = flag.Int("jobs", 2, "scenarios at a time")
+		bin      = flag.String("bin", "", "`directory` of the programs")
+		without  = flag.String("without", "", "leave `circumstances` out: "+strings.Join(circumstances, ", "))
+		quick    = flag.Bool("quick", false, "do not shrink what breaches")
+		verbose  = flag.Bool("v", false, "print every scenario's outcome")
+		show     = flag.Bool("show", false, "print the scenario of --seed and --backend, and run nothing")
+	)
+	flag.Parse()
+	names := allBackends
+	if *backend != "all" {
+		names = strings.Split(*backend, ",")
+	}
+	users := []int{os.Geteuid()}
+	if os.Geteuid() == 0 && *user >= 0 {
+		users = append(users, *user)
+		if *only {
+			users = users[1:]
+		}
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64() >> 20
+	}
+	if *show {
+		text, _ := json.MarshalIndent(generate(*seed, names[0], users[0]), "", " ")
+		fmt.Println(string(text))
+		return 0
+	}
+	c := &campaign{verbose: *verbose, quick: *quick, without: strings.FieldsFunc(*without, func(r rune) bool { return r == ',' }), totals: make(map[string]*total)}
+	if err := c.prepare(*bin); err != nil {
+		fmt.Fprintln(os.Stderr, "campaign:", err)
+		return 2
+	}
+	defer c.tidy()
+	fmt.Printf("campaign: seed %d, %v, as %v\n", *seed, names, users)
+	if err := c.control(ctx, *seed, users); err != nil {
+		fmt.Fprintln(os.Stderr, "campaign:", err)
+		return 2
+	}
+	deadline := time.Now().Add(*duration)
+	type task struct {
+		seed    uint64
+		backend string
+		uid     int
+	}
+	tasks := make(chan task)
+	var wg sync.WaitGroup
+	for range *jobs {
+		wg.Go(func() {
+			for t := range tasks {
+				c.one(ctx, t.seed, t.backend, t.uid)
+			}
+		})
+	}
+feed:
+	for n := uint64(0); *count == 0 || n < uint64(*count); n++ {
+		for _, uid := range users {
+			for _, name := range names {
+				if *count == 0 && time.Now().After(deadline) {
+					break feed
+				}
+				select {
+				case tasks <- task{*seed + n, name, uid}:
+				case <-ctx.Done():
+					break feed
+				}
+			}
+		}
+	}
+	close(tasks)
+	wg.Wait()
+	return c.summary()
+}
+
+// prepare lays out the programs where every policy can read them.
+func (c *campaign) prepare(bin string) error {
+	base, err := os.MkdirTemp("/var/tmp", "campaign")
+	if err != nil {
+		return err
+	}
+	c.base, c.bin = base, filepath.Join(base, "bin")
+	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(c.bin, 0o755), os.Mkdir(filepath.Join(base, "root"), 0o755)); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"codex", "codex-fs", "codex-linux-sandbox", "campaign"} {
+		from := filepath.Join(bin, name)
+		if name == "campaign" {
+			from = self
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(c.bin, name), text, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *campaign) tidy() {
+	if err := remove(c.base); err != nil {
+		fmt.Fprintln(os.Stderr, "campaign: tidy up:", err)
+	}
+}
+
+// remove removes a tree whatever its modes are.
+func remove(dir string) error {
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o755)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// control plays scenarios without a sandbox: what then is no breach can never
+// be one.
+func (c *campaign) control(ctx context.Context, seed uint64, users []int) error {
+	if os.Geteuid() != 0 {
+		fmt.Println("campaign: without root there is no control: nothing runs without a sandbox where it could do harm")
+		return nil
+	}
+	missing := map[string]bool{"read": true, "contents": true, "mode": true, "name": true, "created": true, "network": true, "fifo": true}
+	for n := range uint64(20) {
+		r, err := c.play(ctx, seed+n, "none", users[0], nil)
+		if err == nil && r.Broken != "" {
+			err = errors.New(r.Broken)
+		}
+		if err != nil {
+			return err
+		}
+		for _, b := range r.Breaches {
+			for kind := range strings.SplitSeq(b.Kind, "+") {
+				delete(missing, kind)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("without a sandbox nothing of this was found out: %v", slices.Sorted(maps.Keys(missing)))
+}
+
+// play has a worker play a scenario.
+func (c *campaign) play(ctx context.Context, seed uint64, backend string, uid int, without []string) (r result, err error) {
+	dir, err := os.MkdirTemp(c.base, "w")
+	if err != nil {
+		return r, err
+	}
+	defer remove(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, worstTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "campaign"), "play", c.bin, dir, strconv.FormatUint(seed, 10), backend, strconv.Itoa(uid), strings.Join(without, ","))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &r)
+	}
+	return r, err
+}
+
+func (c *campaign) one(ctx context.Context, seed uint64, backend string, uid int) {
+	r, err := c.play(ctx, seed, backend, uid, c.without)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.Broken = err.Error()
+	}
+	shrunk := c.without
+	if len(r.Breaches) > 0 && !c.quick {
+		shrunk = c.shrink(ctx, seed, backend, uid)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fmt.Sprintf("%-10s as %d", backend, uid)
+	t := c.totals[key]
+	if t == nil {
+		t = &total{refusals: make(map[string]int)}
+		t.Works = make(map[string]int)
+		c.totals[key] = t
+	}
+	t.scenarios++
+	t.Ran += r.Ran
+	t.Killed += r.Killed
+	t.Requests += r.Requests
+	t.Denied += r.Denied
+	t.Refused = append(t.Refused, r.Refused...)
+	for _, why := range r.Refused {
+		t.refusals[why]++
+	}
+	for k, n := range r.Works {
+		t.Works[k] += n
+	}
+	text, _ := json.Marshal(generate(seed, backend, uid).without(shrunk))
+	replay := fmt.Sprintf("scripts/campaign --count 1 --seed %d --backend %s", seed, backend)
+	if os.Geteuid() == 0 {
+		replay += " --user " + strconv.Itoa(uid) + " --only-user"
+		if uid == 0 {
+			replay = strings.TrimSuffix(replay, "0 --only-user") + "-1"
+		}
+	}
+	if c.verbose {
+		fmt.Printf("seed %d, %s: %+v\n", seed, key, r)
+	}
+	if r.Broken != "" {
+		c.broken++
+		fmt.Printf("BROKEN seed %d, %s: %s\n  %s\n", seed, key, r.Broken, replay)
+	}
+	if len(r.Breaches) == 0 {
+		return
+	}
+	c.breaches++
+	fmt.Printf("BREACH seed %d, %s\n", seed, key)
+	for _, b := range r.Breaches {
+		fmt.Printf("  %s: %s\n", b.Kind, b.Text)
+	}
+	if len(shrunk) > 0 {
+		replay += " --without " + strings.Join(shrunk, ",")
+	}
+	fmt.Printf("  scenario: %s\n  again: %s\n", text, replay)
+}
+
+// shrink leaves out what a breach does not need. What happens only now and then
+// may be taken for needed, never the other way round.
+func (c *campaign) shrink(ctx context.Context, seed uint64, backend string, uid int) []string {
+	without := c.without
+	for _, what := range circumstances {
+		for range shrinkTries {
+			try := append(slices.Clone(without), what)
+			if r, err := c.play(ctx, seed, backend, uid, try); err == nil && len(r.Breaches) > 0 {
+				without = try
+				break
+			}
+		}
+	}
+	return without
+}
+
+// summary prints what was done, and returns the exit code.
+func (c *campaign) summary() int {
+	code := 0
+	for _, key := range sortedKeys(c.totals) {
+		t := c.totals[key]
+		works := make([]string, 0, len(t.Works))
+		for _, k := range sortedKeys(t.Works) {
+			works = append(works, fmt.Sprintf("%s %d", k, t.Works[k]))
+		}
+		share := float64(len(t.Refused)) / float64(max(1, t.Ran+t.Killed+len(t.Refused)))
+		fmt.Printf("%s: %d scenarios, %d probes ran, %d were killed, %d refused (%.0f%%), %d file requests (%d denied); allowed and done: %s\n",
+			key, t.scenarios, t.Ran, t.Killed, len(t.Refused), 100*share, t.Requests, t.Denied, strings.Join(works, ", "))
+		reasons := slices.SortedFunc(maps.Keys(t.refusals), func(a, b string) int {
+			return cmp.Or(cmp.Compare(t.refusals[b], t.refusals[a]), strings.Compare(a, b))
+		})
+		for _, why := range reasons[:min(8, len(reasons))] {
+			fmt.Printf("  %5d refused with %s\n", t.refusals[why], why)
+		}
+		most := mostRefused
+		if strings.HasPrefix(key, "landlock") {
+			most = mostRefusedLandlock
+		}
+		if n := t.Ran + t.Killed + len(t.Refused); n >= enough && share > most {
+			fmt.Printf("  that is too many: at most %.0f%% may be refused\n", 100*most)
+			code = 1
+		}
+		if t.scenarios >= enough && (t.Works["read"] == 0 || t.Works["write"] == 0) {
+			fmt.Println("  that says nothing: what is allowed was not done either")
+			code = 1
+		}
+	}
+	if c.broken > 0 {
+		code = 1
+	}
+	if c.breaches > 0 {
+		code = 1
+	}
+	fmt.Printf("campaign: %d scenarios with breaches, %d could not be played\n", c.breaches, c.broken)
+	return code
+}

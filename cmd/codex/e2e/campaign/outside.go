@@ -1,0 +1,148 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// outside is the unconfined process that works on the tree meanwhile. It never
+// moves something that is protected to where it is not: that would be its own
+// doing. It exchanges a directory with a link that leads elsewhere, and mounts
+// file systems on directories and takes them away again.
+type outside struct {
+	w    *world
+	stop chan struct{}
+	wg   sync.WaitGroup
+	// failed counts mounts that could not be made.
+	failed  atomic.Int64
+	mu      sync.Mutex
+	written map[string]string // what was changed in a mounted file system, by directory
+}
+
+func (w *world) startOutside() *outside {
+	o := &outside{w: w, stop: make(chan struct{}), written: make(map[string]string)}
+	if w.Swap != "" && !w.Still {
+		o.wg.Go(o.swap)
+	}
+	if os.Geteuid() == 0 {
+		for _, dir := range w.Mounts {
+			o.wg.Go(func() { o.mount(dir) })
+		}
+	}
+	return o
+}
+
+// end stops the work and waits.
+func (o *outside) end() {
+	close(o.stop)
+	o.wg.Wait()
+	// Names are left as they were, unless somebody inside has moved them.
+	if sw, sl := o.w.at(o.w.Swap+"/sw"), o.w.at(o.w.Swap+"/sl"); o.w.Swap != "" && o.w.before[o.w.Swap+"/sl"].ino == inode(sw) {
+		_ = unix.Renameat2(unix.AT_FDCWD, sw, unix.AT_FDCWD, sl, unix.RENAME_EXCHANGE)
+	}
+}
+
+// swap exchanges until it is stopped.
+func (o *outside) swap() {
+	sw, sl := o.w.at(o.w.Swap+"/sw"), o.w.at(o.w.Swap+"/sl")
+	for {
+		_ = unix.Renameat2(unix.AT_FDCWD, sw, unix.AT_FDCWD, sl, unix.RENAME_EXCHANGE)
+		select {
+		case <-o.stop:
+			return
+		default:
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 50_000}, nil)
+	}
+}
+
+func inode(p string) uint64 {
+	var st unix.Stat_t
+	_ = unix.Lstat(p, &st)
+	return st.Ino
+}
+
+// mount puts a file system of its own on a directory again and again. It
+// inherits what the policy says of the path.
+func (o *outside) mount(dir string) {
+	on, err := unix.Open(o.w.at(dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(on)
+	for {
+		if err := o.mountOnce(dir, on); err != nil {
+			o.failed.Add(1)
+		}
+		select {
+		case <-o.stop:
+			return
+		default:
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 1_000_000}, nil)
+	}
+}
+
+func (o *outside) mountOnce(dir string, on int) error {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigSetString(fs, "mode", "755"); err != nil {
+		return err
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return err
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mount)
+	if err := unix.MoveMount(mount, "", on, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return err
+	}
+	top := "/proc/self/fd/" + strconv.Itoa(mount)
+	file := top + "/mounted"
+	_ = os.WriteFile(file, []byte(mountedText), 0o666)
+	_ = os.Chown(top, o.w.UID, o.w.UID)
+	_ = os.Chown(file, o.w.UID, o.w.UID)
+	unix.Nanosleep(&unix.Timespec{Nsec: 3_000_000}, nil)
+	text, err := os.ReadFile(file)
+	list, _ := os.ReadDir(top)
+	if err := unix.Unmount(top, unix.MNT_DETACH); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil || string(text) != mountedText {
+		o.written[dir] = "the file in it was changed"
+	}
+	for _, e := range list {
+		if strings.HasPrefix(e.Name(), ownPrefix) {
+			o.written[dir] = e.Name() + " was made in it"
+		}
+	}
+	return nil
+}
+
+// mountedText is in the file of each file system that is mounted.
+const mountedText = "mounted"
+
+// judge says what was done to what was mounted where nothing may be written.
+func (o *outside) judge(canWrite func(rel string) bool) (found []breach) {
+	for _, dir := range sortedKeys(o.written) {
+		if !canWrite(dir) {
+			found = append(found, breach{"mount", "on " + dir + " was mounted a file system: " + o.written[dir]})
+		}
+	}
+	return found
+}

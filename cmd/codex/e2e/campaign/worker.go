@@ -1,0 +1,531 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// exitRefused is how the launcher ends when it could not make the sandbox.
+	exitRefused = 125
+	// runTime is more than a probe takes on a busy machine.
+	runTime = 60 * time.Second
+	// settleTime is how long what is left of a sandbox may take to end.
+	settleTime = 20 * time.Second
+)
+
+// result is what a worker tells of a scenario.
+type result struct {
+	Breaches []breach
+	Ran      int
+	Refused  []string // why, one for each run that was refused
+	Killed   int
+	Works    map[string]int // what probes were allowed to do and did
+	Requests int            // file requests that were answered
+	Denied   int            // those with an error
+	Broken   string         // the scenario could not be played
+}
+
+// worker plays one scenario in a process of its own: it is the subreaper of all
+// that is started, and as root has mounts of its own.
+type worker struct {
+	*scenario
+	bin, self string // where the programs are; the directory of this worker
+	w         *world
+	oracle    *oracle
+	r         result
+	said      []string
+}
+
+func (w *worker) play() (err error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	unix.Umask(0o022)
+	if os.Geteuid() == 0 {
+		if err := w.ownRoot(); err != nil {
+			return fmt.Errorf("make a root of its own: %w", err)
+		}
+	} else if w.Backend == "none" {
+		return errors.New("only root may play without a sandbox")
+	}
+	top := filepath.Join(w.self, "s")
+	if err := os.MkdirAll(filepath.Join(w.self, "home"), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(top, 0o755); err != nil {
+		return err
+	}
+	for _, dir := range []string{top, filepath.Join(w.self, "home")} {
+		if err := os.Chown(dir, w.UID, w.UID); err != nil {
+			return err
+		}
+	}
+	if w.w, err = lay(w.scenario, top); err != nil {
+		return err
+	}
+	defer w.w.close()
+	w.oracle = newOracle(top, w.Workspace, w.Entries)
+	oracles := []*oracle{w.oracle}
+	outside := w.w.startOutside()
+	var churn *confined
+	if w.Inside != "" {
+		churn = w.start(w.Inside, w.Entries, &errand{Churn: true, Seed: w.Seed + 1}, false)
+		churn.await("ready")
+	}
+	for i := range w.Runs {
+		w.run(i)
+	}
+	if w.Wide != nil {
+		if w.wide() {
+			oracles = append(oracles, newOracle(top, w.Workspace, w.Wide))
+		}
+	}
+	if w.Requests > 0 {
+		w.requests()
+	}
+	if churn != nil {
+		how := syscall.SIGTERM
+		if w.Seed%2 == 0 {
+			how = syscall.SIGKILL
+		}
+		_ = churn.cmd.Process.Signal(how)
+		w.finish(churn, true)
+	}
+	outside.end()
+	w.settle()
+	w.r.Breaches = append(w.r.Breaches, w.w.judge(oracles, w.said, outside)...)
+	return nil
+}
+
+// ownRoot gives the worker a root in which nothing that is done reaches the
+// machine's: an overlay that is forgotten with the worker. Only the worker's
+// directory and the programs are the real ones. A probe that gets out, or none
+// confines, must harm nobody.
+func (w *worker) ownRoot() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	stage := filepath.Join(w.bin, "..", "root")
+	if err := unix.Mount("root", stage, "tmpfs", 0, "mode=755"); err != nil {
+		return err
+	}
+	root := stage + "/root"
+	for _, dir := range []string{root, stage + "/upper", stage + "/work"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir=/,upperdir="+stage+"/upper,workdir="+stage+"/work"); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/proc", "/sys", "/dev", w.self, w.bin} {
+		if err := os.MkdirAll(root+dir, 0o755); err != nil {
+			return err
+		}
+		flags := uintptr(unix.MS_BIND)
+		if dir == "/proc" || dir == "/sys" || dir == "/dev" {
+			flags |= unix.MS_REC
+		}
+		if err := unix.Mount(dir, root+dir, "", flags, ""); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("tmp", root+"/tmp", "tmpfs", 0, "mode=1777"); err != nil {
+		return err
+	}
+	if err := unix.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return err
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return err
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	if !w.Shared {
+		return nil
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
+}
+
+// confined is a launcher at work.
+type confined struct {
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+	stdin  io.Closer
+	stderr bytes.Buffer
+	lines  chan string
+	seen   []string
+	files  []*os.File
+}
+
+// start starts a probe in a sandbox.
+func (w *worker) start(backend string, entries []entry, e *errand, extras bool) *confined {
+	top := w.w.top
+	cwd := filepath.Join(top, w.Workspace)
+	e.Top, e.Cwd = top, cwd
+	if w.AtRoot || backend == "none" || !w.oracle.canRead(cwd, true) {
+		e.Cwd = "/"
+	}
+	e.Links = make(map[string]string)
+	for _, n := range w.Nodes {
+		e.Paths = append(e.Paths, filepath.Join(top, n.Path))
+		if n.Kind == "link" {
+			if target, err := filepath.EvalSymlinks(filepath.Join(top, n.Path)); err == nil {
+				e.Links[filepath.Join(top, n.Path)] = target
+			}
+		}
+	}
+	for _, en := range entries {
+		if !strings.ContainsAny(en.Target, ":*") && strings.HasPrefix(en.Target, "t") && en.Target != "tmp" {
+			e.Paths = append(e.Paths, filepath.Join(top, en.Target))
+		}
+	}
+	e.TCP, e.Unix = w.w.tcp.Addr().(*net.TCPAddr).Port, strings.TrimPrefix(w.w.abstract.Addr().String(), "@")
+	text, _ := json.Marshal(e)
+	file := filepath.Join(w.bin, fmt.Sprintf("%s-%d-%d", filepath.Base(w.self), e.Seed, rand.Uint32()))
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		panic(err)
+	}
+	args := []string{filepath.Join(w.bin, "campaign"), "probe", file}
+	if backend != "none" {
+		profile, _ := json.Marshal(w.profile(entries, ""))
+		launcher := []string{filepath.Join(w.bin, "codex-linux-sandbox"), "--backend", backend, "--sandbox-policy-cwd", cwd, "--command-cwd", e.Cwd, "--permission-profile", string(profile)}
+		if w.Stricter {
+			launcher = append(launcher, "--stricter")
+		}
+		args = append(append(launcher, "--"), args...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), runTime)
+	c := &confined{cancel: cancel, lines: make(chan string, 16)}
+	c.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
+	c.cmd.Dir = "/"
+	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.self, "home"), "TMPDIR=/tmp"}
+	c.cmd.SysProcAttr = w.as()
+	c.cmd.Stderr = &c.stderr
+	if extras {
+		w.inherit(c)
+	}
+	if e.Hold {
+		c.stdin, _ = c.cmd.StdinPipe()
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err == nil {
+		err = c.cmd.Start()
+	}
+	for _, f := range c.files {
+		_ = f.Close()
+	}
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		s := bufio.NewScanner(out)
+		for s.Scan() {
+			c.lines <- s.Text()
+		}
+		close(c.lines)
+	}()
+	return c
+}
+
+func (w *worker) as() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{}
+	if w.UID != os.Geteuid() {
+		attr.Credential = &syscall.Credential{Uid: uint32(w.UID), Gid: uint32(w.UID)}
+	}
+	return attr
+}
+
+// inherit opens what the scenario has the probe inherit.
+func (w *worker) inherit(c *confined) {
+	open := func(rel string, flags int) *os.File {
+		fd, err := unix.Open(w.w.at(rel), flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil
+		}
+		f := os.NewFile(uintptr(fd), rel)
+		c.files = append(c.files, f)
+		return f
+	}
+	if w.Stdin != "" {
+		if f := open(w.Stdin, unix.O_RDONLY); f != nil {
+			c.cmd.Stdin = f
+		}
+	}
+	for _, d := range w.Descriptors {
+		flags := unix.O_RDONLY
+		if d.OPath {
+			flags = unix.O_PATH
+		}
+		f := open(d.Path, flags)
+		for f != nil && len(c.cmd.ExtraFiles) <= d.Number-3 {
+			c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, nil)
+		}
+		if f != nil {
+			c.cmd.ExtraFiles[d.Number-3] = f
+		}
+	}
+}
+
+// await waits for a line, and reports whether it came.
+func (c *confined) await(line string) bool {
+	for l := range c.lines {
+		c.seen = append(c.seen, l)
+		if l == line {
+			return true
+		}
+	}
+	return false
+}
+
+// run runs the probe once.
+func (w *worker) run(i int) {
+	c := w.start(w.Backend, w.Entries, &errand{Seed: w.Seed + 100 + uint64(i)}, true)
+	if w.Kill {
+		c.await("ready")
+		time.Sleep(time.Duration(w.Seed%40) * time.Millisecond)
+		_ = c.cmd.Process.Kill()
+	}
+	w.finish(c, w.Kill)
+}
+
+// wide runs the probe and, when it has done its work, a second sandbox that may
+// write more; then the first one ends. It reports whether the second one ran.
+func (w *worker) wide() bool {
+	c := w.start(w.Backend, w.Entries, &errand{Seed: w.Seed + 200, Hold: true}, true)
+	held := c.await("held")
+	other := false
+	if held {
+		o := w.start(w.Backend, w.Wide, &errand{Seed: w.Seed + 300}, false)
+		other = o.await("ready")
+		w.finish(o, false)
+	}
+	if w.Kill {
+		_ = c.cmd.Process.Kill()
+	}
+	_ = c.stdin.Close()
+	w.finish(c, w.Kill)
+	return other
+}
+
+var (
+	quoted = regexp.MustCompile(`/(var|tmp|proc)/[^ :]*`)
+	number = regexp.MustCompile(`\d+`)
+)
+
+// finish waits for the end of a probe and counts it.
+func (w *worker) finish(c *confined, killed bool) {
+	c.await("")
+	err := c.cmd.Wait()
+	c.cancel()
+	w.said = append(w.said, c.seen...)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.r.Broken = err.Error()
+		return
+	}
+	for _, line := range c.seen {
+		var works map[string]int
+		if text, ok := strings.CutPrefix(line, "works "); ok && json.Unmarshal([]byte(text), &works) == nil {
+			for k, n := range works {
+				w.r.Works[k] += n
+			}
+		}
+		if strings.HasPrefix(line, "broken") {
+			w.r.Broken = line
+		}
+	}
+	switch code := c.cmd.ProcessState.ExitCode(); {
+	case len(c.seen) > 0 && code == exitRefused:
+		w.r.Breaches = append(w.r.Breaches, breach{"refused", "the launcher refused after the command had run: " + c.stderr.String()})
+	case code == exitRefused || len(c.seen) == 0 && !killed:
+		text := strings.Join(strings.Fields(c.stderr.String()), " ")
+		text = number.ReplaceAllString(quoted.ReplaceAllString(text, "PATH"), "N")
+		w.r.Refused = append(w.r.Refused, fmt.Sprintf("%d: %.150s", code, text))
+	case killed:
+		w.r.Killed++
+	default:
+		w.r.Ran++
+	}
+}
+
+// profile is the permission profile of entries; in requests paths are URIs.
+func (w *worker) profile(entries []entry, scheme string) any {
+	type object = map[string]any
+	var list []object
+	for _, e := range entries {
+		var p object
+		special := func(kind string) object { return object{"type": "special", "value": object{"kind": kind}} }
+		switch target := e.Target; {
+		case target == "root" || target == "minimal":
+			p = special(target)
+		case target == "tmp":
+			p = special("slash_tmp")
+		case target == "workspace":
+			p = special("project_roots")
+		case strings.HasPrefix(target, "workspace/"):
+			p = object{"type": "special", "value": object{"kind": "project_roots", "subpath": strings.TrimPrefix(target, "workspace/")}}
+		case strings.HasPrefix(target, "glob:"):
+			p = object{"type": "glob_pattern", "pattern": filepath.Join(w.w.top, strings.TrimPrefix(target, "glob:"))}
+		default:
+			p = object{"type": "path", "path": scheme + filepath.Join(w.w.top, target)}
+		}
+		list = append(list, object{"path": p, "access": e.Access})
+	}
+	list = append(list, object{"path": object{"type": "path", "path": scheme + w.bin}, "access": "read"})
+	network := "restricted"
+	if w.Network {
+		network = "enabled"
+	}
+	return object{"type": "managed", "network": network, "file_system": object{"type": "restricted", "entries": list}}
+}
+
+// requests makes confined file requests to a server.
+func (w *worker) requests() {
+	type object = map[string]any
+	r := rand.New(rand.NewPCG(w.Seed, 13))
+	uri := func(p string) string { return "file://" + p }
+	box := object{
+		"permissions": w.profile(w.Entries, "file://"), "cwd": uri(filepath.Join(w.w.top, w.Workspace)),
+		"workspaceRoots": []string{uri(filepath.Join(w.w.top, w.Workspace))}, "windowsSandboxLevel": "disabled",
+	}
+	var in bytes.Buffer
+	in.WriteString(`{"id":0,"method":"initialize","params":{"clientName":"campaign"}}` + "\n" + `{"method":"initialized"}` + "\n")
+	p := &probe{Rand: r}
+	p.Top, p.Cwd = w.w.top, "/"
+	for _, n := range w.Nodes {
+		p.Paths = append(p.Paths, filepath.Join(w.w.top, n.Path))
+	}
+	path := func() string {
+		at := pick(r, p.Paths)
+		switch r.IntN(6) {
+		case 0:
+			return uri("/proc/self/root" + at)
+		case 1:
+			return uri(at + "/" + p.fresh())
+		case 2:
+			return uri(at + "/" + pick(r, metadata))
+		}
+		return uri(at)
+	}
+	for id := range w.Requests {
+		method, params := "", object{"path": path(), "sandbox": box}
+		switch r.IntN(8) {
+		case 0, 1:
+			method = "fs/readFile"
+		case 2:
+			method = "fs/writeFile"
+			params["dataBase64"] = base64.StdEncoding.EncodeToString([]byte("W!"))
+		case 3:
+			method = "fs/createDirectory"
+			params["recursive"] = r.IntN(2) == 0
+		case 4:
+			method = "fs/remove"
+			params["recursive"], params["force"] = true, true
+		case 5:
+			method = "fs/readDirectory"
+		case 6, 7:
+			method = "fs/copy"
+			params["sourcePath"], params["destinationPath"], params["recursive"] = path(), uri(pick(r, p.Paths)+"/"+p.fresh()), true
+			delete(params, "path")
+		}
+		text, _ := json.Marshal(object{"id": id + 1, "method": method, "params": params})
+		in.Write(append(text, '\n'))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), runTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "codex"), "exec-server", "--listen", "stdio", "--sandbox-backend", w.Backend, "--log-level", "error")
+	if w.Stricter {
+		cmd.Args = append(cmd.Args, "--sandbox-stricter")
+	}
+	if w.Backend == "none" {
+		return
+	}
+	cmd.Dir, cmd.SysProcAttr, cmd.Stdin = "/", w.as(), &in
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.self, "home")}
+	out, err := cmd.Output()
+	if err != nil {
+		w.r.Broken = fmt.Sprintf("the server: %v", err)
+		return
+	}
+	for line := range strings.Lines(string(out)) {
+		var answer struct {
+			ID     int
+			Result json.RawMessage
+			Error  *struct{ Message string }
+		}
+		if json.Unmarshal([]byte(line), &answer) != nil || answer.ID == 0 {
+			continue
+		}
+		w.r.Requests++
+		if answer.Error != nil {
+			w.r.Denied++
+			continue
+		}
+		var file struct {
+			DataBase64 string `json:"dataBase64"`
+			Entries    []struct {
+				FileName string `json:"fileName"`
+				Name     string `json:"name"`
+			}
+		}
+		if json.Unmarshal(answer.Result, &file) != nil {
+			continue
+		}
+		text, _ := base64.StdEncoding.DecodeString(file.DataBase64)
+		for _, c := range canary.FindAllString(string(text), -1) {
+			w.said = append(w.said, "read "+c+" request "+strconv.Itoa(answer.ID))
+		}
+		for _, e := range file.Entries {
+			w.said = append(w.said, "listed "+e.FileName+e.Name+" request "+strconv.Itoa(answer.ID))
+		}
+	}
+}
+
+// settle waits until nothing is left of what was started.
+func (w *worker) settle() {
+	for deadline := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if errors.Is(err, unix.ECHILD) {
+			return
+		}
+		if pid == 0 && time.Now().After(deadline) {
+			break
+		}
+	}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		status, _ := os.ReadFile("/proc/" + e.Name() + "/status")
+		if _, err := strconv.Atoi(e.Name()); err == nil && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) {
+			line, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+			w.r.Breaches = append(w.r.Breaches, breach{"process", fmt.Sprintf("process %s is left: %.200q", e.Name(), line)})
+			pid, _ := strconv.Atoi(e.Name())
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}

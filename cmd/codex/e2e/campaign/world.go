@@ -1,0 +1,365 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// state is what must stay as it was.
+type state struct {
+	dev, ino uint64
+	mode     uint32
+	uid, gid uint32
+	size     int64
+	mtime    unix.Timespec
+	content  string // of regular files and links
+}
+
+// world is a scenario laid out on disk.
+type world struct {
+	*scenario
+	top    string
+	fd     int // top's; it holds even when what is above is renamed
+	before map[string]state
+	// listeners count who got through to a socket, by the path of its node.
+	listeners map[string]*listener
+	fifos     map[string]*os.File
+	tcp       *listener
+	abstract  *listener
+}
+
+type listener struct {
+	net.Listener
+	accepted atomic.Int64
+	done     chan struct{}
+}
+
+func listen(network, address string) (*listener, error) {
+	inner, err := net.Listen(network, address)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := inner.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	l := &listener{Listener: inner, done: make(chan struct{})}
+	go l.run()
+	return l, nil
+}
+
+func (l *listener) run() {
+	defer close(l.done)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		l.accepted.Add(1)
+		_ = c.Close()
+	}
+}
+
+func (l *listener) stop() {
+	_ = l.Close()
+	<-l.done
+}
+
+func (s *scenario) canary(i int) string { return fmt.Sprintf("CANARY-%x-%d;", s.Seed, i) }
+
+// lay makes the tree of a scenario below top.
+func lay(s *scenario, top string) (*world, error) {
+	w := &world{scenario: s, top: top, listeners: make(map[string]*listener), fifos: make(map[string]*os.File)}
+	var err error
+	if w.fd, err = unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	if w.tcp, err = listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	if w.abstract, err = listen("unix", "@"+filepath.Base(filepath.Dir(top))+filepath.Base(top)); err != nil {
+		return nil, err
+	}
+	for i, n := range s.Nodes {
+		if err := w.make(i, n); err != nil {
+			return nil, fmt.Errorf("make %s: %w", n.Path, err)
+		}
+	}
+	for _, n := range slices.Backward(s.Nodes) {
+		at := filepath.Join(top, n.Path)
+		if err := os.Lchown(at, s.UID, s.UID); err != nil {
+			return nil, err
+		}
+		if n.Kind != "link" && n.Kind != "hard" {
+			if err := os.Chmod(at, os.FileMode(n.Mode)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	w.before = w.snapshot()
+	return w, nil
+}
+
+func (w *world) make(i int, n node) error {
+	at := filepath.Join(w.top, n.Path)
+	switch n.Kind {
+	case "dir":
+		return os.Mkdir(at, 0o755)
+	case "file":
+		text := strings.ReplaceAll(n.Text, "@", w.top)
+		if text == "" {
+			text = w.canary(i)
+		}
+		return os.WriteFile(at, []byte(text), 0o644)
+	case "link":
+		return os.Symlink(strings.ReplaceAll(n.Text, "@", w.top), at)
+	case "hard":
+		return os.Link(filepath.Join(w.top, n.Text), at)
+	case "fifo":
+		if err := unix.Mkfifo(at, 0o666); err != nil {
+			return err
+		}
+		// There is always somebody at the other end.
+		f, err := os.OpenFile(at, os.O_RDWR|unix.O_NONBLOCK, 0)
+		w.fifos[n.Path] = f
+		return err
+	default:
+		// Paths of sockets are short.
+		l, err := listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", w.fd, n.Path))
+		if err != nil {
+			return err
+		}
+		w.listeners[n.Path] = l
+		return os.Chmod(at, 0o777)
+	}
+}
+
+func (w *world) close() {
+	for _, l := range w.listeners {
+		l.stop()
+	}
+	for _, f := range w.fifos {
+		_ = f.Close()
+	}
+	w.tcp.stop()
+	w.abstract.stop()
+	_ = unix.Close(w.fd)
+}
+
+// at is a path of a node that holds even when top is renamed.
+func (w *world) at(rel string) string { return "/proc/self/fd/" + strconv.Itoa(w.fd) + "/" + rel }
+
+// look is the state of a path; ok is false if there is nothing.
+func (w *world) look(rel string) (s state, ok bool) {
+	var st unix.Stat_t
+	if unix.Lstat(w.at(rel), &st) != nil {
+		return s, false
+	}
+	s = state{dev: st.Dev, ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid, size: st.Size, mtime: st.Mtim}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		if f, err := os.Open(w.at(rel)); err == nil {
+			h := sha256.New()
+			_, _ = io.Copy(h, f)
+			_ = f.Close()
+			s.content = hex.EncodeToString(h.Sum(nil))
+		}
+	case unix.S_IFLNK:
+		s.content, _ = os.Readlink(w.at(rel))
+	}
+	return s, true
+}
+
+func (w *world) snapshot() map[string]state {
+	all := make(map[string]state)
+	var walk func(rel string)
+	walk = func(rel string) {
+		s, ok := w.look(rel)
+		if !ok {
+			return
+		}
+		all[rel] = s
+		if s.mode&unix.S_IFMT != unix.S_IFDIR {
+			return
+		}
+		if list, err := os.ReadDir(w.at(rel)); err == nil {
+			for _, e := range list {
+				walk(rel + "/" + e.Name())
+			}
+		}
+	}
+	if list, err := os.ReadDir(w.at(".")); err == nil {
+		for _, e := range list {
+			walk(e.Name())
+		}
+	}
+	return all
+}
+
+// changes tells what differs of what must not.
+func (a state) changes(b state) (list []string) {
+	differ := func(what string, is bool) {
+		if is {
+			list = append(list, what)
+		}
+	}
+	differ("contents", a.content != b.content)
+	if a.mode&unix.S_IFMT == unix.S_IFREG {
+		differ("size", a.size != b.size)
+	}
+	differ("mode", a.mode != b.mode)
+	differ("owner", a.uid != b.uid || a.gid != b.gid)
+	differ("time", a.mtime != b.mtime)
+	return list
+}
+
+// breach is something that happened and must not have.
+type breach struct{ Kind, Text string }
+
+// judge compares what is there now, and what was said by those inside, with
+// what the oracles of all policies that were in force allow.
+func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []breach) {
+	bad := func(kind, format string, args ...any) {
+		found = append(found, breach{kind, fmt.Sprintf(format, args...)})
+	}
+	// What patterns match is looked for when a sandbox starts; what commands
+	// rename between two starts is no promise.
+	globs := w.Runs == 1 && w.Inside == "" && w.Wide == nil && w.Requests == 0
+	some := func(f func(o *oracle) bool) bool { return slices.ContainsFunc(oracles, f) }
+	full := func(rel string) string { return filepath.Join(w.top, rel) }
+	canWrite := func(rel string) bool {
+		return some(func(o *oracle) bool { return o.canWrite(full(rel), globs) })
+	}
+	canMove := func(rel string) bool {
+		return some(func(o *oracle) bool { return o.canMove(full(rel)) })
+	}
+	canRead := func(rel string) bool {
+		return some(func(o *oracle) bool { return o.canRead(full(rel), globs) })
+	}
+	// Every name of a file counts: hard links that were made before stay usable.
+	names := make(map[uint64][]string)
+	for rel, s := range w.before {
+		names[s.ino] = append(names[s.ino], rel)
+	}
+	anyName := func(rel string, f func(string) bool) bool { return slices.ContainsFunc(names[w.before[rel].ino], f) }
+
+	for i, n := range w.Nodes {
+		if n.Kind == "file" && !anyName(n.Path, canRead) {
+			for _, line := range said {
+				if strings.HasPrefix(line, "read "+w.canary(i)+" ") {
+					bad("read", "%s was read by %s", n.Path, line[len("read "+w.canary(i)+" "):])
+				}
+			}
+		}
+		dir, base := filepath.Split(n.Path)
+		if n.Kind != "dir" && n.Kind != "link" && base[0] != '.' && base != "HEAD" && base != "config" && base != "commondir" && !anyName(n.Path, canRead) && !canRead(filepath.Clean(dir)) && !w.leads(n.Path, oracles) {
+			for _, line := range said {
+				if strings.HasPrefix(line, "listed "+base+" ") {
+					bad("list", "%s was listed by %s", n.Path, line[len("listed "+base+" "):])
+				}
+			}
+		}
+	}
+	after := w.snapshot()
+	moved := make(map[uint64]state, len(after))
+	for _, s := range after {
+		moved[s.ino] = s
+	}
+	for _, rel := range sortedKeys(w.before) {
+		old := w.before[rel]
+		if rel == w.Swap+"/sl" || rel == w.Swap+"/sw" {
+			continue // the unconfined process exchanges them
+		}
+		now, ok := after[rel]
+		if !canMove(rel) && (!ok || now.ino != old.ino) {
+			bad("name", "%s is gone or something else", rel)
+		}
+		if now, ok := moved[old.ino]; ok && !anyName(rel, canWrite) {
+			c := old.changes(now)
+			if rel == w.Swap {
+				c = slices.DeleteFunc(c, func(what string) bool { return what == "time" }) // and this is its work
+			}
+			if len(c) > 0 {
+				bad(strings.Join(c, "+"), "%s was changed", rel)
+			}
+		}
+	}
+	known := make(map[string]bool)
+	for rel := range w.before {
+		known[filepath.Base(rel)] = true
+	}
+	for _, rel := range sortedKeys(after) {
+		if _, ok := w.before[rel]; ok {
+			continue
+		}
+		base := filepath.Base(rel)
+		switch {
+		case !canWrite(rel):
+			bad("created", "%s is new (%#o, %d bytes)", rel, after[rel].mode, after[rel].size)
+		case !strings.HasPrefix(base, ownPrefix) && !known[base] && !slices.Contains(metadata, base):
+			bad("left", "%s is left over (%#o)", rel, after[rel].mode)
+		}
+	}
+	for _, o := range oracles {
+		for _, g := range o.guards {
+			rel, err := filepath.Rel(w.top, g)
+			if err != nil || strings.HasPrefix(rel, "..") {
+				continue
+			}
+			if _, ok := w.before[rel]; ok || canWrite(rel) {
+				continue
+			}
+			if s, ok := w.look(rel); ok && after[rel].ino == 0 {
+				bad("created", "%s is new (%#o)", rel, s.mode)
+			}
+		}
+	}
+	for rel, f := range w.fifos {
+		buf := make([]byte, 64)
+		if n, _ := unix.Read(int(f.Fd()), buf); n > 0 && !canWrite(rel) {
+			bad("fifo", "%s was written to", rel)
+		}
+	}
+	for rel, l := range w.listeners {
+		if l.accepted.Load() > 0 && (!w.Network || !canRead(rel)) {
+			bad("socket", "%s was connected to", rel)
+		}
+	}
+	if !w.Network && w.tcp.accepted.Load() > 0 {
+		bad("network", "a connection by TCP")
+	}
+	if !w.Network && w.abstract.accepted.Load() > 0 {
+		bad("network", "a connection to an abstract socket")
+	}
+	return append(found, o.judge(canWrite)...)
+}
+
+// leads reports whether an entry grants something at or below a path, so that
+// its name is seen.
+func (w *world) leads(rel string, oracles []*oracle) bool {
+	at := filepath.Join(w.top, rel)
+	return slices.ContainsFunc(oracles, func(o *oracle) bool {
+		return slices.ContainsFunc(o.rules, func(r rule) bool { return within(r.path, at) })
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
