@@ -53,7 +53,9 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	server := "http://localhost:" + strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	c := newCallback(ctx, l, server)
 	defer c.abandon()
-	srv := &http.Server{Handler: c, ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxCallback}
+	srv := &http.Server{
+		Handler: c, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: requestTimeout, IdleTimeout: headerTimeout, MaxHeaderBytes: maxCallback,
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {

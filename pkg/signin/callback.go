@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,10 +26,11 @@ import (
 //
 // Requests may come at any time and from anybody on this machine.
 type callback struct {
-	login *Login
-	ctx   context.Context // of the attempt: it goes on when a browser does not wait
-	grant grant           // all but the code
-	state Secret
+	login  *Login
+	server string          // its URL
+	ctx    context.Context // of the attempt: it goes on when a browser does not wait
+	grant  grant           // all but the code
+	state  Secret
 	// abandon ends ctx. It is called with the end, so that nobody is signed in
 	// after that.
 	abandon context.CancelFunc
@@ -65,7 +67,7 @@ const (
 func newCallback(ctx context.Context, l *Login, server string) *callback {
 	ctx, abandon := context.WithCancel(ctx)
 	return &callback{
-		login: l, ctx: ctx, abandon: abandon, state: randomText(stateBytes), stored: make(chan struct{}), ended: make(chan struct{}),
+		login: l, server: server, ctx: ctx, abandon: abandon, state: randomText(stateBytes), stored: make(chan struct{}), ended: make(chan struct{}),
 		grant: grant{issuer: defaultIssuer, clientID: l.Authority.clientID(), redirectURI: server + "/auth/callback", verifier: randomText(verifierBytes)},
 	}
 }
@@ -141,8 +143,17 @@ func (c *callback) wait(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP answers the browser.
+// ServeHTTP answers the browser, or another attempt to sign in that wants the
+// port. It refuses requests that a web page makes: see foreign.
 func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	if c.foreign(r) {
+		answerText(w, http.StatusForbidden, "Forbidden")
+		return
+	}
 	switch {
 	case r.Method != http.MethodGet:
 		answerText(w, http.StatusNotFound, "Not Found")
@@ -152,12 +163,38 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answerPage(w, "Signed in to Codex", "You can close this page.")
 		c.end(nil)
 	case r.URL.Path == "/cancel":
-		w.Header().Set("Connection", "close")
 		answerText(w, http.StatusOK, cancelled)
 		c.cancel()
 	default:
 		answerText(w, http.StatusNotFound, "Not Found")
 	}
+}
+
+// foreign reports whether a request is one that a web page makes. Any page that
+// the user has open can have the browser send requests to this server, whose port
+// is known, but it cannot choose these headers:
+//
+//   - Host is this server's address. It is the name of the page's own site where
+//     that name leads to this machine (DNS rebinding).
+//   - Origin is absent, or, where the identity service sends the browser back,
+//     null.
+//   - Sec-Fetch-Site, -Mode and -Dest say what the browser is doing. It comes
+//     back from the identity service by opening the page in a tab. /cancel is for
+//     other programs, and for users who type it.
+func (c *callback) foreign(r *http.Request) bool {
+	_, port, _ := strings.Cut(strings.TrimPrefix(c.server, "http://"), ":")
+	if r.Host != "localhost:"+port && r.Host != "127.0.0.1:"+port {
+		return true
+	}
+	origins, site := r.Header.Values("Origin"), r.Header.Get("Sec-Fetch-Site")
+	if r.URL.Path == "/cancel" {
+		browser := r.Header.Get("Sec-Fetch-Mode")+r.Header.Get("Sec-Fetch-Dest")+r.Header.Get("Referer") != ""
+		return len(origins) > 0 || site != "none" && (site != "" || browser)
+	}
+	mode, dest := r.Header.Get("Sec-Fetch-Mode"), r.Header.Get("Sec-Fetch-Dest")
+	return slices.ContainsFunc(origins, func(origin string) bool { return origin != "null" && origin != c.server }) ||
+		mode != "" && mode != "navigate" || dest != "" && dest != "document" ||
+		site != "" && mode == ""
 }
 
 func (c *callback) isStored() bool {
@@ -182,7 +219,6 @@ func (c *callback) back(w http.ResponseWriter, query url.Values) {
 		c.end(err)
 		return
 	}
-	w.Header().Set("Connection", "close")
 	w.Header().Set("Location", "/success?signed_in=true")
 	w.WriteHeader(http.StatusFound)
 }
@@ -248,9 +284,7 @@ func answerText(w http.ResponseWriter, status int, text string) {
 
 // answerPage answers with the last page.
 func answerPage(w http.ResponseWriter, title, text string) {
-	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'")
 	title = html.EscapeString(title)
 	_, _ = fmt.Fprintf(w, "<!DOCTYPE html>\n<html lang=\"en\"><head><title>%s</title></head><body><h1>%s</h1><p>%s</p></body></html>\n",
 		title, title, html.EscapeString(text))
