@@ -60,13 +60,3 @@ func cause(err error) error {
 	}
 	return err
 }
-
-// readFile reads a file of the home directory, with a bound.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readBounded(f, path)
-}

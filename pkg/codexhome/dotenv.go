@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"codex.internal/pkg/regular"
 )
 
 // reservedPrefix begins the names, in any case, that .env cannot set: what
@@ -19,7 +21,7 @@ const reservedPrefix = "CODEX_"
 // before other goroutines read the environment.
 func LoadDotenv(home string) error {
 	path := filepath.Join(home, ".env")
-	text, err := readFile(path)
+	text, err := regular.ReadFile(path, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,10 +1,5 @@
 package codexhome
 
-import (
-	"fmt"
-	"io"
-)
-
 const (
 	// maxFileBytes bounds what is read of .env and of config.toml, which
 	// people write by hand, and what the references in .env may become. Who
@@ -20,14 +15,3 @@ const (
 	// aliases. Two of them are the same once in 57 thousand million times.
 	aliasTries = 16
 )
-
-func readBounded(r io.Reader, path string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
-	}
-	return text, nil
-}

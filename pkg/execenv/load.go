@@ -3,13 +3,13 @@ package execenv
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"codex.internal/pkg/registry"
+	"codex.internal/pkg/regular"
 )
 
 // Variables that choose environments.
@@ -60,7 +60,7 @@ func Load(o LoadOptions) (Config, error) {
 		return Config{}, err
 	}
 	path := filepath.Join(home, FileName)
-	text, err := readFile(path)
+	text, err := regular.ReadFile(path, maxFileBytes)
 	switch {
 	case err == nil:
 		c, err := parseFile(text, path, home)
@@ -69,7 +69,7 @@ func Load(o LoadOptions) (Config, error) {
 		}
 		return c, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return Config{}, invalid("failed to read environment config `%s`: %v", path, err)
+		return Config{}, invalid("failed to read environment config `%s`: %v", path, cause(err))
 	}
 	return fromURL(get), nil
 }
@@ -109,23 +109,6 @@ func fromURL(get func(string) string) Config {
 	}
 	s := Spec{ID: RemoteID, Kind: WebSocket, Source: URLVariable, URL: url, Token: Secret(get(TokenVariable))}
 	return Config{Default: s.ID, Environments: []Spec{s}, Source: s.Source}
-}
-
-// readFile reads a file, with a bound.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, cause(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, cause(err)
-	}
-	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxFileBytes)
-	}
-	return text, nil
 }
 
 // cause is an error without the path, which the message has already.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"codex.internal/pkg/regular"
 )
 
 // ErrLocked says that another process works with a file.
@@ -19,7 +21,7 @@ var ErrLocked = errors.New("another process has it locked")
 // readBounded reads a file of at most limit bytes that no other user may change,
 // and returns what it is besides. A file that is not there is an fs.ErrNotExist.
 func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -28,7 +30,7 @@ func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !info.IsDir() && othersCanWrite(info) {
+	if othersCanWrite(info) {
 		return nil, nil, fmt.Errorf("%s can be changed by other users; chmod 600 it", path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
@@ -79,7 +81,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("%s is a directory; name a file", path) // and nothing is made beside it
 	}
 	name := path + ".lock"
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := regular.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,13 @@ package signin
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
+
+	"codex.internal/pkg/regular"
 )
 
 // FileName is that of the stored credentials, in the home directory.
@@ -65,20 +66,12 @@ func warnOfReaders(path string, warn func(text string)) {
 type fileStore struct{ path string }
 
 func (s *fileStore) Load() (*Auth, error) {
-	f, err := os.Open(s.path)
+	text, err := regular.ReadFile(s.path, maxAuthFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNoAuth
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxAuthFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxAuthFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", s.path, maxAuthFile)
 	}
 	a, err := ParseAuth(text)
 	if err != nil {
@@ -99,9 +92,12 @@ func (s *fileStore) Save(a *Auth) error {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	path := s.path
-	// A link is followed: it is where the user keeps the file.
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	// A link is followed: it is where the user keeps the file. One to a device
+	// or a FIFO is replaced, and what it leads to is left alone.
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

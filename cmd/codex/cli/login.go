@@ -15,6 +15,7 @@ import (
 
 	"codex.internal/pkg/codexhome"
 	"codex.internal/pkg/httpclient"
+	"codex.internal/pkg/regular"
 	"codex.internal/pkg/signin"
 	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
@@ -142,7 +143,7 @@ func openLoginLog(home string, makeHome bool, stderr io.Writer) (io.Closer, *slo
 	err = os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		var f *os.File
-		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
+		if f, err = regular.Open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
 			return f, slog.New(slog.NewTextHandler(f, nil))
 		}
 	}
