@@ -45,8 +45,8 @@ type Intent struct {
 
 // Status tells what a Runtime has chosen.
 type Status struct {
-	// Backend is what the launcher is told: a name, or auto when the probe
-	// could not be made.
+	// Backend is the one that is tried first, as the probe found that it works,
+	// or auto.
 	Backend string
 	// Reason says why it is that one, and not an earlier one.
 	Reason string

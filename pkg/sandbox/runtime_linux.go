@@ -233,7 +233,7 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
 	args := []string{firstFile, "--self-fd", "3",
-		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.Status().Backend, "--supervised"}
+		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend, "--supervised"}
 	profile := in.Profile.AppendJSON(nil)
 	if len(profile) <= maxArgument {
 		args = append(args, "--permission-profile", string(profile))

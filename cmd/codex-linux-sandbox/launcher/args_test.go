@@ -15,7 +15,9 @@ import (
 
 // TestMain lets this program be the launcher of its own tests.
 func TestMain(m *testing.M) {
-	if os.Getenv("LAUNCHER_TEST_MAIN") != "" {
+	// The second stage has no variables.
+	if os.Getenv("LAUNCHER_TEST_MAIN") != "" || len(os.Args) > 1 && os.Args[1] == "--second-stage" {
+		refuseCalls(os.Getenv("LAUNCHER_TEST_REFUSED"))
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())

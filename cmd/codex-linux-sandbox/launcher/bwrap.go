@@ -27,7 +27,7 @@ import (
 // command's name for itself, or what to filter.
 type bubblewrap struct{}
 
-func (bubblewrap) refuse(*launch) error { return nil }
+func (bubblewrap) refuse(*launch) error { return bwrapRefusal() }
 
 // stagePath is where the launcher is found inside: in the view's own /dev,
 // which every view has. Its name is that by which codex knows what it is.
@@ -55,7 +55,7 @@ func (b bubblewrap) run(l *launch) (int, error) {
 	if err := stubs.undo.Watch(); err != nil {
 		return 0, err
 	}
-	w := &wrapped{l: l, stubs: stubs, terminal: ownTerminal()}
+	w := &wrapped{l: l, stubs: stubs, terminal: l.ownTerminal()}
 	defer w.close()
 	code, err := w.run(program)
 	if made := stubs.appeared(); err == nil && made && code == 0 {
@@ -422,15 +422,18 @@ func (l *launch) secondStage() (int, error) {
 	p.install(r.Filter())
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {
-		return 0, fmt.Errorf("cannot confine the command: %w", &failure{p.steps[step].what, p.steps[step].path, errno})
+		return 0, fmt.Errorf("cannot confine the command: %w", p.steps[step].fail(errno))
 	}
 	s := &supervisor{l: l}
 	return s.explain(report{stage: stageExec, errno: int32(e.run())})
 }
 
 // probe finds out whether bwrap works here, by using it.
-func (bubblewrap) probe() error {
+func (b bubblewrap) probe() error {
 	program, err := sandbox.FindBwrap()
+	if err == nil {
+		err = b.refuse(nil)
+	}
 	if err != nil {
 		return err
 	}

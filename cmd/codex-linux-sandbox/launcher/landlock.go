@@ -24,8 +24,11 @@ const leastABI = 1
 // landlockVersion is the version of the kernel, or why there is none.
 func landlockVersion() (int, error) {
 	abi, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno == unix.EOPNOTSUPP {
+		return 0, fmt.Errorf("ask for Landlock: it was not enabled at boot (lsm= on the kernel's command line): %w", errno)
+	}
 	if errno != 0 {
-		return 0, fmt.Errorf("ask for Landlock: %w", errno)
+		return 0, (&step{what: "ask for Landlock", nr: unix.SYS_LANDLOCK_CREATE_RULESET}).fail(errno)
 	}
 	return int(abi), nil
 }

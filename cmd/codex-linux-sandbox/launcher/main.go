@@ -38,10 +38,13 @@ type launch struct {
 	*options
 	stderr  io.Writer
 	env     []string
+	before  []string // the environment without changes for proxies
 	scope   permissions.Scope
 	prof    permissions.Profile
 	plan    *sandbox.Plan
 	proxies *proxies
+	// terminal says that the command gets the terminal of standard input.
+	terminal bool
 	// reserved is a descriptor for children; see reserve.
 	reserved int
 }
@@ -156,15 +159,11 @@ func (c *changed) Unwrap() error { return c.err }
 // untilStill runs the command under a plan that holds: others work in the
 // same directories, other sandboxes among them.
 func (l *launch) untilStill() (code int, err error) {
-	env := l.env
+	l.before = l.env
+	if err := l.openProxies(); err != nil {
+		return 0, err
+	}
 	for range planTries {
-		if l.proxied {
-			l.env = env
-			if l.proxies, err = l.findProxies(); err != nil {
-				return 0, fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
-			}
-			l.env = l.proxies.Env
-		}
 		if l.legacyLandlock {
 			code, err = landlock{}.run(l)
 		} else {
@@ -174,23 +173,56 @@ func (l *launch) untilStill() (code int, err error) {
 		if !errors.As(err, &again) {
 			return code, err
 		}
-		if err := l.makePlan(); err != nil {
+		if err := l.prepareAgain(); err != nil {
 			return 0, err
 		}
 	}
 	return 0, err
 }
 
+// openProxies makes what leads to the proxies of the environment, if there are
+// to be any.
+func (l *launch) openProxies() (err error) {
+	if !l.proxied {
+		return nil
+	}
+	l.env = l.before
+	if l.proxies, err = l.findProxies(); err != nil {
+		return fmt.Errorf("failed to prepare host proxy routing bridge: %w", err)
+	}
+	l.env = l.proxies.Env
+	return nil
+}
+
+// prepareAgain is for another try: a plan of what is there now, and new
+// proxies, as those of the last try may be in use.
+func (l *launch) prepareAgain() error {
+	if err := l.openProxies(); err != nil {
+		return err
+	}
+	return l.makePlan()
+}
+
 // runConfined runs the command with the backend of the options, or with the
 // first that works here and can enforce the plan.
 func (l *launch) runConfined() (int, error) {
+	if err := kernelRefusal(); err != nil {
+		return 0, fmt.Errorf("no backend can be used here: %w", err)
+	}
 	names := order
 	if l.backend != "auto" {
 		names = []string{l.backend}
 	}
 	var all []error
-	for _, name := range names {
+	for i, name := range names {
 		b := backends[name]
+		if i > 0 {
+			// The one before has fitted the plan to what it found, and has left
+			// nothing of it.
+			if err := l.prepareAgain(); err != nil {
+				return 0, err
+			}
+		}
 		if err := b.refuse(l); err != nil {
 			all = append(all, fmt.Errorf("%s: cannot enforce this: %w", name, err))
 			continue

@@ -44,17 +44,22 @@ type register int
 // failure says which step failed, and how.
 type failure struct {
 	what, path string
+	nr         uintptr
 	errno      syscall.Errno
 }
 
 func (f *failure) Error() string {
-	if f.path == "" {
-		return fmt.Sprintf("%s: %s", f.what, errnoText(f.errno))
+	what := f.what
+	if f.path != "" {
+		what += " " + f.path
 	}
-	return fmt.Sprintf("%s %s: %s", f.what, f.path, errnoText(f.errno))
+	return what + ": " + errnoText(f.errno) + missing(f.nr, f.errno)
 }
 
 func (f *failure) Unwrap() error { return f.errno }
+
+// fail is the failure of a step.
+func (s *step) fail(errno syscall.Errno) *failure { return &failure{s.what, s.path, s.nr, errno} }
 
 // errnoText is the system's words with the number, as everywhere in codex.
 func errnoText(e syscall.Errno) string {

@@ -143,8 +143,8 @@ func TestRegistersOfPrograms(t *testing.T) {
 
 func TestFailuresSayWhat(t *testing.T) {
 	for want, f := range map[string]*failure{
-		"open /x: No such file or directory (os error 2)":      {"open", "/x", unix.ENOENT},
-		"fork: Resource temporarily unavailable (os error 11)": {"fork", "", unix.EAGAIN},
+		"open /x: No such file or directory (os error 2)":      {what: "open", path: "/x", errno: unix.ENOENT},
+		"fork: Resource temporarily unavailable (os error 11)": {what: "fork", errno: unix.EAGAIN},
 	} {
 		if f.Error() != want {
 			t.Errorf("%q, want %q", f.Error(), want)

@@ -53,7 +53,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 		s.release()
 		return nil, err
 	}
-	s.terminal = ownTerminal()
+	s.terminal = l.ownTerminal()
 	s.begin()
 	s.crew.command.prepareCommand(s.terminal)
 	return s, nil
@@ -88,13 +88,15 @@ func (s *supervisor) openPipes() error {
 }
 
 // ownTerminal reports whether the launcher was given a terminal for itself:
-// it leads the session whose controlling terminal is its standard input.
-func ownTerminal() bool {
+// it leads the session whose controlling terminal is its standard input. If a
+// backend has given it up and then could not be used, it is still the command's.
+func (l *launch) ownTerminal() bool {
 	if sid, err := unix.Getsid(0); err != nil || sid != os.Getpid() {
 		return false
 	}
 	sid, err := unix.IoctlGetInt(0, unix.TIOCGSID)
-	return err == nil && sid == os.Getpid()
+	l.terminal = l.terminal || err == nil && sid == os.Getpid()
+	return l.terminal
 }
 
 // giveUpTerminal lets the command's session take the terminal over. Who gives
@@ -103,7 +105,7 @@ func ownTerminal() bool {
 func giveUpTerminal() error {
 	old := ignore(unix.SIGHUP)
 	defer setAction(unix.SIGHUP, &old)
-	if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil {
+	if err := unix.IoctlSetInt(0, unix.TIOCNOTTY, 0); err != nil && !errors.Is(err, unix.ENOTTY) {
 		return fmt.Errorf("give up the terminal: %w", err)
 	}
 	return nil
@@ -231,20 +233,24 @@ func (s *supervisor) explain(r report) (int, error) {
 	switch r.stage {
 	case stageInit:
 		st := s.crew.init.steps[r.step]
-		err := &failure{st.what, st.path, errno}
+		err := st.fail(errno)
 		if int(r.step) < s.entered {
 			return 0, &unavailable{err}
 		}
 		all := fmt.Errorf("cannot make the sandbox: %w", err)
-		if errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP || errno == unix.ESTALE {
+		switch {
+		case errno == unix.ENOENT || errno == unix.ENOTDIR || errno == unix.ELOOP || errno == unix.ESTALE:
 			return 0, &changed{all}
+		case st.nr == unix.SYS_CHDIR:
+			return 0, all
 		}
-		return 0, all
+		// Nothing has run: the next backend may do without this call.
+		return 0, &unavailable{all}
 	case stageFork:
 		return 0, fmt.Errorf("start the command: %w", errno)
 	case stageCommand:
 		st := s.crew.command.steps[r.step]
-		return 0, fmt.Errorf("cannot confine the command: %w", &failure{st.what, st.path, errno})
+		return 0, &unavailable{fmt.Errorf("cannot confine the command: %w", st.fail(errno))}
 	default:
 		code := exitCannotExec
 		if errno == unix.ENOENT || errno == unix.ENOTDIR {
@@ -290,7 +296,7 @@ func (l *launch) execDirectly() (int, error) {
 	}
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {
-		return 0, &failure{p.steps[step].what, p.steps[step].path, errno}
+		return 0, p.steps[step].fail(errno)
 	}
 	return s.explain(report{stage: stageExec, errno: int32(e.run())})
 }

@@ -1,0 +1,141 @@
+//go:build linux
+
+package launcher
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// refuseCalls makes this kernel an old one for this process and its children:
+// the calls of a list of NUMBER=ERRNO fail.
+func refuseCalls(list string) {
+	if list == "" {
+		return
+	}
+	runtime.LockOSThread()
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}}
+	for pair := range strings.SplitSeq(list, " ") {
+		var nr, errno uint32
+		if _, err := fmt.Sscanf(pair, "%d=%d", &nr, &errno); err != nil {
+			panic(err)
+		}
+		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nr},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | errno})
+	}
+	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		panic(err)
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); errno != 0 {
+		panic(errno)
+	}
+}
+
+func refused(nr uintptr, errno syscall.Errno) string { return fmt.Sprintf("%d=%d", nr, int(errno)) }
+
+// TestCallsThatAKernelLacks: a backend that needs them is refused by name, and
+// auto takes the next.
+func TestCallsThatAKernelLacks(t *testing.T) {
+	hasBwrap := false
+	if _, err := sandbox.FindBwrap(); err == nil {
+		hasBwrap = (bubblewrap{}).probe() == nil
+	}
+	for _, tt := range []struct {
+		name, calls, backend string
+		says                 string // on standard error; nothing runs
+	}{
+		{"no mount can be copied", refused(unix.SYS_OPEN_TREE, unix.EINVAL), "namespaces", "namespaces: cannot be used here: cannot make the sandbox: copy the mount of"},
+		{"no mount can be copied", refused(unix.SYS_OPEN_TREE, unix.EINVAL), "auto", ""},
+		{"a mount cannot be taken off", refused(unix.SYS_UMOUNT2, unix.EINVAL), "namespaces", "cannot make the sandbox: unmount the covers"},
+		{"5.11", refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "namespaces", "lacks mount_setattr of 5.12"},
+		{"5.11", refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "auto", ""},
+		{"5.1", refused(unix.SYS_FSOPEN, unix.ENOSYS) + " " + refused(unix.SYS_OPENAT2, unix.ENOSYS), "auto", "lacks openat2 of 5.6"},
+		{"5.10", refused(unix.SYS_CLOSE_RANGE, unix.EINVAL), "bwrap", "bwrap: cannot enforce this: close_range with CLOSE_RANGE_CLOEXEC"},
+		{"no Landlock", refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.EOPNOTSUPP), "landlock", "lsm="},
+		{"4.4", refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS), "landlock", "lacks Landlock of 5.13"},
+	} {
+		t.Run(tt.name+" "+tt.backend, func(t *testing.T) {
+			if tt.says == "" && !hasBwrap {
+				t.Skip("bwrap does not work here")
+			}
+			profile := carveOut
+			if tt.backend == "landlock" {
+				profile = readOnly
+			}
+			var out, errs bytes.Buffer
+			cmd := launcherCommand(t, "--backend", tt.backend, "--sandbox-policy-cwd", "/", "--permission-profile", profile, "--", "/bin/sh", "-c", "echo ran; cat /etc/passwd")
+			cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+tt.calls)
+			cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &out, &errs
+			err := cmd.Run()
+			if tt.says == "" {
+				if out.String() != "ran\n" {
+					t.Errorf("%q, %v: %s", out.String(), err, errs.String())
+				}
+				return
+			}
+			if out.Len() > 0 || err == nil || !strings.Contains(errs.String(), tt.says) {
+				t.Errorf("%q, %v: %s", out.String(), err, errs.String())
+			}
+		})
+	}
+}
+
+// TestTheProbeMakesAView: a backend works only if its masks do.
+func TestTheProbeMakesAView(t *testing.T) {
+	out, err := launcherCommand(t, "--probe").Output()
+	if err != nil || !bytes.Contains(out, []byte(`"name":"namespaces","works":true`)) {
+		t.Skipf("namespaces do not work here: %v %s", err, out)
+	}
+	cmd := launcherCommand(t, "--probe")
+	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+refused(unix.SYS_OPEN_TREE, unix.EINVAL))
+	out, err = cmd.Output()
+	if err != nil || !bytes.Contains(out, []byte(`"name":"namespaces","works":false`)) {
+		t.Errorf("%v %s", err, out)
+	}
+}
+
+// TestTheNextBackendGetsTheTerminal, though the first has given it up.
+func TestTheNextBackendGetsTheTerminal(t *testing.T) {
+	if err := (bubblewrap{}).probe(); err != nil {
+		t.Skipf("bwrap does not work here: %v", err)
+	}
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	defer master.Close()
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := launcherCommand(t, "--backend", "auto", "--sandbox-policy-cwd", "/", "--permission-profile", readOnly, "--", "/bin/sh", "-c", "echo to the terminal > /dev/tty")
+	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+refused(unix.SYS_MOUNT_SETATTR, unix.EINVAL))
+	var errs bytes.Buffer
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", slave, slave, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	err = cmd.Run()
+	_ = slave.Close()
+	text, _ := io.ReadAll(master) // ends with EIO, as nobody has the other end
+	if err != nil || !strings.Contains(string(text), "to the terminal") {
+		t.Errorf("%v, %q, %q", err, text, errs.String())
+	}
+}
