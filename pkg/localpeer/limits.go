@@ -1,0 +1,23 @@
+package localpeer
+
+import "time"
+
+const (
+	// confinedGrace is for how long after the end of the last confined process
+	// a peer that cannot be seen is still refused. A connection that a confined
+	// process has made is at most as old as the time that an HTTP server gives
+	// it to send its request, 10 s; this is that and a margin.
+	confinedGrace = 15 * time.Second
+
+	// maxStatus bounds what is read of /proc/PID/status, in bytes. It has 1.5
+	// KB, and a list of groups.
+	maxStatus = 1 << 20
+
+	// maxAncestors bounds how far the parents of a process are followed, in
+	// generations. Pid reuse could otherwise make a circle.
+	maxAncestors = 256
+
+	// maxTable bounds the fallback that reads the tables of /proc/net, in
+	// bytes: 150 per socket, so 400,000 sockets.
+	maxTable = 64 << 20
+)

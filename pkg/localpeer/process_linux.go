@@ -1,0 +1,195 @@
+package localpeer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// launcherName is the name under which the launcher of sandboxes runs, and
+// launcherComm what the kernel keeps of it.
+const (
+	launcherName = "codex-linux-sandbox"
+	launcherComm = "codex-linux-san"
+)
+
+// process is what /proc/PID/status tells about a process, to everybody.
+type process struct {
+	pid, parent int
+	name        string
+	uids        []int // real, effective, saved, of the file system
+	depth       int   // PID namespaces from that of /proc down to its own
+	noNewPrivs  bool
+	filtered    bool // by seccomp
+	filters     int  // of seccomp; -1: the kernel does not tell
+}
+
+// readProcess reads the status of the process whose directory in /proc is dir.
+func readProcess(dir int) (process, error) {
+	text, err := readAt(dir, "status")
+	if err != nil {
+		return process{}, err
+	}
+	p := process{filters: -1}
+	for line := range bytes.Lines(text) {
+		key, rest, _ := bytes.Cut(line, []byte(":"))
+		value := strings.TrimSpace(string(rest))
+		switch string(key) {
+		case "Name":
+			p.name = value
+		case "Pid":
+			p.pid, err = strconv.Atoi(value)
+		case "PPid":
+			p.parent, err = strconv.Atoi(value)
+		case "Uid":
+			for field := range strings.FieldsSeq(value) {
+				uid, failed := strconv.Atoi(field)
+				if failed != nil {
+					err = failed
+				}
+				p.uids = append(p.uids, uid)
+			}
+		case "NSpid":
+			p.depth = len(strings.Fields(value))
+		case "NoNewPrivs":
+			p.noNewPrivs = value == "1"
+		case "Seccomp":
+			p.filtered = value == strconv.Itoa(unix.SECCOMP_MODE_FILTER)
+		case "Seccomp_filters":
+			p.filters, err = strconv.Atoi(value)
+		}
+		if err != nil {
+			return process{}, fmt.Errorf("the status of a process: %w", err)
+		}
+	}
+	if p.pid == 0 || len(p.uids) != 4 || p.depth == 0 {
+		return process{}, fmt.Errorf("the status of a process lacks what is needed")
+	}
+	return p, nil
+}
+
+// readAt reads a file of a process.
+func readAt(dir int, name string) ([]byte, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxStatus))
+}
+
+// openProcess opens the directory of a process. What is read through it is of
+// that process, whoever gets its number later.
+func openProcess(pid int) (dir int, err error) {
+	return unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// self is this process, by which others are judged.
+type self struct {
+	process
+	user string // the name of the user namespace
+}
+
+func readSelf() (self, error) {
+	dir, err := openProcess(os.Getpid())
+	if err != nil {
+		return self{}, err
+	}
+	defer unix.Close(dir)
+	p, err := readProcess(dir)
+	if err != nil {
+		return self{}, err
+	}
+	user, err := readLink(dir, "ns/user")
+	return self{process: p, user: user}, err
+}
+
+// marked says how the status of a process shows that it is confined; "": it
+// does not. Neither a PID namespace nor no_new_privs or a filter can be left,
+// so what descends from a confined process is marked as well.
+func (me *self) marked(p *process) string {
+	switch {
+	case p.depth > me.depth:
+		return "is in a PID namespace of its own"
+	case !p.noNewPrivs || !p.filtered:
+		return ""
+	case p.filters > me.filters, p.filters < 0 || me.filters < 0:
+		return "is confined by no_new_privs and a seccomp filter"
+	default:
+		return "" // as this process itself is, in a container
+	}
+}
+
+// confined says why the process whose directory is dir counts as confined; "":
+// it does not.
+func (me *self) confined(dir int, p *process) (string, error) {
+	if why := me.marked(p); why != "" {
+		return why, nil
+	}
+	user, err := readLink(dir, "ns/user")
+	switch {
+	case err != nil:
+		return "", err
+	case user != me.user:
+		return "is in another user namespace", nil
+	case me.launched(dir, p):
+		return "belongs to a sandbox", nil
+	default:
+		return "", nil
+	}
+}
+
+// launched reports whether a process is a launcher or descends from one: such a
+// process may act for a confined one, as the one does that leads to a proxy.
+func (me *self) launched(dir int, p *process) bool {
+	if isLauncher(dir, p) {
+		return true
+	}
+	parent := p.parent
+	for range maxAncestors {
+		if parent <= 1 || parent == me.pid {
+			return false
+		}
+		dir, err := openProcess(parent)
+		if err != nil {
+			return false // it has ended meanwhile
+		}
+		next, err := readProcess(dir)
+		is := err == nil && isLauncher(dir, &next)
+		_ = unix.Close(dir)
+		if is || err != nil {
+			return is
+		}
+		parent = next.parent
+	}
+	return true
+}
+
+func isLauncher(dir int, p *process) bool {
+	if p.name == launcherComm {
+		return true
+	}
+	line, err := readAt(dir, "cmdline")
+	name, _, _ := bytes.Cut(line, []byte{0})
+	return err == nil && path.Base(string(name)) == launcherName
+}
+
+func readLink(dir int, name string) (string, error) {
+	var b [64]byte
+	n, err := unix.Readlinkat(dir, name, b[:])
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}
+
+// belongsTo reports whether one of the ids of a process is uid.
+func (p *process) belongsTo(uid int) bool { return slices.Contains(p.uids, uid) }
