@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/strictjson"
 )
 
 // securityProfile is the only one there is.
@@ -187,7 +188,7 @@ func (s *Server) permit(token *Token, role Role, environment string) *apiError {
 
 // decode reads a body.
 func decode(body []byte, v any) *apiError {
-	if err := json.Unmarshal(body, v); err != nil {
+	if err := strictjson.Unmarshal(body, v); err != nil {
 		return &apiError{http.StatusBadRequest, "invalid_body", "invalid body: " + err.Error()}
 	}
 	return nil

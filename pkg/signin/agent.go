@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // The services that know agents.
@@ -96,7 +98,7 @@ func decodeAgentJWT(token Secret) (*agentRecord, error) {
 		return nil, errors.New("agent identity JWT payload is not valid base64url")
 	}
 	var c agentClaims
-	if json.Unmarshal(text, &c) != nil || !c.complete() {
+	if strictjson.Unmarshal(text, &c) != nil || !c.complete() {
 		return nil, errors.New("agent identity JWT payload is not valid JSON")
 	}
 	c.agentRecord.FedRAMP = *c.FedRAMP
@@ -172,7 +174,7 @@ func (a *Authority) agentFromStore(ctx context.Context, stored Secret, chatGPTBa
 		return a.agentFromJWT(ctx, Secret(token), chatGPTBaseURL)
 	}
 	var record agentRecord
-	if json.Unmarshal([]byte(stored.Reveal()), &record) != nil || !record.complete() {
+	if strictjson.Unmarshal([]byte(stored.Reveal()), &record) != nil || !record.complete() {
 		return nil, errors.New("agent_identity is neither a JWT nor a record")
 	}
 	services, err := findAgentServices(chatGPTBaseURL)

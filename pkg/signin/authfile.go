@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // Mode is a kind of credentials, by its name in auth.json.
@@ -170,7 +172,7 @@ func parseTokens(text []byte) (*Tokens, error) {
 		RefreshToken *string `json:"refresh_token"`
 		AccountID    *string `json:"account_id"`
 	}
-	if err := json.Unmarshal(text, &t); err != nil {
+	if err := strictjson.Unmarshal(text, &t); err != nil {
 		return nil, plainJSON(memberTokens, err)
 	}
 	for name, v := range map[string]*string{"id_token": t.IDToken, "access_token": t.AccessToken, "refresh_token": t.RefreshToken} {

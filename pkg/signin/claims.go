@@ -2,11 +2,12 @@ package signin
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // errJWT says that a text is not a JWT whose payload could be read.
@@ -83,7 +84,7 @@ func decodePayload(token Secret, v any) error {
 	if err != nil {
 		return fmt.Errorf("%w: the payload is not base64url", errJWT)
 	}
-	if err := json.Unmarshal(text, v); err != nil {
+	if err := strictjson.Unmarshal(text, v); err != nil {
 		return fmt.Errorf("%w: the payload is not the JSON of claims", errJWT)
 	}
 	return nil

@@ -2,13 +2,14 @@ package signin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // errNoDevice says that the identity service knows no device codes.
@@ -85,7 +86,7 @@ func parseDeviceCode(body []byte) (deviceCode, error) {
 		CodeToo  string `json:"usercode"`
 		Interval string `json:"interval"` // seconds
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := strictjson.Unmarshal(body, &answer); err != nil {
 		return deviceCode{}, fmt.Errorf("device code request failed: %w", plainJSON("answer", err))
 	}
 	code := deviceCode{id: answer.ID, user: answer.Code}
@@ -134,7 +135,7 @@ func deviceGrant(body []byte, o DeviceOptions) (grant, error) {
 		Code     string `json:"authorization_code"`
 		Verifier string `json:"code_verifier"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := strictjson.Unmarshal(body, &answer); err != nil {
 		return grant{}, fmt.Errorf("device auth failed: %w", plainJSON("answer", err))
 	}
 	if answer.Code == "" || answer.Verifier == "" {

@@ -2,10 +2,11 @@ package signin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // grant is what an authorization code is exchanged with.
@@ -33,7 +34,7 @@ func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 		AccessToken  *string `json:"access_token"`
 		RefreshToken *string `json:"refresh_token"`
 	}
-	err = json.Unmarshal(got.body, &answer)
+	err = strictjson.Unmarshal(got.body, &answer)
 	if err != nil || answer.IDToken == nil || answer.AccessToken == nil || answer.RefreshToken == nil {
 		return Tokens{}, errors.New("the answer is not the JSON of id_token, access_token and refresh_token")
 	}
@@ -59,7 +60,7 @@ func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id
 	switch {
 	case !got.ok():
 		return "", fmt.Errorf("API key exchange failed with status %s: %s", got.statusText(), got.detail())
-	case json.Unmarshal(got.body, &answer) != nil || answer.Key == "":
+	case strictjson.Unmarshal(got.body, &answer) != nil || answer.Key == "":
 		return "", errors.New("API key exchange failed: there is no key in the answer")
 	default:
 		return Secret(answer.Key), nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rsa"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -14,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"codex.internal/pkg/httpclient"
+	"codex.internal/pkg/strictjson"
 )
 
 const (
@@ -51,7 +51,7 @@ func parseKeySet(text []byte) (keySet, error) {
 			Exponent string `json:"e"`
 		} `json:"keys"`
 	}
-	if err := json.Unmarshal(text, &set); err != nil {
+	if err := strictjson.Unmarshal(text, &set); err != nil {
 		return nil, plainJSON("keys", err)
 	}
 	if set.Keys == nil {

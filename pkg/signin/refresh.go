@@ -2,11 +2,12 @@ package signin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // RefreshError says that an access token could not be refreshed.
@@ -70,7 +71,7 @@ func (a *Authority) refresh(ctx context.Context, old Tokens) (Tokens, error) {
 		AccessToken  string `json:"access_token"`
 		RefreshToken string `json:"refresh_token"`
 	}
-	if err := json.Unmarshal(got.body, &fresh); err != nil {
+	if err := strictjson.Unmarshal(got.body, &fresh); err != nil {
 		return Tokens{}, &RefreshError{Message: "Failed to refresh token: the answer is not the JSON of tokens"}
 	}
 	tokens := old

@@ -6,11 +6,12 @@ import (
 	"crypto/ed25519"
 	"crypto/sha512"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"codex.internal/pkg/strictjson"
 
 	"golang.org/x/crypto/nacl/box"
 )
@@ -65,7 +66,7 @@ func taskID(body []byte, key ed25519.PrivateKey) (string, error) {
 		Encrypted      string `json:"encrypted_task_id"`
 		EncryptedCamel string `json:"encryptedTaskId"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := strictjson.Unmarshal(body, &answer); err != nil {
 		return "", &causedError{"failed to decode agent task registration response", plainJSON("answer", err)}
 	}
 	for _, id := range []string{answer.TaskID, answer.TaskIDCamel} {

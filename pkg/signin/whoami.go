@@ -2,11 +2,12 @@ package signin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+
+	"codex.internal/pkg/strictjson"
 )
 
 // patPrefix begins a personal access token.
@@ -35,7 +36,7 @@ func (a *Authority) whoami(ctx context.Context, token Secret) (owner, error) {
 		AccountID *string `json:"chatgpt_account_id"`
 		FedRAMP   bool    `json:"chatgpt_account_is_fedramp"`
 	}
-	if err := json.Unmarshal(got.body, &answer); err != nil || answer.AccountID == nil {
+	if err := strictjson.Unmarshal(got.body, &answer); err != nil || answer.AccountID == nil {
 		return owner{}, errors.New("failed to decode personal access token metadata: error decoding response body")
 	}
 	return owner{*answer.AccountID, answer.FedRAMP}, nil

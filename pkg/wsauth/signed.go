@@ -1,10 +1,14 @@
 package wsauth
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
 
+	"codex.internal/pkg/strictjson"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -25,28 +29,38 @@ func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
 	)
 }
 
-// checkSigned verifies a signed token. Nothing is told about the claims of a
-// token whose signature is wrong.
-func (a *Authenticator) checkSigned(token string) error {
+// checkSigned verifies a signed token and returns its principal: issuer and
+// subject. Nothing is told about the claims of a token whose signature is wrong.
+func (a *Authenticator) checkSigned(token string) (string, error) {
 	if len(token) > maxTokenBytes {
-		return ErrJWT
+		return "", ErrJWT
 	}
 	var c claims
 	_, err := a.parser.ParseWithClaims(token, &c, a.key)
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return ErrExpired
+		return "", ErrExpired
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return ErrNotYet
+		return "", ErrNotYet
 	case err != nil:
-		return ErrJWT
+		return "", ErrJWT
 	case a.issuer != "" && c.Issuer != a.issuer:
-		return ErrWrongIssuer
+		return "", ErrWrongIssuer
 	case a.audience != "" && !slices.Contains(c.Audience, a.audience):
-		return ErrWrongAudience
+		return "", ErrWrongAudience
 	default:
-		return nil
+		return c.principal(), nil
 	}
+}
+
+// principal names issuer and subject by a digest, as they may be long.
+func (c *claims) principal() string {
+	text, err := json.Marshal([]any{c.Issuer, c.Subject})
+	if err != nil {
+		text = c.Subject // not reached: both have been decoded from JSON
+	}
+	digest := sha256.Sum256(text)
+	return "jwt " + hex.EncodeToString(digest[:])
 }
 
 // key is the parser's callback.
@@ -64,6 +78,15 @@ type claims struct {
 	NotBefore *int64           `json:"nbf"`
 	Issuer    string           `json:"iss"`
 	Audience  jwt.ClaimStrings `json:"aud"`
+	// Subject is compared with that of other tokens, whatever its type.
+	Subject json.RawMessage `json:"sub"`
+}
+
+// UnmarshalJSON takes claims by their exact names, and none that is there
+// twice: the signer's "aud" is not outvoted by an "AUD" that a user chose.
+func (c *claims) UnmarshalJSON(text []byte) error {
+	type plain claims
+	return strictjson.Unmarshal(text, (*plain)(c))
 }
 
 // errTime refuses times that cannot be calculated with.

@@ -69,21 +69,29 @@ func (a *Authenticator) String() string { return "wsauth " + a.mode }
 // errors above. It reads nothing but the Authorization header, and compares
 // tokens and signatures in constant time.
 func (a *Authenticator) Check(r *http.Request) error {
+	_, err := a.Authenticate(r)
+	return err
+}
+
+// Authenticate is Check, and tells whose token it is: the same for all who
+// know the capability token, and for all JWTs of one issuer and subject, so
+// that a new token can take the place of one that expires.
+func (a *Authenticator) Authenticate(r *http.Request) (principal string, err error) {
 	token, err := bearerToken(r.Header.Values("Authorization"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	if a.mode == SignedBearerToken {
 		return a.checkSigned(token)
 	}
 	if len(token) > maxTokenBytes {
-		return ErrToken
+		return "", ErrToken
 	}
 	// Comparing digests takes the same time wherever, and however long, the
 	// tokens differ.
 	digest := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(digest[:], a.digest[:]) != 1 {
-		return ErrToken
+		return "", ErrToken
 	}
-	return nil
+	return CapabilityToken, nil
 }

@@ -187,6 +187,15 @@ func TestSignedBearerToken(t *testing.T) {
 		{"nbf that would overflow", s.good("nbf", int64(1<<63-1)), ErrJWT},
 		{"nbf that would underflow", s.good("nbf", int64(-1<<63)), ErrJWT},
 
+		{"audience in other letters", s.raw(`{"exp":99999999999,"iss":"me","aud":"other","AUD":"you"}`), ErrWrongAudience},
+		{"issuer in other letters", s.raw(`{"exp":99999999999,"iss":"other","Iss":"me","aud":"you"}`), ErrWrongIssuer},
+		{"exp in other letters", s.raw(`{"exp":1,"EXP":99999999999,"iss":"me","aud":"you"}`), ErrExpired},
+		{"nbf in other letters", s.raw(`{"exp":99999999999,"nbf":99999999998,"Nbf":1,"iss":"me","aud":"you"}`), ErrNotYet},
+		{"only other letters", s.raw(`{"Exp":99999999999,"Iss":"me","Aud":"you"}`), ErrJWT},
+		{"letters that fold", s.raw(`{"exp":99999999999,"iſs":"me","aud":"you"}`), ErrWrongIssuer},
+		{"a claim twice", s.raw(`{"exp":99999999999,"iss":"me","aud":"you","aud":"you"}`), ErrJWT},
+		{"a claim twice, once escaped", s.raw(`{"exp":1,"iss":"me","aud":"you","e\u0078p":99999999999}`), ErrJWT},
+
 		{"wrong issuer", s.good("iss", "other"), ErrWrongIssuer},
 		{"no issuer", s.good("iss", nil), ErrWrongIssuer},
 		{"issuers", s.good("iss", []string{"me"}), ErrJWT},
@@ -297,4 +306,31 @@ func FuzzSignedToken(f *testing.F) {
 			t.Errorf("accepted %q", token)
 		}
 	})
+}
+
+// A session belongs to issuer and subject, not to one token of theirs.
+func TestPrincipals(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	s := signer{t, now}
+	a, err := newAt(Config{Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret)}, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	principal := func(changes ...any) string {
+		t.Helper()
+		p, err := a.Authenticate(request("Bearer " + s.good(changes...)))
+		if err != nil || p == "" {
+			t.Fatalf("%q, %v", p, err)
+		}
+		return p
+	}
+	first := principal("sub", "ann")
+	if again := principal("sub", "ann", "exp", now.Add(time.Hour).Unix(), "aud", "x"); again != first {
+		t.Error("a new token of the same subject is another principal")
+	}
+	for _, changes := range [][]any{{"sub", "bob"}, {}, {"sub", "ann", "iss", "other"}, {"sub", []string{"ann"}}} {
+		if principal(changes...) == first {
+			t.Errorf("%v is the same principal", changes)
+		}
+	}
 }

@@ -2,12 +2,12 @@ package natsbus
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/strictjson"
 )
 
 // copied is a registration of which this node has a copy.
@@ -40,7 +40,7 @@ func (s *State) copy(key string, value []byte) {
 		delete(s.copied, id)
 	case isRecord:
 		c := &copied{since: time.Now()}
-		if err := json.Unmarshal(value, &c.record); err != nil {
+		if err := strictjson.Unmarshal(value, &c.record); err != nil {
 			s.node.log.Error("a registration cannot be read", "registration", id, "error", err)
 			return
 		}

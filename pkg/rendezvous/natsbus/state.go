@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/strictjson"
 )
 
 // The buckets of the service, and the keys in them.
@@ -159,7 +160,7 @@ func (s *State) read(ctx context.Context, id string, from source) (record, uint6
 		return record{}, 0, err
 	}
 	var rec record
-	if err := json.Unmarshal(value, &rec); err != nil {
+	if err := strictjson.Unmarshal(value, &rec); err != nil {
 		return record{}, 0, fmt.Errorf("registration %s in bucket %s: %w", id, bucketRegistrations, err)
 	}
 	return rec, revision, nil
