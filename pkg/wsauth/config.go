@@ -120,6 +120,8 @@ func newCapability(c Config) (*Authenticator, error) {
 			return nil, fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", c.TokenFile)
 		case !presentable(token) || len(token) > maxTokenBytes:
 			return nil, fmt.Errorf("--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters", c.TokenFile, maxTokenBytes)
+		case strength(token) < minTokenBits:
+			return nil, fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, and needs %d; `openssl rand -hex 32` makes one", c.TokenFile, strength(token), minTokenBits)
 		}
 		a.digest = sha256.Sum256([]byte(token))
 	case c.TokenSHA256 != "":
@@ -184,6 +186,43 @@ func withoutNewline(data []byte) []byte {
 	return data
 }
 
+// strength is how many bits a token can hold at most, from its length and the
+// kinds of its characters.
+func strength(token string) int {
+	tenths := 33 // of a bit per character: log2(10)
+	for i := range len(token) {
+		switch c := token[i]; {
+		case c >= '0' && c <= '9':
+		case c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
+			tenths = max(tenths, 40)
+		default:
+			tenths = 60 // as base64
+		}
+	}
+	return len(token) * tenths / 10
+}
+
+// checkPrivate refuses a file that other users may read or change. A group may
+// read one that belongs to somebody else, such as root: that is how a service
+// gets to read it.
+func checkPrivate(name, path string, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	mode, forbidden := info.Mode().Perm(), os.FileMode(0o027) // the group may read
+	if ownedBySelf(info) {
+		forbidden = 0o077
+	}
+	if mode&forbidden != 0 {
+		return fmt.Errorf("%s %s: other users may read or change the file (mode %04o), and whoever knows the secret can run commands; `chmod 600 %s` keeps it private", name, path, mode, path)
+	}
+	return nil
+}
+
 // readSecret reads the file that a flag names. It may be a pipe, as the
 // shell's <(…) makes it.
 func readSecret(name, path string) ([]byte, error) {
@@ -195,6 +234,9 @@ func readSecret(name, path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer f.Close()
+	if err := checkPrivate(name, path, f); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
 	switch {
 	case err != nil:

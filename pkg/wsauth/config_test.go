@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const testToken = "open sesame"
+const testToken = "open sesame, and 128 bits"
 
 var testSecret = strings.Repeat("k", minSecretBytes)
 
@@ -20,6 +20,16 @@ func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// mode is file with a mode, whatever the umask.
+func mode(t *testing.T, text string, m os.FileMode) string {
+	t.Helper()
+	name := file(t, text)
+	if err := os.Chmod(name, m); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -66,6 +76,14 @@ func TestRefusedConfigs(t *testing.T) {
 		{"directory as token file", capability(Config{TokenFile: t.TempDir()}), []string{"--ws-token-file", "is a directory"}},
 		{"empty token file", capability(Config{TokenFile: file(t, "")}), []string{"--ws-token-file", "is empty"}},
 		{"blank token file", capability(Config{TokenFile: file(t, " \r\n\t\n")}), []string{"--ws-token-file", "is empty"}},
+		{"short token", capability(Config{TokenFile: file(t, "abc\n")}), []string{"--ws-token-file", "too short", "openssl rand"}},
+		{"a bit short in hexadecimal digits", capability(Config{TokenFile: file(t, strings.Repeat("a", 31))}), []string{"124 bits"}},
+		{"a bit short in digits", capability(Config{TokenFile: file(t, strings.Repeat("1", 38))}), []string{"125 bits"}},
+		{"a bit short", capability(Config{TokenFile: file(t, strings.Repeat("x", 21))}), []string{"126 bits"}},
+		{"token that everybody can read", capability(Config{TokenFile: mode(t, testToken, 0o604)}), []string{"--ws-token-file", "0604", "chmod 600"}},
+		{"token that the group can read", capability(Config{TokenFile: mode(t, testToken, 0o640)}), []string{"--ws-token-file", "0640", "chmod 600"}},
+		{"token that everybody can change", capability(Config{TokenFile: mode(t, testToken, 0o602)}), []string{"--ws-token-file", "0602"}},
+		{"secret that everybody can read", signed(Config{SharedSecretFile: mode(t, testSecret, 0o644)}), []string{"--ws-shared-secret-file", "0644", "chmod 600"}},
 		{"two lines", capability(Config{TokenFile: file(t, "a\nb\n")}), []string{"--ws-token-file", "one line"}},
 		{"no ASCII", capability(Config{TokenFile: file(t, "żó")}), []string{"--ws-token-file", "ASCII"}},
 		{"token past the limit", capability(Config{TokenFile: file(t, strings.Repeat("x", maxTokenBytes+1))}), []string{"--ws-token-file", fmt.Sprint(maxTokenBytes)}},
@@ -111,12 +129,16 @@ func TestNoFlagsNoAuthenticator(t *testing.T) {
 func TestAcceptedConfigs(t *testing.T) {
 	none := time.Duration(0)
 	for name, c := range map[string]Config{
-		"digest in capitals":     {Mode: CapabilityToken, TokenSHA256: " " + strings.ToUpper(sha("x")) + "\n"},
-		"token at the limit":     {Mode: CapabilityToken, TokenFile: file(t, strings.Repeat("x", maxTokenBytes)+"\n")},
-		"secret at the minimum":  {Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret)},
-		"secret at the maximum":  {Mode: SignedBearerToken, SharedSecretFile: file(t, strings.Repeat("x", maxSecretBytes))},
-		"secret that is no text": {Mode: SignedBearerToken, SharedSecretFile: file(t, strings.Repeat("\xff", minSecretBytes))},
-		"no skew":                {Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret), ClockSkew: &none},
+		"digest in capitals":                   {Mode: CapabilityToken, TokenSHA256: " " + strings.ToUpper(sha("x")) + "\n"},
+		"shortest token in hexadecimal digits": {Mode: CapabilityToken, TokenFile: file(t, strings.Repeat("a", 32))},
+		"shortest token in digits":             {Mode: CapabilityToken, TokenFile: file(t, strings.Repeat("1", 39))},
+		"shortest token":                       {Mode: CapabilityToken, TokenFile: file(t, strings.Repeat("x", 22))},
+		"token that only the user can read":    {Mode: CapabilityToken, TokenFile: mode(t, testToken, 0o400)},
+		"token at the limit":                   {Mode: CapabilityToken, TokenFile: file(t, strings.Repeat("x", maxTokenBytes)+"\n")},
+		"secret at the minimum":                {Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret)},
+		"secret at the maximum":                {Mode: SignedBearerToken, SharedSecretFile: file(t, strings.Repeat("x", maxSecretBytes))},
+		"secret that is no text":               {Mode: SignedBearerToken, SharedSecretFile: file(t, strings.Repeat("\xff", minSecretBytes))},
+		"no skew":                              {Mode: SignedBearerToken, SharedSecretFile: file(t, testSecret), ClockSkew: &none},
 	} {
 		if _, err := New(c); err != nil {
 			t.Errorf("%s: %v", name, err)

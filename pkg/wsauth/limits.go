@@ -12,6 +12,11 @@ const (
 	// signature: a shorter key is what limits its strength (RFC 7518, 3.2).
 	minSecretBytes = 32
 
+	// minTokenBits is what a capability token must be able to hold, in bits: 32
+	// hexadecimal digits or 22 characters of base64. Fewer can be guessed by
+	// whoever reaches the port for long enough.
+	minTokenBits = 128
+
 	// maxSecretBytes bounds what is read of a file with a token or a secret.
 	// Somebody who names a log or /dev/zero gets an error, not a full memory.
 	maxSecretBytes = 64 << 10
