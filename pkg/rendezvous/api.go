@@ -85,10 +85,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 // which body.
 func (s *Server) call(name string, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// Calls are few. The next may come when the network was away, and the
-		// reference's clients give up when it goes into a connection that is
-		// dead; if they cannot make a new one, they try again.
-		w.Header().Set("Connection", "close")
 		answer, err := s.serveCall(name, w, r, serve)
 		if err != nil {
 			s.metrics.request(name, err.status)

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -357,7 +359,8 @@ func TestUnsavedRegistration(t *testing.T) {
 	}
 }
 
-// TestCallsEndTheirConnection: the next call may come when that is dead.
+// TestCallsEndTheirConnection: the next call may come when that is dead, and
+// nobody is to hold connections without a token.
 func TestCallsEndTheirConnection(t *testing.T) {
 	s := start(t, Options{})
 	for _, path := range []string{"/cloud/environment/env/connect", "/cloud/environment/env/validate"} {
@@ -368,6 +371,75 @@ func TestCallsEndTheirConnection(t *testing.T) {
 		_ = res.Body.Close()
 		if !res.Close {
 			t.Errorf("%s: %v", path, res.Header)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/status", "/relay", "/nothing"} {
+		res, err := http.Get(s.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if !res.Close {
+			t.Errorf("%s: %v", path, res.Header)
+		}
+	}
+}
+
+// TestSlowBodyAfterRefusal has a client without a token be refused, and send no
+// more of its body: the connection ends.
+func TestSlowBodyAfterRefusal(t *testing.T) {
+	s := start(t, Options{})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /cloud/environment/env/connect HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(bodyTime / 2)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(c) // until the connection ends
+	if !strings.Contains(string(text), "401") || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestConnectionsThatWait are as many as there may be, without a request: a
+// request on a new one is answered all the same.
+func TestConnectionsThatWait(t *testing.T) {
+	const limit = 8
+	s := start(t, Options{})
+	s.Server.maxWaiting = limit
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(ctx, l, nil) })
+	defer serving.Wait()
+	defer cancel()
+	var idle []net.Conn
+	for range 2 * limit {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	res, err := http.Get("http://" + l.Addr().String() + "/healthz")
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", res, err)
+	}
+	_ = res.Body.Close()
+	// The first have been closed.
+	for _, c := range idle[:limit] {
+		_ = c.SetReadDeadline(time.Now().Add(headerTime / 2))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("an old connection is still there: %v", err)
 		}
 	}
 }

@@ -151,11 +151,15 @@ const (
 	maxBody = 64 << 10
 	// maxHeader bounds the head of a request: a signed URL and a token.
 	maxHeader = 32 << 10
-	// headerTime and bodyTime bound how long a request may take to arrive,
-	// idleTime how long a connection waits for the next.
+	// headerTime and bodyTime bound how long the head of a request, and all of
+	// it, may take to arrive, and leftTime how long what is left of a body may
+	// after the answer.
 	headerTime = 10 * time.Second
-	bodyTime   = 30 * time.Second
-	idleTime   = 2 * time.Minute
+	bodyTime   = 20 * time.Second
+	leftTime   = time.Second
+	// maxWaiting bounds the connections of a listener that are no websockets.
+	// With a descriptor each they leave room for maxSockets and for files.
+	maxWaiting = 1024
 	// maxRegistrationID is the longest that is looked for or logged, in bytes:
 	// all have the length of a UUID.
 	maxRegistrationID = 36

@@ -62,6 +62,7 @@ type Server struct {
 	metrics        *instruments
 	// See resumeClaimTime and handshakeClaimTime.
 	resumeClaim, handshakeClaim time.Duration
+	maxWaiting                  int // see there
 
 	ctx  context.Context // ends with Shutdown
 	stop context.CancelCauseFunc
@@ -105,7 +106,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{
 		opts: opts, log: opts.Logger, public: public, now: time.Now, bus: opts.Bus, state: opts.State,
 		tokens: newAccounts(tokenQuota), environments: newAccounts(environmentQuota), ended: make(chan struct{}),
-		resumeClaim: resumeClaimTime, handshakeClaim: handshakeClaimTime,
+		resumeClaim: resumeClaimTime, handshakeClaim: handshakeClaimTime, maxWaiting: maxWaiting,
 	}
 	if opts.StateFile != "" {
 		if s.file, err = openState(ctx, opts.StateFile); err != nil {
@@ -187,7 +188,16 @@ func (s *Server) routes() *http.ServeMux {
 // ServeHTTP serves the registry's API, the relay at /relay, and /healthz,
 // /readyz, /metrics and /status. Requests with an Origin come from web pages
 // and are refused.
+//
+// Every answer that is no websocket ends its connection. Calls are few, and the
+// next may come when the network was away: clients of Codex CLI give up when it
+// goes into a connection that is dead, and try again if they cannot make a new
+// one. Besides, idle connections are not for those without a token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	// What is left of a body that was refused is not waited for. On a recorder
+	// in tests, and after an upgrade, there is nothing to set.
+	defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftTime)) }()
 	if len(r.Header.Values("Origin")) > 0 {
 		writeError(w, &apiError{http.StatusForbidden, "origin_not_allowed", "web pages may not use this service"})
 		return
@@ -200,8 +210,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // listener's error. The sockets go on until Shutdown.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
 	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		ErrorLog: log.New(io.Discard, "", 0), // clients that break off
+		Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: headerTime, MaxHeaderBytes: maxHeader,
+		ConnState: newWaiting(s.maxWaiting).track,
+		ErrorLog:  log.New(io.Discard, "", 0), // clients that break off
 		// Websockets are upgraded from HTTP/1.1 alone.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
