@@ -191,6 +191,98 @@ func TestInheritedDescriptors(t *testing.T) {
 	})
 }
 
+// TestInheritedDescriptorsOfWhatIsHidden: a descriptor that somebody leaves
+// open, for reading, is no way to what the view does not show, whatever its
+// number and kind.
+func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
+	const high = 1100 // above what select takes, and usual limits
+	open := func(name string, flags int) func(*place) (int, error) {
+		return func(p *place) (int, error) { return unix.Open(p.dir+"/"+name, flags|unix.O_CLOEXEC, 0) }
+	}
+	for name, make := range map[string]func(p *place) (int, error){
+		"a directory":         open("hidden", unix.O_RDONLY|unix.O_DIRECTORY),
+		"a directory by path": open("hidden", unix.O_PATH),
+		"a file":              open("secret", unix.O_RDONLY),
+		"a file by path":      open("secret", unix.O_PATH),
+		"a FIFO":              open("fifo", unix.O_RDONLY|unix.O_NONBLOCK),
+		"a removed directory": func(p *place) (int, error) {
+			must(p.t, os.Mkdir(p.dir+"/hidden/gone", 0o777))
+			defer os.Remove(p.dir + "/hidden/gone")
+			return open("hidden/gone", unix.O_RDONLY|unix.O_DIRECTORY)(p)
+		},
+		"a removed file": func(p *place) (int, error) {
+			p.file("hidden/gone", "key")
+			defer os.Remove(p.dir + "/hidden/gone")
+			return open("hidden/gone", unix.O_RDONLY)(p)
+		},
+		"an inotify instance": func(*place) (int, error) { return unix.InotifyInit1(unix.IN_CLOEXEC) },
+		"an epoll instance":   func(*place) (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) },
+		"a process":           func(*place) (int, error) { return unix.PidfdOpen(os.Getpid(), 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, nil, func(t *testing.T, p *place, backend string) {
+				p.file("hidden/file", "key")
+				must(t, os.Chmod(p.dir+"/hidden", 0o777))
+				must(t, os.Chmod(p.secret, 0o666))
+				must(t, unix.Mkfifo(p.dir+"/fifo", 0o666))
+				must(t, os.Chmod(p.dir+"/fifo", 0o666))
+				fd, err := make(p)
+				must(t, err)
+				file := os.NewFile(uintptr(fd), name)
+				defer file.Close()
+				run := func(backend string) outcome {
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					defer cancel()
+					profile := entries("minimal=read", attacker+"=read", p.ws+"=read")
+					cmd := p.command(ctx, backend, profile, "through", "made", "0", "3", strconv.Itoa(high))
+					cmd.Stdin, cmd.ExtraFiles = file, slices.Concat([]*os.File{file}, nils[:high-4], []*os.File{file})
+					return p.finish(cmd)
+				}
+				if name != "a process" { // before Linux 6.9 it has a kind of its own
+					works(t, run(""))
+				}
+				_ = os.Remove(p.dir + "/made")
+				contained(t, run(backend))
+			})
+		})
+	}
+}
+
+// nils are files that are none.
+var nils [4096]*os.File
+
+// TestInheritedDescriptorsServe: what a shell opens for a command is of use.
+func TestInheritedDescriptorsServe(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		p.file("ws/in", "first\nsecond\n")
+		read := func(file *os.File) string {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			out, err := os.Create(p.dir + "/out")
+			must(t, err)
+			defer out.Close()
+			cmd := p.command(ctx, backend, p.readOnly(), "print", "0")
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = file, out, out
+			must(t, cmd.Run())
+			b, err := os.ReadFile(p.dir + "/out")
+			must(t, err)
+			return string(b)
+		}
+		file, err := os.Open(p.ws + "/in")
+		must(t, err)
+		defer file.Close()
+		_, err = file.Seek(int64(len("first\n")), io.SeekStart)
+		must(t, err)
+		if got := read(file); got != "second\ndone\n" {
+			t.Errorf("a file: %q", got)
+		}
+		must(t, os.Remove(p.ws+"/in"))
+		if got := read(file); got != "second\ndone\n" {
+			t.Errorf("a removed file, as of a here-document: %q", got)
+		}
+	})
+}
+
 // TestSetuid: a program that is root's and setuid does not make one root.
 func TestSetuid(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -94,6 +94,7 @@ const (
 	environFD
 	filterFD
 	bindsFD
+	inheritedFD
 	firstEmpty
 )
 
@@ -106,8 +107,13 @@ func (w *wrapped) run(program string) (int, error) {
 	if err := w.open(); err != nil {
 		return 0, err
 	}
+	standard, again, err := w.l.standard()
+	if err != nil {
+		return 0, err
+	}
 	files := make([]uintptr, firstEmpty)
-	files[1], files[2], files[talkFD], files[stderrFD], files[execFD] = 1, uintptr(w.complain[1]), uintptr(w.talk[1]), 2, 2
+	files[0], files[1], files[2], files[stderrFD] = standard[0], standard[1], uintptr(w.complain[1]), standard[2]
+	files[talkFD], files[execFD] = uintptr(w.talk[1]), standard[2]
 	if w.l.execFD >= 0 {
 		files[execFD] = uintptr(w.l.execFD)
 	}
@@ -125,7 +131,7 @@ func (w *wrapped) run(program string) (int, error) {
 	}
 	filter := sandbox.Rules{Network: w.l.plan.Network, Nesting: w.l.nesting}.Filter()
 	for fd, data := range map[int][]byte{
-		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds,
+		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds, inheritedFD: again,
 		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
 	} {
 		if files[fd], err = w.memory(data); err != nil {
@@ -399,12 +405,20 @@ func (l *launch) secondStage() (int, error) {
 	for fd := talkFD; fd < firstEmpty; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	_ = unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC)
+	if unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC) != nil {
+		// Before Linux 5.11: there are not many, as bwrap was given them.
+		for fd := firstEmpty; fd < maxGiven; fd++ {
+			unix.CloseOnExec(fd)
+		}
+	}
 	grants, err := checkMounts(writable)
 	if err != nil {
 		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
 	}
-	files := inheritedFiles(2)
+	files, err := standardAgain()
+	if err != nil {
+		return 0, err
+	}
 	if err := x.listenHere(); err != nil {
 		return 0, err
 	}

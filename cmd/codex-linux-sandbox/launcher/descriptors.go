@@ -3,90 +3,250 @@
 package launcher
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
+	"codex.internal/pkg/permissions"
 	"golang.org/x/sys/unix"
 )
 
-// inheritedFile is a descriptor that the command inherits, for a file that
-// lies outside of its view: by way of /proc/self/fd it could open the file
-// again, for writing, and it could change the mode of a file or a device that
-// is open for reading. It is opened again inside, at the same path.
+// A descriptor that the launcher was started with leads past the view: by
+// /proc/self/fd a command can open a file again, for writing, and by the `..`
+// of a directory it reaches everything beside it. So what is inherited is
+// opened again inside, at the same path and for reading, if the same file is
+// there; else the command does not get it, or gets /dev/null as one of its
+// first three. Pipes, sockets and terminals stay as they are, and so do files
+// that are open for writing: whoever started the launcher means them to be
+// written.
+
+// inheritedFile is a descriptor that the command does not get as it is.
 type inheritedFile struct {
 	fd    int
-	path  string
+	path  string // where to open it again; "": nowhere
 	flags int
 	at    int64
+	// was is the file that must be found there; nil: any device of that name.
+	was *unix.Stat_t
+	// copied is a descriptor of a copy that takes its place; 0: none.
+	copied int
 }
 
 // memoryDevices are the devices of major number 1 by their minor numbers, as
 // the view has them.
 var memoryDevices = map[uint32]string{3: "null", 5: "zero", 7: "full", 8: "random", 9: "urandom"}
 
-// inheritedFiles finds the descriptors that need it. What is open for writing
-// stays as it is: whoever passed it meant that. So do pipes, sockets and
-// terminals.
-func inheritedFiles(highest int) []inheritedFile {
-	var files []inheritedFile
+// maxCopied bounds the size of a removed file that is copied into memory. It
+// is for what shells make of here-documents.
+const maxCopied = 64 << 20
+
+// standardFiles is the number of the descriptors that every command has.
+const standardFiles = 3
+
+// takeInherited finds the descriptors that the command must not get as they
+// are, and marks all of them to be closed when it is executed. It is called
+// once: what is marked is not found again.
+func (l *launch) takeInherited() error {
+	if l.execFD >= 0 {
+		unix.CloseOnExec(l.execFD)
+	}
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {
-		return nil
+		return fmt.Errorf("list the inherited descriptors: %w", err)
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("list the inherited descriptors: %w", err)
+	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd > highest {
+		if err != nil {
 			continue
 		}
-		if f, ok := reopenable(fd); ok {
-			files = append(files, f)
+		// Our own descriptors are closed anyway.
+		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || own&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		f, keep := inspect(fd)
+		if keep {
+			continue
+		}
+		unix.CloseOnExec(fd)
+		if f.was != nil && f.was.Nlink == 0 && l.mayRead(strings.TrimSuffix(f.path, " (deleted)")) {
+			f.copied = copyRemoved(f)
+		}
+		if fd < standardFiles || f.path != "" {
+			l.inherited = append(l.inherited, f)
 		}
 	}
-	return files
+	return nil
 }
 
-func reopenable(fd int) (f inheritedFile, ok bool) {
+// inspect finds out how a descriptor can be opened again, or that it may be
+// inherited as it is.
+func inspect(fd int) (f inheritedFile, keep bool) {
+	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err != nil || own&unix.FD_CLOEXEC != 0 || unix.Fstat(fd, &st) != nil {
-		return f, false
-	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil {
+	if err != nil || unix.Fstat(fd, &st) != nil {
 		return f, false
 	}
-	f = inheritedFile{fd: fd, flags: flags & (unix.O_ACCMODE | unix.O_APPEND | unix.O_NONBLOCK)}
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	named := err == nil && path.IsAbs(name)
+	usable := flags&unix.O_PATH == 0
+	access := flags & unix.O_ACCMODE
+	written := usable && (access == unix.O_WRONLY || access == unix.O_RDWR)
+	f.flags = flags & (unix.O_ACCMODE | unix.O_APPEND | unix.O_NONBLOCK | unix.O_PATH)
 	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG, unix.S_IFDIR:
-		ok = flags&unix.O_ACCMODE == unix.O_RDONLY
+	case unix.S_IFSOCK:
+		keep = usable
+	case unix.S_IFIFO:
+		keep = written || usable && !named
 	case unix.S_IFCHR:
-		if name, memory := memoryDevices[unix.Minor(uint64(st.Rdev))]; memory && unix.Major(uint64(st.Rdev)) == 1 {
-			f.path = "/dev/" + name
-			return f, true
+		if device, memory := memoryDevices[unix.Minor(uint64(st.Rdev))]; memory && unix.Major(uint64(st.Rdev)) == 1 {
+			f.path = "/dev/" + device
+			return f, false
 		}
+		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		keep = written || usable && err == nil
+	case unix.S_IFREG, unix.S_IFBLK:
+		keep = written && named
 	}
-	if f.path, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || !path.IsAbs(f.path) {
-		return f, false
+	if !keep && named && (access == unix.O_RDONLY || !usable) {
+		f.path, f.was = name, &st
+		f.at, _ = unix.Seek(fd, 0, io.SeekCurrent)
 	}
-	f.at, _ = unix.Seek(fd, 0, unix.SEEK_CUR)
-	return f, ok
+	return f, keep
 }
 
-// reopen appends what opens the files again. One that the view does not show
-// stays as it is.
+// mayRead reports whether the profile lets a file be read that has no name any
+// more, by the name that it had.
+func (l *launch) mayRead(name string) bool {
+	policy := l.plan.Policy
+	return policy == nil || strings.HasPrefix(name, "/memfd:") ||
+		policy.Access(name) != permissions.Deny && !policy.DeniesRead(name)
+}
+
+// copyRemoved copies a file that has no name any more, and so cannot be opened
+// again, into memory that cannot be written. It returns 0 if it cannot.
+func copyRemoved(f inheritedFile) int {
+	if f.was.Mode&unix.S_IFMT != unix.S_IFREG || f.flags&unix.O_PATH != 0 || f.was.Size > maxCopied {
+		return 0
+	}
+	memory, err := unix.MemfdCreate("copy", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(memory)
+	for offset, left := int64(0), int(f.was.Size); left > 0; {
+		n, err := unix.Sendfile(memory, f.fd, &offset, left)
+		if err != nil || n == 0 {
+			return 0
+		}
+		left -= n
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(memory), unix.F_ADD_SEALS, seals); err != nil {
+		return 0
+	}
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(memory), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	_, _ = unix.Seek(fd, f.at, io.SeekStart)
+	return fd
+}
+
+// reopen appends what opens the files again, inside.
 func (p *program) reopen(files []inheritedFile) {
+	replace := func(f inheritedFile, by arg) {
+		p.do("replace the descriptor of", f.path, unix.SYS_DUP3, by, val(f.fd), val(0))
+	}
 	for _, f := range files {
-		p.ifThere(func() {
-			how := pointer(p, &unix.OpenHow{Flags: uint64(f.flags) | unix.O_CLOEXEC | unix.O_NOCTTY, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+		if f.copied > 0 {
+			replace(f, val(f.copied))
+			continue
+		}
+		if f.fd < standardFiles {
+			null := p.get("open", os.DevNull, unix.SYS_OPENAT, cwdFD, p.text(os.DevNull), val(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY), val(0))
+			replace(f, null.arg())
+			p.close(null)
+		}
+		if f.path == "" {
+			continue
+		}
+		p.try(func() {
+			// A FIFO may have no writer yet.
+			how := pointer(p, &unix.OpenHow{Flags: uint64(f.flags) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 			fd := p.get("open", f.path, unix.SYS_OPENAT2, cwdFD, p.text(f.path), how, val(unix.SizeofOpenHow))
+			if f.was != nil {
+				p.identify(f.path, fd, uint64(f.was.Dev), f.was.Ino)
+			}
+			if f.flags&unix.O_PATH == 0 {
+				p.do("set the flags of", f.path, unix.SYS_FCNTL, fd.arg(), val(unix.F_SETFL), val(f.flags))
+			}
 			if f.at > 0 {
 				p.do("seek in", f.path, unix.SYS_LSEEK, fd.arg(), val(f.at), val(unix.SEEK_SET))
 			}
-			p.do("replace the descriptor of", f.path, unix.SYS_DUP3, fd.arg(), val(f.fd), val(0))
+			replace(f, fd.arg())
 			p.close(fd)
 		})
 	}
+}
+
+// maxGiven is more than the number of the last descriptor that bwrap is given:
+// it has one for each mask.
+const maxGiven = 1 << 16
+
+// standard returns the standard descriptors for bwrap, and what its second stage
+// has to open again. The first process inside is bwrap, into which the command
+// can look: so it does not get what the command must not have.
+func (l *launch) standard() (files [standardFiles]uintptr, again []byte, err error) {
+	for fd := range files {
+		files[fd] = uintptr(fd)
+	}
+	for _, f := range l.inherited {
+		if f.fd >= standardFiles {
+			continue
+		}
+		if files[f.fd] = uintptr(f.copied); f.copied > 0 {
+			continue
+		}
+		null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return files, nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		files[f.fd] = uintptr(null)
+		was := unix.Stat_t{}
+		if f.was != nil {
+			was = *f.was
+		}
+		again = fmt.Appendf(again, "%d %d %d %d %d %s\x00", f.fd, f.flags, f.at, was.Dev, was.Ino, f.path)
+	}
+	return files, again, nil
+}
+
+// standardAgain reads what standard has written.
+func standardAgain() (files []inheritedFile, err error) {
+	text, err := inherited("list of descriptors", inheritedFD, maxProfile)
+	for line := range strings.SplitSeq(string(text), "\x00") {
+		var f inheritedFile
+		var was unix.Stat_t
+		head, name, named := strings.Cut(line, "/")
+		if n, _ := fmt.Sscanf(head, "%d %d %d %d %d", &f.fd, &f.flags, &f.at, &was.Dev, &was.Ino); n != 5 {
+			continue
+		}
+		if named {
+			f.path = "/" + name
+		}
+		if was.Ino != 0 {
+			f.was = &was
+		}
+		files = append(files, f)
+	}
+	return files, err
 }

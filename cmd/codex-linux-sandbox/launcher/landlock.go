@@ -85,6 +85,7 @@ func (b landlock) run(l *launch) (int, error) {
 	init.dropPrivileges()
 	command.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(unix.SIGKILL)), val(0), val(0), val(0))
 	command.restrict(abi, l, grants)
+	command.reopen(l.inherited)
 	command.install(rules.Filter())
 	return s.run()
 }

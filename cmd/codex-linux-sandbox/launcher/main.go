@@ -45,6 +45,8 @@ type launch struct {
 	proxies *proxies
 	// terminal says that the command gets the terminal of standard input.
 	terminal bool
+	// inherited are the descriptors that the command does not get as they are.
+	inherited []inheritedFile
 	// reserved is a descriptor for children; see reserve.
 	reserved int
 }
@@ -141,6 +143,9 @@ func (l *launch) story(stdout io.Writer) (int, error) {
 	}
 	if !l.legacyLandlock && !l.plan.Confined {
 		return l.execDirectly()
+	}
+	if err := l.takeInherited(); err != nil {
+		return 0, err
 	}
 	return l.untilStill()
 }

@@ -18,10 +18,6 @@ import (
 // the mount API of Linux 5.12.
 type namespaces struct{}
 
-// maxInherited is the highest descriptor that is looked at: there may be any
-// number of them.
-const maxInherited = 1023
-
 func (namespaces) refuse(*launch) error { return nil }
 
 // loopbackName is the only interface of a new network.
@@ -52,7 +48,7 @@ func (namespaces) run(l *launch) (int, error) {
 		c.init.look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	wall.grantPaths(l.plan.WallGrants())
-	c.init.reopen(inheritedFiles(maxInherited))
+	c.init.reopen(l.inherited)
 	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
 	if l.plan.OwnNetwork() {
 		c.init.loopback()

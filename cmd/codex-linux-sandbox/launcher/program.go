@@ -122,7 +122,7 @@ func (p *program) get(what, path string, nr uintptr, args ...arg) register {
 	return r
 }
 
-// identity is what a directory was when it was looked at before.
+// identity is what a file was when it was looked at before.
 type identity struct {
 	got      unix.Stat_t
 	dev, ino uint64
@@ -132,9 +132,14 @@ type identity struct {
 func (p *program) look(name string, dev, ino uint64) {
 	how := pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 	fd := p.get("open", name, unix.SYS_OPENAT2, cwdFD, p.text(name), how, val(unix.SizeofOpenHow))
+	p.identify(name, fd, dev, ino)
+	p.close(fd)
+}
+
+// identify appends what fails unless a descriptor is of that file.
+func (p *program) identify(name string, fd register, dev, ino uint64) {
 	id := &identity{dev: dev, ino: ino}
 	p.do("look at", name, unix.SYS_FSTAT, fd.arg(), pointer(p, &id.got)).same = id
-	p.close(fd)
 }
 
 func (p *program) close(r register) { p.do("close", "", unix.SYS_CLOSE, r.arg()) }

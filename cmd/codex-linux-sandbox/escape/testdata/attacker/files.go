@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -178,6 +180,46 @@ func init() {
 		broken("chmod", unix.Chmod(own+"/hooks", 0o555))
 		broken("chmod", unix.Chmod(own, 0o555))
 		try("move into place", unix.Rename(own, args[0]+"/.git"))
+	}
+	attacks["print"] = func(args []string) {
+		fd, _ := strconv.Atoi(args[0])
+		_, err := io.Copy(os.Stdout, os.NewFile(uintptr(fd), "input"))
+		broken("print", err)
+	}
+	attacks["through"] = func(args []string) {
+		// args: a name that can be made in a directory outside, and descriptors
+		// that somebody has left open.
+		for _, n := range args[1:] {
+			var st unix.Stat_t
+			fd, _ := strconv.Atoi(n)
+			if err := unix.Fstat(fd, &st); err != nil {
+				held("descriptor "+n, err)
+				continue
+			}
+			switch kind := st.Mode & unix.S_IFMT; {
+			case kind == unix.S_IFCHR:
+				held("descriptor "+n, unix.ENOTTY) // that is /dev/null
+				continue
+			case kind == 0:
+				breach("have a descriptor of the kernel's: " + n)
+				continue
+			case kind == unix.S_IFREG:
+				b := make([]byte, 20)
+				size, err := unix.Pread(fd, b, 0)
+				if strings.Contains(string(b[:max(size, 0)]), "key") {
+					breach("read by descriptor " + n)
+				}
+				held("read by descriptor "+n, err)
+			}
+			for _, dir := range []string{"/proc/self/fd/", "/proc/1/fd/"} {
+				for _, flags := range []int{unix.O_RDWR, unix.O_WRONLY | unix.O_APPEND} {
+					try("write by "+dir+n, open(dir+n, flags|unix.O_NONBLOCK))
+				}
+				for _, up := range []string{"/", "/../", "/../../"} {
+					try("make a file by "+dir+n+up, open(dir+n+up+args[0], unix.O_WRONLY|unix.O_CREAT))
+				}
+			}
+		}
 	}
 	attacks["inherited"] = func(args []string) {
 		// Descriptors that somebody has left open, for reading.
