@@ -220,7 +220,7 @@ func existingMetadata(view View, root string, missingCodex bool) []string {
 	var paths []string
 	git := path.Join(root, ".git")
 	effective, t := stat(view, git)
-	if t == Regular {
+	if t == Regular && !Foreign(view, effective) {
 		if target := gitdir(view, git, effective); target != "" {
 			paths = append(paths, target)
 		}

@@ -23,6 +23,10 @@ type Info struct {
 	Type     FileType
 	Size     int64
 	Dev, Ino uint64
+	// Mine says that it belongs to the user of this program.
+	Mine bool
+	// Sticky says of a directory that users may only remove what is theirs.
+	Sticky bool
 }
 
 // View is what may be seen of a file system. Paths are absolute and clean.
@@ -65,6 +69,18 @@ func stat(view View, p string) (string, FileType) {
 		return "", Missing
 	}
 	return at, info.Type
+}
+
+// Foreign reports whether another user has put something at a path, in a
+// directory that users share: one with the sticky bit, such as /tmp. The parent
+// of the path must be a directory, without links.
+func Foreign(view View, at string) bool {
+	info, err := view.Lstat(at)
+	if err != nil || info.Type == Missing || info.Mine {
+		return false
+	}
+	dir, err := view.Lstat(path.Dir(at))
+	return err == nil && dir.Sticky
 }
 
 // resolver follows symbolic links.

@@ -24,7 +24,10 @@ func (HostView) Lstat(name string) (permissions.Info, error) {
 	case err != nil:
 		return permissions.Info{}, fmt.Errorf("lstat %s: %w", name, err)
 	}
-	return permissions.Info{Type: fileType(st.Mode), Size: st.Size, Dev: uint64(st.Dev), Ino: st.Ino}, nil
+	return permissions.Info{
+		Type: fileType(st.Mode), Size: st.Size, Dev: uint64(st.Dev), Ino: st.Ino,
+		Mine: int(st.Uid) == unix.Geteuid(), Sticky: st.Mode&(unix.S_IFMT|unix.S_ISVTX) == unix.S_IFDIR|unix.S_ISVTX,
+	}, nil
 }
 
 // CanReplace reports whether the user may remove what a path names, or could

@@ -150,16 +150,17 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 		return nil
 	}
 	for _, r := range w.ReadOnly {
-		if r.ProjectRootsMetadata && p.missing(p.moved(w, r.Path)) {
+		at := p.moved(w, r.Path)
+		if r.ProjectRootsMetadata && p.missing(at) || p.foreignName(w, at) {
 			continue
 		}
-		if err := p.protected(p.moved(w, r.Path), add); err != nil {
+		if err := p.protected(at, add); err != nil {
 			return err
 		}
 	}
 	for _, name := range w.Names {
 		full := path.Join(w.Effective, name)
-		if name == ".git" && p.missing(full) && p.inWorkTree(w.Effective) {
+		if name == ".git" && p.missing(full) && p.inWorkTree(w.Effective) || p.foreignName(w, full) {
 			p.plan.Undo = append(p.plan.Undo, UndoName{Path: full, Dev: w.info.Dev, Ino: w.info.Ino})
 			continue
 		}
@@ -168,6 +169,15 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 		}
 	}
 	return nil
+}
+
+// foreignName reports whether a path is a protected name of a writable root
+// that all users share, and another user has put something there. That user
+// may exchange or remove it at any time, so it can neither be mounted on nor
+// must it keep the sandbox from starting. The command cannot change it, unless
+// the directory is its user's. What it makes there itself is removed.
+func (p *planner) foreignName(w *writableRoot, at string) bool {
+	return path.Dir(at) == w.Effective && slices.Contains(protectedNames, path.Base(at)) && permissions.Foreign(p.view, at)
 }
 
 // moved is a path below a writable root as it lies below the root's target.
@@ -189,8 +199,8 @@ func (p *planner) inWorkTree(dir string) bool {
 		dir = path.Dir(dir)
 		git := path.Join(dir, ".git")
 		info, err := p.view.Lstat(git)
-		if err != nil {
-			continue
+		if err != nil || permissions.Foreign(p.view, git) {
+			continue // git does not trust what another user has put there
 		}
 		switch info.Type {
 		case permissions.Dir:

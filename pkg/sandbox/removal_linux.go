@@ -104,7 +104,8 @@ func openRemoval(n UndoName) (*Removal, error) {
 		err = ErrAppeared
 	}
 	r.Dev, r.Ino, r.sticky = uint64(st.Dev), st.Ino, st.Mode&unix.S_ISVTX != 0
-	if err == nil && unix.Fstatat(r.dir, base, &found, unix.AT_SYMLINK_NOFOLLOW) == nil && (!r.sticky || found.Uid == r.uid) {
+	if err == nil && unix.Fstatat(r.dir, base, &found, unix.AT_SYMLINK_NOFOLLOW) == nil && (!r.sticky || found.Uid == r.uid) &&
+		(m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || m.placeholder(r) == NotRemoved) {
 		err = ErrAppeared
 	}
 	if err != nil {
@@ -138,11 +139,11 @@ func (m *Remover) Remove(r *Removal) int {
 	if m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || r.sticky && m.st.Uid != r.uid {
 		return NothingThere
 	}
-	if m.heldPlaceholder(r) {
-		return HeldPlaceholder
+	if result := m.placeholder(r); result != NotRemoved {
+		return result
 	}
 	m.steps = removalSteps
-	mode := ^uintptr(0)
+	mode := unchanged
 	result := NotRemoved
 	for range removalTries {
 		m.random(r.aside[len(asidePrefix)+asideDigits:])
@@ -150,10 +151,8 @@ func (m *Remover) Remove(r *Removal) int {
 		if errno == unix.EINVAL {
 			errno = m.rename(r, 0) // a file system without flags; nothing has this name
 		}
-		if errno == unix.EACCES && mode == ^uintptr(0) && m.stat(r.dir, &m.empty, unix.AT_EMPTY_PATH) == 0 {
-			// The command has made its own directory unwritable.
-			mode = uintptr(m.st.Mode & 0o7777)
-			m.chmod(r.dir, mode|0o700)
+		if errno == unix.EACCES && mode == unchanged {
+			mode = m.unlock(r)
 			continue
 		}
 		if errno == 0 || errno == unix.ENOENT {
@@ -169,32 +168,61 @@ func (m *Remover) Remove(r *Removal) int {
 			break
 		}
 	}
-	if mode != ^uintptr(0) {
+	if mode != unchanged {
 		m.chmod(r.dir, mode)
 	}
 	return result
 }
 
-// heldPlaceholder reports whether what was looked at is the placeholder of a
-// sandbox that has it still, whose policy masks the name. A command that makes
-// one of its own, and locks it, must leave it empty, and its lock ends with it.
+// unchanged is no mode.
+const unchanged = ^uintptr(0)
+
+// unlock lets the entries of the directory be changed, which a command may have
+// forbidden, and returns the mode that it had.
 //
 //go:nosplit
 //go:norace
-func (m *Remover) heldPlaceholder(r *Removal) bool {
-	if m.st.Mode != unix.S_IFDIR|stubDirMode || m.st.Uid != r.uid || m.st.Mtime.Sec != StubSeconds || m.st.Mtime.Nsec != StubNanoseconds {
-		return false
+func (m *Remover) unlock(r *Removal) uintptr {
+	if m.stat(r.dir, &m.empty, unix.AT_EMPTY_PATH) != 0 || m.st.Uid != r.uid || m.st.Mode&0o700 == 0o700 {
+		return unchanged
+	}
+	mode := uintptr(m.st.Mode & 0o7777)
+	m.chmod(r.dir, mode|0o700)
+	return mode
+}
+
+// placeholder treats what was looked at if it is an empty placeholder: one that
+// a sandbox has still, whose policy masks the name, is left alone, and one that
+// was left behind is removed. A command that makes one of its own, and locks it,
+// must leave it empty, and its lock ends with it. The result is NotRemoved if it
+// is none.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) placeholder(r *Removal) int {
+	if m.st.Mode != unix.S_IFDIR|stubDirMode || m.st.Mtime.Sec != StubSeconds || m.st.Mtime.Nsec != StubNanoseconds {
+		return NotRemoved
 	}
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
-		return false
+		return NotRemoved
 	}
 	_, _, errno = syscall.RawSyscall(unix.SYS_FLOCK, fd, unix.LOCK_EX|unix.LOCK_NB, 0)
 	m.dirs[1] = int(fd)
-	held := errno == unix.EWOULDBLOCK && !m.next(1)
+	result := NotRemoved
+	switch {
+	case errno == 0:
+		// This fails if it is not empty.
+		_, _, errno = syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), unix.AT_REMOVEDIR)
+		if errno == 0 {
+			result = NothingThere
+		}
+	case errno == unix.EWOULDBLOCK && !m.next(1):
+		result = HeldPlaceholder
+	}
 	m.close(int(fd))
-	return held
+	return result
 }
 
 //go:nosplit
@@ -229,6 +257,7 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 		return false
 	}
 	m.steps = removalSteps
+	mode := unchanged
 	for m.steps > 0 {
 		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, fd, uintptr(unsafe.Pointer(&m.scan[0])), uintptr(len(m.scan)))
 		if errno != 0 || n == 0 {
@@ -248,10 +277,16 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 					break
 				}
 			}
+			if mode == unchanged {
+				mode = m.unlock(r)
+			}
 			if !m.delete(r, &r.aside) {
 				left = true
 			}
 		}
+	}
+	if mode != unchanged {
+		m.chmod(r.dir, mode)
 	}
 	m.close(int(fd))
 	return left

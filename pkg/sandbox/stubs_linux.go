@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +36,11 @@ const (
 	stubFileMode = 0o444
 	// stubTries bounds how often a stub may vanish while it is being taken.
 	stubTries = 100
+	// lockTries and lockWait bound how long a lock is waited for. A sandbox
+	// that ends holds it alone for an instant; a command that has made what
+	// looks like a placeholder can hold it for as long as it likes.
+	lockTries = 20
+	lockWait  = time.Millisecond
 )
 
 // Stub is a stub that this program holds.
@@ -45,8 +52,12 @@ type Stub struct {
 	dir    bool
 }
 
-// errNotStub says that there is something at a path which is no stub.
-var errNotStub = errors.New("it exists")
+// Why what is at a path is not taken for a stub of this user.
+var (
+	errNotStub     = errors.New("it exists")
+	errForeign     = errors.New("it belongs to another user")
+	errForeignStub = errors.New("it is the placeholder of another user")
+)
 
 // openBeneath opens a directory by its canonical path.
 func openDir(name string) (int, error) {
@@ -63,14 +74,45 @@ func openDir(name string) (int, error) {
 // by the user in that directory, or in the whole file system.
 var ErrNotNeeded = errors.New("nothing can be created there")
 
+// Unmasked says that a protected name cannot be masked, because what is there
+// belongs to another user or is locked by another process, and may be removed
+// at any time. The name must be watched.
+type Unmasked struct {
+	UndoName
+	Foreign bool // it belongs to another user
+}
+
+func (u *Unmasked) Error() string { return "another user or process holds " + u.Path }
+
+// unmasked returns an Unmasked for the stub's name, nil if it is none of the
+// protected ones, or what is there is to be protected where it is.
+func (s *Stub) unmasked(why error) error {
+	var st unix.Stat_t
+	if !slices.Contains(protectedNames, s.name) || unix.Fstat(s.parent, &st) != nil {
+		return nil
+	}
+	u := &Unmasked{UndoName: UndoName{s.Path, uint64(st.Dev), st.Ino}}
+	switch {
+	case errors.Is(why, errNotStub):
+		return nil
+	case errors.Is(why, errForeign), errors.Is(why, errForeignStub):
+		u.Foreign = st.Mode&unix.S_ISVTX != 0
+		if !u.Foreign && errors.Is(why, errForeign) {
+			return nil
+		}
+	}
+	return u
+}
+
 // TakeStub makes a stub at a path, a directory or a file, or joins the one
-// that is there. It returns nil if something else is there.
+// that is there. It returns nil if something else is there, or an *Unmasked.
 func TakeStub(name string, dir bool) (*Stub, error) {
 	parent, err := openDir(path.Dir(name))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path.Dir(name), err)
 	}
 	s := &Stub{Path: name, parent: parent, fd: -1, name: path.Base(name), dir: dir}
+	locked := 0
 	for range stubTries {
 		err = s.join()
 		if errors.Is(err, unix.ENOENT) {
@@ -79,9 +121,13 @@ func TakeStub(name string, dir bool) (*Stub, error) {
 		switch {
 		case err == nil:
 			return s, nil
-		case errors.Is(err, errNotStub):
+		case errors.Is(err, unix.EWOULDBLOCK) && locked < lockTries:
+			locked++
+			time.Sleep(lockWait)
+		case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, errNotStub), errors.Is(err, errForeign), errors.Is(err, errForeignStub):
+			err = s.unmasked(err)
 			s.close()
-			return nil, nil
+			return nil, err
 		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && s.foreign():
 			s.close()
 			return nil, ErrNotNeeded
@@ -123,14 +169,20 @@ func (s *Stub) join() error {
 	if err := unix.Fstatat(s.parent, s.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	if !isStub(&st) {
+	mine := int(st.Uid) == unix.Geteuid()
+	switch {
+	case isStub(&st) && !mine:
+		return errForeignStub
+	case !mine:
+		return errForeign
+	case !isStub(&st):
 		return errNotStub
 	}
 	fd, err := unix.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH) })
+	err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
 	if err == nil {
 		err = unix.Fstatat(s.parent, s.name, &now, unix.AT_SYMLINK_NOFOLLOW)
 	}
@@ -175,7 +227,7 @@ func (s *Stub) make() error {
 		err = futimens(fd, &mark)
 	}
 	if err == nil {
-		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH) })
+		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
 	}
 	if err == nil {
 		err = unix.Renameat2(s.parent, temp, s.parent, s.name, unix.RENAME_NOREPLACE)

@@ -184,3 +184,94 @@ func holds(name, dir string) bool {
 	}
 	return false
 }
+
+// lookAlike makes what looks like the placeholder of a missing name, and locks
+// it until the test has ended.
+func (p *place) lookAlike(name string, uid int) {
+	p.t.Helper()
+	must(p.t, os.Mkdir(name, 0o755))
+	must(p.t, os.Lchown(name, uid, uid))
+	mark(p.t, name, 0o555)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(p.t, err)
+	p.t.Cleanup(func() { _ = unix.Close(fd) })
+	must(p.t, unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB))
+}
+
+// TestNoLockIsWaitedFor: another process that holds a lock on what looks like a
+// placeholder does not keep a sandbox from starting, and the name stays
+// protected when it goes away.
+func TestNoLockIsWaitedFor(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for _, name := range protectedNames {
+			p.lookAlike(p.ws+"/"+name, p.uid)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		cmd := p.shell(ctx, backend, p.ws, p.workspace(), `echo ready; read go; for n in .git .agents .codex; do mkdir $n && echo x >$n/config; done; :`)
+		in, err := cmd.StdinPipe()
+		must(t, err)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			t.Fatalf("it did not start: %q, %v", line, err)
+		}
+		for _, name := range protectedNames {
+			must(t, os.Remove(p.ws+"/"+name))
+		}
+		_ = in.Close()
+		_ = cmd.Wait()
+		for _, name := range protectedNames {
+			if exists(p.ws + "/" + name + "/config") {
+				t.Errorf("%s was made", name)
+			}
+		}
+	})
+}
+
+// TestOtherUsersCannotStopASandbox: what another user puts into a directory that
+// all users share keeps no sandbox from starting, is left alone, and lets the
+// command make no protected name.
+func TestOtherUsersCannotStopASandbox(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be two users")
+	}
+	const other = nobody - 1
+	for what, make := range map[string]func(p *place, name string) error{
+		"a link":                      func(p *place, name string) error { return os.Symlink("/nowhere", name) },
+		"a link to a writable path":   func(p *place, name string) error { return os.Symlink(p.ws, name) },
+		"a pipe":                      func(p *place, name string) error { return unix.Mkfifo(name, 0o600) },
+		"a directory":                 func(p *place, name string) error { return os.Mkdir(name, 0o700) },
+		"a pointer to a writable one": func(p *place, name string) error { return os.WriteFile(name, []byte("gitdir: "+p.ws), 0o644) },
+		"a pointer to a missing one":  func(p *place, name string) error { return os.WriteFile(name, []byte("gitdir: "+p.ws+"/no"), 0o644) },
+		"a locked look-alike":         func(p *place, name string) error { p.lookAlike(name, other); return nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, mounted, func(t *testing.T, p *place, backend string) {
+				shared := p.dir + "/shared"
+				must(t, os.Mkdir(shared, 0o755))
+				must(t, os.Chmod(shared, 0o777|os.ModeSticky))
+				for _, name := range protectedNames {
+					must(t, make(p, shared+"/"+name))
+					must(t, os.Lchown(shared+"/"+name, other, other))
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				cmd := p.shell(ctx, backend, p.ws, entries("root=read", p.ws+"=write", shared+"=write"),
+					`echo ready; touch made no; for n in .git .agents .codex; do mv "$1/$n" "$1/x$n" && mkdir "$1/$n" && echo x >"$1/$n/config"; done; :`, shared)
+				if out, err := cmd.CombinedOutput(); !strings.HasPrefix(string(out), "ready\n") || !exists(p.ws+"/made") || !exists(p.ws+"/no") {
+					t.Errorf("it did not start, or could not write: %v: %s", err, out)
+				}
+				for _, name := range protectedNames {
+					if exists(shared + "/" + name + "/config") {
+						t.Errorf("%s was made", name)
+					}
+					if !exists(shared+"/"+name) && !exists(shared+"/x"+name) {
+						t.Errorf("%s of the other user is gone", name)
+					}
+				}
+			})
+		})
+	}
+}

@@ -89,6 +89,14 @@ func (l *launch) takeStubs(wanted bool) (*stubs, error) {
 			}
 			continue
 		}
+		var unmasked *sandbox.Unmasked
+		if errors.As(err, &unmasked) {
+			l.plan.Undo = append(l.plan.Undo, unmasked.UndoName)
+			if err = nil; unmasked.Foreign {
+				m.Kind = 0
+				continue
+			}
+		}
 		if err != nil {
 			s.remove()
 			return nil, err
