@@ -41,9 +41,13 @@ func (rq *request) workConfined(intent *sandbox.Intent) {
 			return
 		}
 		response, err := h.ask(operation, line)
-		if err == nil && !reading {
-			// What the sandbox has put somewhere is gone when it has ended.
-			err = h.end()
+		if !reading {
+			// What the sandbox has put somewhere is gone when it has ended. This
+			// also holds for a request that failed: when this function returns, its
+			// context ends, and that kills a launcher that is still tidying up.
+			if ended := h.end(); err == nil {
+				err = ended
+			}
 		} else {
 			// Nobody has to wait for the end of one that only reads.
 			rq.c.srv.wg.Go(func() { _ = h.end() })

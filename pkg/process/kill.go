@@ -143,13 +143,30 @@ func (s *Supervisor) killSessions(leaders []int) {
 }
 
 // killOrphans kills the children that were adopted from processes that have
-// ended, until there are none.
+// ended, until there are none. Janitors get time to finish: when a server ends
+// together with a sandboxed request, what the janitor would remove stays in
+// the user's workspace otherwise.
 func (s *Supervisor) killOrphans() {
+	deadline := time.Now().Add(tidyTime)
+	for s.killOrphansBut(isJanitor) && time.Now().Before(deadline) {
+		time.Sleep(tidyPoll)
+	}
+	s.killOrphansBut(func(int) bool { return false })
+}
+
+// killOrphansBut kills adopted children but those that are spared, and reports
+// whether some were spared.
+func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 	self := os.Getpid()
 	for range freezeRounds {
 		found := false
+		spared = false
 		for _, e := range processTable() {
-			if e.parent == self && !e.zombie && !s.dog.isWatchdog(e.pid) {
+			switch {
+			case e.parent != self || e.zombie || s.dog.isWatchdog(e.pid):
+			case spare(e.pid):
+				spared = true
+			default:
 				found = true
 				_ = syscall.Kill(e.pid, syscall.SIGKILL)
 			}
@@ -157,9 +174,10 @@ func (s *Supervisor) killOrphans() {
 		for s.reapOrphan() {
 		}
 		if !found {
-			return
+			break
 		}
 	}
+	return spared
 }
 
 // entry is one process of the system.
