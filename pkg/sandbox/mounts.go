@@ -29,6 +29,8 @@ type guard struct {
 	// pattern says that a pattern matched it, which matches again under
 	// another name if it is meant to.
 	pattern bool
+	// kernel says that it is a file system of the kernel, whatever its name.
+	kernel bool
 }
 
 // mounts appends the masks outside writable roots, then each writable root
@@ -44,6 +46,13 @@ func (p *planner) mounts() error {
 		if err := p.protectRoot(&p.writable[i], add); err != nil {
 			return err
 		}
+	}
+	kernel, err := p.kernelMounts()
+	if err != nil {
+		return err
+	}
+	for _, g := range kernel {
+		add(g)
 	}
 	for _, d := range p.denied {
 		g, outside, err := p.masked(d)
@@ -123,7 +132,7 @@ func (p *planner) pins(guards [][]guard) [][]string {
 	}
 	for i := range guards {
 		for _, g := range guards[i] {
-			if !g.pattern {
+			if !g.pattern && !g.kernel {
 				above(g.path)
 			}
 		}
@@ -142,6 +151,35 @@ func (p *planner) pins(guards [][]guard) [][]string {
 // host: a view has its own /dev and /proc.
 func replaced(dir, root string) bool {
 	return below(dir, "/dev") && !below(root, "/dev") || below(dir, "/proc") && !below(root, "/proc")
+}
+
+// kernelMounts returns the file systems of the kernel that lie in writable
+// roots: a setting of the kernel is not among the files that somebody means
+// who grants a directory, or everything. What an entry names itself stays as it
+// is. Those in others are left out, as a read-only mount is so with all below.
+func (p *planner) kernelMounts() ([]guard, error) {
+	host, ok := p.view.(interface{ KernelMounts() ([]string, error) })
+	if !ok || len(p.writable) == 0 {
+		return nil, nil
+	}
+	names, err := host.KernelMounts()
+	if err != nil {
+		return nil, err
+	}
+	var guards []guard
+	for _, name := range names {
+		i := p.owner(name)
+		if i < 0 || p.writable[i].Effective == name || replaced(name, p.writable[i].Effective) ||
+			slices.ContainsFunc(guards, func(g guard) bool { return below(name, g.path) && p.owner(g.path) == i }) {
+			continue
+		}
+		info, err := p.view.Lstat(name)
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", name, err)
+		}
+		guards = append(guards, guard{path: name, kind: BindReadOnly, file: info.Type != permissions.Dir, kernel: true})
+	}
+	return guards, nil
 }
 
 // protectRoot yields what is read-only in a writable root.

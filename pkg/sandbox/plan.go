@@ -153,7 +153,15 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	}
 	if profile.FullWrite() {
 		plan.Confined, plan.Root = proxied, RootWritable
-		return plan, nil
+		if !proxied {
+			return plan, nil
+		}
+		p := &planner{view: view, plan: plan, writable: []writableRoot{{WritableRoot: permissions.WritableRoot{Path: "/", Effective: "/"}}}}
+		kernel, err := p.kernelMounts()
+		for _, g := range kernel {
+			p.protect(g)
+		}
+		return plan, err
 	}
 	plan.Confined = true
 	policy := permissions.Resolve(profile.FileSystem, scope, view)

@@ -257,6 +257,51 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// kernelHost is a host with file systems of the kernel.
+type kernelHost struct {
+	memory
+	mounts []string
+}
+
+func (h kernelHost) KernelMounts() ([]string, error) { return h.mounts, nil }
+
+// File systems of the kernel are read-only wherever they lie, unless an entry
+// names them.
+func TestFileSystemsOfTheKernel(t *testing.T) {
+	host := kernelHost{
+		tree("/.git/", "/.agents/", "/.codex/", "/sys/fs/cgroup/a/", "/sys/fs/cgroup/.git/", "/w/.git/", "/w/.agents/", "/w/.codex/", "/w/x/proc/", "/dev/pts/", "/proc/sys/", "/ro/sys/", "/etc/"),
+		[]string{"/dev", "/proc", "/sys", "/dev/pts", "/ro/sys", "/sys/fs/cgroup", "/w/x/proc"},
+	}
+	const slash, ws = "ro /.agents, ro /.codex, ro /.git, ", "ro /w/.agents, ro /w/.codex, ro /w/.git, ro /w/x/proc"
+	for entries, want := range map[string]string{
+		"root=read /w=write":                "rw /w, " + ws,
+		"root=write /ro=read":               slash + "ro /ro, ro /sys, ro /ro/sys, ro /w/x/proc",
+		"root=write /ro=deny":               slash + "ro /sys, ro /ro/sys, ro /w/x/proc, dir 000 /ro",
+		"root=write /ro=read /w=write":      slash + "ro /ro, ro /sys, ro /ro/sys, rw /w, " + ws,
+		"root=write /ro=read /etc/f=deny":   "rw /etc, " + slash + "ro /ro, ro /sys, ro /ro/sys, ro /w/x/proc, file 000 /etc/f cover",
+		"root=read /w=write /w/x/proc=read": "rw /w, rw /w/x, " + ws,
+		"root=read /w/x/proc=write":         "rw /w/x/proc, dir 555 /w/x/proc/.agents cover, dir 555 /w/x/proc/.codex cover, dir 555 /w/x/proc/.git cover",
+	} {
+		plan, err := Make(managed(t, entries), permissions.Scope{}, host, false)
+		if err != nil {
+			t.Errorf("%s: %v", entries, err)
+			continue
+		}
+		var lines []string
+		for _, m := range plan.Mounts {
+			lines = append(lines, line(m))
+		}
+		if got := strings.Join(lines, ", "); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", entries, got, want)
+		}
+	}
+	// A view in which all may be written has none of it either.
+	plan, err := Make(permissions.Profile{Kind: permissions.Disabled}, permissions.Scope{}, host, true)
+	if err != nil || len(plan.Mounts) != 3 || line(plan.Mounts[0]) != "ro /sys" {
+		t.Errorf("%v %v", plan.Mounts, err)
+	}
+}
+
 func TestPlansThatAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -60,6 +60,8 @@ var attacks = []attack{
 	{name: "setns of others", victim: true, control: byRoot, args: func(p *place) []string { return []string{"setns", pid(p)} }},
 	{name: "sockets"}, {name: "privileged sockets", control: byRoot},
 	{name: "memory", control: byRoot}, {name: "settings", control: byRoot}, {name: "sysfs", control: byRoot},
+	{name: "sysfs of a writable /", control: byRoot, args: words("sysfs"), backends: mounted,
+		profile: func(p *place) string { return entries("root=write", p.secret+"=deny") }},
 	{name: "mknod", control: byRoot, args: func(p *place) []string { return []string{"mknod", p.ws} }},
 	{name: "host", control: byRoot}, {name: "adjust the clock", control: byRoot}, {name: "capabilities"},
 	{name: "writables", control: byRoot, profile: (*place).readOnly},

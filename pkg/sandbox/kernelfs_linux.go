@@ -1,0 +1,59 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// kernelFileSystems are the types of file systems whose files are settings,
+// interfaces or objects of the kernel, and not somebody's data.
+var kernelFileSystems = map[string]bool{
+	"sysfs": true, "proc": true, "cgroup": true, "cgroup2": true, "cpuset": true, "resctrl": true,
+	"debugfs": true, "tracefs": true, "securityfs": true, "selinuxfs": true, "smackfs": true, "apparmorfs": true,
+	"bpf": true, "configfs": true, "pstore": true, "efivarfs": true, "binfmt_misc": true, "fusectl": true,
+	"mqueue": true, "nsfs": true, "devpts": true, "devtmpfs": true, "binder": true, "functionfs": true,
+	"rpc_pipefs": true, "nfsd": true, "dlmfs": true, "ocfs2_dlmfs": true, "xenfs": true, "gadgetfs": true,
+	"openpromfs": true, "s390_hypfs": true, "spufs": true, "ipathfs": true, "ibmasmfs": true, "usbfs": true, "usbdevfs": true,
+}
+
+// KernelMounts returns where file systems of the kernel are mounted, without
+// those that another mount hides or that the user cannot look at.
+func (h HostView) KernelMounts() ([]string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("find the file systems of the kernel: %w", err)
+	}
+	return kernelMounts(string(text), h)
+}
+
+// kernelMounts reads lines of mountinfo (proc_pid_mountinfo(5)).
+func kernelMounts(text string, view permissions.View) ([]string, error) {
+	var found []string
+	for line := range strings.Lines(text) {
+		head, tail, ok := strings.Cut(line, " - ")
+		fields := strings.Fields(head)
+		kind, _, _ := strings.Cut(tail, " ")
+		if !ok || len(fields) < 5 {
+			return nil, fmt.Errorf("find the file systems of the kernel: unknown line %q", line)
+		}
+		if !kernelFileSystems[kind] {
+			continue
+		}
+		var major, minor uint32
+		if _, err := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); err != nil {
+			return nil, fmt.Errorf("find the file systems of the kernel: unknown line %q", line)
+		}
+		at := path.Clean(unescapeMount(fields[4]))
+		if info, err := view.Lstat(at); err == nil && info.Dev == unix.Mkdev(major, minor) {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, shallowFirst)
+	return slices.Compact(found), nil
+}

@@ -1,0 +1,46 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"slices"
+	"testing"
+
+	"codex.internal/pkg/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// devices is a host that knows devices of some paths.
+type devices struct {
+	memory
+	of map[string]uint64
+}
+
+func (d devices) Lstat(name string) (permissions.Info, error) {
+	info, err := d.memory.Lstat(name)
+	info.Dev = d.of[name]
+	return info, err
+}
+
+func TestKernelMounts(t *testing.T) {
+	host := devices{tree("/sys/", "/a b/", "/hidden/"), map[string]uint64{
+		"/sys": unix.Mkdev(0, 21), "/a b": unix.Mkdev(0, 300), "/hidden": unix.Mkdev(8, 1), "/": unix.Mkdev(8, 1),
+	}}
+	got, err := kernelMounts(`22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+23 22 0:21 / /sys rw,nosuid shared:7 - sysfs sysfs rw
+24 22 0:300 /x /a\040b rw - cgroup2 none rw
+25 22 0:21 / /hidden rw - sysfs sysfs rw
+26 22 0:9 / /missing rw - proc proc rw
+`, host)
+	if want := []string{"/a b", "/sys"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q %v, want %q", got, err, want)
+	}
+	for _, text := range []string{"22 1 8:1 / / rw\n", "22 1 x / /sys rw - sysfs sysfs rw\n"} {
+		if got, err := kernelMounts(text, host); err == nil {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+	if got, err := (HostView{}).KernelMounts(); err != nil || !slices.Contains(got, "/proc") {
+		t.Errorf("of this machine: %q %v", got, err)
+	}
+}
