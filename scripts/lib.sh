@@ -91,6 +91,91 @@ need_program() {
   command -v "$1" >/dev/null || fail "$1 is needed: as root, apt-get install $2"
 }
 
+# flake NAME... says that something failed once and passed when it was repeated.
+# .ci/run counts them in the file that CODEX_FLAKES names.
+flake() {
+  echo "FLAKE $*: it failed once and passed later"
+  [ -z "${CODEX_FLAKES:-}" ] || printf '%s\n' "$*" >> "$CODEX_FLAKES"
+}
+
+# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. Cases wait for
+# so long and no longer, so that one may fail where the machine stands still
+# meanwhile: a case that fails is repeated alone, twice at most, and is a flake if
+# it passes then. What fails each time is a failure.
+recorded() {
+  local name=$1 log again case wrong=0
+  shift
+  log=$(mktemp) && again=$(mktemp) || return 1
+  "$@" > "$log" 2>&1 || true
+  echo "$name: $(tail -n 1 "$log")"
+  if ! grep -qE '^[0-9]+ passed' "$log"; then
+    tail -n 20 "$log"
+    wrong=1
+  fi
+  grep -A 4 '^FAIL' "$log" || true
+  while IFS= read -r case; do
+    [ -n "$case" ] || continue
+    if repeated "$again" "$case" "$@" || repeated "$again" "$case" "$@"; then
+      flake "$name, $case"
+    else
+      echo "$name: each time: FAIL $case"
+      wrong=1
+    fi
+  done < <(sed -n 's/^FAIL //p' "$log")
+  rm -f "$log" "$again"
+  return "$wrong"
+}
+
+# repeated LOG CASE RUNNER ARGUMENTS... replays one case.
+repeated() {
+  local log=$1 case
+  case=$(sed 's/[^A-Za-z0-9_ /-]/\\&/g' <<< "$2")
+  shift 2
+  # A case that is not found has not passed.
+  "$@" -run "^$case\$" > "$log" 2>&1 < /dev/null && grep -qE '^1 passed, 0 failed' "$log"
+}
+
+# failures LOG prints what failed in the output of go test -v, in at most ten
+# lines: package, test, and what it said first. A test of which a part failed is
+# left out, as the part says it.
+failures() {
+  awk '
+    function short(text) { gsub(/\t/, " ", text); sub(/^ +/, "", text); return length(text) > 160 ? substr(text, 1, 160) "..." : text }
+    function add(name, text) { names[++n] = name; texts[n] = text; pending[++p] = n }
+    function finish(package,   i) {
+      if (died != "" && p > 0 && texts[pending[p]] == "") texts[pending[p]] = died
+      else if (died != "" && !(p > 0 && died ~ /DATA RACE/)) add("", died)
+      else if (p == 0) add("", package in built ? built[package] : "it failed without a word" (running != "" ? " (in " running ")" : ""))
+      for (i = 1; i <= p; i++) where[pending[i]] = package
+      reset()
+    }
+    function reset() { p = 0; died = ""; running = ""; delete first }
+    /^=== (RUN|NAME|CONT) / { running = $3; next }
+    /^ *--- FAIL: / {
+      name = $3
+      add(name, name in first ? first[name] : "")
+      next
+    }
+    /^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE)/ { if (died == "") died = short($0) (running != "" ? " (in " running ")" : ""); next }
+    /^# \[/ { next }
+    /^# / { compiling = $2; next }
+    compiling != "" && /^(vet: )?[^ ]+\.go:[0-9]+/ { if (!(compiling in built)) built[compiling] = short($0); next }
+    /^ +[^ ]+\.go:[0-9]+: / { if (!(running in first)) first[running] = short($0); next }
+    /^FAIL\t/ { package = $2; finish(package); next }
+    /^ok  \t/ { reset(); next }
+    END {
+      if (p > 0 || died != "") finish("?")
+      for (i = 1; i <= n; i++) {
+        whole = 0
+        for (j = 1; j <= n; j++) if (names[i] != "" && where[i] == where[j] && index(names[j], names[i] "/") == 1) whole = 1
+        if (whole) continue
+        lines[++shown] = "FAIL " where[i] (names[i] != "" ? " " names[i] : "") (texts[i] != "" ? ": " texts[i] : "")
+      }
+      for (i = 1; i <= shown && (i < 10 || shown == 10); i++) print lines[i]
+      if (shown > 10) print "and " shown - 9 " more"
+    }' "$1"
+}
+
 # What is fetched for tests is kept outside of the repository.
 cache=${CODEX_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/codex-exec-server}
 
