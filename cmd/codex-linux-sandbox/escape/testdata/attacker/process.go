@@ -47,7 +47,7 @@ func init() {
 	}
 	attacks["priorities"] = func(args []string) {
 		pid, _ := strconv.Atoi(args[0])
-		try("setpriority", unix.Setpriority(unix.PRIO_PROCESS, pid, 5))
+		try("setpriority", unix.Setpriority(unix.PRIO_PROCESS, pid, 19)) // which nobody needs a right for, whatever it is now
 		var cpus unix.CPUSet
 		cpus.Set(0)
 		try("sched_setaffinity", unix.SchedSetaffinity(pid, &cpus))
@@ -63,7 +63,7 @@ func init() {
 	}
 	attacks["user's priorities"] = func(args []string) {
 		uid, _ := strconv.Atoi(args[0])
-		try("setpriority of a user", unix.Setpriority(unix.PRIO_USER, uid, 5))
+		try("setpriority of a user", unix.Setpriority(unix.PRIO_USER, uid, 19))
 		_, errno := raw(unix.SYS_IOPRIO_SET, 3, uintptr(uid), 3<<13)
 		report("ioprio_set of a user", errno)
 	}
