@@ -130,7 +130,7 @@ func endOfFile(err error) error {
 }
 
 func fsWriteFile(rq *request, p *execproto.WriteFileParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return fsops.WriteFile(path, p) })
+	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return fsops.WriteFile(path, p, false) })
 }
 
 func fsCreateDirectory(rq *request, p *execproto.CreateDirectoryParams) {
@@ -169,7 +169,7 @@ func fsCopy(rq *request, p *execproto.CopyParams) {
 		return
 	}
 	rq.withPath(p.SourcePath, p.Sandbox, func(ctx context.Context, source string) error {
-		return fsops.Copy(ctx, source, destination, p)
+		return fsops.Copy(ctx, source, destination, p, false)
 	})
 }
 

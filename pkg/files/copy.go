@@ -26,6 +26,15 @@ import (
 // stays. Special files in a tree do not stop the copy: when all else is
 // copied, ErrSpecial names them.
 func Copy(ctx context.Context, source, destination string, recursive bool) error {
+	return copyAll(&copier{ctx: ctx}, source, destination, recursive)
+}
+
+// CopyConfined is Copy with Options.Confined: it writes regular files only.
+func CopyConfined(ctx context.Context, source, destination string, recursive bool) error {
+	return copyAll(&copier{ctx: ctx, confined: true}, source, destination, recursive)
+}
+
+func copyAll(c *copier, source, destination string, recursive bool) error {
 	if source == "/" {
 		if !recursive {
 			return ErrNotRecursive
@@ -41,7 +50,6 @@ func Copy(ctx context.Context, source, destination string, recursive bool) error
 	if err := unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return wrap(source, err)
 	}
-	c := &copier{ctx: ctx}
 	switch fileType(&st) {
 	case unix.S_IFREG:
 		in := located{from, base, source}
@@ -69,6 +77,7 @@ type located struct {
 // copier makes one copy.
 type copier struct {
 	ctx      context.Context
+	confined bool    // see Options
 	from, to *cursor // at the same place of their trees
 	top      fileID  // the destination
 	buffer   []byte  // for what the kernel does not copy by itself

@@ -29,7 +29,11 @@ func (c *copier) file(from, to located, follow bool) error {
 	if !follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	out, err := openAt(to.dir, to.name, flags, modeOf(&source)&0o777|0o200, Options{})
+	shown := ""
+	if c.confined {
+		shown = c.targetPath(to)
+	}
+	out, err := openTarget(to.dir, to.name, shown, flags, modeOf(&source)&0o777|0o200, Options{Confined: c.confined})
 	if err == unix.ELOOP && !follow {
 		err = unix.EEXIST
 	}

@@ -63,6 +63,8 @@ var (
 	ErrSymlink = newRule("path contains a symbolic link")
 	// ErrNotFile is broken where only a regular file will do.
 	ErrNotFile = newRule("path is not a file")
+	// ErrProc is broken by a confined write to what is reached through /proc.
+	ErrProc = newRule("path leads into /proc, where sandboxed requests do not write")
 	// ErrTooLarge is broken by files that are too large to be read at once.
 	ErrTooLarge = newRule("file is too large to read: limit is " + strconv.Itoa(MaxReadFile) + " bytes")
 	// ErrOffset is broken by writes that would end beyond the largest file.
@@ -96,6 +98,10 @@ var (
 	// Its kind is Other.
 	ErrStalled = errors.New("the reader of the pipe or terminal takes no more data")
 )
+
+func inProc(name string) error {
+	return broken(ErrProc, "path `"+name+"` leads into /proc, where sandboxed requests do not write")
+}
 
 func notFile(name string) error { return broken(ErrNotFile, "path `"+name+"` is not a file") }
 

@@ -17,6 +17,13 @@ type Options struct {
 	// ErrSymlink: by openat2, or where the system lacks it, by entering one
 	// directory after the other.
 	NoFollow bool
+	// Confined is for the helper that serves confined requests: what is written
+	// must be a regular file (else ErrNotFile), and must not be reached through
+	// /proc (else ErrProc). A FIFO or device that the sandbox shows is not
+	// opened at all: whoever reads it outside would take commands from
+	// inside. In /proc the helper could write into its own memory and answer
+	// in its own name.
+	Confined bool
 }
 
 // open opens a path; its errors name it. The descriptor is the caller's.
@@ -40,6 +47,15 @@ func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, er
 		return -1, err
 	}
 	return fd, nil
+}
+
+// openTarget opens a file to write to it, from a directory on. Its errors are
+// bare, but for those of rules, which name shown.
+func openTarget(dir int, name, shown string, flags int, mode uint32, o Options) (int, error) {
+	if o.Confined {
+		return openConfined(dir, name, shown, flags|unix.O_CLOEXEC, mode, o.NoFollow)
+	}
+	return openAt(dir, name, flags, mode, o)
 }
 
 // openByComponents does what openat2 would: it opens one directory after the

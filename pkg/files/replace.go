@@ -52,8 +52,9 @@ func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 	if o.Atomic {
 		return openAtomic(name, o.Options)
 	}
-	fd, err := open(name, replaceFlags, 0o666, o.Options)
+	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o.Options)
 	if err != nil {
+		err = wrap(name, err)
 		if isErrno(err, unix.ENXIO) { // a pipe that nobody reads, or a socket
 			err = notFile(name)
 		}

@@ -18,11 +18,11 @@ const replaceFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLO
 //
 // Devices and pipes are written as a shell's redirection would, but for the
 // waiting: a pipe that nobody reads is ENXIO at once, and a reader that takes
-// nothing for WriteStall is ErrStalled.
+// nothing for WriteStall is ErrStalled. Confined, they are not written at all.
 func WriteFile(name string, data []byte, o Options) error {
-	fd, err := open(name, replaceFlags, 0o666, o)
+	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o)
 	if err != nil {
-		return err
+		return wrap(name, err)
 	}
 	err = writeAll(fd, data)
 	if e := unix.Close(fd); err == nil {

@@ -33,13 +33,15 @@ func LinkOptions(follow *bool) files.Options {
 }
 
 // WriteFile does fs/writeFile. The data is decoded where it lies: p is spent
-// afterwards.
-func WriteFile(path string, p *execproto.WriteFileParams) error {
+// afterwards. Confined is as in files.Options.
+func WriteFile(path string, p *execproto.WriteFileParams, confined bool) error {
 	data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
 	if err != nil {
 		return Invalid("fs/writeFile requires valid base64 dataBase64: " + err.Error())
 	}
-	return files.WriteFile(path, data, LinkOptions(p.FollowSymlinks))
+	o := LinkOptions(p.FollowSymlinks)
+	o.Confined = confined
+	return files.WriteFile(path, data, o)
 }
 
 // CreateDirectory does fs/createDirectory.
@@ -82,8 +84,11 @@ func Remove(ctx context.Context, path string, p *execproto.RemoveParams) error {
 	})
 }
 
-// Copy does fs/copy.
-func Copy(ctx context.Context, source, destination string, p *execproto.CopyParams) error {
+// Copy does fs/copy. Confined is as in files.Options.
+func Copy(ctx context.Context, source, destination string, p *execproto.CopyParams, confined bool) error {
+	if confined {
+		return files.CopyConfined(ctx, source, destination, p.Recursive)
+	}
 	return files.Copy(ctx, source, destination, p.Recursive)
 }
 

@@ -13,6 +13,8 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Exit codes of Main.
@@ -24,6 +26,15 @@ const (
 // Main runs the helper with its streams and returns its exit code: ExitOK when
 // the request was answered, be it by an error, and when there is no request.
 func Main(stdin io.Reader, stdout, stderr io.Writer) int {
+	if _, isProgram := stdin.(*os.File); isProgram {
+		// Other processes of the user must not reach the helper's memory, nor the
+		// pipes of its requests and answers by way of /proc: they could ask or
+		// answer in the place of its server.
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: set dumpable: "+err.Error()+"\n")
+			return ExitFailed
+		}
+	}
 	s := &session{in: newInput(unbuffered(stdin)), out: &output{w: unbufferedWriter(stdout)}}
 	if err := s.run(); err != nil {
 		_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: "+err.Error()+"\n")

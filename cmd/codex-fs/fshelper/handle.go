@@ -91,7 +91,7 @@ func openHandle(p *execproto.OpenParams) (*handle, error) {
 	}
 	h := &handle{}
 	if p.Mode == execproto.OpenReplace {
-		h.write, err = files.OpenWrite(path, files.WriteOptions{Atomic: p.Atomic})
+		h.write, err = files.OpenWrite(path, files.WriteOptions{Options: files.Options{Confined: true}, Atomic: p.Atomic})
 	} else {
 		h.read, err = files.OpenRead(path)
 	}

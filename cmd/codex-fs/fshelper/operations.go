@@ -28,7 +28,7 @@ func (s *session) do(operation string, params []byte) error {
 	case execproto.MethodFSWriteFile:
 		return decoded(params, execproto.DecodeWriteFile, func(p *execproto.WriteFileParams) error {
 			return onPath(s, p.Path, p.Sandbox, func(path string) error {
-				return s.finish(operation, fsops.WriteFile(path, p))
+				return s.finish(operation, fsops.WriteFile(path, p, true))
 			})
 		})
 	case execproto.MethodFSCreateDirectory:
@@ -71,7 +71,7 @@ func (s *session) do(operation string, params []byte) error {
 				return s.fail(err)
 			}
 			return onPath(s, p.SourcePath, p.Sandbox, func(source string) error {
-				return s.finish(operation, fsops.Copy(ctx, source, destination, p))
+				return s.finish(operation, fsops.Copy(ctx, source, destination, p, true))
 			})
 		})
 	case execproto.MethodFSWalk:

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	wire "codex.internal/pkg/fshelper"
+	"golang.org/x/sys/unix"
 )
 
 // build builds the program as it is released, and returns its path.
@@ -37,8 +39,14 @@ func build(t *testing.T) string {
 // result of the function, which waits for its end.
 func start(t *testing.T, name string) (io.WriteCloser, *bufio.Reader, func() (string, *os.ProcessState)) {
 	t.Helper()
+	in, out, wait, _ := startAs(t, name, nil)
+	return in, out, wait
+}
+
+func startAs(t *testing.T, name string, attr *syscall.SysProcAttr) (io.WriteCloser, *bufio.Reader, func() (string, *os.ProcessState), int) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name)
-	cmd.Env = []string{}
+	cmd.Env, cmd.SysProcAttr = []string{}, attr
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
@@ -57,7 +65,7 @@ func start(t *testing.T, name string) (io.WriteCloser, *bufio.Reader, func() (st
 	return in, bufio.NewReader(out), func() (string, *os.ProcessState) {
 		_ = cmd.Wait()
 		return stderr.String(), cmd.ProcessState
-	}
+	}, cmd.Process.Pid
 }
 
 func send(t *testing.T, w io.Writer, line []byte) {
@@ -197,5 +205,50 @@ func TestLinkedPackages(t *testing.T) {
 				t.Errorf("the helper links %s", pkg)
 			}
 		}
+	}
+}
+
+// TestNotDumpable: other processes of the user cannot open the helper's streams
+// by way of /proc; the kernel gives what is in there to root.
+func TestNotDumpable(t *testing.T) {
+	name := build(t)
+	const nobody = 65534
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		name = everybodys(t, name)
+	}
+	in, out, wait, pid := startAs(t, name, attr)
+	send(t, in, []byte(`{"operation":"fs/open","params":{"handleId":"h","path":"/etc/passwd"}}`+"\n"))
+	response(t, out, "fs/open")
+	var st unix.Stat_t
+	check(t, unix.Stat(fmt.Sprintf("/proc/%d/fd", pid), &st))
+	if st.Uid != 0 {
+		t.Errorf("the streams of the helper belong to user %d", st.Uid)
+	}
+	check(t, in.Close())
+	if stderr, state := wait(); stderr != "" || !state.Success() {
+		t.Error(stderr, state)
+	}
+}
+
+// everybodys copies a program to where every user can execute it.
+func everybodys(t *testing.T, program string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "codex-fs")
+	check(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	check(t, os.Chmod(dir, 0o755))
+	text, err := os.ReadFile(program)
+	check(t, err)
+	check(t, os.WriteFile(dir+"/codex-fs", text, 0o755))
+	check(t, os.Chmod(dir+"/codex-fs", 0o755))
+	return dir + "/codex-fs"
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
