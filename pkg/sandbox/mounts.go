@@ -271,19 +271,52 @@ func (p *planner) protected(name string, add func(guard)) error {
 	if p.redirected(name, real) {
 		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
 	}
-	if slices.Contains(p.denied, real) || info.Type == permissions.Symlink {
+	if p.hidden(real) || info.Type == permissions.Symlink {
 		p.named = append(p.named, real)
 		return nil
 	}
 	g := guard{path: real, kind: BindReadOnly, file: info.Type != permissions.Dir}
 	switch {
 	case info.Type == permissions.Missing:
-		g = p.uncreated(real)
+		if g = p.uncreated(real); p.vanished(real, g) {
+			return &inconsistent{g.path}
+		}
 	case info.Size == 0 || info.Type == permissions.Dir:
 		g.cover = true
 	}
 	add(g)
 	return nil
+}
+
+// hidden reports whether a path is denied, or lies in the mask of a denied
+// directory: there is nothing to protect there, and a placeholder would be
+// made in a directory that must not be touched.
+func (p *planner) hidden(name string) bool {
+	for at := name; at != "/"; at = path.Dir(at) {
+		if slices.Contains(p.denied, at) {
+			return true
+		}
+		if slices.Contains(p.reopened, at) {
+			return false
+		}
+	}
+	return false
+}
+
+// inconsistent says that files were moved while the plan was being made.
+type inconsistent struct{ path string }
+
+func (i *inconsistent) Error() string {
+	return "cannot make the sandbox: " + i.path + " was moved or mounted on while the sandbox plan was made"
+}
+
+// vanished reports whether the directories above a writable root were there
+// when the root was looked at, and are missing now that the guard of a path in
+// the root is chosen. Another program that moves them away and back at that
+// moment would otherwise leave the root writable and the path without a guard.
+func (p *planner) vanished(name string, g guard) bool {
+	i := p.owner(name)
+	return i >= 0 && below(p.writable[i].Effective, g.path) && (g.kind != BindReadOnly || g.path != p.writable[i].Effective)
 }
 
 // uncreated is the guard that keeps a missing path from being created: it
@@ -317,7 +350,10 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 	outside = p.owner(name) < 0
 	switch info.Type {
 	case permissions.Missing:
-		if g = p.uncreated(name); g.kind != BindReadOnly {
+		if g = p.uncreated(name); p.vanished(name, g) {
+			return g, outside, &inconsistent{g.path}
+		}
+		if g.kind != BindReadOnly {
 			g.kind, g.mode, g.file, g.mask = EmptyFile, modeMasked, true, true
 		}
 		return g, p.owner(g.path) < 0, nil

@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"codex.internal/pkg/permissions"
+)
+
+// moving is a host on which a directory is moved away after some looks at
+// files, and is back after some more.
+type moving struct {
+	memory
+	dir      string
+	from, to int
+	looks    *int
+}
+
+func (m moving) Lstat(name string) (permissions.Info, error) {
+	*m.looks++
+	if n := *m.looks; below(name, m.dir) && m.from <= n && n < m.to {
+		return permissions.Info{Type: permissions.Missing}, nil
+	}
+	return m.memory.Lstat(name)
+}
+
+// A directory that another program moves away and back while the plan is made
+// does not leave a writable root behind that has lost its guards: then the
+// plan is refused, whenever it happens.
+func TestDirectoriesThatMoveWhileThePlanIsMade(t *testing.T) {
+	host := tree("/t/c/w/.git/", "/t/c/w/.agents/", "/t/c/w/.codex/", "/t/c/w/secret", "/t/c/w/kept")
+	profile := managed(t, "root=read /t/c/w=write /t/c/w/secret=deny /t/c/w/kept=read")
+	quiet := 0
+	want, err := Make(profile, permissions.Scope{}, moving{memory: host, looks: &quiet}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for from := range quiet {
+		for _, long := range []int{1, 4, 16, 64} {
+			looks := 0
+			plan, err := Make(profile, permissions.Scope{}, moving{host, "/t/c", from, from + long, &looks}, false)
+			var moved *inconsistent
+			switch {
+			case errors.As(err, &moved):
+				refused++
+			case err != nil:
+			default:
+				checkGuards(t, from, plan, want)
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no plan was refused")
+	}
+}
+
+// checkGuards checks that whatever is writable is guarded as it should be.
+func checkGuards(t *testing.T, from int, got, want *Plan) {
+	t.Helper()
+	targets := func(plan *Plan) (list []string) {
+		for _, m := range plan.Mounts {
+			list = append(list, m.Target)
+		}
+		return list
+	}
+	writable := false
+	for _, m := range got.Mounts {
+		writable = writable || m.Kind == BindWritable && m.Target == "/t/c/w"
+	}
+	if !writable {
+		return
+	}
+	have := " " + strings.Join(targets(got), " ") + " "
+	for _, target := range targets(want) {
+		if !strings.Contains(have, " "+target+" ") {
+			t.Errorf("after %d looks: %s has no mount in %s", from, target, have)
+		}
+	}
+}
+
+// Below a denied directory nothing is covered: a placeholder would be made in
+// it.
+func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {
+	plan, err := Make(managed(t, "root=read /w=write /w/d=deny /w/d/gone/deep=deny /w/d/none=read"), permissions.Scope{},
+		tree("/w/d/x", "/w/.git/", "/w/.agents/", "/w/.codex/"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range plan.Mounts {
+		if m.Target != "/w/d" && below(m.Target, "/w/d") {
+			t.Errorf("%s", line(m))
+		}
+	}
+}
