@@ -45,5 +45,5 @@ var reset = strings.Join([]string{
 	"\x1b[0\"q", "\x1b[0m",
 	// The scrolling region, and last the place: the bottom line, of single width,
 	// and a new one below it.
-	"\x1b[r", "\x1b[9999;1H", "\x1b#5", "\r\n", "\x1b[0m",
+	"\x1b[r", "\x1b[9999;1H", "\x1b#5", "\n", "\x1b[0m",
 }, "")

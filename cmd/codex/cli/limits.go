@@ -34,6 +34,11 @@ const (
 	// maxIDBytes bounds what a process's id has of the command's name.
 	maxIDBytes = 32
 
+	// settleTime is how long a question is on the screen before anything that is
+	// typed counts as its answer. Nobody reacts faster to what they see, and what
+	// the terminal replies to queries that the command has left behind comes in it.
+	settleTime = 250 * time.Millisecond
+
 	// secondInterrupt is how soon after an interrupt another one means that
 	// the remote command is to be killed.
 	secondInterrupt = 2 * time.Second

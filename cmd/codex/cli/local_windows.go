@@ -89,6 +89,10 @@ func flushTerminal(f *os.File) error {
 	return nil
 }
 
+// hideKeys has the console not show what is typed until show is called: it shows
+// keys only while a line is read.
+func hideKeys(*os.File) (show func(), err error) { return func() {}, nil }
+
 // waiter waits until a file can be read; there is none for consoles, which
 // are ready with every key that ends no line.
 type waiter struct{}

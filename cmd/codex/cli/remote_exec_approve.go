@@ -158,8 +158,14 @@ func (e *execution) answer(ctx context.Context, q approval.Question) (approval.A
 	case e.x.console == nil:
 		return approval.Deny, e.approval("no", "nobody")
 	}
+	show := holdMessages(e.x.s.err)
 	a, err := e.x.console.ask(ctx, e.question(q))
-	if err != nil {
+	show()
+	switch {
+	case errors.Is(err, errSmallTerminal):
+		e.say(err.Error())
+		return approval.Deny, e.approval("no", "nobody")
+	case err != nil:
 		return approval.Deny, err
 	}
 	word := "no"
@@ -176,29 +182,22 @@ func (e *execution) approval(answer, by string) error {
 	return e.report.emit(execEvent{Type: "approval", Answer: answer, By: by})
 }
 
-// question is the text of a question.
-func (e *execution) question(q approval.Question) string {
-	var b strings.Builder
-	if e.report.midLine {
-		b.WriteByte('\n')
-	}
-	if q.Retry {
-		fmt.Fprintf(&b, "sandbox: the command was blocked by the executor's sandbox (exit code %d)\n", q.ExitCode)
-	} else {
-		fmt.Fprintf(&b, "sandbox: %s\n", e.x.policy.name())
-	}
+// question is what a person is asked.
+func (e *execution) question(q approval.Question) question {
 	cwd, err := pathuri.Parse(e.job.cwd, "")
 	if err != nil {
 		cwd = e.job.cwd
 	}
-	fmt.Fprintf(&b, "  environment: %s   cwd: %s\n  command: %s\n", terminal.Text(e.x.environment), shellQuote(cwd), shellCommand(e.job.asked))
-	if q.Retry {
-		b.WriteString("Command failed; retry without sandbox?\n")
-	} else {
-		b.WriteString("Run the command?\n")
+	asked := question{
+		facts:   []string{"sandbox: " + e.x.policy.name(), "  environment: " + terminal.Literal(e.x.environment) + "   cwd: " + shellQuote(cwd)},
+		command: shellCommand(e.job.asked),
+		ask:     "Run the command?",
 	}
-	b.WriteString("  [y] yes, once   [s] yes, for this session   [n] no   > ")
-	return b.String()
+	if q.Retry {
+		asked.facts[0] = fmt.Sprintf("sandbox: the command was blocked by the executor's sandbox (exit code %d)", q.ExitCode)
+		asked.ask = "Command failed; retry without sandbox?"
+	}
+	return asked
 }
 
 // say tells the user something.

@@ -42,7 +42,6 @@ type report struct {
 	out, err io.Writer
 	json     bool
 	attempt  int
-	midLine  bool                        // the output does not end with a line
 	partial  map[execproto.Stream][]byte // the beginning of a character, in JSON
 }
 
@@ -82,7 +81,6 @@ func (r *report) process(e execclient.Event) error {
 // cut in two waits for its end.
 func (r *report) output(stream execproto.Stream, data []byte) error {
 	if !r.json {
-		r.midLine = len(data) > 0 && data[len(data)-1] != '\n'
 		to := r.out
 		if stream == execproto.Stderr {
 			to = r.err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execproto"
@@ -105,16 +106,17 @@ func (c *console) close() {
 	}
 }
 
-// ask asks a question and waits for the answer: y or s, and everything else is
-// a no, as are the end of the input and an interrupt. What was typed before
-// the question is no answer to it.
-func (c *console) ask(ctx context.Context, question string) (approval.Answer, error) {
-	c.in.discard()
-	if err := flushTerminal(c.f); err != nil {
+// ask asks a question and waits for the answer: y, yes or s, and everything else is
+// a no, as are the end of the input and an interrupt.
+//
+// The command has written to this terminal, and may want the question to be missed
+// or mistaken for its own. So the terminal is brought into a known state first, the
+// question is the last thing on the screen, and what is typed before a person can
+// have read it is dropped.
+func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) {
+	screenfuls, err := q.screenfuls(c.size())
+	if err != nil {
 		return approval.Deny, err
-	}
-	if _, err := io.WriteString(c.out, question); err != nil {
-		return approval.Deny, fmt.Errorf("ask on the terminal: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -127,20 +129,68 @@ func (c *console) ask(ctx context.Context, question string) (approval.Answer, er
 		case <-ctx.Done():
 		}
 	})
-	line, err := c.in.readLine(ctx)
-	if err != nil {
-		fmt.Fprintln(c.out) // the cursor is behind the question
-		// The rest of an answer that is too long is no command line.
-		if err := flushTerminal(c.f); err != nil {
+	last := len(screenfuls) - 1
+	for _, s := range screenfuls[:last] {
+		if line, err := c.show(ctx, s); err != nil || !isNext(line) {
 			return approval.Deny, err
 		}
 	}
-	switch line {
-	case "y", "Y":
+	line, err := c.show(ctx, screenfuls[last])
+	switch {
+	case err != nil:
+		return approval.Deny, err
+	case isYes(line):
 		return approval.Once, nil
-	case "s", "S":
+	case isSession(line):
 		return approval.ForSession, nil
 	default:
 		return approval.Deny, nil
 	}
+}
+
+// show shows a part of a question and returns the line that is typed behind it. If
+// none is, that is "no".
+func (c *console) show(ctx context.Context, s screenful) (string, error) {
+	echo, err := hideKeys(c.f)
+	if err != nil {
+		return "", err
+	}
+	defer echo()
+	if _, err := io.WriteString(c.out, s.before()); err != nil {
+		return "", fmt.Errorf("ask on the terminal: %w", err)
+	}
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
+	select {
+	case <-settle.C:
+	case <-ctx.Done():
+	}
+	c.in.discard()
+	if err := flushTerminal(c.f); err != nil {
+		return "", err
+	}
+	echo()
+	if _, err := io.WriteString(c.out, s.cue); err != nil {
+		return "", fmt.Errorf("ask on the terminal: %w", err)
+	}
+	line, err := c.in.readLine(ctx)
+	if err == nil {
+		return line, nil
+	}
+	_, _ = io.WriteString(c.out, "\n") // the cursor is behind the question
+	// The rest of an answer that is too long is no command line.
+	return "no", flushTerminal(c.f)
+}
+
+// size is the size of the terminal; one that does not tell it has the usual one.
+func (c *console) size() (rows, cols int) {
+	f := c.f
+	if out, ok := fileOf(c.out); ok {
+		f = out
+	}
+	cols, rows, err := term.GetSize(int(f.Fd()))
+	if err != nil || rows == 0 || cols == 0 {
+		return usualRows, usualCols
+	}
+	return rows, cols
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"codex.internal/pkg/terminal/terminaltest"
 )
 
 // exists reports whether a file was made, and removes it.
@@ -187,7 +189,8 @@ func TestApproval(t *testing.T) {
 		made       bool
 		rest       string
 	}{
-		{"yes", "y\n", 0, true, ""},
+		{"y", "y\n", 0, true, ""},
+		{"yes", "Yes\n", 0, true, ""},
 		{"for the session", "S\n", 0, true, ""},
 		{"no", "n\n", 126, false, "codex: rejected by user"},
 		{"nothing", "\n", 126, false, "rejected"},
@@ -215,7 +218,8 @@ func TestApproval(t *testing.T) {
 	}
 	// The question has lines of its own.
 	u := atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--", "sh", "-c", "("+write+") 2> /dev/null; printf 'Permission denied'; exit 1")
-	u.expect("Permission denied\r\nsandbox: ")
+	u.expect("Permission denied")
+	u.expect("\r\n\x1b[0m== codex asks; above this line is other output ==")
 	u.expect(question)
 	u.types("n\n")
 	if rest, code := u.end(); code != 126 {
@@ -224,6 +228,37 @@ func TestApproval(t *testing.T) {
 	u = atTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--sandbox", secretProfile(beside), "--", "sh", "-c", write)
 	if rest, code := u.end(); code != 126 || exists(t, made) || strings.Contains(rest, "retry without sandbox?") || !strings.Contains(rest, "deny reading") {
 		t.Errorf("denied reads: exit code %d, %q", code, rest)
+	}
+}
+
+// A command writes what it likes before the client asks about it. Whatever that was,
+// the question is what can be read at the end of the screen.
+func TestCommandsCannotHideTheQuestion(t *testing.T) {
+	needSandbox(t)
+	workspace, _ := places(t)
+	_, url := server(t)
+	for _, state := range []string{`\033]0;`, `\033P`, `\033_`, `\033[8m`, `\033[?1049h\033[8m\033(0`, `\033[1;1H\033[1;2r`, `\033[?2026h`} {
+		for _, tty := range [][]string{nil, {"--tty"}} {
+			args := append([]string{"remote", "exec", "--url", url, "--cwd", workspace}, tty...)
+			u := atTerminal(t, append(args, "--", "sh", "-c", "("+write+") 2> /dev/null || { printf 'Permission denied\\r\\nUpdate? [y/N] "+state+"'; exit 1; }")...)
+			screen := terminaltest.NewScreen(31, 97)
+			all := ""
+			for b := make([]byte, 4096); !strings.HasSuffix(all, "[n] no   > "); {
+				n, err := u.tty.Read(b)
+				if err != nil {
+					t.Fatalf("%s: no question: %q, %v", state, all, err)
+				}
+				all += string(b[:n])
+				_, _ = screen.Write(b[:n])
+			}
+			if text := screen.Text(); !strings.HasSuffix(text, "\nCommand failed; retry without sandbox?\n  [y] yes, once   [s] yes, for this session   [n] no   >") {
+				t.Errorf("%s, %q: the screen shows\n%s", state, tty, text)
+			}
+			u.types("n\n")
+			if rest, code := u.end(); code != 126 {
+				t.Errorf("%s, %q: exit code %d, %q", state, tty, code, rest)
+			}
+		}
 	}
 }
 
