@@ -98,14 +98,16 @@ flake() {
   [ -z "${CODEX_FLAKES:-}" ] || printf '%s\n' "$*" >> "$CODEX_FLAKES"
 }
 
-# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. Cases wait for
-# so long and no longer, so that one may fail where the machine stands still
-# meanwhile: a case that fails is repeated alone, twice at most, and is a flake if
-# it passes then. What fails each time is a failure.
+# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. Some cases
+# expect something within a time of their own, so that one may fail where the
+# machine stands still meanwhile: a case that fails is repeated alone, twice at
+# most, and is a flake if it passes then. What fails each time is a failure. What
+# is expected at no particular time may take 20 s.
 recorded() {
   local name=$1 log again case wrong=0
   shift
   log=$(mktemp) && again=$(mktemp) || return 1
+  set -- "$@" -wait 20s
   "$@" > "$log" 2>&1 || true
   echo "$name: $(tail -n 1 "$log")"
   if ! grep -qE '^[0-9]+ passed' "$log"; then

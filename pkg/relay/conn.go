@@ -40,7 +40,7 @@ func newConn(h *Harness, b Bundle, l *link, id string, session *noiseik.Session)
 
 // ended tells the executor that the stream has ended, and ends its goroutines.
 func (c *Conn) ended(s *stream, l *link, why error) {
-	c.h.log.Debug("stream ended", "stream", s.id, "reason", why)
+	c.h.log.Debug("stream ended", "stream", streamID(s.id), "reason", why)
 	farewell(s, l, why, reasonHarness)
 	c.cancel()
 }

@@ -215,7 +215,7 @@ func (e *Executor) ended(s *stream, l *link, why error) {
 		delete(e.streams, s.id)
 	}
 	e.mu.Unlock()
-	e.log.Debug("stream ended", "stream", s.id, "reason", why)
+	e.log.Debug("stream ended", "stream", streamID(s.id), "reason", why)
 	farewell(s, l, why, reasonExecutor)
 }
 

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,3 +37,17 @@ func (e *Executor) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "execu
 
 // Format writes the names of the registration.
 func (v *visit) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }
+
+// streamID is the id of a stream as the log has it: a digest. Whoever knows an
+// id could claim the stream at the relay before its harness does, after a
+// connection was lost.
+type streamID string
+
+// digestBytes is how much of a digest is enough to tell streams apart.
+const digestBytes = 6
+
+// LogValue returns the digest.
+func (id streamID) LogValue() slog.Value {
+	sum := sha256.Sum256([]byte(id))
+	return slog.StringValue(hex.EncodeToString(sum[:digestBytes]))
+}

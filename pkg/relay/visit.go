@@ -101,7 +101,7 @@ func (v *visit) reset(id string) {
 // others. The relay knows who they come from; codex rendezvous charges them to
 // the connection and the token of the harness.
 func (v *visit) fail(id string, why error) {
-	v.e.log.Debug("handshake failed", "stream", id, "reason", why)
+	v.e.log.Debug("handshake failed", "stream", streamID(id), "reason", why)
 	v.reset(id)
 	v.e.mu.Lock()
 	v.failures++
@@ -221,7 +221,7 @@ func (v *visit) decide(id string, c *claim, err error) {
 // admit answers a harness and has its stream served. The stream is known
 // already: its first record may come as soon as the answer is out.
 func (v *visit) admit(s *stream, message2 []byte) {
-	v.e.log.Debug("stream opened", "stream", s.id)
+	v.e.log.Debug("stream opened", "stream", streamID(s.id))
 	if !v.l.push(relayframe.Frame{StreamID: s.id, Kind: relayframe.Handshake, Payload: message2}) {
 		v.l.shut() // and the stream ends with it
 	}
