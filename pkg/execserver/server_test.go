@@ -55,7 +55,10 @@ func TestHTTPSide(t *testing.T) {
 
 func TestAuthentication(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	mustWrite(t, token, []byte("sesame\n"))
+	const secret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	if err := os.WriteFile(token, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	auth, err := wsauth.New(wsauth.Config{Mode: wsauth.CapabilityToken, TokenFile: token})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +77,7 @@ func TestAuthentication(t *testing.T) {
 			t.Errorf("%q: %q", header, text)
 		}
 	}
-	ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer sesame"}})
+	ws, _, err := websocket.DefaultDialer.Dial(url, http.Header{"Authorization": {"Bearer " + secret}})
 	if err != nil {
 		t.Fatal(err)
 	}

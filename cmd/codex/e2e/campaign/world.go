@@ -277,25 +277,16 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 	for _, s := range after {
 		moved[s.ino] = s
 	}
-	// The directory that is exchanged may be under the name of the link.
-	swapped := func(rel string) string { return rel }
-	for at, s := range after {
-		if sw := w.Swap + "/sw"; w.Swap != "" && s.ino == w.before[sw].ino {
-			swapped = func(rel string) string {
-				if strings.HasPrefix(rel, sw+"/") {
-					return at + strings.TrimPrefix(rel, sw)
-				}
-				return rel
-			}
-		}
-	}
 	for _, rel := range sortedKeys(w.before) {
 		old := w.before[rel]
 		if rel == w.Swap+"/sl" || rel == w.Swap+"/sw" {
 			continue // the unconfined process exchanges them
 		}
-		now, ok := after[swapped(rel)]
-		if !canMove(rel) && (!ok || now.ino != old.ino) {
+		// A writable root that is behind the link when a sandbox starts is missing
+		// there, and so has no names to keep; its contents count.
+		swapped := !w.Still && w.Swap != "" && within(rel, w.Swap+"/sw")
+		now, ok := after[rel]
+		if !swapped && !canMove(rel) && (!ok || now.ino != old.ino) {
 			bad("name", "%s is gone or something else", rel)
 		}
 		if now, ok := moved[old.ino]; ok && !anyName(rel, canWrite) {
@@ -313,7 +304,7 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 		known[filepath.Base(rel)] = true
 	}
 	for _, rel := range sortedKeys(after) {
-		if _, ok := w.before[rel]; ok {
+		if _, ok := w.before[rel]; ok || !w.Still && w.Swap != "" && (within(rel, w.Swap+"/sw") || within(rel, w.Swap+"/sl")) {
 			continue
 		}
 		base := filepath.Base(rel)
