@@ -35,6 +35,10 @@ const (
 	// gitdir, a path and blanks.
 	maxPointer = 2 * (maxPath + 1)
 
+	// maxRepositories bounds how many directories of repositories are looked
+	// at for one root. A work tree has two, and may lie in others.
+	maxRepositories = 32
+
 	// maxMatches bounds the paths that all the globs of a policy match
 	// (sandbox.md 7.1). Each match becomes a mount.
 	maxMatches = 8192

@@ -3,7 +3,6 @@ package permissions
 import (
 	"path"
 	"slices"
-	"strings"
 )
 
 // WritableRoot is a path that may be written, with what below it may not.
@@ -17,6 +16,10 @@ type WritableRoot struct {
 	ReadOnly []ReadOnlyPath
 	// Names are the protected names that must not be created right below it.
 	Names []string
+	// Repository are the paths to which the .git of the root, or of a
+	// directory above it, leads. Those that lie in a writable root must
+	// neither be written nor created.
+	Repository []string
 }
 
 // ReadOnlyPath is a path that must not be written.
@@ -155,6 +158,12 @@ func (p *Policy) writableRoot(effective string, spellings []string) WritableRoot
 			root.Names = append(root.Names, name)
 		}
 	}
+	for _, at := range p.repositoryPaths(root, p.granted(root, spellings, ".git")) {
+		if !seen[at] && !p.explicit(root, spellings, at) {
+			seen[at] = true
+			root.Repository = append(root.Repository, at)
+		}
+	}
 	return root
 }
 
@@ -240,13 +249,8 @@ func existingMetadata(view View, root string, missingCodex bool) []string {
 
 // gitdir returns the path that a .git file points to, "" unless it exists.
 func gitdir(view View, git, effective string) string {
-	text, err := view.ReadFile(effective, maxPointer)
-	if err != nil {
-		return ""
-	}
-	word, target, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
-	target = strings.TrimSpace(target)
-	if !ok || strings.TrimSpace(word) != "gitdir" || target == "" {
+	target := pointer(view, effective)
+	if target == "" {
 		return ""
 	}
 	target = join(path.Dir(git), target)

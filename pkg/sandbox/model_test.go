@@ -471,6 +471,13 @@ func (x *trial) keeps(renamed string) {
 // may be read and exists can be read, and what may be written can be, unless
 // a cover is in the way.
 func (x *trial) serves(before []string) {
+	for _, w := range x.policy.WritableRoots() {
+		for _, at := range w.Repository {
+			if x.model.changes(at) {
+				x.complain("the repository leads to %s, which can be changed", at)
+			}
+		}
+	}
 	for _, p := range before {
 		if x.effective.Access(p).CanRead() && !x.model.shows(p) {
 			x.complain("%s may be read and cannot be", p)
@@ -498,6 +505,11 @@ func (x *trial) frozen(p string, exists bool) bool {
 	for _, w := range x.policy.WritableRoots() {
 		for _, r := range w.ReadOnly {
 			if r.Default && below(p, r.Path) {
+				return true
+			}
+		}
+		for _, at := range w.Repository {
+			if below(p, at) || exists && !x.host.at(p).dir && below(at, p) {
 				return true
 			}
 		}

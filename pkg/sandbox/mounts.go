@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -53,6 +55,9 @@ func (p *planner) mounts() error {
 	}
 	for _, g := range kernel {
 		add(g)
+	}
+	if err := p.protectRepositories(guards, add); err != nil {
+		return err
 	}
 	for _, d := range p.denied {
 		g, outside, err := p.masked(d)
@@ -204,6 +209,31 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 		}
 		if err := p.protected(full, add); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// protectRepositories yields what the .git of a writable root leads to, unless
+// something above it is read-only already.
+func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
+	for _, w := range p.writable {
+		for _, at := range w.Repository {
+			real, err := permissions.EffectivePath(p.view, at)
+			if errors.Is(err, fs.ErrPermission) && p.owner(real) < 0 {
+				continue // the command cannot look into it either
+			}
+			err = p.protected(at, func(g guard) {
+				i := p.owner(g.path)
+				if i < 0 || !slices.ContainsFunc(guards[i], func(o guard) bool {
+					return !o.mask && o.kind == BindReadOnly && o.path != g.path && below(g.path, o.path)
+				}) {
+					add(g)
+				}
+			})
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

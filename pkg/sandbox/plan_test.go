@@ -93,6 +93,73 @@ func TestPlans(t *testing.T) {
 			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
 		},
 		{
+			name:    "a gitdir that is missing is not created",
+			host:    []string{"/w/.git gitdir: modules/w.git", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 600 /w/modules cover"},
+		},
+		{
+			name:    "nor in another writable root",
+			host:    []string{"/w/.git gitdir: ../p/git/w", "/w/.agents/", "/w/.codex/", "/p/git/", "/p/.git/", "/p/.agents/", "/p/.codex/"},
+			entries: "root=read /w=write /p=write",
+			want: []string{
+				"rw /p", "rw /p/git", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "file 600 /p/git/w cover",
+				"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
+			},
+		},
+		{
+			name:    "nor in a .git that is read-only already",
+			host:    []string{"/w/.git gitdir: ../p/.git/modules/w", "/w/.agents/", "/w/.codex/", "/p/.git/", "/p/.agents/", "/p/.codex/"},
+			entries: "root=read /w=write /p=write",
+			want: []string{
+				"rw /p", "ro /p/.agents", "ro /p/.codex", "ro /p/.git", "rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
+			},
+		},
+		{
+			name: "a work tree whose common directory lies in another writable root",
+			host: []string{
+				"/w/.git gitdir: /o/r/worktrees/w", "/w/.agents/", "/w/.codex/",
+				"/o/r/worktrees/w/commondir ../..", "/o/r/config text", "/o/.git/", "/o/.agents/", "/o/.codex/",
+			},
+			entries: "root=read /w=write /o=write",
+			want: []string{
+				"rw /o", "ro /o/.agents", "ro /o/.codex", "ro /o/.git", "ro /o/r", "ro /o/r/worktrees/w",
+				"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
+			},
+		},
+		{
+			name: "a common directory that is missing, and links to what is outside of .git",
+			host: []string{
+				"/w/.git/commondir ../common", "/w/.git/hooks -> ../scripts/hooks", "/w/.git/config -> ../config",
+				"/w/.agents/", "/w/.codex/", "/w/scripts/hooks/post-commit text",
+			},
+			entries: "root=read /w=write",
+			want: []string{
+				"rw /w", "rw /w/scripts", "ro /w/.agents", "ro /w/.codex", "ro /w/.git",
+				"file 600 /w/common cover", "file 600 /w/config cover", "ro /w/scripts/hooks",
+			},
+		},
+		{
+			name:    "a .git above that leads into the workspace",
+			host:    []string{"/r/.git gitdir: w/meta", "/r/w/.agents/", "/r/w/.codex/"},
+			entries: "root=read /r/w=write",
+			want: []string{
+				"rw /r/w", "ro /r/w/.agents", "ro /r/w/.codex", "file 600 /r/w/meta cover", "undo /r/w/.git",
+			},
+		},
+		{
+			name:    "a pointer that goes down and up again",
+			host:    []string{"/w/.git gitdir: missing/../meta", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 600 /w/missing cover"},
+		},
+		{
+			name:    "a .git that may be written protects nothing else",
+			host:    []string{"/w/.git gitdir: modules/w.git", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write /w/.git=write",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "rw /w/.git"},
+		},
+		{
 			name:    "a missing writable root is skipped",
 			entries: "root=read /missing=write",
 		},
@@ -320,6 +387,10 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{
 			"a denied path that is itself a writable link", []string{"/w/l -> /other", "/other/"}, "root=read /w=write /w/l=deny",
 			"cannot enforce sandbox deny-read path /w/l because it crosses writable symlink /w/l",
+		},
+		{
+			"a repository behind a writable link", []string{"/w/.git gitdir: l/x", "/w/l -> /w/other"}, "root=read /w=write",
+			"cannot enforce sandbox read-only path /w/l/x because it crosses writable symlink /w/l",
 		},
 		{
 			"metadata that is a link", []string{"/w/.git -> /other", "/other/"}, "root=read /w=write",

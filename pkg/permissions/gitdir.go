@@ -1,0 +1,117 @@
+package permissions
+
+import (
+	"path"
+	"strings"
+)
+
+// Git runs programs that the configuration and the hooks of a repository name.
+// Where they are is said by the .git of a work tree: a directory, or a file
+// with `gitdir: PATH`. A file `commondir` in that directory leads to another
+// one, and any of them may hold symbolic links. Whoever can write to what is
+// at the end of this, or can create what is missing on the way, has the user
+// run programs with the next git command.
+
+// linkedNames are the entries of a repository that are looked at for links.
+var linkedNames = [...]string{"commondir", "config", "config.worktree", "hooks", "info", "modules", "objects", "refs", "worktrees"}
+
+// repositoryPaths returns the paths to which the .git of a root, or of a
+// directory above it, leads, whether they exist or not. Git looks for a .git
+// upwards. One that the policy lets be written protects nothing.
+func (p *Policy) repositoryPaths(root WritableRoot, granted bool) []string {
+	g := gitWalk{view: p.view}
+	for dir := range ancestors(root.Effective) {
+		git := path.Join(dir, ".git")
+		if own := dir == root.Effective; own && !granted || !own && !p.CanWrite(git) {
+			g.repository(git)
+		}
+	}
+	return g.found
+}
+
+// gitWalk collects the paths that repositories lead to.
+type gitWalk struct {
+	view  View
+	found []string
+	steps int
+}
+
+// repository follows a .git to the end.
+func (g *gitWalk) repository(git string) {
+	for git != "" && g.steps < maxRepositories {
+		g.steps++
+		real, t := stat(g.view, git)
+		if Foreign(g.view, real) {
+			return // git does not trust what another user has put there
+		}
+		next := ""
+		switch t {
+		case Regular:
+			next = g.target(path.Dir(git), pointer(g.view, real))
+		case Dir:
+			for _, name := range linkedNames {
+				if info, err := g.view.Lstat(path.Join(real, name)); err == nil && info.Type == Symlink {
+					to, _ := g.view.Readlink(path.Join(real, name))
+					g.target(real, to)
+				}
+			}
+			if common, t := stat(g.view, path.Join(real, "commondir")); t == Regular {
+				text, _ := g.view.ReadFile(common, maxPointer)
+				next = g.target(real, strings.TrimSpace(string(text)))
+			}
+		}
+		git = next
+	}
+}
+
+// target notes where a pointer in a directory leads, and returns it; "" if
+// that is nowhere. If it goes down and up again, the directory that it passes
+// counts too: a link in its place would lead elsewhere.
+func (g *gitWalk) target(dir, to string) string {
+	if to == "" {
+		return ""
+	}
+	if path.IsAbs(to) {
+		dir = "/"
+	}
+	at := dir
+	for part := range strings.SplitSeq(to, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part != "..":
+			at = path.Join(at, part)
+		case at == dir:
+			dir = path.Dir(dir)
+			at = dir
+		default:
+			g.add(at)
+			real, t := stat(g.view, at)
+			if t != Dir {
+				return ""
+			}
+			dir = path.Dir(real)
+			at = dir
+		}
+	}
+	g.add(at)
+	return at
+}
+
+func (g *gitWalk) add(at string) {
+	if at != "/" {
+		g.found = append(g.found, at)
+	}
+}
+
+// pointer returns the path in the text of a .git file; "" if there is none.
+func pointer(view View, file string) string {
+	text, err := view.ReadFile(file, maxPointer)
+	if err != nil {
+		return ""
+	}
+	word, target, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
+	if !ok || strings.TrimSpace(word) != "gitdir" {
+		return ""
+	}
+	return strings.TrimSpace(target)
+}
