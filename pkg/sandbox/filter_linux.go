@@ -30,8 +30,15 @@ var never = []uint32{
 	unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN,
 	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
 	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-	unix.SYS_OPEN_BY_HANDLE_AT,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD,
 }
+
+// leases are the commands of fcntl that let a command with a file that it can
+// only read hold up whoever opens that file for writing, or works in that
+// directory.
+var leases = []uint32{unix.F_SETLEASE, fSetDeleg}
+
+const fSetDeleg = 1024 + 16 // Linux 6.19
 
 // nesting are the calls that change mounts and enter namespaces.
 var nesting = []uint32{
@@ -50,11 +57,13 @@ var offline = []uint32{
 	unix.SYS_SENDMMSG, unix.SYS_RECVMMSG, unix.SYS_GETSOCKOPT, unix.SYS_SETSOCKOPT,
 }
 
-// sharing are the calls that reach System V and POSIX message objects of the
-// host, where there is no IPC namespace.
+// sharing are the calls that reach System V and POSIX message objects, and
+// processes, of the host, where there are no IPC and PID namespaces.
 var sharing = []uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+	// And those that work on another process by its number or descriptor.
+	unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 }
 
 // others are calls about a process which may be another one, and which of
@@ -63,12 +72,16 @@ var sharing = []uint32{
 var others = []struct{ nr, argument uint32 }{
 	{unix.SYS_PRLIMIT64, 0}, {unix.SYS_SETPRIORITY, 1}, {unix.SYS_SCHED_SETAFFINITY, 0}, {unix.SYS_SCHED_SETSCHEDULER, 0},
 	{unix.SYS_SCHED_SETPARAM, 0}, {unix.SYS_SCHED_SETATTR, 0}, {unix.SYS_IOPRIO_SET, 1},
+	{unix.SYS_MIGRATE_PAGES, 0}, {unix.SYS_MOVE_PAGES, 0},
 }
 
-// fileFlags are the ioctls that change the flags of a file which need not be
-// open for writing (linux/fs.h).
+// fileFlags are the ioctls that change a file or a directory which need not be
+// open for writing (linux/fs.h, fsverity.h, fscrypt.h, btrfs.h).
 var fileFlags = []uint32{
 	unix.FS_IOC_SETFLAGS, 0x40046602, 0x401c5820, 0x40047602, 0x40087602, // and its 32-bit form, FSSETXATTR, SETVERSION
+	0x40806685, 0x800c6613, // ENABLE_VERITY, SET_ENCRYPTION_POLICY
+	// Snapshots and subvolumes of Btrfs: make, make (2), remove (2), set flags.
+	0x50009401, 0x50009417, 0x5000940e, 0x50009418, 0x5000940f, 0x5000943f, 0x4008941a,
 }
 
 // attributes are the calls that change a file without opening it, which
@@ -168,7 +181,10 @@ func (a *assembler) whenEqual(nr, offset, value uint32) {
 	a.load(offsetNumber)
 }
 
-// newNamespaces are the flags of clone and unshare that make namespaces.
+const ioprioProcess = 1 // IOPRIO_WHO_PROCESS
+
+// newNamespaces are the flags of clone and unshare that make namespaces. The
+// one of time namespaces is a part of the signal for clone, which has none.
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
@@ -190,10 +206,17 @@ func (r Rules) Filter() []unix.SockFilter {
 	a.deny(never)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCSTI)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCLINUX)
+	for _, command := range leases {
+		a.whenEqual(unix.SYS_FCNTL, offsetArg0+8, command)
+	}
+	// What is about one process, but not about groups and users: of a user
+	// there are processes outside, whatever the number is.
+	a.only(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS)
+	a.only(unix.SYS_IOPRIO_SET, ioprioProcess)
 	if !r.Nesting {
 		a.deny(nesting)
 		a.whenBits(unix.SYS_CLONE, offsetArg0, newNamespaces)
-		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces)
+		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces|unix.CLONE_NEWTIME)
 		// The flags of clone3 cannot be seen; who lacks it uses clone.
 		a.on(unix.BPF_JEQ, unix.SYS_CLONE3, actionNoSys)
 	}

@@ -81,7 +81,8 @@ func everyRules(f func(name string, r Rules)) {
 // listed call, or one that a jump misses, is seen.
 func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 	const highest = 600
-	conditional := []uint32{unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR}
+	conditional := []uint32{unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
+		unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET}
 	everyRules(func(name string, r Rules) {
 		filter := r.Filter()
 		if len(filter) > unix.BPF_MAXINSNS {
@@ -194,6 +195,9 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 				want = inside
 			}
 			check("clone", call{nr: unix.SYS_CLONE, args: [6]uint64{1 << bit}}, want)
+			if 1<<bit == unix.CLONE_NEWTIME {
+				want = inside
+			}
 			check("unshare", call{nr: unix.SYS_UNSHARE, args: [6]uint64{1 << bit}}, want)
 		}
 		for what, request := range map[string]uint32{"FS_IOC_SETFLAGS": unix.FS_IOC_SETFLAGS, "FS_IOC_FSSETXATTR": 0x401c5820} {
@@ -209,9 +213,30 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 				want = actionDeny
 			}
 			c := call{nr: o.nr}
+			if o.nr == unix.SYS_IOPRIO_SET {
+				c.args[0] = ioprioProcess
+			}
 			check("a call about itself", c, actionAllow)
 			c.args[o.argument] = 7
 			check("a call about another process", c, want)
+		}
+		for nr, process := range map[uint32]uint64{unix.SYS_SETPRIORITY: 0, unix.SYS_IOPRIO_SET: 1} {
+			for which := range uint64(5) {
+				want := actionDeny
+				if which == process {
+					want = actionAllow
+				}
+				check("a priority", call{nr: nr, args: [6]uint64{which}}, want)
+				check("a priority, with more bits", call{nr: nr, args: [6]uint64{which | high}}, want)
+			}
+		}
+		for command := range uint64(2048) {
+			want := actionAllow
+			if command == unix.F_SETLEASE || command == 1040 {
+				want = actionDeny
+			}
+			check("fcntl", call{nr: unix.SYS_FCNTL, args: [6]uint64{3, command}}, want)
+			check("fcntl with more bits", call{nr: unix.SYS_FCNTL, args: [6]uint64{3, command | high}}, want)
 		}
 		for kind := range uint64(8) {
 			want := actionAllow

@@ -79,7 +79,8 @@ var attacks = []attack{
 			if nice, err := unix.Getpriority(unix.PRIO_PROCESS, p.victim); inside && (err != nil || nice != mine) {
 				t.Errorf("the priority of a process outside was changed from %d to %d, %v", 20-mine, 20-nice, err)
 			}
-		}, tolerated: true},
+		}},
+	{name: "lease", args: func(p *place) []string { return []string{"lease", p.file("leased", "")} }, profile: (*place).readOnly},
 	{name: "limits", victim: true, args: func(p *place) []string { return []string{"limits", pid(p)} }},
 	{name: "look into a process", victim: true, args: func(p *place) []string { return []string{"look into", pid(p), p.secret} }},
 	{name: "any root", victim: true, args: func(p *place) []string { return []string{"any root", p.secret} }},

@@ -50,8 +50,9 @@ func (l *launch) explainTo(w io.Writer) error {
 		r := sandbox.Rules{Network: plan.Network, Nesting: l.nesting}
 		fmt.Fprintf(&b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
 		b.WriteString("  ptrace, process_vm_*, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
-			"  perf_event_open, kexec_*, *_module, open_by_handle_at, ioctl TIOCSTI and TIOCLINUX,\n" +
-			"  other architectures and x32\n")
+			"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
+			"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
+			"  users, other architectures and x32\n")
 		if !l.nesting {
 			b.WriteString("  mount, umount, pivot_root, setns, chroot, the mount API, new namespaces, clone3\n")
 		}

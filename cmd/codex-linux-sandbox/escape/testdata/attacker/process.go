@@ -66,6 +66,20 @@ func init() {
 		try("setpriority of a user", unix.Setpriority(unix.PRIO_USER, uid, 19))
 		_, errno := raw(unix.SYS_IOPRIO_SET, 3, uintptr(uid), 3<<13)
 		report("ioprio_set of a user", errno)
+		// 0 stands for the caller's user.
+		try("setpriority of the user", unix.Setpriority(unix.PRIO_USER, 0, 5))
+		_, errno = raw(unix.SYS_IOPRIO_SET, 3, 0, 3<<13)
+		report("ioprio_set of the user", errno)
+		try("setpriority of the group", unix.Setpriority(unix.PRIO_PGRP, 0, 5))
+		_, errno = raw(unix.SYS_IOPRIO_SET, 2, 0, 3<<13)
+		report("ioprio_set of the group", errno)
+	}
+	attacks["lease"] = func(args []string) {
+		// args: a file of the user's that can be read.
+		fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		broken("open", err)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+		try("take a lease", err)
 	}
 	attacks["limits"] = func(args []string) {
 		pid, _ := strconv.Atoi(args[0])
