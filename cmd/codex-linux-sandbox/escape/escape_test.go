@@ -71,7 +71,19 @@ func prepare() error {
 		return err
 	}
 	launcher, attacker = filepath.Join(base, "codex-linux-sandbox"), filepath.Join(base, "attacker")
+	// Where nothing can be built they have been, as in the guests of scripts/kernels.
+	built := os.Getenv("CODEX_ESCAPE_PROGRAMS")
 	for program, source := range map[string]string{launcher: "..", attacker: "./testdata/attacker"} {
+		if built != "" {
+			text, err := os.ReadFile(filepath.Join(built, filepath.Base(program)))
+			if err == nil {
+				err = os.WriteFile(program, text, 0o755)
+			}
+			if err != nil {
+				return fmt.Errorf("copy a program: %w", err)
+			}
+			continue
+		}
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", program, source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
