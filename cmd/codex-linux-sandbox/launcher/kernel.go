@@ -47,11 +47,12 @@ func kernelRefusal() error {
 	return nil
 }
 
-// bwrapRefusal says what the second stage needs and this kernel lacks: it
-// keeps what bwrap holds from the command.
+// bwrapRefusal says what the janitor needs and this kernel lacks: it must hold
+// nothing but what it removes. The namespaces need a newer kernel anyway.
 func bwrapRefusal() error {
-	if err := unix.CloseRange(math.MaxInt32, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("close_range with CLOSE_RANGE_CLOEXEC: %w; %s lacks what came with 5.11, or a filter of system calls hides it", err, thisKernel())
+	err := unix.CloseRange(math.MaxInt32, math.MaxInt32, 0)
+	if errno, ok := err.(syscall.Errno); ok {
+		return (&step{what: "close", path: "descriptors", nr: unix.SYS_CLOSE_RANGE}).fail(errno)
 	}
 	return nil
 }
