@@ -76,6 +76,9 @@ func TestTheQueueOfABodyIsBounded(t *testing.T) {
 		{maxDeltas + 1, 65 << 10, overflow},
 		{4 * maxDeltas, 16 << 10, ""},
 		{4*maxDeltas + 1, 16 << 10, overflow},
+		{1, 2*maxDeltaBytes + 1, ""}, // one is always taken
+		{2, maxDeltaBytes, ""},
+		{3, maxDeltaBytes, overflow},
 	} {
 		c := &Client{}
 		full, idle := c.bodies.open(t.Context(), c), c.bodies.open(t.Context(), c)
@@ -95,6 +98,28 @@ func TestTheQueueOfABodyIsBounded(t *testing.T) {
 		if got, err := io.ReadAll(idle); err != nil || string(got) != "y" {
 			t.Errorf("%q, %v", got, err)
 		}
+	}
+}
+
+// Pieces of a byte take a byte each while they wait.
+func TestSmallPiecesOfABodyAreKeptTogether(t *testing.T) {
+	c := &Client{}
+	s := c.bodies.open(t.Context(), c)
+	const pieces = 4 * mergeDelta
+	for i := range pieces {
+		c.bodies.deliver(execproto.HTTPBodyDelta{RequestID: s.id, Seq: uint64(i + 1), Delta: []byte{byte(i)}, Done: i == pieces-1})
+	}
+	if len(s.queue) != 4 || s.size != pieces {
+		t.Errorf("%d pieces wait in %d places, %d bytes", pieces, len(s.queue), s.size)
+	}
+	got, err := io.ReadAll(s)
+	for i := range got {
+		if got[i] != byte(i) {
+			t.Fatalf("byte %d is %d", i, got[i])
+		}
+	}
+	if len(got) != pieces || err != nil || s.size != 0 {
+		t.Errorf("%d bytes, %v, %d left", len(got), err, s.size)
 	}
 }
 

@@ -41,7 +41,8 @@ func (p *Process) receive(e Event) error {
 	if p.closed || p.err != nil || e.Seq <= p.last {
 		return nil
 	}
-	if len(p.pending) >= maxPending {
+	_, known := p.pending[e.Seq]
+	if len(p.pending) >= maxPending || !known && e.Seq != p.last+1 && p.pendingBytes+len(e.Data) > maxPendingBytes {
 		return protocolf("process %s: event %d is missing", p.id, p.last+1)
 	}
 	p.hold(e)
@@ -53,6 +54,7 @@ func (p *Process) receive(e Event) error {
 func (p *Process) hold(e Event) {
 	if _, known := p.pending[e.Seq]; !known && e.Seq > p.last {
 		p.pending[e.Seq] = e
+		p.pendingBytes += len(e.Data)
 	}
 }
 
@@ -97,6 +99,7 @@ func (p *Process) next() (Event, bool) {
 
 // append adds an event to the log. The lock is held.
 func (p *Process) append(e Event) {
+	p.pendingBytes -= len(p.pending[e.Seq].Data)
 	delete(p.pending, e.Seq)
 	p.last = e.Seq
 	p.total += uint64(len(e.Data))
@@ -110,7 +113,7 @@ func (p *Process) append(e Event) {
 		p.denied = p.denied || e.SandboxDenied
 	case Closed:
 		p.closed = true
-		p.pending = nil
+		p.pending, p.pendingBytes = nil, 0
 		p.c.forget(p)
 	}
 	close(p.changed)

@@ -235,18 +235,28 @@ func (s *bodyStream) deliver(d execproto.HTTPBodyDelta) (last bool) {
 		s.end = protocolf("http response stream `%s` received seq %d, expected %d", s.id, d.Seq, s.seq)
 	case d.Error != nil:
 		s.end = fmt.Errorf("http response stream `%s` failed: %s", s.id, *d.Error)
-	case len(d.Delta) > 0 && len(s.queue) >= maxDeltas && s.size >= maxDeltaBytes:
+	case len(d.Delta) > 0 && len(s.queue) >= maxDeltas && s.size >= maxDeltaBytes,
+		// Those of other servers may be larger.
+		len(d.Delta) > 0 && len(s.queue) > 0 && s.size+len(d.Delta) > 2*maxDeltaBytes:
 		s.end = fmt.Errorf("http response stream `%s` failed: body delta channel filled before delivery", s.id)
 	default:
-		if len(d.Delta) > 0 {
-			s.queue = append(s.queue, d)
-			s.size += len(d.Delta)
-		}
+		s.enqueue(d)
 		if d.Done {
 			s.end = io.EOF
 		}
 	}
 	return s.end != nil
+}
+
+// enqueue has a piece wait, in the place of the one before if both are small. The
+// lock is held.
+func (s *bodyStream) enqueue(d execproto.HTTPBodyDelta) {
+	s.size += len(d.Delta)
+	if last := len(s.queue) - 1; last >= 0 && len(s.queue[last].Delta)+len(d.Delta) <= mergeDelta {
+		s.queue[last].Delta, s.queue[last].Seq = append(s.queue[last].Delta, d.Delta...), d.Seq
+	} else if len(d.Delta) > 0 {
+		s.queue = append(s.queue, d)
+	}
 }
 
 func (s *bodyStream) finish(err error) {

@@ -37,6 +37,10 @@ const (
 	// maxPending bounds the events of a process that came ahead of others. No
 	// server is that far out of order: an event was lost, and recovery gets it.
 	maxPending = 4096
+	// maxPendingBytes bounds their output. Nothing can be waited for here: the event
+	// that is missing comes, if at all, on the same connection behind them. It is
+	// far more than a server has on its way at a time, and little for this machine.
+	maxPendingBytes = 16 << 20
 
 	// outputWindow is how much output of a process a server with flow control
 	// may be ahead of its consumers. It is less than maxEventBytes, so that
@@ -112,6 +116,9 @@ const (
 	// beyond both ends the stream.
 	maxDeltas     = 256
 	maxDeltaBytes = maxDeltas * (64 << 10)
+	// mergeDelta is the size below which a delta that waits takes in the next one:
+	// what waits is bounded in bytes only if small ones do not take a place each.
+	mergeDelta = 16 << 10
 	// deltaWindow is how many deltas a server that takes acknowledgements may
 	// be ahead of the reader, and deltaAckEvery how many are acknowledged at once.
 	deltaWindow   = 128

@@ -49,6 +49,25 @@ func TestEventsComeInOrder(t *testing.T) {
 	}
 }
 
+// What waits for an event that does not come is bounded in bytes, and what is next in
+// order is always taken.
+func TestWhatComesOutOfOrderIsBounded(t *testing.T) {
+	const size = maxPendingBytes / 4
+	p := newProcess(&Client{done: make(chan struct{}), procs: make(map[string]*Process)}, execproto.StartParams{ProcessID: "p"})
+	p.follow(0, nil).stop() // nobody wants it any more
+	for seq := uint64(2); seq <= 5; seq++ {
+		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)}))
+		must(t, p.receive(Event{Seq: seq, Kind: Output, Data: make([]byte, size)})) // counts once
+	}
+	if err := p.receive(Event{Seq: 6, Kind: Output, Data: []byte("x")}); err == nil || !strings.Contains(err.Error(), "event 1 is missing") {
+		t.Errorf("past the bound: %v", err)
+	}
+	must(t, p.receive(Event{Seq: 1, Kind: Output, Data: make([]byte, 2*size)}))
+	if p.last != 5 || p.pendingBytes != 0 || len(p.pending) != 0 {
+		t.Errorf("through %d, %d events and %d bytes wait", p.last, len(p.pending), p.pendingBytes)
+	}
+}
+
 func TestADenialIsToldWithTheExit(t *testing.T) {
 	for _, denied := range []bool{false, true} {
 		p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})

@@ -36,28 +36,29 @@ type Process struct {
 	terminal  bool
 	windowed  bool // the server holds it back
 
-	mu          sync.Mutex
-	sandbox     string           // as the server calls it
-	started     bool             // the server has said so
-	pending     map[uint64]Event // came out of order
-	last        uint64           // newest event that is in order
-	total       uint64           // bytes of output through it
-	log         []Event          // the newest events in order
-	bytes       int              // of output in the log
-	exited      *Event
-	denied      bool
-	closed      bool
-	err         error
-	changed     chan struct{} // closed and replaced on every change
-	room        chan struct{} // closed when a consumer has taken something
-	writeID     uint64
-	followers   map[*follower]bool
-	unclaimed   bool   // it has just started: somebody may want its output
-	unwanted    bool   // somebody waits for the end only
-	released    bool   // nobody wants anything any more
-	readThrough uint64 // what process/read was asked to leave out
-	acked       uint64 // what the server was told, and the bytes through it
-	ackedEnd    uint64
+	mu           sync.Mutex
+	sandbox      string           // as the server calls it
+	started      bool             // the server has said so
+	pending      map[uint64]Event // came out of order
+	pendingBytes int              // of their output
+	last         uint64           // newest event that is in order
+	total        uint64           // bytes of output through it
+	log          []Event          // the newest events in order
+	bytes        int              // of output in the log
+	exited       *Event
+	denied       bool
+	closed       bool
+	err          error
+	changed      chan struct{} // closed and replaced on every change
+	room         chan struct{} // closed when a consumer has taken something
+	writeID      uint64
+	followers    map[*follower]bool
+	unclaimed    bool   // it has just started: somebody may want its output
+	unwanted     bool   // somebody waits for the end only
+	released     bool   // nobody wants anything any more
+	readThrough  uint64 // what process/read was asked to leave out
+	acked        uint64 // what the server was told, and the bytes through it
+	ackedEnd     uint64
 }
 
 func newProcess(c *Client, params execproto.StartParams) *Process {
@@ -216,6 +217,7 @@ func (p *Process) fail(err error) {
 	defer p.mu.Unlock()
 	if !p.closed && p.err == nil {
 		p.err = err
+		p.pending, p.pendingBytes = nil, 0
 		p.moved()
 		close(p.changed)
 		p.changed = make(chan struct{})
