@@ -199,8 +199,13 @@ func (x *remoteExec) settle(c *cli.Context, at places) error {
 	if x.policy != nil && x.policy.needsCwd() && at.cwd == "" && c.String("cwd") == "" {
 		return usagef("--sandbox: the server does not tell its working directory, which would be the workspace; give --cwd DIR")
 	}
-	x.sandbox, err = x.policy.object(x.cwd, at.home)
-	return err
+	if x.sandbox, err = x.policy.object(x.cwd, at.home); err != nil {
+		return err
+	}
+	if c.String("cwd") == "" && x.policy.writesWorkspace() && isRootURI(x.cwd) {
+		return usagef("--sandbox: the server runs in %s, which would be the workspace, so that everything could be written; give --cwd DIR, or --cwd / if that is what you want", rootOf(x.cwd))
+	}
+	return nil
 }
 
 // close ends everything that open began.

@@ -88,8 +88,15 @@ func launchOf(c *cli.Context, s streams) (*localLaunch, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.profile, err = nativeProfile(c.String("profile"), text)
-		return l, err
+		p, err := nativeProfile(c.String("profile"), text)
+		if err != nil {
+			return nil, err
+		}
+		l.profile = p.AppendJSON(nil)
+		return l, checkWorkspace(c, writesWorkspace(p))
+	}
+	if err := checkWorkspace(c, c.Bool("workspace-write")); err != nil {
+		return nil, err
 	}
 	if c.Bool("workspace-write") {
 		l.args = append(l.args, "--workspace-write")
@@ -106,6 +113,22 @@ func launchOf(c *cli.Context, s streams) (*localLaunch, error) {
 		l.args = append(l.args, "--network")
 	}
 	return l, nil
+}
+
+// checkWorkspace refuses to take the root directory for the workspace because the
+// command happens to be run there, as in a service.
+func checkWorkspace(c *cli.Context, writes bool) error {
+	if !writes || c.String("cwd") != "" {
+		return nil
+	}
+	here, err := os.Stat(".")
+	if err != nil {
+		return fmt.Errorf("--cwd: %w", err)
+	}
+	if root, err := os.Stat("/"); err == nil && os.SameFile(here, root) {
+		return usagef("the current directory is /, which would be the workspace, so that everything could be written; give --cwd DIR, or --cwd / if that is what you want")
+	}
+	return nil
 }
 
 // checkSandbox refuses options that do not go together.
@@ -158,16 +181,16 @@ func readProfile(name string, stdin io.Reader) ([]byte, error) {
 
 // nativeProfile checks a profile, in which paths may be native or URIs as they
 // are in requests, and returns it as the launcher wants it.
-func nativeProfile(name string, text []byte) ([]byte, error) {
+func nativeProfile(name string, text []byte) (permissions.Profile, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		home = ""
 	}
 	p, err := permissions.DecodeProfile(text, func(path string) (string, error) { return pathuri.Parse(path, home) })
 	if err != nil {
-		return nil, fmt.Errorf("%s is no permission profile: %w", name, profileError(err))
+		return p, fmt.Errorf("%s is no permission profile: %w", name, profileError(err))
 	}
-	return p.AppendJSON(nil), nil
+	return p, nil
 }
 
 // profileError says what is wrong with a profile: the errors themselves have

@@ -3,6 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"path"
+	"regexp"
+	"slices"
 	"strings"
 
 	"codex.internal/pkg/pathuri"
@@ -58,6 +61,39 @@ func parsePolicy(text string) (*remotePolicy, error) {
 // needsCwd reports whether the policy speaks of the command's directory as one
 // that may be written.
 func (p *remotePolicy) needsCwd() bool { return p.word == policyWorkspaceWrite }
+
+// writesWorkspace reports, once there is an object, whether the policy lets something
+// be written in the workspace. A whole object says itself where that is.
+func (p *remotePolicy) writesWorkspace() bool {
+	return p != nil && !p.whole && writesWorkspace(p.profile)
+}
+
+// writesWorkspace reports whether a profile lets something be written in the
+// workspace.
+func writesWorkspace(p permissions.Profile) bool {
+	return slices.ContainsFunc(p.FileSystem.Entries, func(e permissions.Entry) bool {
+		return e.Path.Kind == permissions.ProjectRoots && e.Access == permissions.Write
+	})
+}
+
+// isRootURI reports whether a directory of the server is the root of its file
+// system, or of a drive.
+func isRootURI(uri string) bool {
+	dir := path.Clean(strings.ReplaceAll(rootOf(uri), `\`, "/"))
+	return dir == "/" || dir == "//" || driveRoot.MatchString(dir)
+}
+
+// driveRoot matches the root of a drive.
+var driveRoot = regexp.MustCompile(`^/?[A-Za-z]:/?\.?$`)
+
+// rootOf is such a directory for people.
+func rootOf(uri string) string {
+	dir, err := pathuri.Parse(uri, "")
+	if err != nil {
+		return strings.TrimPrefix(uri, "file://") // not a path as they are here
+	}
+	return dir
+}
 
 // name is what the policy is called; nil is no sandbox.
 func (p *remotePolicy) name() string {

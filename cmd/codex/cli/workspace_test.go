@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// A server or a shell that is in / has not been told that everything may be written.
+func TestTheRootIsAWorkspaceOnlyIfTheUserSaysSo(t *testing.T) {
+	const profile = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}]},"network":"restricted"}`
+	for _, tt := range []struct {
+		policy, server, typed string
+		refused               bool
+	}{
+		{"workspace-write", "file:///", "", true},
+		{"workspace-write", "file:////", "", true},
+		{"workspace-write", "file:///srv/..", "", true},
+		{"workspace-write", "file:///%2e", "", true},
+		{"workspace-write", "file:///C:/", "", true},
+		{profile, "file:///", "", true},
+		{"workspace-write", "", "", true},
+		{"workspace-write", "file:///", "/", false},
+		{"workspace-write", "file:///", "/srv", false},
+		{"workspace-write", "file:///srv", "", false},
+		{"read-only", "file:///", "", false},
+		{"danger-full-access", "file:///", "", false},
+	} {
+		policy, err := parsePolicy(tt.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &remoteExec{execOptions: execOptions{policy: policy}}
+		app := &cli.App{Flags: []cli.Flag{cwdFlag("")}, Writer: io.Discard, Action: func(c *cli.Context) error { return x.settle(c, places{cwd: tt.server}) }}
+		args := []string{"codex"}
+		if tt.typed != "" {
+			args = append(args, "--cwd", tt.typed)
+		}
+		if err := app.Run(args); (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "--cwd") {
+			t.Errorf("%s in %q, --cwd %q: %v", tt.policy, tt.server, tt.typed, err)
+		}
+	}
+}
+
+func TestTheSandboxOfThisMachineIsNotTheRoot(t *testing.T) {
+	t.Chdir("/")
+	for args, refused := range map[string]bool{
+		"--workspace-write": true, "--workspace-write --cwd /": false, "--read-only": false,
+	} {
+		var c *cli.Context
+		command := sandboxCommand(streams{})
+		command.Action = func(got *cli.Context) error { c = got; return nil }
+		app := &cli.App{Commands: []*cli.Command{command}, Writer: io.Discard}
+		if err := app.Run(append(append([]string{"codex", "sandbox"}, strings.Fields(args)...), "--", "true")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := launchOf(c, streams{}); (err != nil) != refused {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
