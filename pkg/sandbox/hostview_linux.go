@@ -38,6 +38,26 @@ func (HostView) CanReplace(name string) bool {
 	return unix.Access(dir, unix.W_OK) == nil || unix.Stat(dir, &st) != nil || int(st.Uid) == unix.Geteuid()
 }
 
+// IsTemporary reports whether a value of $TMPDIR is a directory for the user's
+// temporary files: the user owns it, or it is sticky, as /tmp is. The root
+// directory is none. For root, who owns most directories, one right below it is
+// none either unless it is sticky. What is missing grants nothing, and may
+// pass.
+func IsTemporary(name string) bool {
+	var st unix.Stat_t
+	real, err := permissions.EffectivePath(HostView{}, path.Clean(name))
+	if err != nil || real == "/" {
+		return false
+	}
+	if err := unix.Stat(real, &st); err != nil {
+		return errors.Is(err, unix.ENOENT)
+	}
+	if st.Mode&unix.S_ISVTX != 0 {
+		return true
+	}
+	return int(st.Uid) == unix.Geteuid() && (st.Uid != 0 || depth(real) > 1)
+}
+
 func fileType(mode uint32) permissions.FileType {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFDIR:

@@ -44,3 +44,18 @@ func TestKernelMounts(t *testing.T) {
 		t.Errorf("of this machine: %q %v", got, err)
 	}
 }
+
+func TestIsTemporary(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Symlink("/", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		dir: true, "/tmp": true, dir + "/missing": true,
+		"/": false, "//": false, "/usr/..": false, "/etc": false, "/usr": false, dir + "/link": false,
+	} {
+		if got := IsTemporary(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -335,6 +335,39 @@ func withArgument(word string) []int {
 	return pids
 }
 
+// TestTheFirstProcessShowsNoArguments: a command does not learn from it what is
+// denied.
+func TestTheFirstProcessShowsNoArguments(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		p.file("name-of-a-secret", "")
+		o := p.run(backend, entries("root=read", p.dir+"/name-of-a-secret=deny"), "show", "/proc/1/cmdline", "/proc/1/environ")
+		if strings.Contains(o.text, "name-of-a-secret") || strings.Contains(o.text, "HOME=") || !strings.Contains(o.text, "done") {
+			t.Errorf("%q", o.text)
+		}
+	})
+}
+
+// TestTemporaryDirectory: $TMPDIR grants nothing but a directory for temporary
+// files.
+func TestTemporaryDirectory(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		run := func(value string) outcome {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			cmd := p.command(ctx, backend, entries("root=read", "tmpdir=write"), "create", p.dir+"/made")
+			cmd.Env = append(cmd.Env, "TMPDIR="+value)
+			return p.finish(cmd)
+		}
+		for _, value := range []string{"/", "/var/..", "//"} {
+			contained(t, run(value))
+			if exists(p.dir + "/made") {
+				t.Fatalf("TMPDIR=%s made everything writable", value)
+			}
+		}
+		works(t, run(p.dir))
+	})
+}
+
 // TestInitCannotBeKilled: whoever sends signals to the init gains nothing.
 func TestInitCannotBeKilled(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {

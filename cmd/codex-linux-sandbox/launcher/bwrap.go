@@ -138,7 +138,7 @@ func (w *wrapped) run(program string) (int, error) {
 			return 0, err
 		}
 	}
-	args := append([]string{"bwrap", "--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(sandbox.BwrapKnows(program, "--size"))...)
+	args := append([]string{"--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(sandbox.BwrapKnows(program, "--size"))...)
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != sandbox.EmptyFD {
@@ -156,6 +156,14 @@ func (w *wrapped) run(program string) (int, error) {
 		// what is missing, is at work.
 		files = append(files, uintptr(end))
 	}
+	// The command can read the arguments of bwrap, its first process: it is not
+	// to learn what is denied.
+	given, err := w.memory([]byte(strings.Join(args, "\x00") + "\x00"))
+	if err != nil {
+		return 0, err
+	}
+	files = append(files, given)
+	args = []string{"bwrap", "--args", strconv.Itoa(len(files) - 1)}
 	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--env-fd", strconv.Itoa(environFD), "--argv0="+w.arg0(), "--")
 	args = append(args, w.l.command...)
 	if w.terminal {

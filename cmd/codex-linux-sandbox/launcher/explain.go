@@ -64,6 +64,9 @@ func (l *launch) explainTo(w io.Writer) error {
 			b.WriteString("  sockets that are not of the IPv4 or IPv6 family\n")
 		}
 	}
+	if !l.temporary {
+		b.WriteString("$TMPDIR: grants nothing: it is no directory for temporary files of this user\n")
+	}
 	fmt.Fprintf(&b, "directory: %s\n", l.commandCwd)
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"os"
 	"os/signal"
 	"syscall"
 	"unsafe"
@@ -31,6 +32,7 @@ type crew struct {
 	report   report        // what is written to status
 	listing  [8 << 10]byte // of children, for subreap
 	children []byte        // path of that listing
+	words    []byte        // the launcher's arguments, which a command could read in /proc/1/cmdline
 }
 
 // report is what a child tells before it gives up.
@@ -74,6 +76,7 @@ func (c *crew) start(supervised bool) (int, syscall.Errno) {
 		c.signals |= bit(s)
 	}
 	c.children = []byte("/proc/thread-self/children\x00")
+	c.words = arguments(os.Args)
 	all, old := ^uint64(0), uint64(0)
 	c.command.restoreSignals(&old)
 	if supervised {
@@ -85,6 +88,23 @@ func (c *crew) start(supervised bool) (int, syscall.Errno) {
 	pid, errno := c.fork()
 	sigprocmask(&old, nil)
 	return pid, errno
+}
+
+// arguments returns the memory of a program's arguments after its name, as the
+// kernel has laid it out and shows it to others; nil if they lie elsewhere.
+func arguments(args []string) []byte {
+	if len(args) < 2 {
+		return nil
+	}
+	size := uintptr(0)
+	begin := uintptr(unsafe.Pointer(unsafe.StringData(args[0]))) + uintptr(len(args[0])) + 1
+	for _, a := range args[1:] {
+		if len(a) > 0 && uintptr(unsafe.Pointer(unsafe.StringData(a))) != begin+size {
+			return nil
+		}
+		size += uintptr(len(a)) + 1
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(args[0])), len(args[0])+1)), size)
 }
 
 // restoreSignals appends what undoes, for the command, that the Go runtime
@@ -129,6 +149,9 @@ func (c *crew) fork() (int, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, c.flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
+	}
+	for i := range c.words {
+		c.words[i] = 0
 	}
 	if step, errno := c.init.run(); step >= 0 {
 		c.fail(stageInit, step, errno)

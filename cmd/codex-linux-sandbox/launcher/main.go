@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"codex.internal/pkg/permissions"
@@ -36,13 +37,15 @@ const maxProfile = 16 << 20
 // launch is one run of the launcher.
 type launch struct {
 	*options
-	stderr  io.Writer
-	env     []string
-	before  []string // the environment without changes for proxies
-	scope   permissions.Scope
-	prof    permissions.Profile
-	plan    *sandbox.Plan
-	proxies *proxies
+	stderr io.Writer
+	env    []string
+	before []string // the environment without changes for proxies
+	scope  permissions.Scope
+	// temporary says that $TMPDIR may be granted; see sandbox.IsTemporary.
+	temporary bool
+	prof      permissions.Profile
+	plan      *sandbox.Plan
+	proxies   *proxies
 	// terminal says that the command gets the terminal of standard input.
 	terminal bool
 	// inherited are the descriptors that the command does not get as they are.
@@ -123,6 +126,13 @@ func (l *launch) story(stdout io.Writer) (int, error) {
 	}
 	if err := l.profileOf(); err != nil {
 		return 0, err
+	}
+	if !l.temporary {
+		// By mistake, or because somebody else could set it, $TMPDIR names what
+		// is not for temporary files: then it grants nothing.
+		l.prof.FileSystem.Entries = slices.DeleteFunc(slices.Clone(l.prof.FileSystem.Entries), func(e permissions.Entry) bool {
+			return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
+		})
 	}
 	if len(l.command) == 0 && !l.explain {
 		return 0, errNoCommand
@@ -306,7 +316,9 @@ func (l *launch) places() error {
 	if real, err := permissions.EffectivePath(sandbox.HostView{}, l.commandCwd); err == nil {
 		l.commandCwd = real
 	}
-	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: l.variable("TMPDIR")}
+	tmpdir := l.variable("TMPDIR")
+	l.temporary = !filepath.IsAbs(tmpdir) || sandbox.IsTemporary(tmpdir)
+	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: tmpdir}
 	return nil
 }
 

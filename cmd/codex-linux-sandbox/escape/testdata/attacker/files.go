@@ -181,6 +181,13 @@ func init() {
 		broken("chmod", unix.Chmod(own, 0o555))
 		try("move into place", unix.Rename(own, args[0]+"/.git"))
 	}
+	attacks["show"] = func(args []string) {
+		for _, name := range args {
+			b, err := os.ReadFile(name)
+			fmt.Printf("%s: %q %v\n", name, b, err)
+		}
+	}
+	attacks["create"] = func(args []string) { try("create", open(args[0], unix.O_WRONLY|unix.O_CREAT)) }
 	attacks["print"] = func(args []string) {
 		fd, _ := strconv.Atoi(args[0])
 		_, err := io.Copy(os.Stdout, os.NewFile(uintptr(fd), "input"))
