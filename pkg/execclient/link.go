@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/sessionid"
 )
 
 // errDown is what calls on a link return that ended before their answer came.
@@ -215,11 +217,16 @@ func (l *link) initialize(ctx context.Context, o Options, params execproto.Initi
 	if err == nil {
 		err = l.send(bound, jsonrpc.AppendNotification(nil, execproto.NotifyInitialized, []byte(`{}`)))
 	}
+	var refused *jsonrpc.Error
+	if id := params.ResumeSessionID; id != nil && errors.As(err, &refused) {
+		// A server may repeat the id, and errors go to logs and screens.
+		refused.Message = strings.ReplaceAll(refused.Message, *id, sessionid.Digest(*id))
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return info, &InitTimeoutError{o.InitializeTimeout}
 	case err == nil && params.ResumeSessionID != nil && info.SessionID != *params.ResumeSessionID:
-		return info, protocolf("exec-server initialized an unexpected session %s", info.SessionID)
+		return info, protocolf("exec-server initialized an unexpected session %s", sessionid.Digest(info.SessionID))
 	default:
 		return info, err
 	}

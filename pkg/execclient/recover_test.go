@@ -287,7 +287,7 @@ func TestRecoveryEnds(t *testing.T) {
 		{"another session", Options{}, false, func(h *host) {
 			p := <-h.peers
 			p.answer(p.expect("initialize", nil), execproto.InitializeResult{SessionID: "other"})
-		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server protocol error: exec-server initialized an unexpected session other"},
+		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server protocol error: exec-server initialized an unexpected session d9298a10d1b07358"},
 		{"a dial that is of no use", Options{}, false, func(h *host) { h.refuses(errors.New("no such scheme")) }, 0,
 			"exec-server transport disconnected; failed to resume exec-server session: no such scheme"},
 		{"initialize is not answered", Options{}, false, func(h *host) {

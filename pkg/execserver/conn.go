@@ -38,6 +38,9 @@ type conn struct {
 	order order
 	log   *slog.Logger
 
+	// principal is who the client is: sessions belong to one.
+	principal string
+
 	// ctx ends all that the connection does. waits ends first, when the
 	// peer sends nothing more: it ends requests that only wait.
 	ctx    context.Context
@@ -67,14 +70,15 @@ type ending struct {
 	closed bool
 }
 
-// newConn prepares a connection that ends with ctx.
-func newConn(ctx context.Context, srv *Server, t transport.Conn) *conn {
+// newConn prepares a connection of a principal that ends with ctx.
+func newConn(ctx context.Context, srv *Server, t transport.Conn, principal string) *conn {
 	c := &conn{
-		srv:   srv,
-		t:     t,
-		out:   newOutbox(t),
-		lanes: newLanes(srv.opts.ConcurrentRequests),
-		log:   srv.log.With("peer", t.Peer()),
+		srv:       srv,
+		t:         t,
+		out:       newOutbox(t),
+		lanes:     newLanes(srv.opts.ConcurrentRequests),
+		log:       srv.log.With("peer", t.Peer()),
+		principal: principal,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)

@@ -24,6 +24,13 @@ const (
 )
 
 const (
+	// maxWaiting bounds the connections on which nobody was let in yet, each
+	// of which ends within seconds; waitingShare is which part of the process's
+	// descriptors they may take at most: one in four leaves what clients and
+	// their commands need.
+	maxWaiting   = 256
+	waitingShare = 4
+
 	// queueBytes bounds the output that is queued for one connection beyond
 	// what the kernel holds. A process whose connection is full is not read
 	// any more.

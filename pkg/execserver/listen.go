@@ -5,34 +5,28 @@ package execserver
 import (
 	"context"
 	"errors"
-	"io"
-	"log"
+	"fmt"
 	"net"
 	"net/http"
-	"time"
+	"net/netip"
+	"strconv"
+	"syscall"
 
+	"codex.internal/pkg/localpeer"
 	"codex.internal/pkg/transport"
 )
-
-const (
-	// headerTime bounds how long a client may take to send its request.
-	headerTime = 10 * time.Second
-	// headerBytes bounds a request's head: a websocket upgrade with a token.
-	headerBytes = 64 << 10
-)
-
-// discardLog swallows what net/http says about clients that break off.
-var discardLog = log.New(io.Discard, "", 0)
 
 // Serve accepts connections on l until ctx ends or the server is shut down.
 // It closes l and returns ErrServerClosed, or the listener's error. The
 // server is not shut down by it: connections that are open go on.
+//
+// Clients that have not been let in yet have seconds for their request, and a
+// share of the descriptors, so that those who may come in always can.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{
-		Handler:           srv,
-		ReadHeaderTimeout: headerTime,
-		MaxHeaderBytes:    headerBytes,
-		ErrorLog:          discardLog,
+	l = transport.LimitWaiting(l, waitingLimit(), sourceOf)
+	h := transport.NewHTTPServer(srv)
+	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, conn)
 	}
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -52,6 +46,74 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 		return ErrServerClosed
 	}
 	return err
+}
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+// waitingLimit is how many connections may be open that nobody was let in on.
+func waitingLimit() int {
+	var descriptors syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &descriptors) != nil {
+		return maxWaiting
+	}
+	return int(max(1, min(maxWaiting, descriptors.Cur/waitingShare)))
+}
+
+// sourceOf tells whose a connection is before it has said a word: the user of
+// a client on this machine, else its address ("").
+func sourceOf(conn net.Conn) string {
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		return transport.Source(conn)
+	}
+	uid, err := localpeer.UserOf(conn)
+	if err != nil {
+		return transport.Source(conn)
+	}
+	return userPrincipal(uid)
+}
+
+func userPrincipal(uid int) string { return "user " + strconv.Itoa(uid) }
+
+// denial is why a client is not let in.
+type denial struct {
+	status int
+	err    error
+}
+
+// authenticate tells who a client is, or why it is not let in. Without tokens
+// it has to be a process of this user or of root that no sandbox confines.
+func (srv *Server) authenticate(r *http.Request) (principal string, refused *denial) {
+	switch {
+	case srv.opts.Auth != nil:
+		principal, err := srv.opts.Auth.Authenticate(r)
+		if err != nil {
+			return "", &denial{http.StatusUnauthorized, err}
+		}
+		return principal, nil
+	case srv.opts.AnyPeer:
+		return "anybody", nil
+	}
+	uid, err := srv.identify(r)
+	if err != nil {
+		return "", &denial{http.StatusForbidden, fmt.Errorf("%w; to let in others, start codex exec-server with --ws-auth and give the client the token", err)}
+	}
+	return userPrincipal(uid), nil
+}
+
+// identify tells which user's process a request comes from.
+func (srv *Server) identify(r *http.Request) (uid int, err error) {
+	opts := localpeer.Options{LastConfined: srv.confined.last}
+	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
+		return localpeer.Identify(conn, opts)
+	}
+	// In a mux of somebody else's.
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if !ok || err != nil {
+		return 0, errors.New("the peer is not admitted: its address is unknown")
+	}
+	return localpeer.IdentifyTCP(local.AddrPort(), remote, opts)
 }
 
 // ServeHTTP is the listening port's HTTP side (section 1): websockets at /,
@@ -84,12 +146,11 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	if srv.opts.Auth != nil {
-		if err := srv.opts.Auth.Check(r); err != nil {
-			srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", err)
-			http.Error(w, err.Error(), http.StatusUnauthorized)
-			return
-		}
+	principal, refused := srv.authenticate(r)
+	if refused != nil {
+		srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", refused.err)
+		http.Error(w, refused.err.Error(), refused.status)
+		return
 	}
 	if err := srv.admit(); err != nil {
 		srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", err)
@@ -106,6 +167,6 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	// do not live as long as the connection.
 	go func() {
 		defer srv.leave()
-		newConn(srv.ctx, srv, t).serve()
+		newConn(srv.ctx, srv, t, principal).serve()
 	}()
 }

@@ -22,6 +22,7 @@ type proc struct {
 	id        string
 	argv      []string
 	tty       bool
+	confined  bool // set before the start
 	startedAt time.Time
 	// stop cancels the start.
 	stop context.CancelFunc
@@ -179,13 +180,22 @@ func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	}
 }
 
+// noteConfined notes that a confined process was there until now.
+func (p *proc) noteConfined() {
+	if p.confined {
+		p.s.srv.confined.note()
+	}
+}
+
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, code int, denied bool) {
+	p.noteConfined()
 	p.tell(execproto.ExitedNotification{ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied})
 }
 
 // Closed implements process.Sink.
 func (p *proc) Closed(seq uint64) {
+	p.noteConfined()
 	p.tell(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.noteClosed(p)
 }

@@ -53,6 +53,8 @@ func processStart(rq *request, params *execproto.StartParams) {
 		var running *process.Process
 		if intent != nil {
 			kind = sandboxLinux
+			p.confined = true
+			c.srv.confined.note()
 			running, err = p.startConfined(ctx, intent, spec)
 		} else {
 			running, err = p.s.group.Start(ctx, spec, p)

@@ -41,8 +41,12 @@ type Options struct {
 	// negative: it ends with its connection; 0: DefaultSessionTTL.
 	SessionTTL time.Duration
 
-	// Auth guards the listening port; nil: anybody who reaches it may use it.
+	// Auth guards the listening port; nil: processes of this user and of root
+	// may use it that no sandbox confines, from this machine.
 	Auth *wsauth.Authenticator
+	// AnyPeer lets in whoever reaches the port, if there is no Auth: other
+	// users, other machines and confined commands too.
+	AnyPeer bool
 
 	// Limits; 0 means the Default constant of the same name.
 	MaxConnections     int
@@ -93,6 +97,7 @@ type Server struct {
 	memory     *memory
 	confiner   confiner
 	warm       *warmer
+	confined   confinedTimes
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -170,8 +175,17 @@ func (srv *Server) ServeConn(t transport.Conn) error {
 		return err
 	}
 	defer srv.leave()
-	newConn(srv.ctx, srv, t).serve()
+	newConn(srv.ctx, srv, t, principalOf(t)).serve()
 	return nil
+}
+
+// principalOf tells who is at the other end of a connection that was made for
+// the server. Where that has not been proved, all are the same.
+func principalOf(t transport.Conn) string {
+	if a, ok := t.(transport.Authenticated); ok {
+		return a.Principal()
+	}
+	return ""
 }
 
 // admit counts a connection in, unless there are too many.

@@ -12,6 +12,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/jsonrpc"
 	"codex.internal/pkg/process"
+	"codex.internal/pkg/sessionid"
 	"github.com/google/uuid"
 )
 
@@ -23,8 +24,11 @@ import (
 // goroutine at any time.
 type session struct {
 	srv *Server
-	id  string
+	id  string // lets a client of the owner's resume the session; not to be logged
 	log *slog.Logger
+	// owner is the principal that has started the session, and alone may
+	// resume it.
+	owner string
 	// ctx ends with the session.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -57,7 +61,7 @@ func initialize(rq *request, p *execproto.InitializeParams) {
 	}
 	c.session = s
 	c.stage = stageInitialized
-	c.log = c.log.With("session", s.id)
+	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", clip(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	rq.result(execproto.InitializeResult{
 		SessionID:       s.id,
@@ -79,6 +83,10 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 		return nil, errStopping
 	case s == nil:
 		return nil, unknownSession(*p.ResumeSessionID)
+	case s.owner != c.principal:
+		// A client that has found an id learns nothing from trying it.
+		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
+		return nil, unknownSession(*p.ResumeSessionID)
 	}
 	return s, s.resume(c, p.TakeOver)
 }
@@ -94,8 +102,8 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	if srv.stopping {
 		return nil, errStopping
 	}
-	s := &session{srv: srv, id: id.String(), conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
-	s.log = srv.log.With("session", s.id)
+	s := &session{srv: srv, id: id.String(), owner: c.principal, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
+	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	srv.sessions[s.id] = s
 	return s, nil

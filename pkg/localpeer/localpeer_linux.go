@@ -57,7 +57,9 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 }
 
 func userOfTCP(local, remote netip.AddrPort) (int, error) {
-	s, err := findTCP(remote, local)
+	// Without the tables: this is asked before anything is known of a peer,
+	// and must cost little.
+	s, err := diagnoseTCP(remote, local)
 	return int(s.uid), err
 }
 

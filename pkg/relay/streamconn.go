@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +19,8 @@ import (
 // into the records: each message behind its length.
 type streamConn struct {
 	s *stream
+	// principal is the name of the harness; empty at its own end.
+	principal string
 	// parts are the fragments of a message, of size bytes: its length comes
 	// first.
 	parts []*[]byte
@@ -28,6 +32,16 @@ const headerSize = 4
 
 // Peer implements transport.Conn.
 func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
+
+// Principal implements transport.Authenticated: a harness is who has its key,
+// which it keeps for as long as it has the environment.
+func (c *streamConn) Principal() string { return c.principal }
+
+// principalOf names a harness by a digest of its key.
+func principalOf(key noiseik.PublicKey) string {
+	digest := sha256.Sum256(key.AppendJSON(nil))
+	return "harness " + hex.EncodeToString(digest[:])
+}
 
 // ReadMessage implements transport.Conn. A text that is no JSON-RPC message
 // ends the stream, as in the reference, and is not answered.

@@ -214,18 +214,18 @@ func (v *visit) decide(id string, c *claim, err error) {
 	case full:
 		v.reset(id)
 	default:
-		v.admit(s, message2)
+		v.admit(s, message2, c.responder.PeerKey())
 	}
 }
 
 // admit answers a harness and has its stream served. The stream is known
 // already: its first record may come as soon as the answer is out.
-func (v *visit) admit(s *stream, message2 []byte) {
+func (v *visit) admit(s *stream, message2 []byte, harness noiseik.PublicKey) {
 	v.e.log.Debug("stream opened", "stream", streamID(s.id))
 	if !v.l.push(relayframe.Frame{StreamID: s.id, Kind: relayframe.Handshake, Payload: message2}) {
 		v.l.shut() // and the stream ends with it
 	}
-	c := &streamConn{s: s}
+	c := &streamConn{s: s, principal: principalOf(harness)}
 	v.e.wg.Go(s.routineTimer)
 	v.e.wg.Go(func() {
 		v.e.opts.Serve(c)

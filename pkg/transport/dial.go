@@ -147,8 +147,11 @@ func (c *openingConn) Read(b []byte) (int, error) {
 }
 
 // CloseWrite ends what is written, where the connection can do that.
-func (c *openingConn) CloseWrite() error {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
+func (c *openingConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// closeWrite ends what is written on a connection that can do that.
+func closeWrite(conn net.Conn) error {
+	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok {
 		return errors.ErrUnsupported
 	}

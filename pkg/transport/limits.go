@@ -39,6 +39,14 @@ const (
 	lingerTime  = 3 * time.Second
 	lingerBytes = 1 << 30
 
+	// requestTime bounds how long a client may take to send its request, head
+	// and body together, before it has shown who it is.
+	requestTime = 10 * time.Second
+	// answerTime bounds how long it may take to read an answer of a few lines.
+	answerTime = 5 * time.Second
+	// headerBytes bounds a request's head: a websocket upgrade with a token.
+	headerBytes = 64 << 10
+
 	// closeWriteTime bounds the last write of a connection.
 	closeWriteTime = 2 * time.Second
 )

@@ -105,3 +105,10 @@ type Suspender interface {
 	// called at any time, from any goroutine.
 	Suspended() bool
 }
+
+// Authenticated is a Conn whose peer has proved who it is.
+type Authenticated interface {
+	// Principal names who the peer is: whoever connects with the same
+	// credentials again has the same name.
+	Principal() string
+}

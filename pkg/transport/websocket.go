@@ -43,7 +43,8 @@ var upgrader = websocket.Upgrader{
 
 // Upgrade turns an HTTP request into a websocket connection that accepts
 // messages of up to limit bytes (0: DefaultMaxMessage). On failure the
-// request has been answered.
+// request has been answered. The caller has decided that the client may stay:
+// Admit is called for the connection.
 func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*WebSocket, error) {
 	if limit <= 0 {
 		limit = DefaultMaxMessage
@@ -52,6 +53,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*WebSocket, err
 	if err != nil {
 		return nil, fmt.Errorf("upgrade to a websocket: %w", err)
 	}
+	Admit(ws.NetConn())
 	c := &WebSocket{ws: ws, net: ws.NetConn(), limit: limit, onPing: func() {}}
 	ws.SetPingHandler(c.takePing)
 	ws.SetPongHandler(func(string) error { c.heard.Add(1); return nil })
@@ -59,8 +61,13 @@ func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*WebSocket, err
 	return c, nil
 }
 
-// Peer returns the remote address.
-func (c *WebSocket) Peer() string { return c.net.RemoteAddr().String() }
+// Peer returns the remote address. The clients of a Unix socket have none.
+func (c *WebSocket) Peer() string {
+	if c.net.RemoteAddr().Network() == "unix" {
+		return "unix"
+	}
+	return c.net.RemoteAddr().String()
+}
 
 // takePing notes a probe. Only the latest is answered, as RFC 6455 5.5.3
 // allows: a peer that probes without reading queues nothing.

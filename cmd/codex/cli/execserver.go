@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/localpeer"
 	"codex.internal/pkg/process"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/transport"
@@ -34,8 +36,10 @@ func execServerCommand(s streams) *cli.Command {
 		Description: `Listens for websocket connections, or speaks over stdin and stdout. The URL
 that it listens on is printed on stdout as the first line; logs go to stderr.
 
-Whoever reaches the port can do what this user can. It is therefore bound to
-a loopback address; any other needs --ws-auth.
+A client can do what this user can. On a loopback address and on a Unix socket,
+only processes of this user and of root may connect, and no sandboxed command
+may; all others need a token: see --ws-auth. An address that is not loopback
+needs --ws-auth too. A Unix socket has mode 0600, and takes no port.
 
 With --remote it opens no port: it registers at an environment registry, such as
 a codex rendezvous, and clients find it there by its --environment-id. It signs in
@@ -45,6 +49,7 @@ names a file with certificate authorities to trust besides the system's.
 
 Examples:
    codex exec-server --listen ws://127.0.0.1:8765
+   codex exec-server --listen unix:///run/user/1000/codex.sock
    codex exec-server --listen stdio
    codex exec-server --listen ws://0.0.0.0:8765 \
       --ws-auth capability-token --ws-token-file /run/secrets/exec-token
@@ -54,7 +59,7 @@ SIGINT and SIGTERM end it in order: connections are closed and processes
 killed. A second signal ends it at once.`,
 		OnUsageError: onUsageError,
 		Flags: append(append(configFlags(), []cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one) or stdio"},
+			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
 			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
 			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
 			&cli.StringFlag{Name: "name", Usage: "with --remote: taken as by the reference, and sent nowhere (`NAME`)"},
@@ -117,8 +122,12 @@ func runExecServer(c *cli.Context, s streams) error {
 	}
 	aliases := makeAliases(s.err)
 	defer removeAliases(aliases, s.err)
+	opts.AnyPeer = f.anyPeer
 	srv, err := execserver.New(opts)
 	if err != nil {
+		if f.close != nil {
+			_ = f.close()
+		}
 		return err
 	}
 	return serve(c, s, srv, f, log, sync.OnceFunc(func() { cleanUpAliases(aliases, s.err) }))
@@ -128,8 +137,10 @@ func runExecServer(c *cli.Context, s streams) error {
 type front struct {
 	// serve serves until ctx ends, and calls ready when clients can come,
 	// perhaps more than once.
-	serve func(ctx context.Context, srv *execserver.Server, ready func()) error
-	stdin bool // clients come through stdin
+	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
+	anyPeer bool         // without tokens, whoever reaches the port is let in
+	stdin   bool         // clients come through stdin
+	close   func() error // what was opened for clients that serve was not called for; may be nil
 }
 
 // listenFront listens where --listen says.
@@ -153,22 +164,40 @@ func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.L
 			return serveStdio(ctx, s, srv)
 		}}, nil
 	}
+	if where.socket != "" {
+		listener, err := transport.ListenUnix(c.Context, where.socket)
+		if err != nil {
+			return front{}, fmt.Errorf("listen on unix://%s: %w", where.socket, withoutAddress(err))
+		}
+		return listeningFront(s, listener, "unix://"+where.socket, log), nil
+	}
 	if !where.addr.Addr().IsLoopback() && opts.Auth == nil && !c.Bool("allow-unauthenticated-bind") {
 		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
+	}
+	anyPeer := c.Bool("allow-unauthenticated-bind") && (!where.addr.Addr().IsLoopback() || !localpeer.Supported)
+	if opts.Auth == nil && !anyPeer && !localpeer.Supported {
+		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
 	}
 	listener, err := net.Listen("tcp", where.addr.String())
 	if err != nil {
 		return front{}, listenError(where.addr, err)
 	}
-	return front{serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
-		if _, err := fmt.Fprintf(s.out, "ws://%s\n", listener.Addr()); err != nil {
+	f := listeningFront(s, listener, "ws://"+listener.Addr().String(), log)
+	f.anyPeer = anyPeer
+	return f, nil
+}
+
+// listeningFront serves a listener whose URL it prints.
+func listeningFront(s streams, listener net.Listener, url string, log *slog.Logger) front {
+	return front{close: listener.Close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+		if _, err := fmt.Fprintln(s.out, url); err != nil {
 			_ = listener.Close()
 			return fmt.Errorf("print the URL: %w", err)
 		}
-		log.Info("listening", "url", "ws://"+listener.Addr().String(), "pid", strconv.Itoa(os.Getpid()))
+		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
 		ready()
 		return srv.Serve(ctx, listener)
-	}}, nil
+	}}
 }
 
 // selfExe is the program that serves this machine, which is this one; empty:
@@ -183,23 +212,37 @@ func selfExe() string {
 
 // listenError says what to do when the port cannot be had.
 func listenError(addr netip.AddrPort, err error) error {
+	err = withoutAddress(err)
+	return fmt.Errorf("listen on %s: %w%s", addr, err, listenHint(err))
+}
+
+// withoutAddress returns an error without the address, which its message will
+// have.
+func withoutAddress(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
-		err = op.Err // without the address, which the message has
+		return op.Err
 	}
-	return fmt.Errorf("listen on %s: %w%s", addr, err, listenHint(err))
+	return err
 }
 
 // listenOn is a parsed --listen.
 type listenOn struct {
-	stdio bool
-	addr  netip.AddrPort
+	stdio  bool
+	socket string // the path of a Unix socket; empty: none
+	addr   netip.AddrPort
 }
 
-// parseListen parses ws://IP:PORT or stdio.
+// parseListen parses ws://IP:PORT, unix:///PATH or stdio.
 func parseListen(url string) (listenOn, error) {
 	if url == "stdio" || url == "stdio://" {
 		return listenOn{stdio: true}, nil
+	}
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
+		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+			return listenOn{}, fmt.Errorf("invalid --listen URL `%s`; expected `unix://` and an absolute path", url)
+		}
+		return listenOn{socket: filepath.Clean(path)}, nil
 	}
 	rest, ok := strings.CutPrefix(url, "ws://")
 	if !ok {

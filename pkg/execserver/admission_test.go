@@ -1,0 +1,217 @@
+//go:build linux
+
+package execserver
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/sessionid"
+	"codex.internal/pkg/transport"
+	"github.com/gorilla/websocket"
+)
+
+// strangerVariable makes this test binary a client in another user namespace,
+// as a confined command is.
+const strangerVariable = "EXECSERVER_TEST_STRANGER"
+
+func init() {
+	url := os.Getenv(strangerVariable)
+	if url == "" {
+		return
+	}
+	ws, res, err := websocket.DefaultDialer.Dial(url, nil)
+	if err == nil {
+		_ = ws.Close()
+		os.Exit(10)
+	}
+	if res != nil {
+		text, _ := io.ReadAll(res.Body)
+		_, _ = os.Stdout.WriteString(res.Status + " " + string(text))
+	}
+	os.Exit(0)
+}
+
+// stranger tries to connect from another user namespace.
+func stranger(t *testing.T, url string) string {
+	t.Helper()
+	cmd := exec.Command("unshare", "--user", "--map-current-user", os.Args[0])
+	if err := exec.Command("unshare", "--user", "--map-current-user", "true").Run(); err != nil {
+		t.Skipf("no user namespaces here: %v", err)
+	}
+	cmd.Env = append(os.Environ(), strangerVariable+"="+url)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the stranger was let in: %v", err)
+	}
+	return string(out)
+}
+
+func TestConfinedClientsAreRefused(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	if said := stranger(t, url); !strings.HasPrefix(said, "403") || !strings.Contains(said, "--ws-auth") {
+		t.Errorf("it was told %q", said)
+	}
+	hello(t, url)
+}
+
+// The same in a mux of somebody else's, which does not tell the connection.
+func TestConfinedClientsAreRefusedInAMux(t *testing.T) {
+	srv, _ := newTestServer(t, Options{})
+	web := httptest.NewServer(srv)
+	defer web.Close()
+	url := "ws" + strings.TrimPrefix(web.URL, "http")
+	if said := stranger(t, url); !strings.HasPrefix(said, "403") {
+		t.Errorf("it was told %q", said)
+	}
+	ws, _, err := websocket.DefaultDialer.Dial(url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws.Close()
+}
+
+func TestUnixSocket(t *testing.T) {
+	srv, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := transport.ListenUnix(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = srv.Serve(context.Background(), l) })
+	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	ws, _, err := dialer.Dial("ws://localhost/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{t: t, ws: ws}
+	var r struct{ SessionID string }
+	p.call("initialize", object{"clientName": "t"}, &r)
+	if r.SessionID == "" {
+		t.Error("no session")
+	}
+	ws.Close()
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	serving.Wait()
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+// Strangers who say nothing, or never end what they say, hold no connection
+// for long, and not more than their share at a time.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	address := strings.TrimPrefix(url, "ws://")
+	connect := func(text string) net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		return c
+	}
+	first := connect("GET / HT")
+	for range waitingLimit() {
+		connect("")
+	}
+	if _, err := first.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+		t.Errorf("the oldest connection is still open: %v", err)
+	}
+	hello(t, url)
+	for name, text := range map[string]string{
+		"an answer":    "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a refusal":    "GET /none HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a short body": "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+	} {
+		c := connect(text)
+		all, err := io.ReadAll(c)
+		if err != nil || !bytes.HasPrefix(all, []byte("HTTP/1.1 ")) {
+			t.Errorf("%s: %q, %v", name, all, err)
+		}
+	}
+}
+
+// A session is its owner's: nobody else learns that it exists.
+func TestSessionsBelongToAPrincipal(t *testing.T) {
+	var mu sync.Mutex
+	var log bytes.Buffer
+	srv, url := newTestServer(t, Options{Logger: slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.Write(b)
+	}), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	p, session := hello(t, url)
+	as := func(principal string) *peer {
+		t.Helper()
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c, err := transport.Upgrade(w, r, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() { _ = srv.ServeConn(principalConn{c, principal}) }()
+		}))
+		t.Cleanup(web.Close)
+		return dial(t, "ws"+strings.TrimPrefix(web.URL, "http"))
+	}
+	thief := as("user 12345678")
+	for _, params := range []object{{"takeOver": true}, {"takeOver": false}, {}} {
+		params["clientName"], params["resumeSessionId"] = "t", session
+		thief.refuse("initialize", params, -32600, "unknown session id "+session)
+	}
+	p.start("p", "exit 3", object{})
+	if _, code := p.closed("p"); code != 3 {
+		t.Errorf("exit code %d", code)
+	}
+	p.ws.Close()
+	awaitConns(t, srv, 1)
+	thief.refuse("initialize", object{"clientName": "t", "resumeSessionId": session}, -32600, "unknown session id "+session)
+	owner := as(userPrincipal(os.Geteuid()))
+	owner.call("initialize", object{"clientName": "t", "resumeSessionId": session}, nil)
+	thief.ws.Close()
+	owner.ws.Close()
+	awaitConns(t, srv, 0)
+	mu.Lock()
+	defer mu.Unlock()
+	if text := log.String(); strings.Contains(text, session) || !strings.Contains(text, sessionid.Digest(session)) {
+		t.Errorf("the log names the session by its id: %s", text)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// principalConn is a connection of somebody who has proved who it is.
+type principalConn struct {
+	*transport.WebSocket
+	principal string
+}
+
+func (c principalConn) Principal() string { return c.principal }

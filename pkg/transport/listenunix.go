@@ -1,0 +1,114 @@
+//go:build unix
+
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// socketMode lets nobody but the user connect.
+const socketMode = 0o600
+
+// ListenUnix listens on a Unix socket that only this user may connect to; it
+// never has a wider mode. A socket at the path that nobody listens on, as a
+// server leaves it behind that was killed, is replaced; anything else there is
+// an error. Close removes the socket, unless another has taken its place. It
+// must be called while no other goroutine makes files, as it narrows the
+// process's umask for a moment.
+func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
+	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
+		return nil, fmt.Errorf("a socket's path has at most %d bytes, and this one has %d", most, len(path))
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		// Linux takes the mode of the file from that of the socket, also where
+		// the directory has a default ACL and the umask does not count.
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), socketMode) })
+	}}
+	umask := syscall.Umask(0o777 &^ socketMode)
+	l, err := config.Listen(ctx, "unix", path)
+	syscall.Umask(umask)
+	if err != nil {
+		return nil, err
+	}
+	u := l.(*net.UnixListener)
+	u.SetUnlinkOnClose(false)
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode() != os.ModeSocket|socketMode {
+		err = fmt.Errorf("%s has the mode %v in place of %04o", path, info.Mode(), socketMode)
+	}
+	if err != nil {
+		_ = u.Close()
+		return nil, err
+	}
+	return &unixListener{Listener: u, path: path, made: info}, nil
+}
+
+// unixListener removes its socket, and no other, when it is closed.
+type unixListener struct {
+	net.Listener
+	path string
+	made os.FileInfo
+	once sync.Once
+}
+
+// Close implements net.Listener.
+func (l *unixListener) Close() error {
+	l.once.Do(func() {
+		if info, err := os.Lstat(l.path); err == nil && os.SameFile(info, l.made) {
+			_ = os.Remove(l.path)
+		}
+	})
+	return l.Listener.Close()
+}
+
+// removeStale removes a socket that nobody listens on. Another server may be
+// starting at the same path: what is there is moved away first, and put back
+// if it is no longer what was looked at.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s exists and is no socket; name another path, or remove it", path)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+		return fmt.Errorf("a server listens on %s already", path)
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s exists, and whether a server listens on it cannot be told: %w", path, err)
+	}
+	aside, err := os.MkdirTemp(filepath.Dir(path), ".codex-socket-")
+	if err != nil {
+		return fmt.Errorf("remove the socket of a server that has ended: %w", err)
+	}
+	defer os.Remove(aside)
+	moved := aside + "/s"
+	if err := os.Rename(path, moved); err != nil {
+		return fmt.Errorf("remove the socket of a server that has ended: %w", err)
+	}
+	now, err := os.Lstat(moved)
+	if err == nil && os.SameFile(now, info) {
+		return os.Remove(moved)
+	}
+	if err := os.Rename(moved, path); err != nil {
+		return fmt.Errorf("put back what took the place of %s: %w", path, err)
+	}
+	return fmt.Errorf("another server has just begun to listen on %s", path)
+}

@@ -1,0 +1,157 @@
+package transport
+
+import (
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// LimitWaiting returns a listener that bounds the connections of strangers: of
+// all that it has accepted, at most total are open that Admit was not called
+// for. A further one takes the place of the oldest of the source that has the
+// most. A client that sends its request at once is served long before it is
+// the oldest, however many silent connections others make, and sources do not
+// displace each other's while they have fewer.
+//
+// source tells whose a connection is; nil: Source.
+func LimitWaiting(l net.Listener, total int, source func(net.Conn) string) net.Listener {
+	if source == nil {
+		source = Source
+	}
+	return &waitingListener{Listener: l, total: total, source: source, waiting: make(map[string][]*waitingConn)}
+}
+
+// Admit ends the wait of a connection of LimitWaiting: it is not closed for the
+// sake of others any more. For any other connection it does nothing.
+func Admit(conn net.Conn) {
+	for conn != nil {
+		if w, ok := conn.(*waitingConn); ok {
+			w.l.forget(w)
+			return
+		}
+		outer, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return
+		}
+		conn = outer.NetConn()
+	}
+}
+
+// Source is the address of a connection's peer without its port; of IPv6, the
+// network.
+func Source(conn net.Conn) string {
+	a, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	if a.IP.To4() == nil {
+		// A machine has as many addresses of IPv6 as it likes: a /64.
+		return a.IP.Mask(net.CIDRMask(64, 128)).String()
+	}
+	return a.IP.String()
+}
+
+type waitingListener struct {
+	net.Listener
+	total  int
+	source func(net.Conn) string
+
+	mu      sync.Mutex
+	count   int
+	waiting map[string][]*waitingConn // by source, the oldest first
+}
+
+// Accept implements net.Listener.
+func (l *waitingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	w := &waitingConn{Conn: conn, l: l, source: l.source(conn)}
+	if surplus := l.add(w); surplus != nil {
+		_ = surplus.Conn.Close()
+	}
+	return w, nil
+}
+
+// add counts a connection in and returns the one whose place it takes, or nil.
+func (l *waitingListener) add(w *waitingConn) (surplus *waitingConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting[w.source] = append(l.waiting[w.source], w)
+	l.count++
+	if l.count <= l.total {
+		return nil
+	}
+	var most []*waitingConn
+	for _, of := range l.waiting {
+		if len(of) > len(most) {
+			most = of
+		}
+	}
+	surplus = most[0]
+	l.drop(surplus)
+	return surplus
+}
+
+func (l *waitingListener) forget(w *waitingConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(w)
+}
+
+// drop takes a connection out of the count, once. The caller holds the lock.
+func (l *waitingListener) drop(w *waitingConn) {
+	of := l.waiting[w.source]
+	for i, other := range of {
+		if other != w {
+			continue
+		}
+		l.count--
+		if of = append(of[:i:i], of[i+1:]...); len(of) == 0 {
+			delete(l.waiting, w.source)
+		} else {
+			l.waiting[w.source] = of
+		}
+		return
+	}
+}
+
+// waitingConn is a connection of a waitingListener.
+type waitingConn struct {
+	net.Conn
+	l      *waitingListener
+	source string
+}
+
+// NetConn returns the connection beneath.
+func (w *waitingConn) NetConn() net.Conn { return w.Conn }
+
+// Close implements net.Conn.
+func (w *waitingConn) Close() error {
+	w.l.forget(w)
+	return w.Conn.Close()
+}
+
+// CloseWrite ends what is written, where the connection can do that.
+func (w *waitingConn) CloseWrite() error { return closeWrite(w.Conn) }
+
+// NewHTTPServer returns a server for requests of strangers, one per connection:
+// it ends a connection after every answer that is no upgrade, and has deadlines
+// for a request's head and body and for taking the answer. Connections that
+// were upgraded have none of them.
+func NewHTTPServer(h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: requestTime,
+		ReadTimeout:       requestTime,
+		WriteTimeout:      requestTime + answerTime, // it counts from the end of the head
+		IdleTimeout:       requestTime,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          log.New(io.Discard, "", 0), // it tells of clients that break off
+	}
+	s.SetKeepAlivesEnabled(false)
+	return s
+}

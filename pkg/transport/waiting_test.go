@@ -1,0 +1,63 @@
+package transport
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A source with many connections loses its oldest, and no other source does.
+func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next string
+	l := LimitWaiting(inner, 3, func(net.Conn) string { return next })
+	defer l.Close()
+	connect := func(source string) (client, server net.Conn) {
+		t.Helper()
+		next = source
+		client, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		server, err = l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { server.Close() })
+		return client, server
+	}
+	open := func(server net.Conn) bool {
+		_ = server.SetReadDeadline(time.Unix(1, 0)) // at once
+		_, err := server.Read(make([]byte, 1))
+		return !strings.Contains(err.Error(), "closed")
+	}
+	_, quiet := connect("quiet")
+	_, a := connect("loud")
+	_, b := connect("loud")
+	clientC, c := connect("loud")
+	if !open(quiet) || open(a) || !open(b) || !open(c) {
+		t.Error("not the oldest of the loudest was closed")
+	}
+	Admit(c)
+	Admit(c) // counts once
+	_, d := connect("loud")
+	if !open(b) || !open(d) {
+		t.Error("a connection that was admitted is counted")
+	}
+	for range 5 {
+		connect("louder")
+	}
+	if _, err := clientC.Write([]byte("x")); err != nil {
+		t.Error(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		t.Errorf("a connection that was admitted has been closed: %v", err)
+	}
+}
