@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -87,7 +88,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	headers, err := r.headers()
+	headers, secret, err := r.headers()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if host := headers.Get("Host"); host != "" {
 		req.Host = host
 	}
-	client := &http.Client{Transport: c.transport, CheckRedirect: r.redirect}
+	client := &http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		return r.redirect(next, via, secret)
+	}}
 	res, err := client.Do(req)
 	if err != nil {
 		cancel()
@@ -162,24 +165,27 @@ func validValue(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-func (r *Request) headers() (http.Header, error) {
+// headers returns the headers of the request, and the names of those whose
+// values came from variables.
+func (r *Request) headers() (headers http.Header, secret []string, err error) {
 	// A header that is there but empty keeps the library from inventing one.
-	headers := http.Header{"User-Agent": {""}}
+	headers = http.Header{"User-Agent": {""}}
 	given := false
 	for _, h := range r.Headers {
 		if !validToken(h.Name) {
-			return nil, invalidf("http/request header name is invalid: %q is no HTTP token", h.Name)
+			return nil, nil, invalidf("http/request header name is invalid: %q is no HTTP token", h.Name)
 		}
 		value := h.Value
 		if h.EnvVar != "" {
-			secret, ok := os.LookupEnv(h.EnvVar)
-			if !ok {
-				return nil, invalidf("http/request header value is invalid for %s: the executor has no variable %s", h.Name, h.EnvVar)
+			text, err := variable(h)
+			if err != nil {
+				return nil, nil, err
 			}
-			value += secret
+			value += text
+			secret = append(secret, http.CanonicalHeaderKey(h.Name))
 		}
 		if !validValue(value) {
-			return nil, invalidf("http/request header value is invalid for %s: it holds control characters", h.Name)
+			return nil, nil, invalidf("http/request header value is invalid for %s: it holds control characters", h.Name)
 		}
 		if !given && strings.EqualFold(h.Name, "User-Agent") {
 			given = true
@@ -187,17 +193,71 @@ func (r *Request) headers() (http.Header, error) {
 		}
 		headers.Add(h.Name, value)
 	}
-	return headers, nil
+	return headers, secret, nil
 }
 
-func (r *Request) redirect(_ *http.Request, via []*http.Request) error {
+// credentials are the variables that the executor itself, or what runs beside
+// it, signs in with. A client could otherwise have the executor send them to
+// any URL.
+var credentials = []string{
+	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "OPENAI_FEDERATION_RULE_ID", "OPENAI_IDENTITY_TOKEN_FILE",
+	"OPENAI_WORKLOAD_IDENTITY_CONTEXT", "OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CONNECTORS_TOKEN",
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE",
+	"GOOGLE_APPLICATION_CREDENTIALS",
+	// This project's own.
+	"CODEX_RENDEZVOUS_TOKEN", "CODEX_RENDEZVOUS_NATS_URL", "CODEX_EXEC_SERVER_CONNECTION_TOKEN",
+}
+
+// variable returns the value of the variable that a header names.
+func variable(h Header) (string, error) {
+	if slices.ContainsFunc(credentials, func(name string) bool { return strings.EqualFold(name, h.EnvVar) }) {
+		return "", invalidf("http/request header %s cannot use executor environment variable %s", h.Name, h.EnvVar)
+	}
+	text, ok := os.LookupEnv(h.EnvVar)
+	switch {
+	case !ok:
+		return "", invalidf("http/request header %s requires executor environment variable %s", h.Name, h.EnvVar)
+	case text == "":
+		return "", invalidf("http/request header %s requires a non-empty executor environment variable %s", h.Name, h.EnvVar)
+	default:
+		return text, nil
+	}
+}
+
+// bound are the headers that hold credentials by their nature, and Referer,
+// which the library adds and which holds the URL.
+var bound = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Referer"}
+
+// redirect decides whether a redirect is followed, and with which headers.
+// Credentials and secrets are for the origin that the client has named: a server
+// that redirects elsewhere must not choose who else gets them. The library
+// compares host names alone, and takes subdomains and other ports for the same.
+func (r *Request) redirect(next *http.Request, via []*http.Request, secret []string) error {
 	if r.StopRedirects {
 		return http.ErrUseLastResponse
 	}
 	if len(via) > maxRedirects {
 		return fmt.Errorf("too many redirects: at most %d are followed", maxRedirects)
 	}
+	home := originOf(via[0].URL)
+	away := func(other *http.Request) bool { return originOf(other.URL) != home }
+	if away(next) || slices.ContainsFunc(via, away) {
+		// Also on the way back: it is somebody else who has named the URL.
+		for _, name := range slices.Concat(bound, secret) {
+			next.Header.Del(name)
+		}
+		next.Host = ""
+	}
 	return nil
+}
+
+// originOf returns scheme, host and port of a URL.
+func originOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // answered lists the headers of an answer, sorted by name. Values that are no

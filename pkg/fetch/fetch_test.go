@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestInvalid(t *testing.T) {
 		{Request{Method: "GET", URL: "ftp://x/"}, "http/request only supports http and https URLs, got ftp"},
 		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "a b"}}}, "http/request header name is invalid: "},
 		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", Value: "a\nb"}}}, "http/request header value is invalid for X: "},
-		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", EnvVar: "NO_SUCH_VARIABLE_HERE"}}}, "http/request header value is invalid for X: "},
+		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", EnvVar: "NO_SUCH_VARIABLE_HERE"}}}, "http/request header X requires executor environment variable NO_SUCH_VARIABLE_HERE"},
 	} {
 		_, err := c.Do(context.Background(), tt.r)
 		var invalid *InvalidError
@@ -190,5 +191,88 @@ func TestCharacters(t *testing.T) {
 	}
 	if validToken("") || validToken("\xff") || !validValue("\xff") {
 		t.Error("the empty token or what is no UTF-8 is taken for something else")
+	}
+}
+
+// The executor's own credentials are in no request, whatever the case of the
+// letters in which they are asked for.
+func TestCredentialsAreRefused(t *testing.T) {
+	c := client(t)
+	for _, name := range credentials {
+		t.Setenv(name, "hunter2")
+		for _, spelled := range []string{name, strings.ToLower(name)} {
+			_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", EnvVar: spelled}}})
+			var invalid *InvalidError
+			if !errors.As(err, &invalid) || err.Error() != "http/request header X-A cannot use executor environment variable "+spelled {
+				t.Errorf("%s: %v", spelled, err)
+			}
+		}
+	}
+	t.Setenv("FETCH_TEST_EMPTY", "")
+	_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", Value: "a", EnvVar: "FETCH_TEST_EMPTY"}}})
+	if err == nil || err.Error() != "http/request header X-A requires a non-empty executor environment variable FETCH_TEST_EMPTY" {
+		t.Error(err)
+	}
+}
+
+// Secrets go to the origin that the client has named, and not where a redirect
+// leads: not to another port, not to another name of the same machine, and not
+// back from there.
+func TestSecretsStayWithTheirOrigin(t *testing.T) {
+	t.Setenv("FETCH_TEST_SECRET", "hunter2")
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+			return
+		}
+		for name, values := range r.Header {
+			w.Header()["X-Got-"+name] = values
+		}
+	})
+	a, b := httptest.NewServer(handler), httptest.NewServer(handler)
+	defer a.Close()
+	defer b.Close()
+	named := strings.Replace(a.URL, "127.0.0.1", "localhost", 1)
+	via := func(urls ...string) string {
+		target := urls[len(urls)-1] + "/"
+		for i := len(urls) - 2; i >= 0; i-- {
+			target = urls[i] + "/?to=" + url.QueryEscape(target)
+		}
+		return target
+	}
+	c := client(t)
+	for name, tt := range map[string]struct {
+		url  string
+		kept bool
+	}{
+		"no redirect":           {via(a.URL), true},
+		"the same origin":       {via(a.URL, a.URL), true},
+		"a relative redirect":   {a.URL + "/?to=/", true},
+		"another port":          {via(a.URL, b.URL), false},
+		"another name":          {via(a.URL, named), false},
+		"away and back":         {via(a.URL, b.URL, a.URL), false},
+		"away in several steps": {via(a.URL, a.URL, b.URL), false},
+	} {
+		res, err := c.Do(t.Context(), Request{Method: "POST", URL: tt.url, Body: []byte("x"), Headers: []Header{
+			{Name: "X-Api-Key", EnvVar: "FETCH_TEST_SECRET"}, {Name: "x-api-key", Value: "b"}, {Name: "X-Plain", Value: "plain"},
+			{Name: "Authorization", Value: "Bearer t"}, {Name: "Cookie", Value: "a=b"}, {Name: "Proxy-Authorization", Value: "p"},
+		}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		res.Body.Close()
+		got := map[string]bool{}
+		for _, h := range res.Headers {
+			got[h.Name] = true
+		}
+		for _, header := range []string{"x-api-key", "authorization", "cookie", "proxy-authorization"} {
+			if got["x-got-"+header] != tt.kept {
+				t.Errorf("%s: %s was sent: %v, want %v", name, header, !tt.kept, tt.kept)
+			}
+		}
+		if !got["x-got-x-plain"] || !tt.kept && got["x-got-referer"] {
+			t.Errorf("%s: got %v", name, res.Headers)
+		}
 	}
 }
