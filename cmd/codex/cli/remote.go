@@ -17,6 +17,7 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/sessionid"
 	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 )
@@ -169,7 +170,7 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 		return terminal.Text(s)
 	}
 	fmt.Fprintf(w, "server\t%s (connected in %v)\n", terminal.Text(address), dialed.Round(100*time.Microsecond))
-	fmt.Fprintf(w, "session\t%s\n", terminal.Text(client.SessionID()))
+	fmt.Fprintf(w, "session\t%s\n", sessionid.Digest(client.SessionID()))
 	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
 	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
 	fmt.Fprintf(w, "shell\t%s (%s)\n", terminal.Text(info.Shell.Path), terminal.Text(info.Shell.Name))
