@@ -68,6 +68,17 @@ func (i EnvironmentInfo) AppendJSON(b []byte) []byte {
 	b = jsonwire.AppendBool(b, i.Capabilities.FileWriteStreaming)
 	b = append(b, `,"sandboxedFileStreaming":`...)
 	b = jsonwire.AppendBool(b, i.Capabilities.SandboxedFileStreaming)
+	for _, m := range [...]struct {
+		name  string
+		value bool
+	}{
+		{`,"linuxRootWritePreservesDevices":true`, i.Capabilities.RootWriteKeepsDevices},
+		{`,"linuxApprovedRootWritePreservesRestrictions":true`, i.Capabilities.RootWriteKeepsRestrictions},
+	} {
+		if m.value {
+			b = append(b, m.name...)
+		}
+	}
 	b = append(b, `,"httpHeaderEnvVars":`...)
 	b = jsonwire.AppendBool(b, i.Capabilities.HTTPHeaderEnvVars)
 	return append(b, "}}"...)

@@ -11,7 +11,12 @@ type Shell struct {
 type Capabilities struct {
 	FileWriteStreaming     bool `json:"fileWriteStreaming"`
 	SandboxedFileStreaming bool `json:"sandboxedFileStreaming"`
-	HTTPHeaderEnvVars      bool `json:"httpHeaderEnvVars"`
+	// RootWriteKeepsDevices and RootWriteKeepsRestrictions are about a profile in
+	// which / may be written: its commands have the usual devices, and what
+	// entries deny or make read-only stays so, after an approved escalation too.
+	RootWriteKeepsDevices      bool `json:"linuxRootWritePreservesDevices"`
+	RootWriteKeepsRestrictions bool `json:"linuxApprovedRootWritePreservesRestrictions"`
+	HTTPHeaderEnvVars          bool `json:"httpHeaderEnvVars"`
 }
 
 // EnvironmentInfo answers environment/info (sections 7 and 8.1). Cwd,

@@ -241,6 +241,10 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 		rq.fail(err)
 		return
 	}
+	if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
+		rq.fail(err)
+		return
+	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
 		h := rq.handle(p.HandleID, execproto.OpenReplace)
 		if h == nil {

@@ -63,10 +63,11 @@ func initialize(rq *request, p *execproto.InitializeParams) {
 	c.stage = stageInitialized
 	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", clip(p.ClientName), "resumed", p.ResumeSessionID != nil)
+	info := c.srv.environment()
 	rq.result(execproto.InitializeResult{
 		SessionID:       s.id,
 		Extensions:      extensions,
-		EnvironmentInfo: &c.srv.info,
+		EnvironmentInfo: &info,
 	})
 }
 

@@ -5,6 +5,7 @@ package fsops
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 
 	"codex.internal/pkg/execproto"
@@ -46,6 +47,16 @@ func CheckReadLength(n uint64) error {
 func CheckWriteLength(n int) error {
 	if n < 1 || n > execproto.MaxBlockBytes {
 		return errWriteLength
+	}
+	return nil
+}
+
+// CheckWriteRange refuses a block of an fs/writeBlock that would end beyond the
+// largest file. It is checked before the write: such a request does not end the
+// handle.
+func CheckWriteRange(offset uint64, n int) error {
+	if offset > math.MaxInt64-uint64(n) {
+		return files.ErrOffset
 	}
 	return nil
 }

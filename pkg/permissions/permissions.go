@@ -73,6 +73,7 @@ func (noView) ReadDir(string, func(string, FileType) error) error { return errNo
 func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
 	c := &Context{WindowsSandboxLevel: "disabled"}
 	d := decoder{decode: decode}
+	var policy *Context
 	members := []member{
 		{name: "windowsSandboxLevel", read: choice(&c.WindowsSandboxLevel, "disabled", "restricted-token", "elevated")},
 		{name: "windowsSandboxPrivateDesktop", read: boolean(&c.WindowsSandboxPrivateDesktop)},
@@ -97,12 +98,21 @@ func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
 				return err
 			}},
 			member{name: "cwd", read: text(&c.Cwd)},
-			member{name: "workspaceRoots", read: roots(&c.WorkspaceRoots)})
+			member{name: "workspaceRoots", read: roots(&c.WorkspaceRoots)},
+			member{name: "policyContext", read: func(r *jsonwire.Reader) error {
+				policy = &Context{}
+				return object(r, true, member{name: "cwd", read: text(&policy.Cwd)},
+					member{name: "workspaceRoots", read: roots(&policy.WorkspaceRoots)})
+			}})
 	}
 	r := jsonwire.NewReader(raw)
 	err = object(r, true, members...)
 	if err == nil {
 		err = r.End()
+	}
+	if policy != nil {
+		// It counts instead of the members of the same names.
+		c.Cwd, c.WorkspaceRoots = policy.Cwd, policy.WorkspaceRoots
 	}
 	if err == nil {
 		err = c.check(d.bad)

@@ -105,3 +105,27 @@ func FuzzDecodeContext(f *testing.F) {
 		}
 	})
 }
+
+// The directories of a policyContext count instead of those beside it.
+func TestPolicyContext(t *testing.T) {
+	for _, tt := range []struct {
+		name, members, cwd string
+		roots              []string
+	}{
+		{"none", `"cwd":"file:///c","workspaceRoots":["file:///r"]`, "file:///c", []string{"file:///r"}},
+		{"null", `"cwd":"file:///c","workspaceRoots":["file:///r"],"policyContext":null`, "file:///c", []string{"file:///r"}},
+		{"alone", `"policyContext":{"cwd":"file:///p","workspaceRoots":["file:///q"]}`, "file:///p", []string{"file:///q"}},
+		{"before the others", `"policyContext":{"cwd":"file:///p","workspaceRoots":["file:///q"],"more":1},"cwd":"file:///c","workspaceRoots":["file:///r"]`, "file:///p", []string{"file:///q"}},
+		{"empty", `"cwd":"file:///c","workspaceRoots":["file:///r"],"policyContext":{}`, "", nil},
+	} {
+		c, err := DecodeContext([]byte(`{"permissions":{"type":"disabled"},`+tt.members+`}`), nil)
+		if err != nil || c.Cwd != tt.cwd || !slices.Equal(c.WorkspaceRoots, tt.roots) {
+			t.Errorf("%s: %+v, %v", tt.name, c, err)
+		}
+	}
+	for _, wrong := range []string{`1`, `{"cwd":1}`, `{"workspaceRoots":"/a"}`} {
+		if _, err := DecodeContext([]byte(`{"permissions":{"type":"disabled"},"policyContext":`+wrong+`}`), nil); err == nil {
+			t.Errorf("%s is taken", wrong)
+		}
+	}
+}

@@ -50,4 +50,7 @@ type Status struct {
 	Backend string
 	// Reason says why it is that one, and not an earlier one.
 	Reason string
+	// Complete says that the backend works here and enforces every plan:
+	// Landlock alone refuses some.
+	Complete bool
 }

@@ -94,7 +94,14 @@ func (r *Runtime) Status() Status {
 // choose finds the first backend that works.
 func (r *Runtime) choose() Status {
 	if r.opts.Backend != Backends[0] {
-		return Status{Backend: r.opts.Backend, Reason: "it was asked for"}
+		s := Status{Backend: r.opts.Backend, Reason: "it was asked for"}
+		if complete(s.Backend) {
+			results, _ := r.Probe()
+			for _, b := range results {
+				s.Complete = s.Complete || b.Works && b.Name == s.Backend
+			}
+		}
+		return s
 	}
 	results, err := r.probeWith("--probe-first")
 	if err != nil {
@@ -109,15 +116,18 @@ func (r *Runtime) choose() Status {
 			}
 			// A plan that this one refuses may be for a later one.
 			if b.Name != Backends[1] {
-				return Status{Backend: Backends[0], Reason: reason}
+				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name)}
 			}
-			return Status{Backend: b.Name, Reason: reason}
+			return Status{Backend: b.Name, Reason: reason, Complete: true}
 		}
 		others = append(others, b.Name+" does not work here ("+b.Reason+")")
 	}
 	others = append(others, "nothing that has to be confined will run")
 	return Status{Backend: Backends[0], Reason: strings.Join(others, "; ")}
 }
+
+// complete reports whether a backend enforces every plan where it works.
+func complete(backend string) bool { return backend == "namespaces" || backend == "bwrap" }
 
 // ProbeResult says whether a backend works on this host.
 type ProbeResult struct {

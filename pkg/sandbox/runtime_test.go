@@ -193,11 +193,16 @@ func TestProgramsAreHeldOpen(t *testing.T) {
 func TestTheChoiceOfABackend(t *testing.T) {
 	for _, tt := range []struct {
 		probe, backend, want, reason string
+		complete                     bool
 	}{
-		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here"},
-		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "nothing that has to be confined will run"},
-		{`{"backends":`, "auto", "auto", "probe the sandbox"},
-		{`{}`, "landlock", "landlock", "it was asked for"},
+		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true},
+		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "nothing that has to be confined will run", false},
+		{`{"backends":`, "auto", "auto", "probe the sandbox", false},
+		{`{}`, "landlock", "landlock", "it was asked for", false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"landlock","works":true}]}`, "", "auto", "bwrap does not work here", false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "namespaces", "namespaces", "it was asked for", false},
 	} {
 		t.Setenv(probeEnv, tt.probe)
 		const launcher = "/proc/self/exe"
@@ -205,7 +210,7 @@ func TestTheChoiceOfABackend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) {
+		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete {
 			t.Errorf("%s: %+v", tt.probe, got)
 		}
 		r.Close()
