@@ -34,6 +34,11 @@ type executor struct {
 	harnesses map[string]*member // by address
 	tokens    map[string]int     // how many of them each token has
 	streams   map[string]*stream // by id
+	// abandoned has the tokens of handshakes that their harnesses did not wait
+	// for, by stream, and abandonedIDs their streams, the oldest first: if the
+	// executor refuses one it has failed all the same.
+	abandoned    map[string]string
+	abandonedIDs []string
 }
 
 // member is a harness that has joined.
@@ -116,15 +121,43 @@ func (x *executor) free(id string) {
 		s.account.removeStream()
 		x.account.returnStream(s.token)
 		if s.opening {
-			x.failed(s)
+			x.abandon(id, s)
 		}
 	}
 }
 
+// abandon notes that a harness does not wait for the answer to its handshake.
+// That is no failure by itself: connections break. The caller holds mu.
+func (x *executor) abandon(id string, s *stream) {
+	s.opening = false
+	x.account.endHandshake(s.token, false)
+	if x.abandoned == nil {
+		x.abandoned = make(map[string]string)
+	}
+	x.abandoned[id] = s.token
+	x.abandonedIDs = append(x.abandonedIDs, id)
+	if len(x.abandonedIDs) > maxAbandoned {
+		delete(x.abandoned, x.abandonedIDs[0])
+		x.abandonedIDs = x.abandonedIDs[1:]
+	}
+}
+
+// refusedLate charges a handshake that was abandoned before the executor has
+// refused it. The caller holds mu.
+func (x *executor) refusedLate(id string) {
+	if token, ok := x.abandoned[id]; ok {
+		delete(x.abandoned, id)
+		x.account.share(token).failures.Allow()
+		x.srv.metrics.failures.Inc()
+	}
+}
+
 // failed notes that a stream's handshake has come to nothing: the executor has
-// reset it or not answered, or the harness did not wait for the answer. The
-// caller holds mu.
+// reset it or not answered. The caller holds mu.
 func (x *executor) failed(s *stream) {
+	if !s.opening {
+		return
+	}
 	s.opening = false
 	x.account.endHandshake(s.token, true)
 	x.srv.metrics.failures.Inc()
@@ -231,6 +264,9 @@ func (x *executor) lapse(m *Message) error {
 	begun := overdue && s.handshaken
 	if begun {
 		x.refuse(&Message{From: s.harness, Stream: m.Stream}, resetUnanswered)
+	}
+	if overdue {
+		x.failed(s)
 	}
 	if gone || overdue {
 		x.free(m.Stream)
@@ -349,7 +385,11 @@ func (x *executor) receive(ctx context.Context, h header, in message) error {
 		s.executorAcks = s.executorAcks || h.kind == relayframe.Ack
 		if h.kind != relayframe.Reset {
 			x.answer(s)
+		} else {
+			x.failed(s)
 		}
+	} else if h.kind == relayframe.Reset {
+		x.refusedLate(h.stream)
 	}
 	if h.kind == relayframe.Reset {
 		// Before the harness learns it: it may use the id again.

@@ -78,6 +78,9 @@ const (
 	// it is closed. Executors of Codex CLI close their own connection, which all
 	// clients use, after eight.
 	harnessFailures = 4
+	// maxAbandoned bounds the handshakes of one executor's connection that are
+	// remembered because their harnesses have not waited for the answer.
+	maxAbandoned = 1024
 	// shareDown is how much of the executor's output may wait for a token's
 	// harnesses, in bytes with frameBytes: a quarter of environmentBytes.
 	shareDown = environmentBytes / 4

@@ -118,11 +118,21 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 	}
 	refused()
 	c.served()
-	// Handshakes that are given up count as failures, as many as there may be.
+	// Handshakes that are given up are failures if the executor refuses them.
 	for i, h := range hostile {
-		h.send(reset(fmt.Sprint(i), "given up"))
-		c.x.want(fmt.Sprint(i), relayframe.Reset, "given up")
+		if i%2 == 0 {
+			h.send(reset(fmt.Sprint(i), "given up"))
+			c.x.want(fmt.Sprint(i), relayframe.Reset, "given up")
+		} else {
+			_ = h.ws.Close()
+			c.x.want(fmt.Sprint(i), relayframe.Reset, resetHarnessGone)
+		}
 	}
+	hostile[0].open(c.x, "not a failure yet")
+	for i := range hostile {
+		c.x.send(reset(fmt.Sprint(i), "no"))
+	}
+	eventually(t, func() bool { return c.environments.find("env").share(TokenID(c.hostile)).failures.Tokens() < 1 })
 	refused()
 	c.served()
 }
