@@ -410,17 +410,23 @@ func TestSlowBodyAfterRefusal(t *testing.T) {
 // request on a new one is answered all the same.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
-	s := start(t, Options{})
-	s.Server.maxWaiting = limit
+	s, err := New(t.Context(), Options{Tokens: newTokens(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.maxWaiting = limit
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.Serve(ctx, l, nil) })
+	serving.Go(func() { _ = s.Serve(t.Context(), l, nil) })
 	defer serving.Wait()
-	defer cancel()
+	defer func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
 	var idle []net.Conn
 	for range 2 * limit {
 		c, err := net.Dial("tcp", l.Addr().String())

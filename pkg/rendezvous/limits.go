@@ -46,8 +46,9 @@ const (
 	// is never all that an executor has.
 	environmentStreams = 128
 	// environmentOpening bounds the handshakes that the executor has not
-	// answered. Executors have 32 questions to the registry under way.
-	environmentOpening = 32
+	// answered. A token's share of it is as many as there are questions of an
+	// executor to the registry under way: these are answered in milliseconds.
+	environmentOpening = 64
 	// environmentBytes is how much may be on the way in each direction.
 	environmentBytes = 32 << 20
 	// environmentFrames and environmentFrameBurst are for each direction.

@@ -129,7 +129,7 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 		}
 	}
 	hostile[0].open(c.x, "not a failure yet")
-	for i := range hostile {
+	for i := range hostile[:shareFailureBurst] {
 		c.x.send(reset(fmt.Sprint(i), "no"))
 	}
 	eventually(t, func() bool { return c.environments.find("env").share(TokenID(c.hostile)).failures.Tokens() < 1 })
