@@ -64,7 +64,15 @@ func (p *Process) killTree() {
 		p.group.s.killSessions([]int{p.pid})
 		return
 	}
-	family := freeze(p.pid)
+	// On a busy machine a program that was killed patiently may not have ended
+	// yet, and its janitor is still its child.
+	janitors := make(map[int]bool)
+	family := freeze(p.pid, func(pid int) bool {
+		if p.spec.Patient && isJanitor(pid) {
+			janitors[pid] = true
+		}
+		return janitors[pid]
+	})
 	p.mu.Lock()
 	if !p.reaped {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
@@ -75,19 +83,43 @@ func (p *Process) killTree() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
+	awaitJanitors(janitors)
 }
 
-// freeze stops a process that leads a session, with its descendants, and
-// returns them all. Whoever is stopped starts nothing more, so that once
+// awaitJanitors gives janitors their time, and kills those that are left.
+func awaitJanitors(janitors map[int]bool) {
+	if len(janitors) == 0 {
+		return
+	}
+	for deadline := time.Now().Add(tidyTime); ; time.Sleep(tidyPoll) {
+		left := false
+		for _, e := range processTable() {
+			if !janitors[e.pid] || e.zombie || !isJanitor(e.pid) {
+				continue
+			}
+			left = true
+			if time.Now().After(deadline) {
+				_ = syscall.Kill(e.pid, syscall.SIGKILL)
+				delete(janitors, e.pid)
+			}
+		}
+		if !left {
+			return
+		}
+	}
+}
+
+// freeze stops a process that leads a session, with its descendants but those
+// that are spared, and returns them all. Whoever is stopped starts nothing more, so that once
 // everybody is stopped nobody is missing. Parents are not killed before their
 // children are known: the tree could no longer be seen.
-func freeze(leader int) map[int]bool {
+func freeze(leader int, spare func(pid int) bool) map[int]bool {
 	family := map[int]bool{leader: true}
 	for range freezeRounds {
 		for pid := range family {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
 		}
-		if !grow(family, leader) {
+		if !grow(family, leader, spare) {
 			break
 		}
 	}
@@ -96,13 +128,13 @@ func freeze(leader int) map[int]bool {
 
 // grow adds to family who descends from it or belongs to the session of
 // leader, and reports whether there was anybody.
-func grow(family map[int]bool, leader int) bool {
+func grow(family map[int]bool, leader int, spare func(pid int) bool) bool {
 	grew := false
 	table := processTable()
 	for again := true; again; {
 		again = false
 		for _, e := range table {
-			if !family[e.pid] && !e.zombie && (family[e.parent] || e.session == leader) {
+			if !family[e.pid] && !e.zombie && (family[e.parent] || e.session == leader) && !spare(e.pid) {
 				family[e.pid] = true
 				again, grew = true, true
 			}

@@ -167,7 +167,7 @@ func RunWatchdog(in io.Reader) {
 	root.tidy()
 	root.kill()
 	for pid := range running {
-		for member := range freeze(pid) {
+		for member := range freeze(pid, func(int) bool { return false }) {
 			_ = syscall.Kill(member, syscall.SIGKILL)
 		}
 	}
