@@ -80,6 +80,58 @@ func checkGuards(t *testing.T, from int, got, want *Plan) {
 	}
 }
 
+// exchanged is a host on which a directory is a link for some looks at files.
+type exchanged struct {
+	memory
+	with     memory
+	from, to int
+	looks    *int
+}
+
+func (x exchanged) now() memory {
+	*x.looks++
+	if n := *x.looks; x.from <= n && n < x.to {
+		return x.with
+	}
+	return x.memory
+}
+
+func (x exchanged) Lstat(name string) (permissions.Info, error) { return x.now().Lstat(name) }
+func (x exchanged) Readlink(name string) (string, error)        { return x.now().Readlink(name) }
+
+func (x exchanged) ReadDir(name string, each func(string, permissions.FileType) error) error {
+	return x.now().ReadDir(name, each)
+}
+
+// A directory in a writable root that another command exchanges with a link
+// while the plan is made has nothing shown that no entry grants.
+func TestDirectoriesThatAreExchangedWhileThePlanIsMade(t *testing.T) {
+	directory := tree("/w/g/", "/w/.git/", "/w/.agents/", "/w/.codex/", "/secret/x")
+	link := tree("/w/g -> /secret", "/w/.git/", "/w/.agents/", "/w/.codex/", "/secret/x")
+	for _, entries := range []string{"/w=write /w/g=write", "/w=write /w/g=read", "root=read /w=write /w/g=write"} {
+		profile := managed(t, entries)
+		made := 0
+		for from := range 200 {
+			for _, long := range []int{1, 2, 3, 5, 8, 13, 21, 34, 55, 1000} {
+				looks := 0
+				plan, err := Make(profile, permissions.Scope{}, exchanged{directory, link, from, from + long, &looks}, false)
+				if err != nil {
+					continue
+				}
+				made++
+				for _, m := range plan.Mounts {
+					if below(m.Source, "/secret") {
+						t.Fatalf("%s, from look %d for %d: %s", entries, from, long, line(m))
+					}
+				}
+			}
+		}
+		if made == 0 {
+			t.Errorf("%s: no plan was made", entries)
+		}
+	}
+}
+
 // Below a denied directory nothing is covered: a placeholder would be made in
 // it.
 func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {

@@ -170,7 +170,9 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	if err := p.prepare(policy); err != nil {
 		return nil, err
 	}
-	p.root(policy, profile.FileSystem.Entries)
+	if err := p.root(policy, profile.FileSystem.Entries); err != nil {
+		return nil, err
+	}
 	if err := p.mounts(); err != nil {
 		return nil, err
 	}
@@ -374,30 +376,29 @@ func prefixes(name string) func(func(string) bool) {
 }
 
 // root chooses what the view begins with, and shows what can be read.
-func (p *planner) root(policy *permissions.Policy, entries []permissions.Entry) {
-	readable := append(policy.ReadableRoots(), policy.PlatformRoots()...)
+func (p *planner) root(policy *permissions.Policy, entries []permissions.Entry) error {
+	readable, err := p.readable(policy)
+	if err != nil {
+		return err
+	}
 	if p.isWritable("/") {
 		p.plan.Root = RootWritable
 		p.addReopened(readable)
-		return
+		return nil
 	}
-	if policy.FullRead() || slices.Contains(readable, "/") {
+	if policy.FullRead() || slices.ContainsFunc(readable, func(r readablePath) bool { return r.name == "/" }) {
 		p.addReopened(readable)
-		return
+		return nil
 	}
 	p.plan.Root = RootEmpty
 	var links []Mount
 	for _, r := range readable {
-		real, info, err := p.effective(r)
-		if err != nil || !exists(info) {
-			continue
-		}
-		links = p.links(links, r)
-		if p.isWritable(real) || slices.Contains(p.denied, real) {
+		links = p.links(links, r.name)
+		if p.isWritable(r.real) || slices.Contains(p.denied, r.real) {
 			continue
 		}
 		p.plan.Mounts = append(p.plan.Mounts, Mount{
-			Kind: BindReadOnly, Source: real, Target: real, File: info.Type != permissions.Dir,
+			Kind: BindReadOnly, Source: r.real, Target: r.real, File: r.info.Type != permissions.Dir,
 		})
 	}
 	for _, e := range entries {
@@ -420,6 +421,41 @@ func (p *planner) root(policy *permissions.Policy, entries []permissions.Entry) 
 		}
 	}
 	p.addReopened(readable)
+	return nil
+}
+
+// readablePath is a path of an entry, and what it was when it was looked at.
+type readablePath struct {
+	name, real string
+	info       permissions.Info
+}
+
+// readable returns what may be read and exists. Each path is looked at once,
+// and writable roots are those that have been checked: a command of another
+// sandbox that exchanges a directory with a link could otherwise pass the
+// checks with the directory, and have what the link leads to shown.
+func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err error) {
+	roots := policy.ReadableRoots()
+	for _, r := range roots {
+		if i := slices.IndexFunc(p.writable, func(w writableRoot) bool { return w.Path == r }); i >= 0 {
+			list = append(list, readablePath{r, p.writable[i].Effective, p.writable[i].info})
+			continue
+		}
+		real, info, err := p.effective(r)
+		if err != nil || !exists(info) {
+			continue
+		}
+		if p.redirected(r, real) && !slices.Contains(p.denied, real) {
+			return nil, fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", r, r)
+		}
+		list = append(list, readablePath{r, real, info})
+	}
+	for _, r := range policy.PlatformRoots() {
+		if real, info, err := p.effective(r); err == nil && exists(info) {
+			list = append(list, readablePath{r, real, info})
+		}
+	}
+	return list, nil
 }
 
 // links appends the symbolic links that lead from a path to what it names. An
@@ -445,10 +481,10 @@ func (p *planner) links(links []Mount, name string) []Mount {
 	return links
 }
 
-func (p *planner) addReopened(readable []string) {
+func (p *planner) addReopened(readable []readablePath) {
 	for _, r := range readable {
-		if real, info, err := p.effective(r); err == nil && exists(info) && real != "/" && !slices.Contains(p.denied, real) {
-			p.reopened = append(p.reopened, real)
+		if r.real != "/" && !slices.Contains(p.denied, r.real) {
+			p.reopened = append(p.reopened, r.real)
 		}
 	}
 	slices.SortFunc(p.reopened, shallowFirst)

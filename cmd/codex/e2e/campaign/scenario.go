@@ -156,7 +156,9 @@ func generate(seed uint64, backend string, uid int) *scenario {
 }
 
 func (g *generator) repository(dir string) {
-	g.add(node{Path: dir + "/.git", Kind: "dir"})
+	if !g.add(node{Path: dir + "/.git", Kind: "dir"}) {
+		return
+	}
 	for _, f := range []string{"HEAD", "config"} {
 		g.add(node{Path: dir + "/.git/" + f, Kind: "file"})
 	}
