@@ -351,7 +351,7 @@ func (g *generator) circumstances() {
 	s.Runs = 1 + g.IntN(2)
 	s.Kill = g.chance(20)
 	s.Shared = g.chance(50)
-	if g.chance(60) {
+	if g.chance(50) {
 		s.Inside = s.Backend
 		if g.chance(30) {
 			s.Inside = pick(g.Rand, []string{"namespaces", "bwrap"})
