@@ -3,6 +3,7 @@ package permissions
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"codex.internal/pkg/jsonwire"
 )
@@ -199,6 +200,13 @@ func (d *decoder) path(p *Path) func(*jsonwire.Reader) error {
 			case "glob_pattern":
 				p.Kind = Glob
 				err := object(inner, true, typ, member{name: "pattern", required: true, read: text(&p.Text)})
+				if err == nil && (p.Text == "~" || strings.HasPrefix(p.Text, "~/")) {
+					home, bad := d.decode.decode("~")
+					if bad != nil && d.bad == nil {
+						d.bad = bad
+					}
+					p.Text = escapeGlob(home) + p.Text[1:]
+				}
 				if err == nil && len(p.Text) > maxPath {
 					err = errTooLong
 				}

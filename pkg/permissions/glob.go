@@ -11,6 +11,9 @@ var (
 	errBadGlob  = errors.New("invalid range in a character class")
 	errManyAlts = errors.New("too many alternatives in braces")
 	errGlobCwd  = errors.New("relative pattern without a working directory")
+	errGlobHome = errors.New("only ~ and ~/ at its very beginning stand for a home directory; write ./~ for a name")
+	errGlobName = errors.New("variables are not expanded")
+	errGlobURI  = errors.New("it is a URI, and not a path")
 )
 
 // pattern is a denied glob, absolute and clean.
@@ -32,14 +35,41 @@ func (p *Policy) addGlob(text string, scope Scope) {
 		}
 		return
 	}
+	// Each alternative may be absolute or not.
+	alternatives, err := expandBraces(text)
+	if err != nil {
+		p.patterns = append(p.patterns, pattern{text: text, err: err})
+		return
+	}
+	for _, alternative := range alternatives {
+		p.patterns = append(p.patterns, resolveGlob(alternative, scope.Cwd))
+	}
+}
+
+// resolveGlob compiles a pattern without braces that is relative to a folder.
+// What looks like something that other programs expand, and would be a name
+// here, is an error: it would deny nothing, and nobody would know.
+func resolveGlob(text, cwd string) pattern {
+	first, _, deeper := strings.Cut(text, "/")
+	variable := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(first, "$"), "{"), "}")
 	switch {
 	case path.IsAbs(text):
-		p.patterns = append(p.patterns, compileGlob(path.Clean(text)))
-	case scope.Cwd == "":
-		p.patterns = append(p.patterns, pattern{text: text, err: errGlobCwd})
-	default:
-		p.patterns = append(p.patterns, compileGlob(joinGlob(scope.Cwd, text)))
+		return compileGlob(path.Clean(text))
+	case strings.HasPrefix(first, "~") && (deeper || first == "~") && !strings.ContainsAny(first, `*?[`):
+		return pattern{text: text, err: errGlobHome}
+	case deeper && strings.HasPrefix(first, "$") && isName(variable):
+		return pattern{text: text, err: errGlobName}
+	case strings.Contains(text, ":///") || strings.HasPrefix(text, "file:/"):
+		return pattern{text: text, err: errGlobURI}
+	case cwd == "":
+		return pattern{text: text, err: errGlobCwd}
 	}
+	return compileGlob(joinGlob(cwd, text))
+}
+
+// isName reports whether s can be the name of a variable.
+func isName(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == ""
 }
 
 // joinGlob is the clean pattern that matches below a folder, whose own name is

@@ -57,7 +57,7 @@ func TestGlobMatches(t *testing.T) {
 
 func TestExpandGlobs(t *testing.T) {
 	view := tree("/w/a.env x", "/w/d/b.env x", "/w/d/e/c.env x", "/w/.h/.env x", "/w/u.env x", "/w/dir.env/f",
-		"/w/l.env -> d/plain", "/w/d/plain x", "/w/gone.env -> nowhere", "/w/top.env -> /", "/w/ld -> /out", "/out/o.env x", "/file x", "/alias -> w")
+		"/w/l.env -> d/plain", "/w/d/plain x", "/w/gone.env -> nowhere", "/w/top.env -> /", "/w/ld -> /out", "/out/o.env x", "/file x", "/alias -> w", "/proc/own x", "/dev/own x")
 	for _, tt := range []struct {
 		name, rules string
 		depth       int
@@ -73,7 +73,11 @@ func TestExpandGlobs(t *testing.T) {
 		{"relative to the project roots", "glob:codex-project-roots://d/*.env=deny", 0, "/w/d/b.env"},
 		{"two patterns, one match", "glob:/w/d/*.env=deny glob:/w/d/b*=deny", 0, "/w/d/b.env"},
 		{"braces", "glob:/w/d/{b,x}.env=deny", 0, "/w/d/b.env"},
-		{"right below / is skipped", "glob:/*.env=deny glob:/**/b.env=deny glob:/w*/a.env=deny", 0, ""},
+		{"a wildcard right below /", "glob:/*.env=deny glob:/**/b.env=deny glob:/w*/a.env=deny", 0, "/w/a.env /w/d/b.env"},
+		{"a class right below /", "glob:/[v-x]/a.env=deny", 0, "/w/a.env"},
+		{"alternatives that are absolute", "glob:{/w,/x}/d/b.env=deny glob:{a,../w/u}.env=deny", 0, "/w/a.env /w/d/b.env /w/u.env"},
+		{"not in what a view has of its own", "glob:/*/own=deny", 0, ""},
+		{"there only by name", "glob:/proc/o*=deny glob:/dev/o*=deny", 0, "/dev/own /proc/own"},
 		{"a search root that is a file", "glob:/file/*=deny", 0, ""},
 		{"a search root that is missing", "glob:/none/*=deny", 0, ""},
 		{"a pattern that is not denied", "glob:/w/*=read", 0, ""},
@@ -190,4 +194,32 @@ func FuzzGlob(f *testing.F) {
 			t.Fatalf("%q and %q: %v", text, at, got)
 		}
 	})
+}
+
+// A pattern that would deny nothing because it means something else to other
+// programs is an error.
+func TestPatternsThatWouldDenyNothing(t *testing.T) {
+	for _, text := range []string{"~", "~/x", "~u/*", "{~/a,b}/*", "{b,~u/a}", "$HOME/*", "${HOME}/.ssh/*", "file:///w/*", "file:/w/*"} {
+		p := Resolve(FileSystem{Entries: []Entry{{Path{Kind: Glob, Text: text}, Deny}}}, Scope{Cwd: "/w"}, tree("/w/a x"))
+		if got, err := p.ExpandGlobs(); err == nil || !p.DeniesRead("/x") {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+	for _, text := range []string{"./~u/*", "~*", "~$*.docx", "$RECYCLE.BIN/*", "$x", "a~/b"} {
+		p := Resolve(FileSystem{Entries: []Entry{{Path{Kind: Glob, Text: text}, Deny}}}, Scope{Cwd: "/w"}, tree("/w/a x"))
+		if _, err := p.ExpandGlobs(); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestPatternsBelowTheHomeDirectory(t *testing.T) {
+	const profile = `{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[{"access":"deny","path":{"type":"glob_pattern","pattern":"~/.ssh/*"}}]}}`
+	p, err := DecodeProfile([]byte(profile), NativePath("/home/[u]"))
+	if err != nil || p.FileSystem.Entries[0].Path.Text != "/home/[[]u]/.ssh/*" {
+		t.Errorf("%+v %v", p, err)
+	}
+	if _, err := DecodeProfile([]byte(profile), NativePath("")); err == nil {
+		t.Error("without a home directory it is accepted")
+	}
 }

@@ -136,7 +136,8 @@ func (prog program) searchRoot() string {
 // effective path. Of a symbolic link it has the link and what it leads to.
 // Directories are not entered through links, and no deeper than the policy
 // says. One that cannot be listed is in the result itself if a match could lie
-// in it. Patterns that begin with a wildcard right below `/` are skipped.
+// in it. /proc and /dev are left out, as a sandbox has its own, but a pattern may
+// name one of them.
 //
 // More than 8192 matches are an error, and so is more work than is reasonable.
 // What appears later is not in the result.
@@ -166,12 +167,16 @@ type globScan struct {
 	depth   int // 0: any
 	found   map[string]bool
 	visited int
+	// limit bounds visited for the pattern at hand.
+	limit int
 }
 
 func (g *globScan) run(prog program) error {
 	root := prog.searchRoot()
-	if root == "/" || root == "." {
-		return nil
+	g.limit = maxVisited
+	if root == "/" {
+		g.limit = min(maxVisited, g.visited+maxVisitedFromRoot)
+		return g.walk(prog, prog.feed(prog.start(), root), root, 1)
 	}
 	at, t := stat(g.view, root)
 	if t != Dir {
@@ -194,8 +199,8 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 	var dirs []subdir
 	var failed error
 	err := g.view.ReadDir(dir, func(name string, t FileType) error {
-		if g.visited++; g.visited > maxVisited {
-			failed = fmt.Errorf("looked at more than %d directory entries; set glob_scan_max_depth or narrow the pattern", maxVisited)
+		if g.visited++; g.visited > g.limit {
+			failed = fmt.Errorf("looked at more than %d directory entries; set glob_scan_max_depth or narrow the pattern", min(g.limit, maxVisited))
 			return failed
 		}
 		here := prog.feed(s, name)
@@ -203,6 +208,9 @@ func (g *globScan) walk(prog program, s states, dir string, depth int) error {
 			return nil
 		}
 		at := path.Join(dir, name)
+		if at == "/proc" || at == "/dev" {
+			return nil // a view has its own
+		}
 		if t == Other {
 			if info, err := g.view.Lstat(at); err == nil {
 				t = info.Type
