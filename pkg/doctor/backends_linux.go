@@ -87,6 +87,7 @@ func (e *examination) confine(backend, policy string, write bool) (bool, string)
 		return wrong(err)
 	}
 	defer command.Close()
+	defer command.Refusal.Close()
 	o := e.run(command.Argv[0], append([]string{command.Arg0}, command.Argv[1:]...), command.Env, command.Files, nil)
 	if o.failed() {
 		return wrong(errors.New(o.String()))

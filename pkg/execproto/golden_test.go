@@ -43,6 +43,7 @@ func TestGolden(t *testing.T) {
 		{HTTPRequestResult{Status: 200, Headers: []HTTPHeader{{Name: "a", Value: "b"}}, Body: []byte("x")}, `{"status":200,"headers":[{"name":"a","value":"b"}],"bodyBase64":"eA=="}`},
 		{OutputNotification{"p", 1, Stderr, []byte("x")}, `{"method":"process/output","params":{"processId":"p","seq":1,"stream":"stderr","chunk":"eA=="}}`},
 		{ExitedNotification{ProcessID: "p", Seq: 2, ExitCode: 137}, `{"method":"process/exited","params":{"processId":"p","seq":2,"exitCode":137,"sandboxDenied":false}}`},
+		{ExitedNotification{ProcessID: "p", Seq: 1, ExitCode: 125, SandboxRefusal: &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}}, `{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":125,"sandboxDenied":false,"sandboxRefusal":{"policy":{"type":"disabled"},"reason":"no"}}}`},
 		{ClosedNotification{"p", 3}, `{"method":"process/closed","params":{"processId":"p","seq":3}}`},
 		{HTTPBodyDelta{RequestID: "r", Seq: 1, Delta: []byte("x")}, `{"method":"http/request/bodyDelta","params":{"requestId":"r","seq":1,"deltaBase64":"eA==","done":false,"error":null}}`},
 		{HTTPBodyDelta{RequestID: "r", Seq: 2, Done: true, Error: &text}, `{"method":"http/request/bodyDelta","params":{"requestId":"r","seq":2,"deltaBase64":"","done":true,"error":"broke"}}`},

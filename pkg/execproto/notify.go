@@ -34,6 +34,13 @@ func (n ExitedNotification) AppendJSON(b []byte) []byte {
 	b = jsonwire.AppendInt(b, int64(n.ExitCode))
 	b = append(b, `,"sandboxDenied":`...)
 	b = jsonwire.AppendBool(b, n.SandboxDenied)
+	if r := n.SandboxRefusal; r != nil {
+		b = append(b, `,"sandboxRefusal":{"policy":`...)
+		b = append(b, r.Policy...)
+		b = append(b, `,"reason":`...)
+		b = jsonwire.AppendString(b, r.Reason)
+		b = append(b, '}')
+	}
 	return append(b, "}}"...)
 }
 

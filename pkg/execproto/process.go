@@ -224,6 +224,15 @@ type ExitedNotification struct {
 	Seq           uint64 `json:"seq"`
 	ExitCode      int    `json:"exitCode"`
 	SandboxDenied bool   `json:"sandboxDenied"`
+	// SandboxRefusal is there only if the sandbox could not be made, so that
+	// nothing ran. It is ours; other clients ignore it.
+	SandboxRefusal *SandboxRefusal `json:"sandboxRefusal,omitempty"`
+}
+
+// SandboxRefusal says which policy could not be enforced, and why.
+type SandboxRefusal struct {
+	Policy json.RawMessage `json:"policy"` // the permission profile, with native paths
+	Reason string          `json:"reason"`
 }
 
 // ClosedNotification is process/closed, the last event of a process.

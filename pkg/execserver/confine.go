@@ -203,7 +203,12 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 	defer command.Close()
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
 	spec.Patient, spec.Judge = true, sandbox.Denied
-	return p.s.group.Start(ctx, spec, p)
+	p.refusal, p.profile = command.Refusal, intent.Profile
+	running, err := p.s.group.Start(ctx, spec, p)
+	if err != nil {
+		_ = command.Refusal.Close()
+	}
+	return running, err
 }
 
 // readsOnly are the operations that change nothing. They are confined to a

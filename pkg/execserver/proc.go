@@ -5,12 +5,19 @@ package execserver
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/process"
+	"codex.internal/pkg/sandbox"
 )
+
+// maxPolicyShown bounds the policy in a process/exited: clients drop messages
+// of more than 2 MiB. A longer one is null.
+const maxPolicyShown = 64 << 10
 
 // proc is one process of a session, from the request that starts it until it
 // is forgotten. It is the process.Sink of its process.
@@ -22,7 +29,9 @@ type proc struct {
 	id        string
 	argv      []string
 	tty       bool
-	confined  bool // set before the start
+	confined  bool                // set before the start
+	refusal   *os.File            // likewise, if confined: see sandbox.Command; closed with the exit
+	profile   permissions.Profile // likewise
 	startedAt time.Time
 	// stop cancels the start.
 	stop context.CancelFunc
@@ -190,7 +199,26 @@ func (p *proc) noteConfined() {
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, code int, denied bool) {
 	p.noteConfined()
-	p.tell(execproto.ExitedNotification{ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied})
+	p.tell(execproto.ExitedNotification{ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: p.refused()})
+}
+
+// refused tells, once the process has ended, which policy could not be enforced;
+// nil: it could. Then nothing has run, and the log says so as well.
+func (p *proc) refused() *execproto.SandboxRefusal {
+	if p.refusal == nil {
+		return nil
+	}
+	defer p.refusal.Close()
+	reason := sandbox.ReadRefusal(p.refusal)
+	if reason == "" {
+		return nil
+	}
+	policy := p.profile.AppendJSON(nil)
+	if len(policy) > maxPolicyShown {
+		policy = []byte("null")
+	}
+	p.s.srv.log.Warn("sandbox refused, nothing ran", "process", clip(p.id), "policy", string(policy), "reason", reason)
+	return &execproto.SandboxRefusal{Policy: policy, Reason: reason}
 }
 
 // Closed implements process.Sink.

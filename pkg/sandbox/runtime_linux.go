@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -191,7 +192,22 @@ type Command struct {
 	Env   []string
 	Files []*os.File // its descriptors 3 and up
 
+	// Refusal holds, when the launcher has ended, why it could not make the
+	// sandbox of a process; empty: it could. The command cannot write there.
+	// The caller closes it; nil for the file system helper.
+	Refusal *os.File
+
 	memory []*os.File
+}
+
+// maxRefusal bounds what is read of a refusal: it names a few paths.
+const maxRefusal = 8 << 10
+
+// ReadRefusal returns why the launcher could not make a sandbox; empty: it
+// could, or it has not ended.
+func ReadRefusal(f *os.File) string {
+	text, _ := io.ReadAll(io.NewSectionReader(f, 0, maxRefusal))
+	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
 // Close closes what the command holds, once it has been started.
@@ -218,6 +234,13 @@ func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) 
 		return nil, err
 	}
 	args = append(args, "--env-fd", n)
+	if n, err = c.remember("refusal", nil); err != nil {
+		c.Close()
+		return nil, err
+	}
+	args = append(args, "--refusal-fd", n)
+	last := len(c.memory) - 1
+	c.Refusal, c.memory = c.memory[last], c.memory[:last]
 	if arg0 != nil {
 		args = append(args, "--argv0="+*arg0)
 	}

@@ -43,7 +43,12 @@ type Command struct {
 	Arg0  string
 	Env   []string
 	Files []*os.File
+	// Refusal is never set here.
+	Refusal *os.File
 }
+
+// ReadRefusal returns nothing.
+func ReadRefusal(*os.File) string { return "" }
 
 // Close does nothing.
 func (*Command) Close() {}

@@ -57,10 +57,10 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 		arg0 *string
 		want []string
 	}{
-		{"plain", Intent{}, nil, []string{"--permission-profile", rootRead, "--env-fd", "4", "--", "sh", "-c", "true"}},
-		{"arg0", Intent{}, &arg0, []string{"--permission-profile", rootRead, "--env-fd", "4", "--argv0=-sh", "--", "sh", "-c", "true"}},
-		{"legacy", Intent{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "4", "--", "sh", "-c", "true"}},
-		{"proxy", Intent{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "4", "--", "sh", "-c", "true"}},
+		{"plain", Intent{}, nil, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"arg0", Intent{}, &arg0, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--argv0=-sh", "--", "sh", "-c", "true"}},
+		{"legacy", Intent{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"proxy", Intent{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
 	} {
 		tt.in.Profile, tt.in.PolicyCwd, tt.in.CommandCwd = managed(t, "root=read"), "/p", "/c"
 		c, err := r.Process(tt.in, []string{"sh", "-c", "true"}, tt.arg0, []string{"A=1", "B=", "C=x=y"})
@@ -74,7 +74,7 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 		if c.Arg0 != launcherName || c.Argv[0] != "/proc/self/fd/3" {
 			t.Errorf("%s: %s %s", tt.name, c.Arg0, c.Argv[0])
 		}
-		if len(c.Files) != 2 || content(t, c.Files[1]) != "A=1\x00B=\x00C=x=y\x00" {
+		if len(c.Files) != 3 || content(t, c.Files[1]) != "A=1\x00B=\x00C=x=y\x00" {
 			t.Errorf("%s: environment %q", tt.name, content(t, c.Files[1]))
 		}
 		c.Close()
@@ -117,7 +117,7 @@ func TestALongProfileGoesThroughMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size <= maxArgument {
-			if !slices.Contains(c.Argv, text) || len(c.Files) != 2 {
+			if !slices.Contains(c.Argv, text) || len(c.Files) != 3 {
 				t.Errorf("%d bytes are no argument", size)
 			}
 		} else {

@@ -39,6 +39,7 @@ type options struct {
 	execFD                int // -1: none
 	envFD                 int // -1: none
 	selfFD                int // -1: none; the launcher itself, not for the command
+	refusalFD             int // -1: none; where the server reads why nothing ran
 	helper                bool
 	filterOnly            bool   // no view: somebody else has made it
 	supervised            bool   // signals come to our whole process group
@@ -94,7 +95,7 @@ executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec,
@@ -107,7 +108,7 @@ func parse(args []string) (*options, error) {
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
-	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD}
+	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
 		if args[0] == "--" {

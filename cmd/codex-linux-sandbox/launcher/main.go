@@ -90,6 +90,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if o.selfFD >= 0 {
 		_ = unix.Close(o.selfFD)
 	}
+	if o.refusalFD >= 0 {
+		// The command must not have it: what is written there counts as ours.
+		unix.CloseOnExec(o.refusalFD)
+	}
 	var code int
 	switch {
 	case o.help:
@@ -111,6 +115,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	if code == 0 {
 		code = exitFailed
+	}
+	if code == exitFailed && o.refusalFD >= 0 {
+		_, _ = unix.Write(o.refusalFD, []byte(err.Error()))
 	}
 	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
 	return code
