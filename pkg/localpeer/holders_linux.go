@@ -238,7 +238,8 @@ func unseen(unreadable []int, uid int) (string, error) {
 			continue
 		}
 		p, err := readProcess(dir)
-		hides := err == nil && me.marked(&p) != "" && me.own(dir, &p)
+		// Of the sandboxes of others, those count that can be seen to hide.
+		hides := err == nil && me.marked(&p) != "" && (me.own(&p) || candidates[pid] && me.launched(dir, &p))
 		_ = unix.Close(dir)
 		switch {
 		case gone(err):
@@ -256,11 +257,8 @@ func unseen(unreadable []int, uid int) (string, error) {
 	return "", nil
 }
 
-// own reports whether a process descends from this one, or from any launcher.
-func (me *self) own(dir int, p *process) bool {
-	if me.launched(dir, p) {
-		return true
-	}
+// own reports whether a process descends from this one.
+func (me *self) own(p *process) bool {
 	parent := p.parent
 	for range maxAncestors {
 		if parent == me.pid {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -110,8 +111,8 @@ func contained(kind, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve starts an exec-server and connects to it.
-func serve(t *testing.T, cmd *exec.Cmd) *execclient.Client {
+// serve starts an exec-server and connects to it, with a token if it demands one.
+func serve(t *testing.T, token string, cmd *exec.Cmd) *execclient.Client {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	must(t, err)
@@ -126,7 +127,7 @@ func serve(t *testing.T, cmd *exec.Cmd) *execclient.Client {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	client, err := execclient.DialWebSocket(ctx, strings.TrimSpace(line), execclient.Options{})
+	client, err := execclient.DialWebSocket(ctx, strings.TrimSpace(line), execclient.Options{BearerToken: token})
 	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
@@ -252,7 +253,10 @@ func TestHardenedContainer(t *testing.T) {
 			if reason := reasons["landlock"]; reason != "" {
 				t.Skipf("no Landlock here: %s", reason)
 			}
-			client := serve(t, contained(kind, codex, codex, "exec-server", "--listen", "ws://127.0.0.1:0"))
+			// The client is not in the container, so the server cannot look at it.
+			token := strings.Repeat("0123456789abcdef", 4)
+			client := serve(t, token, contained(kind, codex, codex, "exec-server", "--listen", "ws://127.0.0.1:0",
+				"--ws-auth", "capability-token", "--ws-token-sha256", fmt.Sprintf("%x", sha256.Sum256([]byte(token)))))
 			t.Run("processes", func(t *testing.T) { containerProcesses(t, client) })
 			t.Run("files", func(t *testing.T) { containerFiles(t, client) })
 			t.Run("refusals", func(t *testing.T) { containerRefusals(t, client) })

@@ -201,7 +201,7 @@ func leaks(t *testing.T, backend string, requests int64) {
 	must(t, os.Mkdir(ws+"/out", 0o755))
 	cmd := exec.Command(codex, "exec-server", "--listen", "ws://127.0.0.1:0", "--sandbox-backend", backend)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
-	l := &leaker{client: serve(t, cmd), ws: ws, sandbox: sandboxOf(ws, "root=read", "project_roots=write", "tmpdir=write")}
+	l := &leaker{client: serve(t, "", cmd), ws: ws, sandbox: sandboxOf(ws, "root=read", "project_roots=write", "tmpdir=write")}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	expected := func(name string) bool {
