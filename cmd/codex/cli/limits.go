@@ -27,6 +27,10 @@ const (
 	// tokens have a few kilobytes.
 	maxSecret = 1 << 20
 
+	// maxDepth bounds the directories in each other that are copied here: each is
+	// open meanwhile, and a server could send a tree without an end.
+	maxDepth = 256
+
 	// maxSignals bounds the signals that wait for a command to be told: who
 	// sends more has been understood.
 	maxSignals = 8

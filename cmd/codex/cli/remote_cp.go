@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/terminal"
 	"github.com/urfave/cli/v2"
 )
 
@@ -26,6 +28,9 @@ func remoteCpCommand(s streams) *cli.Command {
 		Description: `A path that begins with a colon is the server's, as in scp without a host;
 any other is local. Relative paths of the server begin at its own directory,
 :~ is its home. The target appears in one step: until then it is as it was.
+
+What is copied here gets the last name that you typed, or that of the target: for
+:~ and :. the target needs one. Links below the target are not followed.
 
 Examples:
    codex remote cp report.pdf :/tmp/
@@ -204,48 +209,86 @@ func (cp *copying) download(sources []string, target string) error {
 	if !into && (len(sources) > 1 || target != "" && os.IsPathSeparator(target[len(target)-1])) {
 		return fmt.Errorf("the target %s is not a directory", target)
 	}
+	dir, name := target, ""
+	if !into {
+		dir, name = filepath.Split(target)
+		if dir == "" {
+			dir = "."
+		}
+	}
+	// The user has named this directory: links on the way to it are followed.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("the target's directory %s: %w", dir, withoutPath(err))
+	}
+	defer root.Close()
 	for _, source := range sources {
 		uri, err := cp.at.uri(source[1:])
 		if err != nil {
 			return err
 		}
-		to := target
 		if into {
-			native, err := pathuri.Parse(uri, "")
-			if err != nil {
-				return err
+			if name, err = nameOf(source[1:]); err != nil {
+				return fmt.Errorf("copy %s: %w", source, err)
 			}
-			name, err := localName(path.Base(native))
-			if err != nil {
-				return fmt.Errorf("copy %s: no file can have that name here; name the target too", source)
-			}
-			to = filepath.Join(target, name)
 		}
-		if err := cp.downloadTree(uri, to); err != nil {
+		if err := cp.downloadTree(uri, root, name, maxDepth); err != nil {
 			return fmt.Errorf("copy %s: %w", source, err)
 		}
 	}
 	return nil
 }
 
-// downloadTree copies a file or, with recursive, a directory. The names come
-// from the server, so each is checked to be one. The caller tells the source as
-// the user typed it.
-func (cp *copying) downloadTree(uri, target string) error {
+// errNoName refuses to let a server choose a name here: that of its home could be
+// .ssh.
+var errNoName = errors.New("it has no name of its own to be copied to; name the target too, as in ./NAME")
+
+// nameOf returns the name that a copy of a path of the server gets here: the last
+// one that the user typed.
+func nameOf(typed string) (string, error) {
+	if strings.HasPrefix(typed, "file:") {
+		native, err := pathuri.Parse(typed, "")
+		if err != nil {
+			return "", err
+		}
+		typed = native
+	}
+	typed = strings.TrimRight(typed, "/")
+	name := typed[strings.LastIndexByte(typed, '/')+1:]
+	switch {
+	case name == "", name == ".", name == "..", typed == "~":
+		return "", errNoName
+	}
+	local, err := localName(name)
+	if err != nil {
+		return "", errors.New("no file can have that name here; name the target too")
+	}
+	return local, nil
+}
+
+// downloadTree copies a file or, with recursive, a directory to a name in a
+// directory here, with at most depth levels below it. The names in it come from the
+// server, so each is checked to be one. The caller tells the source as the user
+// typed it.
+func (cp *copying) downloadTree(uri string, to *os.Root, name string, depth int) error {
 	m, err := cp.fs.Stat(cp.ctx, uri)
 	switch {
 	case err != nil:
 		return withoutPath(err)
 	case m.IsFile:
-		return cp.downloadFile(uri, target, int64(m.Size))
+		return cp.downloadFile(uri, to, name, int64(m.Size))
 	case !m.IsDirectory:
 		return errors.New("it is not a regular file")
 	case !cp.recursive:
 		return errors.New("it is a directory; copy it with -r")
+	case depth == 0:
+		return fmt.Errorf("there are more than %d directories in each other", maxDepth)
 	}
-	if err := os.MkdirAll(target, 0o777); err != nil {
+	dir, err := enter(to, name)
+	if err != nil {
 		return err
 	}
+	defer dir.Close()
 	entries, err := cp.fs.ReadDir(cp.ctx, uri)
 	if err != nil {
 		return withoutPath(err)
@@ -264,23 +307,71 @@ func (cp *copying) downloadTree(uri, target string) error {
 		if err != nil {
 			return fmt.Errorf("no file can have that name here: %q", e.FileName)
 		}
-		if err := cp.downloadTree(under(uri, e.FileName), filepath.Join(target, local)); err != nil {
-			return fmt.Errorf("%s: %w", e.FileName, err)
+		if err := cp.downloadTree(under(uri, e.FileName), dir, local, depth-1); err != nil {
+			return fmt.Errorf("%s: %w", terminal.Text(e.FileName), err)
 		}
 	}
 	return nil
 }
 
-// downloadFile writes beside the target and renames.
-func (cp *copying) downloadFile(uri, target string, size int64) error {
-	dir := filepath.Dir(target)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(target)+".*")
-	if err != nil {
-		return fmt.Errorf("the target's directory %s: %w", dir, withoutPath(err))
+// enter opens a directory in another one, which it makes if there is none. Links are
+// not followed, wherever they lead: a copy stays below its target.
+func enter(in *os.Root, name string) (*os.Root, error) {
+	if err := in.Mkdir(name, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
 	}
-	defer os.Remove(f.Name())
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		if there, e := in.Lstat(name); e == nil && !there.IsDir() {
+			err = notOwn(there)
+		}
+		return nil, fmt.Errorf("%s: %w", filepath.Join(in.Name(), name), withoutPath(err))
+	}
+	// Root follows links that stay inside. What was opened has to be what the name
+	// itself is.
+	opened, err := dir.Stat(".")
+	if err == nil {
+		var named os.FileInfo
+		if named, err = in.Lstat(name); err == nil && !os.SameFile(opened, named) {
+			err = notOwn(named)
+		}
+	}
+	if err != nil {
+		_ = dir.Close()
+		return nil, fmt.Errorf("%s: %w", filepath.Join(in.Name(), name), withoutPath(err))
+	}
+	return dir, nil
+}
+
+// notOwn says why nothing is written where there is something already.
+func notOwn(there os.FileInfo) error {
+	if there.Mode()&fs.ModeSymlink != 0 {
+		return errors.New("there is a link here already, which is not followed; remove it, or name where it leads as the target")
+	}
+	return errors.New("there is something else here already, which is not replaced")
+}
+
+// downloadFile writes beside the target and renames. It replaces files only: neither
+// links nor devices, such as /dev/null.
+func (cp *copying) downloadFile(uri string, to *os.Root, name string, size int64) error {
+	mode := os.FileMode(0o666) &^ umask()
+	switch there, err := to.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("the target's directory %s: %w", to.Name(), withoutPath(err))
+	case !there.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", filepath.Join(to.Name(), name), notOwn(there))
+	default:
+		mode = there.Mode().Perm()
+	}
+	beside := ".codex-" + rand.Text()
+	f, err := to.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("the target's directory %s: %w", to.Name(), withoutPath(err))
+	}
+	defer func() { _ = to.Remove(beside) }()
 	defer f.Close()
-	cp.bar.begin(target, size)
+	cp.bar.begin(name, size)
 	r, err := cp.fs.OpenStream(cp.ctx, uri)
 	if err != nil {
 		return withoutPath(err)
@@ -289,15 +380,11 @@ func (cp *copying) downloadFile(uri, target string, size int64) error {
 	if _, err := io.Copy(f, &counted{r, cp.bar}); err != nil {
 		return err // with the path, which tells which end has failed
 	}
-	mode := os.FileMode(0o666) &^ umask()
-	if st, err := os.Stat(target); err == nil {
-		mode = st.Mode().Perm()
-	}
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), target)
+	return to.Rename(beside, name)
 }
