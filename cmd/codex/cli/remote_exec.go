@@ -231,6 +231,8 @@ type job struct {
 	asked []string // what the user is asked about: the same without what is only ours
 	cwd   string   // a URI
 	out   *cwdFilter
+	// secret is what each process is sent before anything that is typed.
+	secret string
 }
 
 // request is what has to be decided about a job.

@@ -87,7 +87,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		}
 	}
 	e.report.attempt++
-	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed}
+	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed, secret: e.job.secret}
 	result, err := e.last.run(ctx)
 	if err == nil && e.last.late.Load() {
 		err = &exitError{exitTimeout, fmt.Errorf("the command did not end within --timeout %v and was killed", e.x.timeout)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type attempt struct {
 	params execproto.StartParams
 	report *report
 	feed   *feed
+	secret string                             // is written to the process first
 	p      atomic.Pointer[execclient.Process] // nil until it is started
 	late   atomic.Bool                        // --timeout has passed
 }
@@ -46,6 +48,11 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 		return approval.Result{}, cause(ctx, err)
 	}
 	defer p.Release()
+	if a.secret != "" {
+		if _, err := io.WriteString(p.Stdin(ctx), a.secret); err != nil && !errors.Is(err, execclient.ErrStdinClosed) && !errors.Is(err, execclient.ErrUnknownProcess) {
+			return approval.Result{}, a.giveUp(ctx, p, err)
+		}
+	}
 	restore := func() {}
 	if a.params.TTY {
 		restore = a.x.screen.makeRaw()

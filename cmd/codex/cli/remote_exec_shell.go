@@ -28,8 +28,14 @@ var shells = []string{"sh", "bash", "zsh", "dash", "ksh"}
 // (OSC 7), with a word in it that nobody else knows, and cwdFilter takes the
 // report out of the output. A shell that is killed or replaced by exec reports
 // nothing; then the directory stays.
+//
+// A command could read the word in the arguments or in the environment of the shell,
+// and report a directory of its choice. So the shell reads it from its terminal, as
+// the first line there, before any command runs. It is then a part of the trap and
+// of no variable: set -a would hand that to commands. The terminal may show the line,
+// which cwdFilter takes out too.
 const (
-	reportScript = `trap 'printf "\033]7;%s;%%s\007" "$PWD"' EXIT; eval "$1"`
+	reportScript = `IFS= read -r codex_word && trap 'printf "\033]7;'"$codex_word"';%s\007" "$PWD"' EXIT && unset codex_word; eval "$1"`
 	reportBegin  = "\x1b]7;%s;"
 	reportEnd    = '\a'
 )
@@ -107,10 +113,10 @@ func (x *remoteExec) runLine(ctx context.Context, line string, cwd *string) (int
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	word := hex.EncodeToString(random[:])
-	filter := &cwdFilter{to: x.s.rawOut, begin: fmt.Appendf(nil, reportBegin, word)}
+	filter := &cwdFilter{to: x.s.rawOut, begin: fmt.Appendf(nil, reportBegin, word), echo: []byte(word + "\r\n")}
 	code, err := x.do(ctx, job{
-		argv:  []string{x.shell.Path, "-c", fmt.Sprintf(reportScript, word), x.shell.Path, line},
-		asked: []string{x.shell.Path, "-c", line}, cwd: *cwd, out: filter,
+		argv:  []string{x.shell.Path, "-c", reportScript, x.shell.Path, line},
+		asked: []string{x.shell.Path, "-c", line}, cwd: *cwd, out: filter, secret: word + "\n",
 	})
 	if err == nil {
 		err = filter.flush()
@@ -153,6 +159,7 @@ func (l lineInput) Read(b []byte) (int, error) {
 type cwdFilter struct {
 	to    io.Writer
 	begin []byte
+	echo  []byte // what the terminal shows of the word that the shell is sent
 	held  []byte // what may be the beginning of a report
 	dir   string // the last one that was reported
 }
@@ -161,8 +168,15 @@ func (f *cwdFilter) Write(b []byte) (int, error) {
 	f.held = append(f.held, b...)
 	for {
 		at := bytes.Index(f.held, f.begin)
+		if shown := bytes.Index(f.held, f.echo); len(f.echo) > 0 && shown >= 0 && (at < 0 || shown < at) {
+			if err := f.pass(shown); err != nil {
+				return 0, err
+			}
+			f.held = f.held[len(f.echo):]
+			continue
+		}
 		if at < 0 {
-			return len(b), f.pass(len(f.held) - partial(f.held, f.begin))
+			return len(b), f.pass(len(f.held) - max(partial(f.held, f.begin), partial(f.held, f.echo)))
 		}
 		if err := f.pass(at); err != nil {
 			return 0, err
