@@ -114,7 +114,7 @@ type Client struct {
 	closing bool
 }
 
-// DialWebSocket connects to a server at a ws:// or wss:// URL. The session
+// DialWebSocket connects to a server at a ws://, wss:// or unix:///path URL. The session
 // survives lost connections.
 func DialWebSocket(ctx context.Context, url string, o Options) (*Client, error) {
 	o = o.withDefaults()

@@ -36,22 +36,23 @@ type Dialer interface {
 	Dial(ctx context.Context) (Transport, error)
 }
 
-// webSocketDialer dials ws:// and wss:// URLs.
+// webSocketDialer dials ws://, wss:// and unix:// URLs.
 type webSocketDialer struct {
 	url string
 	o   Options
 }
 
 // Dial connects. A token is sent only where nobody can listen in: over wss, or
-// to a loopback address.
+// to a loopback address or a Unix socket.
 func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	u, err := url.Parse(d.url)
-	if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT or wss://HOST:PORT", transport.PublicURL(d.url))
+	_, local := transport.SocketPath(d.url)
+	if !local && (err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss") {
+		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", transport.PublicURL(d.url))
 	}
 	header := http.Header{}
 	if d.o.BearerToken != "" {
-		if u.Scheme != "wss" && !isLoopback(u.Hostname()) {
+		if !local && u.Scheme != "wss" && !isLoopback(u.Hostname()) {
 			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", transport.PublicURL(d.url))
 		}
 		header.Set("Authorization", "Bearer "+d.o.BearerToken)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/transport"
 )
 
 // file is environments.toml.
@@ -160,6 +161,9 @@ func (e entry) webSocket(s Spec) (Spec, error) {
 	}
 	if s.URL == "" {
 		return s, invalid("environment url cannot be empty")
+	}
+	if _, local := transport.SocketPath(s.URL); local {
+		return s, nil
 	}
 	if !strings.HasPrefix(s.URL, "ws://") && !strings.HasPrefix(s.URL, "wss://") {
 		return s, invalid("environment url `%s` must use ws:// or wss://", redact(s.URL))

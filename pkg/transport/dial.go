@@ -52,7 +52,8 @@ type DialOptions struct {
 }
 
 // Dial makes a websocket at a ws:// or wss:// URL within the limit, through
-// the proxy that the environment names. The error is a *DialError, or ctx's.
+// the proxy that the environment names, or through the Unix socket of a unix:///path
+// URL. The error is a *DialError, or ctx's.
 func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, error) {
 	bound, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
@@ -72,9 +73,15 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 			return opening, nil
 		},
 	}
+	target := address
+	if path, ok := SocketPath(address); ok {
+		dial := dialer.NetDialContext
+		target, dialer.Proxy = "ws://localhost/", nil
+		dialer.NetDialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", path) }
+	}
 	header := http.Header{"User-Agent": nil} // the reference sends none
 	maps.Copy(header, o.Header)
-	ws, res, err := dialer.DialContext(bound, address, header)
+	ws, res, err := dialer.DialContext(bound, target, header)
 	if res != nil && err != nil {
 		defer res.Body.Close()
 	}
@@ -156,6 +163,16 @@ func closeWrite(conn net.Conn) error {
 		return errors.ErrUnsupported
 	}
 	return half.CloseWrite()
+}
+
+// SocketPath returns the path of the Unix socket that a unix:///path URL names, and
+// whether it is such a URL.
+func SocketPath(address string) (path string, ok bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "unix" || u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/") {
+		return "", false
+	}
+	return u.Path, true
 }
 
 // PublicURL is a URL without what may be secret in it: neither user nor query.

@@ -35,7 +35,7 @@ func remoteCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name:  "remote",
 		Usage: "run commands on an exec-server and copy files to and from it",
-		Description: `The server is named by --url, or it is the environment of --env ID, or the
+		Description: `The server is named by --url, which may be the unix:///PATH of its socket, or it is the environment of --env ID, or the
 default one: see codex environments --help. If a server of --url or
 ` + urlVariable + ` demands a token, that is taken from
 ` + tokenVariable + `; it is sent over wss:// or to a

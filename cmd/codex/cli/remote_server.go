@@ -16,7 +16,7 @@ import (
 )
 
 func urlFlag() cli.Flag {
-	return &cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT or wss://HOST:PORT"}
+	return &cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}
 }
 
 func envFlag() cli.Flag {
