@@ -114,7 +114,9 @@ var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 // HostOwned are the parts of /proc in which the kernel keeps settings that
 // belong to the host's root, whoever that is inside. A view has them
 // read-only.
-var HostOwned = []string{"acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger", "tty"}
+var HostOwned = []string{
+	"acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "lock_stat", "mtrr", "scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen",
+}
 
 // protectedNames are the names of metadata that is protected directly below
 // writable roots (section 2.1).
