@@ -382,7 +382,10 @@ func (g *generator) circumstances() {
 	}
 	if g.chance(40) {
 		for range 1 + g.IntN(3) {
-			if dir := pick(g.Rand, g.dirs); !slices.Contains(s.Mounts, dir) {
+			// What hides a path of an entry from the launcher is the mounter's doing.
+			dir := pick(g.Rand, g.dirs)
+			hides := func(e entry) bool { return within(e.Target, dir) }
+			if !slices.Contains(s.Mounts, dir) && !slices.ContainsFunc(s.Entries, hides) {
 				s.Mounts = append(s.Mounts, dir)
 			}
 		}
