@@ -131,64 +131,85 @@ type Remover struct {
 
 // Remove frees the name, and deletes what was there as far as it may. What
 // another user owns in a directory with the sticky bit is not the command's,
-// and is left alone.
+// and is left alone. A command may have forbidden to search the directory.
 //
 //go:nosplit
 //go:norace
 func (m *Remover) Remove(r *Removal) int {
-	if m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || r.sticky && m.st.Uid != r.uid {
-		return NothingThere
-	}
-	if result := m.placeholder(r); result != NotRemoved {
-		return result
-	}
-	m.steps = removalSteps
 	mode := unchanged
-	result := NotRemoved
+	errno := m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW)
+	if errno == unix.EACCES {
+		mode = m.unlock(r.dir, r.uid)
+		errno = m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW)
+	}
+	result := NothingThere
+	if errno == 0 && (!r.sticky || m.st.Uid == r.uid) {
+		result = m.placeholder(r)
+		if result == NotRemoved {
+			result = m.free(r, &mode)
+		}
+	}
+	m.lock(r.dir, mode)
+	return result
+}
+
+// free is Remove for what is there and is no placeholder. Mode is what the
+// directory had before it was unlocked.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) free(r *Removal, mode *uintptr) int {
+	m.steps = removalSteps
 	for range removalTries {
 		m.random(r.aside[len(asidePrefix)+asideDigits:])
 		errno := m.rename(r, unix.RENAME_NOREPLACE)
 		if errno == unix.EINVAL {
 			errno = m.rename(r, 0) // a file system without flags; nothing has this name
 		}
-		if errno == unix.EACCES && mode == unchanged {
-			mode = m.unlock(r)
+		if errno == unix.EACCES && *mode == unchanged {
+			*mode = m.unlock(r.dir, r.uid)
 			continue
 		}
 		if errno == 0 || errno == unix.ENOENT {
 			_ = m.delete(r, &r.aside)
-			result = Removed
-			break
+			return Removed
 		}
 		if errno != unix.EEXIST {
 			// A full disk may have no room for the longer name.
 			if m.delete(r, &r.name) {
-				result = Removed
+				return Removed
 			}
 			break
 		}
 	}
-	if mode != unchanged {
-		m.chmod(r.dir, mode)
-	}
-	return result
+	return NotRemoved
 }
 
 // unchanged is no mode.
 const unchanged = ^uintptr(0)
 
-// unlock lets the entries of the directory be changed, which a command may have
-// forbidden, and returns the mode that it had.
+// unlock lets the entries of a directory be changed, which a command may have
+// forbidden, and returns the mode that it had; unchanged: nothing was done.
 //
 //go:nosplit
 //go:norace
-func (m *Remover) unlock(r *Removal) uintptr {
-	if m.stat(r.dir, &m.empty, unix.AT_EMPTY_PATH) != 0 || m.st.Uid != r.uid || m.st.Mode&0o700 == 0o700 {
+func (m *Remover) unlock(dir int, uid uint32) uintptr {
+	if m.stat(dir, &m.empty, unix.AT_EMPTY_PATH) != 0 || m.st.Uid != uid || m.st.Mode&0o700 == 0o700 {
 		return unchanged
 	}
 	mode := uintptr(m.st.Mode & 0o7777)
-	m.chmod(r.dir, mode|0o700)
+	m.chmod(dir, mode|0o700)
 	return mode
+}
+
+// lock undoes unlock.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) lock(dir int, mode uintptr) {
+	if mode != unchanged {
+		m.chmod(dir, mode)
+	}
 }
 
 // placeholder treats what was looked at if it is an empty placeholder: one that
@@ -200,7 +221,7 @@ func (m *Remover) unlock(r *Removal) uintptr {
 //go:nosplit
 //go:norace
 func (m *Remover) placeholder(r *Removal) int {
-	if m.st.Mode != unix.S_IFDIR|stubDirMode || m.st.Mtime.Sec != StubSeconds || m.st.Mtime.Nsec != StubNanoseconds {
+	if m.st.Mode&unix.S_IFMT != unix.S_IFDIR || !m.isStub() {
 		return NotRemoved
 	}
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
@@ -251,13 +272,14 @@ func (m *Remover) random(to []byte) {
 //go:nosplit
 //go:norace
 func (m *Remover) Tidy(r *Removal) (left bool) {
+	mode := m.unlock(r.dir, r.uid)
 	m.path[0], m.path[1] = '.', 0
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
+		m.lock(r.dir, mode)
 		return false
 	}
 	m.steps = removalSteps
-	mode := unchanged
 	for m.steps > 0 {
 		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, fd, uintptr(unsafe.Pointer(&m.scan[0])), uintptr(len(m.scan)))
 		if errno != 0 || n == 0 {
@@ -277,19 +299,51 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 					break
 				}
 			}
-			if mode == unchanged {
-				mode = m.unlock(r)
-			}
 			if !m.delete(r, &r.aside) {
 				left = true
 			}
 		}
 	}
-	if mode != unchanged {
-		m.chmod(r.dir, mode)
-	}
+	m.lock(r.dir, mode)
 	m.close(int(fd))
 	return left
+}
+
+// RemoveStub removes a stub that nobody else holds, and that is one still.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) RemoveStub(s *Stub) {
+	_, _, errno := syscall.RawSyscall(unix.SYS_FLOCK, uintptr(s.fd), unix.LOCK_EX|unix.LOCK_NB, 0)
+	if errno != 0 || m.stat(s.fd, &m.empty, unix.AT_EMPTY_PATH) != 0 || !m.isStub() {
+		return
+	}
+	ino, major, minor := m.st.Ino, m.st.Dev_major, m.st.Dev_minor
+	flags := uintptr(0)
+	if m.st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		flags = unix.AT_REMOVEDIR
+	}
+	mode := unchanged
+	for range 2 {
+		errno = m.stat(s.parent, &s.name[0], unix.AT_SYMLINK_NOFOLLOW)
+		if errno == 0 && m.st.Ino == ino && m.st.Dev_major == major && m.st.Dev_minor == minor {
+			_, _, errno = syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.name[0])), flags)
+		}
+		if errno != unix.EACCES || mode != unchanged {
+			break
+		}
+		mode = m.unlock(s.parent, s.uid)
+	}
+	m.lock(s.parent, mode)
+}
+
+// isStub is isStub for what was looked at.
+//
+//go:nosplit
+//go:norace
+func (m *Remover) isStub() bool {
+	return (m.st.Mode == unix.S_IFDIR|stubDirMode || m.st.Mode == unix.S_IFREG|stubFileMode && m.st.Size == 0) &&
+		m.st.Mtime.Sec == StubSeconds && m.st.Mtime.Nsec == StubNanoseconds
 }
 
 // In struct linux_dirent64 the length of an entry is at 16, and its name begins

@@ -48,7 +48,8 @@ type Stub struct {
 	Path   string
 	parent int // descriptor of the directory that holds it
 	fd     int
-	name   string
+	uid    uint32
+	name   [256]byte // with a NUL, for system calls
 	dir    bool
 }
 
@@ -59,7 +60,7 @@ var (
 	errForeignStub = errors.New("it is the placeholder of another user")
 )
 
-// openBeneath opens a directory by its canonical path.
+// openDir opens a directory by its canonical path.
 func openDir(name string) (int, error) {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	for {
@@ -88,7 +89,7 @@ func (u *Unmasked) Error() string { return "another user or process holds " + u.
 // protected ones, or what is there is to be protected where it is.
 func (s *Stub) unmasked(why error) error {
 	var st unix.Stat_t
-	if !slices.Contains(protectedNames, s.name) || unix.Fstat(s.parent, &st) != nil {
+	if !slices.Contains(protectedNames, s.base()) || unix.Fstat(s.parent, &st) != nil {
 		return nil
 	}
 	u := &Unmasked{UndoName: UndoName{s.Path, uint64(st.Dev), st.Ino}}
@@ -104,14 +105,28 @@ func (s *Stub) unmasked(why error) error {
 	return u
 }
 
+// openStub opens the directory of a stub.
+func openStub(name string) (*Stub, error) {
+	s := &Stub{Path: name, fd: -1, uid: uint32(unix.Geteuid())}
+	if copy(s.name[:], s.base()) == len(s.name) {
+		return nil, unix.ENAMETOOLONG
+	}
+	var err error
+	s.parent, err = openDir(path.Dir(name))
+	return s, err
+}
+
+// base is the stub's name in its directory.
+func (s *Stub) base() string { return path.Base(s.Path) }
+
 // TakeStub makes a stub at a path, a directory or a file, or joins the one
 // that is there. It returns nil if something else is there, or an *Unmasked.
 func TakeStub(name string, dir bool) (*Stub, error) {
-	parent, err := openDir(path.Dir(name))
+	s, err := openStub(name)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path.Dir(name), err)
 	}
-	s := &Stub{Path: name, parent: parent, fd: -1, name: path.Base(name), dir: dir}
+	s.dir = dir
 	locked := 0
 	for range stubTries {
 		err = s.join()
@@ -166,7 +181,7 @@ func isStub(st *unix.Stat_t) bool {
 // is none, also if it was removed meanwhile.
 func (s *Stub) join() error {
 	var st, now unix.Stat_t
-	if err := unix.Fstatat(s.parent, s.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
 	mine := int(st.Uid) == unix.Geteuid()
@@ -178,13 +193,13 @@ func (s *Stub) join() error {
 	case !isStub(&st):
 		return errNotStub
 	}
-	fd, err := unix.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	fd, err := unix.Openat(s.parent, s.base(), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
 	if err == nil {
-		err = unix.Fstatat(s.parent, s.name, &now, unix.AT_SYMLINK_NOFOLLOW)
+		err = unix.Fstatat(s.parent, s.base(), &now, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev) {
 		err = unix.ENOENT
@@ -230,7 +245,7 @@ func (s *Stub) make() error {
 		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
 	}
 	if err == nil {
-		err = unix.Renameat2(s.parent, temp, s.parent, s.name, unix.RENAME_NOREPLACE)
+		err = unix.Renameat2(s.parent, temp, s.parent, s.base(), unix.RENAME_NOREPLACE)
 	}
 	if err != nil {
 		s.unlink(temp)
@@ -251,18 +266,12 @@ func (s *Stub) unlink(name string) {
 
 // Release lets go of a stub, and removes it if nobody else holds it.
 func (s *Stub) Release() {
-	var st, held unix.Stat_t
-	if unix.Flock(s.fd, unix.LOCK_EX|unix.LOCK_NB) == nil &&
-		unix.Fstat(s.fd, &held) == nil && isStub(&held) &&
-		unix.Fstatat(s.parent, s.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil &&
-		st.Ino == held.Ino && st.Dev == held.Dev {
-		s.unlink(s.name)
-	}
+	new(Remover).RemoveStub(s)
 	s.close()
 }
 
 // FDs are the descriptors of the directory, and of the stub whose lock keeps
-// it; Name is its name in the directory.
+// it.
 func (s *Stub) FDs() (parent, stub int) { return s.parent, s.fd }
 
 // IsDir reports whether the stub is a directory.
@@ -278,11 +287,10 @@ func (s *Stub) close() {
 // SweepStub removes the stub at a path that nobody holds: that of a sandbox
 // which was killed with all its processes. Anything else is left alone.
 func SweepStub(name string) {
-	parent, err := openDir(path.Dir(name))
+	s, err := openStub(name)
 	if err != nil {
 		return
 	}
-	s := &Stub{Path: name, parent: parent, fd: -1, name: path.Base(name)}
 	if s.join() == nil {
 		s.Release()
 		return

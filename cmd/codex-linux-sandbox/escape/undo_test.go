@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -274,4 +275,58 @@ func TestOtherUsersCannotStopASandbox(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUndoInForbiddenDirectories: a command that forbids everybody to search or
+// change the workspace hides nothing that it made there, be the launcher alive
+// at the end or not, and no placeholder is left.
+func TestUndoInForbiddenDirectories(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		sub, profile := p.inWorkTree()
+		for _, mode := range []string{"0", "300", "444", "555", "600"} {
+			for _, end := range []unix.Signal{unix.SIGCONT, unix.SIGKILL} {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				cmd := p.shell(ctx, backend, sub, profile, `mkdir -p t/hooks; echo ready; read go; mv t .git; chmod "$1" .; echo made`, mode)
+				in, err := cmd.StdinPipe()
+				must(t, err)
+				out, err := cmd.StdoutPipe()
+				must(t, err)
+				must(t, cmd.Start())
+				lines := bufio.NewReader(out)
+				if line, err := lines.ReadString('\n'); line != "ready\n" {
+					t.Fatalf("%q, %v", line, err)
+				}
+				// While it is stopped, the launcher sees nothing.
+				must(t, cmd.Process.Signal(unix.SIGSTOP))
+				await(t, "the launcher to stop", func() bool {
+					stat, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/stat")
+					return strings.Contains(string(stat), ") T ")
+				})
+				_ = in.Close()
+				if line, err := lines.ReadString('\n'); line != "made\n" {
+					t.Fatalf("%q, %v", line, err)
+				}
+				must(t, cmd.Process.Signal(end))
+				_ = cmd.Wait()
+				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", sub) })
+				if cmd.ProcessState.ExitCode() == 0 {
+					t.Errorf("mode %s, %v: the command succeeded", mode, end)
+				}
+				st, err := os.Stat(sub)
+				must(t, err)
+				if want, _ := strconv.ParseUint(mode, 8, 32); st.Mode().Perm() != os.FileMode(want) {
+					t.Errorf("mode %s, %v: the workspace has mode %v", mode, end, st.Mode())
+				}
+				must(t, os.Chmod(sub, 0o755))
+				names, _ := filepath.Glob(sub + "/.*")
+				if len(names) > 0 {
+					t.Errorf("mode %s, %v: left: %v", mode, end, names)
+				}
+				for _, name := range names {
+					must(t, os.RemoveAll(name))
+				}
+			}
+		}
+	})
 }

@@ -5,7 +5,6 @@ package launcher
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"syscall"
 	"unsafe"
@@ -135,14 +134,11 @@ func (s *stubs) startJanitor() error {
 	if err := unix.Pipe2(s.alive[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("make a pipe: %w", err)
 	}
-	j := &janitor{prepare: &program{}, pipe: uintptr(s.alive[0]), empty: []byte{0}}
+	j := &janitor{prepare: &program{}, pipe: uintptr(s.alive[0]), stubs: s.held}
 	keep := []int{s.alive[0]}
 	for _, stub := range s.held {
 		parent, fd := stub.FDs()
 		keep = append(keep, parent, fd)
-		j.stubs = append(j.stubs, heldStub{
-			parent: uintptr(parent), fd: uintptr(fd), dir: stub.IsDir(), name: append([]byte(path.Base(stub.Path)), 0),
-		})
 	}
 	for _, r := range s.undo.Names() {
 		keep = append(keep, r.FD())
@@ -194,19 +190,11 @@ func (s *stubs) watch(init int) error {
 type janitor struct {
 	prepare *program
 	pipe    uintptr
-	stubs   []heldStub
+	stubs   []*sandbox.Stub
 	undo    []*sandbox.Removal
 	remover sandbox.Remover
 	message int32
-	empty   []byte
 	poll    unix.PollFd
-}
-
-type heldStub struct {
-	parent, fd uintptr
-	dir        bool
-	name       []byte
-	held, now  unix.Statx_t
 }
 
 //go:nosplit
@@ -224,7 +212,7 @@ func (j *janitor) fork() (int, syscall.Errno) {
 			j.remover.Tidy(j.undo[i])
 		}
 		for i := range j.stubs {
-			j.stubs[i].remove(&j.empty[0])
+			j.remover.RemoveStub(j.stubs[i])
 		}
 	}
 	for {
@@ -259,31 +247,6 @@ func (j *janitor) wait() bool {
 			return true
 		}
 	}
-}
-
-// remove removes a stub that nobody else holds, and that is one still, as
-// sandbox.Stub.Release does.
-//
-//go:nosplit
-//go:norace
-func (s *heldStub) remove(empty *byte) {
-	const mask = unix.STATX_BASIC_STATS
-	_, _, errno := syscall.RawSyscall(unix.SYS_FLOCK, s.fd, unix.LOCK_EX|unix.LOCK_NB, 0)
-	if errno == 0 {
-		_, _, errno = syscall.RawSyscall6(unix.SYS_STATX, s.fd, uintptr(unsafe.Pointer(empty)), unix.AT_EMPTY_PATH, mask, uintptr(unsafe.Pointer(&s.held)), 0)
-	}
-	if errno == 0 {
-		_, _, errno = syscall.RawSyscall6(unix.SYS_STATX, s.parent, uintptr(unsafe.Pointer(&s.name[0])), unix.AT_SYMLINK_NOFOLLOW, mask, uintptr(unsafe.Pointer(&s.now)), 0)
-	}
-	if errno != 0 || s.held.Ino != s.now.Ino || s.held.Dev_major != s.now.Dev_major || s.held.Dev_minor != s.now.Dev_minor ||
-		s.held.Mtime.Sec != sandbox.StubSeconds || s.held.Mtime.Nsec != sandbox.StubNanoseconds || !s.dir && s.held.Size != 0 {
-		return
-	}
-	flags := uintptr(0)
-	if s.dir {
-		flags = unix.AT_REMOVEDIR
-	}
-	_, _, _ = syscall.RawSyscall(unix.SYS_UNLINKAT, s.parent, uintptr(unsafe.Pointer(&s.name[0])), flags)
 }
 
 // appeared ends the watch of names that must not be created, and reports
