@@ -248,6 +248,38 @@ func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
 	}
 }
 
+// TestInheritedSockets: from a socket that somebody leaves open, a command without
+// a network reaches no other one.
+func TestInheritedSockets(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		socket := func(name string) *os.File {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			must(t, err)
+			f := os.NewFile(uintptr(fd), "socket")
+			t.Cleanup(func() { f.Close() })
+			if name != "" {
+				must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: name}))
+				must(t, os.Chmod(name, 0o777))
+			}
+			return f
+		}
+		name := p.dir + "/datagrams"
+		socket(name)
+		from := socket("")
+		for _, backend := range []string{"", backend} {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			cmd := p.command(ctx, backend, p.readOnly(), "datagrams", name)
+			cmd.Stdin, cmd.ExtraFiles = from, []*os.File{from}
+			if backend == "" {
+				works(t, p.finish(cmd))
+			} else {
+				contained(t, p.finish(cmd))
+			}
+		}
+	})
+}
+
 // nils are files that are none.
 var nils [4096]*os.File
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,8 +20,8 @@ import (
 // of a directory it reaches everything beside it. So what is inherited is
 // opened again inside, at the same path and for reading, if the same file is
 // there; else the command does not get it, or gets /dev/null as one of its
-// first three. Pipes, sockets and terminals stay as they are, and so do files
-// that are open for writing: whoever started the launcher means them to be
+// first three. Pipes, connected sockets and terminals stay as they are, and so do
+// files that are open for writing: whoever started the launcher means them to be
 // written.
 
 // inheritedFile is a descriptor that the command does not get as it is.
@@ -71,7 +72,7 @@ func (l *launch) takeInherited() error {
 		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || own&unix.FD_CLOEXEC != 0 {
 			continue
 		}
-		f, keep := inspect(fd)
+		f, keep := inspect(fd, l.plan.Network)
 		if keep {
 			continue
 		}
@@ -88,7 +89,7 @@ func (l *launch) takeInherited() error {
 
 // inspect finds out how a descriptor can be opened again, or that it may be
 // inherited as it is.
-func inspect(fd int) (f inheritedFile, keep bool) {
+func inspect(fd int, network sandbox.Network) (f inheritedFile, keep bool) {
 	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -103,7 +104,7 @@ func inspect(fd int) (f inheritedFile, keep bool) {
 	f.flags = flags & (unix.O_ACCMODE | unix.O_APPEND | unix.O_NONBLOCK | unix.O_PATH)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
-		keep = usable
+		keep = usable && (network == sandbox.NetworkOn || hasOnePeer(fd, network))
 	case unix.S_IFIFO:
 		keep = written || usable && !named
 	case unix.S_IFCHR:
@@ -121,6 +122,22 @@ func inspect(fd int) (f inheritedFile, keep bool) {
 		f.at, _ = unix.Seek(fd, 0, io.SeekCurrent)
 	}
 	return f, keep
+}
+
+// hasOnePeer reports whether a socket reaches nobody but the peer that it is
+// connected to. It belongs to the network in which it was made: a datagram can
+// be sent from it to any address there, also when it is connected, and where
+// connect is allowed, one of the internet can be connected to another peer.
+func hasOnePeer(fd int, network sandbox.Network) bool {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+		return false
+	}
+	if _, err := unix.Getpeername(fd); err != nil {
+		return false
+	}
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && (family == unix.AF_UNIX || network == sandbox.NetworkOff)
 }
 
 // mayRead reports whether the profile lets a file be read that has no name any

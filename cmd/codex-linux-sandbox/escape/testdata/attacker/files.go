@@ -251,6 +251,14 @@ func init() {
 			try(fmt.Sprint("futimes descriptor ", fd), unix.Futimes(fd, make([]unix.Timeval, 2)))
 		}
 	}
+	attacks["datagrams"] = func(args []string) {
+		// A datagram to a socket with a name, from descriptors that somebody has
+		// left open.
+		to := &unix.SockaddrUnix{Name: args[0]}
+		for _, fd := range []int{0, 3} {
+			try(fmt.Sprint("send from descriptor ", fd), unix.Sendmsg(fd, []byte("x"), nil, to, 0))
+		}
+	}
 	attacks["devices"] = func([]string) {
 		for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 			path := "/dev/" + name
