@@ -53,6 +53,18 @@ func (p *Policy) ReadableRoots() []string {
 	return roots
 }
 
+// ReadablePaths returns what may be read as the entries spell it, writable
+// roots included, also what ReadableRoots returns only once.
+func (p *Policy) ReadablePaths() []string {
+	var paths []string
+	for _, e := range p.entries {
+		if e.access.CanRead() && p.Access(e.path).CanRead() {
+			paths = append(paths, e.path)
+		}
+	}
+	return paths
+}
+
 // PlatformRoots returns the directories of the system that a profile with
 // restricted reads and `minimal` may read, those that exist.
 func (p *Policy) PlatformRoots() []string {

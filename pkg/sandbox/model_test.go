@@ -584,6 +584,55 @@ func tryOn(t *testing.T, host memory, list string, links bool) (complaint string
 	return fmt.Sprintf("%s\nhost:\n%s\nentries: %s\nplan:\n%s", x.complaint, text, list, plan), false
 }
 
+// TestPlansOfHostsThatWereFound tries hosts and policies that the random search
+// has found plans to be wrong for.
+func TestPlansOfHostsThatWereFound(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		host    []string
+		entries string
+		links   bool
+	}{
+		{
+			"the .git above a writable root that is missing leads into a workspace",
+			[]string{"/a/.git gitdir: /w/a/b", "/w/a/b text"},
+			"root=read /w=write /a/c=write", false,
+		},
+		{
+			"the .git above is a file that the missing writable root would lie below",
+			[]string{"/.codex/.git gitdir: /w/a", "/w/.git/", "/w/a/"},
+			"root=read /w=write /.codex/.git/.git=write", false,
+		},
+		{
+			"and leads to what is missing, with a denied pattern",
+			[]string{"/b/.agents/d.env/.git gitdir: /w/d.env/d.env", "/w/b/", "/w/d.env/"},
+			"/w=write glob:**/b=deny /b/.agents/d.env/.git/.agents=write", false,
+		},
+		{
+			"and lies in the workspace, is denied, and leads to a directory above itself",
+			[]string{"/w/d.env/.codex/.git gitdir: /w/d.env"},
+			"root=read /w=write /.git/b=write /w/d.env/.codex/c=write /w/d.env/.codex/.git=deny", false,
+		},
+		{
+			"a pattern denies the writable root whose .git leads into a workspace",
+			[]string{"/p/b/.git gitdir: /w/meta", "/w/a/"},
+			"root=read /w=write /p/b=write glob:/p/*=deny", false,
+		},
+		{
+			"one of two spellings of what may be read is a link of a workspace",
+			[]string{"/w/.codex -> /w/.git", "/w/.git/", "/c/b/"},
+			"project_roots/.git=read project_roots/.codex=read /c/b=deny", true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			complaint, refused := tryOn(t, tree(tt.host...), tt.entries, tt.links)
+			if complaint != "" || refused {
+				t.Errorf("refused: %v, %s", refused, complaint)
+			}
+		})
+	}
+}
+
 // TestPlansMeanWhatPoliciesSay compares the mounts of plans with what policies
 // say about each path, on random hosts.
 func TestPlansMeanWhatPoliciesSay(t *testing.T) {

@@ -217,23 +217,21 @@ func (p *planner) protectRoot(w *writableRoot, add func(guard)) error {
 // protectRepositories yields what the .git of a writable root leads to, unless
 // something above it is read-only already.
 func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
-	for _, w := range p.writable {
-		for _, at := range w.Repository {
-			real, err := permissions.EffectivePath(p.view, at)
-			if errors.Is(err, fs.ErrPermission) && p.owner(real) < 0 {
-				continue // the command cannot look into it either
+	for _, at := range p.repository {
+		real, err := permissions.EffectivePath(p.view, at)
+		if errors.Is(err, fs.ErrPermission) && p.owner(real) < 0 {
+			continue // the command cannot look into it either
+		}
+		err = p.protected(at, func(g guard) {
+			i := p.owner(g.path)
+			if i < 0 || !slices.ContainsFunc(guards[i], func(o guard) bool {
+				return !o.mask && o.kind == BindReadOnly && o.path != g.path && below(g.path, o.path)
+			}) {
+				add(g)
 			}
-			err = p.protected(at, func(g guard) {
-				i := p.owner(g.path)
-				if i < 0 || !slices.ContainsFunc(guards[i], func(o guard) bool {
-					return !o.mask && o.kind == BindReadOnly && o.path != g.path && below(g.path, o.path)
-				}) {
-					add(g)
-				}
-			})
-			if err != nil {
-				return err
-			}
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

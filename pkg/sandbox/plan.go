@@ -135,6 +135,10 @@ type planner struct {
 	explicit []string       // those of them that entries name, not patterns
 	named    []string       // effective paths that entries name, and that a pattern may have denied
 	reopened []string       // readable or writable effective paths
+	// repository are the paths to which the .git of writable roots lead. Those
+	// of roots that are missing, or that a pattern denies, are among them: the
+	// root may be there for the next command, and for its user's git.
+	repository []string
 }
 
 type writableRoot struct {
@@ -172,7 +176,7 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	if err := p.prepare(policy); err != nil {
 		return nil, err
 	}
-	if err := p.root(policy, profile.FileSystem.Entries); err != nil {
+	if err := p.root(policy); err != nil {
 		return nil, err
 	}
 	if err := p.mounts(); err != nil {
@@ -219,6 +223,12 @@ func exists(info permissions.Info) bool {
 // prepare collects the writable roots and what is denied.
 func (p *planner) prepare(policy *permissions.Policy) error {
 	for _, w := range policy.WritableRoots() {
+		p.repository = append(p.repository, w.Repository...)
+		for _, r := range w.ReadOnly {
+			if r.Default && !below(r.Path, w.Path) {
+				p.repository = append(p.repository, r.Path) // what its .git file points to
+			}
+		}
 		_, info, err := p.effective(w.Path)
 		if err != nil {
 			return err
@@ -378,7 +388,7 @@ func prefixes(name string) func(func(string) bool) {
 }
 
 // root chooses what the view begins with, and shows what can be read.
-func (p *planner) root(policy *permissions.Policy, entries []permissions.Entry) error {
+func (p *planner) root(policy *permissions.Policy) error {
 	readable, err := p.readable(policy)
 	if err != nil {
 		return err
@@ -403,11 +413,9 @@ func (p *planner) root(policy *permissions.Policy, entries []permissions.Entry) 
 			Kind: BindReadOnly, Source: r.real, Target: r.real, File: r.info.Type != permissions.Dir,
 		})
 	}
-	for _, e := range entries {
+	for _, name := range policy.ReadablePaths() {
 		// Of two spellings of a path, the readable roots have one.
-		if e.Path.Kind == permissions.Literal && e.Access.CanRead() {
-			links = p.links(links, e.Path.Text)
-		}
+		links = p.links(links, name)
 	}
 	byTarget := func(a, b Mount) int { return strings.Compare(a.Target, b.Target) }
 	same := func(a, b Mount) bool { return a.Target == b.Target }
