@@ -39,15 +39,22 @@ type gitWalk struct {
 // repository follows a .git to the end.
 func (g *gitWalk) repository(git string) {
 	for git != "" && g.steps < maxRepositories {
-		g.steps++
 		real, t := stat(g.view, git)
+		if t == Missing {
+			return
+		}
+		g.steps++
 		if Foreign(g.view, real) {
 			return // git does not trust what another user has put there
 		}
 		next := ""
 		switch t {
 		case Regular:
-			next = g.target(path.Dir(git), pointer(g.view, real))
+			g.target(path.Dir(git), pointer(g.view, real))
+			text, _ := g.view.ReadFile(real, maxPointer)
+			if to, ok := strings.CutPrefix(asGitReads(text), "gitdir: "); ok {
+				next = g.target(path.Dir(git), to)
+			}
 		case Dir:
 			for _, name := range linkedNames {
 				if info, err := g.view.Lstat(path.Join(real, name)); err == nil && info.Type == Symlink {
@@ -57,12 +64,16 @@ func (g *gitWalk) repository(git string) {
 			}
 			if common, t := stat(g.view, path.Join(real, "commondir")); t == Regular {
 				text, _ := g.view.ReadFile(common, maxPointer)
-				next = g.target(real, strings.TrimSpace(string(text)))
+				next = g.target(real, asGitReads(text))
 			}
 		}
 		git = next
 	}
 }
+
+// asGitReads is what git takes from a file with a path: blanks at the end belong to
+// the path, and line ends do not.
+func asGitReads(text []byte) string { return strings.TrimRight(string(text), "\r\n") }
 
 // target notes where a pointer in a directory leads, and returns it; "" if
 // that is nowhere. If it goes down and up again, the directory that it passes

@@ -33,6 +33,9 @@ func mounts(t *testing.T, host memory, list string, scope permissions.Scope) ([]
 	return lines, nil
 }
 
+// deep has more directories above it than a chain of repositories may be long.
+var deep = "/r" + strings.Repeat("/d", 40)
+
 func TestPlans(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -145,6 +148,14 @@ func TestPlans(t *testing.T) {
 			entries: "root=read /r/w=write",
 			want: []string{
 				"rw /r/w", "ro /r/w/.agents", "ro /r/w/.codex", "file 600 /r/w/meta cover", "undo /r/w/.git",
+			},
+		},
+		{
+			name:    "a .git far above that leads into the workspace",
+			host:    []string{"/r/.git gitdir: " + deep[len("/r/"):] + "/meta", deep + "/.agents/", deep + "/.codex/"},
+			entries: "root=read " + deep + "=write",
+			want: []string{
+				"rw " + deep, "ro " + deep + "/.agents", "ro " + deep + "/.codex", "file 600 " + deep + "/meta cover", "undo " + deep + "/.git",
 			},
 		},
 		{

@@ -22,6 +22,8 @@ func TestWhatGitReadsIsProtected(t *testing.T) {
 		{"a missing one", map[string]string{"ws/.git": "gitdir: meta/git"}, nil, "ws/meta/git/config"},
 		{"a missing one in a directory", map[string]string{"ws/.git": "gitdir: meta/git", "ws/meta/x": "x"}, nil, "ws/meta/git/config"},
 		{"an absolute one", map[string]string{"ws/.git": "gitdir: DIR/two/git"}, nil, "two/git/config"},
+		{"a blank at the end", map[string]string{"ws/.git": "gitdir: meta/git \n", "ws/meta/x": "x"}, nil, "ws/meta/git /config"},
+		{"a common directory with a blank at the end", map[string]string{"ws/.git/commondir": "../common \r\n"}, nil, "ws/common /config"},
 		{"another writable root", map[string]string{"ws/.git": "gitdir: ../two/git", "two/git/config": "x"}, nil, "two/git/config"},
 		{"a common directory", map[string]string{"ws/.git": "gitdir: ../repo/worktrees/w", "repo/worktrees/w/commondir": "../../../two/common\n", "two/common/config": "x"}, nil, "two/common/config"},
 		{"a missing common directory", map[string]string{"ws/.git": "gitdir: ../repo/worktrees/w", "repo/worktrees/w/commondir": "DIR/two/common"}, nil, "two/common/config"},
