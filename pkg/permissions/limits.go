@@ -48,10 +48,10 @@ const (
 	maxVisited = 1 << 20
 
 	// maxVisitedFromRoot bounds the directory entries that one expansion looks
-	// at for patterns that begin with a wildcard right below `/`, less than a
+	// at for each pattern that begins with a wildcard right below `/`, about a
 	// tenth of a second of work. Few of those are meant to search a whole
 	// machine before each command; what is, is refused.
-	maxVisitedFromRoot = 1 << 16
+	maxVisitedFromRoot = 1 << 15
 
 	// maxAlternatives bounds what the braces of one pattern expand to.
 	maxAlternatives = 256

@@ -44,7 +44,8 @@ type View interface {
 	ReadDir(path string, each func(name string, t FileType) error) error
 }
 
-var errTooManyLinks = errors.New("too many levels of symbolic links")
+// ErrTooManyLinks says that symbolic links lead around in a circle.
+var ErrTooManyLinks = errors.New("too many levels of symbolic links")
 
 // EffectivePath returns an absolute path with the symbolic links of its deepest
 // existing ancestor (it may be the path itself) resolved; what does not exist
@@ -126,7 +127,7 @@ func (r *resolver) step(at, name string) (next string, missing bool, err error) 
 		return next, false, nil
 	}
 	if r.links++; r.links > maxLinks {
-		return "", true, errTooManyLinks
+		return "", true, ErrTooManyLinks
 	}
 	target, err := r.view.Readlink(next)
 	if err != nil {

@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"strings"
 
 	"codex.internal/pkg/permissions"
 	"golang.org/x/sys/unix"
@@ -92,40 +94,48 @@ func (HostView) ReadFile(name string, limit int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(limit)))
 }
 
-// ReadDir implements permissions.View.
+// ReadDir implements permissions.View. A pattern may search a hundred thousand
+// directories before a command starts, so it asks the kernel for nothing but
+// names and types.
 func (HostView) ReadDir(name string, each func(name string, t permissions.FileType) error) error {
-	f, err := os.Open(name)
-	if err != nil {
+	fd := -1
+	err := retry(func() (err error) {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("open %s: %w", name, err)
 	}
-	defer f.Close()
+	defer unix.Close(fd)
+	buf := make([]byte, readDirSize)
 	for {
-		entries, err := f.ReadDir(readDirBatch)
-		for _, e := range entries {
-			t := permissions.Other
-			switch mode := e.Type(); {
-			case mode.IsRegular():
-				t = permissions.Regular
-			case mode.IsDir():
-				t = permissions.Dir
-			case mode&os.ModeSymlink != 0:
-				t = permissions.Symlink
-			}
-			if err := each(e.Name(), t); err != nil {
-				return err
-			}
+		n := 0
+		err := retry(func() (err error) {
+			n, err = unix.Getdents(fd, buf)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
 		}
-		if errors.Is(err, io.EOF) {
+		if n == 0 {
 			return nil
 		}
-		if err != nil {
-			return err
+		// struct linux_dirent64: inode, offset, size, type, name and a NUL.
+		for rest := buf[:n]; len(rest) > 0; {
+			size := binary.NativeEndian.Uint16(rest[16:])
+			entry, _, _ := strings.Cut(string(rest[19:size]), "\x00")
+			if entry != "." && entry != ".." {
+				if err := each(entry, fileType(uint32(rest[18])<<12)); err != nil {
+					return err
+				}
+			}
+			rest = rest[size:]
 		}
 	}
 }
 
-// readDirBatch is how many directory entries are held at a time.
-const readDirBatch = 256
+// readDirSize is how many bytes of directory entries are held at a time.
+const readDirSize = 8 << 10
 
 func retry(f func() error) error {
 	for {

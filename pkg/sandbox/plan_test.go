@@ -307,6 +307,12 @@ func TestPlans(t *testing.T) {
 			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git"},
 		},
 		{
+			name:    "patterns and links in a circle",
+			host:    []string{"/w/l.env -> /w/m.env", "/w/m.env -> /w/l.env", "/w/a.env text", "/w/.git/", "/w/.agents/", "/w/.codex/"},
+			entries: "root=read /w=write glob:*.env=deny",
+			want:    []string{"rw /w", "ro /w/.agents", "ro /w/.codex", "ro /w/.git", "file 000 /w/a.env"},
+		},
+		{
 			name:    "a pattern that matches a writable file denies it",
 			host:    []string{"/w/a.env text"},
 			entries: "root=read /w/a.env=write glob:*.env=deny",
