@@ -76,14 +76,26 @@ func (plan *Plan) Binds() ([]byte, error) {
 		}
 		text = fmt.Appendf(text, "%d %d %s\x00", st.Dev, st.Ino, m.Target)
 	}
+	for _, name := range plan.Absent {
+		text = fmt.Appendf(text, "%s%s\x00", absentPrefix, name)
+	}
 	return text, nil
 }
+
+// absentPrefix begins the lines of Binds for what must not be there.
+const absentPrefix = "absent "
 
 // CheckBinds looks, inside, whether the places are those of Binds.
 func CheckBinds(text []byte) error {
 	for line := range strings.SplitSeq(string(text), "\x00") {
 		var dev, ino uint64
 		var st unix.Stat_t
+		if name, ok := strings.CutPrefix(line, absentPrefix); ok {
+			if unix.Stat(name, &st) == nil {
+				return fmt.Errorf("%s: it was not there when the sandbox was planned", name)
+			}
+			continue
+		}
 		head, name, _ := strings.Cut(line, "/")
 		if n, _ := fmt.Sscanf(head, "%d %d", &dev, &ino); n != 2 {
 			continue
@@ -106,7 +118,7 @@ func CheckBinds(text []byte) error {
 func CheckWritable(text []byte) error {
 	known := []string{"/dev", "/proc"}
 	for line := range strings.SplitSeq(string(text), "\x00") {
-		if _, name, found := strings.Cut(line, "/"); found {
+		if head, name, found := strings.Cut(line, "/"); found && head != absentPrefix {
 			known = append(known, "/"+name)
 		}
 	}

@@ -107,7 +107,7 @@ func (p *planner) mounts() error {
 	p.plan.Undo = slices.DeleteFunc(p.plan.Undo, func(n UndoName) bool {
 		return slices.ContainsFunc(p.plan.Mounts, func(m Mount) bool { return m.Target == n.Path })
 	})
-	return nil
+	return p.absences()
 }
 
 // pins returns, for each writable root, the directories in it that must keep

@@ -95,7 +95,10 @@ type Plan struct {
 	Mounts   []Mount
 	// Undo are names that must not be created but cannot be covered: they
 	// are removed as soon as they appear.
-	Undo    []UndoName
+	Undo []UndoName
+	// Absent are denied paths that led nowhere when the plan was made, outside
+	// of every writable root: nothing masks them. The view must not have them.
+	Absent  []string
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool
@@ -133,6 +136,7 @@ type planner struct {
 	writable []writableRoot // shallow first
 	spelled  []string       // every spelling of a writable root that exists
 	denied   []string       // effective paths, sorted
+	absent   []string       // denied paths that lead nowhere
 	explicit []string       // those of them that entries name, not patterns
 	named    []string       // effective paths that entries name, and that a pattern may have denied
 	reopened []string       // readable or writable effective paths
@@ -343,7 +347,27 @@ func (p *planner) denyTarget(name string) error {
 	if err == nil && info.Type != permissions.Symlink {
 		p.denied = append(p.denied, real)
 	}
+	if err == nil && !exists(info) {
+		p.absent = append(p.absent, name)
+	}
 	return err
+}
+
+// absences notes the denied paths that lead nowhere and are covered by nothing.
+// A file system that is mounted above one may hide it from the plan, and be
+// unmounted before the view is made: then the view would show what is denied.
+func (p *planner) absences() error {
+	for _, name := range p.absent {
+		real, _, err := p.effective(name)
+		if err != nil {
+			return err
+		}
+		// A view has a /dev and a /proc of its own.
+		if p.owner(real) < 0 && !below(real, "/dev") && !below(real, "/proc") {
+			p.plan.Absent = append(p.plan.Absent, name)
+		}
+	}
+	return nil
 }
 
 // writableLink returns the first component of name that is a symbolic link

@@ -453,6 +453,32 @@ func TestPatternsMayNotMatchTooMuch(t *testing.T) {
 }
 
 // What is not about paths.
+// A mount may hide a denied path from the plan, and not be in the view.
+func TestDeniedPathsThatAreAbsent(t *testing.T) {
+	host := tree("/w/", "/r/there", "/r/link -> gone", "/r/into -> /w/gone")
+	for _, tt := range []struct {
+		entries string
+		want    []string
+	}{
+		{"root=read /w=write", nil},
+		{"root=read /w=write /r/there=deny", nil},
+		{"root=read /w=write /r/gone/deep=deny", []string{"/r/gone/deep"}},
+		{"root=read /w=write /r/there/gone=deny", []string{"/r/there/gone"}},
+		{"root=read /w=write /r/link=deny", []string{"/r/link"}},
+		{"root=read /w=write /r/into=deny", []string{"/r/into"}},
+		{"minimal=read /r=read /r/gone=deny", []string{"/r/gone"}},
+		{"root=read /w=write /w/gone=deny /w/gone/deep=deny", nil}, // covered
+		{"root=read /dev/gone=deny /proc/gone=deny", nil},
+	} {
+		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, host, false)
+		if err != nil {
+			t.Errorf("%s: %v", tt.entries, err)
+		} else if !slices.Equal(plan.Absent, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.entries, plan.Absent, tt.want)
+		}
+	}
+}
+
 func TestPlansBeyondMounts(t *testing.T) {
 	restricted := managed(t, "root=read")
 	on := restricted

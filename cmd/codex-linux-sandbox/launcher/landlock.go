@@ -79,6 +79,9 @@ func (b landlock) run(l *launch) (int, error) {
 	}
 	defer s.release()
 	init, command := s.crew.init, s.crew.command
+	for _, name := range l.plan.Absent {
+		init.absent(name)
+	}
 	init.do("become a subreaper", "", unix.SYS_PRCTL, val(unix.PR_SET_CHILD_SUBREAPER), val(1), val(0), val(0), val(0))
 	init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.text(l.commandCwd))
 	init.undumpable()

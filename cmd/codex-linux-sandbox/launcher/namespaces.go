@@ -47,6 +47,9 @@ func (namespaces) run(l *launch) (int, error) {
 		// The command must not work in another directory than is watched.
 		c.init.look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
+	for _, name := range l.plan.Absent {
+		c.init.absent(name)
+	}
 	wall.grantPaths(l.plan.WallGrants())
 	c.init.reopen(l.inherited)
 	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))

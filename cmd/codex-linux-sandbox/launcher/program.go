@@ -136,6 +136,15 @@ func (p *program) look(name string, dev, ino uint64) {
 	p.close(fd)
 }
 
+// absent appends what fails if a path leads anywhere. Nothing is that file.
+func (p *program) absent(name string) {
+	p.ifThere(func() {
+		how := pointer(p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
+		fd := p.get("open", name, unix.SYS_OPENAT2, cwdFD, p.text(name), how, val(unix.SizeofOpenHow))
+		p.identify(name, fd, 0, 0)
+	})
+}
+
 // identify appends what fails unless a descriptor is of that file.
 func (p *program) identify(name string, fd register, dev, ino uint64) {
 	id := &identity{dev: dev, ino: ino}

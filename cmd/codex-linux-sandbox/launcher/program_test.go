@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -113,6 +114,23 @@ func TestJumpsOfPrograms(t *testing.T) {
 		noted, failed, errno := r.result()
 		if noted != tt.noted || failed != tt.failed || failed != "" && errno != unix.EBADF {
 			t.Errorf("%s: %q, failed %q (%v), want %q, %q", tt.name, noted, failed, errno, tt.noted, tt.failed)
+		}
+	}
+}
+
+// What the plan saw missing must be missing in the view.
+func TestWhatMustBeAbsent(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(dir+"/file", nil, 0o644), os.Symlink("file", dir+"/link"), os.Symlink("gone", dir+"/nowhere")); err != nil {
+		t.Fatal(err)
+	}
+	for name, there := range map[string]bool{"": true, "/file": true, "/link": true, "/gone": false, "/file/gone": false, "/gone/gone": false, "/nowhere": false} {
+		r := newRecorder(t)
+		r.absent(dir + name)
+		r.note("a")
+		noted, _, errno := r.result()
+		if there != (errno == unix.ESTALE) || there != (noted == "") {
+			t.Errorf("%q: %v, noted %q", name, errno, noted)
 		}
 	}
 }
