@@ -221,11 +221,15 @@ func (m *Remover) lock(dir int, mode uintptr) {
 //go:nosplit
 //go:norace
 func (m *Remover) placeholder(r *Removal) int {
-	if m.st.Mode&unix.S_IFMT != unix.S_IFDIR || !m.isStub() {
+	if !m.isStub() {
 		return NotRemoved
 	}
-	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
-		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
+	isDir := m.st.Mode&unix.S_IFMT == unix.S_IFDIR
+	flags := uintptr(unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC)
+	if isDir {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), flags, 0, 0, 0)
 	if errno != 0 {
 		return NotRemoved
 	}
@@ -233,13 +237,13 @@ func (m *Remover) placeholder(r *Removal) int {
 	m.dirs[1] = int(fd)
 	result := NotRemoved
 	switch {
-	case errno == 0:
+	case errno == 0 && isDir:
 		// This fails if it is not empty.
 		_, _, errno = syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), unix.AT_REMOVEDIR)
 		if errno == 0 {
 			result = NothingThere
 		}
-	case errno == unix.EWOULDBLOCK && !m.next(1):
+	case errno == unix.EWOULDBLOCK && m.stat(int(fd), &m.empty, unix.AT_EMPTY_PATH) == 0 && m.isStub() && (!isDir || !m.next(1)):
 		result = HeldPlaceholder
 	}
 	m.close(int(fd))

@@ -188,11 +188,17 @@ func holds(name, dir string) bool {
 
 // lookAlike makes what looks like the placeholder of a missing name, and locks
 // it until the test has ended.
-func (p *place) lookAlike(name string, uid int) {
+func (p *place) lookAlike(name string, uid int, isDir bool) {
 	p.t.Helper()
-	must(p.t, os.Mkdir(name, 0o755))
+	mode := os.FileMode(0o555)
+	if isDir {
+		must(p.t, os.Mkdir(name, 0o755))
+	} else {
+		mode = 0o444
+		must(p.t, os.WriteFile(name, nil, 0o644))
+	}
 	must(p.t, os.Lchown(name, uid, uid))
-	mark(p.t, name, 0o555)
+	mark(p.t, name, mode)
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must(p.t, err)
 	p.t.Cleanup(func() { _ = unix.Close(fd) })
@@ -203,32 +209,36 @@ func (p *place) lookAlike(name string, uid int) {
 // placeholder does not keep a sandbox from starting, and the name stays
 // protected when it goes away.
 func TestNoLockIsWaitedFor(t *testing.T) {
-	each(t, mounted, func(t *testing.T, p *place, backend string) {
-		for _, name := range protectedNames {
-			p.lookAlike(p.ws+"/"+name, p.uid)
+	for _, dirs := range []bool{true, false} {
+		each(t, mounted, func(t *testing.T, p *place, backend string) { noLockIsWaitedFor(t, p, backend, dirs) })
+	}
+}
+
+func noLockIsWaitedFor(t *testing.T, p *place, backend string, dirs bool) {
+	for i, name := range protectedNames {
+		p.lookAlike(p.ws+"/"+name, p.uid, i > 0 == dirs)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := p.shell(ctx, backend, p.ws, p.workspace(), `echo ready; read go; for n in .git .agents .codex; do mkdir $n && echo x >$n/config; done; :`)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("it did not start: %q, %v", line, err)
+	}
+	for _, name := range protectedNames {
+		must(t, os.Remove(p.ws+"/"+name))
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	for _, name := range protectedNames {
+		if exists(p.ws + "/" + name + "/config") {
+			t.Errorf("%s was made", name)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		cmd := p.shell(ctx, backend, p.ws, p.workspace(), `echo ready; read go; for n in .git .agents .codex; do mkdir $n && echo x >$n/config; done; :`)
-		in, err := cmd.StdinPipe()
-		must(t, err)
-		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
-		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-			t.Fatalf("it did not start: %q, %v", line, err)
-		}
-		for _, name := range protectedNames {
-			must(t, os.Remove(p.ws+"/"+name))
-		}
-		_ = in.Close()
-		_ = cmd.Wait()
-		for _, name := range protectedNames {
-			if exists(p.ws + "/" + name + "/config") {
-				t.Errorf("%s was made", name)
-			}
-		}
-	})
+	}
 }
 
 // TestOtherUsersCannotStopASandbox: what another user puts into a directory that
@@ -246,7 +256,7 @@ func TestOtherUsersCannotStopASandbox(t *testing.T) {
 		"a directory":                 func(p *place, name string) error { return os.Mkdir(name, 0o700) },
 		"a pointer to a writable one": func(p *place, name string) error { return os.WriteFile(name, []byte("gitdir: "+p.ws), 0o644) },
 		"a pointer to a missing one":  func(p *place, name string) error { return os.WriteFile(name, []byte("gitdir: "+p.ws+"/no"), 0o644) },
-		"a locked look-alike":         func(p *place, name string) error { p.lookAlike(name, other); return nil },
+		"a locked look-alike":         func(p *place, name string) error { p.lookAlike(name, other, true); return nil },
 	} {
 		t.Run(what, func(t *testing.T) {
 			each(t, mounted, func(t *testing.T, p *place, backend string) {
