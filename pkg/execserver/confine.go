@@ -219,9 +219,14 @@ var readsOnly = []string{
 	execproto.MethodFSReadDirectory, execproto.MethodFSWalk,
 }
 
-// demote takes writing out of an intent.
+// demote takes writing out of an intent. The launcher has to know what could be
+// written, because of links that are there; Landlock's legacy mode does not.
 func demote(intent *sandbox.Intent) *sandbox.Intent {
 	reading := *intent
+	if !intent.LegacyLandlock {
+		reading.Reading = true
+		return &reading
+	}
 	reading.Profile.FileSystem.Entries = slices.Clone(intent.Profile.FileSystem.Entries)
 	for i := range reading.Profile.FileSystem.Entries {
 		if e := &reading.Profile.FileSystem.Entries[i]; e.Access == permissions.Write {

@@ -133,6 +133,7 @@ func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.
 type planner struct {
 	view     permissions.View
 	plan     *Plan
+	reading  bool           // nothing is to be written
 	writable []writableRoot // shallow first
 	spelled  []string       // every spelling of a writable root that exists
 	denied   []string       // effective paths, sorted
@@ -155,6 +156,19 @@ type writableRoot struct {
 // symbolic paths mean; the view is the host's file system. An error means
 // that the profile cannot be enforced.
 func Make(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied bool) (*Plan, error) {
+	return makePlan(profile, scope, view, proxied, false)
+}
+
+// MakeReading makes the plan for a command that only reads: what the profile
+// lets be written is read-only. Links that commands of the same profile can
+// have made lead nowhere here either. Without them, an entry "/w/d: write"
+// would let such a command put a link to / at /w/d, and have the next request
+// read what that shows.
+func MakeReading(profile permissions.Profile, scope permissions.Scope, view permissions.View) (*Plan, error) {
+	return makePlan(profile, scope, view, false, true)
+}
+
+func makePlan(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied, reading bool) (*Plan, error) {
 	plan := &Plan{Unfiltered: profile.Kind == permissions.Disabled}
 	switch {
 	case proxied:
@@ -162,7 +176,7 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	case profile.Network == permissions.NetworkEnabled || profile.Kind == permissions.Disabled:
 		plan.Network = NetworkOn
 	}
-	if profile.FullWrite() {
+	if profile.FullWrite() && !reading {
 		plan.Confined, plan.Root = proxied, RootWritable
 		if !proxied {
 			return plan, nil
@@ -177,7 +191,7 @@ func Make(profile permissions.Profile, scope permissions.Scope, view permissions
 	plan.Confined = true
 	policy := permissions.Resolve(profile.FileSystem, scope, view)
 	plan.Policy = policy
-	p := &planner{view: view, plan: plan}
+	p := &planner{view: view, plan: plan, reading: reading}
 	if err := p.prepare(policy); err != nil {
 		return nil, err
 	}
@@ -227,7 +241,11 @@ func exists(info permissions.Info) bool {
 
 // prepare collects the writable roots and what is denied.
 func (p *planner) prepare(policy *permissions.Policy) error {
-	for _, w := range policy.WritableRoots() {
+	var roots []permissions.WritableRoot
+	if !p.reading || !policy.FullRead() {
+		roots = policy.WritableRoots()
+	}
+	for _, w := range roots {
 		p.repository = append(p.repository, w.Repository...)
 		for _, r := range w.ReadOnly {
 			if r.Default && !below(r.Path, w.Path) {
@@ -418,6 +436,10 @@ func (p *planner) root(policy *permissions.Policy) error {
 	readable, err := p.readable(policy)
 	if err != nil {
 		return err
+	}
+	if p.reading {
+		// Links have been checked.
+		p.writable, p.spelled, p.repository = nil, nil, nil
 	}
 	if p.isWritable("/") {
 		p.plan.Root = RootWritable

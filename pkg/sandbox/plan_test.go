@@ -436,6 +436,41 @@ func TestPlansThatAreRefused(t *testing.T) {
 }
 
 // More matches than a sandbox can have mounts are an error.
+// A command that may write /w/d can put a link there; a request that only reads
+// must not follow it, as no other command of the policy does.
+func TestPlansThatOnlyRead(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		host    []string
+		entries string
+		want    string // what is shown or masked, or the error
+	}{
+		{"what may be written", []string{"/w/d/", "/w/f text", "/r/"}, "minimal=read /w=write /w/d=write /r=read", "ro /r, ro /w, ro /w/d"},
+		{"a mask", []string{"/w/d/x/"}, "root=read /w=write /w/d=deny /w/d/x=write", "dir 111 /w/d +x/, ro /w/d/x"},
+		{"a writable root that is a link", []string{"/w/d -> /v", "/v/"}, "minimal=read /w=write /w/d=write", "cannot enforce sandbox writable path /w/d because it crosses writable symlink /w/d"},
+		{"a readable path that is a link", []string{"/w/d -> /v", "/v/"}, "minimal=read /w=write /w/d=read", "cannot enforce sandbox read-only path /w/d because it crosses writable symlink /w/d"},
+		{"a denied path that is a link", []string{"/w/d -> /v", "/v/"}, "root=read /w=write /w/d=deny", "cannot enforce sandbox deny-read path /w/d because it crosses writable symlink /w/d"},
+		{"links where everything may be read", []string{"/w/.git -> /v", "/w/d -> /v", "/v/"}, "root=read /w=write /w/d=write", ""},
+		{"everything but a file", []string{"/w/f text"}, "root=write /w/f=deny", "file 000 /w/f"},
+		{"everything", nil, "root=write", ""},
+	} {
+		plan, err := MakeReading(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, tree(append(tt.host, "/w/")...))
+		if err != nil {
+			if err.Error() != tt.want {
+				t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+			}
+			continue
+		}
+		var list []string
+		for _, m := range plan.Mounts {
+			list = append(list, line(m))
+		}
+		if got := strings.Join(list, ", "); got != tt.want || plan.Root == RootWritable || !plan.Confined || len(plan.Undo) > 0 {
+			t.Errorf("%s: %q %+v, want %q", tt.name, got, plan, tt.want)
+		}
+	}
+}
+
 func TestPatternsMayNotMatchTooMuch(t *testing.T) {
 	const most = 8192
 	host := tree("/w/")

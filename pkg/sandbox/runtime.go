@@ -41,6 +41,8 @@ type Intent struct {
 	// LegacyLandlock and ManagedNetwork are as the launcher's options
 	// --use-legacy-landlock and --allow-network-for-proxy.
 	LegacyLandlock, ManagedNetwork bool
+	// Reading makes everything read-only, as MakeReading does.
+	Reading bool
 }
 
 // Status tells what a Runtime has chosen.

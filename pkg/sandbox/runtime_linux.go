@@ -280,6 +280,9 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 	if r.opts.Stricter {
 		args = append(args, "--stricter")
 	}
+	if in.Reading {
+		args = append(args, "--reading")
+	}
 	switch {
 	case in.ManagedNetwork:
 		args = append(args, "--allow-network-for-proxy")

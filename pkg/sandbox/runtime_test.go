@@ -85,14 +85,14 @@ func TestArgumentsOfTheHelper(t *testing.T) {
 	r := newRuntime(t, "bwrap")
 	profile := managed(t, "root=read")
 	profile.Network = permissions.NetworkEnabled
-	c, err := r.FileHelper(Intent{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true})
+	c, err := r.FileHelper(Intent{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true, Reading: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	want := []string{
 		"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/", "--backend", "bwrap", "--supervised", "--permission-profile", rootRead,
-		"--use-legacy-landlock", "--trusted-helper", "--exec-fd", "4", "--", "codex-fs",
+		"--reading", "--use-legacy-landlock", "--trusted-helper", "--exec-fd", "4", "--", "codex-fs",
 	}
 	if got := c.Argv[1:]; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -34,6 +34,7 @@ type options struct {
 	roots                 []string
 	network               bool
 	nesting, stricter     bool
+	reading               bool // internal: nothing is to be written
 	arg0                  string
 	hasArg0               bool
 	execFD                int // -1: none
@@ -106,7 +107,7 @@ func parse(args []string) (*options, error) {
 		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe, "--probe-first": &o.probeFirst,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
-		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
+		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
 	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD}
 	for len(args) > 0 {

@@ -386,7 +386,13 @@ func (l *launch) makePlan() error {
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
 		return errDirect
 	}
-	plan, err := sandbox.Make(l.prof, l.scope, sandbox.HostView{}, l.proxied)
+	var plan *sandbox.Plan
+	var err error
+	if l.reading {
+		plan, err = sandbox.MakeReading(l.prof, l.scope, sandbox.HostView{})
+	} else {
+		plan, err = sandbox.Make(l.prof, l.scope, sandbox.HostView{}, l.proxied)
+	}
 	if err != nil {
 		return err
 	}

@@ -476,6 +476,18 @@ func TestConfinedFiles(t *testing.T) {
 		s = hidden
 		no("fs/readDirectory", c.dir+"/none", -32004, "os error 2")
 		no("fs/getMetadata", c.ws+"/f", -32004, "os error 2")
+		// A command could have put a link where it may write: nothing follows it.
+		if err := os.Symlink(c.dir, c.ws+"/linked"); err != nil {
+			t.Fatal(err)
+		}
+		s = with(managed(special("minimal", "read"), at(c.ws, "write"), at(c.ws+"/linked", "write")), "cwd", uri(c.ws))
+		for _, method := range []string{"fs/readFile", "fs/getMetadata", "fs/canonicalize"} {
+			no(method, c.dir+"/outside", -32603, "crosses writable symlink")
+		}
+		if err := os.Remove(c.ws + "/linked"); err != nil {
+			t.Fatal(err)
+		}
+		s = hidden
 		no("fs/canonicalize", c.ws+"/f", -32004, "os error 2")
 		if got := fmt.Sprint(ask("fs/walk", c.dir, walk...)); strings.Contains(got, "outside") || !strings.Contains(got, "sub") {
 			t.Errorf("%v", got)
