@@ -301,6 +301,7 @@ func (w *wrapped) begin(inner int) {
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
 		w.init = fd
 	}
+	limitNamespaceOf(inner)
 	if w.stubs.watch(init) == nil {
 		_, _ = unix.Write(w.talk[0], []byte{1})
 	}

@@ -70,14 +70,10 @@ func (namespaces) run(l *launch) (int, error) {
 // and that the mounts are our own.
 func enter(p *program) {
 	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
-	write := func(name, text string) {
-		fd := p.get("open", name, unix.SYS_OPENAT, cwdFD, p.text(name), val(unix.O_WRONLY|unix.O_CLOEXEC), val(0))
-		p.do("write", name, unix.SYS_WRITE, fd.arg(), p.text(text), val(len(text))).full = true
-		p.close(fd)
-	}
-	write("/proc/self/setgroups", "deny")
-	write("/proc/self/uid_map", uid+" "+uid+" 1")
-	write("/proc/self/gid_map", gid+" "+gid+" 1")
+	p.write("/proc/self/setgroups", "deny")
+	p.write("/proc/self/uid_map", uid+" "+uid+" 1")
+	p.write("/proc/self/gid_map", gid+" "+gid+" 1")
+	p.limit()
 	p.do("make mounts private", "/", unix.SYS_MOUNT, val(0), p.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
 	// The kernel may be too old for this, or forbid mounts.
 	m := &mounter{program: p}

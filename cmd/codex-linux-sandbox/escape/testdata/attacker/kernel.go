@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -322,4 +323,19 @@ func writables(skip []string) {
 		})
 	}
 	held("writables", unix.EROFS)
+}
+
+func init() {
+	// What the kernel counts by user is there for others, too.
+	attacks["watchers"] = func(args []string) {
+		most, err := strconv.Atoi(args[0])
+		broken("arguments", err)
+		for n := range most {
+			if _, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+				held(fmt.Sprintf("inotify instance %d", n), err)
+				return
+			}
+		}
+		breach(fmt.Sprintf("%d inotify instances", most))
+	}
 }

@@ -1,0 +1,38 @@
+//go:build linux
+
+package escape
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestWatchersAreLeftForOthers: a command cannot take all inotify instances of
+// its user, without which no other sandbox starts that watches for a .git, but
+// some of them.
+func TestWatchersAreLeftForOthers(t *testing.T) {
+	var proc unix.Statfs_t
+	if err := unix.Statfs("/proc/sys", &proc); err != nil || proc.Flags&unix.ST_RDONLY != 0 {
+		t.Skip("the limits of user namespaces cannot be set here")
+	}
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	must(t, err)
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	must(t, err)
+	if limit < 8 || limit > 256 {
+		t.Skipf("%d instances for each user are too few, or too many for the limit of open files", limit)
+	}
+	// A little more than the share.
+	take := strconv.Itoa(limit/4 + 1)
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		works(t, p.run("", "", "watchers", take))
+		contained(t, p.run(backend, p.readOnly(), "watchers", take))
+		if o := p.run(backend, p.readOnly(), "watchers", "1"); len(o.breaches()) != 1 {
+			t.Errorf("nothing can be watched: %v", o)
+		}
+	})
+}
