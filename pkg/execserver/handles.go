@@ -32,6 +32,7 @@ type fileHandle struct {
 	write    *files.WriteHandle
 	confined *helper
 	mode     execproto.OpenMode
+	atomic   bool // takes the target's place only when it is closed
 }
 
 // handleKey is what orders the requests about one handle.
@@ -136,7 +137,7 @@ func fsOpen(rq *request, p *execproto.OpenParams) {
 		h := table.get(id)
 		h.mode = execproto.OpenRead
 		if p.Mode == execproto.OpenReplace {
-			h.mode = execproto.OpenReplace
+			h.mode, h.atomic = execproto.OpenReplace, p.Atomic
 		}
 		var err error
 		switch {
@@ -241,13 +242,19 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 		rq.fail(err)
 		return
 	}
-	if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
-		rq.fail(err)
-		return
-	}
 	rq.work(handleKey(p.HandleID), func(context.Context) {
 		h := rq.handle(p.HandleID, execproto.OpenReplace)
 		if h == nil {
+			return
+		}
+		if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
+			// Codex CLI keeps the handle. Of an atomic write, which it does not
+			// have, this is how clients abandon it.
+			if h.atomic {
+				rq.drop(p.HandleID, err)
+			} else {
+				rq.fail(err)
+			}
 			return
 		}
 		if h.confined != nil {
