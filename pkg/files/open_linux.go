@@ -91,18 +91,16 @@ func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow 
 	if err != nil && err != unix.ENOENT {
 		return -1, err
 	}
-	how.Flags = uint64(flags &^ unix.O_TRUNC)
+	// With O_TRUNC: a read-only file system is then found out about before a
+	// file's mode is, and requests are answered with EROFS.
+	how.Flags = uint64(flags)
 	if flags&unix.O_CREAT != 0 {
 		how.Mode = uint64(mode)
 	}
 	if fd, err = open(); err != nil {
 		return -1, err
 	}
-	err = mustBeWritable(fd, shown, false)
-	if err == nil && flags&unix.O_TRUNC != 0 {
-		err = unix.Ftruncate(fd, 0)
-	}
-	if err != nil {
+	if err = mustBeWritable(fd, shown, false); err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
