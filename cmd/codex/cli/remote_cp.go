@@ -320,11 +320,16 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 	if err := in.Mkdir(name, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	dir, err := in.OpenRoot(name)
+	// A FIFO is not opened: that would wait for its other end.
+	there, err := in.Lstat(name)
+	if err == nil && !there.IsDir() {
+		err = notOwn(there)
+	}
+	var dir *os.Root
+	if err == nil {
+		dir, err = in.OpenRoot(name)
+	}
 	if err != nil {
-		if there, e := in.Lstat(name); e == nil && !there.IsDir() {
-			err = notOwn(there)
-		}
 		return nil, fmt.Errorf("%s: %w", filepath.Join(in.Name(), name), withoutPath(err))
 	}
 	// Root follows links that stay inside. What was opened has to be what the name
