@@ -246,10 +246,12 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	_ = unix.Close(w.talk[1])
 	_ = unix.Close(w.complain[1])
 	w.talk[1], w.complain[1] = -1, -1
+	complaints := os.NewFile(uintptr(w.complain[0]), "stderr of bwrap")
+	w.complain[0] = -1
 	said := make(chan []byte, 1)
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(os.NewFile(uintptr(w.complain[0]), "stderr of bwrap"), maxStderr))
-		w.complain[0] = -1
+		text, _ := io.ReadAll(io.LimitReader(complaints, maxStderr))
+		_ = complaints.Close()
 		said <- text
 	}()
 	started := make(chan int, 1)
