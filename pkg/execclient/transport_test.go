@@ -140,7 +140,7 @@ func TestConnectionsThatFail(t *testing.T) {
 		{"ws://" + mute.Addr().String(), "timed out connecting to exec-server websocket `ws://" + mute.Addr().String() + "` after 50ms", 0, true},
 		{"ws" + strings.TrimPrefix(refuses.URL, "http"), "failed to connect to exec-server websocket `ws" + strings.TrimPrefix(refuses.URL, "http") + "`: the server answered 404 Not Found: 404 page not found", 404, true},
 		{waits, "timed out waiting for exec-server initialize handshake after 50ms", 0, true},
-		{"http://x", `invalid exec-server URL "http://x": expected ws://HOST:PORT or wss://HOST:PORT`, 0, false},
+		{"http://x", `invalid exec-server URL "http://x": expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH`, 0, false},
 	} {
 		_, err := DialWebSocket(t.Context(), tt.url, Options{ConnectTimeout: soon, InitializeTimeout: soon})
 		if err == nil || err.Error() != tt.text || retryable(err) != tt.retryable {
