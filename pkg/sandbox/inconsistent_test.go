@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,5 +145,34 @@ func TestNothingIsCoveredBelowADeniedDirectory(t *testing.T) {
 		if m.Target != "/w/d" && below(m.Target, "/w/d") {
 			t.Errorf("%s", line(m))
 		}
+	}
+}
+
+// A denied path that is hidden while the plan is made, outside of every writable
+// root, is masked, or must be absent from the view, whenever it is hidden.
+func TestDeniedPathsThatAreHiddenForAWhile(t *testing.T) {
+	host := tree("/r/d/secret", "/w/")
+	profile := managed(t, "root=read /w=write /r/d=deny")
+	quiet := 0
+	if _, err := Make(profile, permissions.Scope{}, moving{memory: host, looks: &quiet}, false); err != nil {
+		t.Fatal(err)
+	}
+	absent := 0
+	for from := range quiet {
+		for _, long := range []int{1, 4, 16, 64} {
+			looks := 0
+			plan, err := Make(profile, permissions.Scope{}, moving{host, "/r", from, from + long, &looks}, false)
+			switch {
+			case err != nil:
+				t.Errorf("hidden from look %d: %v", from, err)
+			case slices.Contains(plan.Absent, "/r/d"):
+				absent++
+			case !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Kind == EmptyDir && m.Target == "/r/d" }):
+				t.Errorf("hidden from look %d, for %d: neither masked nor absent", from, long)
+			}
+		}
+	}
+	if absent == 0 {
+		t.Error("it was never hidden")
 	}
 }

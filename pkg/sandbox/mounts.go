@@ -378,6 +378,7 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 	outside = p.owner(name) < 0
 	switch info.Type {
 	case permissions.Missing:
+		p.absent = append(p.absent, name) // it may have been there a moment ago
 		if g = p.uncreated(name); p.vanished(name, g) {
 			return g, outside, &inconsistent{g.path}
 		}

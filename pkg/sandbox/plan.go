@@ -375,7 +375,8 @@ func (p *planner) denyTarget(name string) error {
 // A file system that is mounted above one may hide it from the plan, and be
 // unmounted before the view is made: then the view would show what is denied.
 func (p *planner) absences() error {
-	for _, name := range p.absent {
+	slices.Sort(p.absent)
+	for _, name := range slices.Compact(p.absent) {
 		real, _, err := p.effective(name)
 		if err != nil {
 			return err

@@ -382,9 +382,13 @@ func (g *generator) circumstances() {
 	}
 	if g.chance(40) {
 		for range 1 + g.IntN(3) {
-			// What hides a path of an entry from the launcher is the mounter's doing.
+			// What hides where the link of an entry leads from the launcher is the
+			// mounter's doing. Landlock sees all that is unmounted later.
 			dir := pick(g.Rand, g.dirs)
-			hides := func(e entry) bool { return within(e.Target, dir) }
+			hides := func(e entry) bool {
+				crosses := func(link string) bool { return within(e.Target, link) }
+				return within(e.Target, dir) && (s.Backend == "landlock" || s.Inside == "landlock" || slices.ContainsFunc(g.links, crosses) || within(e.Target, s.Swap+"/sl"))
+			}
 			if !slices.Contains(s.Mounts, dir) && !slices.ContainsFunc(s.Entries, hides) {
 				s.Mounts = append(s.Mounts, dir)
 			}
