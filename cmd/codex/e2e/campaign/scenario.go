@@ -383,9 +383,13 @@ func (g *generator) circumstances() {
 	if g.chance(40) {
 		for range 1 + g.IntN(3) {
 			// What hides where the link of an entry leads from the launcher is the
-			// mounter's doing. Landlock sees all that is unmounted later.
+			// mounter's doing, and so is what a pattern does not find. Landlock sees
+			// all that is unmounted later.
 			dir := pick(g.Rand, g.dirs)
 			hides := func(e entry) bool {
+				if pattern, ok := strings.CutPrefix(e.Target, "glob:"); ok {
+					return within(pattern, dir) || within(dir, pattern[:strings.IndexByte(pattern, '*')]) || strings.Contains(pattern, "**")
+				}
 				crosses := func(link string) bool { return within(e.Target, link) }
 				return within(e.Target, dir) && (s.Backend == "landlock" || s.Inside == "landlock" || slices.ContainsFunc(g.links, crosses) || within(e.Target, s.Swap+"/sl"))
 			}

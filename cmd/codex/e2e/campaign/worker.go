@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,6 +100,16 @@ func (w *worker) play() (err error) {
 	if w.Wide != nil {
 		// Even one that is refused may have changed times: of placeholders.
 		wide := newOracle(top, w.Workspace, w.Wide)
+		// What the first one has moved is not in its place when the second one
+		// starts, which then has nothing to guard there.
+		wide.guards = slices.DeleteFunc(wide.guards, func(g string) bool {
+			for ; within(g, top) && g != top; g = filepath.Dir(g) {
+				if w.oracle.canMove(g) {
+					return true
+				}
+			}
+			return false
+		})
 		if w.wide() {
 			oracles = append(oracles, wide)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -314,6 +315,7 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 		}
 		base := filepath.Base(rel)
 		switch {
+		case w.kept(rel, after[rel]):
 		case w.madeByBwrap(after, rel, oracles):
 		case !canWrite(rel):
 			bad("created", "%s is new (%#o, %d bytes)", rel, after[rel].mode, after[rel].size)
@@ -356,8 +358,20 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 	return append(found, o.judge(canWrite)...)
 }
 
+// kept reports whether something is left with reason: what was moved aside and
+// was there before the sandbox, and a placeholder that a sandbox which may write
+// there has changed, so that it is not known as one any more.
+func (w *world) kept(rel string, s state) bool {
+	old := slices.ContainsFunc(slices.Collect(maps.Values(w.before)), func(b state) bool { return b.ino == s.ino && b.dev == s.dev })
+	others := w.Runs > 1 || w.Inside != "" || w.Wide != nil
+	if strings.HasPrefix(filepath.Base(rel), ".codex-removed-") {
+		return old || others
+	}
+	return w.Wide != nil && s.mode&unix.S_IFMT == unix.S_IFREG && filepath.Base(rel) == "gone"
+}
+
 // madeByBwrap reports whether bwrap has made a mount point itself: an empty
-// directory in the place of a placeholder that an unconfined process had moved
+// directory or file in the place of a placeholder that an unconfined process had moved
 // away at that moment. Nobody knows of it then, and it stays. That is a known
 // weakness (docs/security.md), and no other backend has it.
 func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracle) bool {
@@ -370,7 +384,10 @@ func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracl
 		}
 	}
 	full := filepath.Join(w.top, rel)
-	return after[rel].mode == unix.S_IFDIR|0o755 && slices.ContainsFunc(oracles, func(o *oracle) bool {
+	// A placeholder of the program has a time of its own (docs/sandbox.md).
+	s := after[rel]
+	made := s.mode == unix.S_IFDIR|0o755 || s.mode == unix.S_IFREG|0o444 && s.size == 0 && s.mtime.Sec != 3600
+	return made && slices.ContainsFunc(oracles, func(o *oracle) bool {
 		return slices.ContainsFunc(o.guards, func(g string) bool { return within(g, full) })
 	})
 }
