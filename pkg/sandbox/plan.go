@@ -351,24 +351,34 @@ func (p *planner) deny(name string) error {
 	} else if link != "" {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
 	}
-	if real, _, err := p.effective(name); err != nil {
+	real, info, err := p.effective(name)
+	if err != nil {
 		return err
-	} else if p.redirected(name, real) {
+	}
+	if p.redirected(name, real) {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, name)
 	}
-	return p.denyTarget(name)
+	// What has been checked is what counts: the next look may see a link.
+	p.noteDenied(name, real, info)
+	return nil
 }
 
 // denyTarget notes where a denied path leads, unless that is nowhere.
 func (p *planner) denyTarget(name string) error {
 	real, info, err := p.effective(name)
-	if err == nil && info.Type != permissions.Symlink {
-		p.denied = append(p.denied, real)
-	}
-	if err == nil && !exists(info) {
-		p.absent = append(p.absent, name)
+	if err == nil {
+		p.noteDenied(name, real, info)
 	}
 	return err
+}
+
+func (p *planner) noteDenied(name, real string, info permissions.Info) {
+	if info.Type != permissions.Symlink {
+		p.denied = append(p.denied, real)
+	}
+	if !exists(info) {
+		p.absent = append(p.absent, name)
+	}
 }
 
 // absences notes the denied paths that lead nowhere and are covered by nothing.
