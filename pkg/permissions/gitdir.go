@@ -17,14 +17,25 @@ var linkedNames = [...]string{"commondir", "config", "config.worktree", "hooks",
 
 // repositoryPaths returns the paths to which the .git of a root, or of a
 // directory above it, leads, whether they exist or not. Git looks for a .git
-// upwards. One that the policy lets be written protects nothing.
-func (p *Policy) repositoryPaths(root WritableRoot, granted bool) []string {
+// upwards. One that the policy lets be written protects nothing. Bare has the
+// directories that have no .git, nor has any above them: roots that lie in each
+// other are not searched up to / one by one.
+func (p *Policy) repositoryPaths(root WritableRoot, granted bool, bare map[string]bool) []string {
 	g := gitWalk{view: p.view}
+	none := true
 	for dir := range ancestors(root.Effective) {
+		if bare[dir] {
+			break
+		}
 		git := path.Join(dir, ".git")
 		if own := dir == root.Effective; own && !granted || !own && !p.CanWrite(git) {
-			g.repository(git)
+			none = g.repository(git) && none
+		} else {
+			none = false
 		}
+	}
+	if none {
+		bare[root.Effective] = true
 	}
 	return g.found
 }
@@ -36,16 +47,16 @@ type gitWalk struct {
 	steps int
 }
 
-// repository follows a .git to the end.
-func (g *gitWalk) repository(git string) {
-	for git != "" && g.steps < maxRepositories {
+// repository follows a .git to the end, and reports whether there is none.
+func (g *gitWalk) repository(git string) (missing bool) {
+	for first := true; git != "" && g.steps < maxRepositories; first = false {
 		real, t := stat(g.view, git)
 		if t == Missing {
-			return
+			return first
 		}
 		g.steps++
 		if Foreign(g.view, real) {
-			return // git does not trust what another user has put there
+			return false // git does not trust what another user has put there
 		}
 		next := ""
 		switch t {
@@ -69,6 +80,7 @@ func (g *gitWalk) repository(git string) {
 		}
 		git = next
 	}
+	return false
 }
 
 // asGitReads is what git takes from a file with a path: blanks at the end belong to

@@ -130,13 +130,14 @@ func (p *Policy) WritableRoots() []WritableRoot {
 		}
 	}
 	roots := make([]WritableRoot, 0, len(order))
+	bare := make(map[string]bool)
 	for _, effective := range order {
-		roots = append(roots, p.writableRoot(effective, spellings[effective]))
+		roots = append(roots, p.writableRoot(effective, spellings[effective], bare))
 	}
 	return roots
 }
 
-func (p *Policy) writableRoot(effective string, spellings []string) WritableRoot {
+func (p *Policy) writableRoot(effective string, spellings []string, bare map[string]bool) WritableRoot {
 	root := WritableRoot{Path: spellings[0], Effective: effective}
 	seen := make(map[string]bool)
 	add := func(ro ReadOnlyPath) {
@@ -170,7 +171,7 @@ func (p *Policy) writableRoot(effective string, spellings []string) WritableRoot
 			root.Names = append(root.Names, name)
 		}
 	}
-	for _, at := range p.repositoryPaths(root, p.granted(root, spellings, ".git")) {
+	for _, at := range p.repositoryPaths(root, p.granted(root, spellings, ".git"), bare) {
 		if !seen[at] && !p.explicit(root, spellings, at) {
 			seen[at] = true
 			root.Repository = append(root.Repository, at)
