@@ -219,7 +219,7 @@ func (cp *copying) download(sources []string, target string) error {
 	// The user has named this directory: links on the way to it are followed.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("the target's directory %s: %w", dir, withoutPath(err))
+		return fmt.Errorf("copy %s: the target's directory %s: %w", sources[0], filepath.Clean(dir), withoutPath(err))
 	}
 	defer root.Close()
 	for _, source := range sources {

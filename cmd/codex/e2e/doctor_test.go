@@ -111,7 +111,7 @@ func TestDoctorJSON(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	names := []string{"userNamespace", "userMapping", "mountNamespace", "mountAPI", "pidNamespace", "freshProc", "networkNamespace",
-		"otherNamespaces", "seccomp", "landlock", "bubblewrap", "terminal", "cgroup", "inotify"}
+		"otherNamespaces", "seccomp", "secondWall", "landlock", "bubblewrap", "terminal", "cgroup", "inotify"}
 	at := 0
 	for _, c := range d.Checks {
 		i := slices.Index(names, c.Name)

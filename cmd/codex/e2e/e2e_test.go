@@ -238,7 +238,7 @@ func TestRemoteFiles(t *testing.T) {
 	}{
 		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: exec-server rejected request"},
 		{[]string{"cp", "--url", url, ":" + small, filepath.Join(dir, "none", "f")}, "copy :" + small + ": the target's directory " + filepath.Join(dir, "none") + ": no such file or directory\n"},
-		{[]string{"cp", "--url", url, "-r", ":" + dir, filepath.Join(small, "d")}, "copy :" + dir + ": mkdir " + small + ": not a directory\n"},
+		{[]string{"cp", "--url", url, "-r", ":" + dir, filepath.Join(small, "d")}, "copy :" + dir + ": the target's directory " + small + ": not a directory\n"},
 		{[]string{"cp", "--url", url, small, ":/none/such/f"}, "copy " + small + ": exec-server rejected request"},
 		{[]string{"ls", "--url", url, "/none/such"}, "/none/such: exec-server rejected request"},
 		{[]string{"cat", "--url", url, "/none/such"}, "/none/such: exec-server rejected request"},
