@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
 )
 
 func watchdog() int {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // profile is one that lets everything be read, and no more.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/approval"
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // A command is denied a write, and approved of for the session: the second

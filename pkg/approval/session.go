@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // Request is a command that somebody wants to run.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/wire/jsonrpc"
 )
 
 // Options configure a client; the zero value has every default.

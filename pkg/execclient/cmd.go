@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/wire/pathuri"
 	"github.com/google/uuid"
 )
 

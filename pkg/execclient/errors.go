@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 )
 
 // The errors that a caller may look for with errors.Is.

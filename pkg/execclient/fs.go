@@ -10,9 +10,9 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/jsonwire"
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // FS is the server's file system. Its methods may be called from any

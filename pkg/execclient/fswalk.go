@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // Walk lists what is below a directory, breadth first and sorted by name

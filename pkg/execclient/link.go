@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/sessionid"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/sessionid"
 )
 
 // errDown is what calls on a link return that ended before their answer came.

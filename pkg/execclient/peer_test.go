@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
+	"codex.internal/pkg/wire/jsonrpc"
 )
 
 // peer is the server's end of a connection that a test plays.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // sandboxContext is the sandbox object of requests.

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 	"github.com/gorilla/websocket"
 )
 

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 )
 
 // asServer is a variable that makes the test binary a server on stdin and

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/codexhome"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/wire/transport"
 )
 
 // file is environments.toml.

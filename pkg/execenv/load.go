@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"codex.internal/pkg/registry"
-	"codex.internal/pkg/regular"
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/host/regular"
 )
 
 // Variables that choose environments.

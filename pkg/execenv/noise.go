@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 
+	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/httpclient"
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/registry"
 	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noiseik"
 )
 
 // noise opens sessions through a registry. All come from one identity, which is

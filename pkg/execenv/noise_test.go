@@ -10,13 +10,13 @@ import (
 	"sync"
 	"testing"
 
+	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/registry"
 	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/rendezvous"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 )
 
 // meetingPlace is a registry, with its relay and an executor, and the keys of

@@ -1,6 +1,6 @@
 package execproto
 
-import "codex.internal/pkg/jsonwire"
+import "codex.internal/pkg/wire/jsonwire"
 
 // The methods below append the JSON text of one result each. Nil slices are
 // spelled [], and members that are optional on the wire are left out where

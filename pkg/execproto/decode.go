@@ -3,7 +3,7 @@ package execproto
 import (
 	"errors"
 
-	"codex.internal/pkg/jsonwire"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // The functions below decode the params of one request or client's

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"codex.internal/pkg/jsonwire"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // field says how one member of an object is decoded. The decoders of this

@@ -1,6 +1,6 @@
 package execproto
 
-import "codex.internal/pkg/jsonwire"
+import "codex.internal/pkg/wire/jsonwire"
 
 // The methods below append a notification whole: the envelope and its params.
 

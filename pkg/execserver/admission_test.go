@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/sessionid"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/transport"
 	"github.com/gorilla/websocket"
 )
 

@@ -11,10 +11,10 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/permissions"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // What process/start answers as sandboxType.

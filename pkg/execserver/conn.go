@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/transport"
 )
 
 // stage is how far a connection's handshake has come (section 3).

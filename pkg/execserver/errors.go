@@ -6,10 +6,10 @@ import (
 	"errors"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fetch"
-	"codex.internal/pkg/fsops"
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/fetch"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/jsonrpc"
 )
 
 // invalid is an error of the caller's making, -32600.

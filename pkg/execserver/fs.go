@@ -12,9 +12,9 @@ import (
 	"slices"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/files"
-	"codex.internal/pkg/fsops"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/files"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // withPath runs f on the path of a request in the ordinary lane; f's error is

@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/files"
-	"codex.internal/pkg/fshelper"
-	"codex.internal/pkg/fsops"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/files"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // handleTable holds the open file handles of a connection (sections 5 and

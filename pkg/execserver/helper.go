@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fshelper"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
 )
 

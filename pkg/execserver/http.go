@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fetch"
+	"codex.internal/pkg/host/fetch"
 )
 
 // streamTable holds a connection's streamed HTTP responses by their ids, and

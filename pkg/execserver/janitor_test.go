@@ -5,7 +5,7 @@ package execserver
 import (
 	"testing"
 
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"codex.internal/pkg/localpeer"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/wire/transport"
 )
 
 // Serve accepts connections on l until ctx ends or the server is shut down.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 )
 
 // memory hands large buffers back to the system once the server has had no

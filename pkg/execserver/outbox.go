@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonwire"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/transport"
 )
 
 // errEnded says that a connection takes no more messages.

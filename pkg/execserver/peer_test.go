@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
 	"github.com/gorilla/websocket"
 )
 

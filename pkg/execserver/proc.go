@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/permissions"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // maxPolicyShown bounds the policy in a process/exited: clients drop messages

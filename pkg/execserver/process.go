@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/envpolicy"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/envpolicy"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // processStart registers the process on the reader, so that what follows can

@@ -8,8 +8,8 @@ import (
 	"io"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/transport"
 )
 
 // request is one request from its arrival to its answer. Its handler runs on

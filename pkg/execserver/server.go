@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fetch"
-	"codex.internal/pkg/hostinfo"
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/fetch"
+	"codex.internal/pkg/host/hostinfo"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/transport"
-	"codex.internal/pkg/wsauth"
+	"codex.internal/pkg/wire/pathuri"
+	"codex.internal/pkg/wire/transport"
 )
 
 // ErrServerClosed is what Serve returns after Shutdown, as in net/http.

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/transport"
-	"codex.internal/pkg/wsauth"
+	"codex.internal/pkg/wire/transport"
 	"github.com/gorilla/websocket"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/process"
-	"codex.internal/pkg/sessionid"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/sessionid"
 	"github.com/google/uuid"
 )
 

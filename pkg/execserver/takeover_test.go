@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 	"github.com/gorilla/websocket"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
 )
 
 func TestAcknowledgementsNeedAHandshake(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // Conn is a harness's end of a stream. It carries whole messages; Read and

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // ErrClosed is what a stream's methods return after its own end has closed it.

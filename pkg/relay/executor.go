@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // Registration is where an executor meets its harnesses, and under which names.

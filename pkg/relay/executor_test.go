@@ -17,9 +17,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // patience is how long tests wait for what must come.

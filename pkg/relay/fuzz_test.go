@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // FuzzExecutor has an executor with one stream take the messages of a relay, of

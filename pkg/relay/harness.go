@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // Bundle is what a harness needs for one websocket. It is of one piece: the

@@ -14,9 +14,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // await waits until something is the case.

@@ -3,7 +3,7 @@ package relay
 import (
 	"time"
 
-	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relay/noiseik"
 )
 
 // What an executor allows, as the reference does.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
-	"codex.internal/pkg/wsframe"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/wsframe"
 )
 
 // link is a websocket to the relay, for the frames of any number of streams.

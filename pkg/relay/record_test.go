@@ -5,8 +5,8 @@ import (
 	"net"
 	"testing"
 
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // TestRecordsAreWrittenAsTheyWere has a harness acknowledge records that the

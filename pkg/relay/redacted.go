@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 )
 
 // What has a registration has the query of its URL, which is a credential, and

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // lockedBuffer is a log that can be read while it is written.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // remote is the relay as an executor sees it; the test says what it sends.

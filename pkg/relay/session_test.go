@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/transport"
 )
 
 // dialer makes streams for a client.

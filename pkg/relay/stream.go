@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // stream is one end of a stream whose handshake is over: the encryption, the

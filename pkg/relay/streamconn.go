@@ -9,10 +9,10 @@ import (
 	"slices"
 	"sync"
 
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/transport"
 )
 
 // streamConn hands a stream up to who serves it. Its wire form is what goes

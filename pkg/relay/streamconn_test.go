@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/wire/transport"
 )
 
 // TestSharedRecords counts the records of messages that are written together:

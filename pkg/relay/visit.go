@@ -6,8 +6,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // visit is what an executor does with one link: it reads its frames and lets

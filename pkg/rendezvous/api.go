@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/strictjson"
+	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/relay/noiseik"
 )
 
 // securityProfile is the only one there is.

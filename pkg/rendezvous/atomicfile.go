@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"codex.internal/pkg/regular"
+	"codex.internal/pkg/host/regular"
 )
 
 // ErrLocked says that another process works with a file.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // executor is one connection of an executor, and the table of the streams that

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // errFrame says that a message is no frame that can be routed.

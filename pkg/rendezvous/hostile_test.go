@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // TestHostileHarness has one harness of an environment do what none does, while

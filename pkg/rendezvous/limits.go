@@ -3,7 +3,7 @@ package rendezvous
 import (
 	"time"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // Limits of the service as a whole.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // MessageKind is what a Message is.

@@ -6,7 +6,7 @@ import (
 
 	"codex.internal/pkg/rendezvous"
 	"codex.internal/pkg/rendezvous/natsbus"
-	"codex.internal/pkg/rendezvous/natstest"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 func init() {

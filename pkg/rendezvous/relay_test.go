@@ -14,7 +14,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 func TestRouting(t *testing.T) { everywhere(t, testRouting) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // crowd is an environment with an executor, and two tokens for its harnesses:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // at returns a URL as another node would have made it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/wsframe"
+	"codex.internal/pkg/wire/wsframe"
 )
 
 var (

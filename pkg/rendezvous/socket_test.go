@@ -10,7 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // TestLastFramesGoOut has the end come while frames before it are gathered.

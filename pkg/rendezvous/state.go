@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relay/noiseik"
 )
 
 // Registration is an executor that offers an environment.

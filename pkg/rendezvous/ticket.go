@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relay/noiseik"
 )
 
 // errTicket says that a URL was not signed by the service, or has expired.

@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // HostView is the file system that this program sees, for resolving policies.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // moving is a host on which a directory is moved away after some looks at

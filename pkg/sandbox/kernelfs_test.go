@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // node is a file, a directory or a symbolic link of a file system in memory.

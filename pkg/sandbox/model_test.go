@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // model is what a command sees when the mounts of a plan have been made, one

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // Permission bits of what covers a path, as the reference has them.

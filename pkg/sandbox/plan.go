@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // MountKind is what a Mount puts at its target.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // mounts makes a plan, as lines: the root if it is not the usual one, the

@@ -3,7 +3,7 @@ package sandbox
 import (
 	"errors"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // ErrUnenforceable says that this host cannot confine anything.

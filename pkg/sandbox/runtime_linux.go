@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/jsonwire"
+	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
 // program makes an executable file.

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"codex.internal/pkg/files"
-	wire "codex.internal/pkg/fshelper"
-	"codex.internal/pkg/pathuri"
+	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/host/files"
+	"codex.internal/pkg/wire/pathuri"
 	"golang.org/x/sys/unix"
 )
 

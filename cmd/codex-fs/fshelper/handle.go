@@ -8,10 +8,10 @@ import (
 	"io"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/files"
-	"codex.internal/pkg/fsops"
-	"codex.internal/pkg/jsonwire"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/files"
+	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // handle is the open file of a session: one of the two is set.

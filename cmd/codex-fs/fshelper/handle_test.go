@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	wire "codex.internal/pkg/fshelper"
+	wire "codex.internal/pkg/fileop/fshelper"
 )
 
 const closeLine = `{"operation":"fs/close","params":{}}` + "\n"

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strconv"
 
-	wire "codex.internal/pkg/fshelper"
+	wire "codex.internal/pkg/fileop/fshelper"
 )
 
 // input cuts what is read into JSON documents. One ends at a newline that

@@ -8,9 +8,9 @@ import (
 	"io"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/files"
-	"codex.internal/pkg/fsops"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/files"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // do carries out an operation that is not about a handle. The error is the

@@ -5,8 +5,8 @@ package fshelper
 import (
 	"io"
 
-	wire "codex.internal/pkg/fshelper"
-	"codex.internal/pkg/jsonwire"
+	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
 

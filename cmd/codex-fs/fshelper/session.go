@@ -8,9 +8,9 @@ import (
 	"io"
 
 	"codex.internal/pkg/execproto"
-	wire "codex.internal/pkg/fshelper"
-	"codex.internal/pkg/fsops"
-	"codex.internal/pkg/jsonwire"
+	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // session is one run of the helper.

@@ -4,7 +4,7 @@ package launcher
 
 import (
 	"bytes"
-	"codex.internal/pkg/proxybridge"
+	"codex.internal/pkg/sandbox/proxybridge"
 	"encoding/json"
 	"os"
 	"reflect"

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"unsafe"
 
-	"codex.internal/pkg/proxybridge"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
 )
 

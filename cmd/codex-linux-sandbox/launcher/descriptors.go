@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"codex.internal/pkg/jsonwire"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 // explainTo prints what would be enforced, and by which backend.

@@ -21,8 +21,8 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
 )
 

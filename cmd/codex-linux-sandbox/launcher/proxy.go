@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"codex.internal/pkg/proxybridge"
+	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
 )
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"runtime"
 
-	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/account/codexhome"
 )
 
 // aliases are the names, beside its own, that this program goes by: see main.

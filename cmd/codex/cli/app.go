@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"io"
 
-	"codex.internal/pkg/codexhome"
-	"codex.internal/pkg/doctor"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/account/codexhome"
 	"github.com/urfave/cli/v2"
 )
 

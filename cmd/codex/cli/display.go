@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
 	"golang.org/x/term"
 )
 

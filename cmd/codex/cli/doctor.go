@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 
-	"codex.internal/pkg/doctor"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
 )
 

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"codex.internal/pkg/execenv"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
 	"github.com/urfave/cli/v2"
 )
 

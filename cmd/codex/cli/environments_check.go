@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
 	"github.com/urfave/cli/v2"
 )
 

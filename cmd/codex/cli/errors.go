@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
 )
 
 // Exit codes.

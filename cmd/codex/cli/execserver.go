@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/localpeer"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/transport"
-	"codex.internal/pkg/wsauth"
+	"codex.internal/pkg/wire/transport"
 	"github.com/urfave/cli/v2"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/wsauth"
 	"github.com/urfave/cli/v2"
 )
 

@@ -13,14 +13,14 @@ import (
 	"strings"
 	"sync"
 
-	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/httpclient"
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/registry"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/signin"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/transport"
 	"github.com/urfave/cli/v2"
 )
 

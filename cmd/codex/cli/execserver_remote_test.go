@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"testing"
 
-	"codex.internal/pkg/registry"
-	"codex.internal/pkg/signin"
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/account/signin"
 )
 
 // TestRefusedCredentials are looked for again, and used if there are others.

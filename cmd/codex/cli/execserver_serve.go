@@ -14,8 +14,8 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/process"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/transport"
 	"github.com/urfave/cli/v2"
 )
 

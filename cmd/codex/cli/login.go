@@ -13,11 +13,11 @@ import (
 	"runtime"
 	"strings"
 
-	"codex.internal/pkg/codexhome"
-	"codex.internal/pkg/httpclient"
-	"codex.internal/pkg/regular"
-	"codex.internal/pkg/signin"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/account/signin"
+	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/terminal"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 )

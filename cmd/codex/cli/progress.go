@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
 	"golang.org/x/term"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
 )
 
 // question is what a person is asked about a command. Everything in it has been

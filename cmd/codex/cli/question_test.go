@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/approval"
-	"codex.internal/pkg/terminal/terminaltest"
+	"codex.internal/pkg/host/terminal/terminaltest"
 	"github.com/creack/pty"
 )
 

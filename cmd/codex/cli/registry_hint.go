@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/registry"
+	"codex.internal/pkg/account/registry"
 )
 
 // Hints at what to do about a certificate, a name and a URL.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/registry"
+	"codex.internal/pkg/account/registry"
 )
 
 func TestRegistryHint(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/sessionid"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
+	"codex.internal/pkg/wire/sessionid"
 	"github.com/urfave/cli/v2"
 )
 

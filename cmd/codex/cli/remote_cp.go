@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
 )
 

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 )

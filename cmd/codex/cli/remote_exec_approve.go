@@ -11,8 +11,8 @@ import (
 
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // errReplay says why a denied command that had much input is not retried.

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/terminal"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
 	"golang.org/x/term"
 )
 

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
-	"codex.internal/pkg/registry"
 	"github.com/urfave/cli/v2"
 )
 

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"syscall"
 
-	"codex.internal/pkg/codexhome"
+	"codex.internal/pkg/account/codexhome"
 	"codex.internal/pkg/rendezvous"
 	"codex.internal/pkg/rendezvous/natsbus"
 	"github.com/urfave/cli/v2"

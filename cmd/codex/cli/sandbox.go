@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/permissions"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/pathuri"
-	"codex.internal/pkg/permissions"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // Words for --sandbox.

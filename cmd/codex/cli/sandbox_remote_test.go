@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/jsonrpc"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/transport"
 )
 
 func TestWhatIsSentForASandbox(t *testing.T) {

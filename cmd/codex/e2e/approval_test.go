@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"codex.internal/pkg/terminal/terminaltest"
+	"codex.internal/pkg/host/terminal/terminaltest"
 )
 
 // exists reports whether a file was made, and removes it.

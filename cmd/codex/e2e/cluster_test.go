@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/rendezvous/natstest"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/faultproxy"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // calm is a little more than what a connection must have lasted for the client

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/faultproxy"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // The tests of this file are run by scripts/interop, which sets these.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/faultproxy"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // route is the way of a run's client to the server, which is disturbed.

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/faultproxy"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 var (

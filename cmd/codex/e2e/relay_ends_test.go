@@ -15,12 +15,12 @@ import (
 	"syscall"
 	"time"
 
+	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/registry"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/transport"
 )
 
 // executorInProcess returns what starts executors that are a part of the test,

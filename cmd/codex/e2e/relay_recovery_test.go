@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/faultproxy"
-	"codex.internal/pkg/process"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // The runs through a relay of an ordinary test, of one with -short and of one

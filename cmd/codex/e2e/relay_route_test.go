@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/faultproxy"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // relayEnvironment is the environment of every run: each has a service of its

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/faultproxy"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // corner is an executor and a client that meet at our service.

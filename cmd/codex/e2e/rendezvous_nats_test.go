@@ -17,9 +17,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
-	"codex.internal/pkg/rendezvous/natstest"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 // ready returns the status of a service's /readyz.

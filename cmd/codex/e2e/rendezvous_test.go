@@ -27,8 +27,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/relayframe"
 )
 
 // meeting is a running rendezvous service.

@@ -8,7 +8,7 @@ import (
 	"path"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/pathuri"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // openFile is an open file.

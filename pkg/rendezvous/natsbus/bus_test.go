@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/rendezvous"
-	"codex.internal/pkg/rendezvous/natstest"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 // patience is how long tests wait for what must come.

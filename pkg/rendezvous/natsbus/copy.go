@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/rendezvous"
-	"codex.internal/pkg/strictjson"
 )
 
 // copied is a registration of which this node has a copy.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 	"codex.internal/pkg/rendezvous"
 )
 

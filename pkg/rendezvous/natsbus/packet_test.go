@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/relayframe"
+	"codex.internal/pkg/relay/relayframe"
 	"codex.internal/pkg/rendezvous"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"codex.internal/pkg/rendezvous/natstest"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 // refusals counts what a node's log says of being refused.

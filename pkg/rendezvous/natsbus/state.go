@@ -15,8 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/rendezvous"
-	"codex.internal/pkg/strictjson"
 )
 
 // The buckets of the service, and the keys in them.

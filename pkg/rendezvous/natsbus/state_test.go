@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/noiseik"
+	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/rendezvous"
-	"codex.internal/pkg/rendezvous/natstest"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 // publicKey is one that can be stored.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/noiseik"
-	"codex.internal/pkg/registry"
 	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/rendezvous"
 )
 

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/noiseik"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/transport"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/transport"
 )
 
 // perToken is how many idle environments share a token: it may ask for no more

@@ -1,0 +1,97 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"codex.internal/pkg/relay/noiseik"
+)
+
+type registerRequest struct {
+	SecurityProfile string            `json:"security_profile"`
+	ExecutorKey     noiseik.PublicKey `json:"executor_public_key"`
+}
+
+type connectRequest struct {
+	HarnessKey noiseik.PublicKey `json:"harness_public_key"`
+}
+
+type validateRequest struct {
+	RegistrationID string            `json:"executor_registration_id"`
+	HarnessKey     noiseik.PublicKey `json:"harness_public_key"`
+	Authorization  string            `json:"harness_key_authorization"`
+}
+
+// ask posts a question about an environment and reads the answer.
+func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, verb string, question any, to answer) error {
+	switch environmentID {
+	case "":
+		return &ConfigError{"environment id is required for remote exec-server registration"}
+	case ".", "..":
+		return &ConfigError{fmt.Sprintf("environment id `%s` cannot be part of a URL", environmentID)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	body, err := json.Marshal(question)
+	if err != nil {
+		return fmt.Errorf("environment registry: encode the request: %w", err)
+	}
+	u := c.base.JoinPath("cloud", "environment", url.PathEscape(environmentID), verb)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return &ConfigError{fmt.Sprintf("environment registry base URL: %v", err)}
+	}
+	if err := c.auth.Authorize(ctx, req.Header); err != nil {
+		return &AuthorizationError{err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "*/*")
+	req.Header["User-Agent"] = nil // the reference has none
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var around *url.Error // says again where to
+		if errors.As(err, &around) {
+			err = around.Err
+		}
+		return &TransportError{u.Redacted(), err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if resp.StatusCode/100 != 2 {
+		return newStatusError(resp.StatusCode, text)
+	}
+	switch {
+	case err != nil:
+		return &DecodeError{Err: err, cut: true}
+	case len(text) > maxAnswer:
+		return &DecodeError{Err: fmt.Errorf("the answer is longer than %d bytes", maxAnswer)}
+	}
+	return decode(text, to)
+}
+
+// validationError is err without what the registry said.
+func validationError(ctx context.Context, err error) error {
+	var status *StatusError
+	var config *ConfigError
+	var auth *AuthorizationError
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("%w: %w", ErrValidation, context.Cause(ctx))
+	case errors.Is(err, context.DeadlineExceeded):
+		// Of the caller's too: who bounds the question bounds it as we do.
+		return ErrValidationTimeout
+	case errors.As(err, &status) && status.refused():
+		return &ValidationStatusError{status.Status}
+	case errors.As(err, &config), errors.As(err, &auth):
+		return err
+	default:
+		return ErrValidation
+	}
+}

@@ -1,0 +1,189 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+var (
+	// ErrRejected says that a harness may not connect.
+	ErrRejected = errors.New("environment registry rejected Noise relay harness key")
+	// ErrValidationTimeout says that the registry did not answer in time
+	// whether a harness may connect.
+	ErrValidationTimeout = errors.New("timed out validating Noise relay harness key")
+	// ErrValidation says that it could not be found out whether a harness may
+	// connect. It never tells what the registry answered, which could have the
+	// harness's authorization in it.
+	ErrValidation = errors.New("environment registry harness key validation failed")
+)
+
+// ConfigError says that a registry cannot even be asked.
+type ConfigError struct{ Message string }
+
+func (e *ConfigError) Error() string {
+	return "environment registry configuration error: " + e.Message
+}
+
+// ProtocolError says that a registry's answer breaks the protocol.
+type ProtocolError struct{ Message string }
+
+func (e *ProtocolError) Error() string { return "exec-server protocol error: " + e.Message }
+
+// TransportError says that a registry was not reached or did not answer in
+// time. The reason is in Err.
+type TransportError struct {
+	URL string // without a password
+	Err error
+}
+
+func (e *TransportError) Error() string {
+	return fmt.Sprintf("environment registry request failed: error sending request for url (%s)", e.URL)
+}
+
+// Unwrap returns the reason.
+func (e *TransportError) Unwrap() error { return e.Err }
+
+// Retryable reports that another attempt may succeed.
+func (e *TransportError) Retryable() bool { return true }
+
+// DecodeError says that a registry answered with what could not be read. The
+// reason is in Err.
+type DecodeError struct {
+	Err error
+
+	cut bool // the answer ended before it was complete
+}
+
+func (e *DecodeError) Error() string {
+	return "environment registry request failed: error decoding response body"
+}
+
+// Unwrap returns the reason.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// Retryable reports whether another attempt may succeed: the connection was lost
+// in the middle of the answer.
+func (e *DecodeError) Retryable() bool { return e.cut }
+
+// AuthorizationError says that a request was not sent because there are no
+// credentials for it.
+type AuthorizationError struct{ Err error }
+
+func (e *AuthorizationError) Error() string {
+	return fmt.Sprintf("environment registry authentication error: %v", e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *AuthorizationError) Unwrap() error { return e.Err }
+
+// StatusError is an answer that is not a success.
+type StatusError struct {
+	Status  int    // of HTTP
+	Code    string // the registry's word for it; empty: it gave none
+	Message string // for people
+}
+
+func (e *StatusError) Error() string {
+	switch {
+	case e.refused():
+		return fmt.Sprintf("environment registry authentication error: environment registry authentication failed (%s): %s", httpclient.StatusText(e.Status), e.Message)
+	case e.Code != "":
+		return fmt.Sprintf("environment registry request failed (%s, %s): %s", httpclient.StatusText(e.Status), e.Code, e.Message)
+	default:
+		return fmt.Sprintf("environment registry request failed (%s): %s", httpclient.StatusText(e.Status), e.Message)
+	}
+}
+
+// Retryable reports whether another attempt may succeed: the registry has too
+// much to do, or failed.
+func (e *StatusError) Retryable() bool {
+	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
+}
+
+// Unauthorized reports that the registry does not know the credentials.
+func (e *StatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
+
+// refused reports whether the credentials are to blame.
+func (e *StatusError) refused() bool { return isAuth(e.Status) }
+
+func isAuth(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
+
+// ValidationStatusError says that the credentials did not suffice to ask
+// whether a harness may connect.
+type ValidationStatusError struct{ Status int }
+
+func (e *ValidationStatusError) Error() string {
+	return fmt.Sprintf("environment registry harness key validation authentication failed (%s)", httpclient.StatusText(e.Status))
+}
+
+// Unauthorized reports that the registry does not know the credentials.
+func (e *ValidationStatusError) Unauthorized() bool { return e.Status == http.StatusUnauthorized }
+
+// newStatusError is the error of an answer. Body is what was read of it.
+func newStatusError(status int, body []byte) *StatusError {
+	e := &StatusError{Status: status, Message: "empty or malformed error body"}
+	if isAuth(status) {
+		e.Message = "empty error body"
+	}
+	if preview := cut(strings.TrimSpace(httpclient.PlainText(string(body))), maxPreview); preview != "" {
+		e.Message = preview
+	}
+	code, message, err := blame(body)
+	if err != nil {
+		return e
+	}
+	if code != nil {
+		e.Code = httpclient.PlainText(*code)
+	}
+	if message != nil {
+		e.Message = httpclient.PlainText(*message)
+	}
+	return e
+}
+
+// blame reads {"error":{"code","message"}}, in which both may be missing or
+// null, which is nil. It may change body.
+func blame(body []byte) (code, message *string, err error) {
+	outer, err := split(body, "error")
+	if err != nil {
+		return nil, nil, err
+	}
+	inner, err := split(outer["error"], "code", "message")
+	if err != nil {
+		return nil, nil, err
+	}
+	if code, err = optional(inner["code"]); err != nil {
+		return nil, nil, err
+	}
+	message, err = optional(inner["message"])
+	return code, message, err
+}
+
+// optional reads a string that may be missing or null, which is nil.
+func optional(value []byte) (*string, error) {
+	r := jsonwire.NewCheckedReader(value)
+	if null, err := r.Null(); value == nil || null || err != nil {
+		return nil, err
+	}
+	text, err := r.String()
+	return &text, err
+}
+
+// cut returns the first characters of a text, at most limit of them.
+func cut(text string, limit int) string {
+	count := 0
+	for at := range text {
+		if count == limit {
+			return text[:at]
+		}
+		count++
+	}
+	return text
+}

@@ -1,0 +1,180 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"codex.internal/pkg/relay/noiseik"
+)
+
+// securityProfile is the only one that there is.
+const securityProfile = "noise_hybrid_ik_v1"
+
+// Authorizer knows who asks. It is asked before each request, so that a
+// program that runs for long outlives its tokens. It must be safe for
+// concurrent use.
+type Authorizer interface {
+	// Authorize adds the headers that prove who asks. It returns promptly
+	// when the context ends.
+	Authorize(ctx context.Context, header http.Header) error
+}
+
+// AuthorizerFunc is a function that is an Authorizer.
+type AuthorizerFunc func(ctx context.Context, header http.Header) error
+
+// Authorize calls f.
+func (f AuthorizerFunc) Authorize(ctx context.Context, header http.Header) error {
+	return f(ctx, header)
+}
+
+// Bearer returns the Authorizer of a harness: a token, and the account that it
+// is for, which may be empty.
+func Bearer(token, accountID string) Authorizer {
+	return AuthorizerFunc(func(_ context.Context, header http.Header) error {
+		header.Set("Authorization", "Bearer "+token)
+		if accountID != "" {
+			header.Set("Chatgpt-Account-Id", accountID)
+		}
+		return nil
+	})
+}
+
+// Options are what a Client needs.
+type Options struct {
+	// BaseURL is where the registry is. Blanks around it and slashes at its
+	// end are ignored.
+	BaseURL string
+	// Authorizer knows who asks.
+	Authorizer Authorizer
+	// Transport sends the requests; nil: http.DefaultTransport, which offers
+	// to take compressed answers, unlike the reference.
+	Transport http.RoundTripper
+}
+
+// Client asks one registry. It is safe for concurrent use and has nothing to
+// close.
+type Client struct {
+	base *url.URL
+	auth Authorizer
+	http *http.Client
+}
+
+// New returns a client. An error is a *ConfigError.
+func New(o Options) (*Client, error) {
+	base := strings.TrimRight(strings.TrimSpace(o.BaseURL), "/")
+	if base == "" {
+		return nil, &ConfigError{"environment registry base URL is required"}
+	}
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		// The whole error has the URL in it, where a password may be.
+		var wrong *url.Error
+		if errors.As(err, &wrong) {
+			err = wrong.Err
+		}
+		return nil, &ConfigError{fmt.Sprintf("environment registry base URL: %v", err)}
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, &ConfigError{fmt.Sprintf("environment registry base URL %s: expected http://HOST or https://HOST", u.Redacted())}
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, &ConfigError{fmt.Sprintf("environment registry base URL %s: it must not have a query or a fragment", u.Redacted())}
+	}
+	return &Client{base: u, auth: o.Authorizer, http: &http.Client{
+		Transport:     o.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Registration is where an executor waits for harnesses.
+type Registration struct {
+	credential
+	// URL is that of the relay, for the executor. It may have a credential in
+	// its query.
+	URL string
+	// ID is the registration's, which handshakes are bound to. The reference
+	// accepts an empty one.
+	ID string
+}
+
+// Connection is how a harness reaches an executor, once.
+type Connection struct {
+	credential
+	// URL is that of the relay, for the harness. It may have a credential in
+	// its query.
+	URL string
+	// RegistrationID is the executor's, which handshakes are bound to.
+	RegistrationID string
+	// ExecutorKey is the key that the executor must have.
+	ExecutorKey noiseik.PublicKey
+	// Authorization is what the harness shows the executor in its handshake.
+	Authorization string
+}
+
+// Claim is what a harness showed an executor.
+type Claim struct {
+	credential
+	// RegistrationID is the executor's.
+	RegistrationID string
+	// HarnessKey is the key that the harness has proved to have.
+	HarnessKey noiseik.PublicKey
+	// Authorization is the text that it sent.
+	Authorization string
+}
+
+// Register makes an executor known by its key as the environment of an id. It
+// takes at most 30 seconds. An error is a *ConfigError, *AuthorizationError,
+// *TransportError, *StatusError,
+// *DecodeError or *ProtocolError.
+func (c *Client) Register(ctx context.Context, environmentID string, key noiseik.PublicKey) (Registration, error) {
+	environmentID = strings.TrimSpace(environmentID)
+	var answer bundle
+	err := c.ask(ctx, registerTimeout, environmentID, "register", registerRequest{securityProfile, key}, &answer)
+	if err == nil {
+		err = answer.check(environmentID)
+	}
+	if err != nil {
+		return Registration{}, err
+	}
+	return Registration{URL: answer.url, ID: answer.registrationID}, nil
+}
+
+// Connect asks how a harness with a key reaches the environment of an id. What
+// it returns is good for one attempt. It takes at most 10 seconds. Errors are
+// those of Register.
+func (c *Client) Connect(ctx context.Context, environmentID string, key noiseik.PublicKey) (Connection, error) {
+	environmentID = strings.TrimSpace(environmentID)
+	var answer connectAnswer
+	err := c.ask(ctx, connectTimeout, environmentID, "connect", connectRequest{key}, &answer)
+	if err == nil {
+		err = answer.check(environmentID)
+	}
+	if err != nil {
+		return Connection{}, err
+	}
+	return Connection{
+		URL: answer.url, RegistrationID: answer.registrationID,
+		ExecutorKey: answer.executorKey, Authorization: answer.authorization,
+	}, nil
+}
+
+// Validate asks whether the harness of a claim may connect to the environment
+// of an id: nil says that it may. It takes at most 10 seconds. Other errors
+// than those of Register are ErrRejected, ErrValidationTimeout, ErrValidation
+// and *ValidationStatusError; none of them is for the harness's ears, or has
+// anything in it that the registry said.
+func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) error {
+	var answer validateAnswer
+	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",
+		validateRequest{claim.RegistrationID, claim.HarnessKey, claim.Authorization}, &answer)
+	if err != nil {
+		return validationError(ctx, err)
+	}
+	if !answer.valid {
+		return ErrRejected
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package signin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/pkg/host/regular"
+)
+
+// TestNoFileToKeep has auth.json lead to a FIFO: nothing waits for that, and
+// storing credentials puts a file in its place and leaves alone what a link leads
+// to.
+func TestNoFileToKeep(t *testing.T) {
+	for name, link := range map[string]bool{"a FIFO": false, "a link to one": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, fifo := filepath.Join(dir, FileName), filepath.Join(t.TempDir(), "fifo")
+			if !link {
+				fifo = path
+			} else if err := os.Symlink(fifo, path); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := &fileStore{path}
+			if _, err := s.Load(); err == nil || !strings.Contains(err.Error(), regular.ErrNotRegular.Error()) {
+				t.Errorf("load: %v", err)
+			}
+			if err := s.Save(NewAPIKey("k")); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := s.Load(); err != nil || a.APIKey != "k" {
+				t.Errorf("load again: %v", err)
+			}
+			if info, err := os.Lstat(fifo); err != nil || (info.Mode()&os.ModeNamedPipe != 0) != link {
+				t.Errorf("what was there: %v, %v", info, err)
+			}
+		})
+	}
+}

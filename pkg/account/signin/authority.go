@@ -1,0 +1,281 @@
+package signin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"codex.internal/pkg/account/httpclient"
+)
+
+// Where the identity service is, and as whom this program is known there.
+const (
+	defaultIssuer     = "https://auth.openai.com"
+	defaultClientID   = "app_EMoamEEZ73f0CkXaXp7hrann"
+	defaultOriginator = "codex_cli_rs"
+)
+
+// The variables that change it.
+const (
+	variableRefreshURL = "CODEX_REFRESH_TOKEN_URL_OVERRIDE"
+	variableRevokeURL  = "CODEX_REVOKE_TOKEN_URL_OVERRIDE"
+	variableClientID   = "CODEX_APP_SERVER_LOGIN_CLIENT_ID"
+	variableAuthAPI    = "CODEX_AUTHAPI_BASE_URL"
+	variableOriginator = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE"
+)
+
+// AuthorityOptions are what an Authority needs.
+type AuthorityOptions struct {
+	// Getenv reads the environment.
+	Getenv func(name string) string
+	// Transport sends the requests.
+	Transport http.RoundTripper
+	// Version is this program's.
+	Version string
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Authority asks the identity service. It is safe for concurrent use and has
+// nothing to close.
+type Authority struct {
+	getenv    func(string) string
+	http      *http.Client
+	userAgent string
+	now       func() time.Time
+}
+
+// NewAuthority returns an Authority.
+func NewAuthority(o AuthorityOptions) *Authority {
+	a := &Authority{getenv: o.Getenv, now: o.Now, http: &http.Client{
+		Transport: o.Transport,
+		// What is posted are tokens, and meant for one host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	a.userAgent = userAgent(a.originator(), o.Version, o.Getenv)
+	return a
+}
+
+// env is a variable, or what counts where it is empty.
+func (a *Authority) env(name, otherwise string) string {
+	if v := strings.TrimSpace(a.getenv(name)); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+func (a *Authority) originator() string { return a.env(variableOriginator, defaultOriginator) }
+func (a *Authority) clientID() string   { return a.env(variableClientID, defaultClientID) }
+func (a *Authority) refreshURL() string {
+	return a.env(variableRefreshURL, defaultIssuer+"/oauth/token")
+}
+func (a *Authority) authAPI() string {
+	return strings.TrimRight(a.env(variableAuthAPI, productionAuthAPI), "/")
+}
+
+// revokeURL is where tokens are given back: beside where they are refreshed,
+// unless told otherwise.
+func (a *Authority) revokeURL() string {
+	if v := a.env(variableRevokeURL, ""); v != "" {
+		return v
+	}
+	u, err := url.Parse(a.env(variableRefreshURL, ""))
+	if err != nil || u.Host == "" {
+		return defaultIssuer + "/oauth/revoke"
+	}
+	u.Path, u.RawPath, u.RawQuery, u.Fragment = "/oauth/revoke", "", "", ""
+	return u.String()
+}
+
+// request is one to the identity service.
+type request struct {
+	method, url string
+	timeout     time.Duration
+	contentType string // empty: no body
+	body        []byte
+	bearer      Secret // empty: none
+	anonymous   bool   // without the name of this program
+}
+
+// answer is what the identity service said.
+type answer struct {
+	status int
+	body   []byte
+}
+
+func (a answer) ok() bool { return a.status/100 == 2 }
+
+func (a answer) statusText() string { return httpclient.StatusText(a.status) }
+
+// statusError says of an answer from a URL that it is no success.
+func (a answer) statusError(url string) error {
+	kind := ""
+	switch a.status / 100 {
+	case 4:
+		kind = "client error "
+	case 5:
+		kind = "server error "
+	}
+	return fmt.Errorf("HTTP status %s(%s) for url (%s)", kind, a.statusText(), url)
+}
+
+// text is the body for people, cut to some characters.
+func (a answer) text() string {
+	text := []rune(httpclient.PlainText(strings.TrimSpace(string(a.body))))
+	if len(text) > maxPreview {
+		return string(text[:maxPreview]) + "..."
+	}
+	return string(text)
+}
+
+// do asks. An error says that there was no answer, or that it could not be
+// read to its end.
+func (a *Authority) do(ctx context.Context, r request) (answer, error) {
+	if r.timeout == 0 {
+		r.timeout = requestTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
+	if err != nil {
+		return answer{}, withoutQuery(err)
+	}
+	req.Header.Set("Accept", "*/*")
+	req.Header["User-Agent"] = nil
+	if !r.anonymous {
+		req.Header.Set("Originator", a.originator())
+		req.Header.Set("User-Agent", a.userAgent)
+	}
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	if r.bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+r.bearer.Reveal())
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return answer{}, withoutQuery(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return answer{}, fmt.Errorf("read the answer of %s: %w", cutQuery(req.URL.Redacted()), err)
+	}
+	if len(body) > maxAnswer {
+		return answer{}, fmt.Errorf("the answer of %s is longer than %d bytes", cutQuery(req.URL.Redacted()), maxAnswer)
+	}
+	return answer{resp.StatusCode, body}, nil
+}
+
+// withoutQuery takes from an error what may be secret in its URL.
+func withoutQuery(err error) error {
+	var e *url.Error
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.Op == "parse":
+		return fmt.Errorf("the URL of the identity service: %w", e.Err)
+	default:
+		return &url.Error{Op: e.Op, URL: cutQuery(e.URL), Err: e.Err}
+	}
+}
+
+// cutQuery is a URL without its query.
+func cutQuery(text string) string {
+	text, _, _ = strings.Cut(text, "?")
+	text, _, _ = strings.Cut(text, "#")
+	return text
+}
+
+const (
+	contentJSON = "application/json"
+	contentForm = "application/x-www-form-urlencoded"
+)
+
+// postJSON posts a value as JSON.
+func (a *Authority) postJSON(ctx context.Context, r request, v any) (answer, error) {
+	r.method, r.contentType, r.body = http.MethodPost, contentJSON, encode(v)
+	return a.do(ctx, r)
+}
+
+// field is one of a form. Forms are sent in a certain order, which url.Values
+// has not.
+type field struct{ name, value string }
+
+// postForm posts a form.
+func (a *Authority) postForm(ctx context.Context, r request, fields ...field) (answer, error) {
+	r.method, r.contentType, r.body = http.MethodPost, contentForm, []byte(encodeFields(fields))
+	return a.do(ctx, r)
+}
+
+// encodeFields encodes a form or a query; a blank is %20.
+func encodeFields(fields []field) string {
+	var b strings.Builder
+	for i, f := range fields {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(percent(f.name) + "=" + percent(f.value))
+	}
+	return b.String()
+}
+
+func percent(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+// failure is what an answer that is no success says about itself, as any of
+// the services' ways to say it.
+type failure struct {
+	code, message string
+}
+
+// failure reads it; empty members say nothing.
+func (a answer) failure() failure {
+	var doc struct {
+		Error       json.RawMessage `json:"error"`
+		Description string          `json:"error_description"`
+		Code        string          `json:"code"`
+	}
+	if json.Unmarshal(a.body, &doc) != nil {
+		return failure{}
+	}
+	f := failure{code: doc.Code, message: doc.Description}
+	var text string
+	var object struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	switch {
+	case json.Unmarshal(doc.Error, &text) == nil && text != "":
+		f.code = text
+	case json.Unmarshal(doc.Error, &object) == nil:
+		if object.Code != "" {
+			f.code = object.Code
+		}
+		if f.message == "" {
+			f.message = object.Message
+		}
+	}
+	return f
+}
+
+// detail is the most useful of what a failure says: the message, the code, the
+// text, or that there is none.
+func (a answer) detail() string {
+	f := a.failure()
+	for _, text := range []string{httpclient.PlainText(f.message), httpclient.PlainText(f.code), a.text()} {
+		if text != "" {
+			return text
+		}
+	}
+	return "unknown error"
+}

@@ -1,0 +1,145 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"codex.internal/pkg/internal/strictjson"
+)
+
+// errNoDevice says that the identity service knows no device codes.
+//
+//lint:ignore ST1005 the reference's text
+var errNoDevice = errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.")
+
+// DeviceOptions say where one signs in with a code.
+type DeviceOptions struct {
+	Issuer   string // the URL of the identity service; empty: the public one
+	ClientID string // as whom this program is known there; empty: as itself
+	// Show tells the user to open a URL in a browser, anywhere, and to type
+	// the code there.
+	Show func(url, code string)
+	// Warn is told what does not matter, such as that the tokens of whoever was
+	// signed in before could not be given back.
+	Warn func(error)
+}
+
+// Device signs in to ChatGPT without a browser on this machine: it has the
+// user type a code somewhere else, and asks until that is done, at most 15
+// minutes. Who was signed in before is signed out first.
+func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
+	if _, err := l.Logout(ctx, o.Warn); err != nil {
+		return err
+	}
+	o.Issuer = issuerOr(o.Issuer)
+	if o.ClientID == "" {
+		o.ClientID = l.Authority.clientID()
+	}
+	code, err := l.Authority.userCode(ctx, o)
+	if err != nil {
+		return err
+	}
+	o.Show(o.Issuer+"/codex/device", code.user)
+	g, err := l.Authority.awaitDevice(ctx, o, code)
+	if err != nil {
+		return err
+	}
+	tokens, err := l.Authority.exchange(ctx, g)
+	if err != nil {
+		return fmt.Errorf("device code exchange failed: %w", err)
+	}
+	return l.save(tokens, "")
+}
+
+// deviceCode is what stands for one attempt to sign in.
+type deviceCode struct {
+	id       string
+	user     string // what the user types
+	interval time.Duration
+}
+
+// userCode asks for a code.
+func (a *Authority) userCode(ctx context.Context, o DeviceOptions) (deviceCode, error) {
+	got, err := a.postJSON(ctx, request{url: o.Issuer + "/api/accounts/deviceauth/usercode", anonymous: true},
+		map[string]string{"client_id": o.ClientID})
+	switch {
+	case err != nil:
+		return deviceCode{}, err
+	case got.status == http.StatusNotFound:
+		return deviceCode{}, errNoDevice
+	case !got.ok():
+		return deviceCode{}, fmt.Errorf("device code request failed with status %s", got.statusText())
+	}
+	return parseDeviceCode(got.body)
+}
+
+// parseDeviceCode reads the answer to the question for a code.
+func parseDeviceCode(body []byte) (deviceCode, error) {
+	var answer struct {
+		ID       string `json:"device_auth_id"`
+		Code     string `json:"user_code"`
+		CodeToo  string `json:"usercode"`
+		Interval string `json:"interval"` // seconds
+	}
+	if err := strictjson.Unmarshal(body, &answer); err != nil {
+		return deviceCode{}, fmt.Errorf("device code request failed: %w", plainJSON("answer", err))
+	}
+	code := deviceCode{id: answer.ID, user: answer.Code}
+	if code.user == "" {
+		code.user = answer.CodeToo
+	}
+	code.user = strings.Map(onTerminal, code.user) // where it is shown
+	seconds, err := strconv.ParseUint(strings.TrimSpace(answer.Interval), 10, 16)
+	if err != nil || code.id == "" || code.user == "" {
+		return deviceCode{}, errors.New("device code request failed: the answer lacks an id, a code or an interval in seconds")
+	}
+	// Without a pause the identity service would be asked all the time.
+	code.interval = max(time.Duration(seconds)*time.Second, minInterval)
+	return code, nil
+}
+
+// awaitDevice asks until the user has typed the code.
+func (a *Authority) awaitDevice(ctx context.Context, o DeviceOptions, code deviceCode) (grant, error) {
+	type body struct {
+		ID   string `json:"device_auth_id"`
+		Code string `json:"user_code"`
+	}
+	for end := time.Now().Add(deviceTime); ; {
+		got, err := a.postJSON(ctx, request{url: o.Issuer + "/api/accounts/deviceauth/token", anonymous: true}, body{code.id, code.user})
+		switch {
+		case err != nil:
+			return grant{}, err
+		case got.ok():
+			return deviceGrant(got.body, o)
+		case got.status != http.StatusForbidden && got.status != http.StatusNotFound:
+			return grant{}, fmt.Errorf("device auth failed with status %s", got.statusText())
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return grant{}, errors.New("device auth timed out after 15 minutes")
+		}
+		if err := pause(ctx, min(code.interval, left)); err != nil {
+			return grant{}, err
+		}
+	}
+}
+
+// deviceGrant reads what the identity service tells once the code was typed.
+func deviceGrant(body []byte, o DeviceOptions) (grant, error) {
+	var answer struct {
+		Code     string `json:"authorization_code"`
+		Verifier string `json:"code_verifier"`
+	}
+	if err := strictjson.Unmarshal(body, &answer); err != nil {
+		return grant{}, fmt.Errorf("device auth failed: %w", plainJSON("answer", err))
+	}
+	if answer.Code == "" || answer.Verifier == "" {
+		return grant{}, errors.New("device auth failed: the answer lacks a code or its verifier")
+	}
+	return grant{o.Issuer, o.ClientID, Secret(answer.Code), o.Issuer + "/deviceauth/callback", Secret(answer.Verifier)}, nil
+}

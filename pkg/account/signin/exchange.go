@@ -1,0 +1,76 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"codex.internal/pkg/internal/strictjson"
+)
+
+// grant is what an authorization code is exchanged with.
+type grant struct {
+	issuer, clientID string
+	code             Secret
+	redirectURI      string
+	verifier         Secret // of the challenge that the code was asked for with
+}
+
+// exchange turns an authorization code into tokens. An error does not say what
+// failed.
+func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
+	got, err := a.postForm(ctx, request{url: g.issuer + "/oauth/token", anonymous: true},
+		field{"grant_type", "authorization_code"}, field{"code", g.code.Reveal()},
+		field{"redirect_uri", g.redirectURI}, field{"client_id", g.clientID}, field{"code_verifier", g.verifier.Reveal()})
+	if err != nil {
+		return Tokens{}, err
+	}
+	if !got.ok() {
+		return Tokens{}, fmt.Errorf("token endpoint returned status %s: %s", got.statusText(), got.detail())
+	}
+	var answer struct {
+		IDToken      *string `json:"id_token"`
+		AccessToken  *string `json:"access_token"`
+		RefreshToken *string `json:"refresh_token"`
+	}
+	err = strictjson.Unmarshal(got.body, &answer)
+	if err != nil || answer.IDToken == nil || answer.AccessToken == nil || answer.RefreshToken == nil {
+		return Tokens{}, errors.New("the answer is not the JSON of id_token, access_token and refresh_token")
+	}
+	t := Tokens{IDToken: Secret(*answer.IDToken), AccessToken: Secret(*answer.AccessToken), RefreshToken: Secret(*answer.RefreshToken)}
+	if t.Claims, err = ParseIDClaims(t.IDToken); err != nil {
+		return Tokens{}, fmt.Errorf("id_token: %w", err)
+	}
+	return t, nil
+}
+
+// exchangeKey turns an id_token into an API key. Not every account gets one.
+func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id Secret) (Secret, error) {
+	got, err := a.postForm(ctx, request{url: issuer + "/oauth/token", anonymous: true},
+		field{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"}, field{"client_id", clientID},
+		field{"requested_token", "openai-api-key"}, field{"subject_token", id.Reveal()},
+		field{"subject_token_type", "urn:ietf:params:oauth:token-type:id_token"})
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Key string `json:"access_token"`
+	}
+	switch {
+	case !got.ok():
+		return "", fmt.Errorf("API key exchange failed with status %s: %s", got.statusText(), got.detail())
+	case strictjson.Unmarshal(got.body, &answer) != nil || answer.Key == "":
+		return "", errors.New("API key exchange failed: there is no key in the answer")
+	default:
+		return Secret(answer.Key), nil
+	}
+}
+
+// issuerOr is an issuer without slashes at its end, or the public one.
+func issuerOr(issuer string) string {
+	if issuer = strings.TrimRight(strings.TrimSpace(issuer), "/"); issuer != "" {
+		return issuer
+	}
+	return defaultIssuer
+}

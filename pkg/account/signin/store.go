@@ -1,0 +1,165 @@
+package signin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"codex.internal/pkg/host/regular"
+)
+
+// FileName is that of the stored credentials, in the home directory.
+const FileName = "auth.json"
+
+// ErrNoAuth says that there are no stored credentials.
+var ErrNoAuth = errors.New("no credentials are stored")
+
+// Store keeps credentials. It is safe for concurrent use.
+type Store interface {
+	// Load returns what is stored, or ErrNoAuth.
+	Load() (*Auth, error)
+	// Save replaces what is stored. Members of the old contents that this
+	// program does not know stay.
+	Save(a *Auth) error
+	// Delete removes what is stored, and reports whether there was anything.
+	Delete() (bool, error)
+}
+
+// OpenStore returns the store that a kind names (the setting
+// cli_auth_credentials_store): file, which is auth.json in the home directory
+// and the default; auto, which is the same, with a warning; or ephemeral, which
+// ends with the program. A keyring there is not. Warn is also told if other users
+// can read the file.
+func OpenStore(kind, home string, warn func(text string)) (Store, error) {
+	if kind == "" || kind == "file" || kind == "auto" {
+		warnOfReaders(filepath.Join(home, FileName), warn)
+	}
+	switch kind {
+	case "", "file":
+		return &fileStore{filepath.Join(home, FileName)}, nil
+	case "auto":
+		warn(fmt.Sprintf("cli_auth_credentials_store is auto: this codex cannot use a keyring; credentials are in %s", filepath.Join(home, FileName)))
+		return &fileStore{filepath.Join(home, FileName)}, nil
+	case "ephemeral":
+		return &memoryStore{}, nil
+	case "keyring":
+		return nil, errors.New("cli_auth_credentials_store is keyring: this codex cannot use a keyring; set it to file")
+	default:
+		return nil, fmt.Errorf("cli_auth_credentials_store is %q: there are file, auto and ephemeral", kind)
+	}
+}
+
+// warnOfReaders tells warn if a file can be read by users other than its own. On
+// Windows the mode does not say.
+func warnOfReaders(path string, warn func(text string)) {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o044 != 0 && runtime.GOOS != "windows" {
+		warn(fmt.Sprintf("%s can be read by other users; chmod 600 it", path))
+	}
+}
+
+// fileStore is auth.json.
+type fileStore struct{ path string }
+
+func (s *fileStore) Load() (*Auth, error) {
+	text, err := regular.ReadFile(s.path, maxAuthFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoAuth
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := ParseAuth(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.path, err)
+	}
+	return a, nil
+}
+
+// Save writes a file beside auth.json that takes its place, so that nobody
+// ever reads a part of it and nobody but the user reads it at all. A file that
+// cannot be read is replaced as a whole.
+func (s *fileStore) Save(a *Auth) error {
+	if old, err := s.Load(); err == nil {
+		a = a.keeping(old)
+	}
+	text, err := a.JSON()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	path := s.path
+	// A link is followed: it is where the user keeps the file. One to a device
+	// or a FIFO is replaced, and what it leads to is left alone.
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+FileName+"-") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+func (s *fileStore) Delete() (bool, error) {
+	err := os.Remove(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// memoryStore forgets everything with the program.
+type memoryStore struct {
+	mu   sync.Mutex
+	auth *Auth
+}
+
+func (s *memoryStore) Load() (*Auth, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.auth == nil {
+		return nil, ErrNoAuth
+	}
+	return s.auth, nil
+}
+
+func (s *memoryStore) Save(a *Auth) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.auth != nil {
+		a = a.keeping(s.auth)
+	}
+	s.auth = a
+	return nil
+}
+
+func (s *memoryStore) Delete() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := s.auth != nil
+	s.auth = nil
+	return there, nil
+}

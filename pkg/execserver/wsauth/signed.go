@@ -1,0 +1,115 @@
+package wsauth
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"codex.internal/pkg/internal/strictjson"
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// errCritical refuses tokens whose signer demands that an extension be
+// understood (RFC 7515, 4.1.11): none is.
+var errCritical = errors.New("the token has critical extensions")
+
+// newParser returns a parser that accepts HS256 alone (not "none", and no
+// other key type that the secret could be mistaken for), wants exp, and
+// honours nbf; iat is only information.
+func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
+	return jwt.NewParser(
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+		jwt.WithStrictDecoding(),
+		jwt.WithExpirationRequired(),
+		jwt.WithLeeway(skew),
+		jwt.WithTimeFunc(now),
+	)
+}
+
+// checkSigned verifies a signed token and returns its principal: issuer and
+// subject. Nothing is told about the claims of a token whose signature is wrong.
+func (a *Authenticator) checkSigned(token string) (string, error) {
+	if len(token) > maxTokenBytes {
+		return "", ErrJWT
+	}
+	var c claims
+	_, err := a.parser.ParseWithClaims(token, &c, a.key)
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return "", ErrExpired
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return "", ErrNotYet
+	case err != nil:
+		return "", ErrJWT
+	case a.issuer != "" && c.Issuer != a.issuer:
+		return "", ErrWrongIssuer
+	case a.audience != "" && !slices.Contains(c.Audience, a.audience):
+		return "", ErrWrongAudience
+	default:
+		return c.principal(), nil
+	}
+}
+
+// principal names issuer and subject by a digest, as they may be long.
+func (c *claims) principal() string {
+	text, err := json.Marshal([]any{c.Issuer, c.Subject})
+	if err != nil {
+		text = c.Subject // not reached: both have been decoded from JSON
+	}
+	digest := sha256.Sum256(text)
+	return "jwt " + hex.EncodeToString(digest[:])
+}
+
+// key is the parser's callback.
+func (a *Authenticator) key(token *jwt.Token) (any, error) {
+	if _, critical := token.Header["crit"]; critical {
+		return nil, errCritical
+	}
+	return a.secret, nil
+}
+
+// claims are the claims that matter, of the types that the reference insists
+// on: whole seconds, one issuer, one or more audiences.
+type claims struct {
+	ExpiresAt *int64           `json:"exp"`
+	NotBefore *int64           `json:"nbf"`
+	Issuer    string           `json:"iss"`
+	Audience  jwt.ClaimStrings `json:"aud"`
+	// Subject is compared with that of other tokens, whatever its type.
+	Subject json.RawMessage `json:"sub"`
+}
+
+// UnmarshalJSON takes claims by their exact names, and none that is there
+// twice: the signer's "aud" is not outvoted by an "AUD" that a user chose.
+func (c *claims) UnmarshalJSON(text []byte) error {
+	type plain claims
+	return strictjson.Unmarshal(text, (*plain)(c))
+}
+
+// errTime refuses times that cannot be calculated with.
+var errTime = errors.New("the time is out of range")
+
+func numericDate(seconds *int64) (*jwt.NumericDate, error) {
+	switch {
+	case seconds == nil:
+		return nil, nil
+	case *seconds > maxUnixTime || *seconds < -maxUnixTime:
+		return nil, errTime
+	default:
+		return jwt.NewNumericDate(time.Unix(*seconds, 0)), nil
+	}
+}
+
+// The methods of jwt.Claims. Issuer and audience are compared by checkSigned:
+// the library reports a missing issuer like a missing exp, the protocol like a
+// wrong one.
+
+func (c *claims) GetExpirationTime() (*jwt.NumericDate, error) { return numericDate(c.ExpiresAt) }
+func (c *claims) GetNotBefore() (*jwt.NumericDate, error)      { return numericDate(c.NotBefore) }
+func (c *claims) GetIssuedAt() (*jwt.NumericDate, error)       { return nil, nil }
+func (c *claims) GetIssuer() (string, error)                   { return c.Issuer, nil }
+func (c *claims) GetSubject() (string, error)                  { return "", nil }
+func (c *claims) GetAudience() (jwt.ClaimStrings, error)       { return c.Audience, nil }

@@ -1,0 +1,196 @@
+//go:build linux || darwin
+
+package fshelper
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/jsonwire"
+	"golang.org/x/sys/unix"
+)
+
+// What stands around a response: OKPrefix, the operation, OperationSuffix, the
+// response, OKSuffix and a newline.
+const (
+	OKPrefix        = `{"status":"ok","payload":{"operation":"`
+	OperationSuffix = `","response":`
+	OKSuffix        = `}}`
+)
+
+// AppendOK appends the beginning of the answer to an operation, which needs no
+// escapes. The caller appends the response, OKSuffix and a newline.
+func AppendOK(b []byte, operation string) []byte {
+	b = append(b, OKPrefix...)
+	b = append(b, operation...)
+	return append(b, OperationSuffix...)
+}
+
+// AppendError appends the answer to a request that failed, with its newline.
+func AppendError(b []byte, e *jsonrpc.Error) []byte {
+	b = append(b, `{"status":"error","payload":{"code":`...)
+	b = jsonwire.AppendInt(b, int64(e.Code))
+	b = append(b, `,"message":`...)
+	b = jsonwire.AppendString(b, e.Message)
+	return append(b, "}}\n"...)
+}
+
+// ParseAnswer reads the answer to an operation: a line with or without its
+// newline. The helper is confined because it is not trusted, so the answer may
+// be anything.
+//
+// response aliases answer. It is a JSON object without line ends that has the
+// members of the operation's result and no others, so it can be sent as it is.
+// rpcErr is an error that the helper reports, with one of the three codes that
+// such errors may have. err says that this is no answer, and nothing more
+// should be asked of this helper; its text is for the client, with code
+// -32603. Exactly one of the three is not nil.
+func ParseAnswer(answer []byte, operation string) (response []byte, rpcErr *jsonrpc.Error, err error) {
+	got, response, rpcErr, err := parseAnswer(answer)
+	switch {
+	case err != nil:
+		return nil, nil, undecodable(err)
+	case rpcErr != nil:
+		return nil, rpcErr, nil
+	case got != operation:
+		return nil, nil, fmt.Errorf("unexpected fs sandbox helper response: expected %s, got %s", operation, clip(got, 64))
+	}
+	if err := checkResponse(response, operation); err != nil {
+		return nil, nil, undecodable(err)
+	}
+	return response, nil, nil
+}
+
+func undecodable(err error) error {
+	return fmt.Errorf("failed to encode or decode fs sandbox helper message: %w", err)
+}
+
+var (
+	errTooLong  = errors.New("the answer is too long")
+	errNoAnswer = errors.New("expected a status of ok or error before its payload")
+	errTwoLines = errors.New("the answer has more than one line")
+)
+
+// parseAnswer takes the answer apart. What it returns as response is JSON.
+func parseAnswer(answer []byte) (operation string, response []byte, rpcErr *jsonrpc.Error, err error) {
+	if len(answer) > MaxAnswer {
+		return "", nil, nil, errTooLong
+	}
+	status := ""
+	done := false
+	r := jsonwire.NewReader(answer)
+	err = r.Object("an answer of the fs sandbox helper", func(name []byte) (err error) {
+		switch {
+		case string(name) == "status" && status == "":
+			status, err = r.String()
+			if err == nil && status != "ok" && status != "error" {
+				err = errNoAnswer
+			}
+		case string(name) == "payload" && status == "ok" && !done:
+			done = true
+			operation, response, err = parsePayload(r)
+		case string(name) == "payload" && status == "error" && !done:
+			done = true
+			rpcErr, err = parseError(r)
+		default:
+			err = errNoAnswer
+		}
+		return err
+	})
+	if err == nil {
+		err = r.End()
+	}
+	if err == nil && !done {
+		err = errNoAnswer
+	}
+	return operation, response, rpcErr, err
+}
+
+func parsePayload(r *jsonwire.Reader) (operation string, response []byte, err error) {
+	seen := false
+	err = r.Object("a payload", func(name []byte) (err error) {
+		switch {
+		case string(name) == "operation" && !seen:
+			seen = true
+			operation, err = r.String()
+		case string(name) == "response" && response == nil:
+			response, err = r.Raw()
+		default:
+			err = fmt.Errorf("unexpected field `%s`", clip(string(name), 64))
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+	case !seen:
+		err = errors.New("missing field `operation`")
+	case response == nil:
+		err = errors.New("missing field `response`")
+	}
+	return operation, response, err
+}
+
+// parseError reads an error. Codes that a file system request has no use for
+// become -32603.
+func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
+	e := &jsonrpc.Error{}
+	hasCode, hasMessage := false, false
+	err := r.Object("an error object", func(name []byte) error {
+		switch {
+		case string(name) == "code" && !hasCode:
+			hasCode = true
+			code, err := r.Int64("i64")
+			switch code {
+			case execproto.CodeNotFound, execproto.CodeInvalidRequest:
+				e.Code = int(code)
+			default:
+				e.Code = execproto.CodeInternal
+			}
+			return err
+		case string(name) == "message" && !hasMessage:
+			hasMessage = true
+			text, err := r.StringBytes()
+			e.Message = clip(string(text[:min(len(text), maxMessage+4)]), maxMessage)
+			return err
+		default:
+			return fmt.Errorf("unexpected field `%s`", clip(string(name), 64))
+		}
+	})
+	if err == nil && (!hasCode || !hasMessage) {
+		err = errors.New("an error needs code and message")
+	}
+	return e, err
+}
+
+// FailureText is the message, for code -32603, about a helper that did not exit
+// with 0: how it ended and what it wrote on stderr.
+func FailureText(status syscall.WaitStatus, stderr []byte) string {
+	s := fmt.Sprintf("exit status: %d", status.ExitStatus())
+	if status.Signaled() {
+		s = fmt.Sprintf("signal: %d", status.Signal())
+		if name := unix.SignalName(status.Signal()); name != "" {
+			s += " (" + name + ")"
+		}
+		if status.CoreDump() {
+			s += " (core dumped)"
+		}
+	}
+	text := strings.TrimSpace(string(stderr[:min(len(stderr), MaxStderr)]))
+	text = clip(strings.ToValidUTF8(text, "\uFFFD"), maxStderr)
+	return "fs sandbox helper failed with status " + s + ": " + text
+}
+
+// clip shortens s to n bytes, between two characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,259 @@
+package permissions
+
+import (
+	"errors"
+	"path"
+	"slices"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// AdditionalProfile is a partial overlay over a profile (sandbox.md 1.3).
+type AdditionalProfile struct {
+	// Network is nil if the overlay says nothing of it. `enabled: false` is
+	// NetworkRestricted, `enabled: null` counts as nothing.
+	Network *Network
+	// FileSystem is nil if the overlay says nothing of it. It is always
+	// restricted.
+	FileSystem *FileSystem
+}
+
+// DecodeAdditional decodes an overlay.
+func DecodeAdditional(text []byte, decode PathDecoder) (AdditionalProfile, error) {
+	d := decoder{decode: decode}
+	var a AdditionalProfile
+	r := jsonwire.NewReader(text)
+	err := d.additional(&a)(r)
+	if err == nil {
+		err = r.End()
+	}
+	if err == nil {
+		err = d.bad
+	}
+	if err != nil {
+		return AdditionalProfile{}, err
+	}
+	return a, nil
+}
+
+// additional reads an overlay, whose members may not be others.
+func (d *decoder) additional(a *AdditionalProfile) func(*jsonwire.Reader) error {
+	return func(r *jsonwire.Reader) error {
+		return object(r, false,
+			member{name: "network", read: func(r *jsonwire.Reader) error {
+				var enabled *bool
+				err := object(r, false, member{name: "enabled", read: func(r *jsonwire.Reader) error {
+					enabled = new(bool)
+					return boolean(enabled)(r)
+				}})
+				if enabled != nil {
+					mode := NetworkRestricted
+					if *enabled {
+						mode = NetworkEnabled
+					}
+					a.Network = &mode
+				}
+				return err
+			}},
+			member{name: "file_system", read: func(r *jsonwire.Reader) error {
+				a.FileSystem = &FileSystem{}
+				return d.partial(a.FileSystem)(r)
+			}})
+	}
+}
+
+// partial reads the file system part of the older shape: entries and depth, or
+// lists of paths to read and write.
+func (d *decoder) partial(fs *FileSystem) func(*jsonwire.Reader) error {
+	return func(r *jsonwire.Reader) error {
+		var read, write []Entry
+		lists, canonical := false, false
+		list := func(to *[]Entry, access Access) func(*jsonwire.Reader) error {
+			return func(r *jsonwire.Reader) error {
+				lists = true
+				return r.Array("a sequence", func() error {
+					e := Entry{Access: access}
+					if err := d.literal(&e.Path.Text)(r); err != nil {
+						return err
+					}
+					return appendEntry(to, e)
+				})
+			}
+		}
+		seen := func(read func(*jsonwire.Reader) error) func(*jsonwire.Reader) error {
+			return func(r *jsonwire.Reader) error {
+				canonical = true
+				return read(r)
+			}
+		}
+		err := object(r, false,
+			member{name: "read", read: list(&read, Read)},
+			member{name: "write", read: list(&write, Write)},
+			member{name: "entries", read: seen(d.entries(&fs.Entries))},
+			member{name: "glob_scan_max_depth", read: seen(depth(&fs.GlobScanMaxDepth))})
+		switch {
+		case err != nil:
+			return err
+		case lists && canonical:
+			return errors.New("`read` and `write` do not go with `entries`")
+		case lists:
+			fs.Entries = append(read, write...)
+			if len(fs.Entries) > maxEntries {
+				return errors.New("too many file system entries")
+			}
+		}
+		return nil
+	}
+}
+
+// AppendJSON appends the overlay with native paths.
+func (a AdditionalProfile) AppendJSON(b []byte) []byte {
+	switch {
+	case a.Network == nil:
+		b = append(b, `{"network":null`...)
+	default:
+		b = append(b, `{"network":{"enabled":`...)
+		b = append(jsonwire.AppendBool(b, *a.Network == NetworkEnabled), '}')
+	}
+	b = append(b, `,"file_system":`...)
+	if a.FileSystem == nil {
+		return append(b, "null}"...)
+	}
+	return append(a.FileSystem.appendPartial(b), '}')
+}
+
+// appendPartial appends a file system part in the older shape.
+func (fs FileSystem) appendPartial(b []byte) []byte {
+	plain := fs.GlobScanMaxDepth == 0 && len(fs.Entries) > 0
+	for _, e := range fs.Entries {
+		plain = plain && e.Path.Kind == Literal && e.Access != Deny
+	}
+	if !plain {
+		b = append(b, `{"entries":`...)
+		b = appendEntries(b, fs.Entries)
+		return append(fs.appendDepth(b), '}')
+	}
+	start := len(b)
+	for _, access := range [...]Access{Read, Write} {
+		var paths []string
+		for _, e := range fs.Entries {
+			if e.Access == access {
+				paths = append(paths, e.Path.Text)
+			}
+		}
+		if len(paths) == 0 {
+			continue
+		}
+		if len(b) == start {
+			b = append(b, '{')
+		} else {
+			b = append(b, ',')
+		}
+		b = jsonwire.AppendString(b, access.String())
+		b = append(b, ':')
+		b = appendStrings(b, paths)
+	}
+	return append(b, '}')
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsonwire.AppendString(b, s)
+	}
+	return append(b, ']')
+}
+
+// Normalize returns the overlay with paths that exist resolved, except for a
+// link in the last component, and without duplicates; what says nothing is
+// absent. A pattern that is not denied is ErrGlobAccess.
+func (a AdditionalProfile) Normalize(view View) (AdditionalProfile, error) {
+	if a.FileSystem == nil {
+		return a, nil
+	}
+	fs := FileSystem{GlobScanMaxDepth: a.FileSystem.GlobScanMaxDepth}
+	for _, e := range a.FileSystem.Entries {
+		if e.Path.Kind == Glob && e.Access != Deny {
+			return AdditionalProfile{}, ErrGlobAccess
+		}
+		if e.Path.Kind == Literal {
+			e.Path.Text = canonical(view, e.Path.Text)
+		}
+		if !slices.Contains(fs.Entries, e) {
+			fs.Entries = append(fs.Entries, e)
+		}
+	}
+	a.FileSystem = nil
+	if len(fs.Entries) > 0 {
+		a.FileSystem = &fs
+	}
+	return a, nil
+}
+
+// canonical returns a path that exists with the links above its last component
+// resolved, and any other path as it is.
+func canonical(view View, p string) string {
+	if p == "/" {
+		return p
+	}
+	dir, t := stat(view, path.Dir(p))
+	if t != Dir {
+		return p
+	}
+	at := path.Join(dir, path.Base(p))
+	if info, err := view.Lstat(at); err != nil || info.Type == Missing {
+		return p
+	}
+	return at
+}
+
+// Merge returns an overlay that says what both say.
+func (a AdditionalProfile) Merge(b AdditionalProfile) AdditionalProfile {
+	var merged AdditionalProfile
+	for _, side := range [...]AdditionalProfile{a, b} {
+		if side.Network != nil && *side.Network == NetworkEnabled {
+			merged.Network = side.Network
+		}
+	}
+	switch {
+	case a.FileSystem == nil:
+		merged.FileSystem = b.FileSystem
+	case b.FileSystem == nil:
+		merged.FileSystem = a.FileSystem
+	default:
+		fs := a.FileSystem.merge(*b.FileSystem)
+		merged.FileSystem = &fs
+	}
+	return merged
+}
+
+// Apply returns the profile with an overlay over it: entries are appended to a
+// restricted file system, the network is enabled if either enables it.
+func (a AdditionalProfile) Apply(p Profile) Profile {
+	if a.Network != nil && *a.Network == NetworkEnabled {
+		p.Network = NetworkEnabled
+	}
+	if a.FileSystem != nil && p.Kind == Managed && !p.FileSystem.Unrestricted {
+		p.FileSystem = p.FileSystem.merge(*a.FileSystem)
+	}
+	return p
+}
+
+// merge appends the entries of an overlay that are not there yet.
+func (fs FileSystem) merge(over FileSystem) FileSystem {
+	merged := FileSystem{Entries: slices.Clip(fs.Entries)}
+	for _, e := range over.Entries {
+		if !slices.Contains(merged.Entries, e) {
+			merged.Entries = append(merged.Entries, e)
+		}
+	}
+	merged.GlobScanMaxDepth = merged.depthOf(fs, over)
+	return merged
+}
+
+func (fs FileSystem) hasDenyGlob() bool {
+	return slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Path.Kind == Glob && e.Access == Deny })
+}

@@ -1,0 +1,167 @@
+// Package permissions implements permission profiles: what a client lets a
+// command or a file system request do (sandbox.md 1 to 4).
+//
+// A profile arrives as JSON, in one of several generations of shapes, and is
+// resolved against a working directory and a view of the file system:
+//
+//	profile, err := permissions.DecodeProfile(text, permissions.NativePath(home))
+//	policy := permissions.Resolve(profile.FileSystem, permissions.Scope{Cwd: cwd}, view)
+//	policy.CanWrite("/srv/project/main.go")
+//	policy.WritableRoots() // what a sandbox has to mount
+//
+// Every shape is decoded strictly; what is not understood is an error, because
+// to misread a policy is to ignore it. Nothing here confines anything, and
+// nothing touches a file but through the View. Values are safe for concurrent
+// use except a Policy.
+package permissions
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// Context is a decoded `sandbox` member of a request (sandbox.md 1.1).
+type Context struct {
+	// Profile is what may be done. For the oldest shape, with a sandbox
+	// policy, it is what is known of it without a working directory: enough
+	// for ConfinesFiles, ConfinesProcesses and NeedsCwd; ProfileFor has it all.
+	Profile Profile
+	// Legacy and Additional are the policy of the oldest shape and the overlay
+	// over it, nil if there are none.
+	Legacy     *LegacyPolicy
+	Additional *AdditionalProfile
+
+	Cwd            string   // as it was written, a URI; "" if absent
+	WorkspaceRoots []string // as they were written, URIs
+
+	UseLegacyLandlock            bool
+	WindowsSandboxLevel          string // disabled, restricted-token or elevated
+	WindowsSandboxPrivateDesktop bool
+}
+
+// ConfinesFiles reports whether file system requests must be confined.
+func (c *Context) ConfinesFiles() bool { return c.Profile.ConfinesFiles() }
+
+// ConfinesProcesses reports whether a process must be confined.
+func (c *Context) ConfinesProcesses() bool { return c.Profile.ConfinesProcesses() }
+
+// ProfileFor returns the profile for a working directory, which only the
+// oldest shape depends on.
+func (c *Context) ProfileFor(cwd string, view View) Profile {
+	if c.Legacy == nil {
+		return c.Profile
+	}
+	p := c.Legacy.ToProfile(cwd, view)
+	if c.Additional != nil {
+		p = c.Additional.Apply(p)
+	}
+	return p
+}
+
+// noView is a file system with nothing in it.
+type noView struct{}
+
+func (noView) Lstat(string) (Info, error)                         { return Info{}, nil }
+func (noView) Readlink(string) (string, error)                    { return "", errNotThere }
+func (noView) ReadFile(string, int) ([]byte, error)               { return nil, errNotThere }
+func (noView) ReadDir(string, func(string, FileType) error) error { return errNotThere }
+
+// DecodeContext decodes a `sandbox` member: an object with a permission
+// profile, or of the older protocol with a sandbox policy. The error is for
+// the client; one that is a *PathError has a code of its own.
+func DecodeContext(raw []byte, decode PathDecoder) (*Context, error) {
+	c := &Context{WindowsSandboxLevel: "disabled"}
+	d := decoder{decode: decode}
+	var policy *Context
+	members := []member{
+		{name: "windowsSandboxLevel", read: choice(&c.WindowsSandboxLevel, "disabled", "restricted-token", "elevated")},
+		{name: "windowsSandboxPrivateDesktop", read: boolean(&c.WindowsSandboxPrivateDesktop)},
+		{name: "useLegacyLandlock", read: boolean(&c.UseLegacyLandlock)},
+	}
+	old, err := has(raw, "sandboxPolicy")
+	if err != nil {
+		return nil, err
+	}
+	if old {
+		c.Legacy = &LegacyPolicy{}
+		members = append(members,
+			member{name: "sandboxPolicy", required: true, read: d.legacy(c.Legacy)},
+			member{name: "additionalPermissions", read: func(r *jsonwire.Reader) error {
+				c.Additional = &AdditionalProfile{}
+				return d.additional(c.Additional)(r)
+			}})
+	} else {
+		members = append(members,
+			member{name: "permissions", required: true, read: func(r *jsonwire.Reader) (err error) {
+				c.Profile, err = readProfile(r, decode)
+				return err
+			}},
+			member{name: "cwd", read: text(&c.Cwd)},
+			member{name: "workspaceRoots", read: roots(&c.WorkspaceRoots)},
+			member{name: "policyContext", read: func(r *jsonwire.Reader) error {
+				policy = &Context{}
+				return object(r, true, member{name: "cwd", read: text(&policy.Cwd)},
+					member{name: "workspaceRoots", read: roots(&policy.WorkspaceRoots)})
+			}})
+	}
+	r := jsonwire.NewReader(raw)
+	err = object(r, true, members...)
+	if err == nil {
+		err = r.End()
+	}
+	if policy != nil {
+		// It counts instead of the members of the same names.
+		c.Cwd, c.WorkspaceRoots = policy.Cwd, policy.WorkspaceRoots
+	}
+	if err == nil {
+		err = c.check(d.bad)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// check completes a context that was read.
+func (c *Context) check(bad error) error {
+	if bad != nil {
+		return bad
+	}
+	c.Profile = c.ProfileFor("", noView{})
+	relative := 0
+	for _, e := range c.Profile.FileSystem.Entries {
+		if e.Path.Kind == ProjectRoots || e.Path.Kind == Glob {
+			relative++
+		}
+	}
+	if n := len(c.Profile.FileSystem.Entries) + relative*len(c.WorkspaceRoots); n > maxExpanded {
+		return fmt.Errorf("more than %d file system entries for all workspace roots", maxExpanded)
+	}
+	return nil
+}
+
+// has reports whether an object has a member.
+func has(raw []byte, name string) (found bool, err error) {
+	r := jsonwire.NewReader(raw)
+	err = r.Object("a map", func(n []byte) error {
+		found = found || string(n) == name
+		return r.Skip()
+	})
+	return found, err
+}
+
+// roots reads a list of path URIs.
+func roots(to *[]string) func(*jsonwire.Reader) error {
+	return func(r *jsonwire.Reader) error {
+		return r.Array("a sequence", func() error {
+			if len(*to) >= maxRoots {
+				return fmt.Errorf("more than %d workspace roots", maxRoots)
+			}
+			var root string
+			err := text(&root)(r)
+			*to = append(*to, root)
+			return err
+		})
+	}
+}

@@ -1,0 +1,275 @@
+// Package jsonrpc is the envelope of the exec-server protocol (section 2):
+// JSON-RPC 2.0 without its version member.
+//
+// Decode tells what one message is and where its parts lie, without decoding
+// params or results; the Append functions write messages to the end of a
+// buffer.
+package jsonrpc
+
+import (
+	"errors"
+	"fmt"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// Kind is what a message is.
+type Kind uint8
+
+// The kinds of messages.
+const (
+	Request Kind = iota + 1
+	Notification
+	Response
+	ErrorResponse
+)
+
+// ID is the id of a request: a string or a 64-bit integer, kept as its JSON
+// text so that it goes back as it came. It can be compared and is a valid map
+// key. The zero ID is no id.
+type ID struct{ text string }
+
+// IntID returns the id that is the integer n.
+func IntID(n int64) ID { return ID{string(jsonwire.AppendInt(nil, n))} }
+
+// StringID returns the id that is the string s.
+func StringID(s string) ID { return ID{string(jsonwire.AppendString(nil, s))} }
+
+// IsZero reports whether there is no id.
+func (id ID) IsZero() bool { return id.text == "" }
+
+// String returns the id's JSON text.
+func (id ID) String() string { return id.text }
+
+// Error is a JSON-RPC error: what a request is answered with when it fails.
+type Error struct {
+	Code    int
+	Message string
+	Data    []byte // JSON text; nil: absent
+}
+
+// Error implements error with the message alone.
+func (e *Error) Error() string { return e.Message }
+
+// Message is one decoded message. Params and Result are JSON text that
+// aliases what was decoded; nil means absent.
+type Message struct {
+	Kind   Kind
+	ID     ID
+	Method string
+	Params []byte
+	Result []byte
+	Err    *Error
+}
+
+// members are the parts of a message as they were found.
+type members struct {
+	id, method, params, result, err []byte
+	trace                           []byte
+}
+
+// Decode reads one message. A text that is none gives an error whose text
+// says why; the peer gets it with code -32600 and id -1.
+//
+// What a message is follows from its members: with method and id a request,
+// with method alone a notification, with id and result a response, with id
+// and error an error response. Unknown members are ignored.
+func Decode(text []byte) (Message, error) {
+	var found members
+	r := jsonwire.NewReader(text)
+	err := r.Object("a JSON-RPC message", func(name []byte) error {
+		at := found.member(string(name))
+		if at == nil {
+			return r.Skip()
+		}
+		if *at != nil {
+			return fmt.Errorf("duplicate field `%s`", name)
+		}
+		raw, err := r.Raw()
+		*at = raw
+		return err
+	})
+	if err == nil {
+		err = r.End()
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	return found.message()
+}
+
+func (m *members) member(name string) *[]byte {
+	switch name {
+	case "id":
+		return &m.id
+	case "method":
+		return &m.method
+	case "params":
+		return &m.params
+	case "result":
+		return &m.result
+	case "error":
+		return &m.err
+	case "trace":
+		return &m.trace
+	default:
+		return nil
+	}
+}
+
+var errNoMessage = errors.New("data is no request, notification, response or error")
+
+func (m *members) message() (Message, error) {
+	var out Message
+	if m.id != nil {
+		id, err := decodeID(m.id)
+		if err != nil {
+			return Message{}, err
+		}
+		out.ID = id
+	}
+	switch {
+	case m.method != nil:
+		method, err := jsonwire.NewReader(m.method).String()
+		if err != nil {
+			return Message{}, fmt.Errorf("method: %w", err)
+		}
+		if err := checkTrace(m.trace); err != nil {
+			return Message{}, fmt.Errorf("trace: %w", err)
+		}
+		out.Kind, out.Method, out.Params = Notification, method, m.params
+		if m.id != nil {
+			out.Kind = Request
+		}
+	case m.id != nil && m.result != nil:
+		out.Kind, out.Result = Response, m.result
+	case m.id != nil && m.err != nil:
+		e, err := decodeError(m.err)
+		if err != nil {
+			return Message{}, fmt.Errorf("error: %w", err)
+		}
+		out.Kind, out.Err = ErrorResponse, e
+	default:
+		return Message{}, errNoMessage
+	}
+	return out, nil
+}
+
+// decodeID accepts a string or an integer of 64 bits. Anything else is
+// malformed: to take it for a notification, as the reference does, would
+// leave the peer without an answer.
+func decodeID(raw []byte) (ID, error) {
+	r := jsonwire.NewReader(raw)
+	switch r.Peek() {
+	case jsonwire.String:
+		return ID{string(raw)}, nil
+	case jsonwire.Number:
+		n, err := r.Int64("a string or a 64-bit integer")
+		if err != nil {
+			return ID{}, fmt.Errorf("id: %w", err)
+		}
+		return IntID(n), nil
+	default:
+		return ID{}, errors.New("id: must be a string or a 64-bit integer")
+	}
+}
+
+// checkTrace accepts null or {traceparent?, tracestate?}.
+func checkTrace(raw []byte) error {
+	if raw == nil {
+		return nil
+	}
+	r := jsonwire.NewReader(raw)
+	if null, err := r.Null(); null || err != nil {
+		return err
+	}
+	return r.Object("a trace context", func(name []byte) error {
+		switch string(name) {
+		case "traceparent", "tracestate":
+			if null, err := r.Null(); null || err != nil {
+				return err
+			}
+			_, err := r.StringBytes()
+			return err
+		default:
+			return r.Skip()
+		}
+	})
+}
+
+func decodeError(raw []byte) (*Error, error) {
+	r := jsonwire.NewReader(raw)
+	e := &Error{}
+	hasCode, hasMessage := false, false
+	err := r.Object("an error object", func(name []byte) error {
+		var err error
+		switch string(name) {
+		case "code":
+			hasCode = true
+			var code int64
+			code, err = r.Int64("i64")
+			e.Code = int(code)
+		case "message":
+			hasMessage = true
+			e.Message, err = r.String()
+		case "data":
+			e.Data, err = r.Raw()
+		default:
+			err = r.Skip()
+		}
+		return err
+	})
+	if err == nil && (!hasCode || !hasMessage) {
+		err = errors.New("needs code and message")
+	}
+	return e, err
+}
+
+// AppendRequest appends a request. Params are JSON text; nil is sent as null,
+// because some servers want the member.
+func AppendRequest(b []byte, id ID, method string, params []byte) []byte {
+	b = append(b, `{"id":`...)
+	b = append(b, id.text...)
+	b = append(b, `,"method":`...)
+	b = jsonwire.AppendString(b, method)
+	b = append(b, `,"params":`...)
+	if params == nil {
+		b = append(b, "null"...)
+	}
+	b = append(b, params...)
+	return append(b, '}')
+}
+
+// AppendNotification appends a notification; nil params are left out.
+func AppendNotification(b []byte, method string, params []byte) []byte {
+	b = append(b, `{"method":`...)
+	b = jsonwire.AppendString(b, method)
+	if params != nil {
+		b = append(b, `,"params":`...)
+		b = append(b, params...)
+	}
+	return append(b, '}')
+}
+
+// AppendResultHeader appends the beginning of a response. The caller appends
+// the result and a closing brace.
+func AppendResultHeader(b []byte, id ID) []byte {
+	b = append(b, `{"id":`...)
+	b = append(b, id.text...)
+	return append(b, `,"result":`...)
+}
+
+// AppendError appends an error response.
+func AppendError(b []byte, id ID, e *Error) []byte {
+	b = append(b, `{"error":{"code":`...)
+	b = jsonwire.AppendInt(b, int64(e.Code))
+	b = append(b, `,"message":`...)
+	b = jsonwire.AppendString(b, e.Message)
+	if e.Data != nil {
+		b = append(b, `,"data":`...)
+		b = append(b, e.Data...)
+	}
+	b = append(b, `},"id":`...)
+	b = append(b, id.text...)
+	return append(b, '}')
+}
