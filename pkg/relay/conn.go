@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
 )
@@ -68,8 +69,8 @@ func (c *Conn) Write(message []byte) error {
 	return nil
 }
 
-// Close ends the stream. What was written goes out before, if the relay takes
-// it within a few seconds.
+// Close ends the stream. Messages that were written before are sent first, if the
+// relay accepts them within a few seconds.
 func (c *Conn) Close() error {
 	c.s.end(ErrClosed)
 	c.wg.Wait()
@@ -127,7 +128,7 @@ func (c *Conn) redial(calm bool) *link {
 	told := false
 	for attempt := 0; ; attempt++ {
 		if attempt > 0 || !calm {
-			pause(c.ctx, c.h.RetryPause(attempt))
+			_ = wait.For(c.ctx, c.h.RetryPause(attempt))
 		}
 		if c.ctx.Err() != nil {
 			return nil

@@ -18,9 +18,11 @@
 //
 // Between two ends of this project a stream outlives its websockets: what was
 // lost is sent again (package relayframe). With an end that does not
-// acknowledge, such as the reference's, it ends with the first.
+// acknowledge, such as Codex CLI's, it ends with the first.
 //
 // A slow stream holds up no other. Each record waits its turn behind at most
 // 128 others and one per stream; whoever does not read its messages is held
 // back by missing acknowledgements or, where the peer knows none, reset.
+//
+// The rules are in docs/spec/relay.md §6 and §7.
 package relay

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
 	"codex.internal/pkg/wire/transport"
@@ -39,7 +40,7 @@ type ExecutorOptions struct {
 	// Connected is called each time that harnesses can begin to come; nil: it
 	// need not be known.
 	Connected func()
-	// Plain has streams do what the reference does: they acknowledge nothing
+	// Plain has streams do what Codex CLI does: they acknowledge nothing
 	// and die with the websocket.
 	Plain  bool
 	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
@@ -55,7 +56,7 @@ type ExecutorOptions struct {
 type Executor struct {
 	opts  ExecutorOptions
 	log   *slog.Logger
-	pause func(context.Context, time.Duration)
+	pause func(context.Context, time.Duration) error // wait.For, but in tests
 	wg    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -69,7 +70,7 @@ func NewExecutor(o ExecutorOptions) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Executor{opts: o, log: o.Logger, pause: pause, streams: make(map[string]*stream)}
+	return &Executor{opts: o, log: o.Logger, pause: wait.For, streams: make(map[string]*stream)}
 }
 
 // Run registers the executor and keeps it connected until ctx ends, which is no
@@ -81,23 +82,23 @@ func (e *Executor) Run(ctx context.Context) error {
 	defer e.wg.Wait()
 	defer e.endStreams(errAborted)
 	registration, err := e.register(ctx)
-	wait := firstPause
+	pause := firstPause
 	for err == nil && ctx.Err() == nil {
 		l, dialErr := dialLink(ctx, registration.URL, e.opts.TLS, executorDialTime, pingInterval, e.log)
 		switch {
 		case dialErr == nil:
-			wait = firstPause
+			pause = firstPause
 			e.serve(ctx, l, registration)
 		case ctx.Err() != nil:
 		case refused(dialErr):
 			e.log.Info("the relay refused the connection: registering again", "error", dialErr)
 			registration, err = e.registerAgain(ctx, registration)
 		default:
-			e.log.Warn("no connection to the relay", "error", dialErr, "pause", wait)
+			e.log.Warn("no connection to the relay", "error", dialErr, "pause", pause)
 		}
 		if err == nil {
-			e.pause(ctx, wait)
-			wait = min(2*wait, lastPause)
+			_ = e.pause(ctx, pause) // the loop ends with ctx
+			pause = min(2*pause, lastPause)
 		}
 	}
 	if ctx.Err() != nil {
@@ -110,15 +111,6 @@ func (e *Executor) Run(ctx context.Context) error {
 func refused(err error) bool {
 	var e *transport.DialError
 	return errors.Is(err, errURL) || errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 func (e *Executor) register(ctx context.Context) (Registration, error) {
@@ -142,7 +134,7 @@ func (e *Executor) registerAgain(ctx context.Context, old Registration) (Registr
 
 // serve serves a link until that or ctx ends, and closes it.
 func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
-	v := newVisit(ctx, e, l, r)
+	v := newExecutorConn(ctx, e, l, r)
 	e.log.Info("connected to the relay", "url", l.url)
 	e.resume(l, r)
 	if e.opts.Connected != nil {

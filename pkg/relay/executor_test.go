@@ -85,7 +85,7 @@ func runExecutor(t *testing.T, url string, o ExecutorOptions) {
 		}
 	}
 	e := NewExecutor(o)
-	e.pause = func(context.Context, time.Duration) {}
+	e.pause = func(context.Context, time.Duration) error { return nil }
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -411,13 +411,14 @@ func TestExecutorLoop(t *testing.T) {
 		}
 		return Registration{URL: "ws" + strings.TrimPrefix(s.URL, "http")}, nil
 	}})
-	e.pause = func(_ context.Context, d time.Duration) {
+	e.pause = func(_ context.Context, d time.Duration) error {
 		tell("pause %v", d)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(answers) == 0 {
 			answers = []int{403}
 		}
+		return nil
 	}
 	if err := e.Run(t.Context()); !errors.Is(err, last) {
 		t.Errorf("Run: %v", err)

@@ -46,7 +46,7 @@ func FuzzExecutor(f *testing.F) {
 		}})
 		l := &link{slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan relayframe.Frame, controlQueue), closing: make(chan struct{})}
 		l.once.Do(func() { close(l.closing) }) // there is no websocket to close
-		v := newVisit(t.Context(), e, l, where)
+		v := newExecutorConn(t.Context(), e, l, where)
 		for len(messages) >= 2 {
 			n := min(int(binary.BigEndian.Uint16(messages)), len(messages)-2)
 			if f, err := relayframe.Decode(messages[2 : 2+n]); err == nil {

@@ -87,7 +87,7 @@ func TestHostileExecutor(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.data(g.id, 0, seal(t, g.session, framed(hello)))
-			// Nothing of this is about the stream, or says what ends it.
+			// None of these texts is about the stream, or says why it ends.
 			g.send(resetOf("another", "x"))
 			g.data("another", 0, []byte("x"))
 			g.shake("another", []byte("x"))

@@ -35,7 +35,7 @@ type HarnessOptions struct {
 	// Connect asks the registry for a bundle. It has 10 s. Its errors are passed
 	// on as they are.
 	Connect func(context.Context) (Bundle, error)
-	// Plain has streams do what the reference does: they acknowledge nothing
+	// Plain has streams do what Codex CLI does: they acknowledge nothing
 	// and die with the websocket.
 	Plain bool
 	// OnLink is called when a stream has lost its websocket and the first
@@ -127,7 +127,7 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		// To the reference the handshake is a part of initialize.
+		// To Codex CLI the handshake is a part of initialize.
 		return nil, &HandshakeError{text: fmt.Sprintf("timed out waiting for exec-server initialize handshake after %v", h.patience)}
 	}
 	if err != nil {

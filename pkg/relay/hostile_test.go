@@ -197,7 +197,7 @@ func TestNoRoomByThen(t *testing.T) {
 func TestSilentRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &link{control: make(chan relayframe.Frame, controlQueue)}
-		v := newVisit(t.Context(), NewExecutor(ExecutorOptions{Identity: identity(), Validate: judge}), l, where)
+		v := newExecutorConn(t.Context(), NewExecutor(ExecutorOptions{Identity: identity(), Validate: judge}), l, where)
 		defer v.end()
 		asked := time.Now()
 		v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "wait")})
@@ -221,7 +221,7 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 	}
 	l = &link{ws: l.ws, control: l.control, closing: make(chan struct{}), slots: make(chan struct{})}
 	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c transport.Conn) { _, _ = c.ReadMessage() }})
-	v := newVisit(t.Context(), e, l, where)
+	v := newExecutorConn(t.Context(), e, l, where)
 	defer v.end()
 	v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "please")})
 	select {
@@ -261,7 +261,7 @@ func TestUnsendableIDs(t *testing.T) {
 func TestFloodLeavesRoom(t *testing.T) {
 	l, _ := newLink(t, 0)
 	l.close() // nothing is written any more
-	v := newVisit(t.Context(), NewExecutor(ExecutorOptions{}), l, where)
+	v := newExecutorConn(t.Context(), NewExecutor(ExecutorOptions{}), l, where)
 	defer v.end()
 	for range 2 * controlQueue {
 		v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Data, Payload: []byte("x")})

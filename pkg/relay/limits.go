@@ -6,7 +6,7 @@ import (
 	"codex.internal/pkg/relay/noiseik"
 )
 
-// What an executor allows, as the reference does.
+// The limits of an executor. They are those of Codex CLI.
 const (
 	// maxStreams bounds the streams whose handshake is over.
 	maxStreams = 128
@@ -35,8 +35,8 @@ const (
 	heldBytes = 1 << 20
 	maxRecord = 1<<16 - 1
 	// heldRecords is the same bound for small records, and keeps the search for
-	// one short. Who does not know yet that it is acknowledged sends more than
-	// the 32 of who does.
+	// one short. A sender that has not seen an acknowledgement yet may have more
+	// records in flight than the 32 of one that has.
 	heldRecords = 1024
 	// controlQueue bounds the frames that wait to be written and that nothing
 	// depends on, because they are repeated or only spare the peer a wait. It
@@ -74,8 +74,8 @@ const (
 	// nothing, not even an answer to a probe, may come from it.
 	pingInterval = 30 * time.Second
 	silenceTime  = 75 * time.Second
-	// registerTime and executorDialTime bound what has no bound in the
-	// reference.
+	// registerTime and executorDialTime bound what has no bound in Codex
+	// CLI.
 	registerTime     = 30 * time.Second
 	executorDialTime = 30 * time.Second
 	// firstPause doubles with each attempt to dial that fails, to lastPause.
@@ -83,7 +83,7 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// What a harness allows.
+// The limits of a harness.
 const (
 	// connectTime, dialTime and handshakeTime bound the parts of Dial.
 	connectTime   = 10 * time.Second

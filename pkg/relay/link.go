@@ -67,7 +67,8 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 	}
 	ws, err := transport.Dial(ctx, address, transport.DialOptions{
 		TLS: config, Limit: limit, Buffer: bufferSize,
-		// What a relay says, be it in the status line, may repeat the query.
+		// The relay's body and reason phrase may repeat the query, which is a
+		// credential: the error has only the status.
 		Refused: func(res *http.Response) error {
 			return fmt.Errorf("the relay answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 		},
@@ -91,7 +92,7 @@ func (l *link) prepare() {
 	l.ws.SetReadLimit(relayframe.MaxFrame)
 	l.ws.SetPingHandler(func(data string) error {
 		l.heard()
-		l.pongs.Owe(data)
+		l.pongs.Add(data)
 		return nil
 	})
 	l.ws.SetPongHandler(func(string) error { l.heard(); return nil })

@@ -10,10 +10,10 @@ import (
 	"codex.internal/pkg/wire/transport"
 )
 
-// What has a registration has the query of its URL, which is a credential, and
-// a bundle has an authorization besides. They print as what is public in them,
-// and so does what holds them in fields that are not exported, whose methods
-// package fmt does not call.
+// The query of a registration's URL is a credential, and a bundle has an
+// authorization besides. Both print as their public parts. So do the types that have
+// them in fields that are not exported, as package fmt does not call the methods of
+// such fields.
 
 // String returns the names of the registration and its URL without the query.
 func (r Registration) String() string {
@@ -36,10 +36,10 @@ func (c *Conn) Format(w fmt.State, verb rune) { c.bundle.Format(w, verb) }
 func (e *Executor) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "executor") }
 
 // Format writes the names of the registration.
-func (v *visit) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }
+func (v *executorConn) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }
 
-// streamID is the id of a stream as the log has it: a digest. Whoever knows an
-// id could claim the stream at the relay before its harness does, after a
+// streamID is the id of a stream, which the log shows as a digest. A harness that
+// knows the id of another one's stream could claim it at the relay after the other's
 // connection was lost.
 type streamID string
 

@@ -75,7 +75,7 @@ func TestNothingPrintsCredentials(t *testing.T) {
 	for _, tt := range []struct {
 		v    any
 		want string
-	}{{r, shown}, {&r, shown}, {b, shown}, {&b, shown}, {&Conn{bundle: b}, shown}, {newVisit(t.Context(), e, nil, r), shown}, {e, "executor"}} {
+	}{{r, shown}, {&r, shown}, {b, shown}, {&b, shown}, {&Conn{bundle: b}, shown}, {newExecutorConn(t.Context(), e, nil, r), shown}, {e, "executor"}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			if got := fmt.Sprintf(verb, tt.v); got != tt.want {
 				t.Errorf("%T prints with %s as %s", tt.v, verb, got)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
 )
@@ -14,8 +15,9 @@ import (
 // the link calls receive, the consumer read and one writer at a time send;
 // routineTimer does what is due.
 //
-// States: attached to a link; detached (the link is gone and another is hoped
-// for); ended (err set). What arrived before the end can still be read.
+// States: attached to a connection to the relay; detached (that connection is lost and
+// may be replaced); ended (err is set). Messages that arrived before the end can still
+// be read.
 type stream struct {
 	id      string
 	session *noiseik.Session
@@ -43,17 +45,10 @@ type stream struct {
 }
 
 func newStream(id string, session *noiseik.Session, o relayframe.Options, l *link, onEnd func(*stream, *link, error)) *stream {
-	wake := func() chan struct{} { return make(chan struct{}, 1) }
+	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &stream{
 		id: id, session: session, onEnd: onEnd, frames: relayframe.NewStream(id, o, time.Now()), link: l,
-		arrived: wake(), taken: wake(), ready: wake(), rearm: wake(), ended: make(chan struct{}),
-	}
-}
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		arrived: signal(), taken: signal(), ready: signal(), rearm: signal(), ended: make(chan struct{}),
 	}
 }
 
@@ -79,8 +74,9 @@ func (s *stream) reset(reason string) relayframe.Frame {
 	return s.frames.Reset(reason)
 }
 
-// full reports whether the inbox takes no more frames. What one frame releases
-// is bounded by the reorder window, and finds room.
+// full reports whether the inbox takes no more frames. One frame can release the
+// records that waited for it; the reorder window bounds them, and the inbox has room
+// for as many.
 func (s *stream) full() bool { return len(s.inbox) >= inboxMessages || s.inboxSize >= inboxBytes }
 
 // acking reports whether the peer is known to acknowledge.
@@ -109,7 +105,7 @@ func (s *stream) receive(f relayframe.Frame) error {
 	if !s.hold(f) {
 		return errInboxFull
 	}
-	// What the frame says about the other direction does not wait.
+	// The acknowledgements in the frame are handled although its record is not.
 	return s.take(relayframe.Frame{StreamID: f.StreamID, Kind: relayframe.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
 }
 
@@ -148,14 +144,14 @@ func (s *stream) take(f relayframe.Frame) error {
 	}
 	s.push(out.Frames)
 	s.acted()
-	wake(s.ready)
+	wait.Wake(s.ready)
 	return nil
 }
 
 func (s *stream) deliver(message []byte) error {
 	s.inbox = append(s.inbox, message)
 	s.inboxSize += len(message)
-	wake(s.arrived)
+	wait.Wake(s.arrived)
 	return nil
 }
 
@@ -173,7 +169,7 @@ func (s *stream) push(frames []relayframe.Frame) {
 func (s *stream) acted() {
 	due := s.frames.Deadline()
 	if !due.IsZero() && (s.armed.IsZero() || due.Before(s.armed)) {
-		wake(s.rearm)
+		wait.Wake(s.rearm)
 	}
 }
 
@@ -213,7 +209,7 @@ func (s *stream) next() (message []byte, broken, err error) {
 		s.heldSize -= len(f.Payload)
 		broken = s.take(f)
 	}
-	wake(s.taken)
+	wait.Wake(s.taken)
 	return message, broken, nil
 }
 
@@ -308,7 +304,7 @@ func (s *stream) attach(l *link) {
 		s.link = l
 		s.push(frames)
 		s.acted()
-		wake(s.ready)
+		wait.Wake(s.ready)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -348,6 +344,6 @@ func (s *stream) advance() (due time.Time, err error) {
 	frames, err := s.frames.Advance(time.Now())
 	s.push(frames)
 	s.armed = s.frames.Deadline()
-	wake(s.ready)
+	wait.Wake(s.ready)
 	return s.armed, err
 }

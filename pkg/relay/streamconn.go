@@ -44,7 +44,7 @@ func principalOf(key noiseik.PublicKey) string {
 }
 
 // ReadMessage implements transport.Conn. A text that is no JSON-RPC message
-// ends the stream, as in the reference, and is not answered.
+// ends the stream, as in Codex CLI, and is not answered.
 func (c *streamConn) ReadMessage() (*transport.Message, error) {
 	message, err := c.s.read()
 	if errors.Is(err, relayframe.ErrReset) {
@@ -81,8 +81,8 @@ func (c *streamConn) Seal(b []byte, start int) []byte {
 
 // WriteFrames implements transport.Conn. It waits for the peer's
 // acknowledgements where the peer sends any. Such a peer gets the messages in
-// as few records as can be; any other a new record for each, as from the
-// reference.
+// as few records as can be; any other a new record for each, as from Codex
+// CLI.
 func (c *streamConn) WriteFrames(frames []byte, progress func()) error {
 	for len(frames) > 0 {
 		n, err := c.together(frames)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestSharedRecords counts the records of messages that are written together:
-// as few as can be for a harness that acknowledges, else those of the reference.
+// as few as can be for a harness that acknowledges, else those of Codex CLI.
 func TestSharedRecords(t *testing.T) {
 	messages := [][]byte{message(1, 1), message(2, 1), message(3, noiseik.MaxChunk), message(4, 1), message(5, 2*noiseik.MaxChunk)}
 	for _, tt := range []struct {

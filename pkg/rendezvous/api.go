@@ -14,6 +14,7 @@ import (
 
 	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/secret"
 )
 
 // securityProfile is the only one there is.
@@ -26,6 +27,7 @@ type (
 		ExecutorPublicKey *noiseik.PublicKey `json:"executor_public_key"`
 	}
 	registerResponse struct {
+		secret.Unprinted
 		EnvironmentID          string `json:"environment_id"`
 		URL                    string `json:"url"`
 		SecurityProfile        string `json:"security_profile"`
@@ -35,11 +37,13 @@ type (
 		HarnessPublicKey *noiseik.PublicKey `json:"harness_public_key"`
 	}
 	connectResponse struct {
+		secret.Unprinted
 		registerResponse
 		ExecutorPublicKey       noiseik.PublicKey `json:"executor_public_key"`
 		HarnessKeyAuthorization string            `json:"harness_key_authorization"`
 	}
 	validateRequest struct {
+		secret.Unprinted
 		ExecutorRegistrationID  string             `json:"executor_registration_id"`
 		HarnessPublicKey        *noiseik.PublicKey `json:"harness_public_key"`
 		HarnessKeyAuthorization string             `json:"harness_key_authorization"`
@@ -97,7 +101,9 @@ func (s *Server) call(name string, serve func(*http.Request, *Token, string, []b
 	}
 }
 
-func (s *Server) serveCall(name string, w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError)) (any, *apiError) {
+func (s *Server) serveCall(
+	name string, w http.ResponseWriter, r *http.Request, serve func(*http.Request, *Token, string, []byte) (any, *apiError),
+) (any, *apiError) {
 	token, refused := s.authenticate(bearer(r))
 	if refused != nil {
 		return nil, refused
@@ -296,8 +302,8 @@ func (s *Server) serveConnect(r *http.Request, token *Token, id string, body []b
 	}, nil
 }
 
-// serveValidate tells an executor whether a harness may use it. What speaks
-// against it is logged and not told.
+// serveValidate tells an executor whether a harness may use it. The reason for a
+// refusal is logged and not sent.
 func (s *Server) serveValidate(r *http.Request, token *Token, id string, body []byte) (any, *apiError) {
 	if err := s.permit(token, RoleExecutor, id); err != nil {
 		return nil, err

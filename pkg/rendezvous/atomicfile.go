@@ -3,7 +3,6 @@ package rendezvous
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/internal/strictjson"
 )
 
 // ErrLocked says that another process works with a file.
@@ -103,19 +103,15 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// decodeDocument decodes a file whose content is one JSON object. What it does not
-// know is an error.
+// decodeDocument decodes a file whose content is one JSON object. An unknown
+// member is an error, and so is one whose name differs in the case of its letters:
+// another reader of the file would see another secret or role in it.
 func decodeDocument(data []byte, document any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("the file is empty")
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(document); err != nil {
+	if err := strictjson.UnmarshalKnown(data, document); err != nil {
 		return fmt.Errorf("it cannot be read as JSON: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON object")
 	}
 	return nil
 }

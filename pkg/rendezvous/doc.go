@@ -1,8 +1,8 @@
 // Package rendezvous is the service by which harnesses find executors that
 // they cannot reach: an environment registry, and a relay that passes frames
-// between them (sections 1, 7 and 9 of the relay's specification). What it
-// passes on is encrypted between the two ends; it can see who talks to whom and
-// how much, and it can end a stream.
+// between them (docs/spec/relay.md §1, §5, §8 and §9). The
+// frames are encrypted between harness and executor. The service sees which harness
+// talks to which executor and how much, and it can end a stream.
 //
 //	tokens := rendezvous.OpenTokens("/var/lib/rendezvous/tokens.json")
 //	srv, err := rendezvous.New(ctx, rendezvous.Options{Tokens: tokens})

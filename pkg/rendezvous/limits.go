@@ -131,7 +131,7 @@ const (
 	pongQueue = 4
 
 	// DefaultPingInterval is how often a peer is asked for a sign of life; it
-	// is that of the reference's executors.
+	// is that of Codex CLI's executors.
 	DefaultPingInterval = 30 * time.Second
 	// DefaultWriteTimeout is how long a peer may take to accept one frame.
 	DefaultWriteTimeout = 20 * time.Second
@@ -155,11 +155,10 @@ const (
 	maxBody = 64 << 10
 	// maxHeader bounds the head of a request: a signed URL and a token.
 	maxHeader = 32 << 10
-	// headerTime and bodyTime bound how long the head of a request, and all of
-	// it, may take to arrive, and leftTime how long what is left of a body may
-	// after the answer.
-	headerTime = 10 * time.Second
-	bodyTime   = 20 * time.Second
+	// answerTime bounds how long it may take to make an answer, for which NATS may
+	// be asked, and to send it, and leftTime how long what is left of a body
+	// may take to arrive after it. transport.NewHTTPServer bounds the rest.
+	answerTime = 20 * time.Second
 	leftTime   = time.Second
 	// maxWaiting bounds the connections of a listener that are no websockets.
 	// With a descriptor each they leave room for maxSockets and for files.

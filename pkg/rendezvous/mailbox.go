@@ -31,10 +31,9 @@ type Message struct {
 	Stream   string // Frame: as in Data
 	Frame    relayframe.Kind
 	Data     []byte // Frame, Reply: as it came from the websocket
-	// Done, if it is not nil, gives back what the message holds of the limits,
-	// and the memory of Data. Whoever has the message calls it once, and does
-	// not look at Data afterwards: when it has been written, or dropped, or
-	// handed to another node.
+	// Done, if it is not nil, releases the message's share of the limits and the
+	// memory of Data. The receiver must call it once, when the message has been
+	// written, dropped or handed to another node, and must not use Data afterwards.
 	Done func()
 }
 
@@ -44,11 +43,10 @@ func (m *Message) done() {
 	}
 }
 
-// Mailbox is the queue of messages for one socket. What comes from different
-// tokens is taken in turn, one message each, and so is what comes from different
-// senders of one token: none has to wait behind the queue of another, and many
-// connections of one token get no more turns than one of another. What comes
-// from one sender stays in order. Its methods may be called from any goroutine.
+// Mailbox is the queue of messages for one socket. Tokens take turns, one
+// message each, and so do the senders of one token: none has to wait behind the
+// queue of another, and many connections of one token get no more turns than one of
+// another. The messages of one sender stay in order. Its methods may be called from any goroutine.
 type Mailbox struct {
 	limit int // of bytes of frames per sender
 	ready chan struct{}

@@ -14,10 +14,10 @@ func TestNothingPrintsCredentials(t *testing.T) {
 	s := new(signer)
 	copy(s.key[:], strings.Repeat(secret, 6))
 	bundle := registerResponse{URL: "wss://x/?" + secret}
-	a := authorizations{*s}
+	a := authorizations{signer: *s}
 	keys := Keys{URLs: s.key, Authorizations: s.key}
 	for _, v := range []any{
-		s, *s, a, &a, keys, &keys, &registry{keys: keys}, bundle, &bundle, connectResponse{bundle, identity(), secret}, &Server{urls: s, authorizations: a}, &validateRequest{HarnessKeyAuthorization: secret},
+		s, *s, a, &a, keys, &keys, &registry{keys: keys}, bundle, &bundle, connectResponse{registerResponse: bundle, ExecutorPublicKey: identity(), HarnessKeyAuthorization: secret}, &Server{urls: s, authorizations: a}, &validateRequest{HarnessKeyAuthorization: secret},
 	} {
 		var out strings.Builder
 		for _, v := range []any{v, []any{v}, struct{ V any }{v}} {

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"codex.internal/pkg/wire/secret"
 )
 
 // registry is the State of a service that is one process.
 type registry struct {
+	secret.Unprinted
 	keys Keys
 	file *stateFile // nil: registrations are lost with the process
 	now  func() time.Time
@@ -112,8 +115,8 @@ func (r *registry) forgetExpired(now time.Time) {
 	}
 }
 
-// Sweep implements State. What is in the file is removed when it is written
-// next.
+// Sweep implements State: it removes expired registrations from memory. They leave the
+// state file when that is written next.
 func (r *registry) Sweep(context.Context) {
 	now := r.now()
 	r.mu.Lock()

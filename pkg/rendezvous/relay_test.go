@@ -38,7 +38,7 @@ func testRouting(t *testing.T, start starter) {
 	// A stream of another harness is out of reach.
 	b.send(data("a", 0, "stolen"))
 	b.want("a", relayframe.Reset, resetStreamTaken)
-	// What no harness has is dropped.
+	// Frames of a stream that no harness has are dropped.
 	x.send(data("nobody", 0, "x"))
 	// A stream that is not there cannot go on.
 	a.send(data("unknown", 0, "x"))
@@ -225,7 +225,7 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	x.want("both", relayframe.Resume, "")
 	x.send(data("both", 0, "on"))
 	a.want("both", relayframe.Data, "on")
-	// Nobody comes back in time.
+	// The harness does not come back in time.
 	_ = a.ws.Close()
 	x.want("both", relayframe.Reset, resetHarnessGone)
 	a = join()

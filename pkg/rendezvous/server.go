@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"codex.internal/pkg/wire/secret"
+	"codex.internal/pkg/wire/transport"
 )
 
 // Options are what a Server is made with. Only Tokens is needed.
@@ -46,6 +47,7 @@ type Options struct {
 // Server is the service. It is an http.Handler, and its methods may be called
 // from any goroutine.
 type Server struct {
+	secret.Unprinted
 	opts   Options
 	log    *slog.Logger
 	public *url.URL // nil: of the request
@@ -119,7 +121,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 		s.state = newRegistry(s.file)
 	}
 	keys := s.state.Keys()
-	s.urls, s.authorizations = &signer{keys.URLs}, authorizations{signer{keys.Authorizations}}
+	s.urls, s.authorizations = &signer{key: keys.URLs}, authorizations{signer: signer{key: keys.Authorizations}}
 	s.metrics = newInstruments()
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
@@ -195,8 +197,8 @@ func (s *Server) routes() *http.ServeMux {
 // one. Besides, idle connections are not for those without a token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
-	// What is left of a body that was refused is not waited for. On a recorder
-	// in tests, and after an upgrade, there is nothing to set.
+	// Do not wait for the rest of a refused body. A recorder in tests, and a
+	// connection after an upgrade, have no deadline to set.
 	defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftTime)) }()
 	if len(r.Header.Values("Origin")) > 0 {
 		writeError(w, &apiError{http.StatusForbidden, "origin_not_allowed", "web pages may not use this service"})
@@ -208,13 +210,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Serve accepts connections on l, with TLS if config is not nil, until ctx ends
 // or the server is shut down. It closes l and returns ErrServerClosed, or the
 // listener's error. The sockets go on until Shutdown.
+//
+// Connections that are no websockets can be anybody's: they have seconds for
+// their request, and there are maxWaiting of them. Addresses have equal shares:
+// one that opens many closes its own.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
-	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: headerTime, MaxHeaderBytes: maxHeader,
-		ConnState: newWaiting(s.maxWaiting).track,
-		ErrorLog:  log.New(io.Discard, "", 0), // clients that break off
-		// Websockets are upgraded from HTTP/1.1 alone.
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	l = transport.LimitWaiting(l, s.maxWaiting, nil)
+	h := transport.NewHTTPServer(s)
+	h.WriteTimeout, h.MaxHeaderBytes = answerTime, maxHeader
+	// Websockets are upgraded from HTTP/1.1 alone.
+	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+	h.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateHijacked {
+			transport.Admit(conn) // it has shown a signed URL
+		}
 	}
 	if config != nil {
 		l = tls.NewListener(l, config)

@@ -110,7 +110,7 @@ func TestTwoExecutorsOfOneRegistration(t *testing.T) {
 }
 
 // TestServerOfNATSDies kills the server of NATS that harnesses' node is connected
-// to, while frames go back and forth. Whoever is disconnected comes back.
+// to, while frames go back and forth. Ends that are disconnected connect again.
 func TestServerOfNATSDies(t *testing.T) {
 	join, kill := JoinCluster(t)
 	s := startJoined(t, Options{}, join)

@@ -42,7 +42,7 @@ func newSocket(ws *websocket.Conn, ping, write time.Duration) *socket {
 	ws.SetPingHandler(func(data string) error {
 		// The writer answers: a write here would change the deadline of its own,
 		// which might be under way.
-		s.pongs.Owe(data)
+		s.pongs.Add(data)
 		return s.heard()
 	})
 	ws.SetCloseHandler(func(int, string) error { return nil })
@@ -59,8 +59,8 @@ func (s *socket) heard() error {
 	return s.ws.SetReadDeadline(time.Now().Add(silence(s.ping)))
 }
 
-// message is what has come: its text, and what gives the memory of that back.
-// Who does not call it leaves it to the garbage collector.
+// message is a message that was received: its text, and a function that returns the
+// memory of the text to the pool. If that is not called, the garbage collector frees it.
 type message struct {
 	text   []byte
 	binary bool
@@ -301,7 +301,8 @@ var always = func() chan struct{} {
 func (s *socket) routineWrite(ctx context.Context, box *Mailbox, e socketEnd) error {
 	ticker := time.NewTicker(s.ping)
 	defer ticker.Stop()
-	// What came before the end goes out. Whether it does, the peer sees.
+	// Messages that were queued before the end are still sent. An error is no concern
+	// here: the websocket is being closed.
 	defer func() { _ = s.flush() }()
 	for {
 		m, ok, err := box.Take()

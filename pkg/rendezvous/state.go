@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/secret"
 )
 
 // Registration is an executor that offers an environment.
@@ -29,6 +30,7 @@ const KeyBytes = sha256.Size
 
 // Keys are the secrets by which nodes know what another has handed out.
 type Keys struct {
+	secret.Unprinted
 	URLs           [KeyBytes]byte
 	Authorizations [KeyBytes]byte // not known longer than what was spent
 }

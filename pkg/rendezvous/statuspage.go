@@ -113,7 +113,7 @@ func byteSize(n uint64) string {
 		return strconv.FormatUint(n, 10) + " B"
 	}
 	size, units := float64(n)/(1<<10), []string{"KiB", "MiB", "GiB", "TiB"}
-	// What would be rounded up to the next unit's first number is that.
+	// A number that rounds up to 1024.0 of a unit is shown as 1.0 of the next.
 	for ; size >= 1023.95 && len(units) > 1; units = units[1:] {
 		size /= 1 << 10
 	}

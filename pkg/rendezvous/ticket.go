@@ -13,13 +13,17 @@ import (
 	"time"
 
 	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/secret"
 )
 
 // errTicket says that a URL was not signed by the service, or has expired.
 var errTicket = errors.New("the URL is not one of this service's, or has expired")
 
 // signer signs what the service hands out and wants back.
-type signer struct{ key [KeyBytes]byte }
+type signer struct {
+	secret.Unprinted
+	key [KeyBytes]byte
+}
 
 // newSigner makes a signer with a key of its own.
 func newSigner() *signer {
@@ -119,7 +123,10 @@ type grant struct {
 // service confirm a harness. Each is to be accepted once, so that whoever
 // forwards a handshake cannot repeat it; see State.Spend. The methods may be
 // called from any goroutine.
-type authorizations struct{ signer signer }
+type authorizations struct {
+	secret.Unprinted
+	signer signer
+}
 
 // authorization is what can be read in one.
 type authorization struct {

@@ -67,7 +67,7 @@ func parse(t *testing.T, query string) url.Values {
 
 func TestAuthorizations(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	a := authorizations{*newSigner()}
+	a := authorizations{signer: *newSigner()}
 	g := grant{"env", "reg", "key"}
 	text := a.make(g, "0123456789ab", "nonce", now)
 	for name, other := range map[string]grant{
@@ -85,7 +85,7 @@ func TestAuthorizations(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if _, ok := (authorizations{*newSigner()}).read(text, g, now); ok {
+	if _, ok := (authorizations{signer: *newSigner()}).read(text, g, now); ok {
 		t.Error("accepted with another key")
 	}
 	if _, ok := a.read(text, g, now.Add(authorizationTime)); ok {

@@ -120,7 +120,8 @@ func (t *Token) check() error {
 	}
 	for _, pattern := range t.Environments {
 		if _, err := path.Match(pattern, ""); err != nil || checkEnvironmentID(pattern) != nil {
-			return invalid("environment", "%q is neither an id nor a pattern: 1 to %d bytes that can be printed, without a slash or blanks around it", pattern, maxEnvironmentID)
+			return invalid("environment", "%q is neither an id nor a pattern: 1 to %d bytes that can be printed, without a slash or blanks around it",
+				pattern, maxEnvironmentID)
 		}
 	}
 	return nil
@@ -154,8 +155,8 @@ type tokensDocument struct {
 // tokensVersion is that of the file.
 const tokensVersion = 1
 
-// decodeTokens reads the content of a token file. What it does not know is an
-// error: it could be a restriction.
+// decodeTokens reads the content of a token file. An unknown member is an error: it
+// could be a restriction.
 func decodeTokens(data []byte) (map[string]*Token, error) {
 	var doc tokensDocument
 	if err := decodeDocument(data, &doc); err != nil {

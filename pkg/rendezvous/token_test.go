@@ -150,6 +150,9 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 	for name, content := range map[string]string{
 		"cut off":        string(good[:len(good)/2]),
 		"something more": string(good) + "{}",
+		"another case":   strings.Replace(string(good), `"role"`, `"Role"`, 1),
+		"both cases":     strings.Replace(string(good), `"role"`, `"ROLE": "executor", "role"`, 1),
+		"a field twice":  strings.Replace(string(good), `"role"`, `"role": "executor", "role"`, 1),
 		"unknown field":  strings.Replace(string(good), `"role"`, `"only_from": "10.0.0.0/8", "role"`, 1),
 		"version":        strings.Replace(string(good), `"version": 1`, `"version": 2`, 1),
 		"digest":         strings.Replace(string(good), `"sha256": "`, `"sha256": "x`, 1),

@@ -31,9 +31,9 @@ func OpenTokens(path string) *TokenFile { return &TokenFile{path: path, now: tim
 // Path returns where the file is.
 func (f *TokenFile) Path() string { return f.path }
 
-// load returns the tokens, read again if the file is another than last time.
-// Nobody may change them. While the file cannot be read there are none: who
-// takes it away takes them all back.
+// load returns the tokens, and reads the file if it has changed since the last time.
+// The caller must not change the map. While the file cannot be read there are no
+// tokens: to remove the file revokes all of them.
 func (f *TokenFile) load() (map[string]*Token, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

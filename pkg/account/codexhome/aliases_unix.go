@@ -43,7 +43,7 @@ type Aliases struct {
 // where somebody else could have put it.
 func MakeAliases(home, temp, self string, names []string) (*Aliases, error) {
 	if isBelow(home, temp) {
-		return nil, fmt.Errorf("Refusing to create helper binaries under temporary dir %q (codex_home: %q)", temp, home) //lint:ignore ST1005 the reference's text
+		return nil, fmt.Errorf("Refusing to create helper binaries under temporary dir %q (codex_home: %q)", temp, home) //lint:ignore ST1005 Codex CLI's text
 	}
 	root := filepath.Join(home, aliasRoot)
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -152,7 +152,8 @@ func (a *Aliases) Path(old string) string {
 	return strings.Join(path, string(os.PathListSeparator))
 }
 
-// Close removes the directory. What was started with it must have ended.
+// Close removes the directory. Processes that were started with it on their PATH must
+// have exited.
 func (a *Aliases) Close() error {
 	if a.stop != nil {
 		a.stop()

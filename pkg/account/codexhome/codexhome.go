@@ -8,6 +8,8 @@
 //	aliases, err := codexhome.MakeAliases(home, os.TempDir(), self, names)
 //	...
 //	defer aliases.Close()
+//
+// The rules are in docs/spec/client.md §7.
 package codexhome
 
 import (
@@ -29,7 +31,7 @@ func Find() (string, error) {
 	if named == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", errors.New("Could not find home directory") //lint:ignore ST1005 the reference's text
+			return "", errors.New("Could not find home directory") //lint:ignore ST1005 Codex CLI's text
 		}
 		return filepath.Join(home, ".codex"), nil
 	}

@@ -85,7 +85,7 @@ func decodeConfig(text []byte, c *Config, strict bool) *ConfigError {
 }
 
 // configValues are the values that there are for names that do not take any, and
-// how the reference lists them. To forbid nothing because of a value that is
+// how Codex CLI lists them. To forbid nothing because of a value that is
 // misspelt would not be what was meant.
 var configValues = map[string]struct {
 	values []string
@@ -148,10 +148,10 @@ func override(text string, c *Config, strict bool) error {
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 	switch {
 	case !ok:
-		//lint:ignore ST1005 the reference's text
+		//lint:ignore ST1005 Codex CLI's text
 		return fmt.Errorf("Invalid override (missing '='): %s", text)
 	case key == "":
-		//lint:ignore ST1005 the reference's text
+		//lint:ignore ST1005 Codex CLI's text
 		return fmt.Errorf("Empty key in override: %s", text)
 	}
 	name, _, _ := strings.Cut(key, ".")

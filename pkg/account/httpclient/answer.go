@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// StatusText returns an HTTP status as the reference writes it, such as
+// StatusText returns an HTTP status as Codex CLI writes it, such as
 // 404 Not Found.
 func StatusText(status int) string {
 	text := http.StatusText(status)

@@ -22,7 +22,7 @@ var caVariables = []string{"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE"}
 // CODEX_CA_CERTIFICATE, or else SSL_CERT_FILE, names. It goes through the proxy
 // of HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment of the process, as
 // that was when net/http first needed it. It does not offer to take compressed
-// answers. Who gets it calls CloseIdleConnections in the end. An error names the
+// answers. The caller must call CloseIdleConnections in the end. An error names the
 // variable and the file.
 func New(getenv func(string) string) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()

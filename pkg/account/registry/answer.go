@@ -50,7 +50,8 @@ func (b *bundle) check(environmentID string) error {
 	case b.environmentID != environmentID:
 		return &ProtocolError{"environment registry returned a different environment id"}
 	case b.securityProfile != securityProfile:
-		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", cut(httpclient.PlainText(b.securityProfile), maxPreview))}
+		profile := cut(httpclient.PlainText(b.securityProfile), maxPreview)
+		return &ProtocolError{fmt.Sprintf("environment registry returned unsupported security profile `%s`", profile)}
 	default:
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/secret"
 )
 
 type registerRequest struct {
@@ -24,6 +25,7 @@ type connectRequest struct {
 }
 
 type validateRequest struct {
+	secret.Unprinted
 	RegistrationID string            `json:"executor_registration_id"`
 	HarnessKey     noiseik.PublicKey `json:"harness_public_key"`
 	Authorization  string            `json:"harness_key_authorization"`
@@ -53,7 +55,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, environmentID, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "*/*")
-	req.Header["User-Agent"] = nil // the reference has none
+	req.Header["User-Agent"] = nil // Codex CLI has none
 	resp, err := c.http.Do(req)
 	if err != nil {
 		var around *url.Error // says again where to

@@ -14,5 +14,7 @@
 //	connection, err := client.Connect(ctx, environmentID, identity.PublicKey())
 //
 // Redirects are never followed: the credentials are meant for one host. The
-// texts of the errors are those of the reference.
+// texts of the errors are those of Codex CLI.
+//
+// The rules are in docs/spec/relay.md §8.
 package registry

@@ -91,7 +91,8 @@ type StatusError struct {
 func (e *StatusError) Error() string {
 	switch {
 	case e.refused():
-		return fmt.Sprintf("environment registry authentication error: environment registry authentication failed (%s): %s", httpclient.StatusText(e.Status), e.Message)
+		return fmt.Sprintf("environment registry authentication error: environment registry authentication failed (%s): %s",
+			httpclient.StatusText(e.Status), e.Message)
 	case e.Code != "":
 		return fmt.Sprintf("environment registry request failed (%s, %s): %s", httpclient.StatusText(e.Status), e.Code, e.Message)
 	default:

@@ -3,7 +3,7 @@ package registry
 import "time"
 
 const (
-	// registerTimeout bounds a registration. The reference waits for ever,
+	// registerTimeout bounds a registration. Codex CLI waits for ever,
 	// which nobody who starts a server expects.
 	registerTimeout = 30 * time.Second
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/secret"
 )
 
 // securityProfile is the only one that there is.
@@ -51,13 +52,14 @@ type Options struct {
 	// Authorizer knows who asks.
 	Authorizer Authorizer
 	// Transport sends the requests; nil: http.DefaultTransport, which offers
-	// to take compressed answers, unlike the reference.
+	// to take compressed answers, unlike Codex CLI.
 	Transport http.RoundTripper
 }
 
 // Client asks one registry. It is safe for concurrent use and has nothing to
 // close.
 type Client struct {
+	secret.Unprinted
 	base *url.URL
 	auth Authorizer
 	http *http.Client
@@ -91,18 +93,18 @@ func New(o Options) (*Client, error) {
 
 // Registration is where an executor waits for harnesses.
 type Registration struct {
-	credential
+	secret.Hidden
 	// URL is that of the relay, for the executor. It may have a credential in
 	// its query.
 	URL string
-	// ID is the registration's, which handshakes are bound to. The reference
+	// ID is the registration's, which handshakes are bound to. Codex CLI
 	// accepts an empty one.
 	ID string
 }
 
 // Connection is how a harness reaches an executor, once.
 type Connection struct {
-	credential
+	secret.Hidden
 	// URL is that of the relay, for the harness. It may have a credential in
 	// its query.
 	URL string
@@ -116,7 +118,7 @@ type Connection struct {
 
 // Claim is what a harness showed an executor.
 type Claim struct {
-	credential
+	secret.Hidden
 	// RegistrationID is the executor's.
 	RegistrationID string
 	// HarnessKey is the key that the harness has proved to have.
@@ -169,7 +171,7 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noiseik.
 func (c *Client) Validate(ctx context.Context, environmentID string, claim Claim) error {
 	var answer validateAnswer
 	err := c.ask(ctx, validateTimeout, strings.TrimSpace(environmentID), "validate",
-		validateRequest{claim.RegistrationID, claim.HarnessKey, claim.Authorization}, &answer)
+		validateRequest{RegistrationID: claim.RegistrationID, HarnessKey: claim.HarnessKey, Authorization: claim.Authorization}, &answer)
 	if err != nil {
 		return validationError(ctx, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/secret"
 )
 
 // The services that know agents.
@@ -23,7 +24,7 @@ const (
 )
 
 // errAgentEnvironment refuses a ChatGPT that has no agents.
-var errAgentEnvironment = errors.New("Agent Identity only supports production and staging ChatGPT environments") //lint:ignore ST1005 the reference's text
+var errAgentEnvironment = errors.New("Agent Identity only supports production and staging ChatGPT environments") //lint:ignore ST1005 Codex CLI's text
 
 // agentServices are where an agent is known.
 type agentServices struct {
@@ -57,6 +58,7 @@ func findAgentServices(base string) (agentServices, error) {
 
 // agentRecord is who an agent is, as its JWT or auth.json says.
 type agentRecord struct {
+	secret.Unprinted
 	RuntimeID  string `json:"agent_runtime_id"`
 	PrivateKey Secret `json:"agent_private_key"`
 	AccountID  string `json:"account_id"`
@@ -121,9 +123,10 @@ func agentKey(text Secret) (ed25519.PrivateKey, error) {
 	return nil, errors.New("stored agent identity private key is not valid PKCS#8")
 }
 
-// agent acts for an account by the key that it was given, and signs each
-// request. What it does is a task, which is registered once.
+// agent is the credential of an agent identity: it signs each request with its key, in
+// the name of a task that is registered once.
 type agent struct {
+	secret.Unprinted
 	record agentRecord
 	key    ed25519.PrivateKey
 	taskID string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/secret"
 )
 
 // Mode is a kind of credentials, by its name in auth.json.
@@ -43,6 +44,7 @@ var members = []string{memberMode, memberAPIKey, memberTokens, memberLastRefresh
 
 // Tokens are those of a ChatGPT account.
 type Tokens struct {
+	secret.Unprinted
 	IDToken      Secret
 	AccessToken  Secret
 	RefreshToken Secret
@@ -53,6 +55,7 @@ type Tokens struct {
 
 // Auth is what auth.json says. It is not changed once it is made.
 type Auth struct {
+	secret.Unprinted
 	Mode                Mode
 	APIKey              Secret    // empty: none
 	Tokens              *Tokens   // nil: none
@@ -117,7 +120,7 @@ func (a *Auth) withTokens(tokens Tokens, now time.Time) *Auth {
 	return &b
 }
 
-// lastRefreshLayout is RFC 3339 with nine digits, as the reference writes it.
+// lastRefreshLayout is RFC 3339 with nine digits, as Codex CLI writes it.
 const lastRefreshLayout = "2006-01-02T15:04:05.000000000Z07:00"
 
 // ParseAuth reads the contents of auth.json. No error has any of it in it but
@@ -209,8 +212,7 @@ func plainJSON(name string, err error) error {
 }
 
 // JSON returns the contents of auth.json: a line for each member, no newline
-// at the end. What is unknown in it, or in the contents that it replaces, is
-// kept.
+// at the end. Members that this program does not know are kept.
 func (a *Auth) JSON() ([]byte, error) { return a.doc.indented() }
 
 // keeping returns a copy with the members of an older one that this program

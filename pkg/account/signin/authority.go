@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/wire/secret"
 )
 
 // Where the identity service is, and as whom this program is known there.
@@ -56,7 +57,7 @@ type Authority struct {
 func NewAuthority(o AuthorityOptions) *Authority {
 	a := &Authority{getenv: o.Getenv, now: o.Now, http: &http.Client{
 		Transport: o.Transport,
-		// What is posted are tokens, and meant for one host.
+		// Requests have tokens in their bodies, which only this host must get.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if a.now == nil {
@@ -99,6 +100,7 @@ func (a *Authority) revokeURL() string {
 
 // request is one to the identity service.
 type request struct {
+	secret.Unprinted
 	method, url string
 	timeout     time.Duration
 	contentType string // empty: no body
@@ -109,6 +111,7 @@ type request struct {
 
 // answer is what the identity service said.
 type answer struct {
+	secret.Unprinted
 	status int
 	body   []byte
 }
@@ -174,7 +177,7 @@ func (a *Authority) do(ctx context.Context, r request) (answer, error) {
 	if len(body) > maxAnswer {
 		return answer{}, fmt.Errorf("the answer of %s is longer than %d bytes", cutQuery(req.URL.Redacted()), maxAnswer)
 	}
-	return answer{resp.StatusCode, body}, nil
+	return answer{status: resp.StatusCode, body: body}, nil
 }
 
 // withoutQuery takes from an error what may be secret in its URL.
@@ -210,7 +213,13 @@ func (a *Authority) postJSON(ctx context.Context, r request, v any) (answer, err
 
 // field is one of a form. Forms are sent in a certain order, which url.Values
 // has not.
-type field struct{ name, value string }
+type field struct {
+	secret.Unprinted
+	name, value string
+}
+
+// param makes a field of a form or of a query.
+func param(name, value string) field { return field{name: name, value: value} }
 
 // postForm posts a form.
 func (a *Authority) postForm(ctx context.Context, r request, fields ...field) (answer, error) {

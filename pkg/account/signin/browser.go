@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"codex.internal/pkg/internal/wait"
 )
 
 // loginScope is what the tokens are for.
@@ -36,8 +38,8 @@ type BrowserOptions struct {
 	Warn func(error)
 }
 
-// Browser signs in to ChatGPT with a browser on this machine. Who was signed
-// in before is signed out first. It waits for as long as the user takes.
+// Browser signs in to ChatGPT with a browser on this machine, without a time limit. If
+// credentials are stored, it signs out first.
 func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	if _, err := l.Logout(ctx, o.Warn); err != nil {
 		return err
@@ -54,7 +56,8 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 	c := newCallback(ctx, l, server)
 	defer c.abandon()
 	srv := &http.Server{
-		Handler: c, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: requestTimeout, IdleTimeout: headerTimeout, MaxHeaderBytes: maxCallback,
+		Handler: c, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: requestTimeout, IdleTimeout: headerTimeout,
+		MaxHeaderBytes: maxCallback,
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -87,7 +90,7 @@ func (l *Login) Browser(ctx context.Context, o BrowserOptions) error {
 // listenLocal listens on the first port that is free. One that is not may be
 // that of an attempt to sign in that somebody has forgotten: it is told to end,
 // and given some time for it.
-func listenLocal(ctx context.Context, ports []int, wait time.Duration) (net.Listener, error) {
+func listenLocal(ctx context.Context, ports []int, delay time.Duration) (net.Listener, error) {
 	var address string
 	for _, port := range ports {
 		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -99,12 +102,12 @@ func listenLocal(ctx context.Context, ports []int, wait time.Duration) (net.List
 			if try == 0 {
 				cancelOther(ctx, address)
 			}
-			if err := pause(ctx, wait); err != nil {
+			if err := wait.For(ctx, delay); err != nil {
 				return nil, err
 			}
 		}
 	}
-	//lint:ignore ST1005 the reference's text
+	//lint:ignore ST1005 Codex CLI's text
 	return nil, fmt.Errorf("Port %s is already in use", address)
 }
 
@@ -125,7 +128,7 @@ func cancelOther(ctx context.Context, address string) {
 		return
 	}
 	req.Close = true
-	req.Header["User-Agent"] = nil // the reference has none
+	req.Header["User-Agent"] = nil // Codex CLI has none
 	// Not by way of a proxy.
 	t := &http.Transport{DisableCompression: true}
 	defer t.CloseIdleConnections()
@@ -137,13 +140,13 @@ func cancelOther(ctx context.Context, address string) {
 // authorizeURL is where the user signs in.
 func (c *callback) authorizeURL() string {
 	fields := []field{
-		{"response_type", "code"}, {"client_id", c.grant.clientID}, {"redirect_uri", c.grant.redirectURI}, {"scope", loginScope},
-		{"code_challenge", challenge(c.grant.verifier)}, {"code_challenge_method", "S256"},
-		{"id_token_add_organizations", "true"}, {"codex_cli_simplified_flow", "true"},
-		{"state", c.state.Reveal()}, {"originator", c.login.Authority.originator()},
+		param("response_type", "code"), param("client_id", c.grant.clientID), param("redirect_uri", c.grant.redirectURI), param("scope", loginScope),
+		param("code_challenge", challenge(c.grant.verifier)), param("code_challenge_method", "S256"),
+		param("id_token_add_organizations", "true"), param("codex_cli_simplified_flow", "true"),
+		param("state", c.state.Reveal()), param("originator", c.login.Authority.originator()),
 	}
 	if ids := c.login.Workspaces; len(ids) > 0 {
-		fields = append(fields, field{"allowed_workspace_id", strings.Join(ids, ",")})
+		fields = append(fields, param("allowed_workspace_id", strings.Join(ids, ",")))
 	}
 	return c.grant.issuer + "/oauth/authorize?" + encodeFields(fields)
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"codex.internal/pkg/wire/secret"
 )
 
 // callback is the local server that the browser comes back to. An attempt to
@@ -26,6 +28,7 @@ import (
 //
 // Requests may come at any time and from anybody on this machine.
 type callback struct {
+	secret.Unprinted
 	login  *Login
 	server string          // its URL
 	ctx    context.Context // of the attempt: it goes on when a browser does not wait
@@ -44,7 +47,7 @@ type callback struct {
 
 // callbackError is why what the browser came back with is no sign-in.
 type callbackError struct {
-	notice string // a line more for the user, as in the reference
+	notice string // a line more for the user, as in Codex CLI
 	err    error
 }
 
@@ -123,8 +126,8 @@ func (c *callback) take() bool {
 	return first
 }
 
-// wait waits for the end. Who is signed in is so even if the browser never
-// asks for the last page.
+// wait waits until the attempt to sign in has ended. It succeeds once the tokens are
+// stored, even if the browser never requests the last page.
 func (c *callback) wait(ctx context.Context) error {
 	select {
 	case <-c.ended:
@@ -230,19 +233,19 @@ func (c *callback) finish(query url.Values) error {
 	}
 	g := c.grant
 	if g.code = Secret(query.Get("code")); g.code == "" {
-		//lint:ignore ST1005 the reference's text
+		//lint:ignore ST1005 Codex CLI's text
 		return errors.New(missingCode)
 	}
 	tokens, err := c.login.Authority.exchange(c.ctx, g)
 	if err != nil {
-		//lint:ignore ST1005 the reference's text
+		//lint:ignore ST1005 Codex CLI's text
 		return noticed("Token exchange error", err, fmt.Errorf("Token exchange failed: %w", err))
 	}
 	// Before a key is made for who may not sign in.
 	if err := c.login.checkWorkspace(tokens.Claims.AccountID); err != nil {
 		return noticed("Workspace restriction error", err, err)
 	}
-	// Who has no API key does without.
+	// Not every account gets an API key; signing in succeeds without one.
 	key, _ := c.login.Authority.exchangeKey(c.ctx, g.issuer, g.clientID, tokens.IDToken)
 	return c.store(tokens, key)
 }

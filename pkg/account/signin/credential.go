@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"codex.internal/pkg/wire/secret"
 )
 
 // Credential proves who this program acts for. It is safe for concurrent use.
@@ -50,7 +52,10 @@ func setHeaders(header http.Header, authorization, account string, fedRAMP bool)
 }
 
 // apiKey is a key of the API.
-type apiKey struct{ key Secret }
+type apiKey struct {
+	secret.Unprinted
+	key Secret
+}
 
 func (*apiKey) Mode() Mode { return ModeAPIKey }
 
@@ -84,6 +89,7 @@ func maskKey(key Secret) string {
 
 // accessToken is a personal access token.
 type accessToken struct {
+	secret.Unprinted
 	token Secret
 	owner owner
 }
@@ -100,6 +106,7 @@ func (*accessToken) Describe() string { return "Logged in using personal access 
 // chatGPT are the tokens of a ChatGPT account. They are refreshed when they
 // are about to end.
 type chatGPT struct {
+	secret.Unprinted
 	authority *Authority
 	store     Store
 	log       *slog.Logger
@@ -168,7 +175,8 @@ func (c *chatGPT) refresh(ctx context.Context) error {
 	defer cancel()
 	tokens, err := c.authority.refresh(late, old)
 	if err != nil {
-		// Who was here at the same time has used the refresh token up.
+		// Another process may have used up the refresh token meanwhile and stored
+		// new tokens.
 		if _, changed, _ := c.reload(); changed {
 			return nil
 		}

@@ -9,13 +9,13 @@ func TestSame(t *testing.T) {
 		a, b Credential
 		want bool
 	}{
-		{"key", &apiKey{"k"}, &apiKey{"k"}, true},
-		{"another key", &apiKey{"k"}, &apiKey{"l"}, false},
+		{"key", &apiKey{key: "k"}, &apiKey{key: "k"}, true},
+		{"another key", &apiKey{key: "k"}, &apiKey{key: "l"}, false},
 		{"rendezvous", rendezvousToken{"k"}, rendezvousToken{"k"}, true},
 		{"another rendezvous", rendezvousToken{"k"}, rendezvousToken{"l"}, false},
-		{"kind", rendezvousToken{"k"}, &apiKey{"k"}, false},
-		{"token", &accessToken{"k", owner{accountID: "a"}}, &accessToken{"k", owner{accountID: "a"}}, true},
-		{"token of another account", &accessToken{"k", owner{accountID: "a"}}, &accessToken{"k", owner{accountID: "b"}}, false},
+		{"kind", rendezvousToken{"k"}, &apiKey{key: "k"}, false},
+		{"token", &accessToken{token: "k", owner: owner{accountID: "a"}}, &accessToken{token: "k", owner: owner{accountID: "a"}}, true},
+		{"token of another account", &accessToken{token: "k", owner: owner{accountID: "a"}}, &accessToken{token: "k", owner: owner{accountID: "b"}}, false},
 		{"agent", agent, agent, false},
 		{"ChatGPT", chat, chat, false},
 		{"none", nil, nil, false},

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/internal/wait"
+	"codex.internal/pkg/wire/secret"
 )
 
 // errNoDevice says that the identity service knows no device codes.
 //
-//lint:ignore ST1005 the reference's text
+//lint:ignore ST1005 Codex CLI's text
 var errNoDevice = errors.New("device code login is not enabled for this Codex server. Use the browser login or verify the server URL.")
 
 // DeviceOptions say where one signs in with a code.
@@ -30,8 +32,8 @@ type DeviceOptions struct {
 }
 
 // Device signs in to ChatGPT without a browser on this machine: it has the
-// user type a code somewhere else, and asks until that is done, at most 15
-// minutes. Who was signed in before is signed out first.
+// user type a code somewhere else, and asks the identity service until that is done,
+// for at most 15 minutes. If credentials are stored, it signs out first.
 func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
 	if _, err := l.Logout(ctx, o.Warn); err != nil {
 		return err
@@ -58,6 +60,7 @@ func (l *Login) Device(ctx context.Context, o DeviceOptions) error {
 
 // deviceCode is what stands for one attempt to sign in.
 type deviceCode struct {
+	secret.Unprinted
 	id       string
 	user     string // what the user types
 	interval time.Duration
@@ -123,7 +126,7 @@ func (a *Authority) awaitDevice(ctx context.Context, o DeviceOptions, code devic
 		if left <= 0 {
 			return grant{}, errors.New("device auth timed out after 15 minutes")
 		}
-		if err := pause(ctx, min(code.interval, left)); err != nil {
+		if err := wait.For(ctx, min(code.interval, left)); err != nil {
 			return grant{}, err
 		}
 	}
@@ -141,5 +144,8 @@ func deviceGrant(body []byte, o DeviceOptions) (grant, error) {
 	if answer.Code == "" || answer.Verifier == "" {
 		return grant{}, errors.New("device auth failed: the answer lacks a code or its verifier")
 	}
-	return grant{o.Issuer, o.ClientID, Secret(answer.Code), o.Issuer + "/deviceauth/callback", Secret(answer.Verifier)}, nil
+	return grant{
+		issuer: o.Issuer, clientID: o.ClientID, code: Secret(answer.Code),
+		redirectURI: o.Issuer + "/deviceauth/callback", verifier: Secret(answer.Verifier),
+	}, nil
 }

@@ -20,5 +20,7 @@
 // grants as JSON.
 //
 // Keys and tokens are of the type Secret, which does not print. The texts of
-// the errors are those of the reference.
+// the errors are those of Codex CLI.
+//
+// The rules are in docs/spec/client.md §5 and §6.
 package signin

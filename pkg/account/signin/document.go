@@ -8,11 +8,14 @@ import (
 	"io"
 	"maps"
 	"slices"
+
+	"codex.internal/pkg/wire/secret"
 )
 
 // document is a JSON object that keeps the members that this program does not
 // know, and the order of all.
 type document struct {
+	secret.Unprinted
 	names  []string
 	values map[string]json.RawMessage
 }

@@ -2,7 +2,7 @@ package signin
 
 import "log/slog"
 
-// causedError is an error whose text does not tell its cause: the reference
+// causedError is an error whose text does not tell its cause: Codex CLI
 // tells it below the text, or not at all. A log has both.
 type causedError struct {
 	text  string

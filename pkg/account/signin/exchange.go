@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/wire/secret"
 )
 
 // grant is what an authorization code is exchanged with.
 type grant struct {
+	secret.Unprinted
 	issuer, clientID string
 	code             Secret
 	redirectURI      string
@@ -21,8 +23,8 @@ type grant struct {
 // failed.
 func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 	got, err := a.postForm(ctx, request{url: g.issuer + "/oauth/token", anonymous: true},
-		field{"grant_type", "authorization_code"}, field{"code", g.code.Reveal()},
-		field{"redirect_uri", g.redirectURI}, field{"client_id", g.clientID}, field{"code_verifier", g.verifier.Reveal()})
+		param("grant_type", "authorization_code"), param("code", g.code.Reveal()),
+		param("redirect_uri", g.redirectURI), param("client_id", g.clientID), param("code_verifier", g.verifier.Reveal()))
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -48,9 +50,9 @@ func (a *Authority) exchange(ctx context.Context, g grant) (Tokens, error) {
 // exchangeKey turns an id_token into an API key. Not every account gets one.
 func (a *Authority) exchangeKey(ctx context.Context, issuer, clientID string, id Secret) (Secret, error) {
 	got, err := a.postForm(ctx, request{url: issuer + "/oauth/token", anonymous: true},
-		field{"grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"}, field{"client_id", clientID},
-		field{"requested_token", "openai-api-key"}, field{"subject_token", id.Reveal()},
-		field{"subject_token_type", "urn:ietf:params:oauth:token-type:id_token"})
+		param("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"), param("client_id", clientID),
+		param("requested_token", "openai-api-key"), param("subject_token", id.Reveal()),
+		param("subject_token_type", "urn:ietf:params:oauth:token-type:id_token"))
 	if err != nil {
 		return "", err
 	}

@@ -16,7 +16,7 @@ const (
 	maxModulus = 1024
 
 	// maxPreview bounds what an error tells of an answer, in characters: what
-	// the reference tells of a failed task registration.
+	// Codex CLI tells of a failed task registration.
 	maxPreview = 512
 
 	// refreshAhead is how long before its end an access token is refreshed.
@@ -30,18 +30,18 @@ const (
 	// nobody wants it any more: with the answer the user would lose the sign-in.
 	refreshGrace = 2 * time.Second
 
-	// requestTimeout bounds a question to the identity service. The reference
+	// requestTimeout bounds a question to the identity service. Codex CLI
 	// waits for ever there.
 	requestTimeout = 30 * time.Second
 
-	// jwksTimeout bounds the question which keys sign agents' JWTs, as in the
-	// reference.
+	// jwksTimeout bounds the question which keys sign agents' JWTs, as in Codex
+	// CLI.
 	jwksTimeout = 10 * time.Second
 
-	// taskTimeout bounds one attempt to register a task, as in the reference.
+	// taskTimeout bounds one attempt to register a task, as in Codex CLI.
 	taskTimeout = 30 * time.Second
 
-	// taskAttempts is how often that is tried, as in the reference.
+	// taskAttempts is how often that is tried, as in Codex CLI.
 	taskAttempts = 3
 
 	// agentLeeway is by how much an agent's JWT may have ended: clocks differ.
@@ -56,7 +56,7 @@ const (
 	minInterval = time.Second
 
 	// portTries is how often a port is tried, and portPause how long apart, as
-	// in the reference: who had it needs some time to end.
+	// in Codex CLI: who had it needs some time to end.
 	portTries = 10
 	portPause = 200 * time.Millisecond
 

@@ -296,7 +296,7 @@ func TestBrowserCancelledAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// Who tries to sign in twice gets the port of the first attempt.
+// A second attempt to sign in gets the port of the first.
 func TestPorts(t *testing.T) {
 	l := newIdentityService(t).login(nil, &memoryStore{})
 	_, _, err := browse(t.Context(), t, l, func(_ *visitor, back string, _ url.Values) {

@@ -8,7 +8,7 @@ import (
 
 const (
 	// verifierBytes is how many random bytes the verifier of a challenge has
-	// (RFC 7636): as in the reference; 32 would do.
+	// (RFC 7636): as in Codex CLI; 32 would do.
 	verifierBytes = 64
 	// stateBytes is how many the state of an attempt has.
 	stateBytes = 32

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"codex.internal/pkg/wire/transport"
 )
 
 // The variables that hold credentials.
@@ -40,12 +42,11 @@ var (
 	ErrBedrock = errors.New("the stored credentials are for Amazon Bedrock and of no use here")
 )
 
-// What is said of an auth.json whose auth_mode is of credentials that are not in
-// it, in the reference's words.
+// The errors for an auth.json that lacks the credentials of its auth_mode.
 var (
-	errNoKey   = errors.New("API key auth is missing a key.")                                 //lint:ignore ST1005 the reference's text
-	errNoPAT   = errors.New("personal access token auth is missing a personal access token.") //lint:ignore ST1005 the reference's text
-	errNoAgent = errors.New("agent identity auth is missing agent identity auth material.")   //lint:ignore ST1005 the reference's text
+	errNoKey   = errors.New("API key auth is missing a key.")                                 //lint:ignore ST1005 Codex CLI's text
+	errNoPAT   = errors.New("personal access token auth is missing a personal access token.") //lint:ignore ST1005 Codex CLI's text
+	errNoAgent = errors.New("agent identity auth is missing agent identity auth material.")   //lint:ignore ST1005 Codex CLI's text
 )
 
 // Resolver finds credentials. It is safe for concurrent use.
@@ -77,14 +78,14 @@ func (r *Resolver) Registration(ctx context.Context, registryURL string) (Creden
 		switch {
 		case err != nil:
 			return nil, err
-		case u.Scheme != "https" && !isLoopback(strings.ToLower(u.Hostname())):
+		case u.Scheme != "https" && !transport.IsLoopback(u.Hostname()):
 			return nil, ErrPlaintext
 		}
 		return rendezvousToken{token}, nil
 	}
 	credential, err := r.any(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoAuth) {
-		// Once more, like the reference: somebody may have been writing it.
+		// Once more, like Codex CLI: somebody may have been writing it.
 		r.Log.Debug("the credentials could not be loaded; trying again", "error", err)
 		credential, err = r.any(ctx)
 	}
@@ -123,7 +124,7 @@ func (r *Resolver) AgentRegistration(ctx context.Context) (Credential, error) {
 // any returns the first credential that there is.
 func (r *Resolver) any(ctx context.Context) (Credential, error) {
 	if key := r.variable(variableAPIKey); key != "" {
-		return &apiKey{key}, nil
+		return &apiKey{key: key}, nil
 	}
 	return r.SignedIn(ctx)
 }
@@ -146,7 +147,7 @@ func (r *Resolver) SignedIn(ctx context.Context) (Credential, error) {
 		if a.APIKey == "" {
 			return nil, errNoKey
 		}
-		return &apiKey{a.APIKey}, nil
+		return &apiKey{key: a.APIKey}, nil
 	case ModePersonalAccessToken:
 		if a.PersonalAccessToken == "" {
 			return nil, errNoPAT
@@ -172,7 +173,7 @@ func (r *Resolver) accessToken(ctx context.Context, token Secret) (Credential, e
 	if err != nil {
 		return nil, err
 	}
-	return &accessToken{token, o}, nil
+	return &accessToken{token: token, owner: o}, nil
 }
 
 // orNil makes no credential of no agent.
@@ -183,8 +184,8 @@ func orNil(a *agent, err error) (Credential, error) {
 	return a, nil
 }
 
-// registrationURL parses the URL of a registry. What is wrong with its scheme,
-// host or port is said in the reference's words.
+// registrationURL parses the URL of a registry. The texts of errors about its scheme,
+// host or port are Codex CLI's.
 func registrationURL(text string) (*url.URL, error) {
 	const invalid = "invalid remote exec-server registration URL: "
 	text = strings.TrimSpace(text)
@@ -221,7 +222,7 @@ func isScheme(text string) bool {
 	return text != ""
 }
 
-// hostFault says what the reference finds wrong with the host of a URL, which
+// hostFault says what Codex CLI finds wrong with the host of a URL, which
 // is given without its scheme; empty: nothing that is said here.
 func hostFault(rest string) string {
 	authority := strings.TrimLeft(rest, `/\`)
@@ -259,7 +260,7 @@ func checkAPIKeyHost(text string) error {
 	}
 	host := strings.ToLower(u.Hostname())
 	ours := under(host, "openai.com") || under(host, "openai.org")
-	if u.Scheme == "https" && (ours || isLoopback(host)) || u.Scheme == "http" && isLoopback(host) {
+	if u.Scheme == "https" && (ours || transport.IsLoopback(host)) || u.Scheme == "http" && transport.IsLoopback(host) {
 		return nil
 	}
 	return ErrAPIKeyHost
@@ -268,9 +269,4 @@ func checkAPIKeyHost(text string) error {
 // under reports whether a host is a domain or below it.
 func under(host, domain string) bool {
 	return host == domain || strings.HasSuffix(host, "."+domain)
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && !addr.Is4In6() && addr.IsLoopback()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Login signs in and out: it gets credentials and puts them into a store. It
@@ -57,13 +56,13 @@ func (l *Login) checkWorkspace(accountID string) error {
 		return nil
 	}
 	if accountID == "" {
-		//lint:ignore ST1005 the reference's text
+		//lint:ignore ST1005 Codex CLI's text
 		return errors.New("Login is restricted to a specific workspace, but the token did not include an chatgpt_account_id claim.")
 	}
 	if slices.Contains(l.Workspaces, accountID) {
 		return nil
 	}
-	//lint:ignore ST1005 the reference's text
+	//lint:ignore ST1005 Codex CLI's text
 	return fmt.Errorf("Login is restricted to workspace id(s) %s.", strings.Join(l.Workspaces, ", "))
 }
 
@@ -114,16 +113,4 @@ func (a *Authority) revoke(ctx context.Context, t Tokens) error {
 		err = fmt.Errorf("%s: %s", got.statusText(), got.detail())
 	}
 	return err
-}
-
-// pause waits, or until the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

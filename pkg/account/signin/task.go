@@ -18,7 +18,7 @@ import (
 
 // registerTask registers what an agent is going to do and returns the task's
 // id. A service that is not reached, or overloaded, or broken, is asked again
-// at once, like the reference does it.
+// at once, as Codex CLI does it.
 func (a *Authority) registerTask(ctx context.Context, services agentServices, g *agent) (string, error) {
 	var err error
 	for range taskAttempts {

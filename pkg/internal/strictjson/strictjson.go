@@ -18,15 +18,21 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// Unmarshal is json.Unmarshal with exact names. What v has no field for is
-// ignored, at every level. Types that decode themselves decode what they
+// Unmarshal is json.Unmarshal with exact names. Members for which v has no
+// field are ignored, at every level. Types that decode themselves decode what they
 // are given.
-func Unmarshal(text []byte, v any) error {
+func Unmarshal(text []byte, v any) error { return unmarshal(decoder{}, text, v) }
+
+// UnmarshalKnown is Unmarshal for a document of which every member must be
+// known: one that v has no field for is an error, at every level.
+func UnmarshalKnown(text []byte, v any) error { return unmarshal(decoder{known: true}, text, v) }
+
+func unmarshal(d decoder, text []byte, v any) error {
 	if !json.Valid(text) {
 		return json.Unmarshal(text, v) // for its error
 	}
 	r := jsonwire.NewReader(text)
-	exact, err := filter(nil, r, reflect.TypeOf(v))
+	exact, err := d.filter(nil, r, reflect.TypeOf(v))
 	if err != nil {
 		return err
 	}
@@ -41,9 +47,14 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
+// decoder says how members are treated that have no field.
+type decoder struct {
+	known bool // they are errors
+}
+
 // filter appends the next value of r without the members for which t has no
 // field.
-func filter(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
+func (d decoder) filter(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
 	for t != nil && !decodesItself(t) && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -52,9 +63,9 @@ func filter(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
 	}
 	switch kind := r.Peek(); {
 	case kind == jsonwire.Object && t.Kind() == reflect.Struct:
-		return filterObject(b, r, fields(t, make(map[string]reflect.Type)))
+		return d.filterObject(b, r, fields(t, make(map[string]reflect.Type)))
 	case kind == jsonwire.Object && t.Kind() == reflect.Map:
-		return filterMap(b, r, t.Elem())
+		return d.filterMap(b, r, t.Elem())
 	case kind == jsonwire.Array && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array):
 		b = append(b, '[')
 		first := true
@@ -63,7 +74,7 @@ func filter(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
 				b = append(b, ',')
 			}
 			first = false
-			b, err = filter(b, r, t.Elem())
+			b, err = d.filter(b, r, t.Elem())
 			return err
 		})
 		return append(b, ']'), err
@@ -87,13 +98,15 @@ func appendRaw(b []byte, r *jsonwire.Reader) ([]byte, error) {
 }
 
 // filterObject keeps the members that are fields.
-func filterObject(b []byte, r *jsonwire.Reader, known map[string]reflect.Type) ([]byte, error) {
+func (d decoder) filterObject(b []byte, r *jsonwire.Reader, known map[string]reflect.Type) ([]byte, error) {
 	b = append(b, '{')
 	seen := make(map[string]bool)
 	err := r.Object("an object", func(text []byte) (err error) {
 		name := string(text)
 		t, ok := known[name]
 		switch {
+		case !ok && d.known:
+			return fmt.Errorf("unknown field `%s`", name)
 		case !ok:
 			return r.Skip()
 		case seen[name]:
@@ -103,14 +116,14 @@ func filterObject(b []byte, r *jsonwire.Reader, known map[string]reflect.Type) (
 		}
 		seen[name] = true
 		b = append(jsonwire.AppendString(b, name), ':')
-		b, err = filter(b, r, t)
+		b, err = d.filter(b, r, t)
 		return err
 	})
 	return append(b, '}'), err
 }
 
 // filterMap keeps all members, each of which may be there once.
-func filterMap(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
+func (d decoder) filterMap(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
 	b = append(b, '{')
 	seen := make(map[string]bool)
 	err := r.Object("an object", func(text []byte) (err error) {
@@ -123,7 +136,7 @@ func filterMap(b []byte, r *jsonwire.Reader, t reflect.Type) ([]byte, error) {
 		}
 		seen[name] = true
 		b = append(jsonwire.AppendString(b, name), ':')
-		b, err = filter(b, r, t)
+		b, err = d.filter(b, r, t)
 		return err
 	})
 	return append(b, '}'), err

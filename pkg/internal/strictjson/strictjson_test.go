@@ -43,6 +43,18 @@ func TestNamesAreExact(t *testing.T) {
 	}
 }
 
+func TestUnknownNames(t *testing.T) {
+	for text, known := range map[string]bool{
+		`{"exp":5,"iss":"y","keys":[{"key":"a"}],"one":{"key":"b"},"names":{"x":"1"},"raw":{"x":1}}`: true,
+		`{"Exp":5}`: false, `{"exp":5,"EXP":5}`: false, `{"-":"h"}`: false, `{"keys":[{"Key":"a"}]}`: false, `{"one":{"x":1}}`: false,
+	} {
+		var got document
+		if err := UnmarshalKnown([]byte(text), &got); (err == nil) != known {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for _, text := range []string{
 		`{"exp":5,"exp":5}`, `{"exp":5,"\u0065xp":9}`, `{"iss":"a","iss":"b"}`, `{"keys":[{"key":"a","key":"b"}]}`,

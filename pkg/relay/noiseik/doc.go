@@ -27,4 +27,6 @@
 // github.com/flynn/noise. Its handshake has no key encapsulation and its
 // symmetric state is not exported, so that part is here; HKDF as Noise defines
 // it is that of the standard library with the chaining key as salt.
+//
+// The rules are in docs/spec/relay.md §2, §3 and §4.
 package noiseik

@@ -1,6 +1,6 @@
 package noiseik
 
-//lint:file-ignore ST1005 the reference's words
+//lint:file-ignore ST1005 Codex CLI's words
 
 import (
 	"errors"

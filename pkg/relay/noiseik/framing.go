@@ -59,7 +59,7 @@ func (r *MessageReader) read(plaintext []byte, emit func([]byte) error) error {
 	if len(plaintext) > MaxChunk {
 		return errRecordLarge
 	}
-	// The reference appends a record to what it has before it looks at it.
+	// Codex CLI appends a record to what it has before it looks at it.
 	if r.got+len(r.message)+len(plaintext) > headerSize+MaxMessage {
 		return errReassemblyLarge
 	}

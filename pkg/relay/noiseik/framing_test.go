@@ -25,7 +25,7 @@ func TestChunks(t *testing.T) {
 		{MaxChunk - 3, []int{MaxChunk, 1}},
 		{2*MaxChunk - 4, []int{MaxChunk, MaxChunk}},
 		{2*MaxChunk - 3, []int{MaxChunk, MaxChunk, 1}},
-		// What the reference was seen to cut into 68 and a tail.
+		// What Codex CLI was seen to cut into 68 and a tail.
 		{4194321, append(slices.Repeat([]int{MaxChunk}, 68), 4194325-68*MaxChunk)},
 	} {
 		message := bytes.Repeat([]byte("0123456789abcdef"), tt.length/16+1)[:tt.length]

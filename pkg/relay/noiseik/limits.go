@@ -2,7 +2,7 @@ package noiseik
 
 import "crypto/mlkem"
 
-// What the reference prescribes; other values do not interoperate.
+// The sizes that Codex CLI prescribes; other values do not interoperate.
 const (
 	// MaxChunk is the most plaintext of one record of a message, in bytes.
 	MaxChunk = 60 << 10

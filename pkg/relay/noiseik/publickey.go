@@ -42,8 +42,8 @@ func (k PublicKey) AppendJSON(b []byte) []byte {
 }
 
 // UnmarshalJSON reads a key document: exactly the three members, in any order.
-// What they hold is checked as ErrPublicKey says. On error the key is left as
-// it was.
+// It validates their values; the error is ErrPublicKey. On error the key is left
+// unchanged.
 func (k *PublicKey) UnmarshalJSON(text []byte) error {
 	members := make(map[string][]byte, 3)
 	r := jsonwire.NewReader(text)
@@ -99,7 +99,7 @@ func decodeKey(key, text []byte, algorithm string) error {
 	return nil
 }
 
-// parse returns the key in the forms that can be used. The reference accepts
+// parse returns the key in the forms that can be used. Codex CLI accepts
 // encapsulation keys that are none (FIPS 203, 7.2); Go does not, and there is
 // nothing to be gained from talking to whoever has one.
 func (k *PublicKey) parse() (*ecdh.PublicKey, *mlkem.EncapsulationKey768, error) {

@@ -14,7 +14,7 @@ type Responder struct {
 	random  entropy
 	state   *symmetric // nil: the handshake is over
 
-	// What message 2 is made with: the peer's keys.
+	// The initiator's keys, from message 1; message 2 is made with them.
 	staticDH, ephemeralDH   *ecdh.PublicKey
 	staticKEM, ephemeralKEM *mlkem.EncapsulationKey768
 }

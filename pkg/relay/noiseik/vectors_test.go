@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// vectors are handshakes of a second implementation, and two that the
-// reference took part in. Bytes are in base64.
+// vectors are handshakes of a second implementation, and two that Codex
+// CLI took part in. Bytes are in base64.
 type vectors struct {
 	ProtocolName string   `json:"protocol_name"`
 	Suite        string   `json:"suite_tag"`
@@ -47,7 +47,7 @@ type vector struct {
 		Plaintext  []byte `json:"plaintext"`
 		Ciphertext []byte `json:"ciphertext"`
 	} `json:"records"`
-	// What the responder must reject is message 1 cut or with bits flipped.
+	// The responder must reject a message 1 that is cut or has flipped bits.
 	MustReject []struct {
 		Name   string `json:"name"`
 		Length int    `json:"length"`

@@ -5,20 +5,20 @@ import "time"
 // owe notes that a frame with data has arrived. One that had arrived before
 // counts too: the acknowledgement of the first was lost.
 func (s *Stream) owe(n int, now time.Time) {
-	if s.owedRecords == 0 {
-		s.owedSince = now
+	if s.unackedRecords == 0 {
+		s.unackedSince = now
 	}
-	s.owedRecords++
-	s.owedBytes += n
+	s.unackedRecords++
+	s.unackedBytes += n
 }
 
 // owes reports whether there is something to acknowledge. Before the first
 // record has arrived there is no way to say what has.
-func (s *Stream) owes() bool { return s.owedRecords > 0 && s.in.next > 0 && !s.options.Plain }
+func (s *Stream) owes() bool { return s.unackedRecords > 0 && s.in.next > 0 && !s.options.Plain }
 
 // ackDue reports whether it is time to do that.
 func (s *Stream) ackDue(now time.Time) bool {
-	return s.owes() && (s.owedRecords >= ackRecords || s.owedBytes >= ackBytes || !now.Before(s.owedSince.Add(ackDelay)))
+	return s.owes() && (s.unackedRecords >= ackRecords || s.unackedBytes >= ackBytes || !now.Before(s.unackedSince.Add(ackDelay)))
 }
 
 // learn takes what a frame says about the peer and about what has arrived

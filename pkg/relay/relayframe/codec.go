@@ -34,10 +34,9 @@ func Decode(message []byte) (Frame, error) {
 	return e.Frame, nil
 }
 
-// Route reads of a message what it is routed by: the stream's id and the kind,
-// as Decode reads them of a frame that is valid. What is left out, or blank, is
-// returned as it is; what is in the body is not looked at. The error is
-// ErrUndecodable.
+// Route reads the two fields that a message is routed by: the stream's id and the
+// kind. For a valid frame they are those that Decode returns. An absent or blank id is
+// returned as it is, and the body is not validated. The error is ErrUndecodable.
 func Route(message []byte) (streamID string, kind Kind, err error) {
 	for len(message) > 0 {
 		f, rest, err := next(message, nil)

@@ -1,6 +1,6 @@
 package relayframe
 
-//lint:file-ignore ST1005 the reference's words
+//lint:file-ignore ST1005 Codex CLI's words
 
 import (
 	"errors"

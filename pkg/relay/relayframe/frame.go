@@ -16,6 +16,8 @@
 //
 // Everything but the payloads is unauthenticated: whoever forwards the frames
 // can change it. It can therefore delay a stream and end it, and no more.
+//
+// The rules are in docs/spec/relay.md §5.
 package relayframe
 
 import "fmt"

@@ -5,9 +5,9 @@ import "time"
 // Limits of frames.
 const (
 	// MaxFrame is the longest encoded frame, in bytes: a websocket that brings
-	// more must be closed, as the reference does.
+	// more must be closed, as Codex CLI does.
 	MaxFrame = 256 << 10
-	// MaxStreamID and MaxReason are in bytes. Some builds of the reference
+	// MaxStreamID and MaxReason are in bytes. Some builds of Codex CLI
 	// refuse more; the others, and Decode, do not.
 	MaxStreamID = 128
 	MaxReason   = 256
@@ -20,15 +20,15 @@ const (
 	MaxHead = MaxStreamID + 8*6
 )
 
-// What the reference allows between the records that arrived in order and one
-// that comes early, per stream.
+// The limits that Codex CLI sets, per stream, for records that arrive before one that
+// precedes them: how far ahead they may be, and how many bytes they may have.
 const (
 	reorderWindow = 64
 	pendingBytes  = 1 << 20
 )
 
-// What a sender has in flight: less than every receiver allows to be early,
-// and no more records than AckBits has room for.
+// The limits of what a sender has in flight: below every receiver's limits for early
+// records, and no more records than AckBits has bits.
 const (
 	windowRecords = 32
 	windowBytes   = 960 << 10
@@ -65,8 +65,8 @@ const (
 
 // When a stream is given up.
 const (
-	// retainTime is how long it outlives its websocket: as long as the
-	// reference keeps sessions.
+	// retainTime is how long it outlives its websocket: as long as Codex
+	// CLI keeps sessions.
 	retainTime = 30 * time.Second
 	// answerTime is how long a harness waits for a sign that the executor still
 	// has the stream, before it makes a new one.

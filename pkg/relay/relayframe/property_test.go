@@ -303,8 +303,8 @@ func TestNeverOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestPeerThatNeverAcknowledges compares what is written to it with what the
-// reference writes: the same, but for the fields that it ignores and frames
+// TestPeerThatNeverAcknowledges compares what is written to it with what Codex
+// CLI writes: the same, but for the fields that it ignores and frames
 // that it ignores.
 func TestPeerThatNeverAcknowledges(t *testing.T) {
 	for seed := range uint64(8) {
@@ -364,7 +364,7 @@ func stripped(t *testing.T, message []byte, plain bool) []byte {
 	return b
 }
 
-// referenceData is the frame that the reference writes for a record, by hand.
+// referenceData is the frame that Codex CLI writes for a record, by hand.
 func referenceData(t *testing.T, seq int, payload []byte) []byte {
 	t.Helper()
 	const varint, length = 0, 2

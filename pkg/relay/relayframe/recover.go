@@ -16,7 +16,7 @@ func (s *Stream) Deadline() time.Time {
 	case s.lost:
 		at(true, s.lostAt.Add(retainTime))
 	default:
-		at(s.owes(), s.owedSince.Add(ackDelay))
+		at(s.owes(), s.unackedSince.Add(ackDelay))
 		at(!s.resumedAt.IsZero(), s.resumedAt.Add(answerTime))
 		at(s.waiting(), s.retransmitAt)
 		at(s.waiting(), s.stalledSince.Add(stallTime))

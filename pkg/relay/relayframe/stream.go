@@ -7,7 +7,7 @@ type Options struct {
 	// Harness is set at the end that made the stream. After Reconnected it
 	// does not wait long for an executor that has forgotten it.
 	Harness bool
-	// Plain has a stream do what the reference does: it acknowledges nothing
+	// Plain has a stream do what Codex CLI does: it acknowledges nothing
 	// and sends every record once.
 	Plain bool
 }
@@ -43,9 +43,10 @@ type Stream struct {
 	peer    peer
 	data    int // frames with data while the peer is unknown
 
-	// What has arrived since the last frame that acknowledged it.
-	owedRecords, owedBytes int
-	owedSince              time.Time
+	// The records and bytes that were received and not acknowledged yet, and when the
+	// first of them arrived.
+	unackedRecords, unackedBytes int
+	unackedSince                 time.Time
 
 	lost      bool
 	lostAt    time.Time
@@ -175,7 +176,7 @@ func (s *Stream) frame(f Frame, now time.Time) Frame {
 	// 0 in a frame of another kind does not say whether the first record is
 	// there.
 	if f.Ack > 0 || f.AckBits > 0 || f.Kind == Ack {
-		s.owedRecords, s.owedBytes = 0, 0
+		s.unackedRecords, s.unackedBytes = 0, 0
 	}
 	s.wrote = now
 	return f

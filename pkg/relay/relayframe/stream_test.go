@@ -297,7 +297,7 @@ func TestWindow(t *testing.T) {
 	if _, err := e.Send([]byte("x"), nil, e.now); err != ErrNotReady || e.Ready(0) {
 		t.Errorf("there is room for more: %v", err)
 	}
-	// What is ahead of others counts until they have arrived.
+	// Early records count until the ones before them have arrived.
 	e.mustReceive(ack(0, ^uint32(0)&^1))
 	if e.Ready(1) {
 		t.Error("there is room while a record is missing")

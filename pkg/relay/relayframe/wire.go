@@ -8,7 +8,7 @@ import (
 )
 
 // The tags of the fields in proto/relay.proto: the number, and how the value is
-// encoded. What has another number is an unknown field and skipped.
+// encoded. Fields with other numbers are unknown and skipped.
 const (
 	varint    = uint64(protowire.VarintType)
 	delimited = uint64(protowire.BytesType)
@@ -34,8 +34,8 @@ const (
 )
 
 // The tags of a frame and of each body, by number. A field with one of these
-// numbers that is encoded in another way makes the message none, as in the
-// reference; most other decoders would skip it.
+// numbers that is encoded in another way makes the message none, as in Codex
+// CLI; most other decoders would skip it.
 var (
 	frameTags = []uint64{
 		tagVersion, tagStreamID, tagAck, tagAckBits, tagData, tagAckFrame, tagResume, tagReset, tagHeartbeat, tagHandshake,

@@ -102,9 +102,8 @@ func (s *State) noteDetached(ctx context.Context, id string, revision uint64) er
 	return err
 }
 
-// Sweep implements rendezvous.State: what has expired NATS forgets by itself, so
-// it renews the registrations of the executors that are connected to this
-// node.
+// Sweep implements rendezvous.State. NATS itself removes values that have expired, so
+// Sweep renews the registrations of the executors that are connected to this node.
 func (s *State) Sweep(ctx context.Context) {
 	type due struct {
 		id string
@@ -124,7 +123,7 @@ func (s *State) Sweep(ctx context.Context) {
 	}
 	s.forgetCopies(now)
 	s.mu.Unlock()
-	// What there is no time for comes with the next sweep.
+	// The next sweep does those for which ctx leaves no time.
 	for _, d := range over {
 		if ctx.Err() == nil {
 			s.finishDetach(ctx, d.id, d.a)

@@ -3,9 +3,12 @@ package natsbus
 import (
 	"context"
 	"time"
+
+	"codex.internal/pkg/internal/wait"
 )
 
-// routineBeats says that the node lives, and finds those that do not.
+// routineBeats sends the node's beats until ctx ends, and finds nodes that are silent
+// and lines that make no progress.
 func (b *Bus) routineBeats(ctx context.Context) {
 	beat, claims := time.NewTicker(beatInterval), time.NewTicker(claimInterval)
 	defer beat.Stop()
@@ -30,7 +33,7 @@ func (b *Bus) routineBeats(ctx context.Context) {
 	}
 }
 
-// findSilent ends the lines to nodes that are silent.
+// findSilent closes the lines to nodes that have sent nothing for longer than silence.
 func (b *Bus) findSilent(now time.Time) {
 	var lost []string
 	b.mu.Lock()
@@ -41,16 +44,17 @@ func (b *Bus) findSilent(now time.Time) {
 	}
 	b.mu.Unlock()
 	for _, node := range lost {
-		b.lose(node, errSilent)
+		b.dropNode(node, errSilent)
 	}
 }
 
-// probe asks for what was not confirmed, and ends lines on which that is lost.
+// probe asks the other nodes to acknowledge messages that have waited for it too long,
+// and closes lines that make no progress.
 func (b *Bus) probe(now time.Time) {
 	for _, l := range b.all() {
 		number, node, err := l.check(now)
 		if err != nil {
-			b.end(l, err, tellBoth)
+			b.end(l, err, notifyBoth)
 		}
 		if number > 0 {
 			// If it is lost the next one comes with the next beat.
@@ -59,19 +63,19 @@ func (b *Bus) probe(now time.Time) {
 	}
 }
 
-// findHalfOpen probes all lines: where one has ended without this node having
-// heard of it, the other node says so. Otherwise it would be noticed only by who
-// sends.
+// findHalfOpen probes all lines. A line that the other node has closed, with a packet
+// that was lost, is found so even if this node has no message to send on it.
 func (b *Bus) findHalfOpen() {
 	for _, l := range b.all() {
-		if number, node, ok := l.went(); ok {
+		if number, node, ok := l.lastSent(); ok {
 			_ = b.node.publish(nodeSubject(node), &packet{kind: packetProbe, line: l.id, number: number})
 		}
 	}
 }
 
-// catchUp asks for what may have been lost when NATS was out of reach, and
-// whether what was sent has come.
+// catchUp is called after a reconnection to NATS. It asks the other nodes to
+// retransmit messages that may have been lost meanwhile, and to acknowledge those of
+// this node.
 func (b *Bus) catchUp() {
 	for _, l := range b.all() {
 		b.ask(l)
@@ -92,20 +96,19 @@ func (b *Bus) all() []*line {
 	return lines
 }
 
-// touch notes that a line may have something to report; urgent: a sender may be
-// waiting for it.
-func (b *Bus) touch(l *line, urgent bool) {
+// markDirty records that a line may have an acknowledgement to send. It is sent after
+// ackDelay, or at once if it is urgent: the sender's window may be full.
+func (b *Bus) markDirty(l *line, urgent bool) {
 	b.ackMu.Lock()
 	b.dirty[l] = struct{}{}
 	b.ackMu.Unlock()
-	signal(b.acks)
+	wait.Wake(b.acks)
 	if urgent {
-		signal(b.urgent)
+		wait.Wake(b.urgent)
 	}
 }
 
-// routineAcks tells other nodes what has come from them, for many messages at a
-// time.
+// routineAcks sends acknowledgements until ctx ends, each for many messages.
 func (b *Bus) routineAcks(ctx context.Context) {
 	timer := time.NewTimer(ackDelay)
 	defer timer.Stop()
@@ -126,7 +129,7 @@ func (b *Bus) routineAcks(ctx context.Context) {
 	}
 }
 
-// sendReports sends what there is to report.
+// sendReports sends the acknowledgements of all lines that are marked as dirty.
 func (b *Bus) sendReports() {
 	b.ackMu.Lock()
 	dirty := b.dirty
@@ -149,7 +152,7 @@ func (b *Bus) sendReports() {
 	}
 }
 
-// sendAcks sends acknowledgements. Those that are lost are asked for.
+// sendAcks sends acknowledgements. If they are lost, a probe asks for them.
 func (b *Bus) sendAcks(node string, acks []ack) {
 	_ = b.node.publish(nodeSubject(node), &packet{kind: packetAck, acks: acks})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/rendezvous"
 )
 
@@ -18,20 +19,21 @@ var (
 	errConflict = errors.New("another node has changed it")
 )
 
-// source is whom a bucket is read from.
+// source is the server of NATS that a bucket is read from.
 type source bool
 
 const (
-	// leader knows what was written last. There is none for some seconds after
-	// the former one is gone.
+	// leader has the newest value. After it crashes there is none for some seconds.
 	leader source = false
-	// anyReplica may be a moment behind. Only what it does not have is asked of
+	// anyReplica may be a moment behind. A value that it does not have is read from
 	// the leader, if there is one.
 	anyReplica source = true
 )
 
-// bucket is one of JetStream's key-value store. The client's own type does not
-// let one choose the source, and knows no contexts.
+// bucket is a bucket of JetStream's key-value store, used by the store's subjects and
+// headers. The key-value type of the client library reads from any replica or only
+// from the leader, as the bucket was made, and this program needs both; in the
+// version of the library's interface that is used here it takes no contexts either.
 type bucket struct {
 	js   nats.JetStreamContext
 	name string
@@ -95,7 +97,7 @@ func (b *bucket) get(ctx context.Context, key string, from source) ([]byte, uint
 	defer cancel()
 	for {
 		value, revision, err := b.getOnce(ctx, key, from)
-		if !errors.Is(err, rendezvous.ErrUnavailable) || pause(ctx, answerPause) != nil {
+		if !errors.Is(err, rendezvous.ErrUnavailable) || wait.For(ctx, answerPause) != nil {
 			return value, revision, err
 		}
 	}
@@ -154,7 +156,7 @@ func (b *bucket) remove(ctx context.Context, key string, revision uint64) error 
 func (b *bucket) publish(ctx context.Context, m *nats.Msg, key string, revision uint64, opts ...nats.PubOpt) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	// What reached nobody, because there is no leader, is sent again until ctx ends.
+	// While there is no leader no server answers: send it again until ctx ends.
 	opts = append(opts, nats.RetryAttempts(-1), nats.RetryWait(answerPause),
 		nats.Context(ctx), nats.ExpectStream(b.stream()), nats.ExpectLastSequencePerSubject(revision))
 	done, err := b.js.PublishMsg(m, opts...)

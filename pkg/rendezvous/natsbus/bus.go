@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/rendezvous"
 )
 
@@ -21,7 +22,7 @@ var ErrLost = errors.New("the connection to NATS has ended for good")
 var (
 	errLost    = errors.New("messages between two nodes were lost")
 	errSilent  = errors.New("the other node is silent")
-	errBroken  = errors.New("the other node has ended it")
+	errBroken  = errors.New("the other node has closed the line")
 	errMoved   = errors.New("the address has gone to another node")
 	errUnbound = errors.New("the address is not needed any more")
 	errClosed  = errors.New("the node ends")
@@ -37,7 +38,7 @@ type Bus struct {
 	pairs map[pair]*line                // the newest of each pair
 	lines map[lineID]*line              // all
 	ends  map[string]map[*line]struct{} // all, by each of their addresses
-	nodes map[string]time.Time          // when the others were last heard
+	nodes map[string]time.Time          // when the last packet of each other node arrived
 
 	ackMu  sync.Mutex
 	dirty  map[*line]struct{} // there may be something to report
@@ -74,7 +75,7 @@ func (b *Bus) Bind(ctx context.Context, address string, generation uint64, box *
 	if err != nil || generation == 0 {
 		return replaced, err
 	}
-	b.endAll(address, errMoved, tellOther)
+	b.endAll(address, errMoved, notifyRemote)
 	err = b.subscribe(ctx, address, generation, box)
 	if err == nil {
 		err = b.claim(address, generation)
@@ -113,12 +114,13 @@ func (b *Bus) subscribe(ctx context.Context, address string, generation uint64, 
 	return b.node.conn.FlushWithContext(ctx)
 }
 
-// claim tells all nodes who has an address.
+// claim tells all nodes that this one has an address since a generation.
 func (b *Bus) claim(address string, generation uint64) error {
 	return b.node.publish(allSubject, &packet{kind: packetClaim, to: address, number: generation})
 }
 
-// claimAll says again which addresses the node has.
+// claimAll repeats the claims to all addresses of this node: the ones before may
+// have been lost.
 func (b *Bus) claimAll() error {
 	b.mu.RLock()
 	claims := make(map[string]uint64, len(b.bound))
@@ -149,7 +151,7 @@ func (b *Bus) Unbind(address string, box *rendezvous.Mailbox) {
 	}
 	b.mu.Unlock()
 	for _, l := range over {
-		b.end(l, errUnbound, tellOther)
+		b.end(l, errUnbound, notifyRemote)
 	}
 }
 
@@ -182,15 +184,15 @@ func (b *Bus) Bound(ctx context.Context, address string) (bool, error) {
 	}
 }
 
-// reach makes a request to whoever has an address. The error is
-// nats.ErrNoResponders if nobody has, also a moment later: servers of NATS take
-// that to tell each other of one who is new.
+// reach sends a request to the node that has an address. The error is
+// nats.ErrNoResponders if no node has it. It asks again after interestTime, as the
+// servers of NATS need that to tell each other of a new subscription.
 func (b *Bus) reach(ctx context.Context, address string, p *packet) (packet, error) {
 	answer, err := b.node.request(ctx, addressSubject(address), p)
 	if !errors.Is(err, nats.ErrNoResponders) {
 		return answer, err
 	}
-	if err := pause(ctx, interestTime); err != nil {
+	if err := wait.For(ctx, interestTime); err != nil {
 		return answer, err
 	}
 	return b.node.request(ctx, addressSubject(address), p)
@@ -228,17 +230,17 @@ func (b *Bus) open(ctx context.Context, address string, m *rendezvous.Message) (
 	switch {
 	case err == nil && answer.kind == packetAccept:
 		if !l.answered(answer.node) {
-			b.tell(answer.node, id)
+			b.sendBroken(answer.node, id)
 		}
-		b.heardOf(answer.node) // after it, so that the line is found if the node is lost
+		b.markAlive(answer.node) // after it, so that the line is found if the node is lost
 		l.setGeneration(answer.number)
 		return true, nil
 	case err == nil || errors.Is(err, nats.ErrNoResponders):
-		b.end(l, errUnbound, tellNobody)
+		b.end(l, errUnbound, notifyNone)
 		return false, fmt.Errorf("%s: %w", address, rendezvous.ErrNobody)
 	default:
-		b.end(l, err, tellNobody)
-		// Whoever has it may have opened the line.
+		b.end(l, err, notifyNone)
+		// The request may have arrived and its answer been lost: close the line there.
 		_ = b.node.publish(addressSubject(address), &packet{kind: packetBroken, line: id})
 		return false, fmt.Errorf("natsbus: open a line to %s: %w: %w", address, rendezvous.ErrUnavailable, err)
 	}
@@ -258,7 +260,7 @@ func (b *Bus) add(l *line) {
 	}
 	b.mu.Unlock()
 	if former != nil {
-		b.end(former, errMoved, tellNobody)
+		b.end(former, errMoved, notifyNone)
 	}
 }
 
@@ -278,44 +280,46 @@ func (b *Bus) remove(l *line) {
 	}
 }
 
-// telling is who learns of the end of a line.
-type telling int
+// notifyMode selects the ends that are told that a line was closed.
+type notifyMode int
 
 const (
-	tellNobody telling = iota
-	tellOther          // the other node
-	tellHere           // the address of this one
-	tellBoth
+	notifyNone   notifyMode = iota
+	notifyRemote            // the other node
+	notifyLocal             // the address of this node
+	notifyBoth
 )
 
-// end ends a line, if it has not ended. Nothing of it is sent or taken then.
-func (b *Bus) end(l *line, why error, whom telling) {
+// end closes a line, unless it is closed, and tells the ends that notify selects.
+// After that no message of it is sent or received.
+func (b *Bus) end(l *line, why error, notify notifyMode) {
 	node, first := l.finish()
 	if !first {
 		return
 	}
 	b.remove(l)
 	b.node.log.Debug("line ended", "local", l.local, "remote", l.remote, "reason", why)
-	if whom == tellOther || whom == tellBoth {
-		b.tell(node, l.id)
+	if notify == notifyRemote || notify == notifyBoth {
+		b.sendBroken(node, l.id)
 	}
-	if whom == tellHere || whom == tellBoth {
+	if notify == notifyLocal || notify == notifyBoth {
 		b.node.broken.Add(1)
-		// It does not wait; a mailbox that is closed need not know.
-		_, _ = l.box.Put(ended, rendezvous.Message{Kind: rendezvous.Lost, From: l.remote})
+		// It does not wait. An error means that the mailbox is closed: then no
+		// reader is left to tell.
+		_, _ = l.box.Put(canceled, rendezvous.Message{Kind: rendezvous.Lost, From: l.remote})
 	}
 }
 
-// tell tells a node that a line has ended. If that fails the node finds out
-// when it sends, or when this one is silent.
-func (b *Bus) tell(node string, id lineID) {
+// sendBroken tells a node that a line was closed. If the packet is lost, the node
+// notices with its next message or probe, or when this node falls silent.
+func (b *Bus) sendBroken(node string, id lineID) {
 	if node != "" {
 		_ = b.node.publish(nodeSubject(node), &packet{kind: packetBroken, line: id})
 	}
 }
 
-// endAll ends the lines of an address of this node.
-func (b *Bus) endAll(local string, why error, whom telling) {
+// endAll closes the lines of an address of this node.
+func (b *Bus) endAll(local string, why error, notify notifyMode) {
 	b.mu.RLock()
 	var over []*line
 	for l := range b.ends[local] {
@@ -325,11 +329,11 @@ func (b *Bus) endAll(local string, why error, whom telling) {
 	}
 	b.mu.RUnlock()
 	for _, l := range over {
-		b.end(l, why, whom)
+		b.end(l, why, notify)
 	}
 }
 
-// validAddress says whether an address can be part of a subject.
+// validAddress reports whether an address can be part of a subject.
 func validAddress(address string) bool {
 	if address == "" || len(address) > maxAddress || strings.HasPrefix(address, ".") || strings.HasSuffix(address, ".") || strings.Contains(address, "..") {
 		return false

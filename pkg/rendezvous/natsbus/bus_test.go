@@ -145,7 +145,7 @@ func TestBus(t *testing.T) {
 		want(t, x, rendezvous.Frame, "harness.1", fmt.Sprint("up ", i))
 		want(t, h, rendezvous.Frame, "executor.1", fmt.Sprint("down ", i))
 	}
-	// Who goes is known to the other at once.
+	// The other node notices at once that a node ends.
 	b.Bus.Unbind("harness.1", h)
 	want(t, x, rendezvous.Lost, "harness.1", "")
 	if _, err := a.Bus.Send(ctx, "harness.1", frame("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
@@ -218,7 +218,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	reply := rendezvous.Message{Kind: rendezvous.Reply, From: "x", Data: []byte("r")}
 	n := 0
 	for ; ; n++ {
-		sent, err := a.Bus.Send(ended, "h", reply)
+		sent, err := a.Bus.Send(canceled, "h", reply)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		want(t, h, rendezvous.Reply, "x", "r")
 	}
 	eventually(t, "there is room again", func() bool {
-		sent, err := a.Bus.Send(ended, "h", reply)
+		sent, err := a.Bus.Send(canceled, "h", reply)
 		return sent && err == nil
 	})
 }
@@ -267,7 +267,7 @@ func TestLostMessage(t *testing.T) {
 				defer l.mu.Unlock()
 				return len(l.pending) == 0
 			})
-			// What is asked for late is there already.
+			// A late request finds the messages.
 			if err := l.sendAgain(1, time.Now()); err != nil {
 				t.Error(err)
 			}
@@ -317,7 +317,7 @@ func TestLostAcknowledgement(t *testing.T) {
 	other := a.Bus.pairs[pair{"x", "h"}]
 	want(t, x, rendezvous.Joined, "h", "")
 	other.mu.Lock()
-	other.reported.done, other.undone = other.done, 0 // as if it was sent
+	other.reported.done, other.unreported = other.done, 0 // as if it was sent
 	other.mu.Unlock()
 	eventually(t, "it asks", func() bool {
 		l.mu.Lock()
@@ -414,7 +414,7 @@ func TestHalfOpenLine(t *testing.T) {
 	a, b := join(t, url), join(t, url)
 	x, h := talking(t, a, b)
 	a.Bus.findHalfOpen() // it is not
-	a.Bus.end(a.Bus.pairs[pair{"x", "h"}], errLost, tellNobody)
+	a.Bus.end(a.Bus.pairs[pair{"x", "h"}], errLost, notifyNone)
 	b.Bus.findHalfOpen()
 	want(t, h, rendezvous.Lost, "x", "")
 	if m, ok, err := x.Take(); ok || err != nil {
@@ -453,7 +453,7 @@ func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 		}
 	})
 	<-box.Ready()
-	b.end(l, errLost, tellHere)
+	b.end(l, errLost, notifyLocal)
 	taking.Wait()
 	for {
 		m, ok, err := box.Take()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/rendezvous"
 )
 
@@ -24,7 +25,7 @@ func (s *State) routineWatch(ctx context.Context) {
 			return
 		}
 		s.node.log.Warn("registrations are not watched", "error", err)
-		if pause(ctx, watchPause) != nil {
+		if wait.For(ctx, watchPause) != nil {
 			return
 		}
 	}

@@ -10,17 +10,23 @@
 //
 // The State is in buckets of JetStream's key-value store. The Bus sends frames
 // over subjects of core NATS, which may lose messages: they are numbered and
-// acknowledged, and where one is missing both sides are told that the
-// connection between them has broken. Neither waits for a node or a server that
-// is gone for more than a few seconds; see limits.go.
+// acknowledged, and a message that is missing is sent again. If that does not
+// succeed within a few seconds, both ends are told that the connection between them
+// is lost. Neither State nor Bus waits longer for a node or a server that has
+// crashed; see limits.go.
 //
 // # Lines
 //
-// What an address on one node and an address on another say to each other goes
-// over a line, which is opened by the first of them with a request, and ends
-// with either. Each direction is numbered, and has a window of as many bytes as
-// the mailbox at its end has room for, so that a node that receives never has to
-// wait. A line breaks when nothing is confirmed for some time, when the other node
-// is silent or not reached any more, and when the address has gone to a third
-// node.
+// A line is a connection between an address on one node and an address on another.
+// The node whose address sends first opens it with a request; either node closes it.
+//
+// Each direction numbers its messages, and has a window of as many bytes as the
+// mailbox at its end holds, so that the receiving node never waits. A receiver that
+// sees a gap drops the messages after it and asks for a retransmission. A sender that
+// gets no acknowledgement sends a probe, which the receiver answers with an
+// acknowledgement or with a request for a retransmission.
+//
+// A line is closed with an error if no progress is acknowledged for lossTime, if the
+// other node is silent or NATS takes no more messages to it, or if a third node has
+// bound the address.
 package natsbus

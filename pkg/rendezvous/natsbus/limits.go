@@ -45,8 +45,8 @@ const (
 	// none of which exceeds 128 bytes, and numbers.
 	packetOverhead = 4 << 10
 	// maxAddress is the longest part of a subject that comes from outside, in
-	// bytes; ours have half of that. NATS breaks off who sends a line of more
-	// than 4 KiB, and its client does not come back then.
+	// bytes; ours have half of that. NATS disconnects a client that sends a line of
+	// more than 4 KiB, and the client library does not reconnect then.
 	maxAddress = 128
 	// inboxBytes and inboxPackets bound what waits for the goroutine that
 	// hands over packets. It never blocks, so this much means that the process
@@ -54,11 +54,11 @@ const (
 	inboxBytes   = 64 << 20
 	inboxPackets = 1 << 17
 	// maxCalls bounds the requests that wait to be answered: a harness in two
-	// of all that one node can have connects at the same moment. Who is not
-	// answered comes again.
+	// of all that one node can have connects at the same moment. A node that
+	// gets no answer repeats its request.
 	maxCalls = 4096
 	// reconnectBytes bounds what is kept for NATS while the connection to it
-	// is down. What does not fit breaks the line that it is for.
+	// is down. A message that does not fit closes its line.
 	reconnectBytes = 8 << 20
 	// reconnectPause is between two attempts, and reconnectJitter keeps nodes
 	// from coming back all at once.

@@ -10,8 +10,9 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// errLine says that a peer has broken the rules of a line.
-var errLine = errors.New("the other node counts differently")
+// errProtocol means that the other node broke the line protocol: it acknowledged
+// messages that were never sent, or sent more than the window allows.
+var errProtocol = errors.New("the other node violated the line protocol")
 
 // line connects an address of this node with one of another. It is open from
 // the moment that it is made, until the bus ends it. Its methods may be called
@@ -29,25 +30,25 @@ type line struct {
 	mu   sync.Mutex // held while NATS takes a message
 	over bool
 
-	// What is sent.
-	sent     uint64 // the number of the last message
-	received uint64 // that the other node has, of them
-	pending  []sent // those that have not left the other node
-	bytes    int    // of frames in pending
-	replies  int    // in pending
-	heard    time.Time
+	// The direction to the other node.
+	sent     uint64        // the number of the last message
+	received uint64        // how many of them the other node has acknowledged as received
+	pending  []sent        // the messages that the other node has not handed to its reader yet
+	bytes    int           // of frames in pending
+	replies  int           // in pending
+	heard    time.Time     // of the last progress that the other node reported
 	room     chan struct{} // closed and replaced when there may be more
 
-	// What comes.
-	last     uint64 // number of the last message
-	asked    uint64 // number of the message that the other node was asked for, because later ones have come
-	done     uint64 // how many have left this node
-	reported ack    // what the other node was told
-	undone   int    // bytes that have left since then
+	// The direction to this node.
+	last       uint64 // the number of the last message that was received in order
+	asked      uint64 // the number of the missing message that the other node was asked to send again
+	done       uint64 // how many messages this node has handed to their reader
+	reported   ack    // the last acknowledgement that was sent
+	unreported int    // bytes handed over since then
 }
 
-// sent is a message that has not left the other node. It is kept so that it can
-// be sent again.
+// sent is a message that may have to be sent again: the other node has not
+// acknowledged that it was handed to its reader.
 type sent struct{ message rendezvous.Message }
 
 // bytes returns how much of lineBytes it takes.
@@ -102,7 +103,7 @@ func (l *line) send(ctx context.Context, m *rendezvous.Message) (bool, error) {
 	}
 	l.mu.Unlock()
 	if err != nil {
-		l.bus.end(l, err, tellBoth)
+		l.bus.end(l, err, notifyBoth)
 		return false, fmt.Errorf("%s: %w: %w", l.remote, rendezvous.ErrNobody, err)
 	}
 	return true, nil
@@ -122,12 +123,14 @@ func (l *line) count(m *rendezvous.Message) {
 	l.pending = append(l.pending, s)
 }
 
-// gone returns how many messages have left the other node. The caller holds mu.
-func (l *line) gone() uint64 { return l.sent - uint64(len(l.pending)) }
+// delivered returns how many messages the other node has handed to its reader. The
+// caller holds mu.
+func (l *line) delivered() uint64 { return l.sent - uint64(len(l.pending)) }
 
-// sendAgain sends what follows the last message that has come to the other node:
-// NATS may have lost it, with a server. Some of it may come twice. If nothing new
-// has come for too long, check ends the line all the same.
+// sendAgain retransmits all messages after the one numbered last, the last that the
+// other node has received in order: a NATS server that crashed may have lost them.
+// The other node drops the messages that it receives twice. If no progress is
+// reported for lossTime, check ends the line nevertheless.
 func (l *line) sendAgain(last uint64, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,14 +138,14 @@ func (l *line) sendAgain(last uint64, now time.Time) error {
 		return nil
 	}
 	if last > l.sent {
-		return errLine
+		return errProtocol
 	}
 	if last > l.received {
 		l.received, l.heard = last, now
 	}
-	gone := l.gone() // may be more: what was asked can be overtaken by what has left
-	for i := max(last, gone) - gone; i < uint64(len(l.pending)); i++ {
-		p := packet{kind: packetData, line: l.id, number: gone + i + 1, message: l.pending[i].message}
+	delivered := l.delivered() // may exceed last: a later acknowledgement can overtake the request
+	for i := max(last, delivered) - delivered; i < uint64(len(l.pending)); i++ {
+		p := packet{kind: packetData, line: l.id, number: delivered + i + 1, message: l.pending[i].message}
 		if err := l.bus.node.publish(nodeSubject(l.peer()), &p); err != nil {
 			return err
 		}
@@ -150,13 +153,14 @@ func (l *line) sendAgain(last uint64, now time.Time) error {
 	return nil
 }
 
-// acked takes what the other node says about what it has received.
+// acked handles an acknowledgement: it frees the messages that the other node has
+// handed to its reader, and wakes senders that wait for room.
 func (l *line) acked(a ack, now time.Time) error {
 	l.mu.Lock()
-	first := l.gone()
+	first := l.delivered()
 	if a.received > l.sent || a.done > a.received {
 		l.mu.Unlock()
-		return errLine
+		return errProtocol
 	}
 	if a.received >= l.received {
 		l.received, l.heard = a.received, now
@@ -185,9 +189,9 @@ func (l *line) acked(a ack, now time.Time) error {
 	return nil
 }
 
-// take puts the next message that has come into the mailbox. One that comes out
-// of its turn is dropped: then missing is true if the other node is to send what
-// is before it.
+// take puts the next message into the mailbox. A message out of order is dropped;
+// missing is true if the caller must ask the other node for the messages before it,
+// which it has not been asked for yet.
 func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err error) {
 	l.mu.Lock()
 	switch {
@@ -195,10 +199,10 @@ func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err erro
 		l.mu.Unlock()
 		return false, nil
 	case number <= l.last:
-		// It was sent again, so what was said about it may be lost.
+		// A retransmission: the acknowledgement of it may have been lost.
 		l.reported = ack{}
 		l.mu.Unlock()
-		l.bus.touch(l, false)
+		l.bus.markDirty(l, false)
 		return false, nil
 	case number > l.last+1:
 		missing = l.asked <= l.last
@@ -209,36 +213,38 @@ func (l *line) take(number uint64, m rendezvous.Message) (missing bool, err erro
 	l.last = number
 	size := len(m.Data)
 	m.From = l.remote
-	m.Done = func() { l.left(size) }
-	// Under the lock, so that nothing comes behind what tells of the line's end.
+	m.Done = func() { l.handedOver(size) }
+	// Under the lock, so that no message follows the one that reports the line's end.
 	// It does not wait.
-	added, err := l.box.Put(ended, m)
+	added, err := l.box.Put(canceled, m)
 	l.mu.Unlock()
-	l.bus.touch(l, false)
+	l.bus.markDirty(l, false)
 	if err == nil && !added {
-		err = errLine
+		err = errProtocol
 	}
 	return false, err
 }
 
-// ended is a context for what must not wait.
-var ended = func() context.Context {
+// canceled is a context for calls that must not wait.
+var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// left notes that a message has left this node.
-func (l *line) left(size int) {
+// handedOver records that a message of size bytes was handed to its reader.
+func (l *line) handedOver(size int) {
 	l.mu.Lock()
 	l.done++
-	l.undone += size
-	urgent := l.undone >= ackBytes
+	l.unreported += size
+	urgent := l.unreported >= ackBytes
 	l.mu.Unlock()
-	l.bus.touch(l, urgent)
+	l.bus.markDirty(l, urgent)
 }
 
-// report returns what the other node is to be told, and its id; false: nothing.
+// report returns the acknowledgement to send and the id of the other node. ok is
+// false if there is none: nothing changed since the last one and always is not set,
+// or the line is closed, or its other node is unknown.
 func (l *line) report(always bool) (ack, string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,13 +252,13 @@ func (l *line) report(always bool) (ack, string, bool) {
 	if l.over || node == "" || a == l.reported && !always {
 		return ack{}, "", false
 	}
-	l.reported, l.undone = a, 0
+	l.reported, l.unreported = a, 0
 	return a, node, true
 }
 
-// check is called again and again. It returns the number of the last message if
-// the other node is to be asked whether that has come, or to say again what has
-// left it; and an error if it does not answer that.
+// check is called with every beat. If messages have been unacknowledged for
+// probeTime it returns the number of the last one, for a probe, and if they have been
+// for lossTime an error.
 func (l *line) check(now time.Time) (probe uint64, node string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -271,8 +277,8 @@ func (l *line) check(now time.Time) (probe uint64, node string, err error) {
 	}
 }
 
-// unconfirmed returns the number of the last message if it is not known that it
-// has come, else 0, and the id of the other node.
+// unconfirmed returns the number of the last message if the other node has not
+// acknowledged it, else 0, and the id of the other node.
 func (l *line) unconfirmed() (number uint64, node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,26 +289,27 @@ func (l *line) unconfirmed() (number uint64, node string) {
 	return l.sent, node
 }
 
-// came returns the number of the last message that has come, and the id of the
-// other node. It is false if there is none to tell.
-func (l *line) came() (last uint64, node string, ok bool) {
+// lastReceived returns the number of the last message that was received in order,
+// and the id of the other node. ok is false if the line is closed or its other node
+// is unknown.
+func (l *line) lastReceived() (last uint64, node string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	node = l.peer()
 	return l.last, node, node != "" && !l.over
 }
 
-// went returns the number of the last message that was sent, and the id of the
-// other node. It is false if there is none to ask.
-func (l *line) went() (last uint64, node string, ok bool) {
+// lastSent returns the number of the last message that was sent, and the id of the
+// other node. ok is false if the line is closed or its other node is unknown.
+func (l *line) lastSent() (last uint64, node string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	node = l.peer()
 	return l.sent, node, node != "" && !l.over
 }
 
-// answered learns which node has the other address. It is false if another has
-// been first.
+// answered sets the node that has the other address, if it is not known yet, and
+// reports whether that is the node.
 func (l *line) answered(node string) bool {
 	l.peerMu.Lock()
 	defer l.peerMu.Unlock()

@@ -14,7 +14,8 @@ func (b *Bus) WriteMetrics(w io.Writer) {
 	if b.node.conn.IsConnected() {
 		connected = 1
 	}
-	// Whoever asks and does not read need not be answered.
-	_, _ = fmt.Fprintf(w, "rendezvous_nats_connected %d\nrendezvous_nats_reconnects_total %d\nrendezvous_nats_nodes %d\nrendezvous_nats_lines %d\nrendezvous_nats_lines_broken_total %d\n",
+	// An error means that the client has stopped reading.
+	_, _ = fmt.Fprintf(w, "rendezvous_nats_connected %d\nrendezvous_nats_reconnects_total %d\n"+
+		"rendezvous_nats_nodes %d\nrendezvous_nats_lines %d\nrendezvous_nats_lines_broken_total %d\n",
 		connected, b.node.conn.Stats().Reconnects, nodes, lines, b.node.broken.Load())
 }

@@ -9,15 +9,17 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/wire/secret"
 )
 
 // Options are what a Node is made with. Only Servers is needed.
 type Options struct {
+	secret.Unprinted
 	// Servers are the URLs of servers, separated by commas. Others of their
 	// cluster are found.
 	Servers string
@@ -34,6 +36,7 @@ type Options struct {
 
 // Node is one process of a service. Its State and its Bus are used until Close.
 type Node struct {
+	secret.Unprinted
 	State *State
 	Bus   *Bus
 
@@ -85,9 +88,9 @@ func Connect(ctx context.Context, opts Options) (*Node, error) {
 		}
 		if err.Error() != last {
 			last = err.Error()
-			n.log.Warn("cannot start with NATS yet", "error", err, "patience", startTime)
+			n.log.Warn("cannot start with NATS yet", "error", err, "timeout", startTime)
 		}
-		if pause(ctx, reconnectPause) != nil {
+		if wait.For(ctx, reconnectPause) != nil {
 			return nil, err
 		}
 	}
@@ -137,8 +140,10 @@ func (n *Node) Wait(ctx context.Context) error {
 func (n *Node) options(opts *Options) []nats.Option {
 	list := []nats.Option{
 		nats.Name("codex rendezvous " + n.id),
-		// Who is refused twice may be let in later, such as with other credentials.
-		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
+		// A node that NATS refuses twice may be admitted later, such as after its
+		// credentials were changed.
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(reconnectPause), nats.ReconnectJitter(reconnectJitter, reconnectJitter), nats.ReconnectBufSize(reconnectBytes),
 		nats.Timeout(dialTime), nats.FlusherTimeout(writeTime), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // not closed by this node
@@ -147,7 +152,7 @@ func (n *Node) options(opts *Options) []nats.Option {
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			n.log.Info("NATS is there again", "server", c.ConnectedUrlRedacted())
-			signal(n.again)
+			wait.Wake(n.again)
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { n.log.Error("NATS", "error", err) }),
 	}
@@ -230,24 +235,4 @@ func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, 
 		err = fmt.Errorf("%w as an answer: kind %d", errPacket, answer.kind)
 	}
 	return answer, err
-}
-
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// signal puts a value into a channel that has room for one.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

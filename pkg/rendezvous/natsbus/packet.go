@@ -27,7 +27,7 @@ const (
 	packetClaim                        // to, number (a generation): the node has an address
 	packetBeat                         // the node lives
 	packetBye                          // the node ends
-	packetAgain                        // line, number: of the last message that has come; what follows is to be sent again
+	packetAgain                        // line, number: of the last message received in order; retransmit the next ones
 	packetKinds                        // how many there are, and one
 )
 
@@ -45,8 +45,8 @@ type packet struct {
 	acks     []ack
 }
 
-// ack is how much of a line has come in order, and how much of that has left
-// the node, in messages since the line was opened.
+// ack is how many messages of a line a node has received in order, and how many of
+// them it has handed to their reader, since the line was opened.
 type ack struct {
 	line           lineID
 	received, done uint64
@@ -169,8 +169,8 @@ func (r *reader) line() (id lineID) {
 	return id
 }
 
-// message reads a message, which ends the packet. What a node says to itself is
-// not for others.
+// message reads a message, which ends the packet. A message of a kind that nodes only
+// send to themselves is a failure.
 func (r *reader) message() rendezvous.Message {
 	var m rendezvous.Message
 	if head := r.take(2); head != nil {

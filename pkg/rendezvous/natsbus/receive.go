@@ -10,7 +10,8 @@ import (
 	"codex.internal/pkg/rendezvous"
 )
 
-// receive takes what other nodes send to this one or to all. It never waits.
+// receive handles a packet that another node sent to this one or to all. It never
+// waits.
 func (b *Bus) receive(m *nats.Msg) {
 	p, err := decodePacket(m.Data)
 	if err != nil {
@@ -18,13 +19,13 @@ func (b *Bus) receive(m *nats.Msg) {
 		return
 	}
 	if p.node == b.node.id {
-		return // it has sent it to all
+		return // a packet to all nodes, this one among them
 	}
 	switch p.kind {
 	case packetBeat:
-		b.heardOf(p.node)
+		b.markAlive(p.node)
 	case packetBye:
-		b.lose(p.node, errClosed)
+		b.dropNode(p.node, errClosed)
 	case packetClaim:
 		b.claimed(&p)
 	case packetAck:
@@ -41,17 +42,17 @@ func (b *Bus) receive(m *nats.Msg) {
 	}
 }
 
-// receiveForLine takes a packet that is for one line.
+// receiveForLine handles a packet of one line.
 func (b *Bus) receiveForLine(p *packet) {
 	l := b.line(p.line)
 	if p.kind == packetBroken {
 		if l != nil && l.answered(p.node) {
-			b.end(l, errBroken, tellHere)
+			b.end(l, errBroken, notifyLocal)
 		}
 		return
 	}
 	if l == nil || !l.answered(p.node) {
-		b.tell(p.node, p.line)
+		b.sendBroken(p.node, p.line)
 		return
 	}
 	switch p.kind {
@@ -64,7 +65,7 @@ func (b *Bus) receiveForLine(p *packet) {
 	case packetAgain:
 		b.check(l, l.sendAgain(p.number, time.Now()))
 	case packetProbe:
-		if last, _, _ := l.came(); last < p.number {
+		if last, _, _ := l.lastReceived(); last < p.number {
 			b.ask(l)
 		} else if a, node, ok := l.report(true); ok {
 			b.sendAcks(node, []ack{a})
@@ -72,10 +73,10 @@ func (b *Bus) receiveForLine(p *packet) {
 	}
 }
 
-// ask asks for the messages after the last one that has come. If the question is
-// lost, a probe follows.
+// ask asks the other node to retransmit the messages after the last one that was
+// received in order. If the request is lost, the next probe repeats it.
 func (b *Bus) ask(l *line) {
-	if last, node, ok := l.came(); ok {
+	if last, node, ok := l.lastReceived(); ok {
 		_ = b.node.publish(nodeSubject(node), &packet{kind: packetAgain, line: l.id, number: last})
 	}
 }
@@ -87,82 +88,82 @@ func (b *Bus) line(id lineID) *line {
 	return b.lines[id]
 }
 
-// check ends a line that has failed.
+// check closes a line if err is not nil.
 func (b *Bus) check(l *line, err error) {
 	if err != nil {
-		b.end(l, err, tellBoth)
+		b.end(l, err, notifyBoth)
 	}
 }
 
-// heardOf notes that a node lives.
-func (b *Bus) heardOf(node string) {
+// markAlive records that a node was heard from now.
+func (b *Bus) markAlive(node string) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.nodes[node] = now
 }
 
-// alive says whether a node has been heard lately.
+// alive reports whether a packet of a node arrived within the last silence.
 func (b *Bus) alive(node string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return node == b.node.id || time.Since(b.nodes[node]) < silence
 }
 
-// claimed takes what a node says about an address that it has: if another has
-// it later, that one says so, else it gives the address up. Lines that lead
-// elsewhere end.
+// claimed handles the claim of another node to an address. If this node has bound
+// the address with an older generation it yields it, and with a newer one it answers
+// with its own claim. Lines to the address at a third node are closed.
 func (b *Bus) claimed(p *packet) {
 	b.mu.Lock()
 	bound := b.bound[p.to]
-	mine := bound != nil && bound.generation < p.number
-	if mine {
+	replaced := bound != nil && bound.generation < p.number
+	if replaced {
 		b.release(p.to, bound)
 	}
 	var over []*line
 	for l := range b.ends[p.to] {
-		if l.remote == p.to && l.elsewhere(p.node, p.number) {
+		if l.remote == p.to && l.leadsElsewhere(p.node, p.number) {
 			over = append(over, l)
 		}
 	}
 	b.mu.Unlock()
 	for _, l := range over {
-		b.end(l, errMoved, tellBoth)
+		b.end(l, errMoved, notifyBoth)
 	}
 	switch {
-	case mine:
-		b.giveUp(p.to, bound.box)
+	case replaced:
+		b.yield(p.to, bound.box)
 	case bound != nil && bound.generation > p.number:
-		// If it is lost, the node hears it with the next claims.
+		// If it is lost, the node gets it with the next round of claims.
 		_ = b.node.publish(nodeSubject(p.node), &packet{kind: packetClaim, to: p.to, number: bound.generation})
 	}
 }
 
-// elsewhere says whether the line leads to another node than the one that has
-// the remote address since a generation.
-func (l *line) elsewhere(node string, generation uint64) bool {
+// leadsElsewhere reports whether the line leads to a node that had the remote address
+// before the given node bound it with the given generation.
+func (l *line) leadsElsewhere(node string, generation uint64) bool {
 	l.peerMu.Lock()
 	defer l.peerMu.Unlock()
 	return l.node != "" && l.node != node && l.generation < generation
 }
 
-// giveUp closes the mailbox of an address that another node has now, and tells
-// all that it was talking to.
-func (b *Bus) giveUp(address string, box *rendezvous.Mailbox) {
+// yield closes the mailbox of an address that another node has bound since, and
+// tells the other ends of its lines.
+func (b *Bus) yield(address string, box *rendezvous.Mailbox) {
 	for _, m := range box.Close(rendezvous.ErrReplaced) {
 		if m.Done != nil {
 			m.Done()
 		}
 		if b.local.Mailbox(m.From) != nil {
-			_, _ = b.local.Send(ended, m.From, rendezvous.Message{Kind: rendezvous.Gone, From: address})
+			_, _ = b.local.Send(canceled, m.From, rendezvous.Message{Kind: rendezvous.Gone, From: address})
 		}
 	}
 	b.local.Unbind(address, box)
-	b.endAll(address, errMoved, tellOther)
+	b.endAll(address, errMoved, notifyRemote)
 }
 
-// lose ends all lines to a node.
-func (b *Bus) lose(node string, why error) {
+// dropNode closes all lines to a node.
+func (b *Bus) dropNode(node string, why error) {
 	b.mu.Lock()
 	delete(b.nodes, node)
 	var over []*line
@@ -173,14 +174,14 @@ func (b *Bus) lose(node string, why error) {
 	}
 	b.mu.Unlock()
 	for _, l := range over {
-		b.end(l, why, tellBoth)
+		b.end(l, why, notifyBoth)
 	}
 }
 
-// endEverything ends all lines.
+// endEverything closes all lines.
 func (b *Bus) endEverything(why error) {
 	for _, l := range b.all() {
-		b.end(l, why, tellHere)
+		b.end(l, why, notifyLocal)
 	}
 }
 
@@ -221,12 +222,12 @@ func (b *Bus) answer(m *nats.Msg) {
 			reply.kind, reply.number = packetAccept, bound.generation
 		}
 	}
-	// Who gets no answer asks again.
+	// If the answer is lost, the other node repeats the request.
 	_ = m.Respond(reply.append(nil))
 }
 
-// accept opens a line that another node asks for, perhaps a second time because
-// it has had no answer.
+// accept opens a line that another node asks for. The request may be a repetition:
+// then the line exists already.
 func (b *Bus) accept(p *packet, bound *binding) bool {
 	if l := b.line(p.line); l != nil {
 		return l.peer() == p.node
@@ -234,9 +235,9 @@ func (b *Bus) accept(p *packet, bound *binding) bool {
 	l := b.newLine(p.line, p.to, p.from, bound.box)
 	l.node = p.node
 	b.add(l)
-	b.heardOf(p.node) // after it, so that it is found if the node is lost
+	b.markAlive(p.node) // after it, so that it is found if the node is lost
 	if _, err := l.take(1, p.message); err != nil {
-		b.end(l, err, tellNobody)
+		b.end(l, err, notifyNone)
 		return false
 	}
 	return true

@@ -15,7 +15,7 @@ import (
 // schemes are those of the URLs of servers.
 var schemes = []string{"nats", "tls", "ws", "wss"}
 
-// checkServers says whether a text names servers. The error shows no password.
+// checkServers returns an error if a text is not a list of URLs of servers. The error shows no password.
 func checkServers(servers string) error {
 	for server := range strings.SplitSeq(servers, ",") {
 		if _, err := parseServer(server); err != nil {
@@ -25,10 +25,10 @@ func checkServers(servers string) error {
 	return nil
 }
 
-// HasSecret says whether the URL of one of some servers has a user, a token or a
-// password in it, which must not be in a command line.
+// HasSecret reports whether one of the URLs in a list of servers may have a user, a
+// token or a password in it, which must not be in a command line.
 func HasSecret(servers string) bool {
-	// What is no URL is taken for one with a secret if it could be.
+	// Without parsing: a text that is no URL could have a secret in it, too.
 	return strings.Contains(servers, "@")
 }
 
@@ -49,9 +49,9 @@ func parseServer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkFiles says whether the files with credentials and certificates can be what
-// they are for: NATS would be tried in vain with what they are not. The error
-// shows nothing of them.
+// checkFiles returns an error if the files with credentials and certificates cannot be
+// read or have other content: a connection with them would be tried in vain. The
+// error shows nothing of their content.
 func checkFiles(opts *Options) error {
 	if opts.Credentials != "" {
 		text, err := readFile(opts.Credentials)

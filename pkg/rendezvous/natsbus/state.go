@@ -17,6 +17,7 @@ import (
 
 	"codex.internal/pkg/internal/strictjson"
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/wire/secret"
 )
 
 // The buckets of the service, and the keys in them.
@@ -34,6 +35,7 @@ const (
 // registrations each node has a copy, which may be a moment behind: limits are
 // checked against it, and List shows it.
 type State struct {
+	secret.Unprinted
 	node          *Node
 	keys          rendezvous.Keys
 	registrations *bucket
@@ -61,12 +63,18 @@ type attachment struct {
 
 // openState opens the buckets, and makes the key if this is the first node.
 func openState(ctx context.Context, node *Node, replicas int) (*State, error) {
-	s := &State{node: node, spent: rendezvous.NewNonces(), copied: make(map[string]*copied), newest: make(map[string]string), attached: make(map[string]*attachment)}
+	s := &State{
+		node: node, spent: rendezvous.NewNonces(),
+		copied: make(map[string]*copied), newest: make(map[string]string), attached: make(map[string]*attachment),
+	}
 	service, err := openBucket(ctx, node.conn, bucketOptions{name: bucketService, keys: 1, replicas: replicas})
 	if err != nil {
 		return nil, err
 	}
-	if s.registrations, err = openBucket(ctx, node.conn, bucketOptions{name: bucketRegistrations, keys: maxRegistrations, ttl: registrationTime, replicas: replicas}); err != nil {
+	s.registrations, err = openBucket(ctx, node.conn, bucketOptions{
+		name: bucketRegistrations, keys: maxRegistrations, ttl: registrationTime, replicas: replicas,
+	})
+	if err != nil {
 		return nil, err
 	}
 	return s, s.openKeys(ctx, service)

@@ -1,9 +1,8 @@
-// Package jsonrpc is the envelope of the exec-server protocol (section 2):
-// JSON-RPC 2.0 without its version member.
+// Package jsonrpc reads and writes the messages of the exec-server protocol
+// (docs/spec/wire.md §2.1): JSON-RPC 2.0 without its version member.
 //
-// Decode tells what one message is and where its parts lie, without decoding
-// params or results; the Append functions write messages to the end of a
-// buffer.
+// Decode returns the kind and the parts of a message, without decoding params or
+// results; the Append functions append messages to a buffer.
 package jsonrpc
 
 import (
@@ -13,7 +12,7 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// Kind is what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 // The kinds of messages.
@@ -24,16 +23,13 @@ const (
 	ErrorResponse
 )
 
-// ID is the id of a request: a string or a 64-bit integer, kept as its JSON
-// text so that it goes back as it came. It can be compared and is a valid map
-// key. The zero ID is no id.
+// ID is the id of a request: a string or a 64-bit integer, kept as its JSON text so
+// that the answer has the same text. It can be compared and is a valid map key. The
+// zero ID means that there is none.
 type ID struct{ text string }
 
 // IntID returns the id that is the integer n.
 func IntID(n int64) ID { return ID{string(jsonwire.AppendInt(nil, n))} }
-
-// StringID returns the id that is the string s.
-func StringID(s string) ID { return ID{string(jsonwire.AppendString(nil, s))} }
 
 // IsZero reports whether there is no id.
 func (id ID) IsZero() bool { return id.text == "" }
@@ -41,7 +37,7 @@ func (id ID) IsZero() bool { return id.text == "" }
 // String returns the id's JSON text.
 func (id ID) String() string { return id.text }
 
-// Error is a JSON-RPC error: what a request is answered with when it fails.
+// Error is a JSON-RPC error: the answer to a request that failed.
 type Error struct {
 	Code    int
 	Message string
@@ -68,12 +64,12 @@ type members struct {
 	trace                           []byte
 }
 
-// Decode reads one message. A text that is none gives an error whose text
-// says why; the peer gets it with code -32600 and id -1.
+// Decode decodes one message. For an invalid text it returns an error, which
+// servers answer with code -32600 and id -1.
 //
-// What a message is follows from its members: with method and id a request,
-// with method alone a notification, with id and result a response, with id
-// and error an error response. Unknown members are ignored.
+// The members determine the kind of a message: with method and id it is a
+// request, with method alone a notification, with id and result a response, with
+// id and error an error response. Unknown members are ignored.
 func Decode(text []byte) (Message, error) {
 	var found members
 	r := jsonwire.NewReader(text)
@@ -111,6 +107,7 @@ func (m *members) member(name string) *[]byte {
 	case "error":
 		return &m.err
 	case "trace":
+		// Kept only to find a second one: its content is ignored.
 		return &m.trace
 	default:
 		return nil
@@ -134,9 +131,6 @@ func (m *members) message() (Message, error) {
 		if err != nil {
 			return Message{}, fmt.Errorf("method: %w", err)
 		}
-		if err := checkTrace(m.trace); err != nil {
-			return Message{}, fmt.Errorf("trace: %w", err)
-		}
 		out.Kind, out.Method, out.Params = Notification, method, m.params
 		if m.id != nil {
 			out.Kind = Request
@@ -155,9 +149,9 @@ func (m *members) message() (Message, error) {
 	return out, nil
 }
 
-// decodeID accepts a string or an integer of 64 bits. Anything else is
-// malformed: to take it for a notification, as the reference does, would
-// leave the peer without an answer.
+// decodeID decodes a string or a 64-bit integer. Any other value is an error.
+// Codex CLI treats a message with such an id as a notification, so its peer gets
+// no answer.
 func decodeID(raw []byte) (ID, error) {
 	r := jsonwire.NewReader(raw)
 	switch r.Peek() {
@@ -172,29 +166,6 @@ func decodeID(raw []byte) (ID, error) {
 	default:
 		return ID{}, errors.New("id: must be a string or a 64-bit integer")
 	}
-}
-
-// checkTrace accepts null or {traceparent?, tracestate?}.
-func checkTrace(raw []byte) error {
-	if raw == nil {
-		return nil
-	}
-	r := jsonwire.NewReader(raw)
-	if null, err := r.Null(); null || err != nil {
-		return err
-	}
-	return r.Object("a trace context", func(name []byte) error {
-		switch string(name) {
-		case "traceparent", "tracestate":
-			if null, err := r.Null(); null || err != nil {
-				return err
-			}
-			_, err := r.StringBytes()
-			return err
-		default:
-			return r.Skip()
-		}
-	})
 }
 
 func decodeError(raw []byte) (*Error, error) {

@@ -18,6 +18,8 @@ func TestDecode(t *testing.T) {
 		{`{"method":"m","id":"a\u0041"}`, Request, `"a\u0041"`},
 		{`{"id":1,"method":"m","result":{}}`, Request, "1"},
 		{`{"jsonrpc":"2.0","id":1,"method":"m","trace":{"traceparent":"x","tracestate":null}}`, Request, "1"},
+		{`{"id":1,"method":"m","trace":5}`, Request, "1"},
+		{`{"id":1,"method":"m","trace":{"traceparent":5}}`, Request, "1"},
 		{`{"method":"m"}`, Notification, ""},
 		{`{"id":1,"result":null}`, Response, "1"},
 		{`{"id":1,"error":{"code":-1,"message":"x","data":[1]}}`, ErrorResponse, "1"},
@@ -35,7 +37,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"id":null,"method":"m"}`, `{"id":1.5,"method":"m"}`, `{"id":true,"method":"initialized"}`, `{"id":{},"method":"m"}`,
 		`{"id":1e20,"method":"m"}`, `{"id":9223372036854775808,"method":"m"}`, `{"id":1,"method":5}`, `{"id":1,"id":1,"method":"m"}`,
 		`{"id":1,"method":"m","method":"m"}`, `{"id":1,"method":"m"} x`, "\ufeff" + `{"id":1,"method":"m"}`,
-		`{"id":1,"error":{"code":1}}`, `{"id":1,"error":"x"}`, `{"id":1,"method":"m","trace":5}`, `{"id":1,"method":"m","trace":{"traceparent":5}}`,
+		`{"id":1,"error":{"code":1}}`, `{"id":1,"error":"x"}`,
 	} {
 		if m, err := Decode([]byte(text)); err == nil {
 			t.Errorf("%s was accepted as %+v", text, m)
@@ -49,7 +51,7 @@ func TestAppend(t *testing.T) {
 		want string
 	}{
 		{AppendRequest(nil, IntID(1), "a/b", []byte(`{"x":1}`)), `{"id":1,"method":"a/b","params":{"x":1}}`},
-		{AppendRequest(nil, StringID(`q"`), "m", nil), `{"id":"q\"","method":"m","params":null}`},
+		{AppendRequest(nil, ID{`"q\""`}, "m", nil), `{"id":"q\"","method":"m","params":null}`},
 		{AppendNotification(nil, "m", nil), `{"method":"m"}`},
 		{AppendNotification(nil, "m", []byte(`{}`)), `{"method":"m","params":{}}`},
 		{append(AppendResultHeader(nil, IntID(7)), `{}}`...), `{"id":7,"result":{}}`},

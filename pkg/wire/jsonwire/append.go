@@ -13,11 +13,10 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// plain says whether an ASCII byte stands for itself in a JSON string.
+// plain reports whether an ASCII byte needs no escape in a JSON string.
 func plain(c byte) bool { return c >= 0x20 && c != '"' && c != '\\' }
 
-// AppendString appends s as a JSON string. Bytes that are no UTF-8 become
-// U+FFFD.
+// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString[S ~string | ~[]byte](b []byte, s S) []byte {
 	b = append(b, '"')
 	start := 0
@@ -104,8 +103,8 @@ func DecodeBase64InPlace(text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil
 	}
-	// The last quantum has the padding and the bits that must be zero; the
-	// standard library knows its rules. What comes before is plain.
+	// The last four characters have the padding and the bits that must be zero;
+	// the standard library checks them. The characters before have no padding.
 	if len(text)%4 != 0 {
 		return nil, lengthError(text)
 	}
@@ -124,12 +123,12 @@ func DecodeBase64InPlace(text []byte) ([]byte, error) {
 	return text[:n+m], nil
 }
 
-// Base64Error says what is wrong with a base64 text, in the words of the
-// reference server.
+// Base64Error is the error of an invalid base64 text, with the texts of Codex
+// CLI's server.
 type Base64Error struct {
 	Reason string // "Invalid symbol", "Invalid last symbol" or "Invalid padding"
 	Symbol byte   // the symbol, unless it is the padding that is wrong
-	Offset int    // where it stands
+	Offset int    // of the symbol, in bytes
 }
 
 func (e *Base64Error) Error() string {
@@ -155,8 +154,8 @@ func lengthError(text []byte) error {
 	return &Base64Error{Reason: badPadding}
 }
 
-// symbolError is for a text in whose head the decoder stumbled. What lies
-// before that place has been overwritten.
+// symbolError is the error for a text with an invalid symbol before the last four.
+// The text before that symbol has been overwritten.
 func symbolError(text []byte, err error) error {
 	var corrupt base64.CorruptInputError
 	if errors.As(err, &corrupt) && int(corrupt) < len(text) {

@@ -1,15 +1,14 @@
 // Package jsonwire reads and writes JSON text without reflection.
 //
-// Reader walks one text value by value; the caller says what it expects and
-// gets a *TypeError when something else stands there, or a *SyntaxError when
-// the text is not JSON (RFC 8259, strictly: no comments, no trailing commas,
-// no lone surrogates, UTF-8 throughout). It allocates only for strings that
-// have escapes. The Append functions write values to the end of a buffer.
+// Reader reads one text value by value. The caller says which kind of value it
+// expects. It gets a *TypeError for a value of another kind, and a *SyntaxError if
+// the text is not JSON (RFC 8259, strictly: no comments, no trailing commas, no
+// lone surrogates, valid UTF-8). It allocates only for strings that have escapes.
+// The Append functions append values to a buffer.
 //
-// It exists beside encoding/json because one message carries tens of
-// megabytes in a single string, because a decoder must say exactly which
-// member of a request is wrong, and because small helper programs that start
-// once per request should not link reflection.
+// encoding/json is not used because one message carries tens of megabytes in a
+// single string, because errors must name the wrong member of a request, and
+// because the helper programs that start once per request must stay small.
 package jsonwire
 
 import (
@@ -22,7 +21,7 @@ import (
 // Kind is the kind of a JSON value.
 type Kind uint8
 
-// The kinds. Invalid is what Peek says where no value begins.
+// The kinds. Peek returns Invalid if no value follows.
 const (
 	Invalid Kind = iota
 	Null
@@ -52,7 +51,7 @@ func (k Kind) String() string {
 	}
 }
 
-// SyntaxError says where and why a text is not JSON.
+// SyntaxError is the error for a text that is not JSON.
 type SyntaxError struct {
 	Offset int // in bytes from the start of the text
 	Reason string
@@ -62,10 +61,10 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s at offset %d", e.Reason, e.Offset)
 }
 
-// TypeError says that a value is JSON but not what was expected.
+// TypeError is the error for a value of another kind than the expected one.
 type TypeError struct {
 	Got      Kind
-	Detail   string // the value, when it is short and tells more than its kind
+	Detail   string // the text of a short boolean, number or string, else ""
 	Expected string
 }
 
@@ -78,8 +77,8 @@ func (e *TypeError) Error() string {
 }
 
 // Reader reads one JSON text from its start to its end. The zero value is not
-// usable; it is not safe for concurrent use. After an error nothing more can
-// be read from it.
+// usable; it is not safe for concurrent use. After an error it must not be used
+// again.
 type Reader struct {
 	data    []byte
 	pos     int
@@ -154,8 +153,8 @@ func (r *Reader) expect(k Kind, expected string) error {
 	return r.mismatch(got, expected)
 }
 
-// mismatch is the error for a value of another kind; that it is a value at
-// all is checked first.
+// mismatch returns the error for a value of another kind: a *SyntaxError if it is
+// not a valid value, else a *TypeError.
 func (r *Reader) mismatch(got Kind, expected string) error {
 	if got == Invalid {
 		if r.pos >= len(r.data) {
@@ -205,7 +204,8 @@ func (r *Reader) Bool() (bool, error) {
 	return false, r.literal("false")
 }
 
-// number scans a number and reports whether it is an integer as written.
+// number scans a number and reports whether it is written as an integer, without
+// fraction and exponent.
 func (r *Reader) number() (text []byte, integer bool, err error) {
 	start := r.pos
 	digits := func() bool {
@@ -248,8 +248,7 @@ func (r *Reader) number() (text []byte, integer bool, err error) {
 	return r.data[start:r.pos], integer, nil
 }
 
-// Int64 reads an integer between low and math.MaxInt64; expected names it in
-// errors.
+// Int64 reads a 64-bit integer; expected names the type in errors.
 func (r *Reader) Int64(expected string) (int64, error) {
 	if err := r.expect(Number, expected); err != nil {
 		return 0, err
@@ -304,11 +303,11 @@ func (e *RangeError) Error() string {
 	return "invalid value: integer " + e.Detail + ", expected " + e.Expected
 }
 
-// alias makes a string of b without copying; b must not change while it is
-// used.
+// alias returns a string that shares the memory of b, which must not change while
+// the string is used.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// String reads a string into memory of its own.
+// String reads a string and returns a copy.
 func (r *Reader) String() (string, error) {
 	b, err := r.StringBytes()
 	return string(b), err
@@ -392,7 +391,7 @@ func (r *Reader) elements(end byte, element func() error) error {
 	}
 }
 
-// Skip checks the next value and steps over it.
+// Skip validates the next value and skips it.
 func (r *Reader) Skip() error {
 	switch kind := r.Peek(); kind {
 	case Null:
@@ -415,7 +414,7 @@ func (r *Reader) Skip() error {
 	}
 }
 
-// Raw checks the next value and returns its text, which aliases the reader's.
+// Raw validates the next value and returns its text, which aliases the reader's.
 func (r *Reader) Raw() ([]byte, error) {
 	r.blank()
 	start := r.pos

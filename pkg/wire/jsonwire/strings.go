@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// scanString checks the string that begins here and steps over it. It returns
-// what is between the quotes and whether that has escapes. Long strings are
-// searched with vector instructions: for the quote, and then what comes
-// before it for everything that needs a closer look.
+// scanString validates the string that begins at the current position and skips
+// it. It returns the text between the quotes and whether that has escapes. It uses
+// vector instructions to find the closing quote, and then escapes and invalid
+// characters before it.
 func (r *Reader) scanString() (raw []byte, escaped bool, err error) {
 	r.pos++
 	start := r.pos
@@ -47,9 +47,9 @@ func (r *Reader) scanString() (raw []byte, escaped bool, err error) {
 	return raw, escaped, nil
 }
 
-// skipEscapes steps over the bytes up to the quote at position quote, and
-// over its escape sequences. It reports whether the string ends at that quote;
-// otherwise the quote was escaped and has been stepped over.
+// skipEscapes skips the bytes up to the quote at position quote and validates their
+// escape sequences. It reports whether the string ends at that quote; otherwise
+// the quote was escaped and has been skipped.
 func (r *Reader) skipEscapes(quote int) (bool, error) {
 	for r.pos < quote {
 		i := bytes.IndexByte(r.data[r.pos:quote], '\\')
@@ -65,7 +65,8 @@ func (r *Reader) skipEscapes(quote int) (bool, error) {
 	return r.pos == quote, nil
 }
 
-// skipEscape steps over one escape sequence, a surrogate pair included.
+// skipEscape validates and skips one escape sequence, or a pair of them for a
+// surrogate pair.
 func (r *Reader) skipEscape() error {
 	rest := r.data[r.pos:]
 	if len(rest) < 2 {

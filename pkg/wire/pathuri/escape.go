@@ -18,8 +18,8 @@ func Format(native string) string {
 	return string(appendEscaped(b, native, false))
 }
 
-// appendEscaped appends s with percent escapes where a URI needs them. With
-// escapes, s has escapes already: its percent signs stay.
+// appendEscaped appends s with percent escapes where a URI needs them. If escaped
+// is set, s contains escapes already, and percent signs are kept.
 func appendEscaped(b []byte, s string, escaped bool) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -33,8 +33,8 @@ func appendEscaped(b []byte, s string, escaped bool) []byte {
 	return b
 }
 
-// mustEscape says which bytes have no place in a path URI as they are. The
-// backslash is among them because it would be read back as a slash.
+// mustEscape reports whether a byte must be escaped in a path URI. A backslash
+// must, because Parse reads it as a slash.
 func mustEscape(c byte) bool {
 	switch c {
 	case '"', '#', '%', '<', '>', '?', '\\', '`', '{', '}':
@@ -43,8 +43,8 @@ func mustEscape(c byte) bool {
 	return c <= ' ' || c >= 0x7F
 }
 
-// unescape resolves percent escapes; a percent sign that begins none stands
-// for itself.
+// unescape resolves percent escapes. A percent sign that does not begin an escape
+// stays.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s

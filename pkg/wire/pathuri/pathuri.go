@@ -1,15 +1,15 @@
 // Package pathuri turns the paths of the protocol into native ones and back
-// (section 5 of the wire protocol): `file:` URIs, native absolute paths, and
+// (docs/spec/wire.md §5.1): `file:` URIs, native absolute paths, and
 // `~` for the server's home.
 //
 //	native, err := pathuri.Parse("file:///srv/a%20b/../c", home) // "/srv/c"
 //	uri := pathuri.Format("/srv/a b")                            // "file:///srv/a%20b"
 //
-// It decides by spelling alone and touches no file, so `..` goes back over a
-// symbolic link as over any other name. Native paths are bytes: a URI may
-// carry bytes that are no UTF-8 as percent escapes, and gets them back.
+// It works on the text alone and accesses no file, so `..` removes the name before
+// it, also if that is a symbolic link. Native paths are bytes: a URI has bytes
+// that are not UTF-8 as percent escapes.
 //
-// URIs are read as the WHATWG URL standard reads them, because the reference
+// URIs are read as the WHATWG URL standard reads them, because Codex CLI
 // does: blanks and controls around them and tabs and newlines within are
 // dropped, backslashes count as slashes, an incomplete percent escape stands
 // for itself. All functions are pure and safe for concurrent use.
@@ -18,6 +18,8 @@ package pathuri
 import (
 	"path"
 	"strings"
+
+	"codex.internal/pkg/wire/clip"
 )
 
 // Parse returns the native path that s names: absolute, clean (no `.`, `..`,
@@ -27,14 +29,14 @@ import (
 // text is for the client.
 func Parse(s, home string) (string, error) {
 	if len(s) > MaxLength {
-		return "", syntaxError("path is too long: " + clip(s))
+		return "", syntaxError("path is too long: " + clip.Text(s, maxShown))
 	}
 	if strings.HasPrefix(s, "/") {
 		return parseNative(s)
 	}
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		if !path.IsAbs(home) {
-			return "", syntaxError("path is not absolute: " + clip(s) + " (the server knows no home directory)")
+			return "", syntaxError("path is not absolute: " + clip.Text(s, maxShown) + " (the server knows no home directory)")
 		}
 		return parseNative(home + s[1:])
 	}
@@ -43,7 +45,7 @@ func Parse(s, home string) (string, error) {
 		return "", notAbsolute(s)
 	}
 	if scheme != "file" {
-		return "", syntaxError("unsupported path URI scheme `" + clip(scheme) + "`")
+		return "", syntaxError("unsupported path URI scheme `" + clip.Text(scheme, maxShown) + "`")
 	}
 	return parseFile(rest)
 }
@@ -55,8 +57,8 @@ func parseNative(p string) (string, error) {
 	return path.Clean(p), nil
 }
 
-// cleanURI drops what URL parsers drop: blanks and controls at both ends,
-// tabs and line ends anywhere.
+// cleanURI removes the characters that URL parsers remove: blanks and controls at
+// both ends, tabs and line ends anywhere.
 func cleanURI(s string) string {
 	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
 	if !strings.ContainsAny(s, "\t\n\r") {
@@ -86,8 +88,8 @@ func cutScheme(uri string) (scheme, rest string, ok bool) {
 	return strings.ToLower(scheme), rest, true
 }
 
-// parseFile parses what follows `file:`. A query or a fragment is refused
-// before a NUL, and that before a host or a drive, as the reference does.
+// parseFile parses the text after `file:`. Like Codex CLI, it checks for a query or
+// a fragment first, then for a NUL, then for a host or a drive.
 func parseFile(rest string) (string, error) {
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		if rest[i] == '?' {
@@ -130,11 +132,11 @@ func cutHost(rest string) (host, p string, err error) {
 	}
 	if !strings.HasPrefix(host, "[") {
 		host = strings.ToLower(unescape(host))
-		// What the URL standard forbids in a domain.
+		// The URL standard forbids these characters in a domain.
 		if strings.ContainsFunc(host, func(r rune) bool {
 			return r <= ' ' || r == 0x7F || strings.ContainsRune("#%/:<>?@[\\]^|", r)
 		}) {
-			return "", "", syntaxError("invalid URI: invalid host in " + clip("file:"+rest))
+			return "", "", syntaxError("invalid URI: invalid host in " + clip.Text("file:"+rest, maxShown))
 		}
 	}
 	if host == "localhost" {
@@ -164,7 +166,8 @@ func resolveDots(p string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// dots tells a `.` (1) and a `..` (2) from other segments (0).
+// dots returns 1 for the segment `.`, 2 for `..` and 0 for others; a dot may be
+// escaped.
 func dots(s string) int {
 	n := 0
 	for s != "" {
@@ -196,7 +199,7 @@ func isDrive(segment string) bool {
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// respell is the URI that an error text shows.
+// respell returns the URI for an error text.
 func respell(host, encoded string) string {
 	return string(appendEscaped([]byte("file://"+host), encoded, true))
 }

@@ -1,6 +1,6 @@
-// Package sessionid names sessions where their ids must not stand: in logs,
-// errors and on status pages. An id lets its holder resume the session, and so
-// is a secret between client and server.
+// Package sessionid makes digests of session ids for logs, errors and status
+// pages. An id itself must not appear there: it lets its holder resume the
+// session, so it is a secret of client and server.
 package sessionid
 
 import (
@@ -8,11 +8,11 @@ import (
 	"encoding/hex"
 )
 
-// digestBytes is how much of the digest is shown. Ids are random, so that much
-// identifies one among all that a server ever has, and leads back to none.
+// digestBytes is how many bytes of the SHA-256 are shown. Ids are random, so that
+// many bytes identify one, and do not reveal it.
 const digestBytes = 8
 
-// Digest returns the name of a session: the same on client and server.
+// Digest returns the digest of a session's id: the same on client and server.
 func Digest(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:digestBytes])

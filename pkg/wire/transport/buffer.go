@@ -10,9 +10,9 @@ import (
 // the server allocate by announcing a length.
 var bufferClasses = [...]int{2 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
 
-// pools hold free buffers of each class but the last ones, which spare keeps
-// by hand: the collector empties pools so often under large messages that
-// they would never be used again. Larger buffers are not kept at all.
+// pools hold free buffers of each class but the last ones, which spare holds: the
+// garbage collector empties a sync.Pool so often under large messages that its
+// buffers would never be used again. Larger buffers are not kept.
 var pools [len(bufferClasses)]sync.Pool
 
 // spare holds a few free buffers of the classes from spareFrom on, until Trim.
@@ -20,7 +20,7 @@ var spare = [2]chan []byte{make(chan []byte, spareBuffers), make(chan []byte, sp
 
 const spareFrom = len(bufferClasses) - len(spare)
 
-// Trim lets go of the large buffers that are kept for the next large message.
+// Trim frees the large buffers that are kept for the next large message.
 func Trim() {
 	for _, kept := range spare {
 		for {
@@ -47,7 +47,7 @@ type Message struct {
 // Bytes returns the message; they are invalid after Release.
 func (m *Message) Bytes() []byte { return m.buf }
 
-// Release gives the buffer back. It must be called at most once.
+// Release returns the buffer to its pool. It must be called at most once.
 func (m *Message) Release() {
 	giveBuffer(m.buf, m.class)
 	m.buf = nil

@@ -17,11 +17,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// DialError says that no connection could be made. It is worth another try.
+// DialError is the error of a connection that could not be made.
 type DialError struct {
-	// URL is the server's, without what may be secret in it.
+	// URL is the server's, without credentials; see PublicURL.
 	URL string
-	// Timeout is how long it was tried if that was the reason, else 0.
+	// Timeout is the limit that was exceeded, if that was the reason, else 0.
 	Timeout time.Duration
 	// Status is the HTTP status of a server that refused the upgrade, else 0.
 	Status int
@@ -46,19 +46,19 @@ type DialOptions struct {
 	TLS    *tls.Config // of wss, but for NextProtos; nil: the system's authorities are trusted
 	Limit  time.Duration
 	Buffer int // of each direction, in bytes
-	// Refused makes an error of the answer with which a server refuses the
+	// Refused returns the error for the answer of a server that refuses the
 	// upgrade. It need not close the body.
 	Refused func(*http.Response) error
 }
 
-// Dial makes a websocket at a ws:// or wss:// URL within the limit, through
-// the proxy that the environment names, or through the Unix socket of a unix:///path
-// URL. The error is a *DialError, or ctx's.
+// Dial connects to a websocket at a ws:// or wss:// URL within the limit, through
+// the proxy that the environment names, or through the Unix socket of a
+// unix:///path URL. The error is a *DialError, or ctx's.
 func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, error) {
 	bound, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
-	// The library heeds the end of a context while it connects, but not while
-	// it waits for the server's answer.
+	// The library uses the context while it connects, but not while it waits for
+	// the server's answer.
 	attached := func() bool { return true }
 	opening := &openingConn{left: maxOpening}
 	dialer := websocket.Dialer{
@@ -79,7 +79,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 		target, dialer.Proxy = "ws://localhost/", nil
 		dialer.NetDialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", path) }
 	}
-	header := http.Header{"User-Agent": nil} // the reference sends none
+	header := http.Header{"User-Agent": nil} // Codex CLI sends none
 	maps.Copy(header, o.Header)
 	ws, res, err := dialer.DialContext(bound, target, header)
 	if res != nil && err != nil {
@@ -102,7 +102,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, 
 		e.Timeout = o.Limit
 	case res != nil:
 		e.Status, e.Err = res.StatusCode, o.Refused(res)
-	case !tellable(err):
+	case !isPublic(err):
 		e.Err = errAnswer
 	}
 	return nil, e
@@ -122,9 +122,10 @@ var (
 	errOpening = fmt.Errorf("the answer is longer than %d bytes", maxOpening)
 )
 
-// tellable reports whether an error says nothing but how a connection failed.
-// Those of reading an answer repeat it, and it may repeat the query.
-func tellable(err error) bool {
+// isPublic reports whether the text of an error contains no part of the server's
+// answer. Errors of parsing the answer repeat it, and it may repeat the query of
+// the URL, which may contain credentials.
+func isPublic(err error) bool {
 	var parsing *url.Error
 	if errors.As(err, &parsing) {
 		return false
@@ -136,9 +137,9 @@ func tellable(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errOpening)
 }
 
-// openingConn is a connection on which no more than some bytes are read: the
-// library has no limit for the answer to an upgrade. Nobody else reads when
-// left is changed.
+// openingConn is a connection of which at most left bytes are read: the library
+// has no limit for the answer to an upgrade. left must only be changed while no
+// goroutine reads.
 type openingConn struct {
 	net.Conn
 	left int64
@@ -153,10 +154,11 @@ func (c *openingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends what is written, where the connection can do that.
+// CloseWrite closes the sending side, if the connection supports that.
 func (c *openingConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite ends what is written on a connection that can do that.
+// closeWrite closes the sending side of a connection; errors.ErrUnsupported if
+// the connection cannot do that.
 func closeWrite(conn net.Conn) error {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -175,8 +177,8 @@ func SocketPath(address string) (path string, ok bool) {
 	return u.Path, true
 }
 
-// PublicURL is a URL without what may be secret in it: neither user nor query.
-// The text need not be a URL that is valid.
+// PublicURL returns a URL without user, password, query and fragment, which may be
+// secret. The text need not be a valid URL.
 func PublicURL(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	text, _, _ = strings.Cut(text, "#")

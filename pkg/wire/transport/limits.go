@@ -8,7 +8,7 @@ const (
 	// Larger files are written in blocks.
 	DefaultMaxMessage = 64<<20 + 64<<10
 
-	// DefaultMaxLine is the same bound for a line over stdio. The reference
+	// DefaultMaxLine is the same bound for a line over stdio. Codex CLI
 	// has none there; a 512 MiB file as base64 fits.
 	DefaultMaxLine = 768 << 20
 
@@ -20,29 +20,28 @@ const (
 	// frames above 16 MiB, so a larger message goes out in fragments.
 	maxFrame = 8 << 20
 
-	// writeSlice is the most that one write call hands to the kernel, so that
-	// a slow peer's progress is seen often enough to tell it from a dead one.
+	// writeSlice is the most bytes of one write call, so that the progress of a
+	// slow peer is noticed often enough to tell it from a dead one.
 	writeSlice = 256 << 10
 
-	// maxOpening bounds what is read until a websocket is open, in bytes: the
-	// certificates of the server and its answer, and those of a proxy.
+	// maxOpening bounds the bytes that are read until a websocket is open: the
+	// certificates and the answers of the server and of a proxy.
 	maxOpening = 256 << 10
 
 	// closeReasonLimit is what RFC 6455 leaves for the reason of a close
 	// frame: 125 bytes less the code.
 	closeReasonLimit = 123
 
-	// lingerTime and lingerBytes bound how long, and for how much, an ended
-	// connection goes on reading what the peer still sends. Closing a socket
-	// with unread data resets it, and a reset can overtake the close frame
-	// that tells the peer what went wrong.
+	// lingerTime and lingerBytes bound for how long and how many bytes a closing
+	// connection reads on. Closing a socket with unread data resets it, and the
+	// peer may then not receive the close frame with the reason.
 	lingerTime  = 3 * time.Second
 	lingerBytes = 1 << 30
 
-	// requestTime bounds how long a client may take to send its request, head
-	// and body together, before it has shown who it is.
+	// requestTime bounds how long an unauthenticated client may take to send its
+	// request, head and body together.
 	requestTime = 10 * time.Second
-	// answerTime bounds how long it may take to read an answer of a few lines.
+	// answerTime bounds how long such a client may take to read the answer.
 	answerTime = 5 * time.Second
 	// headerBytes bounds a request's head: a websocket upgrade with a token.
 	headerBytes = 64 << 10

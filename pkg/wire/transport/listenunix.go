@@ -13,15 +13,14 @@ import (
 	"syscall"
 )
 
-// socketMode lets nobody but the user connect.
+// socketMode lets only the user connect.
 const socketMode = 0o600
 
-// ListenUnix listens on a Unix socket that only this user may connect to; it
-// never has a wider mode. A socket at the path that nobody listens on, as a
-// server leaves it behind that was killed, is replaced; anything else there is
-// an error. Close removes the socket, unless another has taken its place. It
-// must be called while no other goroutine makes files, as it narrows the
-// process's umask for a moment.
+// ListenUnix listens on a Unix socket that only this user may connect to; it never
+// has a wider mode. A socket at the path without a listener, as a killed server
+// leaves behind, is replaced; any other file there is an error. Close removes the
+// socket, unless another has replaced it. ListenUnix must be called while no other
+// goroutine makes files, because it changes the process's umask for a moment.
 func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("a socket's path has at most %d bytes, and this one has %d", most, len(path))
@@ -30,8 +29,8 @@ func ListenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Linux takes the mode of the file from that of the socket, also where
-		// the directory has a default ACL and the umask does not count.
+		// Linux copies the socket's mode to the file, also in a directory with a
+		// default ACL, where the umask does not apply.
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), socketMode) })
 	}}
 	umask := syscall.Umask(0o777 &^ socketMode)
@@ -71,9 +70,9 @@ func (l *unixListener) Close() error {
 	return l.Listener.Close()
 }
 
-// removeStale removes a socket that nobody listens on. Another server may be
-// starting at the same path: what is there is moved away first, and put back
-// if it is no longer what was looked at.
+// removeStale removes a socket without a listener. Another server may start at the
+// same path meanwhile, so the file is moved aside first, and moved back if it is
+// not the one that was checked.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {

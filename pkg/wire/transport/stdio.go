@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Stdio carries one message per line over a pair of streams (section 1).
-// Blank lines are skipped.
+// Stdio carries one message per line over a pair of streams
+// (docs/spec/wire.md §1.3). Blank lines are skipped.
 type Stdio struct {
 	in    *bufio.Reader
 	inEnd io.Closer // nil: cannot be interrupted
@@ -34,8 +34,7 @@ func NewStdio(in io.Reader, out io.Writer, limit int) *Stdio {
 // Peer implements Conn.
 func (c *Stdio) Peer() string { return "stdio" }
 
-// ReadMessage implements Conn. A last line without its newline is a message
-// too.
+// ReadMessage implements Conn. A last line without a newline is a message too.
 func (c *Stdio) ReadMessage() (*Message, error) {
 	for {
 		m := newMessage()

@@ -1,13 +1,11 @@
-// Package transport moves whole JSON-RPC messages: over a websocket, as lines
-// over a pair of streams, and (as further implementations of Conn) over
-// anything that keeps message boundaries.
+// Package transport carries whole JSON-RPC messages: over a websocket, as lines
+// over a pair of streams, and by other implementations of Conn.
 //
 // A connection has one reader and one writer, which may run at the same time.
-// Reading hands out pooled buffers that the reader owns until it releases
+// Reading returns pooled buffers that the reader owns until it releases
 // them. Writing is split in two so that many messages can share one system
-// call: the writer encodes messages one after the other into a buffer of its
-// own, seals each into its wire form with Seal, and sends the lot with
-// WriteFrames.
+// call: the writer encodes messages one after the other into a buffer of its own,
+// turns each into its wire form with Seal, and sends all with WriteFrames.
 package transport
 
 import (
@@ -57,8 +55,9 @@ type Conn interface {
 	// appended behind it.
 	Open(b []byte) []byte
 
-	// Seal turns the message that was appended to b since Open, whose room
-	// begins at start, into its wire form, and returns the extended buffer.
+	// Seal turns the message that was appended to b since Open into its wire
+	// form, and returns the extended buffer. start is the length of b before
+	// Open.
 	Seal(b []byte, start int) []byte
 
 	// WriteFrames sends sealed messages. progress is called after each part
@@ -69,46 +68,47 @@ type Conn interface {
 	// memory: parts in order, the first marked first, the last marked last.
 	// The first FragmentRoom bytes of part are room for the frame's head and
 	// no text.
-	// It may be used only when nobody else is in WriteFrames.
+	// It must not be called while another goroutine is in WriteFrames.
 	Fragment(part []byte, first, last bool, progress func()) error
 
-	// Close ends the connection, telling the peer code and reason where the
-	// transport can, and waits a bounded time for the peer to take them. It
-	// may be called at any time, from any goroutine, more than once; a
-	// ReadMessage or write that blocks returns.
+	// Close closes the connection. It sends the peer code and reason if the
+	// transport can, and waits a bounded time for the peer to read them. It may
+	// be called at any time, from any goroutine, more than once; a ReadMessage
+	// or write that blocks returns.
 	Close(code int, reason string) error
 
-	// Abort ends the connection at once.
+	// Abort closes the connection without a message to the peer.
 	Abort() error
 
 	// Peer describes the other end for logs and error texts.
 	Peer() string
 }
 
-// Pinger is a Conn that can probe its peer.
+// Pinger is a Conn that can ping its peer.
 type Pinger interface {
-	// AppendPing appends a probe to b, which WriteFrames then sends.
+	// AppendPing appends a ping to b, which WriteFrames then sends.
 	AppendPing(b []byte) []byte
-	// AppendPongs appends the answers that are owed to the peer's probes.
+	// AppendPongs appends the pending answers to the peer's pings.
 	AppendPongs(b []byte) []byte
-	// OnPing registers what to call, from ReadMessage, when the peer's probe
-	// came and an answer is owed. It must be called before ReadMessage.
+	// OnPing registers a function that ReadMessage calls when the peer has sent
+	// a ping, which must be answered. It must be called before ReadMessage.
 	OnPing(func())
-	// Heard counts the messages, probes and answers that came from the peer.
+	// Heard returns how many messages, pings and pongs the peer has sent.
 	Heard() uint64
 }
 
-// Suspender is a Conn that outlives the way to its peer for a while.
+// Suspender is a Conn that outlives the network connection to its peer for a
+// while, such as a stream over a relay.
 type Suspender interface {
-	// Suspended reports whether the way is lost and the peer has not been heard
-	// since: what it has to itself may be given to who can be heard. It may be
-	// called at any time, from any goroutine.
+	// Suspended reports whether the network connection is lost and nothing was
+	// received since. A session of a suspended connection may be given to
+	// another client. It may be called at any time, from any goroutine.
 	Suspended() bool
 }
 
-// Authenticated is a Conn whose peer has proved who it is.
+// Authenticated is a Conn whose peer is authenticated.
 type Authenticated interface {
-	// Principal names who the peer is: whoever connects with the same
-	// credentials again has the same name.
+	// Principal returns the peer's name, which is the same for all connections
+	// with the same credentials.
 	Principal() string
 }

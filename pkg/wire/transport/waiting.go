@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// LimitWaiting returns a listener that bounds the connections of strangers: of
-// all that it has accepted, at most total are open that Admit was not called
-// for. A further one takes the place of the oldest of the source that has the
-// most. A client that sends its request at once is served long before it is
-// the oldest, however many silent connections others make, and sources do not
-// displace each other's while they have fewer.
+// LimitWaiting returns a listener that bounds unauthenticated connections: at most
+// total connections are open that it has accepted and for which Admit was not
+// called. For a further one, it closes the oldest connection of the source that
+// has the most. So a client that sends its request at once is served, however many
+// silent connections others make, and a source with few connections loses none
+// to one with many.
 //
-// source tells whose a connection is; nil: Source.
+// source returns the source of a connection; nil: Source.
 func LimitWaiting(l net.Listener, total int, source func(net.Conn) string) net.Listener {
 	if source == nil {
 		source = Source
@@ -23,8 +23,8 @@ func LimitWaiting(l net.Listener, total int, source func(net.Conn) string) net.L
 	return &waitingListener{Listener: l, total: total, source: source, waiting: make(map[string][]*waitingConn)}
 }
 
-// Admit ends the wait of a connection of LimitWaiting: it is not closed for the
-// sake of others any more. For any other connection it does nothing.
+// Admit marks a connection of LimitWaiting as authenticated: it no longer counts,
+// and is not closed for a newer one. For other connections it does nothing.
 func Admit(conn net.Conn) {
 	for conn != nil {
 		if w, ok := conn.(*waitingConn); ok {
@@ -39,15 +39,15 @@ func Admit(conn net.Conn) {
 	}
 }
 
-// Source is the address of a connection's peer without its port; of IPv6, the
-// network.
+// Source returns the address of a connection's peer without its port; for IPv6,
+// the /64 network.
 func Source(conn net.Conn) string {
 	a, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
 	if a.IP.To4() == nil {
-		// A machine has as many addresses of IPv6 as it likes: a /64.
+		// One machine may use all addresses of its /64.
 		return a.IP.Mask(net.CIDRMask(64, 128)).String()
 	}
 	return a.IP.String()
@@ -76,7 +76,7 @@ func (l *waitingListener) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// add counts a connection in and returns the one whose place it takes, or nil.
+// add counts a connection. It returns the connection to close for it, or nil.
 func (l *waitingListener) add(w *waitingConn) (surplus *waitingConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,10 +135,10 @@ func (w *waitingConn) Close() error {
 	return w.Conn.Close()
 }
 
-// CloseWrite ends what is written, where the connection can do that.
+// CloseWrite closes the sending side, if the connection supports that.
 func (w *waitingConn) CloseWrite() error { return closeWrite(w.Conn) }
 
-// NewHTTPServer returns a server for requests of strangers, one per connection:
+// NewHTTPServer returns a server for unauthenticated requests, one per connection:
 // it ends a connection after every answer that is no upgrade, and has deadlines
 // for a request's head and body and for taking the answer. Connections that
 // were upgraded have none of them.
@@ -150,7 +150,7 @@ func NewHTTPServer(h http.Handler) *http.Server {
 		WriteTimeout:      requestTime + answerTime, // it counts from the end of the head
 		IdleTimeout:       requestTime,
 		MaxHeaderBytes:    headerBytes,
-		ErrorLog:          log.New(io.Discard, "", 0), // it tells of clients that break off
+		ErrorLog:          log.New(io.Discard, "", 0), // net/http logs clients that disconnect
 	}
 	s.SetKeepAlivesEnabled(false)
 	return s

@@ -28,12 +28,13 @@ type WebSocket struct {
 	onPing func()
 
 	mu     sync.Mutex
-	pong   []byte // the latest probe that is owed an answer; nil: none
+	pong   []byte // the data of the latest ping without an answer; nil: none
 	closed bool
 }
 
 // upgrader accepts any origin because the caller has refused requests that
-// carry one (section 1), and writes with the HTTP server's buffers.
+// carry one (docs/spec/wire.md §1.2), and writes with the HTTP server's
+// buffers.
 var upgrader = websocket.Upgrader{
 	CheckOrigin: func(*http.Request) bool { return true },
 	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
@@ -69,8 +70,8 @@ func (c *WebSocket) Peer() string {
 	return c.net.RemoteAddr().String()
 }
 
-// takePing notes a probe. Only the latest is answered, as RFC 6455 5.5.3
-// allows: a peer that probes without reading queues nothing.
+// takePing records a ping. Only the latest is answered, as RFC 6455 5.5.3 allows,
+// so a peer that sends pings without reading the answers fills no queue.
 func (c *WebSocket) takePing(data string) error {
 	c.heard.Add(1)
 	c.mu.Lock()
@@ -264,8 +265,8 @@ func (c *WebSocket) Close(code int, reason string) error {
 	return c.net.Close()
 }
 
-// linger ends the sending side and reads on until the peer has closed its
-// own, so that the close frame is not overtaken by a reset.
+// linger closes the sending side and reads on until the peer has closed its own,
+// so that the peer receives the close frame and not a reset.
 func (c *WebSocket) linger() {
 	half, ok := c.net.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

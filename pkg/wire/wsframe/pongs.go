@@ -1,13 +1,13 @@
 package wsframe
 
-// Pongs are the data of the pings that a connection's writer is yet to answer,
-// the oldest first. There are at most as many as the channel has room for.
+// Pongs is a queue of the pings that a connection's writer must answer, the oldest
+// first. Its capacity is that of the channel.
 type Pongs chan string
 
-// Owe has a ping be answered. When there is no room, the oldest gets no answer
-// of its own: that to a later one is also one to it (RFC 6455, section 5.5.3).
-// Only the connection's reader calls it; it does not wait.
-func (p Pongs) Owe(ping string) {
+// Add queues the answer to a ping. If the queue is full, the oldest is dropped: the
+// answer to a later ping answers it as well (RFC 6455, section 5.5.3). Only the
+// connection's reader may call it; it does not wait.
+func (p Pongs) Add(ping string) {
 	for {
 		select {
 		case p <- ping:

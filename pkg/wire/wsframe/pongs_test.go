@@ -11,7 +11,7 @@ func TestPingsAreAnsweredInOrder(t *testing.T) {
 	for _, extra := range []int{0, 1, 5} {
 		pongs := make(Pongs, room)
 		for i := range room + extra {
-			pongs.Owe(fmt.Sprint(i))
+			pongs.Add(fmt.Sprint(i))
 		}
 		for i := range room {
 			if got := <-pongs; got != fmt.Sprint(extra+i) {

@@ -1,8 +1,8 @@
 // Package wsframe writes the frames of websockets (RFC 6455, section 5.2), so
 // that several can go out in one system call, and a payload is copied once.
 //
-// A connection may be written with it beside a library that reads the
-// connection and answers probes there, if each Write holds whole frames.
+// A program may write frames to a connection while a websocket library reads the
+// connection and answers pings, if each Write holds whole frames.
 package wsframe
 
 import (
@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// Opcode is what a frame is.
+// Opcode is the type of a frame.
 type Opcode byte
 
 // The opcodes of frames that are no fragments.
@@ -46,8 +46,7 @@ func Append(b []byte, code Opcode, parts ...[]byte) []byte {
 	return b
 }
 
-// AppendHead appends what comes before a payload of n bytes in a frame of a
-// server.
+// AppendHead appends the head of a server's frame with a payload of n bytes.
 func AppendHead(b []byte, code Opcode, n int) []byte { return appendHead(b, code, 0, n) }
 
 // AppendMasked appends a frame as a client sends it, with a new masking key.

@@ -10,9 +10,10 @@ import (
 	"codex.internal/pkg/relay/relayframe"
 )
 
-// visit is what an executor does with one link: it reads its frames and lets
-// harnesses in. What is left to do for a stream that is in, the stream does.
-type visit struct {
+// executorConn is one connection of an executor to the relay. It reads the frames and
+// runs the handshakes of harnesses; frames of an admitted stream are passed to the
+// stream.
+type executorConn struct {
 	e            *Executor
 	l            *link
 	registration Registration
@@ -33,14 +34,14 @@ type claim struct {
 	cancel    context.CancelFunc
 }
 
-func newVisit(ctx context.Context, e *Executor, l *link, r Registration) *visit {
-	v := &visit{e: e, l: l, registration: r, claims: make(map[string]*claim)}
+func newExecutorConn(ctx context.Context, e *Executor, l *link, r Registration) *executorConn {
+	v := &executorConn{e: e, l: l, registration: r, claims: make(map[string]*claim)}
 	v.ctx, v.cancel = context.WithCancel(ctx)
 	return v
 }
 
 // read acts on frames until the link ends.
-func (v *visit) read() error {
+func (v *executorConn) read() error {
 	for {
 		f, err := v.l.read()
 		switch {
@@ -55,7 +56,7 @@ func (v *visit) read() error {
 }
 
 // end forgets the claims and lets nobody in any more.
-func (v *visit) end() {
+func (v *executorConn) end() {
 	v.e.mu.Lock()
 	v.over = true
 	v.claims = nil
@@ -63,7 +64,7 @@ func (v *visit) end() {
 	v.cancel()
 }
 
-func (v *visit) receive(f relayframe.Frame) {
+func (v *executorConn) receive(f relayframe.Frame) {
 	switch f.Kind {
 	case relayframe.Handshake:
 		v.handshake(f)
@@ -90,7 +91,7 @@ func (v *visit) receive(f relayframe.Frame) {
 
 // reset tells the peer that there is no stream. Ids that cannot be sent may be
 // long, and are not kept.
-func (v *visit) reset(id string) {
+func (v *executorConn) reset(id string) {
 	if relayframe.Sendable(id) {
 		v.l.offer(resetOf(id, reasonExecutor))
 	}
@@ -100,7 +101,7 @@ func (v *visit) reset(id string) {
 // streams of all harnesses are on it, and one of them could end those of the
 // others. The relay knows who they come from; codex rendezvous charges them to
 // the connection and the token of the harness.
-func (v *visit) fail(id string, why error) {
+func (v *executorConn) fail(id string, why error) {
 	v.e.log.Debug("handshake failed", "stream", streamID(id), "reason", why)
 	v.reset(id)
 	v.e.mu.Lock()
@@ -113,7 +114,7 @@ func (v *visit) fail(id string, why error) {
 }
 
 // forget drops a claim and reports whether there was one.
-func (v *visit) forget(id string) bool {
+func (v *executorConn) forget(id string) bool {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	c := v.claims[id]
@@ -128,7 +129,7 @@ func (v *visit) forget(id string) bool {
 // handshake reads message 1 and asks the registry about who sent it. Only the
 // reader calls it, so that there is no other claim to the id meanwhile. An id
 // that cannot be sent makes the frame invalid, as in the builds that refuse it.
-func (v *visit) handshake(f relayframe.Frame) {
+func (v *executorConn) handshake(f relayframe.Frame) {
 	v.e.mu.Lock()
 	over := v.over
 	active := v.e.streams[f.StreamID] != nil
@@ -155,7 +156,7 @@ func (v *visit) handshake(f relayframe.Frame) {
 }
 
 // respond checks message 1.
-func (v *visit) respond(f relayframe.Frame) (*noiseik.Responder, error) {
+func (v *executorConn) respond(f relayframe.Frame) (*noiseik.Responder, error) {
 	channel := noiseik.Channel{
 		EnvironmentID: v.registration.EnvironmentID, ExecutorRegistrationID: v.registration.RegistrationID, StreamID: f.StreamID,
 	}
@@ -170,7 +171,7 @@ func (v *visit) respond(f relayframe.Frame) (*noiseik.Responder, error) {
 }
 
 // ask asks the registry in the background.
-func (v *visit) ask(id string, responder *noiseik.Responder) {
+func (v *executorConn) ask(id string, responder *noiseik.Responder) {
 	ctx, cancel := context.WithTimeout(v.ctx, validationTime)
 	c := &claim{responder: responder, cancel: cancel}
 	v.e.mu.Lock()
@@ -188,7 +189,7 @@ func (v *visit) ask(id string, responder *noiseik.Responder) {
 }
 
 // decide lets a harness in, unless its claim is none any more.
-func (v *visit) decide(id string, c *claim, err error) {
+func (v *executorConn) decide(id string, c *claim, err error) {
 	var message2 []byte
 	var session *noiseik.Session
 	if err == nil {
@@ -220,7 +221,7 @@ func (v *visit) decide(id string, c *claim, err error) {
 
 // admit answers a harness and has its stream served. The stream is known
 // already: its first record may come as soon as the answer is out.
-func (v *visit) admit(s *stream, message2 []byte, harness noiseik.PublicKey) {
+func (v *executorConn) admit(s *stream, message2 []byte, harness noiseik.PublicKey) {
 	v.e.log.Debug("stream opened", "stream", streamID(s.id))
 	if !v.l.push(relayframe.Frame{StreamID: s.id, Kind: relayframe.Handshake, Payload: message2}) {
 		v.l.shut() // and the stream ends with it

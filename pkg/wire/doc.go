@@ -1,0 +1,17 @@
+// Package wire groups the packages that clients and servers of all protocols use:
+//
+//	clip        shortens text for errors and logs
+//	jsonrpc     reads and writes JSON-RPC messages
+//	jsonwire    reads and appends JSON without reflection
+//	pathuri     file URIs and the native paths that they stand for
+//	secret      a credential that does not print, and types to embed where one is
+//	sessionid   the ids of sessions, and their digests for logs
+//	transport   websockets and stdio, listeners and limits of connections
+//	wsframe     websocket frames
+//
+// The packages encode and decode messages. They do not know the meaning of a
+// method, and use nothing of the machine but connections. They import no other
+// group of this module, so that servers, clients and the relay can import them.
+//
+// None of the types is API for other programs: execclient and execserver are.
+package wire
