@@ -13,8 +13,8 @@ const devSize = "536870912"
 const EmptyFD = "EMPTY"
 
 // BwrapArguments are the arguments of bwrap for the plan. EmptyFD in them is
-// to be replaced by the number of a descriptor. Sized says that it knows
-// --size.
+// to be replaced by the number of a descriptor. Sized says that bwrap has
+// --size, as from 0.7.0 on; without it /dev/shm has no limit of its own.
 func (plan *Plan) BwrapArguments(sized bool) []string {
 	args := []string{"--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"}
 	if plan.OwnNetwork() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,25 +41,23 @@ func FindBwrap(others ...string) (string, error) {
 	return "", errors.New("bubblewrap is unavailable: there is no bwrap on PATH; install your system's bubblewrap")
 }
 
-// BwrapKnows reports whether bwrap has an option.
-func BwrapKnows(program, option string) bool {
-	cmd := exec.Command(program, "--help")
-	cmd.Env = []string{}
-	help, err := cmd.CombinedOutput()
-	return err == nil && bytes.Contains(help, []byte(option+" "))
-}
-
-// Binds are the places that the plan shows, with what is there: bwrap follows
-// links, so the second stage looks whether it has mounted what was meant.
+// Binds are the places that the plan shows or masks, with what the plan saw
+// there: bwrap follows links, so the second stage looks whether it has mounted
+// what was meant, and where. The error says that something has moved already.
 func (plan *Plan) Binds() ([]byte, error) {
 	var text []byte
 	seen := make(map[string]bool)
 	for _, m := range slices.Backward(plan.Mounts) {
-		if seen[m.Target] {
+		if seen[m.Target] || m.Kind == Link {
 			continue
 		}
 		seen[m.Target] = true
-		if m.Kind != BindReadOnly && m.Kind != BindWritable {
+		id := m.ID
+		if m.Kind == EmptyDir || m.Kind == EmptyFile {
+			// A view has a /dev and a /proc of its own.
+			if !below(m.Target, "/dev") && !below(m.Target, "/proc") {
+				text = fmt.Appendf(text, "%s %d %d %o %s\x00", maskPrefix, id.Dev, id.Ino, m.Mode, m.Target)
+			}
 			continue
 		}
 		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
@@ -68,13 +65,12 @@ func (plan *Plan) Binds() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open %s: %w", m.Source, err)
 		}
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
+		now := idOf(fd)
 		_ = unix.Close(fd)
-		if err != nil {
-			return nil, fmt.Errorf("look at %s: %w", m.Source, err)
+		if id != (FileID{}) && now != id {
+			return nil, fmt.Errorf("look at %s: %w", m.Source, ErrAppeared)
 		}
-		text = fmt.Appendf(text, "%d %d %s\x00", st.Dev, st.Ino, m.Target)
+		text = fmt.Appendf(text, "%d %d %s\x00", now.Dev, now.Ino, m.Target)
 	}
 	for _, name := range plan.Absent {
 		text = fmt.Appendf(text, "%s%s\x00", absentPrefix, name)
@@ -82,26 +78,39 @@ func (plan *Plan) Binds() ([]byte, error) {
 	return text, nil
 }
 
-// absentPrefix begins the lines of Binds for what must not be there.
-const absentPrefix = "absent "
+// absentPrefix begins the lines of Binds for what must not be there, and
+// maskPrefix those for masks.
+const (
+	absentPrefix = "absent "
+	maskPrefix   = "mask"
+)
 
-// CheckBinds looks, inside, whether the places are those of Binds.
-func CheckBinds(text []byte) error {
+// CheckBinds looks, inside, whether the places are those of Binds, masks included
+// if there are any mounts.
+func CheckBinds(text []byte, mounting bool) error {
+	if mounting {
+		if err := checkMasks(text); err != nil {
+			return err
+		}
+	}
 	for line := range strings.SplitSeq(string(text), "\x00") {
-		var dev, ino uint64
+		var id FileID
 		var st unix.Stat_t
 		if name, ok := strings.CutPrefix(line, absentPrefix); ok {
-			if unix.Stat(name, &st) == nil {
+			switch err := unix.Stat(name, &st); {
+			case err == nil:
 				return fmt.Errorf("%s: it was not there when the sandbox was planned", name)
+			case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP):
+				return fmt.Errorf("look at %s, which must not be there: %w", name, err)
 			}
 			continue
 		}
 		head, name, _ := strings.Cut(line, "/")
-		if n, _ := fmt.Sscanf(head, "%d %d", &dev, &ino); n != 2 {
+		if n, _ := fmt.Sscanf(head, "%d %d", &id.Dev, &id.Ino); n != 2 {
 			continue
 		}
 		err := unix.Lstat("/"+name, &st)
-		if err == nil && (uint64(st.Dev) != dev || st.Ino != ino) {
+		if err == nil && (uint64(st.Dev) != id.Dev || st.Ino != id.Ino) {
 			err = errors.New("it is something else than when the sandbox was planned")
 		}
 		// What cannot be seen from inside was not shown by mistake.
@@ -112,13 +121,49 @@ func CheckBinds(text []byte) error {
 	return nil
 }
 
+// checkMasks looks, inside, whether the masks of Binds are in their places.
+func checkMasks(text []byte) error {
+	for line := range strings.SplitSeq(string(text), "\x00") {
+		var id FileID
+		var mode uint32
+		head, name, _ := strings.Cut(line, "/")
+		if n, _ := fmt.Sscanf(head, maskPrefix+" %d %d %o", &id.Dev, &id.Ino, &mode); n < 3 {
+			continue
+		}
+		if err := checkMask("/"+name, id, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkMask looks, inside, whether a path shows a mask, and not what the plan
+// saw there. If another process exchanges a directory above with a link while
+// bwrap works, bwrap mounts the mask where the link leads.
+func checkMask(name string, hidden FileID, mode uint32) error {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, &st)
+	switch {
+	case errors.Is(err, unix.EACCES):
+		return nil // it cannot be seen
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	mounted := st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 // from Linux 5.8 on
+	shown := FileID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
+	if !mounted || shown == hidden || uint32(st.Mode)&0o7777 != mode {
+		return fmt.Errorf("%s: it is not masked: directories were moved while the sandbox was made", name)
+	}
+	return nil
+}
+
 // CheckWritable looks, inside, whether anything else than the places of Binds is
 // mounted writable: bwrap may have followed a link to where it mounted
 // something.
 func CheckWritable(text []byte) error {
 	known := []string{"/dev", "/proc"}
 	for line := range strings.SplitSeq(string(text), "\x00") {
-		if head, name, found := strings.Cut(line, "/"); found && head != absentPrefix {
+		if head, name, found := strings.Cut(line, "/"); found && head != absentPrefix && !strings.HasPrefix(head, maskPrefix) {
 			known = append(known, "/"+name)
 		}
 	}
@@ -141,6 +186,9 @@ func CheckWritable(text []byte) error {
 
 // unescapeMount undoes the octal escapes of mountinfo.
 func unescapeMount(name string) string {
+	if !strings.Contains(name, `\`) {
+		return name
+	}
 	var b []byte
 	for i := 0; i < len(name); i++ {
 		if n, err := strconv.ParseUint(name[i+1:min(i+4, len(name))], 8, 8); name[i] == '\\' && err == nil && i+3 < len(name) {

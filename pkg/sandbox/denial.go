@@ -22,8 +22,9 @@ var denials = [][]byte{
 var notExecuted = []byte("codex-linux-sandbox: failed to execvp")
 
 // Denied reports whether a sandboxed command was likely denied something, by
-// its exit code and what it wrote (section 5). It is a heuristic: a command
-// that fails silently is not seen, and one that talks of permissions is.
+// its exit code and what it wrote (docs/spec/sandbox.md §5.4). It is a
+// heuristic: a command that fails silently is not seen, and one that talks of
+// permissions is.
 func Denied(exitCode int, stdout, stderr []byte) bool {
 	if exitCode == 0 {
 		return false

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter of system calls (section 7.2): everything is allowed that is not
-// listed here; what is listed fails with EPERM as if the user lacked a
-// permission. It is written as the classic BPF that the kernel takes, by
-// hand, because a launcher that is started for every command cannot afford a
+// The filter of system calls (docs/spec/sandbox.md §7.4): everything is allowed
+// that is not listed here; what is listed fails with EPERM as if the user
+// lacked a permission. It is written as the classic BPF that the kernel takes,
+// by hand, because a launcher that is started for every command cannot afford a
 // library's tables of all system calls.
 
 // Offsets in struct seccomp_data.

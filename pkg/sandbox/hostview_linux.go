@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 
 	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
@@ -15,6 +16,9 @@ import (
 
 // HostView is the file system that this program sees, for resolving policies.
 type HostView struct{}
+
+// euid is asked once: a plan looks at a hundred files.
+var euid = sync.OnceValue(unix.Geteuid)
 
 // Lstat implements permissions.View.
 func (HostView) Lstat(name string) (permissions.Info, error) {
@@ -26,10 +30,14 @@ func (HostView) Lstat(name string) (permissions.Info, error) {
 	case err != nil:
 		return permissions.Info{}, fmt.Errorf("lstat %s: %w", name, err)
 	}
+	return infoOf(&st), nil
+}
+
+func infoOf(st *unix.Stat_t) permissions.Info {
 	return permissions.Info{
 		Type: fileType(st.Mode), Size: st.Size, Dev: uint64(st.Dev), Ino: st.Ino,
-		Mine: int(st.Uid) == unix.Geteuid(), Sticky: st.Mode&(unix.S_IFMT|unix.S_ISVTX) == unix.S_IFDIR|unix.S_ISVTX,
-	}, nil
+		Mine: int(st.Uid) == euid(), Sticky: st.Mode&(unix.S_IFMT|unix.S_ISVTX) == unix.S_IFDIR|unix.S_ISVTX,
+	}
 }
 
 // CanReplace reports whether the user may remove what a path names, or could
@@ -44,10 +52,11 @@ func (HostView) CanReplace(name string) bool {
 // temporary files: the user owns it, or it is sticky, as /tmp is. The root
 // directory is none. For root, who owns most directories, one right below it is
 // none either unless it is sticky. What is missing grants nothing, and may
-// pass.
+// pass. A link of another user is not followed: it would choose which of the
+// user's directories a command may write to.
 func IsTemporary(name string) bool {
 	var st unix.Stat_t
-	real, err := permissions.EffectivePath(HostView{}, path.Clean(name))
+	real, err := permissions.EffectivePath(ownLinks{}, path.Clean(name))
 	if err != nil || real == "/" {
 		return false
 	}
@@ -58,6 +67,22 @@ func IsTemporary(name string) bool {
 		return true
 	}
 	return int(st.Uid) == unix.Geteuid() && (st.Uid != 0 || depth(real) > 1)
+}
+
+// ownLinks is HostView in which links of users other than this one and root
+// cannot be read.
+type ownLinks struct{ HostView }
+
+// Readlink implements permissions.View.
+func (v ownLinks) Readlink(name string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return "", fmt.Errorf("lstat %s: %w", name, err)
+	}
+	if st.Uid != 0 && int(st.Uid) != unix.Geteuid() {
+		return "", fmt.Errorf("readlink %s: it belongs to another user", name)
+	}
+	return v.HostView.Readlink(name)
 }
 
 func fileType(mode uint32) permissions.FileType {
@@ -107,6 +132,10 @@ func (HostView) ReadDir(name string, each func(name string, t permissions.FileTy
 		return fmt.Errorf("open %s: %w", name, err)
 	}
 	defer unix.Close(fd)
+	return readDir(fd, name, each)
+}
+
+func readDir(fd int, name string, each func(name string, t permissions.FileType) error) error {
 	buf := make([]byte, readDirSize)
 	for {
 		n := 0

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"codex.internal/pkg/sandbox/permissions"
@@ -45,15 +46,27 @@ func kernelMounts(text string, view permissions.View) ([]string, error) {
 		if !kernelFileSystems[kind] {
 			continue
 		}
-		var major, minor uint32
-		if _, err := fmt.Sscanf(fields[2], "%d:%d", &major, &minor); err != nil {
-			return nil, fmt.Errorf("find the file systems of the kernel: unknown line %q", line)
+		device, err := parseDevice(fields[2])
+		if err != nil {
+			return nil, fmt.Errorf("find the file systems of the kernel: unknown line %q: %w", line, err)
 		}
 		at := path.Clean(unescapeMount(fields[4]))
-		if info, err := view.Lstat(at); err == nil && info.Dev == unix.Mkdev(major, minor) {
+		if info, err := view.Lstat(at); err == nil && info.Dev == device {
 			found = append(found, at)
 		}
 	}
 	slices.SortFunc(found, shallowFirst)
 	return slices.Compact(found), nil
+}
+
+// parseDevice reads the MAJOR:MINOR of a device. fmt.Sscanf would read it, too,
+// but this runs at the start of every command.
+func parseDevice(text string) (uint64, error) {
+	before, after, _ := strings.Cut(text, ":")
+	major, err := strconv.ParseUint(before, 10, 32)
+	if err != nil {
+		return 0, err
+	}
+	minor, err := strconv.ParseUint(after, 10, 32)
+	return unix.Mkdev(uint32(major), uint32(minor)), err
 }

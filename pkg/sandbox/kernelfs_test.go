@@ -3,6 +3,8 @@
 package sandbox
 
 import (
+	"errors"
+	"os"
 	"slices"
 	"testing"
 
@@ -55,6 +57,28 @@ func TestIsTemporary(t *testing.T) {
 		"/": false, "//": false, "/usr/..": false, "/etc": false, "/usr": false, dir + "/link": false,
 	} {
 		if got := IsTemporary(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestTemporaryLinks: in a directory that users share, another one puts a link
+// to a directory of the user where $TMPDIR says.
+func TestTemporaryLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make links of other users")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"mine", "theirs"} {
+		if err := errors.Join(os.Mkdir(dir+"/to-"+name, 0o700), os.Symlink("to-"+name, dir+"/"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Lchown(dir+"/theirs", 65534, 65534), os.Symlink("theirs", dir+"/over"), os.Mkdir(dir+"/to-theirs/in", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"mine": true, "theirs": false, "over": false, "theirs/in": false, "theirs/missing": false, "to-theirs": true} {
+		if got := IsTemporary(dir + "/" + name); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

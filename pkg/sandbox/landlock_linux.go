@@ -195,14 +195,14 @@ func (c *carver) carve(name string, rights uint64) error {
 	})
 }
 
-// LegacyGrants are those of a read-only or workspace-write policy (section
-// 7.4), which protect no metadata.
+// LegacyGrants are those of a read-only or workspace-write policy
+// (docs/spec/sandbox.md §7.6), which protect no metadata.
 func (plan *Plan) LegacyGrants() ([]Grant, error) {
 	if plan.Policy == nil {
 		return []Grant{{"/", LandlockRights(LandlockABI), false}}, nil
 	}
 	if !plan.Policy.FullRead() {
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 the words of Codex CLI
 		return nil, errors.New("Restricted read-only access is not supported by the legacy Linux Landlock filesystem backend.")
 	}
 	grants := []Grant{{"/", landlockReads, false}, {"/dev/null", landlockFiles, true}}

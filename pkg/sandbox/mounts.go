@@ -11,7 +11,7 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// Permission bits of what covers a path, as the reference has them.
+// Permission bits of what covers a path, as Codex CLI has them.
 const (
 	modeMasked    = 0o000 // a denied directory or file
 	modeSearched  = 0o111 // a denied directory in which something is reopened
@@ -26,8 +26,8 @@ type guard struct {
 	kind MountKind
 	mode uint32
 	file bool
-	// cover is as in Mount.
-	cover bool
+	// cover and perhaps are as in Mount.
+	cover, perhaps bool
 	// pattern says that a pattern matched it, which matches again under
 	// another name if it is meant to.
 	pattern bool
@@ -35,8 +35,8 @@ type guard struct {
 	kernel bool
 }
 
-// mounts appends the masks outside writable roots, then each writable root
-// with what is protected and masked in it (section 7.1, 4 to 6).
+// mounts appends the masks outside writable roots, then each writable root with
+// what is protected and masked in it (docs/spec/sandbox.md §7.2, steps 4 to 6).
 func (p *planner) mounts() error {
 	guards := make([][]guard, len(p.writable))
 	add := func(g guard) {
@@ -163,7 +163,7 @@ func replaced(dir, root string) bool {
 // who grants a directory, or everything. What an entry names itself stays as it
 // is. Those in others are left out, as a read-only mount is so with all below.
 func (p *planner) kernelMounts() ([]guard, error) {
-	host, ok := p.view.(interface{ KernelMounts() ([]string, error) })
+	host, ok := p.host.(interface{ KernelMounts() ([]string, error) })
 	if !ok || len(p.writable) == 0 {
 		return nil, nil
 	}
@@ -331,13 +331,6 @@ func (p *planner) hidden(name string) bool {
 	return false
 }
 
-// inconsistent says that files were moved while the plan was being made.
-type inconsistent struct{ path string }
-
-func (i *inconsistent) Error() string {
-	return "cannot make the sandbox: " + i.path + " was moved or mounted on while the sandbox plan was made"
-}
-
 // vanished reports whether the directories above a writable root were there
 // when the root was looked at, and are missing now that the guard of a path in
 // the root is chosen. Another program that moves them away and back at that
@@ -387,9 +380,9 @@ func (p *planner) masked(name string) (g guard, outside bool, err error) {
 		}
 		return g, p.owner(g.path) < 0, nil
 	case permissions.Dir:
-		return guard{path: name, mask: true, kind: EmptyDir, mode: modeMasked}, outside, nil
+		return guard{path: name, mask: true, kind: EmptyDir, mode: modeMasked, perhaps: !outside}, outside, nil
 	default:
-		return guard{path: name, mask: true, kind: EmptyFile, mode: modeMasked, file: true}, outside, nil
+		return guard{path: name, mask: true, kind: EmptyFile, mode: modeMasked, file: true, perhaps: !outside && info.Type == permissions.Regular && info.Size == 0}, outside, nil
 	}
 }
 
@@ -406,7 +399,7 @@ func (p *planner) mask(g guard) {
 	if (g.cover || g.kind == BindReadOnly) && p.owner(g.path) < 0 || p.plan.Root == RootEmpty && !p.visible(g.path) {
 		return
 	}
-	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover}
+	m := Mount{Kind: g.kind, Target: g.path, Mode: g.mode, File: g.file, Cover: g.cover, Perhaps: g.perhaps}
 	var again []Mount
 	if g.kind == EmptyDir {
 		for _, r := range p.reopened {
@@ -453,4 +446,24 @@ func (p *planner) deniedBetween(outer, inner string) bool {
 // visible reports whether a view with an empty root shows a path.
 func (p *planner) visible(name string) bool {
 	return slices.ContainsFunc(p.reopened, func(r string) bool { return below(name, r) })
+}
+
+// Shown is what the snapshot of the plan has at the target of a mount, if a view
+// with the mounts before it shows that there, and not a mask, a directory of its
+// own or an empty root; otherwise it is zero.
+func (plan *Plan) Shown(i int) FileID {
+	m := &plan.Mounts[i]
+	if replaced(m.Target, "/") {
+		return FileID{}
+	}
+	var above *Mount // the deepest one, and of those the last
+	for j := range plan.Mounts[:i] {
+		if o := &plan.Mounts[j]; o.Kind != Link && below(m.Target, o.Target) && (above == nil || depth(o.Target) >= depth(above.Target)) {
+			above = o
+		}
+	}
+	if above == nil && plan.Root == RootEmpty || above != nil && above.Kind != BindReadOnly && above.Kind != BindWritable {
+		return FileID{}
+	}
+	return m.ID
 }

@@ -44,7 +44,7 @@ func TestPlans(t *testing.T) {
 		want    []string
 	}{
 		{
-			name:    "the example of the reference",
+			name:    "the example of Codex CLI",
 			host:    []string{"/w/.git gitdir: git", "/w/git/", "/w/sec/", "/w/a/b/", "/w/f.env text"},
 			entries: "root=read /w=write /w/a=deny /w/a/b=write /w/f.env=deny /w/ro/x=read /w/sec=read",
 			want: []string{
@@ -395,6 +395,14 @@ func TestPlansThatAreRefused(t *testing.T) {
 	}{
 		{
 			"a read-only path behind a writable link", []string{"/w/l -> /other", "/other/x/"}, "root=read /w=write /w/l/x=read",
+			"cannot enforce sandbox read-only path /w/l/x because it crosses writable symlink /w/l",
+		},
+		{
+			"a read-only path that is a link of a writable /", []string{"/w/l -> /w/f", "/w/f text"}, "root=write /w/l=read",
+			"cannot enforce sandbox read-only path /w/l because it crosses writable symlink /w/l",
+		},
+		{
+			"a read-only path behind a link of a writable /", []string{"/w/l -> /other", "/other/x/"}, "root=write /w=write /w/l/x=read",
 			"cannot enforce sandbox read-only path /w/l/x because it crosses writable symlink /w/l",
 		},
 		{

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,10 @@ type Stub struct {
 	fd     int
 	uid    uint32
 	name   [256]byte // with a NUL, for system calls
+	temp   [32]byte  // under which it is made, with a NUL as well
 	dir    bool
+	// share tells the janitor of a descriptor before it is locked; see Hold.
+	share func(fd int) error
 }
 
 // Why what is at a path is not taken for a stub of this user.
@@ -105,28 +109,37 @@ func (s *Stub) unmasked(why error) error {
 	return u
 }
 
-// openStub opens the directory of a stub.
-func openStub(name string) (*Stub, error) {
-	s := &Stub{Path: name, fd: -1, uid: uint32(unix.Geteuid())}
+// openStub opens the directory of a stub. The error is ErrAppeared if that is not
+// the one that the plan saw; the zero FileID stands for any.
+func openStub(name string, in FileID) (*Stub, error) {
+	s := &Stub{Path: name, fd: -1, uid: uint32(unix.Geteuid()), share: func(int) error { return nil }}
 	if copy(s.name[:], s.base()) == len(s.name) {
-		return nil, unix.ENAMETOOLONG
+		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", name, unix.ENAMETOOLONG)
 	}
+	// Process ids repeat, also at the same time in different containers.
+	copy(s.temp[:], coverPrefix+strconv.FormatUint(rand.Uint64(), 36))
 	var err error
 	s.parent, err = openDir(path.Dir(name))
-	return s, err
+	switch {
+	case err == nil && in != (FileID{}) && idOf(s.parent) != in:
+		s.close()
+		err = ErrAppeared
+	case in != (FileID{}) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)):
+		err = ErrAppeared
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the sandbox: open %s: %w", path.Dir(name), err)
+	}
+	return s, nil
 }
 
 // base is the stub's name in its directory.
 func (s *Stub) base() string { return path.Base(s.Path) }
 
-// TakeStub makes a stub at a path, a directory or a file, or joins the one
-// that is there. It returns nil if something else is there, or an *Unmasked.
-func TakeStub(name string, dir bool) (*Stub, error) {
-	s, err := openStub(name)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path.Dir(name), err)
-	}
-	s.dir = dir
+// take makes a stub, or joins the one that is there. If something else is there, it
+// closes the stub, and returns nil or an *Unmasked.
+func (s *Stub) take() (*Stub, error) {
+	var err error
 	locked := 0
 	for range stubTries {
 		err = s.join()
@@ -148,11 +161,60 @@ func TakeStub(name string, dir bool) (*Stub, error) {
 			return nil, ErrNotNeeded
 		case !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT):
 			s.close()
-			return nil, fmt.Errorf("cover %s: %w", name, err)
+			return nil, fmt.Errorf("cover %s: %w", s.Path, err)
 		}
 	}
 	s.close()
-	return nil, fmt.Errorf("cover %s: it comes and goes", name)
+	return nil, fmt.Errorf("cover %s: it comes and goes", s.Path)
+}
+
+// OpenStub opens the directory of the stub that a mount needs at its target, and
+// changes nothing. It returns nil if the user has something else there.
+func (m *Mount) OpenStub() (*Stub, error) {
+	s, err := openStub(m.Target, m.Dir)
+	if err != nil {
+		if !m.Cover && !errors.Is(err, ErrAppeared) {
+			err = nil // it cannot be looked at; the view has the last word
+		}
+		return nil, err
+	}
+	s.dir = m.Cover && !m.File
+	var st unix.Stat_t
+	if unix.Fstatat(s.parent, s.base(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Uid == s.uid && !isStub(&st) {
+		s.close()
+		return nil, nil
+	}
+	return s, nil
+}
+
+// Hold makes or joins the opened stub that a mount needs. For a mask of something
+// that exists it only joins one. Share is called with each descriptor of a stub
+// before that is locked or moved into place. Scenario: the launcher is killed when
+// it has just put a stub into place. The janitor then removes it, and until then
+// holds its lock.
+func (s *Stub) Hold(m *Mount, share func(fd int) error) (*Stub, error) {
+	s.share = share
+	if m.Cover {
+		return s.take()
+	}
+	return s.joinOnly()
+}
+
+// joinOnly joins the stub, or closes it and returns nil if there is none. Scenario:
+// the pattern /w/* is denied, and matches the .git that another sandbox has put into
+// /w. Without a lock that sandbox would remove it while a mask is being mounted on it,
+// and bwrap would make a directory of its own there, which nothing removes. The error
+// is ErrAppeared if that happens now.
+func (s *Stub) joinOnly() (*Stub, error) {
+	err := s.join()
+	if err == nil {
+		return s, nil
+	}
+	s.close()
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("cannot make the sandbox: look at %s: %w", s.Path, ErrAppeared)
+	}
+	return nil, nil
 }
 
 // foreign reports whether the directory belongs to somebody else, so that the
@@ -177,6 +239,12 @@ func isStub(st *unix.Stat_t) bool {
 	}
 }
 
+// IsPlaceholder reports whether what is at a path looks like a stub of this user.
+func (HostView) IsPlaceholder(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil && int(st.Uid) == unix.Geteuid() && isStub(&st)
+}
+
 // join opens and locks the stub that is there. The error is ENOENT if there
 // is none, also if it was removed meanwhile.
 func (s *Stub) join() error {
@@ -197,7 +265,9 @@ func (s *Stub) join() error {
 	if err != nil {
 		return err
 	}
-	err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
+	if err = s.share(fd); err == nil {
+		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
+	}
 	if err == nil {
 		err = unix.Fstatat(s.parent, s.base(), &now, unix.AT_SYMLINK_NOFOLLOW)
 	}
@@ -205,6 +275,8 @@ func (s *Stub) join() error {
 		err = unix.ENOENT
 	}
 	if err != nil {
+		// The janitor may have the same open file: closing it here keeps the lock.
+		_ = unix.Flock(fd, unix.LOCK_UN)
 		_ = unix.Close(fd)
 		return err
 	}
@@ -215,8 +287,7 @@ func (s *Stub) join() error {
 // make makes a stub under another name, and moves it into place when it is
 // marked and locked, so that nobody sees it half made.
 func (s *Stub) make() error {
-	// Process ids repeat, also at the same time in different containers.
-	temp := ".codex-cover-" + strconv.FormatUint(rand.Uint64(), 36)
+	temp := unix.ByteSliceToString(s.temp[:])
 	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if s.dir {
 		if err := unix.Mkdirat(s.parent, temp, stubDirMode); err != nil {
@@ -237,7 +308,9 @@ func (s *Stub) make() error {
 		mode = stubDirMode
 	}
 	mark := [2]unix.Timespec{{Sec: StubSeconds}, {Sec: StubSeconds, Nsec: StubNanoseconds}}
-	err = unix.Fchmod(fd, mode)
+	if err = s.share(fd); err == nil {
+		err = unix.Fchmod(fd, mode)
+	}
 	if err == nil {
 		err = futimens(fd, &mark)
 	}
@@ -249,6 +322,7 @@ func (s *Stub) make() error {
 	}
 	if err != nil {
 		s.unlink(temp)
+		_ = unix.Flock(fd, unix.LOCK_UN)
 		_ = unix.Close(fd)
 		return err
 	}
@@ -274,26 +348,42 @@ func (s *Stub) Release() {
 // it.
 func (s *Stub) FDs() (parent, stub int) { return s.parent, s.fd }
 
+// Adopt takes the descriptor of the stub from the launcher, in the janitor.
+//
+//go:nosplit
+//go:norace
+func (s *Stub) Adopt(fd int) {
+	if s.fd >= 0 {
+		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(s.fd), 0, 0)
+	}
+	s.fd = fd
+}
+
+// ID is the stub's identity.
+func (s *Stub) ID() FileID { return idOf(s.fd) }
+
+// idOf is the identity of an open file.
+func idOf(fd int) FileID {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return FileID{}
+	}
+	return FileID{uint64(st.Dev), st.Ino}
+}
+
 // IsDir reports whether the stub is a directory.
 func (s *Stub) IsDir() bool { return s.dir }
+
+// Close lets go of a stub that was opened and not held. It may be called on nil.
+func (s *Stub) Close() {
+	if s != nil {
+		s.close()
+	}
+}
 
 func (s *Stub) close() {
 	if s.fd >= 0 {
 		_ = unix.Close(s.fd)
 	}
 	_ = unix.Close(s.parent)
-}
-
-// SweepStub removes the stub at a path that nobody holds: that of a sandbox
-// which was killed with all its processes. Anything else is left alone.
-func SweepStub(name string) {
-	s, err := openStub(name)
-	if err != nil {
-		return
-	}
-	if s.join() == nil {
-		s.Release()
-		return
-	}
-	s.close()
 }

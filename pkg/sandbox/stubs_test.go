@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // takeAndCheck takes a stub; for as long as it is held it is there.
 func takeAndCheck(name string) error {
-	s, err := TakeStub(name, true)
+	s, err := takeStub(name, true, FileID{})
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func takeAndCheck(name string) error {
 
 func take(t *testing.T, name string, dir bool) *Stub {
 	t.Helper()
-	s, err := TakeStub(name, dir)
+	s, err := takeStub(name, dir, FileID{})
 	if err != nil || s == nil {
 		t.Fatalf("%v %v", s, err)
 	}
@@ -75,13 +75,13 @@ func TestStubsAreSharedAndTheLastRemovesThem(t *testing.T) {
 		name := filepath.Join(t.TempDir(), ".git")
 		a := take(t, name, dir)
 		b := take(t, name, dir)
-		// Who joins takes what is there.
+		// A sandbox that joins takes what is there.
 		c := take(t, name, !dir)
 		if c.IsDir() != dir {
 			t.Errorf("a stub changed its kind")
 		}
 		a.Release()
-		SweepStub(name)
+		sweepStub(name)
 		c.Release()
 		if info, err := os.Lstat(name); err != nil || info.IsDir() != dir {
 			t.Fatalf("%v %v", info, err)
@@ -108,10 +108,10 @@ func TestNothingElseIsTakenForAStub(t *testing.T) {
 		if err := make(at); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := TakeStub(at, true); s != nil || err != nil {
+		if s, err := takeStub(at, true, FileID{}); s != nil || err != nil {
 			t.Errorf("%s: %v %v", name, s, err)
 		}
-		SweepStub(at)
+		sweepStub(at)
 		if _, err := os.Lstat(at); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -168,7 +168,7 @@ func TestStubsThatAreLeftAreTakenOver(t *testing.T) {
 		s.close() // as the end of a process does
 	}
 	abandon()
-	SweepStub(name)
+	sweepStub(name)
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not swept: %v", err)
 	}
@@ -177,23 +177,23 @@ func TestStubsThatAreLeftAreTakenOver(t *testing.T) {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not taken over: %v", err)
 	}
-	SweepStub(name)
-	SweepStub(filepath.Join(name, "missing", "x"))
+	sweepStub(name)
+	sweepStub(filepath.Join(name, "missing", "x"))
 }
 
 func TestStubsInFoldersOfOthers(t *testing.T) {
-	if _, err := TakeStub(filepath.Join(t.TempDir(), "missing", "x"), true); err == nil {
+	if _, err := takeStub(filepath.Join(t.TempDir(), "missing", "x"), true, FileID{}); err == nil {
 		t.Error("a stub in a folder that is missing")
 	}
 	link := filepath.Join(t.TempDir(), "l")
 	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TakeStub(filepath.Join(link, "x"), true); err == nil {
+	if _, err := takeStub(filepath.Join(link, "x"), true, FileID{}); err == nil {
 		t.Error("a stub behind a link")
 	}
 	if os.Geteuid() != 0 {
-		if _, err := TakeStub("/codex-stub", true); !errors.Is(err, ErrNotNeeded) {
+		if _, err := takeStub("/codex-stub", true, FileID{}); !errors.Is(err, ErrNotNeeded) {
 			t.Errorf("in a folder of root's: %v", err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestStubsInFoldersOfOthers(t *testing.T) {
 	if err := os.Chmod(own, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := TakeStub(filepath.Join(own, "x"), true); os.Geteuid() != 0 && (err == nil || errors.Is(err, ErrNotNeeded)) {
+	if s, err := takeStub(filepath.Join(own, "x"), true, FileID{}); os.Geteuid() != 0 && (err == nil || errors.Is(err, ErrNotNeeded)) {
 		t.Errorf("in a folder that its owner can open again: %v %v", s, err)
 	} else if s != nil {
 		s.Release()
@@ -238,4 +238,38 @@ func TestManyTakeOneStub(t *testing.T) {
 	if entries, err := os.ReadDir(filepath.Dir(name)); err != nil || len(entries) != 0 {
 		t.Errorf("%v are left: %v", entries, err)
 	}
+}
+
+// takeStub is OpenStub and Hold for a path that must not be created.
+func takeStub(name string, dir bool, in FileID) (*Stub, error) {
+	s, err := openStub(name, in)
+	if err != nil {
+		return nil, err
+	}
+	s.dir = dir
+	return s.take()
+}
+
+// joinStub is OpenStub and Hold for what is masked.
+func joinStub(name string, in FileID) (*Stub, error) {
+	m := &Mount{Target: name, Dir: in}
+	s, err := m.OpenStub()
+	if s == nil {
+		return nil, err
+	}
+	return s.Hold(m, func(int) error { return nil })
+}
+
+// sweepStub removes the stub at a path that nobody holds: that of a sandbox
+// which was killed with all its processes. Anything else is left alone.
+func sweepStub(name string) {
+	s, err := openStub(name, FileID{})
+	if err != nil {
+		return
+	}
+	if s.join() == nil {
+		s.Release()
+		return
+	}
+	s.close()
 }

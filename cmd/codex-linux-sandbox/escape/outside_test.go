@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -140,178 +141,6 @@ func TestMessageQueues(t *testing.T) {
 		works(t, p.run("", "", "mqueue", name))
 		make()
 		contained(t, p.run(backend, p.opened(), "mqueue", name))
-	})
-}
-
-// TestInheritedDescriptors: what somebody leaves open for reading does not
-// open the way to writing.
-func TestInheritedDescriptors(t *testing.T) {
-	file := func(t *testing.T, path string, flags int) *os.File {
-		f, err := os.OpenFile(path, flags, 0)
-		must(t, err)
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	run := func(p *place, backend string, stdin io.Reader, more ...*os.File) outcome {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		cmd := p.command(ctx, backend, p.readOnly(), "inherited", "made")
-		cmd.Stdin, cmd.ExtraFiles = stdin, more
-		if stdin == nil {
-			cmd.Stdin = strings.NewReader("")
-		}
-		return p.finish(cmd)
-	}
-	each(t, nil, func(t *testing.T, p *place, backend string) {
-		dir, secret := file(t, p.dir, unix.O_DIRECTORY), file(t, p.secret, os.O_RDONLY)
-		works(t, run(p, "", secret, dir))
-		_ = os.Remove(p.dir + "/made")
-		t.Run("a directory as descriptor 3", func(t *testing.T) { contained(t, run(p, backend, nil, dir)) })
-		t.Run("a file as descriptor 3", func(t *testing.T) { contained(t, run(p, backend, nil, secret)) })
-		t.Run("a directory as standard input", func(t *testing.T) { contained(t, run(p, backend, dir)) })
-		t.Run("a file as standard input", func(t *testing.T) { contained(t, run(p, backend, secret)) })
-		if p.uid != 0 || backend == "bwrap" {
-			return // under bwrap devices are root's; the README says so
-		}
-		// The server gives a process the host's /dev/null as its standard
-		// input. This one is the place's own.
-		null := p.dir + "/null"
-		if err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-			t.Skipf("no devices here: %v", err)
-		}
-		t.Run("a device as standard input", func(t *testing.T) {
-			o := run(p, backend, file(t, null, os.O_RDONLY))
-			// To open it is what it is for.
-			for _, what := range o.breaches() {
-				if what != "reopen descriptor 0" {
-					t.Errorf("escaped: %s", what)
-				}
-			}
-		})
-	})
-}
-
-// TestInheritedDescriptorsOfWhatIsHidden: a descriptor that somebody leaves
-// open, for reading, is no way to what the view does not show, whatever its
-// number and kind.
-func TestInheritedDescriptorsOfWhatIsHidden(t *testing.T) {
-	const high = 1100 // above what select takes, and usual limits
-	open := func(name string, flags int) func(*place) (int, error) {
-		return func(p *place) (int, error) { return unix.Open(p.dir+"/"+name, flags|unix.O_CLOEXEC, 0) }
-	}
-	for name, make := range map[string]func(p *place) (int, error){
-		"a directory":         open("hidden", unix.O_RDONLY|unix.O_DIRECTORY),
-		"a directory by path": open("hidden", unix.O_PATH),
-		"a file":              open("secret", unix.O_RDONLY),
-		"a file by path":      open("secret", unix.O_PATH),
-		"a FIFO":              open("fifo", unix.O_RDONLY|unix.O_NONBLOCK),
-		"a removed directory": func(p *place) (int, error) {
-			must(p.t, os.Mkdir(p.dir+"/hidden/gone", 0o777))
-			defer os.Remove(p.dir + "/hidden/gone")
-			return open("hidden/gone", unix.O_RDONLY|unix.O_DIRECTORY)(p)
-		},
-		"a removed file": func(p *place) (int, error) {
-			p.file("hidden/gone", "key")
-			defer os.Remove(p.dir + "/hidden/gone")
-			return open("hidden/gone", unix.O_RDONLY)(p)
-		},
-		"an inotify instance": func(*place) (int, error) { return unix.InotifyInit1(unix.IN_CLOEXEC) },
-		"an epoll instance":   func(*place) (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) },
-		"a process":           func(*place) (int, error) { return unix.PidfdOpen(os.Getpid(), 0) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			each(t, nil, func(t *testing.T, p *place, backend string) {
-				p.file("hidden/file", "key")
-				must(t, os.Chmod(p.dir+"/hidden", 0o777))
-				must(t, os.Chmod(p.secret, 0o666))
-				must(t, unix.Mkfifo(p.dir+"/fifo", 0o666))
-				must(t, os.Chmod(p.dir+"/fifo", 0o666))
-				fd, err := make(p)
-				must(t, err)
-				file := os.NewFile(uintptr(fd), name)
-				defer file.Close()
-				run := func(backend string) outcome {
-					ctx, cancel := context.WithTimeout(context.Background(), patience)
-					defer cancel()
-					profile := entries("minimal=read", attacker+"=read", p.ws+"=read")
-					cmd := p.command(ctx, backend, profile, "through", "made", "0", "3", strconv.Itoa(high))
-					cmd.Stdin, cmd.ExtraFiles = file, slices.Concat([]*os.File{file}, nils[:high-4], []*os.File{file})
-					return p.finish(cmd)
-				}
-				if name != "a process" { // before Linux 6.9 it has a kind of its own
-					works(t, run(""))
-				}
-				_ = os.Remove(p.dir + "/made")
-				contained(t, run(backend))
-			})
-		})
-	}
-}
-
-// TestInheritedSockets: from a socket that somebody leaves open, a command without
-// a network reaches no other one.
-func TestInheritedSockets(t *testing.T) {
-	each(t, nil, func(t *testing.T, p *place, backend string) {
-		socket := func(name string) *os.File {
-			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-			must(t, err)
-			f := os.NewFile(uintptr(fd), "socket")
-			t.Cleanup(func() { f.Close() })
-			if name != "" {
-				must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: name}))
-				must(t, os.Chmod(name, 0o777))
-			}
-			return f
-		}
-		name := p.dir + "/datagrams"
-		socket(name)
-		from := socket("")
-		for _, backend := range []string{"", backend} {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			cmd := p.command(ctx, backend, p.readOnly(), "datagrams", name)
-			cmd.Stdin, cmd.ExtraFiles = from, []*os.File{from}
-			if backend == "" {
-				works(t, p.finish(cmd))
-			} else {
-				contained(t, p.finish(cmd))
-			}
-		}
-	})
-}
-
-// nils are files that are none.
-var nils [4096]*os.File
-
-// TestInheritedDescriptorsServe: what a shell opens for a command is of use.
-func TestInheritedDescriptorsServe(t *testing.T) {
-	each(t, nil, func(t *testing.T, p *place, backend string) {
-		p.file("ws/in", "first\nsecond\n")
-		read := func(file *os.File) string {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			out, err := os.Create(p.dir + "/out")
-			must(t, err)
-			defer out.Close()
-			cmd := p.command(ctx, backend, p.readOnly(), "print", "0")
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = file, out, out
-			must(t, cmd.Run())
-			b, err := os.ReadFile(p.dir + "/out")
-			must(t, err)
-			return string(b)
-		}
-		file, err := os.Open(p.ws + "/in")
-		must(t, err)
-		defer file.Close()
-		_, err = file.Seek(int64(len("first\n")), io.SeekStart)
-		must(t, err)
-		if got := read(file); got != "second\ndone\n" {
-			t.Errorf("a file: %q", got)
-		}
-		must(t, os.Remove(p.ws+"/in"))
-		if got := read(file); got != "second\ndone\n" {
-			t.Errorf("a removed file, as of a here-document: %q", got)
-		}
 	})
 }
 
@@ -530,6 +359,32 @@ func TestOwnBwrap(t *testing.T) {
 			cmd = p.command(ctx, "bwrap", p.opened(), "alive")
 			cmd.Dir, cmd.Env = "/", []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 			contained(t, p.finish(cmd))
+		}
+	}
+}
+
+// TestBwrapWithoutSize runs a command with a bwrap that, as versions before
+// 0.7.0, ends because it does not know --size.
+func TestBwrapWithoutSize(t *testing.T) {
+	for _, uid := range users() {
+		need(t, uid, "bwrap")
+		p := newPlace(t, uid)
+		real, err := exec.LookPath("bwrap")
+		must(t, err)
+		bin := t.TempDir()
+		must(t, os.Chmod(filepath.Dir(bin), 0o755))
+		must(t, os.Chmod(bin, 0o755))
+		// The first argument is --args, the second the descriptor that has them.
+		must(t, os.WriteFile(bin+"/bwrap", []byte("#!/bin/sh\n"+
+			"if tr '\\0' '\\n' < /proc/self/fd/$2 | grep -qxe --size; then echo 'bwrap: Unknown option --size' >&2; exit 1; fi\n"+
+			"exec "+real+" \"$@\"\n"), 0o755))
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		cmd := p.command(ctx, "bwrap", p.workspace(), "alive")
+		cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+		o := p.finish(cmd)
+		cancel()
+		if o.code != 0 || !strings.Contains(o.text, "done") {
+			t.Errorf("uid %d: the command did not run: %v", uid, o)
 		}
 	}
 }

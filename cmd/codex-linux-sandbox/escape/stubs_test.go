@@ -338,7 +338,7 @@ func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/d/x.env", "key")
 		p.file("ws/e/x.env", "key")
-		// What a pattern matches is looked for once, at the start: the README
+		// Patterns are expanded once, when the sandbox starts: docs/security.md
 		// says what that means.
 		for _, profile := range []string{
 			entries("root=read", p.ws+"=write", p.ws+"/d/x.env=deny", p.ws+"/e/x.env=deny"),
@@ -388,5 +388,47 @@ func TestLinksToMaskedFiles(t *testing.T) {
 			t.Error("a second name was made")
 		}
 		_ = unix.Unlink(p.ws + "/soft")
+	})
+}
+
+// TestStubsOfAKilledStart: the launcher is killed when it has just made a
+// placeholder, moved one into place, or made the next one: nothing stays. Scenario: a
+// server ends while it starts confined file requests (seed 41092 of the campaign).
+func TestStubsOfAKilledStart(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		dir := filepath.Join(p.ws, "killed")
+		must(t, os.Mkdir(dir, 0o755))
+		must(t, os.Chown(dir, p.uid, p.uid))
+		for kill := 1; kill <= 5; kill++ { // two events for each of four placeholders: bwrap has not begun
+			watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+			must(t, err)
+			_, err = unix.InotifyAddWatch(watch, dir, unix.IN_CREATE|unix.IN_MOVED_TO)
+			must(t, err)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			cmd := p.shell(ctx, backend, dir, entries("root=read", dir+"=write", dir+"/gone=deny"), "sleep 60")
+			must(t, cmd.Start())
+			for seen := 0; seen < kill; {
+				buf := make([]byte, 4096)
+				n, err := unix.Read(watch, buf)
+				must(t, err)
+				for at := 0; at < n; seen++ {
+					at += unix.SizeofInotifyEvent + int(buf[at+12]) // the length of the name
+				}
+			}
+			must(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			cancel()
+			must(t, unix.Close(watch))
+			await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", dir) })
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("killed after event %d: %v, %v", kill, left, err)
+			}
+			for _, pattern := range []string{"/.*", "/gone"} {
+				left, _ := filepath.Glob(dir + pattern)
+				for _, name := range left {
+					must(t, os.Remove(name))
+				}
+			}
+		}
 	})
 }

@@ -5,6 +5,7 @@ package escape
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,8 +121,65 @@ func TestUndoRemovesOnlyWhatTheCommandMade(t *testing.T) {
 	}
 }
 
-// TestUndoOutlivesTheLauncher: when the launcher is killed, what the command
-// made last is removed all the same, also where nothing is masked.
+// TestUndoIsNotRedirected: another process moves the workspace, or a directory
+// above it, and puts a link to a repository in its place while a command runs.
+// What the command then makes is removed from the moved workspace, and nothing
+// is looked up by the path that now leads to the repository: neither by the
+// launcher nor, when that is killed, by the janitor. The command itself could do
+// this only if the directories above a workspace did not keep their names.
+func TestUndoIsNotRedirected(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		for _, moved := range []string{"tree", "tree/sub"} {
+			for _, killed := range []bool{false, true} {
+				sub, profile := p.inWorkTree()
+				victim := filepath.Dir(filepath.Dir(p.file("victim/sub/.git/history", "important")))
+				if moved == "tree" {
+					victim = filepath.Dir(victim)
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				cmd := p.shell(ctx, backend, sub, profile, `echo ready; read go; mkdir -p .git/hooks; echo made; read go; mkdir -p .git/hooks`)
+				in, err := cmd.StdinPipe()
+				must(t, err)
+				out, err := cmd.StdoutPipe()
+				must(t, err)
+				must(t, cmd.Start())
+				lines := bufio.NewReader(out)
+				say := func(want string) {
+					t.Helper()
+					if line, err := lines.ReadString('\n'); line != want {
+						t.Fatalf("%q, %v", line, err)
+					}
+				}
+				say("ready\n")
+				must(t, os.Rename(p.ws+"/"+moved, p.dir+"/moved"))
+				must(t, os.Symlink(victim, p.ws+"/"+moved))
+				_, err = io.WriteString(in, "\n")
+				must(t, err)
+				say("made\n")
+				if killed {
+					must(t, cmd.Process.Kill())
+				}
+				_ = in.Close()
+				_ = cmd.Wait()
+				workspace := p.dir + "/moved" + strings.TrimPrefix("tree/sub", moved)
+				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", workspace) })
+				if exists(workspace + "/.git") {
+					t.Errorf("%s moved, killed: %v: .git of the command stays", moved, killed)
+				}
+				if b, err := os.ReadFile(p.dir + "/victim/sub/.git/history"); string(b) != "important" {
+					t.Errorf("%s moved, killed: %v: the repository outside has %q, %v", moved, killed, b, err)
+				}
+				must(t, os.Remove(p.ws+"/"+moved))
+				must(t, os.Rename(p.dir+"/moved", p.ws+"/"+moved))
+			}
+		}
+	})
+}
+
+// TestUndoOutlivesTheLauncher: when the launcher is killed, alone or with its
+// process group, as a server kills it, what the command made last is removed all
+// the same, also where nothing is masked.
 func TestUndoOutlivesTheLauncher(t *testing.T) {
 	rounds := 6
 	if testing.Short() {
@@ -140,9 +198,10 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 				}
 				p.file("ws/.git/HEAD", "ref: refs/heads/main\n")
 			}
-			for range rounds {
+			for round := range rounds {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				cmd := p.shell(ctx, backend, sub, profile, `echo ready; while :; do mkdir -p .git/hooks; echo x >.git/config; done 2>/dev/null`)
+				cmd.SysProcAttr.Setpgid = true
 				out, err := cmd.StdoutPipe()
 				must(t, err)
 				must(t, cmd.Start())
@@ -152,12 +211,16 @@ func TestUndoOutlivesTheLauncher(t *testing.T) {
 				}
 				// It is at work when it has been stopped for the first time.
 				await(t, "the first .git", func() bool { return exists(sub + "/.git") })
-				must(t, cmd.Process.Kill())
+				killed := cmd.Process.Pid
+				if round%2 == 1 {
+					killed = -killed
+				}
+				must(t, unix.Kill(killed, unix.SIGKILL))
 				_ = cmd.Wait()
 				cancel()
 				await(t, "the end of the janitor", func() bool { return !holds("codex-janitor", sub) })
 				if exists(sub + "/.git") {
-					t.Fatal(".git of the command stays")
+					t.Fatalf("round %d: .git of the command stays", round)
 				}
 				for _, dir := range []string{sub, p.ws} {
 					if left, _ := filepath.Glob(dir + "/.codex-*"); len(left) > 0 {

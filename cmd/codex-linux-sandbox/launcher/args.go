@@ -42,7 +42,7 @@ type options struct {
 	selfFD                int // -1: none; the launcher itself, not for the command
 	refusalFD             int // -1: none; where the server reads why nothing ran
 	helper                bool
-	filterOnly            bool   // no view: somebody else has made it
+	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group
 	stage                 string // what the second stage does; see bwrap.go
 	command               []string
@@ -64,7 +64,7 @@ permission profile or one of the short forms.
   --command-cwd DIR           where COMMAND starts (default: the policy's)
   --allow-network-for-proxy   reach the proxies of HTTP_PROXY and the like on
                               this host, and nothing else
-  --proxy-route-spec JSON     routes to proxies that somebody else has made
+  --proxy-route-spec JSON     routes to proxies that the caller has opened
   --use-legacy-landlock       Landlock alone, without protected metadata
   --no-proc                   leave /proc empty
 
@@ -180,7 +180,7 @@ func (o *options) check() error {
 
 // Errors of a command line that is well formed but asks for nothing.
 var (
-	//lint:ignore ST1005 the reference's words
+	//lint:ignore ST1005 Codex CLI's words
 	errNoCommand = errors.New("No command specified to execute.")
 	errNoProfile = errors.New("missing permission profile configuration")
 	errFilter    = errors.New("--apply-seccomp-then-exec is incompatible with --use-legacy-landlock")

@@ -21,7 +21,7 @@ import (
 )
 
 // bubblewrap is the backend that lets the system's bwrap make the namespaces,
-// where a host allows it that and nobody else. It is given the plan as
+// where a host allows only bwrap to do that. It is given the plan as
 // arguments. What it starts inside is the launcher again, whose second stage
 // confines itself and executes the command: older versions cannot be told the
 // command's name for itself, or what to filter.
@@ -32,6 +32,11 @@ func (bubblewrap) refuse(*launch) error { return bwrapRefusal() }
 // stagePath is where the launcher is found inside: in the view's own /dev,
 // which every view has. Its name is that by which codex knows what it is.
 const stagePath = "/dev/codex-linux-sandbox"
+
+// noSize is what versions of bwrap before 0.7.0 say. They are started again
+// without the option: to ask every bwrap for its options first took 1.5 ms of
+// each start.
+const noSize = "Unknown option --size"
 
 // maxStderr bounds what is kept of what bwrap says.
 const maxStderr = 64 << 10
@@ -73,6 +78,7 @@ type wrapped struct {
 	files    []*os.File // closed at the end
 	talk     [2]int     // the second stage tells its process id here
 	complain [2]int     // what bwrap says about itself
+	failed   string     // why the second stage has not run the command
 }
 
 func (w *wrapped) close() {
@@ -138,7 +144,7 @@ func (w *wrapped) run(program string) (int, error) {
 			return 0, err
 		}
 	}
-	args := append([]string{"--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(sandbox.BwrapKnows(program, "--size"))...)
+	args := append([]string{"--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(!w.l.unsized)...)
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != sandbox.EmptyFD {
@@ -209,7 +215,7 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 func checkMounts(writable bool) ([]sandbox.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
-		err = sandbox.CheckBinds(text)
+		err = sandbox.CheckBinds(text, mounting)
 	}
 	if err == nil && !writable && mounting {
 		err = sandbox.CheckWritable(text)
@@ -286,9 +292,20 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		// bwrap may end before the last process inside.
 		_ = poll(w.init)
 	}
+	if w.failed == "" {
+		w.failed = w.failure()
+	}
+	if w.failed != "" {
+		return 0, &unavailable{errors.New(w.failed)}
+	}
 	if inner == 0 {
 		text := bytes.TrimSpace(<-said)
-		return 0, &unavailable{fmt.Errorf("bwrap failed: %s", text)}
+		err := fmt.Errorf("bwrap failed: %s", text)
+		if !w.l.unsized && bytes.HasSuffix(text, []byte(noSize)) {
+			w.l.unsized = true
+			return 0, &changed{err}
+		}
+		return 0, &unavailable{err}
 	}
 	if status.Signaled() {
 		return 128 + int(status.Signal()), nil
@@ -304,9 +321,13 @@ func (w *wrapped) begin(inner int) {
 		w.init = fd
 	}
 	limitNamespaceOf(inner)
-	if w.stubs.watch(init) == nil {
-		_, _ = unix.Write(w.talk[0], []byte{1})
+	if err := w.stubs.watch(init); err != nil {
+		// Without a byte the second stage does not run the command.
+		w.failed = err.Error()
+		_ = unix.Shutdown(w.talk[0], unix.SHUT_WR)
+		return
 	}
+	_, _ = unix.Write(w.talk[0], []byte{1})
 }
 
 // poll waits until a process has ended.
@@ -317,30 +338,6 @@ func poll(pidfd int) error {
 			return err
 		}
 	}
-}
-
-// hello waits for the second stage and returns its process id as seen here;
-// 0 if there will be none. Proxied, it brings the listeners.
-func (w *wrapped) hello() int {
-	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*proxybridge.MaxRoutes))
-	n, size, _, _, err := unix.Recvmsg(w.talk[0], make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil || n == 0 {
-		return 0
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:size])
-	if err != nil {
-		return 0
-	}
-	pid := 0
-	for i := range messages {
-		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
-			pid = int(cred.Pid)
-		}
-		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && w.l.proxies != nil {
-			w.l.proxies.adopt(fds)
-		}
-	}
-	return pid
 }
 
 // spec is what the second stage is told.
@@ -428,6 +425,9 @@ func (l *launch) secondStage() (int, error) {
 	}
 	files, err := standardAgain()
 	if err != nil {
+		return 0, err
+	}
+	if err := l.reserve(); err != nil {
 		return 0, err
 	}
 	if err := x.listenHere(); err != nil {

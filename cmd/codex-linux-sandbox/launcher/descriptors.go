@@ -21,7 +21,7 @@ import (
 // opened again inside, at the same path and for reading, if the same file is
 // there; else the command does not get it, or gets /dev/null as one of its
 // first three. Pipes, connected sockets and terminals stay as they are, and so do
-// files that are open for writing: whoever started the launcher means them to be
+// files that are open for writing: the program that started the launcher means them to be
 // written.
 
 // inheritedFile is a descriptor that the command does not get as it is.
@@ -54,24 +54,11 @@ func (l *launch) takeInherited() error {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
-	dir, err := os.Open("/proc/self/fd")
+	fds, err := inheritedDescriptors()
 	if err != nil {
-		return fmt.Errorf("list the inherited descriptors: %w", err)
+		return err
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("list the inherited descriptors: %w", err)
-	}
-	for _, name := range names {
-		fd, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		// Our own descriptors are closed anyway.
-		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || own&unix.FD_CLOEXEC != 0 {
-			continue
-		}
+	for _, fd := range fds {
 		f, keep := inspect(fd, l.plan.Network)
 		if keep {
 			continue
@@ -83,6 +70,65 @@ func (l *launch) takeInherited() error {
 		if fd < standardFiles || f.path != "" {
 			l.inherited = append(l.inherited, f)
 		}
+	}
+	return nil
+}
+
+// inheritedDescriptors lists the descriptors that the command would inherit.
+func inheritedDescriptors() (fds []int, err error) {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("list the inherited descriptors: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list the inherited descriptors: %w", err)
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		// Our own descriptors are closed anyway.
+		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || own&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+// dropSockets appends what keeps a command, which shares the launcher's view,
+// from the sockets that would lead it past its network policy: the filter
+// refuses to make sockets, not to use those that are there. The first three
+// descriptors become /dev/null.
+func (l *launch) dropSockets(p *program) error {
+	if l.plan.Network == sandbox.NetworkOn {
+		return nil
+	}
+	fds, err := inheritedDescriptors()
+	if err != nil {
+		return err
+	}
+	for _, fd := range fds {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return fmt.Errorf("look at the descriptor %d: %w", fd, err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+			continue
+		}
+		if _, keep := inspect(fd, l.plan.Network); keep {
+			continue
+		}
+		if fd >= standardFiles {
+			unix.CloseOnExec(fd)
+			continue
+		}
+		null := p.get("open", os.DevNull, unix.SYS_OPENAT, cwdFD, p.text(os.DevNull), val(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY), val(0))
+		p.do("replace the descriptor of", "a socket", unix.SYS_DUP3, null.arg(), val(fd), val(0))
+		p.close(null)
 	}
 	return nil
 }
@@ -124,7 +170,7 @@ func inspect(fd int, network sandbox.Network) (f inheritedFile, keep bool) {
 	return f, keep
 }
 
-// hasOnePeer reports whether a socket reaches nobody but the peer that it is
+// hasOnePeer reports whether a socket reaches only the peer that it is
 // connected to. It belongs to the network in which it was made: a datagram can
 // be sent from it to any address there, also when it is connected, and where
 // connect is allowed, one of the internet can be connected to another peer.

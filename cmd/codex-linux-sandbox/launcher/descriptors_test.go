@@ -3,6 +3,8 @@
 package launcher
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"codex.internal/pkg/sandbox"
@@ -71,6 +73,58 @@ func TestInheritedSockets(t *testing.T) {
 				if _, keep := inspect(fd, network); keep != want {
 					t.Errorf("network %d: inherited: %v", network, keep)
 				}
+			}
+		})
+	}
+}
+
+// TestReopenedFilesAreTheSame: a file that is opened again inside, by its path,
+// must be the one that was inherited. If another file has taken its path since,
+// the descriptor is not replaced by that file: it could be one that the command
+// must not read.
+func TestReopenedFilesAreTheSame(t *testing.T) {
+	for name, exchanged := range map[string]bool{"the same file": false, "another file at its path": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			own, other := filepath.Join(dir, "own"), filepath.Join(dir, "other")
+			for path, text := range map[string]string{own: "own", other: "other"} {
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			file, err := os.Open(own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			f, keep := inspect(int(file.Fd()), sandbox.NetworkOff)
+			if keep || f.path != own {
+				t.Fatalf("inherited as it is: %v; opened again at %q, want %q", keep, f.path, own)
+			}
+			// What stands there before the file is opened again.
+			placeholder, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer placeholder.Close()
+			f.fd = int(placeholder.Fd())
+			if exchanged {
+				if err := os.Rename(other, own); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := &program{}
+			p.reopen([]inheritedFile{f})
+			if step, errno := p.run(); step >= 0 {
+				t.Fatalf("step %d: %v", step, errno)
+			}
+			buf := make([]byte, 16)
+			n, err := unix.Read(f.fd, buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := string(buf[:n]), map[bool]string{false: "own"}[exchanged]; got != want {
+				t.Errorf("read %q, want %q", got, want)
 			}
 		})
 	}

@@ -17,9 +17,9 @@ import (
 // its code is in this file and in program.run, marked nosplit: it allocates
 // nothing, takes no locks, and calls nothing but the kernel.
 
-// crew is everything that the init and the command need, prepared before the
+// processes is everything that the init and the command need, prepared before the
 // fork.
-type crew struct {
+type processes struct {
 	flags   uintptr // for clone
 	init    *program
 	command *program
@@ -70,7 +70,7 @@ func bit(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
 // start forks the init and returns its process id. The calling goroutine must
 // be locked to its thread, whose end is the end of the init. Supervised, the
 // launcher ignores the signals that the init gets as well.
-func (c *crew) start(supervised bool) (int, syscall.Errno) {
+func (c *processes) start(supervised bool) (int, syscall.Errno) {
 	c.signals = bit(unix.SIGCHLD) | bit(orphaned)
 	for _, s := range forwarded {
 		c.signals |= bit(s)
@@ -145,7 +145,7 @@ func sigprocmask(set, old *uint64) {
 //go:nosplit
 //go:norace
 //go:noinline
-func (c *crew) fork() (int, syscall.Errno) {
+func (c *processes) fork() (int, syscall.Errno) {
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, c.flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
@@ -174,7 +174,7 @@ func (c *crew) fork() (int, syscall.Errno) {
 //
 //go:nosplit
 //go:norace
-func (c *crew) fail(stage, step int, errno syscall.Errno) {
+func (c *processes) fail(stage, step int, errno syscall.Errno) {
 	c.report = report{int32(stage), int32(step), int32(errno)}
 	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.status), uintptr(unsafe.Pointer(&c.report)), unsafe.Sizeof(c.report))
 	c.end(exitFailed)
@@ -184,18 +184,18 @@ func (c *crew) fail(stage, step int, errno syscall.Errno) {
 //
 //go:nosplit
 //go:norace
-func (c *crew) end(code uintptr) {
+func (c *processes) end(code uintptr) {
 	for {
 		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, code, 0, 0)
 	}
 }
 
-// wait is the life of the init: it reaps whoever ends, passes signals to the
+// wait is what the init does: it reaps processes that end, passes signals to the
 // command's process group, and ends as the command ends.
 //
 //go:nosplit
 //go:norace
-func (c *crew) wait(child uintptr) {
+func (c *processes) wait(child uintptr) {
 	var status int32
 	for {
 		sig, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT,
@@ -238,7 +238,7 @@ func (c *crew) wait(child uintptr) {
 //
 //go:nosplit
 //go:norace
-func (c *crew) killAll() {
+func (c *processes) killAll() {
 	for c.subreap {
 		found := false
 		fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(cwdFD.value), uintptr(unsafe.Pointer(&c.children[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
@@ -267,7 +267,7 @@ func (c *crew) killAll() {
 		if !found {
 			return
 		}
-		// Wait for one, and reap who else has ended.
+		// Wait for one, and reap the others that have ended.
 		options := uintptr(0)
 		for {
 			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, options, 0, 0, 0)

@@ -4,6 +4,7 @@ package launcher
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -78,7 +79,7 @@ func (b landlock) run(l *launch) (int, error) {
 		return 0, err
 	}
 	defer s.release()
-	init, command := s.crew.init, s.crew.command
+	init, command := s.processes.init, s.processes.command
 	for _, name := range l.plan.Absent {
 		init.absent(name)
 	}
@@ -143,7 +144,7 @@ func (p *program) newRuleset(abi int, rights uint64, l *launch) *ruleset {
 		return nil
 	}
 	fd := p.get("make a Landlock ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET, pointer(p, attr), val(size), val(0))
-	return &ruleset{p, fd, rights, l.reserve()}
+	return &ruleset{p, fd, rights, l.reserved}
 }
 
 // grantPaths grants paths, which are opened without following links.
@@ -195,13 +196,17 @@ func (r *ruleset) enforce() {
 	r.close(r.fd)
 }
 
-// reserve returns a descriptor that a child may replace by one of its own
-// whose number has to be known before the fork.
-func (l *launch) reserve() int {
-	if l.reserved == 0 {
-		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			l.reserved = fd
-		}
+// reserve opens a descriptor that a child may replace by one of its own
+// whose number has to be known before the fork. It must not be missing: its
+// number would be 0, and a directory would take the place of standard input.
+func (l *launch) reserve() error {
+	if l.reserved != 0 {
+		return nil
 	}
-	return l.reserved
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("reserve a descriptor: open %s: %w", os.DevNull, err)
+	}
+	l.reserved = fd
+	return nil
 }

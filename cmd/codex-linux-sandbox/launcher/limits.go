@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -31,17 +32,21 @@ var shared = [...][2]string{
 // limited.
 func (p *program) limit() {
 	for _, names := range shared {
-		own, least := "/proc/sys/user/"+names[0], 0
-		for _, name := range []string{own, "/proc/sys/fs/" + names[1]} {
-			if n := number(name); n > 0 && (least == 0 || n < least) {
-				least = n
-			}
+		own := "/proc/sys/user/" + names[0]
+		most := number(own)
+		if most >= unlimited {
+			// A user namespace begins without limits of its own: those of the
+			// whole machine hold.
+			most = number("/proc/sys/fs/" + names[1])
 		}
-		if least > 0 {
-			p.try(func() { p.write(own, strconv.Itoa(max(1, least/shareOfUser))) })
+		if most > 0 {
+			p.try(func() { p.write(own, strconv.Itoa(max(1, most/shareOfUser))) })
 		}
 	}
 }
+
+// unlimited is what the kernel begins with in a new user namespace.
+const unlimited = math.MaxInt32
 
 // number reads a number from a file, without what the Go runtime does for files
 // that can be waited for; 0 if there is none.
@@ -68,11 +73,11 @@ func (p *program) write(name, text string) {
 }
 
 // limitNamespaceOf limits the user namespace of a process, which bwrap has
-// made, from a child that enters it: bwrap leaves nobody inside who may.
+// made, from a child that enters it: bwrap leaves no process inside that is allowed to.
 func limitNamespaceOf(pid int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c := &crew{init: &program{}, command: &program{}, status: -1}
+	c := &processes{init: &program{}, command: &program{}, status: -1}
 	name := "/proc/" + strconv.Itoa(pid) + "/ns/user"
 	fd := c.init.get("open", name, unix.SYS_OPENAT, cwdFD, c.init.text(name), val(unix.O_RDONLY|unix.O_CLOEXEC), val(0))
 	c.init.do("enter", name, unix.SYS_SETNS, fd.arg(), val(unix.CLONE_NEWUSER))

@@ -1,9 +1,9 @@
 //go:build linux
 
 // Package launcher is codex-linux-sandbox: a program that confines itself and
-// then executes a command (sandbox.md section 7). Read it in this order:
+// then executes a command (docs/spec/sandbox.md §7). Read it in this order:
 //
-//	main.go     the story: options, profile, plan, backend, command
+//	main.go     the whole run: options, profile, plan, backend, command
 //	plan        pkg/sandbox: what the command is to see, from the profile
 //	namespaces.go, mount.go, confine.go, seccomp.go   enter, mount, confine
 //	fork.go, exec.go, program.go   the first process of the sandbox, exec
@@ -50,7 +50,9 @@ type launch struct {
 	terminal bool
 	// inherited are the descriptors that the command does not get as they are.
 	inherited []inheritedFile
-	// reserved is a descriptor for children; see reserve.
+	// unsized says that bwrap has no option --size.
+	unsized bool
+	// reserved is a descriptor for children; 0: see reserve.
 	reserved int
 }
 
@@ -103,7 +105,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case o.stage != "":
 		code, err = l.secondStage()
 	default:
-		code, err = l.story(stdout)
+		code, err = l.run(stdout)
 	}
 	if err == nil {
 		return code
@@ -116,6 +118,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if code == 0 {
 		code = exitFailed
 	}
+	if code == exitFailed && o.stage != "" && tellFirstStage(err) {
+		return code
+	}
 	if code == exitFailed && o.refusalFD >= 0 {
 		_, _ = unix.Write(o.refusalFD, []byte(err.Error()))
 	}
@@ -123,19 +128,19 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// story is what the launcher does, from the options to the end of the command.
-func (l *launch) story(stdout io.Writer) (int, error) {
+// run is what the launcher does, from the options to the end of the command.
+func (l *launch) run(stdout io.Writer) (int, error) {
 	if err := l.environment(); err != nil {
 		return 0, err
 	}
-	if err := l.places(); err != nil {
+	if err := l.paths(); err != nil {
 		return 0, err
 	}
 	if err := l.profileOf(); err != nil {
 		return 0, err
 	}
 	if !l.temporary {
-		// By mistake, or because somebody else could set it, $TMPDIR names what
+		// By mistake, or because another user could set it, $TMPDIR names what
 		// is not for temporary files: then it grants nothing.
 		l.prof.FileSystem.Entries = slices.DeleteFunc(slices.Clone(l.prof.FileSystem.Entries), func(e permissions.Entry) bool {
 			return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
@@ -164,7 +169,10 @@ func (l *launch) story(stdout io.Writer) (int, error) {
 	if err := l.takeInherited(); err != nil {
 		return 0, err
 	}
-	return l.untilStill()
+	if err := l.reserve(); err != nil {
+		return 0, err
+	}
+	return l.runWithRetry()
 }
 
 // planTries bounds how often a plan is made anew because the file system has
@@ -178,9 +186,9 @@ type changed struct{ err error }
 func (c *changed) Error() string { return c.err.Error() }
 func (c *changed) Unwrap() error { return c.err }
 
-// untilStill runs the command under a plan that holds: others work in the
+// runWithRetry runs the command under a plan that holds: others work in the
 // same directories, other sandboxes among them.
-func (l *launch) untilStill() (code int, err error) {
+func (l *launch) runWithRetry() (code int, err error) {
 	l.before = l.env
 	if err := l.openProxies(); err != nil {
 		return 0, err
@@ -285,7 +293,7 @@ func (l *launch) variable(name string) string {
 	return value
 }
 
-// inherited reads what somebody has left in a descriptor, from its beginning.
+// inherited reads the content of a descriptor from its beginning.
 func inherited(what string, fd, limit int) ([]byte, error) {
 	f := os.NewFile(uintptr(fd), what)
 	if f == nil {
@@ -303,8 +311,8 @@ func inherited(what string, fd, limit int) ([]byte, error) {
 	return text, nil
 }
 
-// places makes the directories of the options absolute.
-func (l *launch) places() error {
+// paths makes the directories of the options absolute.
+func (l *launch) paths() error {
 	if l.policyCwd == "" {
 		l.policyCwd = "."
 	}

@@ -14,7 +14,7 @@ import (
 
 const (
 	// devSize bounds what a command can put into /dev/shm and the rest of
-	// its private /dev: memory that nobody else accounts for.
+	// its private /dev: memory that no other limit accounts for.
 	devSize = "size=512m"
 	// coverSize bounds the file system that holds covers: a few names.
 	coverSize = "size=1m"
@@ -27,7 +27,7 @@ const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 // mounter appends the steps that build the view of a plan. It runs in a mount
 // namespace that is a copy of the host's. Everything that is shown comes from
 // that copy by its canonical path, opened before anything is changed and
-// without following links: if somebody has put one there meanwhile, the view
+// without following links: if there is a link by now, the view
 // is not built.
 type mounter struct {
 	*program
@@ -58,9 +58,11 @@ func (m *mounter) open(what string, dir arg, name string) register {
 
 var cwdFD = arg{value: ^uintptr(99)} // AT_FDCWD, -100
 
-// source makes a detached copy of a part of the host.
-func (m *mounter) source(name string, attr uint64) register {
+// source makes a detached copy of a part of the host, which must be what the
+// plan saw there.
+func (m *mounter) source(name string, attr uint64, id sandbox.FileID) register {
 	at := m.open("open", cwdFD, name)
+	m.mustBe(name, at, id)
 	from := m.get("copy the mount of", name, unix.SYS_OPEN_TREE, at.arg(), m.text(""), val(tree))
 	m.close(at)
 	m.setattr(name, from, attr)
@@ -74,9 +76,22 @@ func (m *mounter) setattr(name string, fd register, attr uint64) {
 		val(unix.AT_EMPTY_PATH|unix.AT_RECURSIVE), set, val(32))
 }
 
+// mustBe appends what fails unless a descriptor is of what the plan saw, if it
+// saw anything.
+func (m *mounter) mustBe(name string, fd register, id sandbox.FileID) {
+	if id != (sandbox.FileID{}) {
+		m.identify(name, fd, id.Dev, id.Ino)
+	}
+}
+
 // place mounts what fd is at a path of the view.
-func (m *mounter) place(fd register, target string) {
+func (m *mounter) place(fd register, target string) { m.placeOn(fd, target, sandbox.FileID{}) }
+
+// placeOn is place where the target must be what the plan saw there: another
+// process may have exchanged a directory above since its source was copied.
+func (m *mounter) placeOn(fd register, target string, id sandbox.FileID) {
 	at := m.open("open", m.root.arg(), relative(target))
+	m.mustBe(target, at, id)
 	m.do("mount on", target, unix.SYS_MOVE_MOUNT, fd.arg(), m.text(""), at.arg(), m.text(""),
 		val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 	m.close(at)
@@ -109,7 +124,7 @@ func (m *mounter) fileSystem(kind string, attr uint64, options ...string) regist
 	return fd
 }
 
-// view appends the whole story of section 7.1.
+// view appends the steps that build the view (docs/spec/sandbox.md §7.2).
 func (m *mounter) view() {
 	m.do("make mounts private", "/", unix.SYS_MOUNT, val(0), m.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
 	m.openSources()
@@ -134,21 +149,21 @@ func (m *mounter) openSources() {
 	for i, mt := range m.plan.Mounts {
 		switch mt.Kind {
 		case sandbox.BindWritable:
-			m.sources[i] = m.source(mt.Source, binding)
+			m.sources[i] = m.source(mt.Source, binding, mt.ID)
 		case sandbox.BindReadOnly:
-			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY)
+			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY, mt.ID)
 		}
 	}
 }
 
 // openDevices copies the devices that the host has. They are read-only as
-// files: who owns them on the host cannot change them, and devices are
+// files: their owner on the host cannot change them, and devices are
 // written to all the same.
 func (m *mounter) openDevices() []register {
 	fds := make([]register, len(sandbox.Devices))
 	for i, name := range sandbox.Devices {
 		m.ifThere(func() {
-			fds[i] = m.source("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY)
+			fds[i] = m.source("/dev/"+name, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY, sandbox.FileID{})
 		})
 	}
 	return fds
@@ -231,11 +246,11 @@ func (m *mounter) mount(i int) {
 	}
 	m.parents(mt.Target, mt.File)
 	if fd := m.sources[i]; fd != 0 {
-		m.place(fd, mt.Target)
+		m.placeOn(fd, mt.Target, m.plan.Shown(i))
 		return
 	}
 	if !within(mt.Target, "/dev") {
-		m.place(m.cover(mt), mt.Target)
+		m.placeOn(m.cover(mt), mt.Target, m.plan.Shown(i))
 		return
 	}
 	// The view's own /dev may not have what is denied in the host's.

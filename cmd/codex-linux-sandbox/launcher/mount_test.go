@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"slices"
 	"testing"
 
 	"codex.internal/pkg/sandbox"
@@ -37,6 +38,36 @@ func TestCoversAreCopiedWhereTheyAreMounted(t *testing.T) {
 		}
 		if copies != 2 || !unmounted {
 			t.Errorf("%d: %d covers; the file system of the covers stays mounted: %t", root, copies, !unmounted)
+		}
+	}
+}
+
+// TestMountsAreIdentified: what is shown, and what is mounted on, must be what the
+// plan saw, where the view shows the host.
+func TestMountsAreIdentified(t *testing.T) {
+	id := func(n uint64) sandbox.FileID { return sandbox.FileID{Dev: 7, Ino: n} }
+	mounts := []sandbox.Mount{
+		{Kind: sandbox.BindWritable, Source: "/w", Target: "/w", ID: id(1)},
+		{Kind: sandbox.BindWritable, Source: "/w/a", Target: "/w/a", Pin: true, ID: id(2)},
+		{Kind: sandbox.EmptyDir, Target: "/w/a/d", ID: id(3)},
+		{Kind: sandbox.BindReadOnly, Source: "/w/a/d/open", Target: "/w/a/d/open", ID: id(4)},
+	}
+	for root, want := range map[sandbox.RootKind][]uint64{
+		// The sources first; the target of the last one is in the mask.
+		sandbox.RootReadOnly: {1, 2, 4, 1, 2, 3},
+		// In an empty root the first target is made for the view.
+		sandbox.RootEmpty: {1, 2, 4, 2, 3},
+	} {
+		p := &program{}
+		(&mounter{program: p, plan: &sandbox.Plan{Root: root, Mounts: mounts}}).view()
+		var got []uint64
+		for _, s := range p.steps {
+			if s.same != nil && s.same.dev == 7 {
+				got = append(got, s.same.ino)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d: %v are compared, want %v", root, got, want)
 		}
 	}
 }

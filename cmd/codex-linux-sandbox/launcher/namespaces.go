@@ -32,7 +32,7 @@ func (namespaces) run(l *launch) (int, error) {
 		return 0, err
 	}
 	defer s.release()
-	c := s.crew
+	c := s.processes
 	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if l.plan.OwnNetwork() {
 		c.flags |= unix.CLONE_NEWNET
@@ -66,21 +66,14 @@ func (namespaces) run(l *launch) (int, error) {
 	return s.run()
 }
 
-// enter appends the first steps inside: who we are in the new user namespace,
-// and that the mounts are our own.
+// enter appends the first steps inside: the mapping of the user and the group
+// into the new user namespace, and its limits.
 func enter(p *program) {
 	uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
 	p.write("/proc/self/setgroups", "deny")
 	p.write("/proc/self/uid_map", uid+" "+uid+" 1")
 	p.write("/proc/self/gid_map", gid+" "+gid+" 1")
 	p.limit()
-	p.do("make mounts private", "/", unix.SYS_MOUNT, val(0), p.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
-	// The kernel may be too old for this, or forbid mounts.
-	m := &mounter{program: p}
-	p.close(m.fileSystem("tmpfs", binding, coverSize))
-	root := m.open("open", cwdFD, "/")
-	m.setattr("/", root, unix.MOUNT_ATTR_NOSUID)
-	p.close(root)
 }
 
 // undumpable appends what keeps others from looking into this process.
@@ -126,12 +119,12 @@ func (p *program) restoreLimits() {
 
 // probe finds out whether namespaces can be made here, by making them.
 func (namespaces) probe() error {
-	s := &supervisor{crew: &crew{init: &program{}, command: &program{}, exec: &execution{fd: -1, argv: make([]*byte, 1), envp: make([]*byte, 1)}}}
+	s := &supervisor{processes: &processes{init: &program{}, command: &program{}, exec: &execution{fd: -1, argv: make([]*byte, 1), envp: make([]*byte, 1)}}}
 	if err := s.openPipes(); err != nil {
 		return err
 	}
 	defer s.release()
-	c := s.crew
+	c := s.processes
 	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 	s.begin()
 	enter(c.init)

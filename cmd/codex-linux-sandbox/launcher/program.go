@@ -29,6 +29,7 @@ type step struct {
 	regs [6]register // where arguments come from that are results
 	save register    // where its own result goes
 	alt  int         // where to go on when it fails; 0: the program fails
+	only bool        // alt is only for what is not there: see missingFile
 	full bool        // a result that is not the third argument is a failure too
 	same *identity   // what was looked at must be this
 	what string      // for people: what it is for
@@ -179,11 +180,21 @@ func (p *program) either(f, g func()) {
 }
 
 // ifThere appends the calls of f, of which the first looks for something that
-// may be missing. When it fails the others are left out; they must not fail.
+// may be missing. If it is missing, the others are left out. Any other error
+// ends the program: a mask must not be left out because a lookup failed for
+// want of memory or descriptors.
 func (p *program) ifThere(f func()) {
 	begin := len(p.steps)
 	f()
-	p.steps[begin].alt = len(p.steps)
+	p.steps[begin].alt, p.steps[begin].only = len(p.steps), true
+}
+
+// missingFile reports whether an error says that a path leads to no file.
+//
+//go:nosplit
+//go:norace
+func missingFile(e syscall.Errno) bool {
+	return e == unix.ENOENT || e == unix.ENOTDIR || e == unix.ELOOP
 }
 
 // run makes the calls and returns the one that failed, or -1.
@@ -215,7 +226,7 @@ func (p *program) run() (failed int, errno syscall.Errno) {
 				p.regs[s.save-1] = result
 			}
 			pc++
-		case s.alt != 0:
+		case s.alt != 0 && (!s.only || missingFile(e)):
 			pc = s.alt
 		default:
 			return pc, e

@@ -61,6 +61,11 @@ func (r *recorder) fails(what string) {
 	r.do(what, "", unix.SYS_FCHDIR, arg{value: ^uintptr(0)})
 }
 
+// missing appends a step that looks for a file that is not there.
+func (r *recorder) missing(what string) {
+	r.do(what, "", unix.SYS_OPENAT, cwdFD, r.text("/gone/gone"), val(unix.O_PATH), val(0))
+}
+
 // result runs the program and returns what was noted, and what failed.
 func (r *recorder) result() (noted, failed string, errno syscall.Errno) {
 	r.t.Helper()
@@ -102,10 +107,11 @@ func TestJumpsOfPrograms(t *testing.T) {
 		}, "b", "y"},
 		{"either at the end", func(r *recorder) { r.either(func() { r.note("a") }, func() { r.note("b") }) }, "a", ""},
 		{"ifThere, there", func(r *recorder) { r.ifThere(func() { r.note("a"); r.note("b") }); r.note("c") }, "abc", ""},
-		{"ifThere, missing", func(r *recorder) { r.ifThere(func() { r.fails("x"); r.note("a") }); r.note("b") }, "b", ""},
+		{"ifThere, missing", func(r *recorder) { r.ifThere(func() { r.missing("x"); r.note("a") }); r.note("b") }, "b", ""},
+		{"ifThere, another error", func(r *recorder) { r.ifThere(func() { r.fails("x"); r.note("a") }); r.note("b") }, "", "x"},
 		{"ifThere, and then a failure", func(r *recorder) { r.ifThere(func() { r.note("a"); r.fails("x") }); r.note("b") }, "a", "x"},
 		{"ifThere in either", func(r *recorder) {
-			r.either(func() { r.fails("x") }, func() { r.ifThere(func() { r.fails("y"); r.note("a") }); r.note("b") })
+			r.either(func() { r.fails("x") }, func() { r.ifThere(func() { r.missing("y"); r.note("a") }); r.note("b") })
 			r.note("c")
 		}, "bc", ""},
 	} {

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Managed proxy mode (section 7.3): inside there is an empty network with a
-// listener for each proxy. The listeners are made inside and handed out to the
-// launcher, which connects what they accept with the proxies of the host;
-// nothing of it is in the file system, and it ends with the launcher.
+// Managed proxy mode (docs/spec/network.md §3): inside there is an empty
+// network with a listener for each proxy. The listeners are made inside and
+// handed out to the launcher, which connects what they accept with the proxies
+// of the host; nothing of it is in the file system, and it ends with the
+// launcher.
 
 // backlog is the queue of each listener inside.
 const backlog = 128

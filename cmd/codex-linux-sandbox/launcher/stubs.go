@@ -20,16 +20,16 @@ import (
 type stubs struct {
 	held    []*sandbox.Stub
 	undo    *sandbox.Undo
-	alive   [2]int // a pipe whose other end the launcher and the sandbox hold
+	alive   [2]int // a pair of sockets: the janitor's, and that which the launcher and the sandbox hold
 	janitor int
 }
 
 // placeStubs makes or joins the stubs of the plan, and drops covers where the
-// user has something of their own. The launcher outlives whoever started it
-// until the janitor is there: nobody else knows of the stubs. Without mounts
+// user has something of their own. The launcher outlives the program that started
+// it until the janitor runs: no other process knows of the stubs. Without mounts
 // there are no stubs.
 func (l *launch) placeStubs(mounts bool) (*stubs, error) {
-	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover })
+	wanted := mounts && slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Cover || m.Perhaps })
 	if !wanted && len(l.plan.Undo) == 0 {
 		return &stubs{alive: [2]int{-1, -1}}, nil
 	}
@@ -43,7 +43,7 @@ func (l *launch) placeStubs(mounts bool) (*stubs, error) {
 	restore()
 	if err == nil && death != 0 && unix.Getppid() != parent {
 		s.remove()
-		return nil, errors.New("cannot make the sandbox: who started it has ended")
+		return nil, errors.New("cannot make the sandbox: the program that started the launcher has ended")
 	}
 	return s, err
 }
@@ -67,6 +67,8 @@ func rename(name string) func() {
 	return func() { _ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&old)), 0, 0, 0) }
 }
 
+// takeStubs starts the janitor before it makes the first stub: a launcher may be
+// killed at any moment.
 func (l *launch) takeStubs(wanted bool) (*stubs, error) {
 	s := &stubs{alive: [2]int{-1, -1}}
 	var mounts []sandbox.Mount
@@ -76,12 +78,61 @@ func (l *launch) takeStubs(wanted bool) (*stubs, error) {
 	defer func() {
 		l.plan.Mounts = slices.DeleteFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Kind == 0 })
 	}()
+	opened := make([]*sandbox.Stub, len(mounts))
+	var err error
+	for i := range mounts {
+		if m := &mounts[i]; err == nil && (m.Cover || m.Perhaps) {
+			opened[i], err = m.OpenStub()
+		}
+	}
+	if err == nil {
+		err = s.watchOver(l.plan.Undo, opened)
+	}
+	names := len(l.plan.Undo)
+	if err == nil {
+		err = l.holdStubs(s, mounts, opened)
+	}
+	if err == nil && len(l.plan.Undo) > names {
+		old := &stubs{alive: s.alive, janitor: s.janitor}
+		s.undo.Stop()
+		err = s.watchOver(l.plan.Undo, s.held)
+		old.dismiss()
+	}
+	if err != nil {
+		for _, stub := range opened {
+			stub.Close()
+		}
+		s.remove()
+		return nil, ifAppeared(err)
+	}
+	return s, nil
+}
+
+// watchOver opens the directories of names that must be missing, and starts a
+// janitor for them and for stubs. Those that are nil are none.
+func (s *stubs) watchOver(names []sandbox.UndoName, opened []*sandbox.Stub) (err error) {
+	s.alive, s.janitor = [2]int{-1, -1}, 0
+	if s.undo, err = sandbox.OpenUndo(names); err != nil {
+		return err
+	}
+	if s.undo == nil && !slices.ContainsFunc(opened, func(o *sandbox.Stub) bool { return o != nil }) {
+		return nil
+	}
+	return s.startJanitor(opened)
+}
+
+// holdStubs makes or joins the stubs that were opened for mounts, and takes them out
+// of the list.
+func (l *launch) holdStubs(s *stubs, mounts []sandbox.Mount, opened []*sandbox.Stub) error {
 	for i := range mounts {
 		m := &mounts[i]
-		if !m.Cover {
+		if !m.Cover && !m.Perhaps {
 			continue
 		}
-		stub, err := sandbox.TakeStub(m.Target, !m.File)
+		stub, err := opened[i], error(nil)
+		if opened[i] = nil; stub != nil {
+			stub, err = stub.Hold(m, func(fd int) error { return s.share(i, fd) })
+		}
 		if errors.Is(err, sandbox.ErrNotNeeded) {
 			if m.Kind != sandbox.BindReadOnly {
 				m.Kind = 0
@@ -97,48 +148,64 @@ func (l *launch) takeStubs(wanted bool) (*stubs, error) {
 			}
 		}
 		if err != nil {
-			s.remove()
-			return nil, err
+			return err
 		}
 		switch {
 		case stub != nil:
 			s.held = append(s.held, stub)
-			m.File = !stub.IsDir()
+			// Only the placeholder may be there when the view is made.
+			m.File, m.ID = !stub.IsDir(), stub.ID()
 			if m.Kind != sandbox.BindReadOnly {
 				m.Kind = sandbox.EmptyDir
 				if m.File {
 					m.Kind = sandbox.EmptyFile
 				}
 			}
-		case m.Kind != sandbox.BindReadOnly:
-			s.remove()
-			return nil, &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
+		case m.Cover && m.Kind != sandbox.BindReadOnly:
+			return &changed{fmt.Errorf("cannot make the sandbox: %s was made while the sandbox was being prepared", m.Target)}
 		}
 	}
-	undo, err := sandbox.OpenUndo(l.plan.Undo)
-	if s.undo = undo; err == nil && (len(s.held) > 0 || undo != nil) {
-		err = s.startJanitor()
-	}
+	return nil
+}
+
+// share gives the janitor a descriptor of a stub: until the janitor has read it,
+// the socket holds it.
+func (s *stubs) share(i, fd int) error {
+	message := [2]int32{int32(i)}
+	err := unix.Sendmsg(s.alive[1], unsafe.Slice((*byte)(unsafe.Pointer(&message)), unsafe.Sizeof(message)), unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
 	if err != nil {
-		s.remove()
-		if errors.Is(err, sandbox.ErrAppeared) {
-			err = &changed{err}
-		}
-		return nil, err
+		return fmt.Errorf("tell the janitor: %w", err)
 	}
-	return s, nil
+	return nil
+}
+
+// ifAppeared returns an error that has the plan made again if something has moved.
+func ifAppeared(err error) error {
+	if errors.Is(err, sandbox.ErrAppeared) {
+		return &changed{err}
+	}
+	return err
 }
 
 // startJanitor forks the janitor.
-func (s *stubs) startJanitor() error {
-	if err := unix.Pipe2(s.alive[:], unix.O_CLOEXEC); err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
+func (s *stubs) startJanitor(opened []*sandbox.Stub) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make a socket: %w", err)
 	}
-	j := &janitor{prepare: &program{}, pipe: uintptr(s.alive[0]), stubs: s.held}
+	s.alive = pair
+	j := &janitor{prepare: &program{}, socket: uintptr(s.alive[0]), stubs: opened}
+	j.vector.Base, j.vector.Len = (*byte)(unsafe.Pointer(&j.message)), uint64(unsafe.Sizeof(j.message))
+	j.header.Iov, j.header.Iovlen, j.header.Control = &j.vector, 1, &j.control[0]
 	keep := []int{s.alive[0]}
-	for _, stub := range s.held {
+	for _, stub := range opened {
+		if stub == nil {
+			continue
+		}
 		parent, fd := stub.FDs()
-		keep = append(keep, parent, fd)
+		if keep = append(keep, parent); fd >= 0 {
+			keep = append(keep, fd)
+		}
 	}
 	for _, r := range s.undo.Names() {
 		keep = append(keep, r.FD())
@@ -185,17 +252,23 @@ func (s *stubs) watch(init int) error {
 }
 
 // janitor is a forked child, like the init, that removes stubs, and names that
-// must not be created, when the launcher has been killed and nobody is left in
+// must not be created, when the launcher has been killed and no process is left in
 // the sandbox.
 type janitor struct {
 	prepare *program
-	pipe    uintptr
-	stubs   []*sandbox.Stub
+	socket  uintptr
+	stubs   []*sandbox.Stub // some are nil
 	undo    []*sandbox.Removal
 	remover sandbox.Remover
-	message int32
+	message [2]int32
+	control [rightsSize]byte
+	vector  unix.Iovec
+	header  unix.Msghdr
 	poll    unix.PollFd
 }
+
+// rightsSize is the size of a control message with one descriptor.
+const rightsSize = (unix.SizeofCmsghdr + 4 + 7) &^ 7
 
 //go:nosplit
 //go:norace
@@ -212,7 +285,10 @@ func (j *janitor) fork() (int, syscall.Errno) {
 			j.remover.Tidy(j.undo[i])
 		}
 		for i := range j.stubs {
-			j.remover.RemoveStub(j.stubs[i])
+			if j.stubs[i] != nil {
+				j.remover.RemoveStub(j.stubs[i])
+				j.remover.RemoveHalfMade(j.stubs[i])
+			}
 		}
 	}
 	for {
@@ -221,21 +297,28 @@ func (j *janitor) fork() (int, syscall.Errno) {
 }
 
 // wait waits for the end of the launcher, and then of the sandbox. It reports
-// whether there is something to do: a single byte says that the launcher does
-// it, four are the process whose end is that of the sandbox.
+// whether there is something to do. A message of one byte says that the launcher
+// does it, one of four is the process whose end is that of the sandbox, and one of
+// eight brings the descriptor of a stub.
 //
 //go:nosplit
 //go:norace
 func (j *janitor) wait() bool {
 	for {
-		n, _, errno := syscall.RawSyscall(unix.SYS_READ, j.pipe, uintptr(unsafe.Pointer(&j.message)), 4)
+		j.header.Controllen = rightsSize
+		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, j.socket, uintptr(unsafe.Pointer(&j.header)), unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case errno == unix.EINTR:
 		case errno != 0 || n == 1:
 			return false
 		case n == 4:
-			if fd, _, errno := syscall.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(j.message), 0, 0); errno == 0 {
+			if fd, _, errno := syscall.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(j.message[0]), 0, 0); errno == 0 {
 				j.poll.Fd, j.poll.Events = int32(fd), unix.POLLIN
+			}
+		case n == 8:
+			fd := *(*int32)(unsafe.Pointer(&j.control[unix.SizeofCmsghdr]))
+			if i := int(j.message[0]); i >= 0 && i < len(j.stubs) && j.stubs[i] != nil && j.header.Controllen > unix.SizeofCmsghdr {
+				j.stubs[i].Adopt(int(fd))
 			}
 		default:
 			for j.poll.Events != 0 {
@@ -264,6 +347,12 @@ func (s *stubs) remove() {
 	}
 	s.held = nil
 	s.undo.Stop()
+	s.dismiss()
+}
+
+// dismiss tells the janitor that there is nothing to do for it, and waits for its
+// end.
+func (s *stubs) dismiss() {
 	for i, fd := range s.alive {
 		if fd < 0 {
 			continue

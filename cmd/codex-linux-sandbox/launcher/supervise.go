@@ -18,10 +18,12 @@ import (
 // supervisor is the launcher while the command runs: it holds what must be
 // undone afterwards, passes signals on and waits.
 type supervisor struct {
-	l        *launch
-	crew     *crew
-	entered  int    // steps of the init before this one only find out whether the backend works
-	gate     [2]int // the init waits for a byte: it does nothing without a launcher
+	l         *launch
+	processes *processes
+	entered   int // steps of the init before this one only find out whether the backend works
+	// The init waits for a byte of gate twice: it does nothing before the
+	// launcher knows of it, and starts no command before signals are passed on.
+	gate     [2]int
 	status   [2]int
 	terminal bool
 	stubs    *stubs
@@ -38,7 +40,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	s := &supervisor{l: l, crew: &crew{init: &program{}, command: &program{}, exec: e, subreap: subreap}}
+	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}, exec: e, subreap: subreap}}
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
@@ -55,16 +57,16 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	}
 	s.terminal = l.ownTerminal()
 	s.begin()
-	s.crew.command.prepareCommand(s.terminal)
+	s.processes.command.prepareCommand(s.terminal)
 	return s, nil
 }
 
 // begin appends the first steps of the init: it ends with the launcher, and
 // waits until the launcher knows of it.
 func (s *supervisor) begin() {
-	p := s.crew.init
+	p := s.processes.init
 	death := unix.SIGKILL
-	if s.crew.subreap {
+	if s.processes.subreap {
 		death = orphaned
 	}
 	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(death)), val(0), val(0), val(0))
@@ -73,8 +75,13 @@ func (s *supervisor) begin() {
 		p.do("make a process group", "", unix.SYS_SETPGID, val(0), val(0))
 	}
 	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[1]))
+	s.await()
+}
+
+// await appends that the init waits until the launcher lets it go on.
+func (s *supervisor) await() {
+	p := s.processes.init
 	p.do("wait for", "the launcher", unix.SYS_READ, val(s.gate[0]), slice(p, make([]byte, 1)), val(1)).full = true
-	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
 }
 
 func (s *supervisor) openPipes() error {
@@ -83,7 +90,7 @@ func (s *supervisor) openPipes() error {
 			return fmt.Errorf("make a pipe: %w", err)
 		}
 	}
-	s.crew.status = s.status[1]
+	s.processes.status = s.status[1]
 	return nil
 }
 
@@ -99,9 +106,9 @@ func (l *launch) ownTerminal() bool {
 	return l.terminal
 }
 
-// giveUpTerminal lets the command's session take the terminal over. Who gives
-// one up is told so by a hangup, which is ignored for that moment, without the
-// Go runtime: it would forget that the signal was not ignored before.
+// giveUpTerminal lets the command's session take the terminal over. The kernel
+// sends a hangup to a process that gives a terminal up. It is ignored for that
+// moment, without the Go runtime, which would forget what it did before.
 func giveUpTerminal() error {
 	old := ignore(unix.SIGHUP)
 	defer setAction(unix.SIGHUP, &old)
@@ -119,37 +126,44 @@ func (s *supervisor) run() (int, error) {
 			return 0, err
 		}
 	}
-	pid, errno := s.crew.start(s.supervised())
+	s.await()
+	s.processes.init.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
+	pid, errno := s.processes.start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
 	}
 	if err := s.stubs.watch(pid); err != nil {
 		return 0, err
 	}
-	if _, err := unix.Write(s.gate[1], []byte{1}); err != nil {
-		return 0, fmt.Errorf("start the sandbox: %w", err)
+	if err := s.open(); err != nil {
+		return 0, err
+	}
+	r := &relay{pid: pid}
+	if !s.supervised() {
+		// While the init makes the view: the Go runtime needs 0.7 ms for this. The
+		// command waits, as a Ctrl-C that answers its first words must reach it,
+		// and not end the launcher.
+		r.start()
+	}
+	if err := s.open(); err != nil {
+		return 0, err
 	}
 	if s.l != nil && s.l.proxies != nil {
 		s.l.proxies.serve()
 	}
-	status, err := s.watch(pid)
+	status, err := r.wait()
 	if err != nil {
 		return 0, err
 	}
 	return s.outcome(status)
 }
 
-// watch waits for the end of the init, and passes signals to it unless it
-// gets them as the launcher does.
-func (s *supervisor) watch(pid int) (unix.WaitStatus, error) {
-	if s.supervised() {
-		return wait(pid)
+// open lets the init go on to where it waits next.
+func (s *supervisor) open() error {
+	if _, err := unix.Write(s.gate[1], []byte{1}); err != nil {
+		return fmt.Errorf("start the sandbox: %w", err)
 	}
-	r := &relay{pid: pid}
-	// It takes the Go runtime a while to handle signals, while the init is
-	// already at work. Before that they end the launcher, and so the init.
-	r.start()
-	return r.wait()
+	return nil
 }
 
 // supervised reports whether the init gets signals by itself: it is in the
@@ -185,7 +199,7 @@ func (r *relay) start() {
 }
 
 // wait waits for the child, which is not signalled any more when its process
-// id may be somebody else's.
+// id may be that of another process.
 func (r *relay) wait() (unix.WaitStatus, error) {
 	for errors.Is(unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
@@ -232,7 +246,7 @@ func (s *supervisor) explain(r report) (int, error) {
 	errno := syscall.Errno(r.errno)
 	switch r.stage {
 	case stageInit:
-		st := s.crew.init.steps[r.step]
+		st := s.processes.init.steps[r.step]
 		err := st.fail(errno)
 		if int(r.step) < s.entered {
 			return 0, &unavailable{err}
@@ -249,14 +263,14 @@ func (s *supervisor) explain(r report) (int, error) {
 	case stageFork:
 		return 0, fmt.Errorf("start the command: %w", errno)
 	case stageCommand:
-		st := s.crew.command.steps[r.step]
+		st := s.processes.command.steps[r.step]
 		return 0, &unavailable{fmt.Errorf("cannot confine the command: %w", st.fail(errno))}
 	default:
 		code := exitCannotExec
 		if errno == unix.ENOENT || errno == unix.ENOTDIR {
 			code = exitNotFound
 		}
-		//lint:ignore ST1005 the reference's words
+		//lint:ignore ST1005 the words of Codex CLI
 		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], errnoText(errno))
 	}
 }
@@ -277,7 +291,7 @@ func (s *supervisor) release() {
 // execDirectly executes the command in this process: there is no view, only,
 // unless the profile asks for no sandbox at all, the filter.
 func (l *launch) execDirectly() (int, error) {
-	s := &supervisor{l: l, crew: &crew{}}
+	s := &supervisor{l: l, processes: &processes{}}
 	arg0 := l.command[0]
 	if l.hasArg0 {
 		arg0 = l.arg0
@@ -290,6 +304,9 @@ func (l *launch) execDirectly() (int, error) {
 		return 0, err
 	}
 	p := &program{}
+	if err := l.dropSockets(p); err != nil {
+		return 0, err
+	}
 	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
 		p.noNewPrivileges()
 		p.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())

@@ -6,9 +6,10 @@ import (
 )
 
 // NeedsDirectEnforcement reports whether a profile says what no legacy policy
-// can, so that it must not take the legacy Landlock mode (sandbox.md 3): it
-// cannot be mapped back, it protects a metadata name that is not there, or it
-// and its round trip resolve to different policies.
+// can, so that it must not take the legacy Landlock mode
+// (docs/spec/sandbox.md §3): it cannot be mapped back, it protects a metadata
+// name that is not there, or it and its round trip resolve to different
+// policies.
 func NeedsDirectEnforcement(p Profile, scope Scope, view View) bool {
 	if p.Kind != Managed || p.FileSystem.Unrestricted {
 		return false

@@ -17,8 +17,8 @@ func (e *PathError) Error() string { return "invalid sandbox permission path URI
 // Unwrap returns what the PathDecoder said.
 func (e *PathError) Unwrap() error { return e.Err }
 
-// ShapeError says that a JSON text is no permission profile. Its text is the
-// reference's, which does not say why; Cause does.
+// ShapeError says that a JSON text is no permission profile. Its text is Codex
+// CLI's, which does not say why; Cause does.
 type ShapeError struct {
 	Cause error // what is wrong with it as a tagged profile, or as the older shape if it has no tag
 }

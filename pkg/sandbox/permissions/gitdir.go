@@ -8,9 +8,9 @@ import (
 // Git runs programs that the configuration and the hooks of a repository name.
 // Where they are is said by the .git of a work tree: a directory, or a file
 // with `gitdir: PATH`. A file `commondir` in that directory leads to another
-// one, and any of them may hold symbolic links. Whoever can write to what is
-// at the end of this, or can create what is missing on the way, has the user
-// run programs with the next git command.
+// one, and any of them may hold symbolic links. A command that can write to the
+// directory at the end of this chain, or can create a missing part of it, makes
+// the user run programs with the next git command.
 
 // linkedNames are the entries of a repository that are looked at for links.
 var linkedNames = [...]string{"commondir", "config", "config.worktree", "hooks", "info", "modules", "objects", "refs", "worktrees"}

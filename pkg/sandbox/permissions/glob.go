@@ -47,8 +47,8 @@ func (p *Policy) addGlob(text string, scope Scope) {
 }
 
 // resolveGlob compiles a pattern without braces that is relative to a folder.
-// What looks like something that other programs expand, and would be a name
-// here, is an error: it would deny nothing, and nobody would know.
+// Text that other programs expand, such as $HOME, is an error: here it would be a
+// name, and the pattern would silently deny nothing.
 func resolveGlob(text, cwd string) pattern {
 	first, _, deeper := strings.Cut(text, "/")
 	variable := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(first, "$"), "{"), "}")

@@ -19,7 +19,7 @@ const (
 )
 
 // LegacyPolicy is a SandboxPolicy, the form before permission profiles
-// (sandbox.md 1.4).
+// (docs/spec/sandbox.md §1.4).
 type LegacyPolicy struct {
 	Kind    LegacyKind
 	Network Network // always enabled for DangerFullAccess
@@ -128,8 +128,8 @@ func (p LegacyPolicy) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ToProfile maps the policy to a profile (sandbox.md 3). cwd is absolute and
-// clean, or "" for the mapping that does not know it.
+// ToProfile maps the policy to a profile (docs/spec/sandbox.md §3). cwd is
+// absolute and clean, or "" for the mapping that does not know it.
 func (p LegacyPolicy) ToProfile(cwd string, view View) Profile {
 	switch p.Kind {
 	case DangerFullAccess:

@@ -40,7 +40,7 @@ const (
 	maxRepositories = 32
 
 	// maxMatches bounds the paths that all the globs of a policy match
-	// (sandbox.md 7.1). Each match becomes a mount.
+	// (docs/spec/sandbox.md §2.6). Each match becomes a mount.
 	maxMatches = 8192
 
 	// maxVisited bounds the directory entries that one expansion looks at,

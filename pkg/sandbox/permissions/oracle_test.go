@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// oracle says slowly and plainly what a policy of literal entries, root
-// entries and deny globs means: each rule of sandbox.md 2 as a loop over all
+// oracle says slowly and plainly what a policy of literal entries, root entries
+// and deny globs means: each rule of docs/spec/sandbox.md §2 as a loop over all
 // entries.
 type oracle struct {
 	entries []Entry

@@ -8,7 +8,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// AdditionalProfile is a partial overlay over a profile (sandbox.md 1.3).
+// AdditionalProfile is a partial overlay over a profile
+// (docs/spec/sandbox.md §1.3).
 type AdditionalProfile struct {
 	// Network is nil if the overlay says nothing of it. `enabled: false` is
 	// NetworkRestricted, `enabled: null` counts as nothing.

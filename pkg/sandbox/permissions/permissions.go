@@ -1,5 +1,5 @@
 // Package permissions implements permission profiles: what a client lets a
-// command or a file system request do (sandbox.md 1 to 4).
+// command or a file system request do (docs/spec/sandbox.md §1 to §4).
 //
 // A profile arrives as JSON, in one of several generations of shapes, and is
 // resolved against a working directory and a view of the file system:
@@ -21,7 +21,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// Context is a decoded `sandbox` member of a request (sandbox.md 1.1).
+// Context is a decoded `sandbox` member of a request
+// (docs/spec/sandbox.md §1.1).
 type Context struct {
 	// Profile is what may be done. For the oldest shape, with a sandbox
 	// policy, it is what is known of it without a working directory: enough

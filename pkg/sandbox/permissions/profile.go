@@ -105,8 +105,9 @@ type FileSystem struct {
 	GlobScanMaxDepth int
 }
 
-// Profile is a permission profile (sandbox.md 1.2). Those that are Disabled or
-// External have an unrestricted file system, and Disabled has the network.
+// Profile is a permission profile (docs/spec/sandbox.md §1.2). Those that are
+// Disabled or External have an unrestricted file system, and Disabled has the
+// network.
 type Profile struct {
 	Kind       Kind
 	FileSystem FileSystem

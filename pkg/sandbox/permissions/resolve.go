@@ -28,8 +28,8 @@ func (s Scope) roots() []string {
 	}
 }
 
-// Policy is a resolved file system policy (sandbox.md 2). It is not safe for
-// concurrent use, as its view need not be.
+// Policy is a resolved file system policy (docs/spec/sandbox.md §2). It is not
+// safe for concurrent use, as its view need not be.
 type Policy struct {
 	fs        FileSystem
 	fullRead  bool

@@ -222,7 +222,8 @@ func (p *Policy) granted(root WritableRoot, spellings []string, name string) boo
 	})
 }
 
-// metadataNames are protected right below every writable root (sandbox.md 2.1).
+// metadataNames are protected right below every writable root
+// (docs/spec/sandbox.md §2.4).
 var metadataNames = [...]string{".git", ".agents", ".codex"}
 
 func isMetadata(name string) bool {

@@ -1,7 +1,7 @@
 // Package proxybridge connects a command that has a network of its own with
-// proxies on the host (sandbox.md 7.3): it finds the proxies in the variables of
-// an environment, rewrites these to ports inside, and moves bytes between
-// listeners inside and the proxies.
+// proxies on the host (docs/spec/network.md §3): it finds the proxies in the
+// variables of an environment, rewrites these to ports inside, and moves bytes
+// between listeners inside and the proxies.
 package proxybridge
 
 const (

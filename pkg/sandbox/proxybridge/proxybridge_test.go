@@ -70,7 +70,7 @@ func FuzzProxyURL(f *testing.F) {
 		if !strings.Contains(text, "://") {
 			return
 		}
-		// Whoever reads the URL in another way must not be led elsewhere.
+		// A program that reads the URL in another way must not be led elsewhere.
 		if std, err := url.Parse(u.rewrite(4711)); err == nil && std.Scheme != "" && std.Host != "" && std.Host != "127.0.0.1:4711" {
 			t.Fatalf("%q leads net/url to %q", u.rewrite(4711), std.Host)
 		}

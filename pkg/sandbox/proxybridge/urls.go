@@ -30,7 +30,7 @@ type proxyURL struct {
 }
 
 // parseProxyURL reads a proxy's URL, whose scheme is optional. ok is false
-// unless it leads to a loopback address as the reference spells it.
+// unless it leads to a loopback address as Codex CLI spells it.
 func parseProxyURL(text string) (u proxyURL, ok bool) {
 	rest := strings.TrimSpace(text)
 	if i := strings.Index(rest, "://"); i >= 0 {

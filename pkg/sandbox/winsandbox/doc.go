@@ -1,6 +1,6 @@
 // Package winsandbox has the rules of the Windows sandbox that need no
 // Windows: how its wrapper is called, what its set-up was made for, and when
-// that must be made again (section 9 of the sandbox specification).
+// that must be made again (docs/spec/sandbox.md §9).
 //
 // A Windows host keeps firewall rules for the users that sandboxed commands
 // run as; a marker file says which. They are changed by a set-up that asks for

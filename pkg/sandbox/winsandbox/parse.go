@@ -118,8 +118,8 @@ func (p *parser) setter(flag string) func(value string) error {
 	}
 }
 
-// finish looks whether everything is there, in the order in which the
-// reference complains.
+// finish looks whether everything is there, in the order in which Codex
+// CLI complains.
 func (p *parser) finish() (*Request, error) {
 	for _, flag := range []string{flagCodexHome, flagCommandCwd, flagEnv, flagPermissionProfile, flagLevel} {
 		if !p.seen[flag] {

@@ -119,7 +119,7 @@ func isLocalhost(host string) bool {
 	return len(host) == len(name) && strings.EqualFold(host, name)
 }
 
-// parsePort returns 0 for what is no port. The reference takes a plus sign.
+// parsePort returns 0 for what is no port. Codex CLI takes a plus sign.
 func parsePort(text string) uint16 {
 	port, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 16)
 	if err != nil {

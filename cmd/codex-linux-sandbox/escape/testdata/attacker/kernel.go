@@ -285,7 +285,7 @@ var spaces = map[string]uintptr{
 // ours are files outside of the granted ones that anybody may write and that
 // are nobody's but the process's.
 var ours = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/console",
-	// Whoever writes there gets notices of their own.
+	// A process that writes there gets notices of their own.
 	"/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/pressure/irq"}
 
 // writables opens for writing everything in /proc, /sys and /dev that is not

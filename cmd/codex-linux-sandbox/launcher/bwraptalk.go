@@ -1,0 +1,83 @@
+//go:build linux
+
+package launcher
+
+import (
+	"codex.internal/pkg/sandbox/proxybridge"
+	"golang.org/x/sys/unix"
+)
+
+// The two stages of the launcher talk over a socket of packets. A byte 1 from
+// the second stage says that it is there, a byte 1 to it that it may run the
+// command, and stageFailed from it, with a text, why it does not. The second stage
+// does not have the descriptor on which the server reads why nothing ran: bwrap
+// would have it as well, as the first process inside, and the command could
+// open it again in /proc. A socket cannot be opened again.
+
+// stageFailed begins the message of a second stage that does not run the
+// command.
+const stageFailed = 2
+
+// maxFailure bounds the text of that message.
+const maxFailure = 8 << 10
+
+// hello waits for the second stage and returns its process id as seen here;
+// 0 if there will be none, or if its first message is a failure. Proxied, it
+// brings the listeners.
+func (w *wrapped) hello() int {
+	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*proxybridge.MaxRoutes))
+	text := make([]byte, 1+maxFailure)
+	n, size, _, _, err := unix.Recvmsg(w.talk[0], text, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || n == 0 {
+		return 0
+	}
+	if w.failed = failureIn(text[:n]); w.failed != "" {
+		return 0
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:size])
+	if err != nil {
+		return 0
+	}
+	pid := 0
+	for i := range messages {
+		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
+			pid = int(cred.Pid)
+		}
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && w.l.proxies != nil {
+			w.l.proxies.adopt(fds)
+		}
+	}
+	return pid
+}
+
+// failureIn returns the failure in a message of the second stage; "": it is none.
+func failureIn(message []byte) string {
+	if len(message) < 2 || message[0] != stageFailed {
+		return ""
+	}
+	return string(message[1:])
+}
+
+// failure returns why the second stage, which has ended, has not run the
+// command; "": it has.
+func (w *wrapped) failure() string {
+	text := make([]byte, 1+maxFailure)
+	n, _, err := unix.Recvfrom(w.talk[0], text, unix.MSG_DONTWAIT)
+	if err != nil {
+		return ""
+	}
+	return failureIn(text[:n])
+}
+
+// tellFirstStage hands an error of the second stage to the first, and reports
+// whether that has worked.
+func tellFirstStage(err error) bool {
+	var st unix.Stat_t
+	if unix.Fstat(talkFD, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return false
+	}
+	text := err.Error()
+	// The filter may be there already: it lets write pass, and not send.
+	_, err = unix.Write(talkFD, append([]byte{stageFailed}, text[:min(len(text), maxFailure)]...))
+	return err == nil
+}

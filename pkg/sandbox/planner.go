@@ -1,0 +1,314 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// effective is permissions.EffectivePath with what exists at the end of it: a
+// symbolic link is one that leads nowhere.
+func (p *planner) effective(name string) (string, permissions.Info, error) {
+	real, err := permissions.EffectivePath(p.view, name)
+	if err != nil {
+		return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", name, err)
+	}
+	info, err := p.view.Lstat(real)
+	if err != nil {
+		return "", info, fmt.Errorf("look at %s: %w", real, err)
+	}
+	return real, info, nil
+}
+
+// exists reports whether there is something that can be mounted.
+func exists(info permissions.Info) bool {
+	return info.Type != permissions.Missing && info.Type != permissions.Symlink
+}
+
+// prepare collects the writable roots and what is denied.
+func (p *planner) prepare(policy *permissions.Policy) error {
+	var roots []permissions.WritableRoot
+	if !p.reading || !policy.FullRead() {
+		roots = policy.WritableRoots()
+	}
+	for _, w := range roots {
+		p.repository = append(p.repository, w.Repository...)
+		for _, r := range w.ReadOnly {
+			if r.Default && !below(r.Path, w.Path) {
+				p.repository = append(p.repository, r.Path) // what its .git file points to
+			}
+		}
+		real, info, err := p.effective(w.Path)
+		if err != nil {
+			return err
+		}
+		if !exists(info) || p.placeholder(real) {
+			continue
+		}
+		p.writable = append(p.writable, writableRoot{w, info})
+		p.spelled = append(p.spelled, w.Path, w.Effective)
+	}
+	slices.SortStableFunc(p.writable, func(a, b writableRoot) int { return shallowFirst(a.Effective, b.Effective) })
+	for _, u := range policy.UnreadablePaths() {
+		if err := p.deny(u); err != nil {
+			return err
+		}
+	}
+	p.explicit = slices.Clone(p.denied)
+	if err := p.refuseRedirected(); err != nil {
+		return err
+	}
+	if err := p.refuseLinks(policy); err != nil {
+		return err
+	}
+	matches, err := policy.ExpandGlobs()
+	if err != nil {
+		return err
+	}
+	for _, m := range matches {
+		if info, err := p.view.Lstat(m); err == nil && info.Type == permissions.Missing {
+			return &inconsistent{m} // it was there when the pattern was expanded
+		}
+		if p.halfMade(m) {
+			continue
+		}
+		// A link in a circle leads nowhere, and anybody may have made it.
+		if err := p.denyTarget(m); err != nil && !errors.Is(err, permissions.ErrTooManyLinks) {
+			return err
+		}
+	}
+	slices.SortFunc(p.denied, shallowFirst)
+	p.denied = slices.Compact(p.denied)
+	for _, w := range p.writable {
+		p.named = append(p.named, w.Effective)
+	}
+	// A pattern may match what an entry grants.
+	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return slices.Contains(p.denied, w.Effective) })
+	for _, w := range p.writable {
+		p.reopened = append(p.reopened, w.Effective)
+	}
+	return nil
+}
+
+// placeholder reports whether a path is only there because another sandbox covers
+// it. Scenario: /w/gone may be written and is missing, and /w/gone/.agents is denied.
+// One sandbox puts a placeholder at /w/gone. If the next one took that for the
+// writable root, its command could change the mode of the placeholder, which then
+// stays (seed 900125 of the campaign).
+func (p *planner) placeholder(name string) bool {
+	host, ok := p.host.(interface{ IsPlaceholder(name string) bool })
+	return ok && host.IsPlaceholder(name)
+}
+
+// coverPrefix begins the names under which placeholders are made before they are
+// moved into place.
+const coverPrefix = ".codex-cover-"
+
+// halfMade reports whether what a pattern matches is a placeholder that another
+// sandbox is making: empty, of this user, and under another name in a moment. To
+// mask it would hide nothing, and bwrap would make a directory of its own where
+// it was (seed 41004 of the campaign, with the pattern t/a/*).
+func (p *planner) halfMade(at string) bool {
+	if !strings.HasPrefix(path.Base(at), coverPrefix) {
+		return false
+	}
+	info, err := p.host.Lstat(at)
+	switch {
+	case err != nil || info.Type != permissions.Missing && !info.Mine:
+		return false
+	case info.Type == permissions.Dir:
+		full := errors.New("there is something in it")
+		return p.host.ReadDir(at, func(string, permissions.FileType) error { return full }) == nil
+	}
+	return info.Type == permissions.Missing || info.Type == permissions.Regular && info.Size == 0
+}
+
+// refuseRedirected refuses a writable root behind a link that lies in another
+// one. A command could have put the link there, so that the next one may write
+// where it leads; or it could replace the link, so that the workspace is
+// another one, with a .git of the command's, for whoever goes there by that
+// path. The link may be there only now and then.
+func (p *planner) refuseRedirected() error {
+	for i, w := range p.writable {
+		others := func(f func(o *writableRoot) bool) bool {
+			for j := range p.writable {
+				if j != i && f(&p.writable[j]) {
+					return true
+				}
+			}
+			return false
+		}
+		link, err := p.writableLink(w.Path)
+		if err != nil {
+			return err
+		}
+		within := others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) })
+		if within && link != "" && !p.replaceable(link) {
+			continue
+		}
+		if link == "" && !within && others(func(o *writableRoot) bool { return below(w.Path, o.Path) || below(w.Path, o.Effective) }) {
+			link = w.Path
+		}
+		if link != "" {
+			return fmt.Errorf("cannot enforce sandbox writable path %s because it crosses writable symlink %s", w.Path, link)
+		}
+	}
+	return nil
+}
+
+// refuseLinks refuses a read-only path of a writable / that leads through a link
+// which the user can replace. Scenario: / may be written, and /w/l, a link to /w/f,
+// is read-only. The plan protects /w/f; but a command puts another link at /w/l, and
+// the next command may change /w/f (seed 900003 of the campaign). Below other
+// writable roots the path is protected by its spelling, which leads to a refusal.
+func (p *planner) refuseLinks(policy *permissions.Policy) error {
+	if p.reading || !p.isWritable("/") {
+		return nil
+	}
+	for _, name := range policy.ReadablePaths() {
+		if policy.Access(name) != permissions.Read {
+			continue
+		}
+		link, err := p.writableLink(name)
+		if err != nil {
+			return err
+		}
+		if link != "" && p.replaceable(link) {
+			return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, link)
+		}
+	}
+	return nil
+}
+
+// replaceable reports whether the user can put something else in the place of
+// a link. With a writable / the links of the system are in it, too.
+func (p *planner) replaceable(link string) bool {
+	host, ok := p.host.(interface{ CanReplace(name string) bool })
+	return !ok || host.CanReplace(link)
+}
+
+// redirected reports whether a path that lies in a writable root leads
+// elsewhere: then a link is on the way, or was a moment ago.
+func (p *planner) redirected(name, real string) bool {
+	return name != real && slices.ContainsFunc(p.writable, func(w writableRoot) bool {
+		return below(name, w.Effective)
+	})
+}
+
+// deny notes a denied path, which must not be reached through a link that the
+// command could replace.
+func (p *planner) deny(name string) error {
+	if link, err := p.writableLink(name); err != nil {
+		return err
+	} else if link != "" {
+		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
+	}
+	real, info, err := p.effective(name)
+	if err != nil {
+		return err
+	}
+	if p.redirected(name, real) {
+		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, name)
+	}
+	// What has been checked is what counts: the next look may see a link.
+	p.noteDenied(name, real, info)
+	return nil
+}
+
+// denyTarget notes where a denied path leads, unless that is nowhere.
+func (p *planner) denyTarget(name string) error {
+	real, info, err := p.effective(name)
+	if err == nil {
+		p.noteDenied(name, real, info)
+	}
+	return err
+}
+
+func (p *planner) noteDenied(name, real string, info permissions.Info) {
+	if info.Type != permissions.Symlink {
+		p.denied = append(p.denied, real)
+	}
+	if !exists(info) {
+		p.absent = append(p.absent, name)
+	}
+}
+
+// absences notes the denied paths that lead nowhere and are covered by nothing.
+// A file system that is mounted above one may hide it from the plan, and be
+// unmounted before the view is made: then the view would show what is denied.
+func (p *planner) absences() error {
+	slices.Sort(p.absent)
+	for _, name := range slices.Compact(p.absent) {
+		real, _, err := p.effective(name)
+		if err != nil {
+			return err
+		}
+		// A view has a /dev and a /proc of its own.
+		if p.owner(real) < 0 && !below(real, "/dev") && !below(real, "/proc") {
+			p.plan.Absent = append(p.plan.Absent, name)
+		}
+	}
+	return nil
+}
+
+// writableLink returns the first component of name that is a symbolic link
+// which lies in a writable root; "" if there is none.
+func (p *planner) writableLink(name string) (string, error) {
+	for at := range prefixes(name) {
+		info, err := p.view.Lstat(at)
+		if err != nil {
+			return "", fmt.Errorf("look at %s: %w", at, err)
+		}
+		if info.Type == permissions.Missing {
+			return "", nil
+		}
+		if info.Type != permissions.Symlink {
+			continue
+		}
+		for _, root := range p.spelled {
+			if at != root && below(at, root) {
+				return at, nil
+			}
+		}
+		// What the link leads to may be writable as well.
+		if real, err := permissions.EffectivePath(p.view, path.Dir(at)); err == nil {
+			for _, w := range p.writable {
+				if below(real, w.Effective) && at != w.Path {
+					return at, nil
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// prefixes yields every ancestor of an absolute path below the root, shallow
+// first, and the path itself.
+func prefixes(name string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := 1; i <= len(name); i++ {
+			if (i == len(name) || name[i] == '/') && i > 1 && !yield(name[:i]) {
+				return
+			}
+		}
+	}
+}
+
+func (p *planner) isWritable(real string) bool {
+	return slices.ContainsFunc(p.writable, func(w writableRoot) bool { return w.Effective == real })
+}
+
+// owner returns the deepest writable root that holds a path, or -1.
+func (p *planner) owner(name string) int {
+	found := -1
+	for i, w := range p.writable {
+		if below(name, w.Effective) {
+			found = i
+		}
+	}
+	return found
+}

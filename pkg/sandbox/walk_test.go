@@ -1,0 +1,202 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"codex.internal/pkg/sandbox/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// swapping is the host's file system, on which something happens before a look
+// at a path.
+type swapping struct {
+	HostView
+	before string
+	swap   func()
+	always bool
+}
+
+type swappingWalk struct {
+	permissions.View
+	s *swapping
+}
+
+func (s *swapping) Walk() (permissions.View, func()) {
+	w, done := s.HostView.Walk()
+	return swappingWalk{w, s}, done
+}
+
+func (w swappingWalk) Lstat(name string) (permissions.Info, error) {
+	if name == w.s.before && w.s.swap != nil {
+		w.s.swap()
+		if !w.s.always {
+			w.s.swap = nil
+		}
+	}
+	return w.View.Lstat(name)
+}
+
+func exchange(t *testing.T, a, b string) {
+	t.Helper()
+	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testTree makes a directory with w/a and w/b, of which a has what is denied.
+func testTree(t *testing.T) string {
+	t.Helper()
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"w/a/secret", "w/b/other"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top
+}
+
+// When two directories are exchanged while the plan is made, no plan has one
+// with the contents of the other.
+func TestDirectoriesExchangedBetweenLooks(t *testing.T) {
+	top := testTree(t)
+	a, b := filepath.Join(top, "w/a"), filepath.Join(top, "w/b")
+	profile := managed(t, "root=read "+top+"/w=write "+a+"/secret=deny")
+	host := &swapping{before: a + "/secret", swap: func() { exchange(t, a, b) }}
+	plan, err := Make(profile, permissions.Scope{}, host, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := HostView{}.Lstat(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned, covered := false, false
+	for _, m := range plan.Mounts {
+		pinned = pinned || m.Target == a && m.Pin && m.ID == FileID{now.Dev, now.Ino}
+		covered = covered || m.Target == a+"/secret" && m.Cover && m.Dir == FileID{now.Dev, now.Ino} && m.ID == FileID{}
+	}
+	if host.swap != nil || !pinned || !covered {
+		t.Errorf("exchanged %v, pinned %v, covered %v", host.swap == nil, pinned, covered)
+	}
+}
+
+// If they are exchanged each time, nothing runs.
+func TestDirectoriesExchangedAllTheTime(t *testing.T) {
+	top := testTree(t)
+	a, b := filepath.Join(top, "w/a"), filepath.Join(top, "w/b")
+	host := &swapping{before: a + "/secret", swap: func() { exchange(t, a, b) }, always: true}
+	_, err := Make(managed(t, "root=read "+top+"/w=write "+a+"/secret=deny"), permissions.Scope{}, host, false)
+	var moved *inconsistent
+	if !errors.As(err, &moved) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A walk looks names up in the directories that it has looked at.
+func TestWalkHoldsDirectories(t *testing.T) {
+	top := testTree(t)
+	a, b := filepath.Join(top, "w/a"), filepath.Join(top, "w/b")
+	view, done := HostView{}.Walk()
+	defer done()
+	for at := range prefixes(a) {
+		if info, err := view.Lstat(at); err != nil || info.Type != permissions.Dir {
+			t.Fatal(at, info, err)
+		}
+	}
+	exchange(t, a, b)
+	if info, err := view.Lstat(a + "/secret"); err != nil || info.Type != permissions.Dir {
+		t.Error(info, err)
+	}
+	if info, err := view.Lstat(a + "/other"); err != nil || info.Type != permissions.Missing {
+		t.Error(info, err)
+	}
+	// Below what is not held no link is followed.
+	if err := os.Symlink(a, filepath.Join(top, "link")); err != nil {
+		t.Fatal(err)
+	}
+	var moved *inconsistent
+	if _, err := view.Lstat(filepath.Join(top, "link/other")); !errors.As(err, &moved) {
+		t.Error(err)
+	}
+}
+
+// Placeholders of another sandbox that a pattern matches are held while they are
+// masked, and those that are being made are not masked.
+func TestPatternsThatMatchPlaceholders(t *testing.T) {
+	top := testTree(t)
+	stub, err := takeStub(top+"/w/.git", true, FileID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"empty", "full/x"} {
+		if err := os.MkdirAll(filepath.Join(top, "w", coverPrefix+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := Make(managed(t, "root=read "+top+"/w=write glob:"+top+"/w/*=deny"), permissions.Scope{}, HostView{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	masked := make(map[string]*Mount)
+	for i := range plan.Mounts {
+		if m := &plan.Mounts[i]; m.Kind == EmptyDir && !m.Cover {
+			masked[filepath.Base(m.Target)] = m
+		}
+	}
+	if masked["a"] == nil || masked[coverPrefix+"full"] == nil || masked[coverPrefix+"empty"] != nil {
+		t.Errorf("masked are %v", masked)
+	}
+	m := masked[".git"]
+	if m == nil || !m.Perhaps {
+		t.Fatalf("masked are %v", masked)
+	}
+	joined, err := joinStub(m.Target, m.Dir)
+	if err != nil || joined == nil {
+		t.Fatal(joined, err)
+	}
+	stub.Release()
+	if _, err := os.Lstat(m.Target); err != nil {
+		t.Error("the placeholder is removed while it is held:", err)
+	}
+	joined.Release()
+	if _, err := joinStub(m.Target, m.Dir); !errors.Is(err, ErrAppeared) {
+		t.Error("it is gone:", err)
+	}
+	if s, err := joinStub(top+"/w/a", m.Dir); s != nil || err != nil {
+		t.Error("it is no placeholder:", s, err)
+	}
+}
+
+// A placeholder of another sandbox is no writable root.
+func TestPlaceholdersAreNoRoots(t *testing.T) {
+	top := testTree(t)
+	stub, err := takeStub(top+"/w/gone", false, FileID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stub.Release()
+	plan, err := Make(managed(t, "root=read "+top+"/w=write "+top+"/w/gone=write "+top+"/w/gone/.agents=deny"), permissions.Scope{}, HostView{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	covered := false
+	for _, m := range plan.Mounts {
+		if m.Target == top+"/w/gone" {
+			covered = covered || m.Cover
+			if m.Kind == BindWritable {
+				t.Errorf("%s", line(m))
+			}
+		}
+	}
+	if !covered {
+		t.Error("it is not covered")
+	}
+}
