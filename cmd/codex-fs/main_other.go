@@ -1,7 +1,7 @@
 //go:build !linux
 
-// Command codex-fs does one file system request of a sandboxed client: one
-// JSON request on stdin, one JSON answer on stdout.
+// Command codex-fs carries out one file system request in a sandbox: it reads a
+// JSON request from stdin and writes a JSON answer to stdout.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"codex.internal/cmd/codex/cli"
 )
 
-// applyPatchArg asks for a tool that the reference has.
+// applyPatchArg asks for a tool that Codex CLI has.
 const applyPatchArg = "--codex-run-as-apply-patch"
 
 func main() { os.Exit(run(os.Args)) }

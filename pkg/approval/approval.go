@@ -1,15 +1,15 @@
-// Package approval decides whether a command may run, whether somebody has to
-// be asked first, and whether it may run again without its sandbox when that
+// Package approval decides whether a command may run, whether a person must be
+// asked first, and whether it may run again without its sandbox if the sandbox
 // denied it something.
 //
-// It asks nobody and runs nothing. A front end does what a decision says and
-// tells what came of it, until there is nothing left to do:
+// It neither asks nor runs anything itself. A front end carries out a decision and
+// reports the outcome, until the decision is final:
 //
 //	run, d := approval.Begin(request, approval.Policy{Kind: approval.OnFailure}, session)
 //	for {
 //		switch d.Step {
 //		case approval.Ask:
-//			d = run.Answer(askSomebody(d.Question))
+//			d = run.Answer(askPerson(d.Question))
 //		case approval.Start:
 //			d = run.Result(execute(d.Sandboxed)) // at most twice
 //		case approval.Done:
@@ -19,12 +19,14 @@
 //		}
 //	}
 //
-// A Detector makes the Result out of what the server tells of the process,
+// A Detector makes the Result from the server's messages about the process;
 // ProcessID and RetryParams make the requests.
 //
-// Whatever a front end does, nothing runs outside of its sandbox unless its
-// policy allows that and somebody has approved of it, a command whose
-// permissions deny reading something never does, and nothing is retried twice.
+// In any order of calls: a command runs without its sandbox only if the policy
+// allows it and a person has approved it; never if its permissions deny reading a
+// path; and it is retried at most once.
+//
+// The rules are in docs/spec/client.md §8.
 package approval
 
 import (
@@ -34,31 +36,31 @@ import (
 
 // Why a command is refused, or is not retried after a denial.
 var (
-	// ErrRejected says that somebody was asked and said no.
+	// ErrRejected means that the person who was asked denied the command.
 	ErrRejected = errors.New("rejected by user")
-	// ErrTimedOut says that somebody was asked and did not answer in time.
+	// ErrTimedOut means that the person who was asked did not answer in time.
 	ErrTimedOut = errors.New("nobody answered in time")
-	// ErrDisallowed says that somebody would have to be asked, and a granular
+	// ErrDisallowed means that a person would have to be asked, and a granular
 	// policy does not allow it.
 	ErrDisallowed = errors.New("approval policy disallowed sandbox approval prompt")
-	// ErrPolicy says that the policy accepts every denial.
+	// ErrPolicy means that the policy allows no retry.
 	ErrPolicy = errors.New("the approval policy allows no retry without the sandbox")
-	// ErrDeniedReads says that the permissions deny reading something, which
-	// nothing but the sandbox enforces.
+	// ErrDeniedReads means that the permissions deny reading a path, which only
+	// the sandbox enforces.
 	ErrDeniedReads = errors.New("its permissions deny reading some paths, and without the sandbox it could read them")
-	// ErrLate says that the denial came after the Window in which it counts.
+	// ErrLate means that the denial came after the Window in which it counts.
 	ErrLate = errors.New("it was denied too long after its start")
-	// ErrOrder says that a method was called that the last decision did not
-	// ask for: an error of the front end, and the end of the run.
+	// ErrOrder means that a method was called that the last decision did not
+	// request: an error of the front end, which ends the run.
 	ErrOrder = errors.New("approval: called out of order")
 )
 
-// Step is what to do next.
+// Step is the front end's next step.
 type Step uint8
 
-// The steps. Done and Refuse are the last one of a run.
+// The steps. Done and Refuse end a run.
 const (
-	// Ask is to put Decision.Question to somebody and to call Run.Answer.
+	// Ask is to put Decision.Question to a person and to call Run.Answer.
 	Ask Step = iota + 1
 	// Start is to run the command as Decision.Sandboxed says and to call
 	// Run.Result.
@@ -70,7 +72,7 @@ const (
 	Refuse
 )
 
-// Decision is what to do next, and why.
+// Decision is the next step of a run, and its reason.
 type Decision struct {
 	Step     Step
 	Question Question // of Ask
@@ -78,18 +80,18 @@ type Decision struct {
 	// true for a profile that confines nothing too. Retry says that this is
 	// the second attempt: see RetryParams.
 	Sandboxed, Retry bool
-	// Remembered says, with Start, that nobody was asked because of an
+	// Remembered says, with Start, that no person was asked because of an
 	// approval for the session.
 	Remembered bool
 	Result     Result // of Done
 	Why        error  // of Done, nil unless the result is a denial
-	// Err belongs to Refuse. Interrupt says that whoever was asked wants the
-	// caller to stop altogether, and not only to go without this command.
+	// Err belongs to Refuse. Interrupt says that the person who was asked wants
+	// the caller to stop altogether, and not only to skip this command.
 	Err       error
 	Interrupt bool
 }
 
-// Question is what somebody is asked.
+// Question is a question to a person.
 type Question struct {
 	// Reason is empty before the first attempt.
 	Reason string
@@ -101,26 +103,26 @@ type Question struct {
 	ExitCode int
 }
 
-// reasonRetry is the reference's reason for the question after a denial.
+// reasonRetry is Codex CLI's reason for the question after a denial.
 const reasonRetry = "command failed; retry without sandbox?"
 
-// Answer is what somebody said to a Question. The zero value is a no.
+// Answer is a person's answer to a Question. The zero value is Deny.
 type Answer uint8
 
 // The answers.
 const (
-	// Deny is no; the caller goes on without the command.
+	// Deny denies the command; the caller goes on without it.
 	Deny Answer = iota
-	// Once is yes for this command.
+	// Once approves this attempt.
 	Once
-	// ForSession is yes for this command, now and whenever it comes again.
+	// ForSession approves this command, now and for the rest of the session.
 	ForSession
-	// Amend is yes, with a rule that lets commands like this one run. Rules
-	// are the caller's: to the run it is Once.
+	// Amend approves this attempt and adds a rule that allows similar commands.
+	// The caller keeps the rules: for the run it is the same as Once.
 	Amend
-	// Abort is no, and the caller should stop altogether.
+	// Abort denies the command, and the caller should stop altogether.
 	Abort
-	// TimedOut is no answer.
+	// TimedOut means that there was no answer in time.
 	TimedOut
 )
 
@@ -129,19 +131,19 @@ type Result struct {
 	ExitCode int // -1 if it is not known
 	// Denied says that the sandbox probably denied the process something.
 	Denied bool
-	// Late says that it did so outside of the Window in which that counts.
+	// Late says that the denial came after the Window in which it counts.
 	Late bool
 	// Failure is the server's text if the process failed instead of exiting.
 	Failure string
 }
 
-// state is where a run is.
+// state is the state of a run.
 type state uint8
 
 const (
 	asking       state = iota + 1 // before the first attempt
 	running                       // the first attempt
-	askingAgain                   // whether there is to be a second one
+	askingAgain                   // before the second attempt
 	runningAgain                  // the second attempt
 	ended
 )
@@ -153,11 +155,11 @@ type Run struct {
 	session  *Session
 	request  Request
 	state    state
-	approved bool // somebody has approved of the first attempt
+	approved bool // a person has approved the first attempt
 }
 
-// Begin decides about a command under a policy. Approvals for the session are
-// looked up and remembered there, which may be nil.
+// Begin starts a run and returns its first decision. Approvals for the session are
+// looked up and stored in session, which may be nil.
 func Begin(request Request, policy Policy, session *Session) (*Run, Decision) {
 	r := &Run{policy: policy, session: session, request: request}
 	switch {
@@ -173,15 +175,15 @@ func Begin(request Request, policy Policy, session *Session) (*Run, Decision) {
 	return r, Decision{Step: Ask, Question: Question{Covers: !policy.EachAttempt && r.mayRetry() == nil}}
 }
 
-// Answer takes the answer to the question of the last decision.
+// Answer takes the answer to the question and returns the next decision.
 func (r *Run) Answer(a Answer) Decision {
 	if r.state != asking && r.state != askingAgain {
-		return r.refuse(fmt.Errorf("%w: an answer to no question", ErrOrder))
+		return r.refuse(fmt.Errorf("%w: Answer called without a preceding Ask decision", ErrOrder))
 	}
 	key := r.key()
 	switch a {
 	case ForSession:
-		// Without room it counts once: it is asked about again.
+		// If the session is full, the answer counts once.
 		_ = r.session.Approve(key)
 	case Once, Amend:
 	case TimedOut:
@@ -200,16 +202,16 @@ func (r *Run) Answer(a Answer) Decision {
 	return r.start(Decision{})
 }
 
-// Result takes how the attempt of the last decision ended.
+// Result takes the result of the attempt and returns the next decision.
 func (r *Run) Result(result Result) Decision {
 	switch r.state {
 	case running:
 	case runningAgain:
-		// Whatever came of it is final.
+		// The result of the second attempt is final.
 		r.state = ended
 		return Decision{Step: Done, Result: result}
 	default:
-		return r.refuse(fmt.Errorf("%w: a result of no attempt", ErrOrder))
+		return r.refuse(fmt.Errorf("%w: Result called without a preceding Start decision", ErrOrder))
 	}
 	why := error(nil)
 	switch {
@@ -225,7 +227,7 @@ func (r *Run) Result(result Result) Decision {
 	return Decision{Step: Done, Result: result, Why: why}
 }
 
-// denied decides after a denial that may be approved of.
+// denied decides after a denial for which a retry is possible.
 func (r *Run) denied(result Result) Decision {
 	switch {
 	case r.approved && !r.policy.EachAttempt:
@@ -237,8 +239,8 @@ func (r *Run) denied(result Result) Decision {
 	return Decision{Step: Ask, Question: Question{Reason: reasonRetry, Retry: true, ExitCode: result.ExitCode}}
 }
 
-// mayRetry says why the command must not run without its sandbox; nil if it
-// may when somebody approves.
+// mayRetry returns nil if the command may run without its sandbox when a person
+// approves it, else the reason why not.
 func (r *Run) mayRetry() error {
 	switch {
 	case r.request.Profile.FileSystem.DeniesReads():
@@ -250,7 +252,7 @@ func (r *Run) mayRetry() error {
 	}
 }
 
-// key is what an answer now is remembered under.
+// key is the key for an answer at this point of the run.
 func (r *Run) key() Key {
 	if r.state == askingAgain {
 		return r.retryKey()

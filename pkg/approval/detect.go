@@ -6,28 +6,23 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// Window says how long a denial can be told from an ordinary end, and with it
-// which denials are asked about. The zero value waits for the end however long
-// that takes: that is for a caller who stays with the process.
+// Window limits which denials count, and so which are asked about. The zero value
+// has no limits: it is for a caller that waits for the end of the process.
 type Window struct {
 	// Exit is how long after its start a process may end for its denial to
 	// count; 0: as long as it takes.
 	Exit time.Duration
-	// Output is how long after an exit the rest of the output is waited for;
-	// 0: until it is complete.
+	// Output is how long to wait for the rest of the output after an exit; 0:
+	// until it is complete.
 	Output time.Duration
 }
 
-// ReferenceWindow is the window of the reference, in which a command that
-// takes longer than 150 ms to be denied is not retried.
-func ReferenceWindow() Window { return Window{Exit: referenceExit, Output: referenceOutput} }
-
-// Detector finds out how an attempt ended from what the server tells of the
-// process: results of process/read, notifications, or both. It has no clock;
-// times are the caller's. It is not safe for concurrent use.
+// Detector determines how an attempt ended from the server's messages about the
+// process: results of process/read, notifications, or both. It has no clock: the
+// caller passes times. It is not safe for concurrent use.
 //
-// Servers of 0.142.0 tell of a denial in process/read only. With those, read
-// once more after the exit.
+// Servers of 0.142.0 report a denial in process/read only. With those, the caller
+// must read once more after the exit.
 type Detector struct {
 	window  Window
 	started time.Time
@@ -43,7 +38,6 @@ func NewDetector(w Window, started time.Time) *Detector {
 
 // Read takes a result of process/read that came at a time.
 func (d *Detector) Read(at time.Time, r execproto.ReadResult) {
-	// First, so that whoever sees the exit sees the denial.
 	d.result.Denied = d.result.Denied || r.SandboxDenied
 	if r.Failure != nil {
 		d.result.Failure = *r.Failure
@@ -72,7 +66,7 @@ func (d *Detector) Closed(at time.Time) {
 	d.closed = true
 }
 
-// exit notes the first sign that the process has ended.
+// exit records the time of the first message about the end of the process.
 func (d *Detector) exit(at time.Time) {
 	if d.exited.IsZero() {
 		d.exited = at
@@ -80,8 +74,8 @@ func (d *Detector) exit(at time.Time) {
 	}
 }
 
-// Result returns how the attempt ended, and whether that is known at a time:
-// the process has exited, and its output is complete or was waited for.
+// Result returns how the attempt ended, and whether that is known at the time now:
+// the process has exited, and its output is complete or Window.Output has passed.
 func (d *Detector) Result(now time.Time) (Result, bool) {
 	switch {
 	case d.exited.IsZero():
@@ -93,9 +87,9 @@ func (d *Detector) Result(now time.Time) (Result, bool) {
 	}
 }
 
-// Deadline returns when there is nothing left to wait for, zero if there is no
-// such time: while the process runs when its denial ceases to count, after its
-// exit when the wait for output is over.
+// Deadline returns the time at which a wait must end: while the process runs, the
+// end of Window.Exit; after its exit, that of Window.Output. It returns the zero
+// time if there is no limit.
 func (d *Detector) Deadline() time.Time {
 	switch {
 	case d.exited.IsZero() && d.window.Exit > 0:

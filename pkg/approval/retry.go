@@ -7,9 +7,9 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// ProcessID returns the process id of an attempt of the command that a caller
-// calls id. With a sandbox it ends with unique, a UUID that is new for each
-// attempt, so that the retry's cannot collide with it; without one it is id.
+// ProcessID returns the process id of an attempt of a command, for which the
+// caller chose id. With a sandbox the result ends with unique, a new UUID for each
+// attempt, so that the retry's id differs; without one it is id.
 func ProcessID(id string, sandboxed bool, unique string) string {
 	if sandboxed {
 		return id + "-" + unique
@@ -17,9 +17,9 @@ func ProcessID(id string, sandboxed bool, unique string) string {
 	return id
 }
 
-// RetryParams returns the request for the retry, which a Decision with Retry
-// asks for: the same command in the same place, with the same environment and
-// terminal, but without a sandbox and as the process id.
+// RetryParams returns the request for a retry (see Decision.Retry): the same
+// command with the same directory, environment and terminal, but without a sandbox
+// and with the process id that ProcessID returns for id without one.
 func RetryParams(first execproto.StartParams, id string) execproto.StartParams {
 	second := first
 	second.ProcessID = ProcessID(id, false, "")

@@ -8,23 +8,20 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// Request is a command that somebody wants to run.
+// Request is a command that a client wants to run.
 type Request struct {
 	Environment string   // id of the environment that it would run in
 	Argv        []string // the command as that environment starts it
 	Cwd         string   // working directory, a URI
 	TTY         bool     // whether it gets a terminal
-	// Sandbox and Additional are the sandbox permissions and the additional
-	// permissions that were requested, in any spelling that is the same for
-	// the same permissions.
+	// Sandbox and Additional are the requested sandbox permissions and additional
+	// permissions, as texts that are equal for equal permissions.
 	Sandbox, Additional string
-	// Profile is what the first attempt is confined to, additional permissions
-	// included.
+	// Profile confines the first attempt; it includes additional permissions.
 	Profile permissions.Profile
 }
 
-// Key is what an approval is remembered under. Keys are equal by == when one
-// approval covers both commands.
+// Key identifies the commands that one approval covers: their keys are equal.
 type Key struct {
 	environment, command, cwd string
 	tty                       bool
@@ -32,7 +29,7 @@ type Key struct {
 	retry                     bool // of the retry alone, under Policy.EachAttempt
 }
 
-// Key returns what an approval of the request is remembered under.
+// Key returns the key of the request.
 func (r Request) Key() Key {
 	return Key{
 		environment: r.Environment, command: CanonicalCommand(r.Argv), cwd: r.Cwd, tty: r.TTY,
@@ -40,8 +37,8 @@ func (r Request) Key() Key {
 	}
 }
 
-// CanonicalCommand returns a text that is the same for the same arguments, and
-// for no others: each is quoted as Go does.
+// CanonicalCommand returns a text that is equal for equal arguments and different
+// for others: each argument is quoted as by strconv.Quote.
 func CanonicalCommand(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, arg := range argv {
@@ -50,16 +47,15 @@ func CanonicalCommand(argv []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Session remembers, in memory, what was approved for as long as it lasts. The
-// zero value is ready, a nil one remembers nothing. It is safe for concurrent
-// use.
+// Session stores approvals in memory. The zero value is ready to use; a nil one
+// stores nothing. It is safe for concurrent use.
 type Session struct {
 	mu       sync.Mutex
 	approved map[Key]struct{}
 }
 
-// Approve remembers an approval and reports whether there was room for it; a
-// session remembers 4096.
+// Approve stores an approval and reports whether there was room for it; a session
+// stores at most 4096.
 func (s *Session) Approve(k Key) bool {
 	if s == nil {
 		return false
@@ -76,7 +72,7 @@ func (s *Session) Approve(k Key) bool {
 	return true
 }
 
-// Approved reports whether an approval is remembered.
+// Approved reports whether an approval is stored.
 func (s *Session) Approved(k Key) bool {
 	if s == nil {
 		return false

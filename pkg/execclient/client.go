@@ -106,7 +106,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	state   State
-	link    *link         // the present one, or the last
+	link    *connection   // the present one, or the last
 	changed chan struct{} // closed and replaced when the state changes
 	since   time.Time     // when the link was installed
 	procs   map[string]*Process
@@ -268,10 +268,12 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 	return decodeAnswer(method, m, result)
 }
 
-// call makes a request, again if it may be, until there is an answer.
+// call sends a request and returns the response. If the connection is lost before
+// that it waits for the next one and, with again, repeats the request there; without,
+// the error is a *DisconnectedError.
 func (c *Client) call(ctx context.Context, method string, params []byte, again bool) (jsonrpc.Message, error) {
 	for {
-		// An answer could be faster than the end of a context that has ended.
+		// A response that arrives at once must not hide that ctx has ended.
 		if err := ctx.Err(); err != nil {
 			return jsonrpc.Message{}, err
 		}
@@ -289,14 +291,15 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 		if !again {
 			return jsonrpc.Message{}, &DisconnectedError{ErrClosed.Error()}
 		}
-		if err := c.ended(ctx, l); err != nil {
+		if err := c.waitDown(ctx, l); err != nil {
 			return jsonrpc.Message{}, err
 		}
 	}
 }
 
-// ended waits until a link is down that a call found to be.
-func (c *Client) ended(ctx context.Context, l *link) error {
+// waitDown waits until the reader of a connection has marked it as closed. The caller
+// has found by a call that it is.
+func (c *Client) waitDown(ctx context.Context, l *connection) error {
 	select {
 	case <-l.down:
 		return nil
@@ -305,8 +308,8 @@ func (c *Client) ended(ctx context.Context, l *link) error {
 	}
 }
 
-// live returns the present link. While there is none it waits.
-func (c *Client) live(ctx context.Context) (*link, error) {
+// live returns the present connection. While there is none it waits.
+func (c *Client) live(ctx context.Context) (*connection, error) {
 	for {
 		c.mu.Lock()
 		state, l, err, changed := c.state, c.link, c.err, c.changed

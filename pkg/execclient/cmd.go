@@ -293,8 +293,8 @@ func (c *Cmd) directory(ctx context.Context) (string, error) {
 	return info.Cwd, nil
 }
 
-// pathOf makes a `file:` URI of an absolute path with slashes, which every
-// server takes; what is none is for the server to judge.
+// pathOf makes a file URI of an absolute path with slashes, which all servers accept.
+// Anything else is passed through for the server to validate.
 func pathOf(native string) string {
 	if !strings.HasPrefix(native, "/") {
 		return native

@@ -274,7 +274,7 @@ func TestCmdPipes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is written before Start waits for it.
+	// A write before Start waits for it.
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		_, err := io.WriteString(in, "a\nb")

@@ -362,7 +362,7 @@ func (r *cmdRun) awaitCopies(known bool) error {
 		}
 	}
 	r.cut()
-	// What only waited for the command has ended, or will in no time.
+	// The goroutines that waited for the command end now.
 	grace := time.NewTimer(copyGrace)
 	defer grace.Stop()
 	select {

@@ -15,5 +15,5 @@ func ownGroup(cmd *exec.Cmd) {
 // told here.
 func endGroup(*os.Process) {}
 
-// killGroup ends the command. What that has started is its own to end.
+// killGroup kills the command, and not its descendants.
 func killGroup(p *os.Process) { _ = p.Kill() }

@@ -6,7 +6,7 @@
 //	defer client.Close()
 //	out, err := client.CommandContext(ctx, "uname", "-a").Output()
 //
-// What a program does first is spelled as in the standard library:
+// The API follows os/exec of the standard library:
 //
 //   - Cmd is an exec.Cmd: Run, Output, Start and Wait, pipes, a context. With
 //     a Sandbox the server confines it, and errors.Is(err, ErrSandboxDenied)
@@ -30,9 +30,9 @@
 //
 // # Servers
 //
-// It speaks to codex's own servers too, from version 0.142.0. What those lack
-// is told by Client.Has and Client.Capabilities, and where something needs it
-// by ErrUnsupported. Without flow control, a command whose output is not
+// It speaks to Codex CLI's servers too, from version 0.142.0. Client.Has and
+// Client.Capabilities report which extensions a server has; a call that needs another
+// one fails with ErrUnsupported. Without flow control, a command whose output is not
 // consumed for too long ends with an *EventsLostError instead of being held
 // back.
 //
@@ -41,4 +41,6 @@
 // The methods of Client, Process and FS may be called from any goroutine.
 // Calls return soon after their context has ended. Close waits for all that
 // the client has started.
+//
+// The rules are in docs/spec/client.md §1, §2 and §3.
 package execclient

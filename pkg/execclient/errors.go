@@ -102,6 +102,13 @@ func IsCode(err error, code int) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
+// refusedAs reports whether err is a server's error of which is, a predicate of
+// package execproto, holds.
+func refusedAs(err error, is func(code int, message string) bool) bool {
+	var e *ServerError
+	return errors.As(err, &e) && is(e.Code, e.Message)
+}
+
 // transportClosed is a server's way to say that it is losing the connection.
 const (
 	codeTransportClosed = -32000

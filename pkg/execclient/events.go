@@ -121,7 +121,7 @@ func (p *Process) append(e Event) {
 }
 
 // merge takes what process/read answered about everything after the last
-// event (section 1.7).
+// event (docs/spec/client.md §2.3).
 func (p *Process) merge(r execproto.ReadResult) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,13 +199,13 @@ func (p *Process) knowsExit() bool {
 
 // follower is somebody who follows a process's events.
 type follower struct {
-	p       *Process
-	at      uint64                      // the last event that was taken
-	end     uint64                      // bytes of output through it, if exact
-	exact   bool                        // end is known
-	only    func(execproto.Stream) bool // the output that is wanted; nil: all
-	healed  []Event                     // were asked for, and are next
-	stalled bool                        // has taken nothing for a while
+	p         *Process
+	at        uint64                      // the last event that was taken
+	end       uint64                      // bytes of output through it, if exact
+	exact     bool                        // end is known
+	only      func(execproto.Stream) bool // the output that is wanted; nil: all
+	refetched []Event                     // were asked for, and are next
+	stalled   bool                        // has taken nothing for a while
 }
 
 // follow begins to follow a process after an event.
@@ -224,13 +224,13 @@ func (f *follower) stop() {
 	delete(f.p.followers, f)
 	f.p.moved()
 	f.p.mu.Unlock()
-	f.p.acknowledge()
+	f.p.maybeAck()
 }
 
-// next waits for the next event and takes it; io.EOF after the last. What was
-// taken before is consumed then.
+// next waits for the next event and returns it, and io.EOF after the last. The event
+// that it returned before counts as consumed then.
 func (f *follower) next(ctx context.Context) (Event, error) {
-	f.p.acknowledge()
+	f.p.maybeAck()
 	for {
 		e, changed, err := f.take()
 		switch {
@@ -239,7 +239,7 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 		case e.Kind != 0:
 			return e, nil
 		case changed == nil:
-			if err := f.heal(ctx); err != nil {
+			if err := f.refetch(ctx); err != nil {
 				return Event{}, err
 			}
 			continue
@@ -252,17 +252,18 @@ func (f *follower) next(ctx context.Context) (Event, error) {
 	}
 }
 
-// take takes the next event if it is there. Without one, changed tells when
-// to look again; nil means that it is in the log no more.
+// take returns the next event if it has arrived. If it has not, changed is closed when
+// the caller must look again. Without an event, an error or changed, the log has
+// dropped the event.
 func (f *follower) take() (e Event, changed chan struct{}, err error) {
 	p := f.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := f.at + 1
 	switch {
-	case len(f.healed) > 0 && f.healed[0].Seq == next:
-		e = f.healed[0]
-		f.healed = f.healed[1:]
+	case len(f.refetched) > 0 && f.refetched[0].Seq == next:
+		e = f.refetched[0]
+		f.refetched = f.refetched[1:]
 	case len(p.log) > 0 && next >= p.log[0].Seq && next <= p.last:
 		e = p.log[next-p.log[0].Seq]
 	case p.exited != nil && p.exited.Seq == next:
@@ -283,27 +284,27 @@ func (f *follower) take() (e Event, changed chan struct{}, err error) {
 	return e, nil, nil
 }
 
-// heal asks the server for events that the log has dropped.
-func (f *follower) heal(ctx context.Context) error {
-	after, most := f.at, uint64(healBytes)
+// refetch reads events again, by process/read, that the log has dropped.
+func (f *follower) refetch(ctx context.Context) error {
+	after, most := f.at, uint64(refetchBytes)
 	r, err := f.p.read(ctx, execproto.ReadParams{AfterSeq: &after, MaxBytes: &most, WaitMS: new(uint64)})
 	if err != nil && !IsCode(err, execproto.CodeInvalidRequest) {
 		return err
 	}
-	f.healed = nil
+	f.refetched = nil
 	next := after + 1
 	for _, c := range r.Chunks {
 		if e := f.p.exitEvent(); e != nil && e.Seq == next {
-			f.healed = append(f.healed, *e)
+			f.refetched = append(f.refetched, *e)
 			next++
 		}
 		if c.Seq != next {
 			break
 		}
-		f.healed = append(f.healed, Event{Seq: c.Seq, Kind: Output, Stream: c.Stream, Data: c.Chunk})
+		f.refetched = append(f.refetched, Event{Seq: c.Seq, Kind: Output, Stream: c.Stream, Data: c.Chunk})
 		next++
 	}
-	if len(f.healed) > 0 {
+	if len(f.refetched) > 0 {
 		return nil
 	}
 	lost := &EventsLostError{ProcessID: f.p.id, After: after, Err: err}

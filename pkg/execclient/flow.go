@@ -6,16 +6,18 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// Flow control. A server that has it reads no more of a process's output
-// while it is a window ahead of what this client has acknowledged, so that a
-// slow consumer holds its process back, and nothing that was not consumed is
-// dropped while the connection is lost. Consumed is what everybody has taken
-// who follows the process. While nobody does, that is what process/read was
-// asked to leave out, or everything if somebody waits for the end: then the
-// output is not wanted.
+// Flow control. A server that supports it stops reading a process's output while the
+// output is a window ahead of what this client has acknowledged. So a slow consumer
+// blocks its process, and no output is dropped while the connection is lost.
+//
+// The client acknowledges the events that all followers of the process have taken.
+// A process without followers has its output acknowledged up to the number that
+// process/read was last called with, or all of it if Wait is called: then the output
+// is not wanted.
 
-// acknowledge tells the server what has been consumed, if that is worth it.
-func (p *Process) acknowledge() {
+// maybeAck sends an acknowledgement if ackEvery bytes have been consumed since the
+// last one, or an unknown number of bytes.
+func (p *Process) maybeAck() {
 	p.mu.Lock()
 	seq, end, exact := p.consumed()
 	due := p.windowed && p.err == nil && !p.closed && seq > p.acked && (!exact || end-p.ackedEnd >= ackEvery)
@@ -31,8 +33,8 @@ func (p *Process) acknowledge() {
 	}
 }
 
-// acknowledgeAgain repeats the last acknowledgement on a new connection.
-func (p *Process) acknowledgeAgain() {
+// repeatAck repeats the last acknowledgement on a new connection.
+func (p *Process) repeatAck() {
 	p.mu.Lock()
 	seq := p.acked
 	due := p.windowed && seq > 0 && p.err == nil
@@ -42,17 +44,17 @@ func (p *Process) acknowledgeAgain() {
 	}
 }
 
-// sendAck has an acknowledgement sent, without waiting for that. One that is
-// lost with its connection is repeated on the next.
+// sendAck queues an acknowledgement and does not wait until it is sent. If it is lost
+// with its connection, repeatAck sends it on the next.
 func (p *Process) sendAck(seq uint64) {
 	p.c.mu.Lock()
 	l := p.c.link
 	p.c.mu.Unlock()
-	l.acknowledge(execproto.ProcessAck{ProcessID: p.id, Seq: seq})
+	l.queueAck(execproto.ProcessAck{ProcessID: p.id, Seq: seq})
 }
 
-// consumed returns the last event that is not needed any more, and the bytes
-// of output through it; without exact they are not known. The lock is held.
+// consumed returns the number of the last event that is not needed any more, and the
+// bytes of output up to its end, which are known if exact is set. The caller holds mu.
 func (p *Process) consumed() (seq, end uint64, exact bool) {
 	switch {
 	case p.released:
@@ -81,7 +83,7 @@ func (p *Process) consumed() (seq, end uint64, exact bool) {
 
 // skip passes over output that the follower does not want. The lock is held.
 func (f *follower) skip() {
-	if f.only == nil || len(f.healed) > 0 {
+	if f.only == nil || len(f.refetched) > 0 {
 		return
 	}
 	p := f.p

@@ -18,9 +18,9 @@ import (
 // FS is the server's file system. Its methods may be called from any
 // goroutine. Paths are absolute paths of the server or `file:` URIs.
 //
-// Errors are *fs.PathError. What they wrap matches fs.ErrNotExist for what is
-// not there, fs.ErrInvalid for requests that the server finds wrong, which
-// includes what it is not permitted to do (that matches fs.ErrPermission too),
+// Errors are *fs.PathError. The errors that they wrap match fs.ErrNotExist if the file
+// does not exist, fs.ErrInvalid if the server refuses the request, fs.ErrPermission too
+// if it refuses it because the user or the sandbox may not do that,
 // and fs.ErrExist where the server says so; all of these and others of the
 // server wrap a *ServerError. A lost connection matches ErrClosed and
 // syscall.EPIPE.
@@ -36,7 +36,7 @@ type FS struct {
 func (c *Client) FS() *FS { return &FS{c: c} }
 
 // WithSandbox returns the file system under a sandbox, for instance that of
-// ReadOnlySandbox. What the sandbox does not permit is refused by the server.
+// ReadOnlySandbox. The server refuses requests that the sandbox does not permit.
 // The directories of the sandbox are left out of the requests when its
 // permissions do not depend on them.
 func (f *FS) WithSandbox(sandbox json.RawMessage) *FS {
@@ -45,9 +45,9 @@ func (f *FS) WithSandbox(sandbox json.RawMessage) *FS {
 	return g
 }
 
-// fileSandbox is a sandbox as file requests have it (section 1.10), and
-// whether it has to be enforced by confining. What cannot be understood is
-// left for the server to judge.
+// fileSandbox is a sandbox as file requests have it (docs/spec/client.md §3.2),
+// and whether it has to be enforced by confining. A sandbox that cannot
+// be decoded is sent as it is; the server refuses it.
 func fileSandbox(raw json.RawMessage) (sandbox json.RawMessage, confines bool) {
 	if len(raw) == 0 {
 		return nil, false
@@ -151,7 +151,7 @@ func (f *FS) Canonicalize(ctx context.Context, path string) (string, error) {
 	return r.Path, err
 }
 
-// ReadDir lists a directory. What the entries say is about what links lead to.
+// ReadDir lists a directory. The entries of symbolic links describe their targets.
 func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
 	var r execproto.ReadDirectoryResult
 	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/internal/wait"
 )
 
 // DoHTTP has the server make an HTTP request and returns the whole answer. See
@@ -84,7 +85,7 @@ func requestParams(req *http.Request) (execproto.HTTPRequestParams, error) {
 	if req.URL != nil {
 		target = *req.URL
 	}
-	// What a transport does not send.
+	// Headers that a transport does not send.
 	target.User, target.Fragment, target.RawFragment = nil, "", ""
 	p.URL = target.String()
 	if req.Host != "" && req.Host != target.Host {
@@ -225,7 +226,7 @@ type bodyStream struct {
 func (s *bodyStream) deliver(d execproto.HTTPBodyDelta) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.wake()
+	defer wait.Wake(s.moved)
 	if s.end != nil {
 		return true
 	}
@@ -265,14 +266,7 @@ func (s *bodyStream) finish(err error) {
 	if s.end == nil {
 		s.end = err
 	}
-	s.wake()
-}
-
-func (s *bodyStream) wake() {
-	select {
-	case s.moved <- struct{}{}:
-	default:
-	}
+	wait.Wake(s.moved)
 }
 
 // Read returns what has come of the body, or waits for it.
@@ -283,7 +277,7 @@ func (s *bodyStream) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		if ready {
-			s.acknowledge()
+			s.maybeAck()
 			continue
 		}
 		select {
@@ -318,9 +312,9 @@ func (s *bodyStream) take() (ready bool, err error) {
 	return true, nil
 }
 
-// acknowledge tells the server of what was read before the present piece, if
+// maybeAck tells the server of what was read before the present piece, if
 // that is worth it.
-func (s *bodyStream) acknowledge() {
+func (s *bodyStream) maybeAck() {
 	read := s.taken - 1
 	if read-s.acked < deltaAckEvery || !s.c.Has(execproto.NotifyHTTPAck) {
 		return
@@ -336,7 +330,7 @@ func (s *bodyStream) Close() error {
 	s.mu.Lock()
 	again := s.closed
 	s.closed, s.queue = true, nil
-	s.wake()
+	wait.Wake(s.moved)
 	s.mu.Unlock()
 	if again || !s.c.bodies.remove(s.id) || !s.c.Has(execproto.NotifyHTTPAck) {
 		return nil

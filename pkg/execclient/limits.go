@@ -37,7 +37,7 @@ const (
 	// maxPending bounds the events of a process that came ahead of others. No
 	// server is that far out of order: an event was lost, and recovery gets it.
 	maxPending = 4096
-	// maxPendingBytes bounds their output. Nothing can be waited for here: the event
+	// maxPendingBytes bounds their output. The reader cannot wait here: the event
 	// that is missing comes, if at all, on the same connection behind them. It is
 	// far more than a server has on its way at a time, and little for this machine.
 	maxPendingBytes = 16 << 20
@@ -60,8 +60,8 @@ const (
 	stallTime  = time.Second
 	stallSteps = 5
 
-	// healBytes is how much retained output is asked for at a time.
-	healBytes = 256 << 10
+	// refetchBytes is how much retained output is asked for at a time.
+	refetchBytes = 256 << 10
 
 	// blockSize is the size of streamed reads and writes, and blocksInFlight
 	// how many of them are under way at a time.
@@ -127,7 +127,7 @@ const (
 	// request, so that the error is that of the context.
 	deadlineGrace = time.Second
 	// MaxRequestBody is the largest body of a request in bytes: in base64 and
-	// with its envelope it fits the 64 MiB that the reference's servers take
+	// with its envelope it fits the 64 MiB that Codex CLI's servers take
 	// as one message.
 	MaxRequestBody = 47 << 20
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/sessionid"
 )
@@ -17,7 +18,7 @@ var errDown = errors.New("exec-server transport closed")
 
 // link is one physical connection with the calls in flight on it. A reader and
 // a writer belong to it; they end with the transport.
-type link struct {
+type connection struct {
 	t    Transport
 	out  chan []byte   // to be sent
 	down chan struct{} // closed when the reader has seen the end
@@ -33,8 +34,8 @@ type link struct {
 }
 
 // open starts a link. Lost is called once, by the reader, when it is down.
-func (c *Client) open(t Transport, lost func(*link, error)) *link {
-	l := &link{
+func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
+	l := &connection{
 		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1), broken: make(chan error, 1),
 		acks: make(map[string]uint64), pending: make(map[jsonrpc.ID]chan jsonrpc.Message),
 	}
@@ -53,7 +54,7 @@ func (c *Client) open(t Transport, lost func(*link, error)) *link {
 }
 
 // routineReader takes messages until the connection ends.
-func (l *link) routineReader(c *Client) error {
+func (l *connection) routineReader(c *Client) error {
 	for {
 		text, err := l.t.Read()
 		if err != nil {
@@ -61,11 +62,11 @@ func (l *link) routineReader(c *Client) error {
 		}
 		m, err := jsonrpc.Decode(text)
 		if err != nil {
-			return &breach{fmt.Errorf("malformed message: %w", err)}
+			return &protocolViolation{fmt.Errorf("malformed message: %w", err)}
 		}
 		switch m.Kind {
 		case jsonrpc.Request:
-			return &breach{fmt.Errorf("the server sent a request, %s", m.Method)}
+			return &protocolViolation{fmt.Errorf("the server sent a request, %s", m.Method)}
 		case jsonrpc.Notification:
 			if err := c.notification(m); err != nil {
 				return &badNotification{err}
@@ -78,7 +79,7 @@ func (l *link) routineReader(c *Client) error {
 
 // routineWriter sends what is queued. A message that cannot be sent ends the
 // connection: the reader sees that.
-func (l *link) routineWriter() {
+func (l *connection) routineWriter() {
 	for {
 		var err error
 		select {
@@ -97,18 +98,16 @@ func (l *link) routineWriter() {
 	}
 }
 
-// acknowledge has an acknowledgement sent, unless a newer one is.
-func (l *link) acknowledge(a execproto.ProcessAck) {
+// queueAck has the writer send an acknowledgement. A newer one for the same process
+// replaces one that has not been sent yet.
+func (l *connection) queueAck(a execproto.ProcessAck) {
 	l.mu.Lock()
 	l.acks[a.ProcessID] = max(l.acks[a.ProcessID], a.Seq)
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	wait.Wake(l.wake)
 }
 
-func (l *link) writeAcks() error {
+func (l *connection) writeAcks() error {
 	l.mu.Lock()
 	acks := l.acks
 	l.acks = make(map[string]uint64, len(acks))
@@ -126,7 +125,7 @@ func (l *link) writeAcks() error {
 }
 
 // answer hands an answer to its call. Late ones are dropped.
-func (l *link) answer(m jsonrpc.Message) {
+func (l *connection) answer(m jsonrpc.Message) {
 	l.mu.Lock()
 	answer := l.pending[m.ID]
 	delete(l.pending, m.ID)
@@ -137,14 +136,14 @@ func (l *link) answer(m jsonrpc.Message) {
 }
 
 // fail marks the link as down, whose calls fail with that.
-func (l *link) fail() {
+func (l *connection) fail() {
 	l.mu.Lock()
 	l.pending = nil
 	l.mu.Unlock()
 	close(l.down)
 }
 
-func (l *link) isDown() bool {
+func (l *connection) isDown() bool {
 	select {
 	case <-l.down:
 		return true
@@ -155,7 +154,7 @@ func (l *link) isDown() bool {
 
 // call makes a request and waits for its answer, which counts also if the
 // link has ended since. The error is errDown if it ended before.
-func (l *link) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
+func (l *connection) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
 	answer := make(chan jsonrpc.Message, 1)
 	l.mu.Lock()
 	if l.pending == nil {
@@ -189,7 +188,7 @@ func (l *link) call(ctx context.Context, method string, params []byte) (jsonrpc.
 }
 
 // send queues a message.
-func (l *link) send(ctx context.Context, message []byte) error {
+func (l *connection) send(ctx context.Context, message []byte) error {
 	select {
 	case l.out <- message:
 		return nil
@@ -202,7 +201,7 @@ func (l *link) send(ctx context.Context, message []byte) error {
 
 // initialize makes the handshake. The reader runs already: a resumed session
 // sends its output at once.
-func (l *link) initialize(ctx context.Context, o Options, params execproto.InitializeParams) (execproto.InitializeResult, error) {
+func (l *connection) initialize(ctx context.Context, o Options, params execproto.InitializeParams) (execproto.InitializeResult, error) {
 	var info execproto.InitializeResult
 	bound, cancel := context.WithTimeout(ctx, o.InitializeTimeout)
 	defer cancel()
@@ -232,11 +231,12 @@ func (l *link) initialize(ctx context.Context, o Options, params execproto.Initi
 	}
 }
 
-// breach is what a server did that no server does. It is an end without a
-// reason that the user could do something about.
-type breach struct{ err error }
+// protocolViolation is the error for a message that no conforming server sends. The
+// text for the user does not have it as the reason for the end of the connection, as
+// the user cannot do anything about it.
+type protocolViolation struct{ err error }
 
-func (e *breach) Error() string { return e.err.Error() }
+func (e *protocolViolation) Error() string { return e.err.Error() }
 
 // badNotification is a notification that could not be understood.
 type badNotification struct{ err error }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
@@ -53,9 +53,9 @@ type Process struct {
 	room         chan struct{} // closed when a consumer has taken something
 	writeID      uint64
 	followers    map[*follower]bool
-	unclaimed    bool   // it has just started: somebody may want its output
-	unwanted     bool   // somebody waits for the end only
-	released     bool   // nobody wants anything any more
+	unclaimed    bool   // it has just started: a caller may still ask for its output
+	unwanted     bool   // the caller waits only for the end
+	released     bool   // no caller uses the process any more
 	readThrough  uint64 // what process/read was asked to leave out
 	acked        uint64 // what the server was told, and the bytes through it
 	ackedEnd     uint64
@@ -120,7 +120,7 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 		if err == nil && m.Kind == jsonrpc.ErrorResponse {
 			err = serverError(execproto.MethodProcessStart, m)
 		}
-		if again && IsCode(err, execproto.CodeInvalidRequest) && strings.Contains(err.Error(), "already exists") {
+		if again && refusedAs(err, execproto.IsProcessExists) {
 			// The first one has reached the server.
 			if err = c.adopt(ctx, l, p); err == nil {
 				return nil
@@ -130,7 +130,7 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 		case err == nil:
 			return p.begin(m)
 		case isDown(err):
-			if err := c.ended(ctx, l); err != nil {
+			if err := c.waitDown(ctx, l); err != nil {
 				return err
 			}
 		default:
@@ -152,13 +152,13 @@ func (p *Process) begin(m jsonrpc.Message) error {
 // adopt takes over a process whose first events were sent to nobody. Servers
 // of codex itself cannot be asked while it is starting, and leave it at that for
 // good when the connection was lost at the wrong moment.
-func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
+func (c *Client) adopt(ctx context.Context, l *connection, p *Process) error {
 	p.mu.Lock()
 	p.started = true
 	p.mu.Unlock()
 	err := p.recover(ctx, l)
 	for began := time.Now(); errors.Is(err, ErrStarting) && time.Since(began) < startingTime; {
-		pause(ctx, retryPause)
+		_ = wait.For(ctx, retryPause) // the next attempt fails if ctx has ended
 		err = p.recover(ctx, l)
 	}
 	return err
@@ -224,20 +224,21 @@ func (p *Process) fail(err error) {
 	}
 }
 
-// Release ends what this client does for the process: events come no more,
-// and nothing holds the process back. It goes on running.
+// Release detaches the client from the process, which goes on running: the client
+// delivers no more events of it and does not limit its output.
 func (p *Process) Release() {
 	p.mu.Lock()
 	p.released = true
 	p.mu.Unlock()
-	p.acknowledge()
+	p.maybeAck()
 	p.fail(ErrClosed)
 	p.c.forget(p)
 }
 
 // Wait waits until the process has exited. Output may still come, from it or
-// from what it started. Who wants the output asks for it before: while nobody
-// follows the process, waiting for it drops what is too much to keep.
+// from its descendants. To get all of it, call Events, Stdout or Stderr before Wait:
+// while a process that is waited for has no follower, output beyond the log's limit is
+// dropped.
 func (p *Process) Wait(ctx context.Context) (ExitState, error) {
 	return p.wait(ctx, func() bool { return p.exited != nil })
 }
@@ -261,7 +262,7 @@ func (p *Process) wait(ctx context.Context, over func() bool) (ExitState, error)
 		case err != nil:
 			return ExitState{Code: -1}, err
 		}
-		p.acknowledge()
+		p.maybeAck()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -329,7 +330,7 @@ func (p *Process) Read(ctx context.Context, params execproto.ReadParams) (execpr
 	failed := p.err
 	next := p.last + 1
 	p.mu.Unlock()
-	p.acknowledge()
+	p.maybeAck()
 	if failed == nil {
 		return p.read(ctx, params)
 	}
@@ -368,7 +369,7 @@ func (p *Process) Write(ctx context.Context, data []byte) (execproto.WriteStatus
 }
 
 // Stdin returns the process's stdin as a writer; its Close ends the input.
-// What cannot be written fails with ErrStdinClosed, ErrUnknownProcess or
+// A write that the server refuses fails with ErrStdinClosed, ErrUnknownProcess or
 // ErrStarting.
 func (p *Process) Stdin(ctx context.Context) io.WriteCloser { return &stdinWriter{ctx, p} }
 

@@ -5,25 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/internal/wait"
 )
 
-// What a lost connection is called; a reason may follow.
+// The first part of the texts about a lost connection; a reason may follow.
 const textDisconnected = "exec-server transport disconnected"
 
 // lost is told by a link's reader that the link is down. If it is the present
 // one, the session is recovered, or the client fails.
-func (c *Client) lost(l *link, reason error) {
+func (c *Client) lost(l *connection, reason error) {
 	message := disconnected(reason)
 	c.log.Debug("connection lost", "reason", reason)
-	mine, calm := false, true
+	mine, stable := false, true
 	why := &DisconnectedError{message}
 	recovering := c.become(Recovering, why, func() bool {
 		mine = c.link == l && c.state == Connected
-		calm = time.Since(c.since) >= calmTime
+		stable = time.Since(c.since) >= calmTime
 		return mine && c.dialer != nil && !c.closing
 	})
 	if mine {
@@ -31,7 +31,7 @@ func (c *Client) lost(l *link, reason error) {
 	}
 	switch {
 	case recovering:
-		c.wg.Go(func() { c.routineRecovery(message, calm) })
+		c.wg.Go(func() { c.routineRecovery(message, stable) })
 	case mine:
 		c.fail(why)
 	}
@@ -40,7 +40,7 @@ func (c *Client) lost(l *link, reason error) {
 // disconnected is how the end of a connection is told to the user.
 func disconnected(reason error) string {
 	var bad *badNotification
-	var breach *breach
+	var breach *protocolViolation
 	switch {
 	case errors.As(reason, &bad):
 		return bad.Error()
@@ -51,10 +51,10 @@ func disconnected(reason error) string {
 	}
 }
 
-// routineRecovery tries to resume the session until it has succeeded, or
-// cannot succeed any more. Message says how the connection was lost; calm
-// that it had lasted for a while.
-func (c *Client) routineRecovery(message string, calm bool) {
+// routineRecovery tries to resume the session until it succeeds, cannot succeed any
+// more, or RecoveryTimeout has passed. message says how the connection was lost. stable
+// means that it had lasted for a while: then the first attempt is made at once.
+func (c *Client) routineRecovery(message string, stable bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.RecoveryTimeout)
 	defer cancel()
 	give := func(why string) {
@@ -65,8 +65,8 @@ func (c *Client) routineRecovery(message string, calm bool) {
 		return
 	}
 	for attempt := 0; ; attempt++ {
-		if attempt > 0 || !calm {
-			pause(ctx, c.pauseBefore(attempt))
+		if attempt > 0 || !stable {
+			_ = wait.For(ctx, c.pauseBefore(attempt)) // the next attempt fails if ctx has ended
 		}
 		err := ctx.Err()
 		if err == nil {
@@ -97,15 +97,6 @@ func (c *Client) pauseBefore(attempt int) time.Duration {
 	return retryPause
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // resume makes one attempt: a connection, the handshake, and each process's
 // events that were missed.
 func (c *Client) resume(ctx context.Context) error {
@@ -133,7 +124,7 @@ func (c *Client) resume(ctx context.Context) error {
 }
 
 // install makes a link the present one, unless it is down already.
-func (c *Client) install(l *link) bool {
+func (c *Client) install(l *connection) bool {
 	ok := c.become(Connected, nil, func() bool {
 		if l.isDown() || c.closing {
 			return false
@@ -143,7 +134,7 @@ func (c *Client) install(l *link) bool {
 	})
 	if ok {
 		for _, p := range c.processes() {
-			p.acknowledgeAgain()
+			p.repeatAck()
 		}
 	}
 	return ok
@@ -160,16 +151,17 @@ func (c *Client) processes() []*Process {
 	return procs
 }
 
-// recoverProcesses asks for what the processes did meanwhile. An error is the
-// link's: what is wrong with a process is told to that alone.
-func (c *Client) recoverProcesses(ctx context.Context, l *link) error {
+// recoverProcesses asks for the events of all processes that were missed while the
+// connection was lost. An error is one of the connection; an error of one process ends
+// that process alone.
+func (c *Client) recoverProcesses(ctx context.Context, l *connection) error {
 	for _, p := range c.processes() {
 		if !p.isStarted() {
 			continue
 		}
 		err := p.recover(ctx, l)
 		if err == nil || errors.Is(err, ErrStarting) {
-			continue // whoever starts it asks again
+			continue // Start asks again
 		}
 		if isDown(err) || ctx.Err() != nil {
 			return err
@@ -180,7 +172,7 @@ func (c *Client) recoverProcesses(ctx context.Context, l *link) error {
 }
 
 // giveUp ends a process whose events cannot be recovered.
-func (c *Client) giveUp(l *link, p *Process, err error) {
+func (c *Client) giveUp(l *connection, p *Process, err error) {
 	c.forget(p)
 	p.fail(fmt.Errorf("failed to recover process %s: %w", p.id, err))
 	c.wg.Go(func() {
@@ -190,9 +182,9 @@ func (c *Client) giveUp(l *link, p *Process, err error) {
 	})
 }
 
-// recover asks for the process's events that have not come yet. The error is
-// ErrStarting if the server cannot tell yet.
-func (p *Process) recover(ctx context.Context, l *link) error {
+// recover asks for the process's events that have not arrived yet. The error is
+// ErrStarting if the server has not started it yet.
+func (p *Process) recover(ctx context.Context, l *connection) error {
 	after := p.through()
 	raw, err := encode(execproto.MethodProcessRead, execproto.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64)})
 	if err != nil {
@@ -204,7 +196,7 @@ func (p *Process) recover(ctx context.Context, l *link) error {
 	}
 	var r execproto.ReadResult
 	switch err := decodeAnswer(execproto.MethodProcessRead, m, &r); {
-	case IsCode(err, execproto.CodeInvalidRequest) && strings.HasSuffix(err.Error(), "is starting"):
+	case refusedAs(err, execproto.IsProcessStarting):
 		return fmt.Errorf("process %s: %w", p.id, ErrStarting)
 	case IsCode(err, execproto.CodeInvalidRequest):
 		return &EventsLostError{ProcessID: p.id, After: after, Err: err}

@@ -47,7 +47,7 @@ func TestASessionIsResumed(t *testing.T) {
 			t.Errorf("asked for %+v", read)
 		}
 		code := 3
-		// What is new came before the answer.
+		// New events arrived before the answer.
 		p.output("1", 4, "four")
 		p.answer(m, execproto.ReadResult{
 			Chunks:  []execproto.OutputChunk{{Seq: 2, Stream: execproto.Stdout, Chunk: []byte("two")}},

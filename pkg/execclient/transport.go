@@ -52,7 +52,7 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	}
 	header := http.Header{}
 	if d.o.BearerToken != "" {
-		if !local && u.Scheme != "wss" && !isLoopback(u.Hostname()) {
+		if !local && u.Scheme != "wss" && !transport.IsLoopback(u.Hostname()) {
 			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", transport.PublicURL(d.url))
 		}
 		header.Set("Authorization", "Bearer "+d.o.BearerToken)
@@ -109,19 +109,12 @@ func (t *webSocket) watch(every time.Duration) {
 	})
 }
 
-// refusal is what a server says that refuses the upgrade.
+// refusal returns the error for a response that refuses the upgrade, with the first
+// 300 bytes of its body.
 func refusal(res *http.Response) error {
 	const most = 300
 	text, _ := io.ReadAll(io.LimitReader(res.Body, most))
 	return fmt.Errorf("the server answered %s: %s", res.Status, bytes.TrimSpace(text))
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 func (t *webSocket) Read() ([]byte, error) {
@@ -215,7 +208,7 @@ type stdio struct {
 func startCommand(c Command) (Transport, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir, cmd.Stderr = c.Env, c.Dir, c.Stderr
-	// What it has started may hold its stderr for longer than it lives.
+	// Its descendants may keep its stderr open after it has exited.
 	cmd.WaitDelay = childGrace
 	ownGroup(cmd)
 	in, err := cmd.StdinPipe()

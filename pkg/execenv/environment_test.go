@@ -329,42 +329,12 @@ func TestCloseCancelsTheAttempt(t *testing.T) {
 	if _, err := set.Get("x"); !errors.Is(err, execenv.ErrClosed) {
 		t.Errorf("of the set: %v", err)
 	}
-	if _, err := set.Upsert("y", "ws://h", 0); !errors.Is(err, execenv.ErrClosed) {
-		t.Errorf("upsert: %v", err)
-	}
 }
 
-func TestUpsert(t *testing.T) {
-	one, other := newServer(t), newServer(t)
-	set := open(t, execenv.Options{}, one.spec("x"))
-	for _, tt := range []struct{ id, url, want string }{
-		{" ", "ws://h", "environment id cannot be empty"},
-		{"y", "NONE", "remote environment cannot use disabled exec-server url"},
-		{"y", " ", "remote environment requires an exec-server url"},
-	} {
-		if _, err := set.Upsert(tt.id, tt.url, 0); err == nil || err.Error() != "exec-server protocol error: "+tt.want {
-			t.Errorf("%q at %q: %v", tt.id, tt.url, err)
-		}
-	}
-	first := client(t, get(t, set, "x"))
-	if replaced, err := set.Upsert("y", other.url, time.Minute); err != nil || replaced != nil {
-		t.Errorf("a new one: %v, %v", replaced, err)
-	}
-	replaced, err := set.Upsert("x", " "+other.url+" ", 0)
-	if err != nil || replaced == nil || client(t, replaced) != first {
-		t.Fatalf("another one: %v, %v", replaced, err)
-	}
-	defer replaced.Close()
-	e, err := set.Default()
-	if err != nil || client(t, e) == first || e.Spec().URL != other.url {
-		t.Errorf("the default: %v, %v", e.Spec(), err)
-	}
-	if _, err := first.EnvironmentInfo(t.Context()); err != nil {
-		t.Errorf("who has the old one: %v", err)
-	}
-	if got := set.IDs(); !slices.Equal(got, []string{"x", "y"}) {
-		t.Errorf("ids %q", got)
-	}
+// TestAbsentEnvironments asks for an environment that the set does not have, and for
+// the default of a set that has none.
+func TestAbsentEnvironments(t *testing.T) {
+	set := open(t, execenv.Options{}, newServer(t).spec("x"))
 	var unknown *execenv.UnknownError
 	if _, err := set.Get("z"); !errors.As(err, &unknown) || unknown.ID != "z" {
 		t.Errorf("of no environment: %v", err)

@@ -22,8 +22,8 @@ type UnknownError struct{ ID string }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("there is no environment `%s`", e.ID) }
 
-// FileError says that the file of environments breaks a rule. Its text is the
-// reference's, in which the path is not always told.
+// FileError says that the file of environments breaks a rule. Its text is Codex
+// CLI's, in which the path is not always told.
 type FileError struct {
 	Path string
 	Err  error

@@ -9,14 +9,18 @@
 //	...
 //	client, err := env.Client(ctx) // connects, or waits for who does already
 //
-// What is configured comes from the first of these that says something: the
+// The configuration comes from the first of these that has one: the
 // variables of an environment registry (NoiseVariables), environments.toml in
 // the home directory, URLVariable.
+//
+// The rules are in docs/spec/client.md §4.
 package execenv
 
 import (
 	"strings"
 	"time"
+
+	"codex.internal/pkg/wire/secret"
 )
 
 // Names of the environments that no file names.
@@ -40,14 +44,9 @@ const (
 // is not started again: it may ask its user for something.
 func (k Kind) reconnects() bool { return k == WebSocket || k == Noise }
 
-// Secret is text that is not to be printed; a conversion tells it.
-type Secret string
-
-// String hides the text.
-func (Secret) String() string { return "(secret)" }
-
-// GoString hides the text.
-func (Secret) GoString() string { return "(secret)" }
+// Secret is a token. It prints as [redacted]; a conversion to string returns the
+// text.
+type Secret = secret.Text
 
 // Spec describes one environment. Which fields are set depends on the kind.
 type Spec struct {

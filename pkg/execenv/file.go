@@ -103,7 +103,7 @@ func decodeFile(text []byte) (file, error) {
 	return f, nil
 }
 
-// spec checks an entry. The order of the checks is that of the reference.
+// spec checks an entry. The order of the checks is that of Codex CLI.
 func (e entry) spec(home string) (Spec, error) {
 	s := Spec{ID: *e.ID, ConnectTimeout: timeout(e.ConnectTimeout), InitializeTimeout: timeout(e.InitializeTimeout)}
 	if err := checkID(s.ID); err != nil {

@@ -14,7 +14,7 @@ const (
 	// write by hand.
 	maxFileBytes = 1 << 20
 
-	// maxIDBytes is the longest id of an environment, as in the reference.
+	// maxIDBytes is the longest id of an environment, as in Codex CLI.
 	maxIDBytes = 64
 
 	// maxSeconds is the longest timeout that a time.Duration can hold.

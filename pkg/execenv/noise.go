@@ -3,7 +3,6 @@ package execenv
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/transport"
 )
 
 // noise opens sessions through a registry. All come from one identity, which is
@@ -111,18 +111,19 @@ func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harnes
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}
-	return relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect, OnLink: onLink, TLS: transport.TLSClientConfig.Clone(), Logger: log}), nil
+	return relay.NewHarness(relay.HarnessOptions{
+		Identity: identity, Connect: connect, OnLink: onLink, TLS: transport.TLSClientConfig.Clone(), Logger: log,
+	}), nil
 }
 
-// inTheClear says whether others could read what is sent to a registry. A URL that
-// is none is the registry client's to refuse.
+// inTheClear reports whether requests to a registry would go over a network without
+// encryption. It is false for a text that is no URL, which the registry client refuses.
 func inTheClear(base string) bool {
 	u, err := url.Parse(strings.TrimSpace(base))
 	if err != nil || u.Scheme != "http" {
 		return false
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	return !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || !addr.IsLoopback())
+	return !transport.IsLoopback(u.Hostname())
 }
 
 // noiseDialer is a harness as a client wants it.

@@ -3,9 +3,7 @@ package execenv
 import (
 	"errors"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 )
 
 // Set holds environments. Its methods may be called from any goroutine.
@@ -63,37 +61,6 @@ func (s *Set) IDs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config.IDs()
-}
-
-// Upsert adds an environment at a URL, or puts it in the place of one; the
-// default stays. It begins to connect in the background. A connectTimeout of 0
-// is the client's default. What it replaces is returned, else nil: it works on
-// for those who have it, and the caller has to close it.
-func (s *Set) Upsert(id, url string, connectTimeout time.Duration) (replaced *Environment, err error) {
-	url = strings.TrimSpace(url)
-	switch {
-	case strings.TrimSpace(id) == "":
-		return nil, invalid("environment id cannot be empty")
-	case strings.EqualFold(url, "none"):
-		return nil, invalid("remote environment cannot use disabled exec-server url")
-	case url == "":
-		return nil, invalid("remote environment requires an exec-server url")
-	}
-	spec := Spec{ID: id, Kind: WebSocket, Source: "added", URL: url, ConnectTimeout: connectTimeout}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	replaced = s.envs[id]
-	if i := slices.IndexFunc(s.config.Environments, func(old Spec) bool { return old.ID == id }); i >= 0 {
-		s.config.Environments[i] = spec
-	} else {
-		s.config.Environments = append(s.config.Environments, spec)
-	}
-	s.envs[id] = newEnvironment(spec, s.opts)
-	s.envs[id].startConnecting()
-	return replaced, nil
 }
 
 // Close closes every environment, at the same time.

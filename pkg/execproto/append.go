@@ -3,8 +3,8 @@ package execproto
 import "codex.internal/pkg/wire/jsonwire"
 
 // The methods below append the JSON text of one result each. Nil slices are
-// spelled [], and members that are optional on the wire are left out where
-// the reference leaves them out. Notifications are in notify.go.
+// encoded as [], and optional members are left out where Codex CLI's server
+// leaves them out. Notifications are in notify.go.
 
 func appendStrings(b []byte, list []string) []byte {
 	b = append(b, '[')

@@ -6,12 +6,11 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// The functions below decode the params of one request or client's
-// notification each. A nil src means
-// that the params are absent. Their errors are for the client, with code
-// CodeInvalidParams. Byte slices alias src, in which base64 members are
-// decoded: src must stay as it is for as long as the result is used, and is
-// no JSON afterwards.
+// The functions below decode the params of one request or client's notification
+// each. A nil src means that the params are absent. Their errors are for the
+// client, with code CodeInvalidParams. Byte slices in the result alias src, in
+// which base64 members are decoded in place: src must not be changed while the
+// result is used, and is no longer JSON.
 
 // DecodeInitialize decodes the params of initialize.
 func DecodeInitialize(src []byte) (InitializeParams, error) {
@@ -260,7 +259,7 @@ func httpHeader(h *HTTPHeader) func(*jsonwire.Reader) error {
 	return nested(
 		need("name", text(&h.Name)),
 		need("value", text(&h.Value)),
-		orNull("valueEnvVar", text(&h.ValueEnvVar)))
+		orNull("valueEnvVar", pointer(&h.ValueEnvVar, text)))
 }
 
 // DecodeHTTPRequest decodes the params of http/request.

@@ -6,8 +6,8 @@ type Shell struct {
 	Path string `json:"path"`
 }
 
-// Capabilities say what a client may rely on (section 8.1); absent means
-// false.
+// Capabilities say what a client may rely on (docs/spec/wire.md §7.2); absent
+// means false.
 type Capabilities struct {
 	FileWriteStreaming     bool `json:"fileWriteStreaming"`
 	SandboxedFileStreaming bool `json:"sandboxedFileStreaming"`
@@ -19,7 +19,7 @@ type Capabilities struct {
 	HTTPHeaderEnvVars          bool `json:"httpHeaderEnvVars"`
 }
 
-// EnvironmentInfo answers environment/info (sections 7 and 8.1). Cwd,
+// EnvironmentInfo answers environment/info (docs/spec/wire.md §7.1). Cwd,
 // TempDir, UserHomeDir and TemporaryDirectories are `file:` URIs.
 type EnvironmentInfo struct {
 	Shell                Shell        `json:"shell"`

@@ -10,8 +10,8 @@ import (
 	"codex.internal/pkg/wire/jsonwire"
 )
 
-// field says how one member of an object is decoded. The decoders of this
-// package are lists of fields; object does the rest.
+// field decodes one member of an object. The decoders of this package are lists of
+// fields, which object reads.
 type field struct {
 	name string
 	read func(r *jsonwire.Reader) error
@@ -34,8 +34,7 @@ func orNull(name string, read func(*jsonwire.Reader) error) field {
 	return field{name: name, read: read, nullable: true}
 }
 
-// params decodes the params of a request; nil params count as null. That they
-// are JSON has been checked when they were found in their message.
+// params decodes the params of a request, which must be valid JSON; nil is null.
 func params(text []byte, fields ...field) error {
 	if text == nil {
 		text = []byte("null")
@@ -95,7 +94,7 @@ func text[S ~string](to *S) func(*jsonwire.Reader) error {
 	}
 }
 
-// choice reads one of a few words.
+// choice reads a string that must be one of words.
 func choice[S ~string](to *S, words ...S) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		b, err := r.StringBytes()
@@ -146,7 +145,7 @@ func pointer[T any](to **T, read func(*T) func(*jsonwire.Reader) error) func(*js
 	}
 }
 
-// base64Bytes reads base64 text and decodes it where it lies.
+// base64Bytes reads base64 text and decodes it in place.
 func base64Bytes(to *[]byte) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		b, err := r.StringBytes()
@@ -173,8 +172,8 @@ func list[T any](to *[]T, element func(*T) func(*jsonwire.Reader) error) func(*j
 	}
 }
 
-// stringMap reads an object whose values are strings; the last of several
-// members with the same name counts.
+// stringMap reads an object whose values are strings. Of several members with the
+// same name, the last one counts.
 func stringMap(to *map[string]string) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		*to = make(map[string]string)
@@ -192,7 +191,7 @@ func nested(fields ...field) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error { return object(r, fields) }
 }
 
-// rawJSON takes a value as it stands.
+// rawJSON reads a value as a copy of its JSON text.
 func rawJSON[B ~[]byte](to *B) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		raw, err := r.Raw()

@@ -71,7 +71,7 @@ type HandleParams struct {
 	HandleID string `json:"handleId"`
 }
 
-// Base64Text is data as its base64 text, decoded by whoever uses it.
+// Base64Text is the base64 text of data, which the user of the type decodes.
 type Base64Text []byte
 
 // MarshalText returns the text as it is.
@@ -83,10 +83,10 @@ func (t *Base64Text) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// WriteFileParams create or truncate a file. DataBase64 stays undecoded
-// because bad base64 is the file system's error here, not a params error
-// (section 5); the decoder lets it alias the message, so that it can be
-// decoded in place.
+// WriteFileParams create or truncate a file. DataBase64 stays undecoded because
+// bad base64 is the file system's error here, not a params error
+// (docs/spec/wire.md §5.3); the decoder lets it alias the message, so that it
+// can be decoded in place.
 type WriteFileParams struct {
 	Path           string          `json:"path"`
 	DataBase64     Base64Text      `json:"dataBase64"`
@@ -103,9 +103,9 @@ type CreateDirectoryParams struct {
 	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
 }
 
-// Metadata answers fs/getMetadata: the target's, except that IsSymlink tells
-// whether the path itself is a link. Times are milliseconds since 1970, 0
-// when unknown; Size is in bytes.
+// Metadata answers fs/getMetadata: it describes the target of a path, but IsSymlink
+// says whether the path itself is a link. Times are milliseconds since 1970, 0 if
+// unknown; Size is in bytes.
 type Metadata struct {
 	IsDirectory  bool   `json:"isDirectory"`
 	IsFile       bool   `json:"isFile"`

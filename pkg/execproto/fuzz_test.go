@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// fuzzDecoder feeds a decoder JSON, as it gets it from the envelope. What it
+// fuzzDecoder passes a decoder JSON, as the envelope does. What it
 // accepts must be accepted by encoding/json too, and mean the same: it is
 // stricter, never laxer. Decoding must leave nothing out.
 func fuzzDecoder[P any](f *testing.F, decode func([]byte) (P, error), seeds ...string) {
@@ -122,7 +122,11 @@ func FuzzDecodeInitialize(f *testing.F) {
 	fuzzDecoder(f, DecodeInitialize, `{"clientName":"c","resumeSessionId":null}`, `{"clientName":""}`, `{"clientName":"c","resumeSessionId":"s","takeOver":true}`)
 }
 func FuzzDecodeStart(f *testing.F) {
-	fuzzDecoder(f, DecodeStart, `{"processId":"p","argv":["a","b"],"cwd":"file:///","env":{"A":"1"},"tty":true,"arg0":null,"pipeStdin":true,"envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":["x"],"set":{"S":"1"},"includeOnly":[]},"sandbox":{"permissions":{}},"enforceManagedNetwork":false,"metadata":{"threadId":"t"},"size":{"rows":1,"cols":65535},"outputWindow":65536}`, `{"argv":[]}`)
+	fuzzDecoder(f, DecodeStart,
+		`{"processId":"p","argv":["a","b"],"cwd":"file:///","env":{"A":"1"},"tty":true,"arg0":null,"pipeStdin":true,`+
+			`"envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":["x"],"set":{"S":"1"},"includeOnly":[]},`+
+			`"sandbox":{"permissions":{}},"enforceManagedNetwork":false,"metadata":{"threadId":"t"},"size":{"rows":1,"cols":65535},`+
+			`"outputWindow":65536}`, `{"argv":[]}`)
 }
 func FuzzDecodeRead(f *testing.F) {
 	fuzzDecoder(f, DecodeRead, `{"processId":"p","afterSeq":1,"maxBytes":null,"waitMs":18446744073709551615}`)
@@ -164,10 +168,14 @@ func FuzzDecodeCopy(f *testing.F) {
 	fuzzDecoder(f, DecodeCopy, `{"sourcePath":"/a","destinationPath":"/b","recursive":true}`)
 }
 func FuzzDecodeWalk(f *testing.F) {
-	fuzzDecoder(f, DecodeWalk, `{"path":"/","options":{"maxDepth":1,"maxDirectories":2,"maxEntries":3,"followDirectorySymlinks":true,"pruneHiddenDirectories":false}}`)
+	fuzzDecoder(f, DecodeWalk,
+		`{"path":"/","options":{"maxDepth":1,"maxDirectories":2,"maxEntries":3,"followDirectorySymlinks":true,`+
+			`"pruneHiddenDirectories":false}}`)
 }
 func FuzzDecodeHTTPRequest(f *testing.F) {
-	fuzzDecoder(f, DecodeHTTPRequest, `{"method":"GET","url":"http://x/","headers":[{"name":"a","value":"b","valueEnvVar":"C"}],"bodyBase64":"aGk=","timeoutMs":5,"requestId":"r","streamResponse":true,"redirectPolicy":"stop","deltaWindow":16}`)
+	fuzzDecoder(f, DecodeHTTPRequest,
+		`{"method":"GET","url":"http://x/","headers":[{"name":"a","value":"b","valueEnvVar":"C"}],"bodyBase64":"aGk=","timeoutMs":5,`+
+			`"requestId":"r","streamResponse":true,"redirectPolicy":"stop","deltaWindow":16}`)
 }
 func FuzzDecodeProcessAck(f *testing.F) {
 	fuzzDecoder(f, DecodeProcessAck, `{"processId":"p","seq":9007199254740991}`)

@@ -16,16 +16,23 @@ func TestGolden(t *testing.T) {
 	}{
 		{InitializeResult{SessionID: "s"}, `{"sessionId":"s"}`},
 		{InitializeResult{SessionID: "s", Extensions: []string{"a", "b"}, EnvironmentInfo: &EnvironmentInfo{}},
-			`{"sessionId":"s","extensions":["a","b"],"environmentInfo":{"shell":{"name":"","path":""},"temporaryDirectories":[],"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}}`},
-		{EnvironmentInfo{Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TemporaryDirectories: []string{"file:///t"}, PlatformOS: "linux", Capabilities: Capabilities{FileWriteStreaming: true, HTTPHeaderEnvVars: true}},
-			`{"shell":{"name":"sh","path":"/bin/sh"},"cwd":"file:///","platformOs":"linux","temporaryDirectories":["file:///t"],"capabilities":{"fileWriteStreaming":true,"sandboxedFileStreaming":false,"httpHeaderEnvVars":true}}`},
-		{EnvironmentInfo{Shell: Shell{"sh", "/bin/sh"}, TemporaryDirectories: []string{}, Capabilities: Capabilities{SandboxedFileStreaming: true, RootWriteKeepsDevices: true, RootWriteKeepsRestrictions: true}},
-			`{"shell":{"name":"sh","path":"/bin/sh"},"temporaryDirectories":[],"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,"linuxApprovedRootWritePreservesRestrictions":true,"httpHeaderEnvVars":false}}`},
+			`{"sessionId":"s","extensions":["a","b"],"environmentInfo":{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
+				`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}}`},
+		{EnvironmentInfo{Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TemporaryDirectories: []string{"file:///t"}, PlatformOS: "linux",
+			Capabilities: Capabilities{FileWriteStreaming: true, HTTPHeaderEnvVars: true}},
+			`{"shell":{"name":"sh","path":"/bin/sh"},"cwd":"file:///","platformOs":"linux","temporaryDirectories":["file:///t"],` +
+				`"capabilities":{"fileWriteStreaming":true,"sandboxedFileStreaming":false,"httpHeaderEnvVars":true}}`},
+		{EnvironmentInfo{Shell: Shell{"sh", "/bin/sh"}, TemporaryDirectories: []string{},
+			Capabilities: Capabilities{SandboxedFileStreaming: true, RootWriteKeepsDevices: true, RootWriteKeepsRestrictions: true}},
+			`{"shell":{"name":"sh","path":"/bin/sh"},"temporaryDirectories":[],"capabilities":{"fileWriteStreaming":false,` +
+				`"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
+				`"linuxApprovedRootWritePreservesRestrictions":true,"httpHeaderEnvVars":false}}`},
 		{StatusResult{"ready"}, `{"status":"ready"}`},
 		{StartResult{ProcessID: "p\"", SandboxType: "none"}, `{"processId":"p\"","sandboxType":"none"}`},
 		{ReadResult{NextSeq: 1}, `{"chunks":[],"nextSeq":1,"exited":false,"exitCode":null,"closed":false,"failure":null,"sandboxDenied":false}`},
 		{ReadResult{Chunks: []OutputChunk{{1, Stdout, []byte("a")}, {2, PTY, nil}}, NextSeq: 5, Exited: true, ExitCode: &code, Closed: true, Failure: &text},
-			`{"chunks":[{"seq":1,"stream":"stdout","chunk":"YQ=="},{"seq":2,"stream":"pty","chunk":""}],"nextSeq":5,"exited":true,"exitCode":-1,"closed":true,"failure":"broke","sandboxDenied":false}`},
+			`{"chunks":[{"seq":1,"stream":"stdout","chunk":"YQ=="},{"seq":2,"stream":"pty","chunk":""}],"nextSeq":5,"exited":true,` +
+				`"exitCode":-1,"closed":true,"failure":"broke","sandboxDenied":false}`},
 		{WriteResult{WriteStdinClosed}, `{"status":"stdinClosed"}`},
 		{TerminateResult{true}, `{"running":true}`},
 		{ListResult{}, `{"processes":[]}`},
@@ -40,13 +47,29 @@ func TestGolden(t *testing.T) {
 			`{"entries":[{"fileName":"a","isDirectory":false,"isFile":false},{"fileName":"` + "\uFFFD" + `","isDirectory":false,"isFile":true,"isLossy":true}]}`},
 		{WalkResult{Entries: []WalkEntry{{"file:///a", "file"}}, Errors: []WalkError{{"file:///b", "no"}}, Truncated: true},
 			`{"entries":[{"path":"file:///a","kind":"file"}],"errors":[{"path":"file:///b","message":"no"}],"truncated":true}`},
-		{HTTPRequestResult{Status: 200, Headers: []HTTPHeader{{Name: "a", Value: "b"}}, Body: []byte("x")}, `{"status":200,"headers":[{"name":"a","value":"b"}],"bodyBase64":"eA=="}`},
+		{
+			HTTPRequestResult{Status: 200, Headers: []HTTPHeader{{Name: "a", Value: "b"}}, Body: []byte("x")},
+			`{"status":200,"headers":[{"name":"a","value":"b"}],"bodyBase64":"eA=="}`,
+		},
 		{OutputNotification{"p", 1, Stderr, []byte("x")}, `{"method":"process/output","params":{"processId":"p","seq":1,"stream":"stderr","chunk":"eA=="}}`},
-		{ExitedNotification{ProcessID: "p", Seq: 2, ExitCode: 137}, `{"method":"process/exited","params":{"processId":"p","seq":2,"exitCode":137,"sandboxDenied":false}}`},
-		{ExitedNotification{ProcessID: "p", Seq: 1, ExitCode: 125, SandboxRefusal: &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}}, `{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":125,"sandboxDenied":false,"sandboxRefusal":{"policy":{"type":"disabled"},"reason":"no"}}}`},
+		{
+			ExitedNotification{ProcessID: "p", Seq: 2, ExitCode: 137},
+			`{"method":"process/exited","params":{"processId":"p","seq":2,"exitCode":137,"sandboxDenied":false}}`,
+		},
+		{
+			ExitedNotification{ProcessID: "p", Seq: 1, ExitCode: 125, SandboxRefusal: &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}},
+			`{"method":"process/exited","params":{"processId":"p","seq":1,"exitCode":125,"sandboxDenied":false,` +
+				`"sandboxRefusal":{"policy":{"type":"disabled"},"reason":"no"}}}`,
+		},
 		{ClosedNotification{"p", 3}, `{"method":"process/closed","params":{"processId":"p","seq":3}}`},
-		{HTTPBodyDelta{RequestID: "r", Seq: 1, Delta: []byte("x")}, `{"method":"http/request/bodyDelta","params":{"requestId":"r","seq":1,"deltaBase64":"eA==","done":false,"error":null}}`},
-		{HTTPBodyDelta{RequestID: "r", Seq: 2, Done: true, Error: &text}, `{"method":"http/request/bodyDelta","params":{"requestId":"r","seq":2,"deltaBase64":"","done":true,"error":"broke"}}`},
+		{
+			HTTPBodyDelta{RequestID: "r", Seq: 1, Delta: []byte("x")},
+			`{"method":"http/request/bodyDelta","params":{"requestId":"r","seq":1,"deltaBase64":"eA==","done":false,"error":null}}`,
+		},
+		{
+			HTTPBodyDelta{RequestID: "r", Seq: 2, Done: true, Error: &text},
+			`{"method":"http/request/bodyDelta","params":{"requestId":"r","seq":2,"deltaBase64":"","done":true,"error":"broke"}}`,
+		},
 	} {
 		got := string(tt.got.AppendJSON([]byte("before")))
 		if got != "before"+tt.want {
@@ -74,9 +97,11 @@ func TestGoldenParams(t *testing.T) {
 		{StartParams{ProcessID: "p", Argv: []string{"a"}, Cwd: "/", Env: map[string]string{}}, anyOf(DecodeStart),
 			`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"arg0":null,"pipeStdin":false,"envPolicy":null,"sandbox":null,"enforceManagedNetwork":false}`},
 		{StartParams{ProcessID: "p", Argv: []string{"a"}, Cwd: "/", Env: map[string]string{}, OutputWindow: 65536}, anyOf(DecodeStart),
-			`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"arg0":null,"pipeStdin":false,"envPolicy":null,"sandbox":null,"enforceManagedNetwork":false,"outputWindow":65536}`},
+			`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"arg0":null,"pipeStdin":false,"envPolicy":null,` +
+				`"sandbox":null,"enforceManagedNetwork":false,"outputWindow":65536}`},
 		{ProcessAck{ProcessID: "p", Seq: 1<<53 - 1}, anyOf(DecodeProcessAck), `{"processId":"p","seq":9007199254740991}`},
-		{HTTPRequestParams{Method: "GET", URL: "http://x/", RequestID: "r", StreamResponse: true, RedirectPolicy: RedirectFollow, DeltaWindow: 16}, anyOf(DecodeHTTPRequest),
+		{HTTPRequestParams{Method: "GET", URL: "http://x/",
+			RequestID: "r", StreamResponse: true, RedirectPolicy: RedirectFollow, DeltaWindow: 16}, anyOf(DecodeHTTPRequest),
 			`{"method":"GET","url":"http://x/","bodyBase64":null,"timeoutMs":null,"requestId":"r","streamResponse":true,"redirectPolicy":"follow","deltaWindow":16}`},
 		{HTTPAck{RequestID: "r", Seq: 2}, anyOf(DecodeHTTPAck), `{"requestId":"r","seq":2}`},
 	} {
@@ -107,13 +132,19 @@ func TestRefusals(t *testing.T) {
 		{errorOf(DecodeStart), `{"processId":"p","processId":"q"}`, "duplicate field `processId`"},
 		{errorOf(DecodeStart), `{"processId":"p","argv":[],"cwd":"/","env":{},"tty":false}`, "argv must not be empty"},
 		{errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"pipeStdin":null}`, "pipeStdin: invalid type: null, expected a boolean"},
-		{errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"envPolicy":{"inherit":"some"}}`, "envPolicy: inherit: unknown variant `some`, expected one of `all`, `core`, `none`"},
+		{
+			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"envPolicy":{"inherit":"some"}}`,
+			"envPolicy: inherit: unknown variant `some`, expected one of `all`, `core`, `none`",
+		},
 		{errorOf(DecodeRead), `{"processId":"p","afterSeq":-1}`, "afterSeq: invalid value: integer `-1`, expected u64"},
 		{errorOf(DecodeRead), `{"processId":"p","afterSeq":1.5}`, "afterSeq: invalid type: number `1.5`, expected u64"},
 		{errorOf(DecodeWrite), `{"processId":"p","chunk":"","writeId":""}`, "writeId must not be empty"},
 		{errorOf(DecodeWrite), `{"processId":"p","chunk":"***"}`, "chunk: Invalid symbol 42, offset 0."},
 		{errorOf(DecodeInitialize), `{"clientName":"c","takeOver":1}`, "takeOver: invalid type: number `1`, expected a boolean"},
-		{errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`, "outputWindow: invalid value: integer `-1`, expected u64"},
+		{
+			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`,
+			"outputWindow: invalid value: integer `-1`, expected u64",
+		},
 		{errorOf(DecodeProcessAck), ``, "invalid type: null, expected an object"},
 		{errorOf(DecodeProcessAck), `{"processId":"p"}`, "missing field `seq`"},
 		{errorOf(DecodeProcessAck), `{"processId":"p","seq":null}`, "seq: invalid type: null, expected u64"},

@@ -1,11 +1,12 @@
 package execproto
 
 // HTTPHeader is one header line. ValueEnvVar, in requests, names a variable
-// of the server's environment whose value is appended to Value.
+// of the server's environment whose value is appended to Value; nil: none. An
+// empty name is that of a variable that is never set.
 type HTTPHeader struct {
-	Name        string `json:"name"`
-	Value       string `json:"value"`
-	ValueEnvVar string `json:"valueEnvVar,omitempty"`
+	Name        string  `json:"name"`
+	Value       string  `json:"value"`
+	ValueEnvVar *string `json:"valueEnvVar,omitempty"`
 }
 
 // RedirectPolicy says what http/request does with a redirect.
@@ -18,7 +19,7 @@ const (
 )
 
 // HTTPRequestParams make an HTTP request from the server's machine
-// (section 6). Body is nil when absent.
+// (docs/spec/wire.md §6.1). Body is nil when absent.
 type HTTPRequestParams struct {
 	Method         string         `json:"method"`
 	URL            string         `json:"url"`
@@ -28,11 +29,11 @@ type HTTPRequestParams struct {
 	RequestID      string         `json:"requestId"`
 	StreamResponse bool           `json:"streamResponse"`
 	RedirectPolicy RedirectPolicy `json:"redirectPolicy,omitempty"`
-	// DeltaWindow is how many deltas of a streamed body may be on their way;
+	// DeltaWindow is how many deltas of a streamed body may be unacknowledged;
 	// 0: any number. While that many have not been acknowledged with
 	// http/request/ack, the server reads no more of the body (extension
-	// http/request/ack). The server brings it within its limit, 4096.
-	// TimeoutMS goes on meanwhile, and the last delta is not held back.
+	// http/request/ack). The server's maximum is 4096. TimeoutMS is not extended
+	// by such waits, and the last delta is always sent.
 	DeltaWindow uint64 `json:"deltaWindow,omitempty"`
 }
 
@@ -43,10 +44,10 @@ type HTTPRequestResult struct {
 	Body    []byte       `json:"bodyBase64"`
 }
 
-// HTTPAck is http/request/ack, by which a client tells that it has consumed
-// the deltas of a streamed body up to and including Seq (see
-// HTTPRequestParams.DeltaWindow). The highest Seq counts; one beyond the
-// newest delta counts for the future too. An unknown RequestID is no error.
+// HTTPAck is http/request/ack: the client has consumed the deltas of a streamed
+// body up to and including Seq (see HTTPRequestParams.DeltaWindow). The highest
+// Seq counts; one beyond the newest delta acknowledges future deltas too. An
+// unknown RequestID is no error.
 type HTTPAck struct {
 	RequestID string `json:"requestId"`
 	Seq       uint64 `json:"seq"`

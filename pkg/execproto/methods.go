@@ -1,6 +1,6 @@
 package execproto
 
-// Requests of the reference protocol (sections 3 to 7).
+// Requests of Codex CLI's protocol (docs/spec/wire.md §3 to §7).
 const (
 	MethodInitialize      = "initialize"
 	MethodEnvironmentInfo = "environment/info"
@@ -26,14 +26,14 @@ const (
 	MethodHTTPRequest = "http/request"
 )
 
-// Requests that newer reference releases speak too (section 8.1).
+// Requests that later releases of Codex CLI have too (docs/spec/wire.md §8.1).
 const (
 	MethodEnvironmentStatus = "environment/status"
 	MethodFSWalk            = "fs/walk"
 	MethodFSWriteBlock      = "fs/writeBlock"
 )
 
-// Requests that only this server speaks (section 8.2).
+// Requests that only this server has (docs/spec/wire.md §8.2).
 const (
 	MethodProcessCloseStdin = "process/closeStdin"
 	MethodProcessResize     = "process/resize"
@@ -41,16 +41,16 @@ const (
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only
-// to this server (section 8.2).
+// to this server (docs/spec/wire.md §8.2).
 const (
 	NotifyInitialized = "initialized"
 	NotifyProcessAck  = "process/ack"
 	NotifyHTTPAck     = "http/request/ack"
 )
 
-// ExtensionTakeOver is the name under which InitializeResult.Extensions tells
-// that the server knows InitializeParams.TakeOver. The other extensions have
-// the names of their requests and notifications.
+// ExtensionTakeOver is the name in InitializeResult.Extensions of servers that
+// support InitializeParams.TakeOver. The other extensions have the names of their
+// requests and notifications.
 const ExtensionTakeOver = "initialize/takeOver"
 
 // Notifications from server to client.
@@ -61,7 +61,7 @@ const (
 	NotifyHTTPBodyDelta = "http/request/bodyDelta"
 )
 
-// Error codes (section 2).
+// Error codes (docs/spec/wire.md §2.2).
 const (
 	CodeInvalidRequest  = -32600
 	CodeMethodNotFound  = -32601
@@ -71,7 +71,7 @@ const (
 	CodeSessionAttached = -32010
 )
 
-// Limits that the wire protocol itself names (sections 4, 5 and 8).
+// Limits that the wire protocol itself names (docs/spec/wire.md §10).
 const (
 	// MaxReadFileBytes is the largest file that fs/readFile returns whole.
 	MaxReadFileBytes = 512 << 20

@@ -2,11 +2,10 @@ package execproto
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// The methods below append a notification whole: the envelope and its params.
+// The methods below append a whole notification: the envelope and its params.
 
-// AppendOutput appends process/output. It is the server's one hot path: no
-// allocation when b has room, and the base64 text is written once, where it
-// is sent from.
+// AppendOutput appends process/output. It is the server's hot path: it does not
+// allocate if b has room, and writes the base64 text directly into b.
 func AppendOutput(b []byte, processID string, seq uint64, stream Stream, chunk []byte) []byte {
 	b = append(b, `{"method":"process/output","params":{"processId":`...)
 	b = jsonwire.AppendString(b, processID)

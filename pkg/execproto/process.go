@@ -12,20 +12,20 @@ const (
 	PTY    Stream = "pty"
 )
 
-// InitializeParams open a connection (section 3).
+// InitializeParams open a connection (docs/spec/wire.md §3.1).
 type InitializeParams struct {
 	ClientName      string  `json:"clientName"`
 	ResumeSessionID *string `json:"resumeSessionId"`
-	// TakeOver resumes the session even when it is attached to another
-	// connection (extension initialize/takeOver). That one is ended; over a
+	// TakeOver resumes the session even if it is attached to another connection
+	// (extension initialize/takeOver). The server closes that one; over a
 	// websocket with close code 1008 and the reason `session was resumed on
-	// another connection`. It handles nothing more once this one is answered.
-	// Without ResumeSessionID it means nothing.
+	// another connection`. It handles no message of that connection after the
+	// answer to this request. TakeOver is ignored without ResumeSessionID.
 	TakeOver bool `json:"takeOver,omitempty"`
 }
 
 // InitializeResult answers initialize. Extensions name what the server speaks
-// of section 8.2: requests, notifications, and ExtensionTakeOver.
+// of docs/spec/wire.md §8.2: requests, notifications, and ExtensionTakeOver.
 type InitializeResult struct {
 	SessionID       string           `json:"sessionId"`
 	Extensions      []string         `json:"extensions,omitempty"`
@@ -39,7 +39,7 @@ type TerminalSize struct {
 }
 
 // EnvPolicy says what a process inherits of the server's environment before
-// StartParams.Env is laid over it (section 4).
+// StartParams.Env is laid over it (docs/spec/wire.md §4.2).
 type EnvPolicy struct {
 	// Inherit is "all", "core" or "none".
 	Inherit               string            `json:"inherit"`
@@ -55,8 +55,8 @@ type StartMetadata struct {
 	ToolCallID string `json:"toolCallId,omitempty"`
 }
 
-// StartParams start a process (section 4). ProcessID, Argv, Cwd, Env and TTY
-// are required.
+// StartParams start a process (docs/spec/wire.md §4.1). ProcessID, Argv, Cwd,
+// Env and TTY are required.
 type StartParams struct {
 	ProcessID string            `json:"processId"`
 	Argv      []string          `json:"argv"`
@@ -73,13 +73,13 @@ type StartParams struct {
 	Metadata              *StartMetadata  `json:"metadata,omitempty"`
 	// Size is the terminal's first size; nil: 24 rows, 80 columns.
 	Size *TerminalSize `json:"size,omitempty"`
-	// OutputWindow is how much output the client is ready to have on its way,
-	// in bytes; 0: any amount. While events with that much output have not
-	// been acknowledged with process/ack, the server does not read more, and
-	// what the process writes waits in its pipe (extension process/ack). The
-	// server brings it within its limits, 64 KiB to 512 KiB. The exit is told
-	// without waiting for acknowledgements, so output that was held back
-	// comes after it; the close comes when all output was read.
+	// OutputWindow is how many bytes of output may be unacknowledged; 0: any
+	// number. While events with that much output have not been acknowledged
+	// with process/ack, the server reads no more, and output waits in the
+	// process's pipe (extension process/ack). The server's limits are 64 KiB
+	// and 512 KiB. The exit is sent without waiting for acknowledgements, so
+	// output that was held back comes after it; the close comes when all output
+	// was read.
 	OutputWindow uint64 `json:"outputWindow,omitempty"`
 }
 
@@ -119,7 +119,7 @@ type ReadResult struct {
 	SandboxDenied bool          `json:"sandboxDenied"`
 }
 
-// WriteStatus is what became of a write that carried a writeId.
+// WriteStatus is the outcome of a write with a writeId.
 type WriteStatus string
 
 // The outcomes of process/write.
@@ -147,7 +147,7 @@ type WriteResult struct {
 // Signal is a signal by name.
 type Signal string
 
-// The signals of process/signal; the reference knows only interrupt.
+// The signals of process/signal; Codex CLI knows only interrupt.
 const (
 	SignalInterrupt Signal = "interrupt"
 	SignalTerminate Signal = "terminate"
@@ -169,11 +169,10 @@ type ProcessParams struct {
 	ProcessID string `json:"processId"`
 }
 
-// ProcessAck is process/ack, by which a client tells that it has consumed a
-// process's events up to and including Seq (see StartParams.OutputWindow).
-// The highest Seq counts. One beyond the newest event counts for the future
-// too, so 2^53-1 means that nothing more is held back. A process that is
-// unknown or has no window is no error.
+// ProcessAck is process/ack: the client has consumed a process's events up to and
+// including Seq (see StartParams.OutputWindow). The highest Seq counts. One beyond
+// the newest event acknowledges future events too, so after 2^53-1 nothing more is
+// held back. A process that is unknown or has no window is no error.
 type ProcessAck struct {
 	ProcessID string `json:"processId"`
 	Seq       uint64 `json:"seq"`
@@ -224,12 +223,13 @@ type ExitedNotification struct {
 	Seq           uint64 `json:"seq"`
 	ExitCode      int    `json:"exitCode"`
 	SandboxDenied bool   `json:"sandboxDenied"`
-	// SandboxRefusal is there only if the sandbox could not be made, so that
-	// nothing ran. It is ours; other clients ignore it.
+	// SandboxRefusal is set only if the sandbox could not be made, so that the
+	// command has not run. It is an extension of this server; clients that do not
+	// know it ignore it.
 	SandboxRefusal *SandboxRefusal `json:"sandboxRefusal,omitempty"`
 }
 
-// SandboxRefusal says which policy could not be enforced, and why.
+// SandboxRefusal is a policy that could not be enforced, and the reason.
 type SandboxRefusal struct {
 	Policy json.RawMessage `json:"policy"` // the permission profile, with native paths
 	Reason string          `json:"reason"`

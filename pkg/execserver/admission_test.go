@@ -133,7 +133,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_ = c.SetReadDeadline(time.Now().Add(testTimeout))
 		return c
 	}
 	first := connect("GET / HT")

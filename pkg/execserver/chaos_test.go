@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 	if err := srv.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); descriptors(t) > before; {
+	for deadline := time.Now().Add(testTimeout); descriptors(t) > before; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d descriptors before, %d after", before, descriptors(t))
 		}
@@ -183,7 +183,7 @@ func (c *survivor) connection(budget int) error {
 		c.started = r != nil || err != nil
 	}
 	for !c.done {
-		// What was told while nobody listened can be read.
+		// Output that was written without a connection can be read.
 		if err := c.catchUp(); err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (c *survivor) call(method string, params any) (json.RawMessage, error) {
 		return nil, err
 	}
 	for {
-		_ = c.ws.SetReadDeadline(time.Now().Add(patience))
+		_ = c.ws.SetReadDeadline(time.Now().Add(testTimeout))
 		_, text, err := c.ws.ReadMessage()
 		if err != nil {
 			return nil, err

@@ -14,9 +14,8 @@ type chunks struct {
 	at   int
 }
 
-// spareChunks keeps pieces for the next large file, until trimChunks. They
-// are kept by hand because the collector empties pools just when large files
-// are read.
+// spareChunks keeps pieces for the next large file, until trimChunks. A sync.Pool
+// would be emptied by the collections that reading large files causes.
 var spareChunks = make(chan []byte, wholeFile/fileChunk)
 
 func takeChunk() []byte {
@@ -28,7 +27,7 @@ func takeChunk() []byte {
 	}
 }
 
-// trimChunks lets go of the pieces that are kept.
+// trimChunks frees the spare pieces.
 func trimChunks() {
 	for {
 		select {

@@ -17,14 +17,14 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// What process/start answers as sandboxType.
+// The values of sandboxType in the result of process/start.
 const (
 	sandboxNone  = "none"
 	sandboxLinux = "linuxSeccomp"
 )
 
-// confiner holds the server's sandbox.Runtime, which is made with the first
-// request that needs it: a server should listen at once.
+// confiner holds the server's sandbox.Runtime. It is made with the first request
+// that needs it, so that a server listens at once.
 type confiner struct {
 	once    sync.Once
 	runtime *sandbox.Runtime
@@ -46,7 +46,7 @@ func (srv *Server) sandboxes() (*sandbox.Runtime, error) {
 	return c.runtime, c.err
 }
 
-// close lets go of the runtime, if there is one, at the end of the server.
+// close closes the runtime, if there is one, at the end of the server.
 func (c *confiner) close() {
 	c.once.Do(func() { c.err = errors.New("the server is shutting down") })
 	if c.runtime != nil {
@@ -54,11 +54,11 @@ func (c *confiner) close() {
 	}
 }
 
-// native is the decoder of paths in profiles.
+// native decodes a path of a profile or a sandbox.
 func (srv *Server) native(text string) (string, error) { return pathuri.Parse(text, srv.home) }
 
-// decodeSandbox decodes the sandbox of a request. What is wrong with its shape
-// is an error of the params; path makes the error about a path in it.
+// decodeSandbox decodes the sandbox of a request. It returns an error of the
+// params if the sandbox is malformed, and the error of path for an invalid path.
 func (srv *Server) decodeSandbox(raw json.RawMessage, path func(string) error) (*permissions.Context, error) {
 	ctx, err := permissions.DecodeContext(raw, srv.native)
 	var bad *permissions.PathError
@@ -71,7 +71,7 @@ func (srv *Server) decodeSandbox(raw json.RawMessage, path func(string) error) (
 	return ctx, nil
 }
 
-// workspace are the directories that a sandbox names, as native paths.
+// workspace holds the directories that a sandbox names, as native paths.
 type workspace struct {
 	cwd   string // "": not named
 	roots []string
@@ -97,8 +97,8 @@ func (srv *Server) workspaceOf(ctx *permissions.Context, cwdError, rootError fun
 	return w, nil
 }
 
-// profile is the profile of a sandbox in which project_roots are paths. Roots
-// that are named come before the cwd, which clients of 0.142.0 name alone.
+// profile returns the profile of a sandbox with project_roots replaced by paths:
+// the workspace roots, or the cwd if there are none, as with clients of 0.142.0.
 func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Profile {
 	roots := w.roots
 	if len(roots) == 0 {
@@ -107,8 +107,8 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	return ctx.ProfileFor(cwd, sandbox.HostView{}).WithProjectRoots(roots)
 }
 
-// fileIntent is how a file system request has to be confined; nil: not at all
-// (section 5).
+// fileIntent returns how a file system request must be confined; nil: not at
+// all (docs/spec/sandbox.md §5.1).
 func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
 	if raw == nil {
 		return nil, nil
@@ -142,7 +142,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
 	return &sandbox.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
-// processIntent is how a process has to be confined; nil: not at all.
+// processIntent returns how a process must be confined; nil: not at all.
 func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox.Intent, error) {
 	if p.Sandbox == nil {
 		return nil, nil
@@ -153,7 +153,7 @@ func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox
 	}
 	notHere := func(what string) func(string, error) error {
 		return func(uri string, err error) error {
-			return invalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, clip(uri), err))
+			return invalidParams(fmt.Sprintf("%s URI `%s` is not valid on this exec-server host: %v", what, shorten(uri), err))
 		}
 	}
 	w, err := srv.workspaceOf(ctx, notHere("sandbox cwd"), notHere("sandbox workspace root"))
@@ -178,7 +178,7 @@ func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox
 	}, nil
 }
 
-// unenforceable is the error of a request that cannot be confined here.
+// unenforceable is the error of a request that this server cannot confine.
 func unenforceable(err error) error {
 	if errors.Is(err, sandbox.ErrUnenforceable) || errors.Is(err, sandbox.ErrWindows) {
 		return invalidParams(err.Error())
@@ -186,8 +186,8 @@ func unenforceable(err error) error {
 	return invalidParams(fmt.Sprintf("%v: %v", sandbox.ErrUnenforceable, err))
 }
 
-// startConfined starts a process under the launcher, which keeps its terminal,
-// its environment and its name.
+// startConfined starts a process in a sandbox, with the terminal, the
+// environment and the name (argv[0]) of spec.
 func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec process.Spec) (*process.Process, error) {
 	runtime, err := p.s.srv.sandboxes()
 	if err != nil {
@@ -202,7 +202,7 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 	}
 	defer command.Close()
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.Patient, spec.Judge = true, sandbox.Denied
+	spec.ExitGracePeriod, spec.DetectDenial = true, sandbox.Denied
 	p.refusal, p.profile = command.Refusal, intent.Profile
 	running, err := p.s.group.Start(ctx, spec, p)
 	if err != nil {
@@ -211,17 +211,19 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 	return running, err
 }
 
-// readsOnly are the operations that change nothing. They are confined to a
-// profile that lets nothing be changed, which is stricter than what was asked
-// for, and cheaper: nothing has to be kept from being created.
-var readsOnly = []string{
+// readOnlyOperations change no file. They run under a read-only profile, which
+// is stricter than the requested one and cheaper: the launcher needs no
+// placeholders for paths that must not be created.
+var readOnlyOperations = []string{
 	execproto.MethodFSReadFile, execproto.MethodFSGetMetadata, execproto.MethodFSCanonicalize,
 	execproto.MethodFSReadDirectory, execproto.MethodFSWalk,
 }
 
-// demote takes writing out of an intent. The launcher has to know what could be
-// written, because of links that are there; Landlock's legacy mode does not.
-func demote(intent *sandbox.Intent) *sandbox.Intent {
+// readOnly returns a copy of the intent without write access. The launcher must
+// still know the writable paths, because it treats links in them differently:
+// so the copy has Reading set, and only with Landlock's legacy mode, which does
+// not use them, are the entries themselves made read-only.
+func readOnly(intent *sandbox.Intent) *sandbox.Intent {
 	reading := *intent
 	if !intent.LegacyLandlock {
 		reading.Reading = true

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// confinedTimes remembers when a confined process last started or ended. A peer
-// on the port whose process cannot be seen may be one that such a process left
-// behind.
+// confinedTimes records when a confined process last started or ended. A client
+// on the port whose process is not visible may be a child that a confined
+// process left behind: it is refused for a while after that time.
 type confinedTimes struct{ at atomic.Int64 }
 
-// started is what the monotonic times are counted from.
-var started = time.Now()
+// epoch is the zero of the monotonic times in confinedTimes.
+var epoch = time.Now()
 
-func (c *confinedTimes) note() { c.at.Store(int64(time.Since(started)) + 1) }
+func (c *confinedTimes) record() { c.at.Store(int64(time.Since(epoch)) + 1) }
 
 // last returns the time, or the zero time if there was no such process.
 func (c *confinedTimes) last() time.Time {
@@ -23,5 +23,5 @@ func (c *confinedTimes) last() time.Time {
 	if at == 0 {
 		return time.Time{}
 	}
-	return started.Add(time.Duration(at))
+	return epoch.Add(time.Duration(at))
 }

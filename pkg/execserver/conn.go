@@ -13,23 +13,24 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/transport"
 )
 
-// stage is how far a connection's handshake has come (section 3).
+// stage is the state of a connection's handshake (docs/spec/wire.md §3.1).
 type stage int
 
 const (
-	stageNew         stage = iota // nothing but initialize is allowed
+	stageNew         stage = iota // only initialize is allowed
 	stageInitialized              // initialize was answered
-	stageReady                    // initialized came
+	stageReady                    // initialized was received
 )
 
-// conn is one connection: a reader (the goroutine of serve), a writer, a
-// pinger where the transport can be probed, and one goroutine per request in
-// work. It ends when its context does, its peer hangs up or its peer breaks
-// the protocol; serve returns when all its goroutines have.
+// conn is one connection: a reader (the goroutine of serve), a writer, a pinger
+// if the transport has pings, and one goroutine per running request. It ends
+// when its context ends, or the client closes it or breaks the protocol. serve
+// returns when all its goroutines have returned.
 type conn struct {
 	srv   *Server
 	t     transport.Conn
@@ -38,18 +39,18 @@ type conn struct {
 	order order
 	log   *slog.Logger
 
-	// principal is who the client is: sessions belong to one.
+	// principal names the client's user or token. Sessions belong to a principal.
 	principal string
 
-	// ctx ends all that the connection does. waits ends first, when the
-	// peer sends nothing more: it ends requests that only wait.
+	// ctx ends everything that the connection does. waits ends earlier, when
+	// the client sends nothing more: it is for requests that only wait.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	waits  context.Context
 	hangup context.CancelFunc
 
-	// receiving is held by the reader while it handles a message. Once ctx
-	// has ended it handles none.
+	// receiving is held by the reader while it handles a message. Once ctx has
+	// ended, the reader handles no message.
 	receiving sync.Mutex
 
 	// Only the reader uses these.
@@ -60,13 +61,13 @@ type conn struct {
 	streams streamTable
 }
 
-// ending says how a connection ends: the close code and reason for the peer.
+// ending is how a connection ends: the close code and reason for the client.
 type ending struct {
 	code   int
 	reason string
-	// lost says that the peer is gone and nothing can be told to it.
+	// lost says that the connection is broken and nothing can be sent.
 	lost bool
-	// closed says that the peer closed the connection and reads no more.
+	// closed says that the client closed the connection and reads no more.
 	closed bool
 }
 
@@ -101,7 +102,7 @@ func (c *conn) serve() {
 	end := c.read()
 
 	if !end.lost && !end.closed {
-		// Requests that only wait get a moment, those in work more.
+		// Requests that only wait get waitTime, running ones flushTime.
 		waits := time.AfterFunc(waitTime, c.hangup)
 		defer waits.Stop()
 		flush, done := context.WithTimeout(c.ctx, flushTime)
@@ -122,16 +123,17 @@ func (c *conn) serve() {
 	c.log.Debug("connection closed", "reason", end.reason)
 }
 
-// routineInterrupt ends the reader's wait for the peer when the context ends.
+// routineInterrupt closes the connection when its context ends, which ends the
+// reader's ReadMessage.
 func (c *conn) routineInterrupt() {
 	<-c.ctx.Done()
 	c.close(c.interruption())
 }
 
-// errTakenOver ends a connection whose session was resumed on another one.
+// errTakenOver closes a connection whose session was resumed on another one.
 var errTakenOver = errors.New("session was resumed on another connection")
 
-// interruption says how a connection ends whose context has ended.
+// interruption returns how a connection ends whose context has ended.
 func (c *conn) interruption() ending {
 	cause := context.Cause(c.ctx)
 	switch {
@@ -144,7 +146,7 @@ func (c *conn) interruption() ending {
 	}
 }
 
-// close sends what is queued and ends the connection with the peer.
+// close sends the queued messages and closes the connection.
 func (c *conn) close(end ending) {
 	if end.lost {
 		_ = c.t.Abort()
@@ -153,16 +155,16 @@ func (c *conn) close(end ending) {
 	c.out.finish(flushTime, end.code, end.reason)
 }
 
-// evict ends the connection because its session goes to another one. When it
-// returns, what the connection has in work is cancelled and it handles no
-// further message.
+// evict closes the connection because another one takes its session. When it
+// returns, the connection's requests are cancelled and it handles no further
+// message.
 func (c *conn) evict() {
 	c.cancel(errTakenOver)
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
 }
 
-// suspended reports whether the peer is out of reach for the moment.
+// suspended reports whether the client cannot be reached at the moment.
 func (c *conn) suspended() bool {
 	s, ok := c.t.(transport.Suspender)
 	return ok && s.Suspended()
@@ -202,8 +204,8 @@ func (c *conn) readEnding(err error) ending {
 	}
 }
 
-// receive handles one message; it returns how the connection ends if the
-// message ends it. The message is released here or by its request.
+// receive handles one message. It returns how the connection ends if the message
+// ends it, else nil. The message is released here or by its request.
 func (c *conn) receive(msg *transport.Message) *ending {
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
@@ -231,7 +233,7 @@ func (c *conn) receive(msg *transport.Message) *ending {
 	}
 }
 
-// malformed answers text that is no message (section 2).
+// malformed answers a text that is not a message (docs/spec/wire.md §2.3).
 func (c *conn) malformed(msg *transport.Message, err error) *ending {
 	if msg.Text && !utf8.Valid(msg.Bytes()) {
 		return &ending{code: transport.CloseInvalidUTF8, reason: "a text frame must be UTF-8"}
@@ -249,8 +251,8 @@ func (c *conn) malformed(msg *transport.Message, err error) *ending {
 	return nil
 }
 
-// notification handles what the client tells without asking. What is wrong
-// with it is told with id -1.
+// notification handles a notification of the client. Errors are answered with
+// id -1.
 func (c *conn) notification(m jsonrpc.Message) *ending {
 	if m.Method == execproto.NotifyInitialized {
 		if c.stage == stageNew {
@@ -264,17 +266,17 @@ func (c *conn) notification(m jsonrpc.Message) *ending {
 	}
 	spec, ok := notifications[m.Method]
 	if !ok {
-		wrong(execproto.CodeInvalidRequest, fmt.Sprintf("unexpected notification `%s`", clip(m.Method)))
+		wrong(execproto.CodeInvalidRequest, fmt.Sprintf("unexpected notification `%s`", shorten(m.Method)))
 	} else if text := c.tooEarly(spec.family); text != "" {
 		wrong(execproto.CodeInvalidRequest, text)
-	} else if err := spec.take(c, m.Params); err != nil {
+	} else if err := spec.handle(c, m.Params); err != nil {
 		wrong(execproto.CodeInvalidParams, fmt.Sprintf("notification `%s`: %v", m.Method, err))
 	}
 	return nil
 }
 
-// tooEarly says what the handshake lacks before something of the family may
-// come; "" is nothing.
+// tooEarly returns an error text if the handshake does not allow methods of the
+// family yet, else "".
 func (c *conn) tooEarly(family string) string {
 	what := "call initialize"
 	switch {
@@ -293,7 +295,7 @@ func (c *conn) request(msg *transport.Message, m jsonrpc.Message) {
 	if !ok {
 		rq.fail(&jsonrpc.Error{
 			Code:    execproto.CodeMethodNotFound,
-			Message: fmt.Sprintf("exec-server does not implement `%s`", clip(m.Method)),
+			Message: fmt.Sprintf("exec-server does not implement `%s`", shorten(m.Method)),
 		})
 		return
 	}
@@ -309,19 +311,19 @@ func (c *conn) request(msg *transport.Message, m jsonrpc.Message) {
 	run()
 }
 
-// replyError answers outside of a request. That the connection has ended is
-// no error here: there is nobody to tell.
+// replyError sends an error response. If the connection has ended, it is
+// dropped.
 func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 	_ = c.out.send(c.ctx, func(b []byte) []byte { return jsonrpc.AppendError(b, id, e) })
 }
 
-// routinePinger probes the peer and ends the connection when it gives no sign
-// of life: it neither sends nor, while it is being written to, takes anything.
+// routinePinger pings the client and closes the connection if the client neither
+// sends nor reads anything for missedPings intervals.
 func (c *conn) routinePinger(p transport.Pinger) {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	var heard, sent uint64
-	missed := -1 // the first interval had no probe
+	missed := -1 // no ping was sent before the first interval
 	for {
 		select {
 		case <-tick.C:
@@ -339,16 +341,13 @@ func (c *conn) routinePinger(p transport.Pinger) {
 			return
 		}
 		c.out.probe()
-		// The probe itself is progress, but no sign of life.
+		// Writing the ping counts as progress, but shows nothing of the client.
 		heard, sent = h, s+1
 	}
 }
 
-// clip shortens a peer's word for an error text.
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
+// shorten returns a text of a client for an error or the log.
+func shorten(s string) string {
+	const limit = 200
+	return clip.Text(s, limit)
 }

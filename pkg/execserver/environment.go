@@ -4,10 +4,9 @@ package execserver
 
 import "codex.internal/pkg/execproto"
 
-// environment is what environment/info answers. Three of the capabilities are
-// promises of the sandbox: they are made where its backend can enforce every
-// plan. It is found out with the first client, because a server should listen
-// at once.
+// environment returns the result of environment/info. Three capabilities are set
+// only if the sandbox backend can enforce every plan. The backend is probed with
+// the first client and not earlier, so that a server listens at once.
 func (srv *Server) environment() execproto.EnvironmentInfo {
 	info := srv.info
 	if r, err := srv.sandboxes(); err == nil && r.Status().Complete {
@@ -18,8 +17,8 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 	return info
 }
 
-// environmentInfo tells about the machine (section 7).
+// environmentInfo answers environment/info (docs/spec/wire.md §7.1).
 func environmentInfo(rq *request) { rq.result(rq.c.srv.environment()) }
 
-// environmentStatus tells that the server answers.
+// environmentStatus answers environment/status.
 func environmentStatus(rq *request) { rq.result(execproto.StatusResult{Status: "ready"}) }

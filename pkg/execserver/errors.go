@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
-// invalid is an error of the caller's making, -32600.
+// invalid is the error of an invalid request, -32600.
 func invalid(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInvalidRequest, Message: text}
 }
@@ -22,7 +22,7 @@ func invalidParams(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: text}
 }
 
-// notFound is an error about something that is not there, -32004.
+// notFound is the error for an object that does not exist, -32004.
 func notFound(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeNotFound, Message: text}
 }
@@ -32,13 +32,13 @@ func internal(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInternal, Message: text}
 }
 
-// errStopping refuses new sessions while the server is ended.
+// errStopping is the error of new sessions during Shutdown.
 var errStopping = internal("the server is shutting down")
 
-func unknownSession(id string) error { return invalid("unknown session id " + clip(id)) }
+func unknownSession(id string) error { return invalid("unknown session id " + shorten(id)) }
 
-// toRPC is the one place where errors get their codes (section 2). Errors
-// that name no code are the server's failure.
+// toRPC returns an error with its code (docs/spec/wire.md §2.2). Errors of
+// unknown types get the codes of fsops.Error.
 func toRPC(err error) *jsonrpc.Error {
 	var rpc *jsonrpc.Error
 	var request *fetch.InvalidError

@@ -17,9 +17,9 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// withPath runs f on the path of a request in the ordinary lane; f's error is
-// the answer, nil stands for {}. A request that has to be confined is handed
-// to a helper instead.
+// withPath runs f with the native path of a request, in the ordinary lane. The
+// answer is f's error, or {} if that is nil. If the request must be confined, a
+// helper carries it out and f is not called.
 func (rq *request) withPath(uri string, sandbox json.RawMessage, f func(ctx context.Context, path string) error) {
 	path, err := pathuri.Parse(uri, rq.c.srv.home)
 	if err != nil {
@@ -42,7 +42,7 @@ func (rq *request) withPath(uri string, sandbox json.RawMessage, f func(ctx cont
 	})
 }
 
-// errAnswered is what a function for withPath returns after it answered.
+// errAnswered is returned by a function for withPath that has sent the answer.
 var errAnswered = errors.New("answered")
 
 // answer answers with r unless there is an error.
@@ -73,8 +73,8 @@ func fsReadFile(rq *request, p *execproto.LinkPathParams) {
 	})
 }
 
-// readSmall reads a file whole whose size says that it is small. Files of
-// /proc say 0 and are not, and a log grows meanwhile.
+// readSmall reads a whole file of the given size in bytes. The file may be
+// larger: files of /proc have size 0, and a log grows meanwhile.
 func readSmall(f *os.File, size int64) ([]byte, error) {
 	data := make([]byte, 0, size+1)
 	for {
@@ -94,9 +94,9 @@ func readSmall(f *os.File, size int64) ([]byte, error) {
 	}
 }
 
-// streamFile answers with a large file. What can be held is read before the
-// answer begins, so that an error of the file is still an error of the
-// request; the answer to a larger file begins with that part.
+// streamFile answers with a large file. Up to wholeFile bytes are read before
+// the answer begins, so that a read error is the answer to the request. A read
+// error after that closes the connection.
 func (rq *request) streamFile(f *os.File, size int64) error {
 	if size >= releaseAbove {
 		rq.c.srv.memory.used()
@@ -106,7 +106,7 @@ func (rq *request) streamFile(f *os.File, size int64) error {
 	if err != nil {
 		return err
 	}
-	// The file ends where it ended when it was opened: it may be a log.
+	// Bytes that are appended after the file was opened, as to a log, are left out.
 	rest := io.LimitReader(f, size-held.size)
 	rq.stream(`{"dataBase64":"`, func(buf []byte) ([]byte, error) {
 		if piece, ok := held.next(); ok {
@@ -121,7 +121,8 @@ func (rq *request) streamFile(f *os.File, size int64) error {
 	return errAnswered
 }
 
-// endOfFile makes io.EOF of both ends that io.ReadFull knows.
+// endOfFile returns io.EOF for both errors with which io.ReadFull reports the
+// end of the input.
 func endOfFile(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.EOF

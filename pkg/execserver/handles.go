@@ -15,9 +15,9 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// handleTable holds the open file handles of a connection (sections 5 and
-// 8.1). Requests about one handle run one after the other, so a handle is
-// never closed while it is read.
+// handleTable holds the open file handles of a connection
+// (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
+// so a handle is never closed while it is read.
 type handleTable struct {
 	limit int
 
@@ -25,24 +25,25 @@ type handleTable struct {
 	open map[string]*fileHandle
 }
 
-// fileHandle is an open file: one of the three is set, or none while it is
-// being opened. A confined one is open in its helper.
+// fileHandle is an open file: one of read, write and confined is set, or none
+// while it is being opened. A confined file is open in its helper.
 type fileHandle struct {
 	read     *files.ReadHandle
 	write    *files.WriteHandle
 	confined *helper
 	mode     execproto.OpenMode
-	atomic   bool // takes the target's place only when it is closed
+	atomic   bool // replaces the target only when it is closed
 }
 
-// handleKey is what orders the requests about one handle.
+// handleKey returns the key that orders the requests about one handle.
 func handleKey(id string) string { return "handle " + id }
 
 func unknownHandle(id string) error {
-	return notFound(fmt.Sprintf("unknown file read handle `%s`", clip(id)))
+	return notFound(fmt.Sprintf("unknown file read handle `%s`", shorten(id)))
 }
 
-// reserve makes place for a handle of that id.
+// reserve adds an empty handle with that id. It fails if there is one already or
+// the table is full.
 func (t *handleTable) reserve(id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +67,7 @@ func (t *handleTable) get(id string) *fileHandle {
 	return t.open[id]
 }
 
-// take removes a handle; nil when there is none.
+// take removes a handle and returns it, or nil if there is none.
 func (t *handleTable) take(id string) *fileHandle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +76,8 @@ func (t *handleTable) take(id string) *fileHandle {
 	return h
 }
 
-// closeAll ends every handle at the end of the connection. What an atomic
-// write has not finished is thrown away.
+// closeAll closes every handle at the end of the connection. Unfinished atomic
+// writes leave their targets as they were.
 func (t *handleTable) closeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +98,7 @@ func (h *fileHandle) abandon() {
 	}
 }
 
-// validHandle refuses an id that no handle can have.
+// validHandle reports whether a handle can have that id; if not, it has answered.
 func (rq *request) validHandle(id string) bool {
 	err := fsops.CheckHandleID(id)
 	if err != nil {
@@ -157,8 +158,8 @@ func fsOpen(rq *request, p *execproto.OpenParams) {
 	})
 }
 
-// handle returns the open handle of that id if it is for what is wanted;
-// otherwise it answers and returns nil.
+// handle returns the open handle of that id if it has the wanted mode; otherwise
+// it answers with an error and returns nil.
 func (rq *request) handle(id string, want execproto.OpenMode) *fileHandle {
 	h := rq.c.handles.get(id)
 	switch {
@@ -174,7 +175,7 @@ func (rq *request) handle(id string, want execproto.OpenMode) *fileHandle {
 	return nil
 }
 
-// drop ends a handle that met an error of the system, which is the answer.
+// drop closes a handle after an error of the system, and answers with the error.
 func (rq *request) drop(id string, err error) {
 	if h := rq.c.handles.take(id); h != nil {
 		h.abandon()
@@ -248,8 +249,8 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 			return
 		}
 		if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
-			// Codex CLI keeps the handle. Of an atomic write, which it does not
-			// have, this is how clients abandon it.
+			// Codex CLI's server keeps the handle. It has no atomic writes:
+			// clients abandon one with such a request.
 			if h.atomic {
 				rq.drop(p.HandleID, err)
 			} else {
@@ -269,8 +270,8 @@ func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
 	})
 }
 
-// fsClose ends a handle after the earlier requests about it. An atomic write
-// takes the target's place here, so its error is the answer.
+// fsClose closes a handle after the earlier requests about it. An atomic write
+// replaces its target here, and the error of that is the answer.
 func fsClose(rq *request, p *execproto.HandleParams) {
 	if !rq.validHandle(p.HandleID) {
 		return

@@ -18,7 +18,7 @@ import (
 	"codex.internal/pkg/sandbox"
 )
 
-// workConfined does the request in a helper, in the ordinary lane.
+// workConfined runs the request in a helper, in the ordinary lane.
 func (rq *request) workConfined(intent *sandbox.Intent) {
 	operation := rq.method
 	line, err := fshelper.AppendRequest(nil, operation, rq.params, rq.c.srv.home)
@@ -26,14 +26,14 @@ func (rq *request) workConfined(intent *sandbox.Intent) {
 		rq.fail(err)
 		return
 	}
-	reading := slices.Contains(readsOnly, operation)
+	reading := slices.Contains(readOnlyOperations, operation)
 	if reading {
-		intent = demote(intent)
+		intent = readOnly(intent)
 	}
 	rq.work("", func(ctx context.Context) {
 		start := rq.c.srv.startHelper
 		if reading {
-			start = rq.c.srv.warm.start
+			start = rq.c.srv.helpers.start
 		}
 		h, err := start(ctx, intent)
 		if err != nil {
@@ -42,14 +42,15 @@ func (rq *request) workConfined(intent *sandbox.Intent) {
 		}
 		response, err := h.ask(operation, line)
 		if !reading {
-			// What the sandbox has put somewhere is gone when it has ended. This
-			// also holds for a request that failed: when this function returns, its
-			// context ends, and that kills a launcher that is still tidying up.
+			// Wait for the launcher, which removes its placeholders at the end, also
+			// after a request that failed: when this function returns, its context
+			// ends, and that kills a launcher that is still cleaning up.
 			if ended := h.end(); err == nil {
 				err = ended
 			}
 		} else {
-			// Nobody has to wait for the end of one that only reads.
+			// A helper that only reads has nothing to clean up, so the answer
+			// does not wait for its end.
 			rq.c.srv.wg.Go(func() { _ = h.end() })
 		}
 		if err != nil {
@@ -62,15 +63,15 @@ func (rq *request) workConfined(intent *sandbox.Intent) {
 
 // helper is a confined codex-fs. One goroutine uses it at a time.
 type helper struct {
-	child  *process.Child
-	unhook func() bool // stops watching the context
-	answer []byte
-	stderr bytes.Buffer
-	noted  sync.WaitGroup // stderr has been read
+	child      *process.Child
+	unhook     func() bool // stops watching the context
+	answer     []byte
+	stderr     bytes.Buffer
+	stderrRead sync.WaitGroup // done when stderr has been read to its end
 }
 
-// startHelper starts a helper under the launcher. It is killed when ctx ends.
-// end must be called when it is no longer needed.
+// startHelper starts a helper in a sandbox. It is killed when ctx ends. The
+// caller must call end when the helper is no longer needed.
 func (srv *Server) startHelper(ctx context.Context, intent *sandbox.Intent) (*helper, error) {
 	runtime, err := srv.sandboxes()
 	if err != nil {
@@ -88,19 +89,19 @@ func (srv *Server) startHelper(ctx context.Context, intent *sandbox.Intent) (*he
 		return nil, internal("failed to prepare fs sandbox: " + err.Error())
 	}
 	h := &helper{child: child, unhook: context.AfterFunc(ctx, child.Kill)}
-	h.noted.Go(func() {
+	h.stderrRead.Go(func() {
 		_, _ = io.Copy(&h.stderr, io.LimitReader(child.Stderr, fshelper.MaxStderr))
 		_, _ = io.Copy(io.Discard, child.Stderr)
 	})
 	return h, nil
 }
 
-// pipeRoom is how much a pipe takes without being read.
+// pipeRoom is how many bytes a pipe takes without being read.
 const pipeRoom = 64 << 10
 
-// ask sends a request and returns the response to it, which is valid until the
-// next call. An error of the helper's system has its code; any other means
-// that the helper is of no more use.
+// ask sends a request and returns its response, which is valid until the next
+// call. An error that the helper reports is a *jsonrpc.Error with its code.
+// After any other error the helper must not be used again.
 func (h *helper) ask(operation string, line []byte) ([]byte, error) {
 	var writing sync.WaitGroup
 	defer writing.Wait()
@@ -110,7 +111,7 @@ func (h *helper) ask(operation string, line []byte) ([]byte, error) {
 		return nil, internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	}
 	if err := h.readLine(); err != nil {
-		h.child.Kill() // so that nothing is still being written
+		h.child.Kill() // ends the goroutine that may still write the request
 		return nil, h.failed(err)
 	}
 	response, rpc, err := fshelper.ParseAnswer(h.answer, operation)
@@ -145,7 +146,8 @@ func (h *helper) readLine() error {
 	}
 }
 
-// failed says how a helper ended that did not answer.
+// failed returns the error for a helper that ended without an answer; err is
+// that of reading it.
 func (h *helper) failed(err error) error {
 	status, wait := h.wait()
 	switch {
@@ -158,15 +160,16 @@ func (h *helper) failed(err error) error {
 	}
 }
 
-// wait waits for the end of the helper, once.
+// wait closes the helper's input and waits for its end. A second call does
+// nothing.
 func (h *helper) wait() (status syscall.WaitStatus, err error) {
 	if h.child == nil {
 		return 0, nil
 	}
 	_ = h.child.Stdin.Close()
-	// One that does not end is not waited for.
+	// A helper that does not end is killed.
 	late := time.AfterFunc(helperEnd, h.child.Kill)
-	h.noted.Wait()
+	h.stderrRead.Wait()
 	status, err = h.child.Wait()
 	late.Stop()
 	h.unhook()
@@ -176,7 +179,8 @@ func (h *helper) wait() (status syscall.WaitStatus, err error) {
 	return status, err
 }
 
-// end ends the helper's input and waits for it.
+// end closes the helper's input and waits for it. It returns an error if the
+// helper failed.
 func (h *helper) end() error {
 	status, err := h.wait()
 	if err == nil && status != 0 {
@@ -185,12 +189,12 @@ func (h *helper) end() error {
 	return err
 }
 
-// openConfined opens a handle in a helper of its own.
-// Its end is the end of its input, not that of a context: a helper that is
-// killed leaves the temporary file of an atomic write behind.
+// openConfined opens a file handle in a helper of its own. The helper is ended
+// by closing its input and not by a context: a helper that is killed leaves the
+// temporary file of an atomic write behind.
 func (srv *Server) openConfined(intent *sandbox.Intent, mode execproto.OpenMode, line []byte) (*helper, error) {
 	if mode != execproto.OpenReplace {
-		intent = demote(intent)
+		intent = readOnly(intent)
 	}
 	h, err := srv.startHelper(context.Background(), intent)
 	if err != nil {

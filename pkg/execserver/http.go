@@ -17,7 +17,7 @@ import (
 )
 
 // streamTable holds a connection's streamed HTTP responses by their ids, and
-// counts what it buffers of the others (section 6).
+// counts what it buffers of the others (docs/spec/wire.md §6).
 type streamTable struct {
 	mu       sync.Mutex
 	active   map[string]*deltas
@@ -30,7 +30,7 @@ func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.active[id] != nil {
-		return nil, invalidParams(fmt.Sprintf("http/request streamResponse requestId `%s` is already active", clip(id)))
+		return nil, invalidParams(fmt.Sprintf("http/request streamResponse requestId `%s` is already active", shorten(id)))
 	}
 	if t.active == nil {
 		t.active = make(map[string]*deltas)
@@ -53,17 +53,16 @@ func (t *streamTable) find(id string) *deltas {
 	return t.active[id]
 }
 
-// deltas counts what a streamed response has sent. One goroutine sends; any
-// may acknowledge.
+// deltas counts the deltas of a streamed response. One goroutine sends; any may
+// acknowledge.
 type deltas struct {
 	window uint64        // how many may be unacknowledged; 0: any number
-	sent   uint64        // the sender's own
+	sent   uint64        // used by the sender only
 	acked  atomic.Uint64 // the highest number that was acknowledged
-	room   chan struct{} // told of acknowledgements; capacity 1
+	room   chan struct{} // signals acknowledgements; capacity 1
 }
 
-// ack notes that deltas up to seq were acknowledged. Only the connection's
-// reader calls it.
+// ack acknowledges the deltas up to seq. Only the connection's reader calls it.
 func (d *deltas) ack(seq uint64) {
 	if seq <= d.acked.Load() {
 		return
@@ -87,15 +86,16 @@ func (d *deltas) await(ctx context.Context) error {
 	return nil
 }
 
-// httpAck makes room in a stream's window. That the stream is unknown is no
-// error: it may have ended meanwhile.
+// httpAck makes room in a stream's window. An unknown stream is no error: it may
+// have ended meanwhile.
 func httpAck(c *conn, params *execproto.HTTPAck) {
 	if d := c.streams.find(params.RequestID); d != nil {
 		d.ack(params.Seq)
 	}
 }
 
-// reserve counts n bytes of buffered body, refusing what would be too much.
+// reserve adds n bytes to the buffered bodies, or returns an error if that would
+// exceed bufferedHTTP.
 func (t *streamTable) reserve(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,8 +112,8 @@ func (t *streamTable) free(n int) {
 	t.mu.Unlock()
 }
 
-// httpRequest makes a request in a goroutine that only waits, so that a slow
-// server delays nothing else.
+// httpRequest makes an HTTP request in a goroutine of its own, so that a slow
+// server delays no other request.
 func httpRequest(rq *request, p *execproto.HTTPRequestParams) {
 	request := fetch.Request{
 		Method: p.Method, URL: p.URL, Body: p.Body,
@@ -173,8 +173,7 @@ func (rq *request) bufferHTTP(ctx context.Context, request fetch.Request) {
 	rq.stream(strings.TrimSuffix(head, `"}`), bytesSource(body), `"}`)
 }
 
-// streamHTTP answers with the head of the response and tells its body in
-// deltas.
+// streamHTTP answers with the head of the response and sends its body in deltas.
 func (rq *request) streamHTTP(ctx context.Context, id string, d *deltas, request fetch.Request) {
 	response, err := rq.c.srv.fetcher.Do(ctx, request)
 	if err != nil {
@@ -208,7 +207,7 @@ func (rq *request) streamHTTP(ctx context.Context, id string, d *deltas, request
 			text := err.Error()
 			last.Error = &text
 		}
-		// The id is free before the client can know that it is.
+		// Free the id before the client can see the end and use it again.
 		c.streams.release(id)
 		_ = c.out.send(ctx, last.AppendJSON)
 		return

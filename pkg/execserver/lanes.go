@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// laneID says with which others a request competes (section 9).
+// laneID names the queue in which a request waits for a slot
+// (docs/spec/wire.md §9.2).
 type laneID int
 
 const (
-	// laneOrdinary holds requests that do work: at most Options.
-	// ConcurrentRequests of them at a time.
+	// laneOrdinary runs at most Options.ConcurrentRequests at a time.
 	laneOrdinary laneID = iota
-	// laneControl holds requests that must never wait behind ordinary ones.
+	// laneControl runs requests that must never wait behind ordinary ones.
 	laneControl
 	laneCount
 )
 
-// lanes runs a connection's requests: in each lane they start in the order
-// in which they came and finish in any order. One goroutine submits; each
-// running request has a goroutine of its own, for which wait waits.
+// lanes runs a connection's requests: in each lane they start in the order of
+// arrival and finish in any order. One goroutine submits; each running request
+// has a goroutine of its own, and wait waits for all of them.
 type lanes struct {
 	wg sync.WaitGroup
 
@@ -56,8 +56,7 @@ func newLanes(concurrent int) *lanes {
 }
 
 // submit runs j when its lane has a free slot. It blocks while the backlog is
-// over its bound, and reports false when ctx ended meanwhile; then j never
-// runs.
+// full. It returns false if ctx ends meanwhile; then j never runs.
 func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 	l.mu.Lock()
 	for l.backlog >= backlogRequests || l.bytes >= backlogBytes {
@@ -83,14 +82,15 @@ func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 	return true
 }
 
-// routineRequests runs j and then what its lane has queued.
+// routineRequests runs j and then the queued jobs of its lane.
 func (l *lanes) routineRequests(id laneID, j job) {
 	for ok := true; ok; j, ok = l.next(id) {
 		j.run()
 	}
 }
 
-// next takes the next queued job of a lane, or gives the slot back.
+// next returns the next queued job of a lane. If there is none, it frees the
+// slot and returns false.
 func (l *lanes) next(id laneID) (job, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,8 @@ func (l *lanes) next(id laneID) (job, bool) {
 }
 
 // park admits a request that only waits, with n bytes of message. It blocks
-// while too many wait, and reports false when none of them ended for
-// stuckTime or ctx ended: the request must be refused.
+// while too many wait. It returns false if none of them ends for stuckTime or
+// ctx ends: the request must be refused.
 func (l *lanes) park(ctx context.Context, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +141,7 @@ func (l *lanes) park(ctx context.Context, n int) bool {
 	return true
 }
 
-// unpark ends the wait of a request that park admitted.
+// unpark must be called when a request that park admitted has its answer.
 func (l *lanes) unpark(n int) {
 	l.mu.Lock()
 	l.waiting--
@@ -152,7 +152,7 @@ func (l *lanes) unpark(n int) {
 	l.mu.Unlock()
 }
 
-// wait returns when every request has ended, or ctx has.
+// wait returns when every request has ended, or ctx ends.
 func (l *lanes) wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
@@ -166,24 +166,24 @@ func (l *lanes) wait(ctx context.Context) {
 }
 
 // order makes requests with the same key run one after the other, in the
-// order of their enter calls (section 9).
+// order of their enter calls (docs/spec/wire.md §9.1).
 type order struct {
 	mu   sync.Mutex
 	last map[string]chan struct{}
 }
 
-// enter takes a place behind the earlier requests of key. The request calls
-// the wait function it returns before it runs, and leave afterwards, also
-// when the wait was cut short by its context.
+// enter queues a request behind the earlier ones of key. The caller must call
+// wait before the request runs and leave afterwards, also if its context ended
+// the wait.
 func (o *order) enter(key string) (wait func(context.Context), leave func()) {
-	mine := make(chan struct{})
+	done := make(chan struct{})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.last[key]
 	if o.last == nil {
 		o.last = make(map[string]chan struct{})
 	}
-	o.last[key] = mine
+	o.last[key] = done
 	wait = func(ctx context.Context) {
 		if before == nil {
 			return
@@ -195,11 +195,11 @@ func (o *order) enter(key string) (wait func(context.Context), leave func()) {
 	}
 	leave = func() {
 		o.mu.Lock()
-		if o.last[key] == mine {
+		if o.last[key] == done {
 			delete(o.last, key)
 		}
 		o.mu.Unlock()
-		close(mine)
+		close(done)
 	}
 	return wait, leave
 }

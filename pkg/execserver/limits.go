@@ -6,16 +6,16 @@ import "time"
 
 // Defaults of Options; each has a flag in cmd/codex.
 const (
-	// DefaultSessionTTL is how long a session outlives its connection. The
-	// newest reference client tries to come back for 45 s.
+	// DefaultSessionTTL is how long a session outlives its connection. Codex CLI
+	// tries to reconnect for 45 s.
 	DefaultSessionTTL = 60 * time.Second
-	// DefaultMaxConnections bounds what strangers on the port can hold: an
-	// idle connection costs less than 60 KiB.
+	// DefaultMaxConnections bounds the memory that clients can take with idle
+	// connections: less than 60 KiB each.
 	DefaultMaxConnections = 1024
 	// DefaultMaxProcesses bounds the processes of one session that have not
 	// closed yet; each costs up to MaxRetained and a few descriptors.
 	DefaultMaxProcesses = 1024
-	// DefaultMaxHandles is the reference's bound on open file handles per
+	// DefaultMaxHandles is Codex CLI's bound on open file handles per
 	// connection.
 	DefaultMaxHandles = 128
 	// DefaultConcurrentRequests is how many requests of a connection are in
@@ -24,10 +24,9 @@ const (
 )
 
 const (
-	// maxWaiting bounds the connections on which nobody was let in yet, each
-	// of which ends within seconds; waitingShare is which part of the process's
-	// descriptors they may take at most: one in four leaves what clients and
-	// their commands need.
+	// maxWaiting bounds the connections that are not authenticated yet, each of
+	// which ends within seconds. They may take at most 1/waitingShare of the
+	// process's descriptors, which leaves enough for clients and commands.
 	maxWaiting   = 256
 	waitingShare = 4
 
@@ -38,17 +37,16 @@ const (
 	// keepBuffer is the largest output buffer that an idle connection keeps.
 	keepBuffer = 4 << 10
 
-	// backlogRequests and backlogBytes bound the requests that were read but
-	// wait for a free slot; past them the connection is not read. There is a
-	// backlog at all so that a request of the control lane behind them is
-	// seen.
+	// backlogRequests and backlogBytes bound the requests that were read and
+	// wait for a free slot; beyond them the connection is not read. Without a
+	// backlog, a request of the control lane behind them would not be seen.
 	backlogRequests = 128
 	backlogBytes    = 64 << 20
 
 	// waitingRequests and waitingBytes bound the requests that only wait:
-	// long polls, writes to a full pipe, HTTP requests. They take no slot. A
-	// client that has more of them in flight is not read until one ends, and
-	// when none ends for stuckTime the next is refused.
+	// long polls, writes to a full pipe, HTTP requests. They take no slot. If a
+	// client has more of them in flight, it is not read until one ends; if none
+	// ends for stuckTime, the next is refused.
 	waitingRequests = 4096
 	waitingBytes    = 64 << 20
 	stuckTime       = 2 * time.Second
@@ -57,7 +55,7 @@ const (
 	controlRequests = 1024
 
 	// pingInterval is how often a connection is probed, and missedPings how
-	// many intervals without any sign of life end it (section 1).
+	// many intervals without any sign of life end it (docs/spec/wire.md §1.6).
 	pingInterval = 30 * time.Second
 	missedPings  = 2
 
@@ -67,12 +65,12 @@ const (
 	// waitTime is the part of it that requests get which only wait.
 	waitTime = time.Second
 
-	// farewellTime bounds how long the end of a session waits for its client
-	// to read how the processes ended.
-	farewellTime = time.Second
+	// finalReadTime is how long the end of a session waits for its client to
+	// read how the processes ended.
+	finalReadTime = time.Second
 
 	// closedReadable is how long a closed process can still be read
-	// (section 4).
+	// (docs/spec/wire.md §4.4).
 	closedReadable = 30 * time.Second
 	// closedRetained bounds the output that the closed processes of one
 	// session retain together; the oldest are forgotten first.
@@ -101,28 +99,27 @@ const (
 	// httpDelta is the most data of one http/request/bodyDelta.
 	httpDelta = 64 << 10
 
-	// maxDeltaWindow bounds how many of them a client may let wait to be
-	// acknowledged: with more there is nothing that is held back.
+	// maxDeltaWindow bounds how many deltas of a stream may be unacknowledged.
 	maxDeltaWindow = 4096
 
 	// maxProcessID bounds processId, which is kept and repeated in every
 	// notification.
 	maxProcessID = 4 << 10
 
-	// warmTime is how long a confined helper waits for a request, and how
-	// recently a policy must have been used for one to be started.
-	warmTime = 3 * time.Second
-	// warmIdle bounds the helpers that wait: each holds a few megabytes.
-	warmIdle = 4
-	// warmPolicies bounds the policies that are remembered for it.
-	warmPolicies = 256
+	// idleHelperTime is how long an idle helper waits for a request, and how
+	// recently a policy must have been used for a helper to be started ahead.
+	idleHelperTime = 3 * time.Second
+	// maxIdleHelpers bounds the idle helpers: each holds a few megabytes.
+	maxIdleHelpers = 4
+	// maxHelperPolicies bounds the policies whose last use is remembered.
+	maxHelperPolicies = 256
 
-	// helperEnd is what a confined helper gets to end in order after its
-	// input has ended.
+	// helperEnd is how long a helper may run after the end of its input. It is
+	// killed then.
 	helperEnd = 5 * time.Second
 
-	// releaseAbove is the size of a message or file after which memory is
-	// handed back to the system when the server is idle.
+	// releaseAbove is the size in bytes of a message or file after which memory
+	// is returned to the operating system, releaseDelay after the last such one.
 	releaseAbove = 8 << 20
 	releaseDelay = 2 * time.Second
 )

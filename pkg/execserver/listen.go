@@ -20,8 +20,8 @@ import (
 // It closes l and returns ErrServerClosed, or the listener's error. The
 // server is not shut down by it: connections that are open go on.
 //
-// Clients that have not been let in yet have seconds for their request, and a
-// share of the descriptors, so that those who may come in always can.
+// Unauthenticated clients must send their request within seconds, and may take
+// 1/waitingShare of the descriptors, so that other clients can always connect.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 	l = transport.LimitWaiting(l, waitingLimit(), sourceOf)
 	h := transport.NewHTTPServer(srv)
@@ -51,7 +51,7 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 // connKey is the key of a request's connection in its context.
 type connKey struct{}
 
-// waitingLimit is how many connections may be open that nobody was let in on.
+// waitingLimit is the limit of open connections that are not authenticated yet.
 func waitingLimit() int {
 	var descriptors syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &descriptors) != nil {
@@ -60,8 +60,8 @@ func waitingLimit() int {
 	return int(max(1, min(maxWaiting, descriptors.Cur/waitingShare)))
 }
 
-// sourceOf tells whose a connection is before it has said a word: the user of
-// a client on this machine, else its address ("").
+// sourceOf returns the source of a connection before its first byte: the user of
+// a client on this machine, else its address.
 func sourceOf(conn net.Conn) string {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		return transport.Source(conn)
@@ -75,14 +75,15 @@ func sourceOf(conn net.Conn) string {
 
 func userPrincipal(uid int) string { return "user " + strconv.Itoa(uid) }
 
-// denial is why a client is not let in.
+// denial is the answer to a client that is refused.
 type denial struct {
 	status int
 	err    error
 }
 
-// authenticate tells who a client is, or why it is not let in. Without tokens
-// it has to be a process of this user or of root that no sandbox confines.
+// authenticate returns the principal of a client, or the reason to refuse it.
+// Without Options.Auth the client must be a process of this user or of root that
+// no sandbox confines.
 func (srv *Server) authenticate(r *http.Request) (principal string, refused *denial) {
 	switch {
 	case srv.opts.Auth != nil:
@@ -96,29 +97,31 @@ func (srv *Server) authenticate(r *http.Request) (principal string, refused *den
 	}
 	uid, err := srv.identify(r)
 	if err != nil {
-		return "", &denial{http.StatusForbidden, fmt.Errorf("%w; to let in others, start codex exec-server with --ws-auth and give the client the token", err)}
+		const hint = "to accept other clients, start codex exec-server with --ws-auth and give them the token"
+		return "", &denial{http.StatusForbidden, fmt.Errorf("%w; %s", err, hint)}
 	}
 	return userPrincipal(uid), nil
 }
 
-// identify tells which user's process a request comes from.
+// identify returns the user of the process that has sent a request.
 func (srv *Server) identify(r *http.Request) (uid int, err error) {
 	opts := localpeer.Options{LastConfined: srv.confined.last}
 	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 		return localpeer.Identify(conn, opts)
 	}
-	// In a mux of somebody else's.
+	// The request came through the HTTP server of a program that embeds this one.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	remote, err := netip.ParseAddrPort(r.RemoteAddr)
 	if !ok || err != nil {
-		return 0, errors.New("the peer is not admitted: its address is unknown")
+		return 0, errors.New("the client is refused: its address is unknown")
 	}
 	return localpeer.IdentifyTCP(local.AddrPort(), remote, opts)
 }
 
-// ServeHTTP is the listening port's HTTP side (section 1): websockets at /,
-// readiness at /readyz, /livez and /healthz. Requests with an Origin come from
-// web pages and are refused. It can stand in any mux, at the root.
+// ServeHTTP is the listening port's HTTP side (docs/spec/wire.md §1.2):
+// websockets at /, readiness at /readyz, /livez and /healthz. Requests with an
+// Origin come from web pages and are refused. It can stand in any mux, at the
+// root.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header.Values("Origin")) > 0 {
 		w.WriteHeader(http.StatusForbidden)

@@ -10,20 +10,20 @@ import (
 	"codex.internal/pkg/wire/transport"
 )
 
-// memory hands large buffers back to the system once the server has had no
-// use for them for a while. Without it a single large file would stay in the
-// process's resident size until the next ordinary collections, minutes later.
-type memory struct {
+// memoryReleaser returns large buffers to the operating system once the server
+// has not used any for releaseDelay. Without it the memory of a single large
+// file would stay resident until the next ordinary collections, minutes later.
+type memoryReleaser struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	over  bool
 }
 
-func newMemory() *memory { return &memory{} }
+func newMemoryReleaser() *memoryReleaser { return &memoryReleaser{} }
 
-// used notes that something large is in use; releaseDelay after the last of
-// these calls the memory is handed back.
-func (m *memory) used() {
+// used must be called when a large buffer is in use. The memory is returned
+// releaseDelay after the last call.
+func (m *memoryReleaser) used() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -45,7 +45,7 @@ func release() {
 }
 
 // stop ends the timer.
-func (m *memory) stop() {
+func (m *memoryReleaser) stop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.over = true

@@ -5,7 +5,7 @@ package execserver
 import "codex.internal/pkg/execproto"
 
 // The families of methods, as the errors of the handshake name them
-// (section 3).
+// (docs/spec/wire.md §3.1).
 const (
 	familyExec        = "exec"
 	familyFilesystem  = "filesystem"
@@ -17,7 +17,7 @@ const (
 // in and what it is ordered with stands in its handler.
 var methods map[string]method
 
-// extensions are what section 8.2 adds, told by initialize.
+// extensions are the names that initialize announces (docs/spec/wire.md §8.2).
 var extensions = []string{
 	execproto.MethodProcessCloseStdin,
 	execproto.MethodProcessResize,
@@ -35,8 +35,8 @@ var notifications map[string]notification
 // reach them again through the connection.
 func init() {
 	notifications = map[string]notification{
-		execproto.NotifyProcessAck: hear(familyExec, execproto.DecodeProcessAck, processAck),
-		execproto.NotifyHTTPAck:    hear(familyHTTP, execproto.DecodeHTTPAck, httpAck),
+		execproto.NotifyProcessAck: notify(familyExec, execproto.DecodeProcessAck, processAck),
+		execproto.NotifyHTTPAck:    notify(familyHTTP, execproto.DecodeHTTPAck, httpAck),
 	}
 	methods = map[string]method{
 		execproto.MethodInitialize: handle("", execproto.DecodeInitialize, initialize),

@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/transport"
 )
 
-// errEnded says that a connection takes no more messages.
+// errEnded is the error of a message for a connection that sends no more.
 var errEnded = errors.New("the connection ended")
 
 // outbox is the sending side of a connection. Any goroutine appends messages,
@@ -28,7 +27,8 @@ var errEnded = errors.New("the connection ended")
 // sent); closed (the writer has returned).
 type outbox struct {
 	t transport.Conn
-	// wire is held by who writes: the writer, or sendLarge.
+	// wire is a lock, held by the goroutine that writes to t: routineWriter or
+	// sendLarge. Its capacity is 1.
 	wire chan struct{}
 
 	mu    sync.Mutex
@@ -58,25 +58,14 @@ func newOutbox(t transport.Conn) *outbox {
 // none.
 var frameBuffers = sync.Pool{New: func() any { b := make([]byte, 0, keepBuffer); return &b }}
 
-// send appends one message, encoded by encode, when there is room. It returns
-// errEnded when the connection takes no more, or the context's error.
+// send appends one message, which encode appends to its argument, and waits for
+// room before. It returns errEnded if the outbox has ended, or the context's
+// error. It allocates nothing: encode does not escape.
 func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
 	if err := o.lockWithRoom(ctx); err != nil {
 		return err
 	}
 	o.append(encode)
-	o.mu.Unlock()
-	o.wake()
-	return nil
-}
-
-// sendOutput is send for process/output, the hot path: it allocates nothing.
-// cancel ends the wait for room.
-func (o *outbox) sendOutput(ctx context.Context, id string, seq uint64, s execproto.Stream, chunk []byte) error {
-	if err := o.lockWithRoom(ctx); err != nil {
-		return err
-	}
-	o.append(func(b []byte) []byte { return execproto.AppendOutput(b, id, seq, s, chunk) })
 	o.mu.Unlock()
 	o.wake()
 	return nil
@@ -120,7 +109,7 @@ func (o *outbox) wake() {
 	}
 }
 
-// end makes the outbox refuse further messages. What is queued is still sent.
+// end makes the outbox refuse further messages. Queued messages are still sent.
 func (o *outbox) end() {
 	o.mu.Lock()
 	if o.err == nil {
@@ -193,7 +182,7 @@ func (o *outbox) take() []byte {
 
 func (o *outbox) progressed() { o.progress.Add(1) }
 
-// probe has the writer send a ping.
+// probe makes the writer send a ping.
 func (o *outbox) probe() {
 	o.mu.Lock()
 	o.ping = true
@@ -201,8 +190,8 @@ func (o *outbox) probe() {
 	o.wake()
 }
 
-// finish waits until all that is queued has been sent, or d has passed, and
-// closes the connection.
+// finish sends the queued messages and closes the connection. After d it aborts
+// the connection instead.
 func (o *outbox) finish(d time.Duration, code int, reason string) {
 	o.end()
 	timer := time.NewTimer(d)
@@ -211,7 +200,7 @@ func (o *outbox) finish(d time.Duration, code int, reason string) {
 	case <-o.closed:
 		_ = o.t.Close(code, reason)
 	case <-timer.C:
-		// The peer does not read: nothing can be told to it either.
+		// The client does not read, so it would not read a close frame either.
 		_ = o.t.Abort()
 		<-o.closed
 	}

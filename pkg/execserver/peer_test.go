@@ -19,8 +19,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// patience is how long tests wait for what must come.
-const patience = 30 * time.Second
+// testTimeout is how long tests wait for what must come.
+const testTimeout = 30 * time.Second
 
 // newTestServer returns the URL of a server that ends with the test. It
 // checks that nothing of the server is left then.
@@ -42,7 +42,7 @@ func newTestServer(t testing.TB, opts Options) (*Server, string) {
 		}
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		if err := srv.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
@@ -55,7 +55,7 @@ func newTestServer(t testing.TB, opts Options) (*Server, string) {
 
 // checkGoroutines waits until there are no more goroutines than before.
 func checkGoroutines(t testing.TB, before int) {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for runtime.NumGoroutine() > before+2 { // the test's own and a timer's
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
@@ -136,7 +136,7 @@ func (p *peer) send(method string, params any) string {
 // read returns the next message from the wire.
 func (p *peer) read() message {
 	p.t.Helper()
-	_ = p.ws.SetReadDeadline(time.Now().Add(patience))
+	_ = p.ws.SetReadDeadline(time.Now().Add(testTimeout))
 	_, text, err := p.ws.ReadMessage()
 	if err != nil {
 		p.t.Fatalf("read: %v", err)
@@ -253,7 +253,7 @@ func (p *peer) closed(id string) (string, int) {
 // closing reads until the server closes the connection and returns how.
 func (p *peer) closing() (int, string) {
 	p.t.Helper()
-	_ = p.ws.SetReadDeadline(time.Now().Add(patience))
+	_ = p.ws.SetReadDeadline(time.Now().Add(testTimeout))
 	for {
 		_, _, err := p.ws.ReadMessage()
 		if closed, ok := err.(*websocket.CloseError); ok {

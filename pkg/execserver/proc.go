@@ -22,29 +22,30 @@ const maxPolicyShown = 64 << 10
 // proc is one process of a session, from the request that starts it until it
 // is forgotten. It is the process.Sink of its process.
 //
-// States: starting (running nil, later holds what must come after the start),
-// running, failed (removed from the session), closed.
+// States: starting (running is nil; afterStart holds what must run after the
+// start), running, failed (removed from the session), closed.
 type proc struct {
 	s         *session
 	id        string
 	argv      []string
 	tty       bool
 	confined  bool                // set before the start
-	refusal   *os.File            // likewise, if confined: see sandbox.Command; closed with the exit
-	profile   permissions.Profile // likewise
+	refusal   *os.File            // set before a confined start: see sandbox.Command; closed at exit
+	profile   permissions.Profile // set before a confined start
 	startedAt time.Time
 	// stop cancels the start.
 	stop context.CancelFunc
 
-	mu      sync.Mutex
-	running *process.Process
-	settled bool                     // the start has succeeded or failed
-	killed  bool                     // terminated while starting
-	later   []func(*process.Process) // requests that came while it was starting
-	acked   uint64                   // what was acknowledged while it was starting
+	mu         sync.Mutex
+	running    *process.Process
+	startDone  bool                     // the start has succeeded or failed
+	cancelled  bool                     // terminated while starting
+	afterStart []func(*process.Process) // requests that came while it was starting
+	acked      uint64                   // what was acknowledged while it was starting
 
-	closedAt time.Time // guarded by the session's lock
-	retained int       // likewise: the output that it retains once closed
+	// The session's lock guards these.
+	closedAt time.Time
+	retained int // bytes of output that it retains once closed
 }
 
 // add registers a process that is about to start.
@@ -55,7 +56,7 @@ func (s *session) add(p *proc) error {
 	case s.over:
 		return internal("the session has ended")
 	case s.procs[p.id] != nil:
-		return invalid(fmt.Sprintf("process %s already exists", clip(p.id)))
+		return execproto.ProcessExists(shorten(p.id))
 	case s.open >= s.srv.opts.MaxProcesses:
 		return internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses))
 	}
@@ -92,12 +93,12 @@ func (s *session) remove(p *proc) {
 	s.open--
 }
 
-// do runs f with the process: at once, or, while it is starting, right after
-// the start, in the order of the calls. f gets nil when the start failed.
-func (p *proc) do(f func(*process.Process)) {
+// whenStarted runs f with the process: at once, or if it is starting, right
+// after the start, in the order of the calls. f gets nil if the start failed.
+func (p *proc) whenStarted(f func(*process.Process)) {
 	p.mu.Lock()
-	if !p.settled {
-		p.later = append(p.later, f)
+	if !p.startDone {
+		p.afterStart = append(p.afterStart, f)
 		p.mu.Unlock()
 		return
 	}
@@ -106,12 +107,12 @@ func (p *proc) do(f func(*process.Process)) {
 	f(running)
 }
 
-// ack acknowledges events up to number seq; while the process is starting, the
-// highest of them is kept.
+// ack acknowledges the events up to number seq. While the process is starting,
+// the highest seq is kept until started.
 func (p *proc) ack(seq uint64) {
 	p.mu.Lock()
 	running := p.running
-	if !p.settled {
+	if !p.startDone {
 		p.acked = max(p.acked, seq)
 	}
 	p.mu.Unlock()
@@ -120,47 +121,45 @@ func (p *proc) ack(seq uint64) {
 	}
 }
 
-// settle ends the start and runs what waited for it. It reports whether the
-// process was terminated meanwhile.
-func (p *proc) settle(running *process.Process) (killed bool) {
+// started ends the start and runs the functions of whenStarted. running is nil
+// if the start failed. It reports whether cancelStart was called meanwhile.
+func (p *proc) started(running *process.Process) (cancelled bool) {
 	for {
 		p.mu.Lock()
-		later := p.later
-		p.later = nil
-		if len(later) == 0 {
+		waiting := p.afterStart
+		p.afterStart = nil
+		if len(waiting) == 0 {
 			p.running = running
-			p.settled = true
-			killed = p.killed
+			p.startDone = true
+			cancelled = p.cancelled
 			acked := p.acked
 			p.mu.Unlock()
 			if running != nil {
 				running.Ack(acked)
 			}
-			return killed
+			return cancelled
 		}
 		p.mu.Unlock()
-		for _, f := range later {
+		for _, f := range waiting {
 			f(running)
 		}
 	}
 }
 
-// starting reports whether the start is still going on; with cancel it ends
-// it.
-func (p *proc) starting(cancel bool) bool {
+// cancelStart cancels a start that has not finished and reports whether there
+// was one.
+func (p *proc) cancelStart() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.settled {
+	if p.startDone {
 		return false
 	}
-	if cancel {
-		p.killed = true
-		p.stop()
-	}
+	p.cancelled = true
+	p.stop()
 	return true
 }
 
-// discard frees what the process retained, once its session has ended.
+// discard frees the retained output, once the session has ended.
 func (p *proc) discard() {
 	p.mu.Lock()
 	running := p.running
@@ -170,8 +169,7 @@ func (p *proc) discard() {
 	}
 }
 
-// attached returns where events go at the moment; nil when nobody is there to
-// be told.
+// attached returns the connection that receives events at the moment, or nil.
 func (s *session) attached() *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,31 +177,36 @@ func (s *session) attached() *conn {
 }
 
 // Output implements process.Sink. It blocks while the connection has no room,
-// and goes on with another connection when that one resumes the session
-// meanwhile.
+// and sends on another connection if that one resumes the session meanwhile.
 func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
-		if c.out.sendOutput(p.s.ctx, p.id, seq, execproto.Stream(stream), chunk) == nil {
+		encode := func(b []byte) []byte {
+			return execproto.AppendOutput(b, p.id, seq, execproto.Stream(stream), chunk)
+		}
+		if c.out.send(p.s.ctx, encode) == nil {
 			return
 		}
 	}
 }
 
-// noteConfined notes that a confined process was there until now.
-func (p *proc) noteConfined() {
+// recordConfined records that a confined process existed until now.
+func (p *proc) recordConfined() {
 	if p.confined {
-		p.s.srv.confined.note()
+		p.s.srv.confined.record()
 	}
 }
 
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, code int, denied bool) {
-	p.noteConfined()
-	p.tell(execproto.ExitedNotification{ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: p.refused()})
+	p.recordConfined()
+	p.notify(execproto.ExitedNotification{
+		ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: p.refused(),
+	})
 }
 
-// refused tells, once the process has ended, which policy could not be enforced;
-// nil: it could. Then nothing has run, and the log says so as well.
+// refused returns, once the process has ended, the policy that could not be
+// enforced, and logs it: the command has not run. It returns nil if the policy
+// was enforced.
 func (p *proc) refused() *execproto.SandboxRefusal {
 	if p.refusal == nil {
 		return nil
@@ -217,19 +220,19 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 	if len(policy) > maxPolicyShown {
 		policy = []byte("null")
 	}
-	p.s.srv.log.Warn("sandbox refused, nothing ran", "process", clip(p.id), "policy", string(policy), "reason", reason)
+	p.s.srv.log.Warn("sandbox refused, nothing ran", "process", shorten(p.id), "policy", string(policy), "reason", reason)
 	return &execproto.SandboxRefusal{Policy: policy, Reason: reason}
 }
 
 // Closed implements process.Sink.
 func (p *proc) Closed(seq uint64) {
-	p.noteConfined()
-	p.tell(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
-	p.s.noteClosed(p)
+	p.recordConfined()
+	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
+	p.s.retainClosed(p)
 }
 
-// tell sends a notification that appends itself whole.
-func (p *proc) tell(n appender) {
+// notify sends a notification, which appends its whole message.
+func (p *proc) notify(n appender) {
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
 		if c.out.send(p.s.ctx, n.AppendJSON) == nil {
 			return
@@ -237,8 +240,9 @@ func (p *proc) tell(n appender) {
 	}
 }
 
-// noteClosed begins the time for which a closed process can still be read.
-func (s *session) noteClosed(p *proc) {
+// retainClosed starts the time for which the output of a closed process can
+// still be read.
+func (s *session) retainClosed(p *proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
@@ -279,8 +283,8 @@ func (s *session) forgetOldest() {
 	}
 }
 
-// sweepClosed forgets the closed processes whose time is over, and comes
-// back for the next.
+// sweepClosed forgets the processes that closed closedReadable ago, and
+// schedules itself for the next one.
 func (s *session) sweepClosed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

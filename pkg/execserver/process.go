@@ -43,9 +43,9 @@ func processStart(rq *request, params *execproto.StartParams) {
 		rq.fail(err)
 		return
 	}
-	log := c.log.With("process", clip(p.id))
+	log := c.log.With("process", shorten(p.id))
 	if m := params.Metadata; m != nil {
-		log = log.With("thread", clip(m.ThreadID), "call", clip(m.ToolCallID))
+		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
 	}
 	rq.work("", func(context.Context) {
 		defer stop()
@@ -54,15 +54,15 @@ func processStart(rq *request, params *execproto.StartParams) {
 		if intent != nil {
 			kind = sandboxLinux
 			p.confined = true
-			c.srv.confined.note()
+			c.srv.confined.record()
 			running, err = p.startConfined(ctx, intent, spec)
 		} else {
 			running, err = p.s.group.Start(ctx, spec, p)
 		}
 		if err != nil {
 			p.s.remove(p)
-			if p.settle(nil) {
-				err = internal("process " + clip(p.id) + " was terminated while it was starting")
+			if p.started(nil) {
+				err = internal("process " + shorten(p.id) + " was terminated while it was starting")
 			}
 			log.Info("process did not start", "error", err)
 			rq.fail(err)
@@ -70,7 +70,7 @@ func processStart(rq *request, params *execproto.StartParams) {
 		}
 		log.Info("process started", "pid", running.Pid(), "tty", spec.TTY, "sandbox", kind)
 		rq.result(execproto.StartResult{ProcessID: p.id, SandboxType: kind})
-		if p.settle(running) {
+		if p.started(running) {
 			running.Terminate()
 		}
 		running.OpenGate()
@@ -86,7 +86,7 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	var elsewhere *pathuri.HostError
 	switch {
 	case errors.As(err, &elsewhere):
-		return process.Spec{}, invalidParams(fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %v", clip(p.Cwd), err))
+		return process.Spec{}, invalidParams(fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %v", shorten(p.Cwd), err))
 	case err != nil:
 		return process.Spec{}, err
 	}
@@ -117,9 +117,10 @@ func cloneAll(in []string) []string {
 	return out
 }
 
-func unknownProcess(id string) error { return invalid("unknown process id " + clip(id)) }
+func unknownProcess(id string) error { return invalid("unknown process id " + shorten(id)) }
 
-// processRead answers at once when it need not wait.
+// processRead answers process/read, with retained output. It waits up to waitMs
+// if there is none.
 func processRead(rq *request, params *execproto.ReadParams) {
 	p := rq.c.session.find(params.ProcessID)
 	if p == nil {
@@ -135,7 +136,7 @@ func processRead(rq *request, params *execproto.ReadParams) {
 		wait = time.Duration(min(*params.WaitMS, uint64(maxWait/time.Millisecond))) * time.Millisecond
 	}
 	rq.wait(func(ctx context.Context) {
-		running, err := p.await(ctx)
+		running, err := p.waitStarted(ctx)
 		if err != nil {
 			rq.fail(err)
 			return
@@ -150,10 +151,10 @@ func processRead(rq *request, params *execproto.ReadParams) {
 	})
 }
 
-// await waits for the end of a process's start.
-func (p *proc) await(ctx context.Context) (*process.Process, error) {
+// waitStarted waits for the end of a process's start.
+func (p *proc) waitStarted(ctx context.Context) (*process.Process, error) {
 	started := make(chan *process.Process, 1)
-	p.do(func(running *process.Process) { started <- running })
+	p.whenStarted(func(running *process.Process) { started <- running })
 	select {
 	case running := <-started:
 		if running == nil {
@@ -161,7 +162,7 @@ func (p *proc) await(ctx context.Context) (*process.Process, error) {
 		}
 		return running, nil
 	case <-ctx.Done():
-		return nil, invalid("process id " + clip(p.id) + " is starting")
+		return nil, execproto.ProcessStarting(shorten(p.id))
 	}
 }
 
@@ -172,7 +173,7 @@ func readResult(r *process.ReadResult) execproto.ReadResult {
 	}
 	return execproto.ReadResult{
 		Chunks: chunks, NextSeq: r.NextSeq, Exited: r.Exited, ExitCode: r.ExitCode,
-		Closed: r.Closed, Failure: r.Failure, SandboxDenied: r.Judged,
+		Closed: r.Closed, Failure: r.Failure, SandboxDenied: r.SandboxDenied,
 	}
 }
 
@@ -194,7 +195,7 @@ func processWrite(rq *request, params *execproto.WriteParams) {
 		rq.unpark(size)
 		rq.finishWrite(params, w)
 	}
-	p.do(func(running *process.Process) {
+	p.whenStarted(func(running *process.Process) {
 		if running == nil {
 			done(process.WriteResult{Status: process.WriteUnknown})
 			return
@@ -203,8 +204,8 @@ func processWrite(rq *request, params *execproto.WriteParams) {
 	})
 }
 
-// finishWrite answers a write under the contract that its params chose
-// (section 4).
+// finishWrite answers a write. Without a writeId a closed stdin and an unknown
+// process are errors; with one they are statuses (docs/spec/wire.md §4.5).
 func (rq *request) finishWrite(params *execproto.WriteParams, w process.WriteResult) {
 	switch {
 	case w.Err != nil:
@@ -212,13 +213,14 @@ func (rq *request) finishWrite(params *execproto.WriteParams, w process.WriteRes
 	case params.WriteID == nil && w.Status == process.WriteUnknown:
 		rq.fail(unknownProcess(params.ProcessID))
 	case params.WriteID == nil && w.Status == process.WriteStdinClosed:
-		rq.fail(invalid(fmt.Sprintf("stdin of process %s is closed: it was started without pipeStdin, was closed, or the process has ended", clip(params.ProcessID))))
+		const why = "it was started without pipeStdin, was closed, or the process has ended"
+		rq.fail(invalid(fmt.Sprintf("stdin of process %s is closed: %s", shorten(params.ProcessID), why)))
 	default:
 		rq.result(execproto.WriteResult{Status: execproto.WriteStatus(w.Status)})
 	}
 }
 
-// processCloseStdin closes stdin after what was written.
+// processCloseStdin closes stdin after the earlier writes.
 func processCloseStdin(rq *request, params *execproto.ProcessParams) {
 	p := rq.c.session.find(params.ProcessID)
 	if p == nil {
@@ -234,7 +236,7 @@ func processCloseStdin(rq *request, params *execproto.ProcessParams) {
 		rq.finish(err)
 	}
 	id := p.id
-	p.do(func(running *process.Process) {
+	p.whenStarted(func(running *process.Process) {
 		if running == nil {
 			done(unknownProcess(id))
 			return
@@ -243,8 +245,8 @@ func processCloseStdin(rq *request, params *execproto.ProcessParams) {
 	})
 }
 
-// processAck makes room in a process's window. That the process is unknown is
-// no error: it may have been forgotten meanwhile.
+// processAck makes room in a process's window. An unknown process is no error:
+// it may have been forgotten meanwhile.
 func processAck(c *conn, params *execproto.ProcessAck) {
 	if p := c.session.find(params.ProcessID); p != nil {
 		p.ack(params.Seq)
@@ -258,20 +260,20 @@ func processResize(rq *request, params *execproto.ResizeParams) {
 		rq.fail(unknownProcess(params.ProcessID))
 		return
 	}
-	p.do(func(running *process.Process) {
+	p.whenStarted(func(running *process.Process) {
 		switch {
 		case running == nil:
 			rq.fail(unknownProcess(p.id))
 		case !p.tty:
-			rq.fail(invalid(fmt.Sprintf("process %s has no terminal; start it with tty", clip(p.id))))
+			rq.fail(invalid(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id))))
 		default:
 			rq.finish(running.Resize(params.Rows, params.Cols))
 		}
 	})
 }
 
-// signals are the signals by name (sections 4 and 8.2); the decoder knows the
-// same names.
+// signals maps the protocol's names to signals (docs/spec/wire.md §4.6); the
+// decoder accepts the same names.
 var signals = map[execproto.Signal]syscall.Signal{
 	execproto.SignalInterrupt: syscall.SIGINT,
 	execproto.SignalTerminate: syscall.SIGTERM,
@@ -282,19 +284,19 @@ var signals = map[execproto.Signal]syscall.Signal{
 	execproto.SignalUSR2:      syscall.SIGUSR2,
 }
 
-// processSignal signals a process; one that is unknown or gone is no error.
+// processSignal signals a process. An unknown or ended process is no error.
 func processSignal(rq *request, params *execproto.SignalParams) {
 	p := rq.c.session.find(params.ProcessID)
 	sig, ok := signals[params.Signal]
 	switch {
 	case !ok:
-		rq.fail(invalidParams(fmt.Sprintf("unknown variant `%s`", clip(string(params.Signal)))))
+		rq.fail(invalidParams(fmt.Sprintf("unknown variant `%s`", shorten(string(params.Signal)))))
 		return
 	case p == nil:
 		rq.empty()
 		return
 	}
-	p.do(func(running *process.Process) {
+	p.whenStarted(func(running *process.Process) {
 		if running == nil {
 			rq.empty()
 			return
@@ -309,10 +311,10 @@ func processTerminate(rq *request, params *execproto.ProcessParams) {
 	switch {
 	case p == nil:
 		rq.result(execproto.TerminateResult{Running: false})
-	case p.starting(true):
+	case p.cancelStart():
 		rq.result(execproto.TerminateResult{Running: true})
 	default:
-		p.do(func(running *process.Process) {
+		p.whenStarted(func(running *process.Process) {
 			if running == nil {
 				rq.result(execproto.TerminateResult{Running: false})
 				return

@@ -13,15 +13,15 @@ import (
 )
 
 // request is one request from its arrival to its answer. Its handler runs on
-// the connection's reader and must not block: it answers at once, or hands
-// the rest to work, wait or control. Exactly one of result, respond, stream
-// and fail ends it.
+// the connection's reader and must not block: it answers at once, or passes a
+// function to work, wait or control. The handler, or that function, must call
+// exactly one of result, respond, stream, empty, finish and fail.
 type request struct {
 	c      *conn
 	id     jsonrpc.ID
 	method string
 	msg    *transport.Message // holds the params; released with the answer
-	params []byte             // as they came; they lie in msg
+	params []byte             // the JSON text; aliases msg
 }
 
 // appender is a result that encodes itself.
@@ -35,7 +35,8 @@ func (rq *request) work(key string, f func(context.Context)) {
 	rq.run(laneOrdinary, key, f)
 }
 
-// control is work in the lane that never waits behind ordinary requests.
+// control runs f as work does, but in the control lane, which never waits behind
+// ordinary requests.
 func (rq *request) control(key string, f func(context.Context)) {
 	rq.run(laneControl, key, f)
 }
@@ -57,8 +58,8 @@ func (rq *request) run(lane laneID, key string, f func(context.Context)) {
 	}
 }
 
-// park counts the request among those that only wait; it reports false after
-// refusing it. unpark ends that.
+// park counts the request among those that only wait, until unpark. It returns
+// false if it has refused the request.
 func (rq *request) park() bool {
 	if rq.c.lanes.park(rq.c.waits, rq.size()) {
 		return true
@@ -69,9 +70,9 @@ func (rq *request) park() bool {
 
 func (rq *request) unpark(size int) { rq.c.lanes.unpark(size) }
 
-// wait runs f, which only waits, in a goroutine of its own with a context
-// that ends when the peer sends nothing more. It reports false when it has
-// refused the request instead.
+// wait runs f, which waits for an event or another server, in a goroutine of its
+// own. Its context ends when the client sends nothing more. wait returns false
+// if it has refused the request instead.
 func (rq *request) wait(f func(context.Context)) bool {
 	if !rq.park() {
 		return false
@@ -87,7 +88,8 @@ func (rq *request) wait(f func(context.Context)) bool {
 // size is the size of the request's message.
 func (rq *request) size() int { return len(rq.msg.Bytes()) }
 
-// release gives the message back. The params are gone afterwards.
+// release returns the message's buffer to its pool. The params are invalid
+// afterwards.
 func (rq *request) release() {
 	if rq.msg == nil {
 		return
@@ -99,8 +101,8 @@ func (rq *request) release() {
 	rq.msg = nil
 }
 
-// respond answers with the result that encode appends. Only a connection
-// that has ended fails to take it, and then nobody waits for it.
+// respond answers with the result that encode appends. If the connection has
+// ended, the answer is dropped.
 func (rq *request) respond(encode func(b []byte) []byte) {
 	rq.release()
 	_ = rq.c.out.send(rq.c.ctx, func(b []byte) []byte {
@@ -128,14 +130,13 @@ func (rq *request) finish(err error) {
 // fail answers with an error.
 func (rq *request) fail(err error) {
 	e := toRPC(err)
-	rq.c.log.Debug("request failed", "method", clip(rq.method), "code", e.Code)
+	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()
 	rq.c.replyError(rq.id, e)
 }
 
-// stream answers with the result `head + base64 of what next yields + tail`,
-// sent in parts. An error of next ends the connection, because the answer has
-// begun.
+// stream answers with the result head + base64 of the data of next + tail, sent
+// in parts. An error of next closes the connection, because the answer has begun.
 func (rq *request) stream(head string, next source, tail string) {
 	rq.release()
 	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), head...)
@@ -159,17 +160,17 @@ func bytesSource(data []byte) source {
 	}
 }
 
-// method says how one request is handled.
+// method is how requests of one method are handled.
 type method struct {
-	// family names the method in the errors of the handshake; the empty one
-	// needs no handshake.
+	// family is the name of the method's group in the errors of the handshake;
+	// a method without a family needs no handshake.
 	family string
-	// prepare decodes the params; the error is theirs. What it returns runs
-	// on the reader.
+	// prepare decodes the params and returns the function that carries out the
+	// request, on the connection's reader. An error is one of the params.
 	prepare func(rq *request, params []byte) (run func(), err error)
 }
 
-// handle joins a decoder and a handler into a method.
+// handle makes a method of a decoder and a handler.
 func handle[P any](family string, decode func([]byte) (P, error), h func(rq *request, p *P)) method {
 	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {
 		rq.params = params
@@ -181,18 +182,18 @@ func handle[P any](family string, decode func([]byte) (P, error), h func(rq *req
 	}}
 }
 
-// notification says how one notification of a client is handled.
+// notification is how one notification of a client is handled.
 type notification struct {
-	// family names it in the errors of the handshake.
+	// family is as in method.
 	family string
-	// take decodes the params and does what they tell; the error is theirs.
-	// It runs on the reader and must not block.
-	take func(c *conn, params []byte) error
+	// handle decodes the params and carries out the notification. An error is
+	// one of the params. It runs on the connection's reader and must not block.
+	handle func(c *conn, params []byte) error
 }
 
-// hear joins a decoder and a handler into a notification.
-func hear[P any](family string, decode func([]byte) (P, error), h func(c *conn, p *P)) notification {
-	return notification{family: family, take: func(c *conn, params []byte) error {
+// notify makes a notification of a decoder and a handler.
+func notify[P any](family string, decode func([]byte) (P, error), h func(c *conn, p *P)) notification {
+	return notification{family: family, handle: func(c *conn, params []byte) error {
 		p, err := decode(params)
 		if err == nil {
 			h(c, &p)

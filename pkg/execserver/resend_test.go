@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// What follows is what a client does that lost its connection and does not
-// know which of its requests were handled: it sends them again.
+// The tests below are about a client that lost its connection and does not know
+// which of its requests were handled: it sends them again.
 
 func TestAStartThatIsRepeatedIsRefused(t *testing.T) {
 	_, url := newTestServer(t, Options{})

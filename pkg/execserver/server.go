@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -29,23 +28,23 @@ var ErrServerClosed = errors.New("exec-server: server closed")
 // Options configure a Server. The zero value is a server with every default
 // and no log.
 type Options struct {
-	// Logger gets structured records: who connected, which processes started
-	// and why something ended; never contents, environments or tokens. Nil:
-	// no log.
+	// Logger receives structured records of connections, sessions and processes
+	// and why they ended; never contents, environments or tokens. Nil: no log.
 	Logger *slog.Logger
 
-	// Version is told to clients as executorVersion.
+	// Version is sent to clients as executorVersion.
 	Version string
 
 	// SessionTTL is how long a session without a connection can be resumed;
 	// negative: it ends with its connection; 0: DefaultSessionTTL.
 	SessionTTL time.Duration
 
-	// Auth guards the listening port; nil: processes of this user and of root
-	// may use it that no sandbox confines, from this machine.
+	// Auth authenticates the clients of the listening port. Nil: only processes
+	// on this machine that belong to this user or to root, and that no sandbox
+	// confines, may connect.
 	Auth *wsauth.Authenticator
-	// AnyPeer lets in whoever reaches the port, if there is no Auth: other
-	// users, other machines and confined commands too.
+	// AnyPeer, without Auth, accepts every client that reaches the port: those
+	// of other users and machines, and sandboxed commands, too.
 	AnyPeer bool
 
 	// Limits; 0 means the Default constant of the same name.
@@ -55,11 +54,11 @@ type Options struct {
 	ConcurrentRequests int // per connection
 	MaxMessage         int // bytes of an incoming websocket message
 
-	// Sandbox says where the programs are that confine requests, and how.
+	// Sandbox names the programs that confine requests, and the backend.
 	Sandbox sandbox.Options
 
-	// Process says how processes are kept together. The zero value fits a
-	// program that has children of its own.
+	// Process says how descendants of processes are found and killed. The zero
+	// value fits a program that has other children.
 	Process process.Options
 }
 
@@ -94,9 +93,9 @@ type Server struct {
 	info       execproto.EnvironmentInfo
 	home       string
 	cwd        string
-	memory     *memory
+	memory     *memoryReleaser
 	confiner   confiner
-	warm       *warmer
+	helpers    *helperPool
 	confined   confinedTimes
 
 	// ctx ends every connection; it ends last in Shutdown.
@@ -110,7 +109,7 @@ type Server struct {
 	conns    int
 	sessions map[string]*session
 	stopped  chan struct{} // closed when Shutdown begins
-	ended    chan struct{} // closed when all of it is done
+	ended    chan struct{} // closed when Shutdown is done
 }
 
 // New returns a server that listens nowhere yet.
@@ -130,17 +129,18 @@ func New(opts Options) (*Server, error) {
 		info:       describe(host, opts.Version),
 		home:       host.Home,
 		cwd:        host.Cwd,
-		memory:     newMemory(),
+		memory:     newMemoryReleaser(),
 		sessions:   make(map[string]*session),
 		stopped:    make(chan struct{}),
 		ended:      make(chan struct{}),
 	}
-	srv.warm = newWarmer(srv)
+	srv.helpers = newHelperPool(srv)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil
 }
 
-// describe tells what environment/info answers (sections 7 and 8.1).
+// describe returns the result of environment/info for a host, without the
+// capabilities of the sandbox (docs/spec/wire.md §7.1).
 func describe(host hostinfo.Info, version string) execproto.EnvironmentInfo {
 	uri := func(path string) string {
 		if path == "" {
@@ -154,7 +154,7 @@ func describe(host hostinfo.Info, version string) execproto.EnvironmentInfo {
 		TempDir:              uri(host.TempDir),
 		UserHomeDir:          uri(host.Home),
 		TemporaryDirectories: []string{},
-		PlatformOS:           runtime.GOOS,
+		PlatformOS:           host.PlatformOS,
 		ExecutorVersion:      version,
 		Capabilities: execproto.Capabilities{
 			FileWriteStreaming: true,
@@ -179,8 +179,8 @@ func (srv *Server) ServeConn(t transport.Conn) error {
 	return nil
 }
 
-// principalOf tells who is at the other end of a connection that was made for
-// the server. Where that has not been proved, all are the same.
+// principalOf returns the principal of a transport's peer. All peers that are not
+// authenticated have the same principal, "".
 func principalOf(t transport.Conn) string {
 	if a, ok := t.(transport.Authenticated); ok {
 		return a.Principal()
@@ -188,7 +188,8 @@ func principalOf(t transport.Conn) string {
 	return ""
 }
 
-// admit counts a connection in, unless there are too many.
+// admit counts a new connection. It fails if there are MaxConnections already or
+// the server is shut down.
 func (srv *Server) admit() error {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -217,16 +218,16 @@ func (srv *Server) forget(s *session) {
 	srv.mu.Unlock()
 }
 
-// Shutdown ends the server: it accepts nothing more, kills every process,
-// closes every connection and returns when all is over, or with ctx's error
-// when ctx ends first. Then the rest goes on, and another call waits for it. It
+// Shutdown ends the server: it accepts no more connections, kills every process,
+// closes every connection, and returns when that is done. If ctx ends first, it
+// returns ctx's error while the shutdown goes on; another call waits for it. It
 // may be called more than once.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if !srv.stopping {
 		srv.stopping = true
 		close(srv.stopped)
-		close(srv.warm.stop)
+		close(srv.helpers.stop)
 		go srv.routineEnd(slices.Collect(maps.Values(srv.sessions)))
 	}
 	srv.mu.Unlock()

@@ -64,7 +64,11 @@ func TestAuthentication(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, url := newTestServer(t, Options{Auth: auth})
-	for header, want := range map[string]string{"": "missing websocket bearer token", "Bearer x": "invalid websocket bearer token", "Basic x": "invalid authorization header"} {
+	for header, want := range map[string]string{
+		"":         "missing websocket bearer token",
+		"Bearer x": "invalid websocket bearer token",
+		"Basic x":  "invalid authorization header",
+	} {
 		h := http.Header{}
 		if header != "" {
 			h.Set("Authorization", header)
@@ -96,8 +100,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// What follows are the defects of the reference that this server must not
-// have (section 11 of the protocol description).
+// The tests below are about defects of Codex CLI's server that this server must
+// not have (docs/spec/wire.md §8.3).
 
 func TestExitCodesAreTheSameOnBothKinds(t *testing.T) {
 	_, url := newTestServer(t, withCgroups())
@@ -122,7 +126,9 @@ func TestTerminalsDifferInNothingButTheTerminal(t *testing.T) {
 	p, _ := hello(t, url)
 	dir := t.TempDir()
 	p.refuse("process/start", startObject("x", "pwd", object{"tty": true, "cwd": uri(dir, "none")}), -32603, "No such file")
-	p.call("process/start", startObject("env", "env | sort; echo $0; pwd", object{"tty": true, "arg0": "renamed", "cwd": "file://" + dir, "argv": []string{"/bin/sh", "-c", "/usr/bin/env; echo $0"}}), nil)
+	p.call("process/start", startObject("env", "env | sort; echo $0; pwd", object{
+		"tty": true, "arg0": "renamed", "cwd": "file://" + dir, "argv": []string{"/bin/sh", "-c", "/usr/bin/env; echo $0"},
+	}), nil)
 	got, _ := p.closed("env")
 	if strings.Contains(got, "SHELL=") || !strings.HasSuffix(got, "renamed\r\n") {
 		t.Errorf("%q", got)
@@ -257,7 +263,7 @@ func TestResume(t *testing.T) {
 	other.refuse("initialize", object{"clientName": "t", "resumeSessionId": session}, -32010, "already attached")
 	p.ws.Close()
 	q := dial(t, url)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testTimeout); ; {
 		m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
 		if m.Error == nil {
 			break
@@ -290,7 +296,7 @@ func TestSessionsEnd(t *testing.T) {
 		p.ws.Close()
 		awaitGone(t, pid)
 		q := dial(t, url)
-		for deadline := time.Now().Add(patience); ; {
+		for deadline := time.Now().Add(testTimeout); ; {
 			m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
 			if m.Error != nil && m.Error.Code == -32600 {
 				break
@@ -307,7 +313,7 @@ func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
 	p, _ := hello(t, url)
 	p.start("p", "setsid sh -c 'echo $$; exec sleep 1000' & wait")
 	pid := pidIn(t, p.wait(func(m message) bool { return m.Method == "process/output" }))
-	// Who gives up waiting can wait again.
+	// A caller whose context ended can call Shutdown again.
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := srv.Shutdown(over); err != nil && !errors.Is(err, context.Canceled) {
@@ -340,7 +346,7 @@ func pidIn(t *testing.T, m message) int {
 // awaitGone waits for the end of a process that is nobody's child here.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testTimeout); ; {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(text), ") Z ") {
 			return
@@ -419,7 +425,7 @@ func TestAStalledClientIsBounded(t *testing.T) {
 	srv.mu.Unlock()
 	out := s.attached().out
 	// The queue fills up and stays within its bound.
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testTimeout); ; {
 		out.mu.Lock()
 		n := len(out.queue)
 		out.mu.Unlock()
@@ -440,7 +446,7 @@ func TestAStalledClientIsBounded(t *testing.T) {
 	if got, _ := q.closed("q"); got != "hi\n" {
 		t.Errorf("%q", got)
 	}
-	// What was held up comes in order and complete.
+	// The output that was held back arrives in order and complete.
 	p.send("process/terminate", object{"processId": "p"})
 	got, code := p.closed("p")
 	if strings.Trim(got, "y\n") != "" || code != 137 || len(got) < queueBytes/2 {
@@ -509,7 +515,7 @@ func TestHandles(t *testing.T) {
 	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
 	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)
 	q.ws.Close()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testTimeout); ; {
 		names, _ := os.ReadDir(dir)
 		if len(names) == 1 {
 			break

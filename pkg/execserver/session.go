@@ -17,7 +17,8 @@ import (
 )
 
 // session owns processes. It is attached to one connection at a time and, when
-// that ends, waits detached for another one to resume it (section 3).
+// that ends, waits detached for another one to resume it
+// (docs/spec/wire.md §3.2).
 //
 // States: attached (conn set), detached (conn nil, expiry running), ended.
 // attach, detach and end move it; every other method may be called from any
@@ -26,8 +27,7 @@ type session struct {
 	srv *Server
 	id  string // lets a client of the owner's resume the session; not to be logged
 	log *slog.Logger
-	// owner is the principal that has started the session, and alone may
-	// resume it.
+	// owner is the principal that started the session. No other may resume it.
 	owner string
 	// ctx ends with the session.
 	ctx    context.Context
@@ -47,7 +47,7 @@ type session struct {
 }
 
 // initialize starts or resumes a session. It runs on the connection's reader
-// alone, which makes it a barrier (section 9).
+// alone, which makes it a barrier (docs/spec/wire.md §9.1).
 func initialize(rq *request, p *execproto.InitializeParams) {
 	c := rq.c
 	if c.stage != stageNew {
@@ -62,7 +62,7 @@ func initialize(rq *request, p *execproto.InitializeParams) {
 	c.session = s
 	c.stage = stageInitialized
 	c.log = c.log.With("session", sessionid.Digest(s.id))
-	c.log.Info("session attached", "client", clip(p.ClientName), "resumed", p.ResumeSessionID != nil)
+	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
 	rq.result(execproto.InitializeResult{
 		SessionID:       s.id,
@@ -85,7 +85,8 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 	case s == nil:
 		return nil, unknownSession(*p.ResumeSessionID)
 	case s.owner != c.principal:
-		// A client that has found an id learns nothing from trying it.
+		// The same error as for an unknown id: a client that has found an id must
+		// not learn that it exists.
 		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
 		return nil, unknownSession(*p.ResumeSessionID)
 	}
@@ -110,9 +111,9 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	return s, nil
 }
 
-// resume makes c the session's connection. With takeOver it ends one that has
-// the session; when several do so at a time, the last of them keeps it. One
-// that is suspended does not keep it from anybody.
+// resume makes c the session's connection. If another connection has the
+// session, it is closed if takeOver is set or it is suspended; otherwise resume
+// fails. If several clients take over at a time, the last of them gets it.
 func (s *session) resume(c *conn, takeOver bool) error {
 	var evicted *conn
 	for {
@@ -144,7 +145,7 @@ func (s *session) attach(c, evicted *conn) (other *conn, err error) {
 		if s.conn != evicted {
 			return s.conn, nil
 		}
-		// Nothing that is told from here on may end in its queue.
+		// Later notifications must go to c, not into its queue.
 		evicted.out.end()
 	}
 	s.conn = c
@@ -152,8 +153,8 @@ func (s *session) attach(c, evicted *conn) (other *conn, err error) {
 	return nil, nil
 }
 
-// stopExpiry ends the wait for somebody to resume the session. The caller
-// holds the lock.
+// stopExpiry stops the timer that ends a detached session. The caller holds the
+// lock.
 func (s *session) stopExpiry() {
 	if s.expiry != nil && s.expiry.Stop() {
 		s.srv.wg.Done()
@@ -161,8 +162,8 @@ func (s *session) stopExpiry() {
 	s.expiry = nil
 }
 
-// detach ends c's part in the session. Output is retained from now on and
-// notifications are dropped; what waits for room in c's queue is let go.
+// detach ends c's part in the session. From now on output is retained and
+// notifications are dropped; goroutines that wait for room in c's queue return.
 func (s *session) detach(c *conn) {
 	c.out.end()
 	s.mu.Lock()
@@ -176,12 +177,12 @@ func (s *session) detach(c *conn) {
 	s.srv.wg.Add(1)
 	s.expiry = time.AfterFunc(max(ttl, 0), func() {
 		defer s.srv.wg.Done()
-		s.end("nobody resumed it in time", true)
+		s.end("not resumed in time", true)
 	})
 }
 
-// end kills the session's processes and waits for them. With ifDetached it
-// does nothing to a session that somebody resumed meanwhile.
+// end kills the session's processes and waits for them. With ifDetached it does
+// nothing if a connection has resumed the session meanwhile.
 func (s *session) end(why string, ifDetached bool) {
 	s.mu.Lock()
 	if s.over || ifDetached && s.conn != nil {
@@ -203,14 +204,13 @@ func (s *session) end(why string, ifDetached bool) {
 
 	s.log.Info("session ended", "reason", why, "processes", len(procs))
 	for _, p := range procs {
-		p.starting(true)
+		p.cancelStart()
 	}
-	// A client that still reads learns how its processes ended. One that
-	// does not is not waited for: whoever waits for room in its queue is let
-	// go.
-	farewell := time.AfterFunc(farewellTime, s.cancel)
+	// A client that still reads is told how its processes ended. If it does not
+	// read, the events that wait for room in its queue are dropped.
+	limit := time.AfterFunc(finalReadTime, s.cancel)
 	s.group.Close()
-	farewell.Stop()
+	limit.Stop()
 	s.cancel()
 	for _, p := range procs {
 		p.discard()

@@ -33,7 +33,7 @@ func takeOver(t testing.TB, url, session string) *peer {
 // awaitConns waits until a server has n connections.
 func awaitConns(t *testing.T, srv *Server, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		srv.mu.Lock()
 		conns := srv.conns
 		srv.mu.Unlock()
@@ -108,7 +108,7 @@ func TestTakeOverFromAHalfDeadConnection(t *testing.T) {
 	if string(got.out) != string(want) {
 		t.Errorf("%d bytes came, not the %d that were written", len(got.out), len(want))
 	}
-	// What the first connection was sent is from before.
+	// The first connection received only messages from before the takeover.
 	for {
 		_, text, err := p.ws.ReadMessage()
 		if err != nil {
@@ -129,7 +129,7 @@ func awaitFull(t *testing.T, srv *Server, session string) {
 	srv.mu.Lock()
 	out := srv.sessions[session].attached().out
 	srv.mu.Unlock()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		out.mu.Lock()
 		n := len(out.queue)
 		out.mu.Unlock()

@@ -79,7 +79,7 @@ func TestHeldBackProcessesEnd(t *testing.T) {
 		peers = append(peers, p)
 	}
 	peers[0].ws.Close()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		srv.mu.Lock()
 		n := len(srv.sessions)
 		srv.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *windowClient) attach() *peer {
 		return takeOver(w.t, w.url, w.session)
 	}
 	p := dial(w.t, w.url)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testTimeout); ; {
 		m := p.answer(p.send("initialize", object{"clientName": "t", "resumeSessionId": w.session}))
 		switch {
 		case m.Error == nil:

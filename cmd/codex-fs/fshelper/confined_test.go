@@ -61,7 +61,7 @@ func TestWritesRegularFilesOnly(t *testing.T) {
 			t.Errorf("%s: the file became %q, %v", name, after, err)
 		}
 	}
-	// Nobody has even opened the other end.
+	// No process has even opened the other end.
 	poll := []unix.PollFd{{Fd: int32(fifo), Events: unix.POLLIN}}
 	if n, err := unix.Poll(poll, 0); n != 0 || err != nil {
 		t.Errorf("the FIFO was opened: events %#x, %v", poll[0].Revents, err)
@@ -74,7 +74,8 @@ func TestWritesRegularFilesOnly(t *testing.T) {
 	must(t, os.WriteFile(dir+"/from/p", []byte("x"), 0o644))
 	must(t, os.Mkdir(dir+"/to", 0o755))
 	must(t, unix.Mkfifo(dir+"/to/p", 0o644))
-	if stdout, _, _ := run(`{"operation":"fs/copy","params":{"sourcePath":"` + dir + `/from","destinationPath":"` + dir + `/to","recursive":true}}`); !strings.Contains(stdout, dir+"/to/p` is not a file") {
+	request := `{"operation":"fs/copy","params":{"sourcePath":"` + dir + `/from","destinationPath":"` + dir + `/to","recursive":true}}`
+	if stdout, _, _ := run(request); !strings.Contains(stdout, dir+"/to/p` is not a file") {
 		t.Error(stdout)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is an open file that is read and written without the poller.
+// descriptor reads and writes a file descriptor without Go's poller.
 type descriptor uintptr
 
 func (d descriptor) Read(b []byte) (int, error) {
@@ -19,7 +19,7 @@ func (d descriptor) Read(b []byte) (int, error) {
 		n, err := unix.Read(int(d), b)
 		switch {
 		case err == unix.EINTR:
-		case err == unix.EAGAIN: // somebody else made it non-blocking
+		case err == unix.EAGAIN: // another process made it non-blocking
 			if err := d.wait(unix.POLLIN); err != nil {
 				return 0, err
 			}

@@ -1,12 +1,12 @@
 //go:build linux
 
-// Package fshelper is the file system helper: a program that is started,
-// already confined, for one file system request of a sandboxed client, or for
-// one open file. Its language is described in pkg/fshelper.
+// Package fshelper is the file system helper: a program that the launcher starts
+// in a sandbox for one file system request, or for one open file. Package
+// pkg/fileop/fshelper describes its protocol.
 //
-// It is a filter: what it may do is decided by whoever starts it. It starts
-// no goroutine, and what it links is kept small, because it is started anew
-// for each request.
+// The helper enforces no permissions itself: the sandbox that it runs in does. It
+// starts no goroutines and links few packages, because it is started for each
+// request.
 package fshelper
 
 import (
@@ -23,13 +23,13 @@ const (
 	ExitFailed = 1
 )
 
-// Main runs the helper with its streams and returns its exit code: ExitOK when
-// the request was answered, be it by an error, and when there is no request.
+// Main runs the helper with its streams and returns its exit code: ExitOK if the
+// request was answered, also by an error, else ExitFailed.
 func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 	if _, isProgram := stdin.(*os.File); isProgram {
 		// Other processes of the user must not reach the helper's memory, nor the
-		// pipes of its requests and answers by way of /proc: they could ask or
-		// answer in the place of its server.
+		// pipes of its requests and answers through /proc: they could write
+		// requests or answers of their own.
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: set dumpable: "+err.Error()+"\n")
 			return ExitFailed
@@ -43,9 +43,9 @@ func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 	return ExitOK
 }
 
-// unbuffered returns the descriptor of a file in place of it. A write of
-// os.File to a standard stream that nobody reads any more ends the program
-// on the spot, and what an atomic write has not finished would stay behind.
+// unbuffered returns the descriptor of a file. If the reader of a standard stream
+// is gone, a write by os.File kills the program (SIGPIPE), which would leave the
+// temporary file of an atomic write behind.
 func unbuffered(r io.Reader) io.Reader {
 	if f, ok := r.(*os.File); ok {
 		return descriptor(f.Fd())

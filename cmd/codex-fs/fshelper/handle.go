@@ -14,16 +14,16 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// handle is the open file of a session: one of the two is set.
+// handle is the open file of a session: either read or write is set.
 type handle struct {
 	read  *files.ReadHandle
 	write *files.WriteHandle
-	block []byte // for what is read
+	block []byte // buffer of readBlock
 }
 
-// serveHandle answers fs/open and then the requests about the handle, until it
-// is closed, an error of the system ends it, or the input ends. Unless it was
-// closed, an atomic write leaves its target as it was.
+// serveHandle answers fs/open and then the requests about the handle, until the
+// handle is closed, an error of the system, or the end of the input. If an atomic
+// write was not closed, its target is unchanged.
 func (s *session) serveHandle(params []byte) error {
 	h, err := s.open(params)
 	if h == nil || err != nil {
@@ -57,7 +57,7 @@ func (s *session) serveHandle(params []byte) error {
 	}
 }
 
-// errEnded says that an error of the system, which has been the answer, ended
+// errEnded means that an error of the system, which has been the answer, closed
 // the handle.
 var errEnded = errors.New("ended")
 
@@ -105,7 +105,8 @@ func (h *handle) close() error {
 	return h.read.Close()
 }
 
-// abandon ends a handle that was not closed. After close it does nothing.
+// abandon ends a handle without completing an atomic write. After close it does
+// nothing.
 func (h *handle) abandon() {
 	if h.write != nil {
 		_ = h.write.Abort()
@@ -158,7 +159,7 @@ func (s *session) writeBlock(h *handle, params []byte) error {
 	return s.finish(execproto.MethodFSWriteBlock, nil)
 }
 
-// drop answers with the error that ends the handle.
+// drop answers with an error that closes the handle.
 func (s *session) drop(err error) error {
 	if err := s.fail(err); err != nil {
 		return err
@@ -166,11 +167,11 @@ func (s *session) drop(err error) error {
 	return errEnded
 }
 
-// blockParams are the params of fs/readBlock or fs/writeBlock. There is one
-// handle, so its id is not needed.
+// blockParams are the params of fs/readBlock or fs/writeBlock. There is only one
+// handle, so they need no id.
 type blockParams struct {
 	offset, len uint64
-	chunk       []byte // in the place of its base64 text
+	chunk       []byte // decoded in place
 }
 
 // decodeBlock decodes the offset and the member named second, which is len or

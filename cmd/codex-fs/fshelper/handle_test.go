@@ -33,7 +33,8 @@ func TestReadHandle(t *testing.T) {
 		{"blocks", block(0, 2) + block(2, 1) + block(2, 2) + block(9, 1) + closeLine,
 			ok("fs/readBlock", `{"chunk":"YWI=","eof":false}`) + ok("fs/readBlock", `{"chunk":"Yw==","eof":false}`) +
 				ok("fs/readBlock", `{"chunk":"Yw==","eof":true}`) + ok("fs/readBlock", `{"chunk":"","eof":true}`) + ok("fs/close", `{}`)},
-		{"the server's own params", `{"operation":"fs/readBlock","params":{"handleId":"h","offset":0,"len":3}}` + "\n" + `{"operation":"fs/close","params":{"handleId":"h"}}`,
+		{"the server's own params", `{"operation":"fs/readBlock","params":{"handleId":"h","offset":0,"len":3}}` + "\n" +
+			`{"operation":"fs/close","params":{"handleId":"h"}}`,
 			ok("fs/readBlock", `{"chunk":"YWJj","eof":false}`) + ok("fs/close", `{}`)},
 		{"a refused length does not end it", block(0, 0) + block(0, 1<<20+1) + block(0, 1<<20),
 			errorLine("-32600", long) + errorLine("-32600", long) + ok("fs/readBlock", `{"chunk":"YWJj","eof":true}`)},

@@ -11,19 +11,19 @@ import (
 	wire "codex.internal/pkg/fileop/fshelper"
 )
 
-// input cuts what is read into JSON documents. One ends at a newline that
-// follows it, or with the input.
+// input splits a stream into JSON documents. A document ends at a newline after
+// it, or at the end of the input.
 type input struct {
 	r     io.Reader
 	limit int // on one document, in bytes
 	buf   []byte
-	start int // of what has not been handed out yet
+	start int // of the bytes that next has not returned yet
 }
 
 func newInput(r io.Reader) *input { return &input{r: r, limit: wire.MaxRequest} }
 
-// next returns the next document, or io.EOF when there is none. It stays valid
-// until the next call. That it is JSON has not been checked.
+// next returns the next document, or io.EOF if there is none. It is valid until
+// the next call. It may be malformed JSON.
 func (in *input) next() ([]byte, error) {
 	var s scanner
 	seen := in.start
@@ -54,7 +54,7 @@ func (in *input) next() ([]byte, error) {
 	}
 }
 
-// room makes room in the buffer and returns by how much what is in it moved
+// room makes room in the buffer. It returns by how many bytes the contents moved
 // to the front.
 func (in *input) room() (moved int) {
 	if in.start == len(in.buf) {
@@ -73,8 +73,7 @@ func (in *input) room() (moved int) {
 	return moved
 }
 
-// scanner finds the end of a JSON document without looking at more than its
-// strings and brackets.
+// scanner finds the end of a JSON document. It only tracks strings and brackets.
 type scanner struct {
 	state scanState
 	depth int
@@ -89,8 +88,8 @@ const (
 	inEscape                  // after a backslash in a string
 )
 
-// scan looks at more of the document. It returns the position of the newline
-// that ends it, or -1.
+// scan scans more of the document. It returns the position of the newline that
+// ends it, or -1.
 func (s *scanner) scan(b []byte) int {
 	for i := 0; i < len(b); i++ {
 		switch s.state {

@@ -3,27 +3,28 @@
 package fshelper
 
 const (
-	// firstBuffer is the input buffer to begin with: all of a pipe. What is
-	// not used of it is never touched.
+	// firstBuffer is the first size of the input buffer in bytes: the capacity of
+	// a pipe. Unused pages of it take no memory.
 	firstBuffer = 64 << 10
-	// growBuffer is by how much a full buffer grows. What is copied on the way
-	// to a large request is a third of it.
+	// growBuffer is the factor by which a full buffer grows. With it, about a
+	// third of a large request is copied while the buffer grows.
 	growBuffer = 4
 
-	// readAll is the size of files that are read to their end; of larger ones
-	// only what they held when they were opened. The server does the same.
+	// readAll is the largest size of files that are read to their end. Larger ones
+	// are read up to the size that they had when they were opened, as in the
+	// server.
 	readAll = 256 << 10
-	// fileChunk is how much of a file is read at a time, and before the
+	// fileChunk is how many bytes of a file are read at a time, and before the
 	// answer begins.
 	fileChunk = 768 << 10
 
-	// encodeChunk is how much is encoded and written at a time: it stays in
-	// the processor's cache, and the reader can begin. A multiple of three,
-	// so that the base64 texts join up.
+	// encodeChunk is how many bytes are encoded and written at a time: they stay
+	// in the processor's cache, and the reader can begin. It is a multiple of
+	// three, so that the base64 texts can be concatenated.
 	encodeChunk = 96 << 10
 
-	// largeAnswer is the size from which on stdout's pipe is made larger, to
-	// pipeSize, which is what the kernel allows everybody.
+	// largeAnswer is the size of answers for which stdout's pipe is enlarged to
+	// pipeSize, the kernel's default limit for unprivileged users.
 	largeAnswer = 64 << 10
 	pipeSize    = 1 << 20
 )

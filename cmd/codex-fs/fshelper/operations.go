@@ -13,9 +13,8 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// do carries out an operation that is not about a handle. The error is the
-// params' and makes the request malformed; what the operation itself returns
-// is its answer.
+// do carries out an operation that is not about a handle and answers. It returns
+// an error if the params are malformed; an error of the operation is the answer.
 func (s *session) do(operation string, params []byte) error {
 	ctx := context.Background()
 	switch operation {
@@ -95,8 +94,8 @@ func decoded[P any](params []byte, decode func([]byte) (P, error), f func(*P) er
 	return f(&p)
 }
 
-// errSandbox is about a request for confinement that is not the helper's to
-// provide: the launcher has done it.
+// errSandbox is the error for params with a sandbox: the launcher has confined the
+// helper already.
 var errSandbox = errors.New("sandbox: must be null or absent")
 
 // onPath runs f on the native path of a request.
@@ -111,10 +110,9 @@ func onPath(s *session, uri string, sandbox []byte, f func(path string) error) e
 	return f(path)
 }
 
-// readFile answers with a file. It is encoded and sent as it is read, but the
-// answer does not begin before the first part is there: what cannot be read
-// fails at once, as a rule. A file that fails later has no answer, which is an
-// error of the helper.
+// readFile answers with a file, which it encodes and sends as it reads it. The
+// answer begins when the first part was read, so an earlier read error is the
+// answer. After a later one the answer is incomplete, and readFile returns it.
 func (s *session) readFile(path string, o files.Options) error {
 	f, size, err := files.OpenRegular(path, o)
 	if err != nil {
@@ -123,7 +121,7 @@ func (s *session) readFile(path string, o files.Options) error {
 	defer f.Close()
 	left := size
 	if size <= readAll {
-		left = files.MaxReadFile + 1 // made up by the kernel, or growing
+		left = files.MaxReadFile + 1 // a virtual file, or a growing one
 	}
 	chunk := make([]byte, fileChunk)
 	for begun := false; left > 0; {

@@ -200,7 +200,10 @@ func TestLinkedPackages(t *testing.T) {
 		t.Skip(err)
 	}
 	for pkg := range strings.FieldsSeq(string(out)) {
-		for _, heavy := range []string{"net", "crypto", "math/big", "regexp", "log", "text", "os/exec", "flag", "google", "codex.internal/pkg/execserver", "codex.internal/pkg/wire/transport"} {
+		for _, heavy := range []string{
+			"net", "crypto", "math/big", "regexp", "log", "text", "os/exec", "flag", "google",
+			"codex.internal/pkg/execserver", "codex.internal/pkg/wire/transport",
+		} {
 			if pkg == heavy || strings.HasPrefix(pkg, heavy+"/") {
 				t.Errorf("the helper links %s", pkg)
 			}

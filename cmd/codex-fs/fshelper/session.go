@@ -19,8 +19,8 @@ type session struct {
 	out *output
 }
 
-// run answers the request, or all that are about one handle. Its error says
-// why there is no answer.
+// run answers the request, or all requests about one handle. It returns an error
+// if there is no answer.
 func (s *session) run() error {
 	operation, params, err := s.request()
 	if err == io.EOF {
@@ -44,7 +44,7 @@ func (s *session) request() (operation string, params []byte, err error) {
 	return decodeRequest(doc)
 }
 
-// decodeRequest takes a request apart.
+// decodeRequest returns the operation and the params of a request.
 func decodeRequest(doc []byte) (operation string, params []byte, err error) {
 	named := false
 	r := jsonwire.NewReader(doc)

@@ -13,6 +13,7 @@ import (
 	"io"
 
 	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
 )
@@ -40,7 +41,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(s.err, "error: %v\n%s", err, adviceOn(err))
 		return exitUsage
 	default:
-		tellf(s.err, "Error: %v\n%s%s", err, causedBy(err), adviceOn(err))
+		tellf(s.err, "Error: %s\n%s%s", terminal.Text(plain(err)), causedBy(err), adviceOn(err))
 		return exitCode(err)
 	}
 }
@@ -67,7 +68,7 @@ server and copies files to and from it. codex sandbox runs a command on this
 machine, confined, and codex doctor tells what this machine can confine. codex
 rendezvous is where agents find executors behind a firewall.
 
-Start a server and use it from a second terminal:
+Example: start a server, and use it from a second terminal:
 
    codex exec-server --listen ws://127.0.0.1:8765
    codex remote run --url ws://127.0.0.1:8765 -- uname -a`,

@@ -2,6 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -10,6 +14,7 @@ import (
 // the command line library answers. They do not ask behind a --: what stands
 // there is another program's, and codex would run it instead of answering. The
 // options they ask for with a -, for a -- that is the start of one counts too.
+// @NAME@ is the name of the program: see completedName.
 const bashCompletion = `_codex_complete() {
   local cur words
   cur="${COMP_WORDS[COMP_CWORD]}"
@@ -21,11 +26,11 @@ const bashCompletion = `_codex_complete() {
   fi
   COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
 }
-complete -o bashdefault -o default -F _codex_complete codex
+complete -o bashdefault -o default -F _codex_complete @NAME@
 `
 
-const zshCompletion = `#compdef codex
-_codex() {
+const zshCompletion = `#compdef @NAME@
+_@NAME@() {
   local -a opts
   local cur="${words[-1]}"
   if (( ${words[(i)--]} < ${#words} )); then
@@ -43,7 +48,7 @@ _codex() {
     _files
   fi
 }
-compdef _codex codex
+compdef _@NAME@ @NAME@
 `
 
 const fishCompletion = `function __codex_complete
@@ -59,8 +64,21 @@ const fishCompletion = `function __codex_complete
     __fish_complete_path $cur
   end
 end
-complete -c codex -f -a '(__codex_complete)'
+complete -c @NAME@ -f -a '(__codex_complete)'
 `
+
+// plainName is a name that needs no quotes in any shell.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+
+// completedName returns the name that scripts complete: the one by which the
+// program was called. scripts/install --name can install it beside OpenAI's codex,
+// whose completions must stay as they are.
+func completedName(arg0 string) string {
+	if name := filepath.Base(arg0); plainName.MatchString(name) {
+		return name
+	}
+	return "codex"
+}
 
 func completionCommand() *cli.Command {
 	return &cli.Command{
@@ -70,7 +88,8 @@ func completionCommand() *cli.Command {
 		Description: `Examples:
    source <(codex completion bash)          # this shell; put it into ~/.bashrc to keep it
    codex completion zsh > ~/.zfunc/_codex   # a directory of your fpath
-   codex completion fish > ~/.config/fish/completions/codex.fish`,
+   codex completion fish > ~/.config/fish/completions/codex.fish
+The script completes the name under which the program was called.`,
 		OnUsageError: onUsageError,
 		Action: func(c *cli.Context) error {
 			script := ""
@@ -84,7 +103,7 @@ func completionCommand() *cli.Command {
 			default:
 				return usagef("completion needs the name of a shell: bash, zsh or fish, not %q", c.Args().First())
 			}
-			_, err := fmt.Fprint(c.App.Writer, script)
+			_, err := fmt.Fprint(c.App.Writer, strings.ReplaceAll(script, "@NAME@", completedName(os.Args[0])))
 			return err
 		},
 	}

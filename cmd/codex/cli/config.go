@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Options of the reference's interactive program, which it takes before any
+// Options of Codex CLI's interactive program, which it takes before any
 // command.
 const (
 	rootRemote      = "remote"
@@ -37,7 +37,7 @@ func root(c *cli.Context) *cli.Context {
 	return all[len(all)-1]
 }
 
-// refuseRootFlags refuses what only the reference's interactive program takes.
+// refuseRootFlags refuses what only Codex CLI's interactive program takes.
 func refuseRootFlags(c *cli.Context) error {
 	all := levels(c)
 	before, command := root(c), c.App.Name+" "+all[len(all)-2].Command.Name

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/term"
 )
 
-// streams are what a command reads and writes. Messages, tables and errors go to
-// out and err, which let nothing steer the terminal that came from a server, a
-// registry, a file name or a configuration file. What belongs to the user as it is
-// goes to rawOut and rawErr: the output of remote commands and the contents of
-// files, as with ssh and cat, and what codex draws itself.
+// streams are the input and the outputs of a command. Messages, tables and errors
+// go to out and err, which replace control sequences: text of a server, a registry, a
+// file name or a configuration file must not control the terminal. Output that the
+// user wants unchanged goes to rawOut and rawErr: that of remote commands, the
+// contents of files, as with ssh and cat, and progress bars and prompts of codex.
 type streams struct {
 	in             io.Reader
 	out, err       io.Writer

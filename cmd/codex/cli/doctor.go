@@ -21,8 +21,8 @@ func doctorCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "tell what this machine can confine, and what to do about the rest", OnUsageError: onUsageError,
 		Description: `Tries everything that sandboxes need: namespaces, mounts, filters, Landlock,
-bubblewrap, terminals, cgroups. Nothing on the machine is changed. For what is
-missing it says who forbids it and how to get it.
+bubblewrap, terminals, cgroups. Nothing on the machine is changed. For
+everything that is missing it says why, and how to enable it.
 
 Exits with 0 if a workspace-write policy can be enforced here, which takes
 namespaces, made by codex or by bwrap; with 1 if not. Landlock alone enforces
@@ -32,7 +32,10 @@ With --json: schema (1), version, system, arch, kernel, uid, container,
 readOnly and workspaceWrite (whether such a policy can be enforced), auto
 {backend, reason}, backends [{name, works, readOnly, workspaceWrite, reason?}],
 checks [{name, status, detail, matters?, causes, fixes}], notes. A status is
-ok, warning, failed or absent (not there, and not needed here).`,
+ok, warning, failed or absent (not there, and not needed here).
+
+Example:
+   codex doctor --json`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

@@ -17,7 +17,7 @@ func environmentsCommand(s streams) *cli.Command {
 		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, and try them", OnUsageError: onUsageError,
 		Description: `An environment is a place to run commands in: this machine, a server at a URL,
 a program that leads to a server, such as ssh, or a server that has registered at
-a codex rendezvous. What decides which there are is the first of these:
+a codex rendezvous. The first of these that is set names the environments:
 
    CODEX_EXEC_SERVER_NOISE_...    one that an environment registry knows
    $CODEX_HOME/` + execenv.FileName + `   any number of them
@@ -74,7 +74,10 @@ programs without their arguments.
 
 With --json: default (an id, or empty), source (what decided: a variable, a
 path, or empty) and environments [{id, kind, address, default, source}]. A kind
-is local, websocket, stdio or noise.`,
+is local, websocket, stdio or noise.
+
+Example:
+   codex environments list --json`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

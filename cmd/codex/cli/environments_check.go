@@ -30,8 +30,8 @@ const (
 	maxSaid = 2 << 10
 )
 
-// checkedEnvironment is what trying an environment found. What follows OK is
-// told if it worked, Error if not.
+// checkedEnvironment is the result of a connection to an environment. Error is set if
+// it failed, and the fields after it if it succeeded.
 type checkedEnvironment struct {
 	environmentEntry
 	OK          bool             `json:"ok"`
@@ -55,7 +55,10 @@ with 1 if one of them failed.
 
 With --json: a list of what codex environments list --json has for each, with
 ok and error, or with connectMs, roundTripMs (of a request), shell {name, path},
-os, version and sandbox (whether a command was confined: yes, no or unknown).`,
+os, version and sandbox (whether a command was confined: yes, no or unknown).
+
+Example:
+   codex environments check build-box`,
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON list"}},
 		Action: func(c *cli.Context) error {
 			config, err := loadEnvironments("")
@@ -230,14 +233,17 @@ func showChecked(to io.Writer, results []checkedEnvironment) error {
 			}
 			return terminal.Text(text)
 		}
-		fmt.Fprintf(w, "%s\tok\t%.1f ms\t%.1f ms\t%s\t%s\t%s\t%s\n", terminal.Text(r.ID), r.ConnectMS, r.RoundTripMS, told(r.OS), told(r.Version), told(r.Shell.Path), r.Sandbox)
+		fmt.Fprintf(w, "%s\tok\t%.1f ms\t%.1f ms\t%s\t%s\t%s\t%s\n", terminal.Text(r.ID), r.ConnectMS, r.RoundTripMS,
+			told(r.OS), told(r.Version), told(r.Shell.Path), r.Sandbox)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, r := range results {
 		if !r.OK {
-			if _, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n", terminal.Text(r.ID), terminal.Text(r.Address), terminal.Text(r.Source), terminal.Text(r.Error)); err != nil {
+			_, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n",
+				terminal.Text(r.ID), terminal.Text(r.Address), terminal.Text(r.Source), terminal.Text(r.Error))
+			if err != nil {
 				return err
 			}
 		}

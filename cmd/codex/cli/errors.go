@@ -51,7 +51,7 @@ func exitCode(err error) int {
 }
 
 // advisedError is an error with what can be done about it, for which there is
-// no room in its text: that is the reference's.
+// no room in its text: that is Codex CLI's.
 type advisedError struct {
 	err    error
 	advice string
@@ -91,7 +91,7 @@ func causes(err error) []string {
 	return list
 }
 
-// causedBy lists the causes of an error under its own text, as the reference
+// causedBy lists the causes of an error under its own text, as Codex CLI
 // does.
 func causedBy(err error) string {
 	var b strings.Builder

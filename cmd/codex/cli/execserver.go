@@ -25,8 +25,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// shutdownTime bounds an orderly end. What has not ended by then is killed
-// with the program, by its parent-death signal and the watchdog.
+// shutdownTime bounds an orderly end. Processes that run longer are killed with the
+// program, by their parent-death signal and the watchdog.
 const shutdownTime = 15 * time.Second
 
 func execServerCommand(s streams) *cli.Command {
@@ -62,7 +62,7 @@ killed. A second signal ends it at once.`,
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
 			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
 			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
-			&cli.StringFlag{Name: "name", Usage: "with --remote: taken as by the reference, and sent nowhere (`NAME`)"},
+			&cli.StringFlag{Name: "name", Usage: "with --remote: accepted for compatibility with Codex CLI; ignored (`NAME`)"},
 			&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
@@ -70,15 +70,18 @@ killed. A second signal ends it at once.`,
 			&cli.StringFlag{Name: "ws-shared-secret-file", Usage: "signed-bearer-token: absolute path of the `FILE` with the HS256 secret"},
 			&cli.StringFlag{Name: "ws-issuer", Usage: "signed-bearer-token: the `ISSUER` that tokens must name"},
 			&cli.StringFlag{Name: "ws-audience", Usage: "signed-bearer-token: the `AUDIENCE` that tokens must name"},
-			&cli.Uint64Flag{Name: "ws-max-clock-skew-seconds", Value: uint64(wsauth.DefaultClockSkew / time.Second), Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
+			&cli.Uint64Flag{Name: "ws-max-clock-skew-seconds", Value: uint64(wsauth.DefaultClockSkew / time.Second),
+				Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
 			&cli.BoolFlag{Name: "allow-unauthenticated-bind", Usage: "let anybody in on an address that is not loopback"},
-			&cli.DurationFlag{Name: "session-ttl", Value: execserver.DefaultSessionTTL, Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
+			&cli.DurationFlag{Name: "session-ttl", Value: execserver.DefaultSessionTTL,
+				Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
 			&cli.IntFlag{Name: "max-connections", Value: execserver.DefaultMaxConnections, Usage: "connections at a time"},
 			&cli.IntFlag{Name: "max-processes", Value: execserver.DefaultMaxProcesses, Usage: "processes of a session at a time"},
 			&cli.IntFlag{Name: "max-handles", Value: execserver.DefaultMaxHandles, Usage: "open file handles of a connection"},
 			&cli.IntFlag{Name: "max-message-bytes", Value: transport.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
 			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
-			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"}, Usage: "end when stdin does, as when the parent has ended"},
+			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"},
+				Usage: "end when stdin does, as when the parent has ended"},
 			&cli.StringFlag{Name: "sandbox-backend", Value: sandbox.Backends[0], Usage: "what confines commands: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
@@ -138,14 +141,15 @@ type front struct {
 	// serve serves until ctx ends, and calls ready when clients can come,
 	// perhaps more than once.
 	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
-	anyPeer bool         // without tokens, whoever reaches the port is let in
+	anyPeer bool         // without tokens, every client that reaches the port is accepted
 	stdin   bool         // clients come through stdin
-	close   func() error // what was opened for clients that serve was not called for; may be nil
+	close   func() error // closes the listener if serve is not called; may be nil
 }
 
 // listenFront listens where --listen says.
 func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.Logger) (front, error) {
-	// Nothing in config.toml is for a server that listens.
+	// A server that listens uses no setting of config.toml: with --strict-config the
+	// file is only checked.
 	if isStrict(c) {
 		if _, err := loadConfig(c); err != nil {
 			return front{}, err
@@ -172,11 +176,13 @@ func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.L
 		return listeningFront(s, listener, "unix://"+where.socket, log), nil
 	}
 	if !where.addr.Addr().IsLoopback() && opts.Auth == nil && !c.Bool("allow-unauthenticated-bind") {
-		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
+		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
+			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
 	}
 	anyPeer := c.Bool("allow-unauthenticated-bind") && (!where.addr.Addr().IsLoopback() || !localpeer.Supported)
 	if opts.Auth == nil && !anyPeer && !localpeer.Supported {
-		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
+		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
+			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
 	}
 	listener, err := net.Listen("tcp", where.addr.String())
 	if err != nil {

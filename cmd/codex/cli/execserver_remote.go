@@ -25,7 +25,7 @@ import (
 )
 
 // checkRemote checks the options of a server that registers in place of
-// listening, in the words of the reference.
+// listening, in the words of Codex CLI.
 func checkRemote(c *cli.Context) error {
 	var missing []string
 	for _, flag := range []struct {
@@ -50,7 +50,7 @@ func checkRemote(c *cli.Context) error {
 }
 
 // remoteUsage names what is needed and what else was given, in the order in
-// which that is usual: the reference's order is that of the command line, behind
+// which that is usual: Codex CLI's order is that of the command line, behind
 // what is missing.
 func remoteUsage(c *cli.Context) string {
 	flags := []string{"--environment-id <ID>", "--remote <URL>"}

@@ -47,8 +47,8 @@ func commandNamed(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-// helpPage is what the help of the program or of one command says. What is
-// empty is left out.
+// helpPage is the content of the help of the program or of one command. Empty
+// sections are left out.
 type helpPage struct {
 	name, usage  string
 	synopsis     string
@@ -78,7 +78,7 @@ func printHelp(w io.Writer, _ string, subject any) {
 	// A tab in a line of the text starts its second column.
 	columns := tabwriter.NewWriter(w, 1, 8, 2, ' ', 0)
 	fmt.Fprintln(columns, page.text())
-	// Who does not read the help to its end misses nothing else.
+	// An error means that the reader has closed the pipe.
 	_ = columns.Flush()
 }
 
@@ -164,11 +164,7 @@ func (p helpPage) text() string {
 		sections = append(sections, section("COMMANDS", commandLines(p.commands)...))
 	}
 	if len(p.options) > 0 {
-		var lines []string
-		for _, option := range p.options {
-			lines = append(lines, hang(option.String(), len("   ")))
-		}
-		sections = append(sections, section(p.optionsTitle, lines...))
+		sections = append(sections, section(p.optionsTitle, optionLines(p.options)...))
 	}
 	return strings.Join(sections, "\n\n")
 }
@@ -177,6 +173,67 @@ func (p helpPage) text() string {
 func section(title string, lines ...string) string {
 	const indent = "   "
 	return title + ":\n" + indent + hang(strings.Join(lines, "\n"), len(indent))
+}
+
+// The width of a help page, of the indentation of its sections, and of the longest
+// option that has its text beside it.
+const (
+	helpColumns  = 100
+	helpIndent   = 3
+	optionColumn = 30
+)
+
+// optionLines returns the options, each with its text in a second column. If a line
+// does not fit into helpColumns, the texts are wrapped, and those of long options
+// begin below the option.
+func optionLines(options []cli.Flag) []string {
+	var names, texts []string
+	longest, fits := 0, true
+	for _, option := range options {
+		name, text, _ := strings.Cut(option.String(), "\t")
+		names, texts = append(names, name), append(texts, text)
+		longest = max(longest, len(name))
+	}
+	for _, text := range texts {
+		fits = fits && helpIndent+longest+len("  ")+len(text) <= helpColumns
+	}
+	column := min(longest, optionColumn)
+	lines := make([]string, len(names))
+	for i, name := range names {
+		if fits {
+			lines[i] = name + "\t" + hang(texts[i], helpIndent)
+			continue
+		}
+		indent := column + len("  ")
+		text := hang(wrapWords(texts[i], helpColumns-helpIndent-indent), indent)
+		if len(name) > column {
+			lines[i] = name + "\n" + strings.Repeat(" ", indent) + text
+		} else {
+			lines[i] = fmt.Sprintf("%-*s  %s", column, name, text)
+		}
+	}
+	return lines
+}
+
+// wrapWords breaks a text between words so that no line has more columns than width,
+// unless it is one word.
+func wrapWords(text string, width int) string {
+	var b strings.Builder
+	used := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case used == 0:
+		case used+1+len(word) > width:
+			b.WriteByte('\n')
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += len(word)
+	}
+	return b.String()
 }
 
 // commandLines have the names of each command, and its usage in a column.

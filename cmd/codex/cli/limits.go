@@ -38,9 +38,9 @@ const (
 	// maxIDBytes bounds what a process's id has of the command's name.
 	maxIDBytes = 32
 
-	// settleTime is how long a question is on the screen before anything that is
-	// typed counts as its answer. Nobody reacts faster to what they see, and what
-	// the terminal replies to queries that the command has left behind comes in it.
+	// settleTime is how long a question is on the screen before keys count as its
+	// answer. A person does not react faster, and the terminal's replies to queries
+	// that the command has left behind arrive within this time.
 	settleTime = 250 * time.Millisecond
 
 	// secondInterrupt is how soon after an interrupt another one means that
@@ -48,7 +48,7 @@ const (
 	secondInterrupt = 2 * time.Second
 
 	// rendezvousShutdownTime bounds the end of the rendezvous service, most of
-	// which is telling its peers. What has not ended by then ends with the
+	// which is telling its peers. Connections that are open after it end with the
 	// program.
 	rendezvousShutdownTime = 10 * time.Second
 

@@ -33,8 +33,8 @@ func loginCommand(s streams, id identity) *cli.Command {
 	return &cli.Command{
 		Name: "login", Usage: "sign in", OnUsageError: onUsageError,
 		Description: `Signs in to ChatGPT with a browser on this machine; with --device-auth, with a
-browser anywhere. API keys and access tokens are read from stdin. What comes of
-it is kept in $CODEX_HOME/` + signin.FileName + `.
+browser anywhere. API keys and access tokens are read from stdin. The credentials
+are stored in $CODEX_HOME/` + signin.FileName + `.
 
 Examples:
    codex login
@@ -53,7 +53,10 @@ Examples:
 		Subcommands: []*cli.Command{{
 			Name: "status", Usage: "tell how one is signed in", OnUsageError: onUsageError, Flags: configFlags(),
 			Description: `Exits with 0 if one is signed in, with 1 if not. CODEX_API_KEY is not looked at:
-it is for registering alone.`,
+it is for registering alone.
+
+Example:
+   codex login status`,
 			Action: func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).status) },
 		}},
 		Action: func(c *cli.Context) error {
@@ -68,9 +71,12 @@ it is for registering alone.`,
 func logoutCommand(s streams, id identity) *cli.Command {
 	return &cli.Command{
 		Name: "logout", Usage: "sign out", OnUsageError: onUsageError,
-		Description: `Gives the tokens of a ChatGPT account back and deletes what codex login keeps.`,
-		Flags:       configFlags(),
-		Action:      func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).logout) },
+		Description: `Gives the tokens of a ChatGPT account back and deletes what codex login keeps.
+
+Example:
+   codex logout`,
+		Flags:  configFlags(),
+		Action: func(c *cli.Context) error { return withLogin(c, s, id, (*loginRun).logout) },
 	}
 }
 
@@ -160,8 +166,8 @@ func (r *loginRun) say(code int, format string, args ...any) error {
 	return &exitError{code: code}
 }
 
-// done says how signing in went. What is what it says before the reason of a
-// failure.
+// done reports whether signing in succeeded. The message for a failure begins with
+// what, and its reason follows.
 func (r *loginRun) done(err error, what string) error {
 	if err != nil {
 		r.log.Error("not signed in", "error", err)

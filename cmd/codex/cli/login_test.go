@@ -188,7 +188,7 @@ func TestLoginTranscripts(t *testing.T) {
 	}
 }
 
-// Who only asks, or has nothing to sign out of, gets no home directory.
+// Commands that only read, or have nothing to sign out of, create no home directory.
 func TestStatusMakesNothing(t *testing.T) {
 	home(t, nil)
 	dir := t.TempDir()

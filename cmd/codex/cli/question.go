@@ -23,7 +23,7 @@ const (
 	leastRows, leastCols = 9, 32
 )
 
-// errSmallTerminal says why nobody is asked.
+// errSmallTerminal is the reason not to ask.
 var errSmallTerminal = fmt.Errorf("the terminal shows less than %d lines of %d characters, too few for the question; make it larger", leastRows, leastCols)
 
 const (

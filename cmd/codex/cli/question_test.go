@@ -150,7 +150,7 @@ func TestWhatWasTypedBeforeTheQuestionIsDropped(t *testing.T) {
 	}
 }
 
-// Nothing of a long command leaves the screen before a person has gone past it.
+// No part of a long command leaves the screen before the user has paged past it.
 func TestLongCommandsAreShownInParts(t *testing.T) {
 	long := func(words int) string {
 		var b strings.Builder

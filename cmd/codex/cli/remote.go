@@ -35,9 +35,9 @@ func remoteCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name:  "remote",
 		Usage: "run commands on an exec-server and copy files to and from it",
-		Description: `The server is named by --url, which may be the unix:///PATH of its socket, or it is the environment of --env ID, or the
-default one: see codex environments --help. If a server of --url or
-` + urlVariable + ` demands a token, that is taken from
+		Description: `The server is named by --url, which may be the unix:///PATH of its socket, or it is
+the environment of --env ID, or the default one: see codex environments --help.
+If a server of --url or ` + urlVariable + ` demands a token, that is taken from
 ` + tokenVariable + `; it is sent over wss:// or to a
 loopback address only. --url and --env stand before or after the command.
 
@@ -123,9 +123,17 @@ func lookAround(ctx context.Context, client *execclient.Client) (places, execpro
 
 func (p places) uri(typed string) (string, error) { return remoteURI(typed, p.cwd, p.home) }
 
+// marked is uri for a path that may have the colon which marks the server's side
+// for cp. A name that begins with a colon is typed as ./:NAME.
+func (p places) marked(typed string) (string, error) { return p.uri(strings.TrimPrefix(typed, ":")) }
+
 func remoteInfoCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "info", Usage: "tell about the server's machine",
+		Description: `Prints what the server reports about its machine, and how long it takes to connect.
+
+Example:
+   codex remote info --url ws://127.0.0.1:8765`,
 		Flags: serverFlags(&cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}), OnUsageError: onUsageError,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -194,7 +202,7 @@ func remoteLsCommand(s streams) *cli.Command {
 				typed = "."
 			}
 			return withFiles(c, func(fs *execclient.FS, at places) error {
-				uri, err := at.uri(typed)
+				uri, err := at.marked(typed)
 				if err != nil {
 					return err
 				}
@@ -288,6 +296,10 @@ func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) 
 func remoteCatCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...", OnUsageError: onUsageError,
+		Description: `Prints the files one after another.
+
+Example:
+   codex remote cat --url ws://127.0.0.1:8765 /etc/os-release`,
 		Flags: serverFlags(),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
@@ -295,7 +307,7 @@ func remoteCatCommand(s streams) *cli.Command {
 			}
 			return withFiles(c, func(files *execclient.FS, at places) error {
 				for _, typed := range c.Args().Slice() {
-					uri, err := at.uri(typed)
+					uri, err := at.marked(typed)
 					if err != nil {
 						return err
 					}

@@ -332,8 +332,8 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(in.Name(), name), withoutPath(err))
 	}
-	// Root follows links that stay inside. What was opened has to be what the name
-	// itself is.
+	// Root follows links that stay inside, so the name may be a link: check that the
+	// directory that was opened is the one that the name itself stands for.
 	opened, err := dir.Stat(".")
 	if err == nil {
 		var named os.FileInfo

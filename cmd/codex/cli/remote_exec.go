@@ -203,7 +203,8 @@ func (x *remoteExec) settle(c *cli.Context, at places) error {
 		return err
 	}
 	if c.String("cwd") == "" && x.policy.writesWorkspace() && isRootURI(x.cwd) {
-		return usagef("--sandbox: the server runs in %s, which would be the workspace, so that everything could be written; give --cwd DIR, or --cwd / if that is what you want", rootOf(x.cwd))
+		return usagef("--sandbox: the server runs in %s, which would be the workspace, so that everything could be written; "+
+			"give --cwd DIR, or --cwd / if that is what you want", rootOf(x.cwd))
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		if err := e.report.emit(execEvent{Type: "retry"}); err != nil {
 			return approval.Result{}, err
 		}
-		// It has exited; this is what the reference does too.
+		// It has exited; this is what Codex CLI does too.
 		_, _ = e.last.p.Load().Terminate(ctx)
 		e.params = approval.RetryParams(e.params, e.id)
 		if e.params.TTY {
@@ -214,8 +214,8 @@ func shellCommand(argv []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// shellQuote quotes a word for a shell if it needs that. What a terminal would
-// not show as it is, or not in its place, becomes visible.
+// shellQuote quotes a word for a shell if it needs that. Characters that a terminal
+// hides or shows elsewhere are escaped.
 func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@%+=:,./-", r))

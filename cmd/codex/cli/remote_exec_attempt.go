@@ -15,11 +15,16 @@ import (
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/sandbox"
 )
 
 // errNotBegun ends a command that the server has not said to run yet; the
 // client sees to it that it does not.
 var errNotBegun = &exitError{exitInterrupted, errors.New("interrupted before the command had started")}
+
+// errNotConfined ends a command that a server runs without the sandbox that it was
+// asked for.
+var errNotConfined = errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox")
 
 // errInterrupted ends a command whose server cannot be told of an interrupt.
 var errInterrupted = &exitError{exitInterrupted, errors.New("interrupted; the command may go on for a while where the server cannot be reached")}
@@ -49,7 +54,8 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	}
 	defer p.Release()
 	if a.secret != "" {
-		if _, err := io.WriteString(p.Stdin(ctx), a.secret); err != nil && !errors.Is(err, execclient.ErrStdinClosed) && !errors.Is(err, execclient.ErrUnknownProcess) {
+		_, err := io.WriteString(p.Stdin(ctx), a.secret)
+		if err != nil && !errors.Is(err, execclient.ErrStdinClosed) && !errors.Is(err, execclient.ErrUnknownProcess) {
 			return approval.Result{}, a.giveUp(ctx, p, err)
 		}
 	}
@@ -94,7 +100,7 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 	if a.params.Sandbox != nil && a.x.policy.confines && p.SandboxType() == "none" {
 		defer p.Release()
 		_, err := p.Terminate(ctx)
-		return nil, &exitError{exitNotStarted, errors.Join(errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox"), err)}
+		return nil, &exitError{exitNotStarted, errors.Join(errNotConfined, err)}
 	}
 	a.p.Store(p)
 	return p, a.report.emit(execEvent{
@@ -155,7 +161,7 @@ func cause(ctx context.Context, err error) error {
 func runError(err error) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
-		if strings.Contains(refused.Message, "sandbox intent cannot be enforced") {
+		if strings.Contains(refused.Message, sandbox.ErrUnenforceable.Error()) {
 			err = fmt.Errorf("%w; run codex doctor on the executor to see what is missing", err)
 		}
 		return &exitError{exitNotStarted, err}

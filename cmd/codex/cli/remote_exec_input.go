@@ -47,8 +47,8 @@ func (in *input) Read(ctx context.Context, b []byte) (int, error) {
 	for len(in.rest.data) == 0 && in.rest.err == nil {
 		if !in.pending {
 			in.pending = true
-			// Nobody can wait for a read that cannot be interrupted: the last
-			// one ends with the program.
+			// Without a wait group: a read of a terminal cannot be interrupted, so the
+			// last one ends with the program.
 			go func() {
 				buf := make([]byte, inputChunk)
 				n, err := in.r.Read(buf)
@@ -97,8 +97,8 @@ type boundInput struct {
 
 func (b boundInput) Read(p []byte) (int, error) { return b.in.Read(b.ctx, p) }
 
-// feed is a command's stdin. What an attempt was given is kept, so that the
-// retry gets it too.
+// feed is a command's stdin. It keeps the input that an attempt was given, so that a
+// retry gets the same.
 type feed struct {
 	in    *input
 	kept  []byte

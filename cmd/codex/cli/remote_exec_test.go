@@ -248,7 +248,7 @@ func TestLink(t *testing.T) {
 	if got := elsewhere.String(); got != "codex: the connection was lost; reconnecting…\n" {
 		t.Errorf("%q", got)
 	}
-	// Nobody waits for what a person would not notice.
+	// A pause that a user would not notice is not waited for.
 	out.Reset()
 	change(execclient.Connected)
 	out.Reset()

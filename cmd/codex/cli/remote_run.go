@@ -45,6 +45,10 @@ Examples:
 func remoteShellCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "shell", Usage: "open your shell on the server", OnUsageError: onUsageError,
+		Description: `Runs the server's shell in a terminal.
+
+Example:
+   codex remote shell --url ws://127.0.0.1:8765`,
 		Flags: []cli.Flag{urlFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

@@ -20,7 +20,11 @@ func urlFlag() cli.Flag {
 }
 
 func envFlag() cli.Flag {
-	return &cli.StringFlag{Name: "env", Usage: "the environment with that `ID`; see codex environments list. Where CODEX_EXEC_SERVER_NOISE_REGISTRY_URL is set, one of that registry's"}
+	return &cli.StringFlag{
+		Name: "env",
+		Usage: "the environment with that `ID`; see codex environments list. " +
+			"Where CODEX_EXEC_SERVER_NOISE_REGISTRY_URL is set, one of that registry's",
+	}
 }
 
 // serverFlags choose the server, for commands whose --env means nothing else.
@@ -29,7 +33,7 @@ func serverFlags(more ...cli.Flag) []cli.Flag {
 }
 
 // typed returns what was given for a flag, after the command or before it;
-// empty: nothing. What has an equals sign sets a variable, where --env does
+// empty: nothing. A value with an equals sign sets a variable, where --env does
 // that too.
 func typed(c *cli.Context, name string) (string, error) {
 	for _, at := range c.Lineage() {

@@ -28,7 +28,7 @@ func rendezvousCommand(s streams) *cli.Command {
 		Usage: "be the place where agents find executors that they cannot reach",
 		Description: `Runs an environment registry and a relay. An executor behind a firewall
 registers here and keeps a connection open; an agent asks for it by the id of its
-environment. What they say to each other is encrypted from end to end. Both
+environment. Their traffic is encrypted from end to end. Both
 need a token: see codex rendezvous token --help.
 
 The URL that it listens on is printed on stdout as the first line; logs go to
@@ -192,7 +192,8 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 		return nil, fmt.Errorf("--listen %s: %w", where, err)
 	}
 	if !encrypted && !addr.IP.IsLoopback() && !c.Bool("allow-plaintext-bind") {
-		return nil, fmt.Errorf("--listen %s is not a loopback address, and tokens would be sent in the clear: add --tls-cert and --tls-key, or --allow-plaintext-bind if a proxy in front encrypts", where)
+		return nil, fmt.Errorf("--listen %s is not a loopback address, and tokens would be sent in the clear: "+
+			"add --tls-cert and --tls-key, or --allow-plaintext-bind if a proxy in front encrypts", where)
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {

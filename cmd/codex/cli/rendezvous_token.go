@@ -15,7 +15,7 @@ func rendezvousTokenCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "token", Usage: "make, list and revoke the tokens of the service", OnUsageError: onUsageError,
 		Description: `A token is good for a role and for environments. An executor registers
-with it as CODEX_RENDEZVOUS_TOKEN (the reference's as CODEX_API_KEY); an agent
+with it as CODEX_RENDEZVOUS_TOKEN (Codex CLI's as CODEX_API_KEY); an agent
 connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests
 only, and a service that is running notices a change at once: connections of a
 revoked token end within a minute.
@@ -38,7 +38,10 @@ Examples:
 func tokenCreateCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "create", Usage: "make a token and print it", OnUsageError: onUsageError,
-		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.`,
+		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.
+
+Example:
+   codex rendezvous token create --role executor --environment build-box`,
 		Flags: []cli.Flag{
 			tokensFlag(),
 			&cli.StringFlag{Name: "role", Usage: "executor, harness or both (`ROLE`)"},
@@ -91,7 +94,10 @@ func tokenListCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "list the tokens, oldest first", OnUsageError: onUsageError,
 		Description: `With --json: an array of {id, name, role, environments, created, expires}, where
-expires is null if it never does.`,
+expires is null if it never does.
+
+Example:
+   codex rendezvous token list`,
 		Flags: []cli.Flag{tokensFlag(), &cli.BoolFlag{Name: "json", Usage: "print everything as one JSON array"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -145,6 +151,10 @@ func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) 
 func tokenRevokeCommand(s streams) *cli.Command {
 	return &cli.Command{
 		Name: "revoke", Usage: "take tokens back", ArgsUsage: "ID...", OnUsageError: onUsageError,
+		Description: `A running service refuses the tokens from then on.
+
+Example:
+   codex rendezvous token revoke 4f1d0c2b9e7a`,
 		Flags: []cli.Flag{tokensFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {

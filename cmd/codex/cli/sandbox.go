@@ -34,7 +34,8 @@ Examples:
    codex sandbox -- ls -l ~
    codex sandbox --workspace-write -- make test
    codex sandbox --workspace-write --writable-root ~/.cache --network -- go build ./...
-   codex sandbox --workspace-write --explain`,
+   codex sandbox --workspace-write --explain
+   codex sandbox --workspace-write --explain --target windows`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "read-only", Usage: "read everything, write nothing (default)"},
 			&cli.BoolFlag{Name: "workspace-write", Usage: "write below the current directory, /tmp and $TMPDIR"},
@@ -44,15 +45,37 @@ Examples:
 			&cli.StringFlag{Name: "backend", Value: sandbox.Backends[0], Usage: "what confines it: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
 			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
+			&cli.StringFlag{Name: "target", Value: targetLinux, Usage: "explain for `SYSTEM`, linux or windows; nothing runs on windows"},
 			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, which is then the workspace"},
 		},
 		Action: func(c *cli.Context) error {
+			if err := checkTarget(c); err != nil {
+				return err
+			}
+			if c.String("target") == targetWindows {
+				return explainWindows(c, s)
+			}
 			l, err := launchOf(c, s)
 			if err != nil {
 				return err
 			}
 			return l.exec()
 		},
+	}
+}
+
+// checkTarget refuses a target that nothing can be said about, and the target
+// windows without --explain.
+func checkTarget(c *cli.Context) error {
+	switch target := c.String("target"); {
+	case target != targetLinux && target != targetWindows:
+		return usagef("--target %q: there are %s and %s", target, targetLinux, targetWindows)
+	case target == targetWindows && !c.Bool("explain"):
+		return usagef("--target windows needs --explain: commands are confined on Linux only")
+	case target == targetWindows && (c.IsSet("backend") || c.Bool("stricter")):
+		return usagef("--backend and --stricter do not go with --target windows: they are for Linux")
+	default:
+		return checkSandbox(c)
 	}
 }
 
@@ -65,9 +88,6 @@ type localLaunch struct {
 
 // launchOf makes the launcher's arguments of the options.
 func launchOf(c *cli.Context, s streams) (*localLaunch, error) {
-	if err := checkSandbox(c); err != nil {
-		return nil, err
-	}
 	cwd := c.String("cwd")
 	if cwd == "" {
 		cwd = "."
@@ -126,7 +146,8 @@ func checkWorkspace(c *cli.Context, writes bool) error {
 		return fmt.Errorf("--cwd: %w", err)
 	}
 	if root, err := os.Stat("/"); err == nil && os.SameFile(here, root) {
-		return usagef("the current directory is /, which would be the workspace, so that everything could be written; give --cwd DIR, or --cwd / if that is what you want")
+		return usagef("the current directory is /, which would be the workspace, so that everything could be written; " +
+			"give --cwd DIR, or --cwd / if that is what you want")
 	}
 	return nil
 }

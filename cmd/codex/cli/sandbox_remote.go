@@ -35,8 +35,8 @@ type remotePolicy struct {
 	known   bool
 }
 
-// parsePolicy reads --sandbox; nil: there is none. What is inside of JSON the
-// server judges.
+// parsePolicy reads --sandbox, and returns nil if it is empty. The content of a JSON
+// policy is left to the server to validate.
 func parsePolicy(text string) (*remotePolicy, error) {
 	switch {
 	case text == "" || text == policyFullAccess:
@@ -119,8 +119,8 @@ func (p *remotePolicy) wider() string {
 	}
 }
 
-// sandboxObject is the sandbox of a request, as today's servers and the
-// reference take it.
+// sandboxObject is the sandbox of a request, as today's servers and Codex
+// CLI take it.
 type sandboxObject struct {
 	Permissions                  json.RawMessage `json:"permissions"`
 	Cwd                          string          `json:"cwd"`

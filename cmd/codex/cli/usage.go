@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// onUsageError turns what the flag parser says into a usage error with a
-// remedy.
+// onUsageError turns an error of the flag parser into a usage error, which says where
+// to read on.
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	command, flags := c.App.Name, c.App.Flags
 	if c.Command != nil && c.Command.Name != "" && c.Command.Name != command {
@@ -18,7 +18,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usagef("%s see %s --help", flagError(err.Error(), flags), command)
 }
 
-// What the flag parser says of a value. It writes every flag with one dash.
+// The flag parser's messages about values. It writes every flag with one dash.
 var (
 	missingValue = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
 	invalidValue = regexp.MustCompile(`^invalid (?:boolean )?value (".*") for (?:flag )?-(\S+): (.*)$`)
@@ -69,8 +69,8 @@ func unknownCommand(c *cli.Context) error {
 	return usagef("%s has no command %q;%s see %s --help", c.Command.HelpName, word, hint, c.Command.HelpName)
 }
 
-// similar returns the name that begins most like a word that was typed, the
-// shortest of several; empty: none does.
+// similar returns the name that has the longest beginning in common with a word that
+// was typed, the shortest of several, or "" if none has two bytes in common.
 func similar(word string, names []string) string {
 	const enough = 2 // bytes in common: with one, nearly all have something
 	best, length := "", enough

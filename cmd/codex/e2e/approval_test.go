@@ -69,7 +69,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 		{"a signal", nil, "kill -KILL $$", 137, false, "", ""},
 		{"a variable", []string{"--env-var", "A=b c"}, `echo "$A"`, 0, false, "b c\n", ""},
 		{"too slow", []string{"--timeout", "50ms"}, "sleep 1000", 124, false, "", "--timeout 50ms"},
-		{"a sandbox that the server refuses", []string{"--sandbox", `{"permissions":{"type":"managed"}}`}, "true", 125, false, "", "-32602"},
+		{"a sandbox that the server refuses", []string{"--sandbox", `{"permissions":{"type":"managed"}}`}, "true", 125, false, "", "Error: data did not match any variant"},
 		{"a server that is not there", []string{"--url", "ws://127.0.0.1:1"}, "true", 125, false, "", "is the server running"},
 		{"yes and no", []string{"--yes", "--no-input"}, "true", 2, false, "", "exclude each other"},
 		{"yes and never", []string{"--yes", "--ask", "never"}, "true", 2, false, "", "exclude each other"},

@@ -371,7 +371,8 @@ func (c *confined) untouched() {
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// The table of sandbox-observed.md 4, with what sandbox.md decides otherwise.
+// TestConfinedAnswers compares answers to confined requests with the rules of
+// docs/spec/sandbox.md §5.
 func TestConfinedAnswers(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		read := func(sandbox object, name string) object { return object{"path": uri(name), "sandbox": sandbox} }

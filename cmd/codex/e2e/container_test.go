@@ -292,7 +292,7 @@ func containerProcesses(t *testing.T, client *execclient.Client) {
 	if b, _ := os.ReadFile(secret); string(b) != "key" {
 		t.Errorf("the secret is %q", b)
 	}
-	// Nobody outside can be signalled, and there is no network.
+	// No process outside can be signalled, and there is no network.
 	e, err = runSandboxed(t, client, "signals", ws, fmt.Sprintf("kill -0 %d", os.Getpid()), readOnly)
 	if err != nil || e.code == 0 {
 		t.Errorf("a signal: %+v, %v", e, err)

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,8 +51,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	codex = filepath.Join(dir, "codex")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", codex, "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	// The program that ships: scripts/install builds it so, too.
+	build := exec.Command("bash", "-euc", `. ../../../scripts/lib.sh; build "$1" codex`, "build", dir)
 	build.Stderr = os.Stderr
 	code := 1
 	if err := build.Run(); err == nil {
@@ -65,7 +66,7 @@ func TestMain(m *testing.M) {
 func server(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(codex, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, args...)...)
-	cmd.Stderr = testWriter{t}
+	cmd.Stderr = shownOnFailure(t)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -84,9 +85,42 @@ func server(t *testing.T, args ...string) (*exec.Cmd, string) {
 	return cmd, strings.TrimSpace(line)
 }
 
-type testWriter struct{ t *testing.T }
+// maxShown bounds what is kept of a server's log: the end of it says what went
+// wrong.
+const maxShown = 64 << 10
 
-func (w testWriter) Write(b []byte) (int, error) { return len(b), nil }
+// shownOnFailure returns a writer for the log of a server. The end of the log is
+// shown if the test fails.
+func shownOnFailure(t *testing.T) io.Writer {
+	t.Helper()
+	w := &lastWritten{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the server's log:\n%s", w.text())
+		}
+	})
+	return w
+}
+
+// lastWritten keeps the last maxShown bytes that were written to it.
+type lastWritten struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (w *lastWritten) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = append(w.kept, b...)
+	w.kept = w.kept[max(0, len(w.kept)-maxShown):]
+	return len(b), nil
+}
+
+func (w *lastWritten) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.kept)
+}
 
 // run runs codex to its end.
 func run(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
@@ -231,17 +265,20 @@ func TestRemoteFiles(t *testing.T) {
 	if out, _, _ := run(t, "", "remote", "ls", "--url", url, filepath.Join(dir, "there")); out != "blob\nsub/\n" {
 		t.Errorf("ls gave %q", out)
 	}
+	if out, _, _ := run(t, "", "remote", "ls", "--url", url, ":"+filepath.Join(dir, "there")); out != "blob\nsub/\n" {
+		t.Errorf("ls with a colon gave %q", out)
+	}
 	small := filepath.Join(dir, "src", "sub", "small é")
 	for _, tt := range []struct {
 		args []string
 		want string // how the error begins
 	}{
-		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: exec-server rejected request"},
+		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: no such file or directory\n"},
 		{[]string{"cp", "--url", url, ":" + small, filepath.Join(dir, "none", "f")}, "copy :" + small + ": the target's directory " + filepath.Join(dir, "none") + ": no such file or directory\n"},
 		{[]string{"cp", "--url", url, "-r", ":" + dir, filepath.Join(small, "d")}, "copy :" + dir + ": the target's directory " + small + ": not a directory\n"},
-		{[]string{"cp", "--url", url, small, ":/none/such/f"}, "copy " + small + ": exec-server rejected request"},
-		{[]string{"ls", "--url", url, "/none/such"}, "/none/such: exec-server rejected request"},
-		{[]string{"cat", "--url", url, "/none/such"}, "/none/such: exec-server rejected request"},
+		{[]string{"cp", "--url", url, small, ":/none/such/f"}, "copy " + small + ": /none/such/f: no such file or directory\n"},
+		{[]string{"ls", "--url", url, "/none/such"}, "/none/such: no such file or directory\n"},
+		{[]string{"cat", "--url", url, "/none/such"}, "/none/such: no such file or directory\n"},
 	} {
 		if out, errs, code := run(t, "", append([]string{"remote"}, tt.args...)...); code != 1 || out != "" || !strings.HasPrefix(errs, "Error: "+tt.want) || strings.Contains(errs, "file://") {
 			t.Errorf("%q: %d %q, %q", tt.args, code, out, errs)
@@ -375,5 +412,17 @@ func TestSignalsAreNormalised(t *testing.T) {
 	const zero = "U2lnSWduOgkwMDAwMDAwMDAwMDAwMDAwCg==" // SigIgn: 0000000000000000
 	if !strings.Contains(string(out), zero) {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestLastWritten checks that the end of a long log is kept.
+func TestLastWritten(t *testing.T) {
+	w := &lastWritten{}
+	for range 3 {
+		_, _ = w.Write(bytes.Repeat([]byte("a"), maxShown/2))
+	}
+	_, _ = w.Write([]byte("end"))
+	if got := w.text(); len(got) != maxShown || !strings.HasSuffix(got, "aend") {
+		t.Errorf("kept %d bytes, want %d that end with aend", len(got), maxShown)
 	}
 }

@@ -92,7 +92,7 @@ func TestEitherSignsInForTheOther(t *testing.T) {
 			}
 		}
 		if files[0] != files[1] || files[0] == "" {
-			t.Errorf("%s: the reference stores\n%s\nand we\n%s", flag, files[0], files[1])
+			t.Errorf("%s: Codex CLI stores\n%s\nand we\n%s", flag, files[0], files[1])
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // The tests of this file are run by scripts/interop, which sets these.
 const (
-	// referenceVariable holds the path of the reference's binary.
+	// referenceVariable holds the path of Codex CLI's binary.
 	referenceVariable = "CODEX_REFERENCE"
 	// realClientVariable holds that of the program that drives it as a
 	// client.
@@ -32,7 +32,7 @@ const (
 	// that the client copes with the other's habits.
 	referenceRuns = 150
 
-	// turns is how many turns of the reference's client are disturbed, each
+	// turns is how many turns of Codex CLI's client are disturbed, each
 	// while a command prints so many lines.
 	turns, turnLines = 10, 200
 )
@@ -66,7 +66,7 @@ func listen(t *testing.T, binary string) string {
 	return addr
 }
 
-// TestRecoveryWithTheReference: the reference's server does not hold processes
+// TestRecoveryWithTheReference: Codex CLI's server does not hold processes
 // back and does not let a session be taken over, so output may be lost; but
 // then the client says so.
 func TestRecoveryWithTheReference(t *testing.T) {
@@ -79,12 +79,12 @@ func TestRecoveryWithTheReference(t *testing.T) {
 	})
 }
 
-// givenUp is what the reference's client tells the model when a connection is
+// givenUp is what Codex CLI's client tells the model when a connection is
 // cut before a start was answered: it does not send that again, whatever the
 // server.
 const givenUp = "Failed to create unified exec process: exec-server transport disconnected"
 
-// TestTheReferencesClientRecovers has the reference's client run commands on our
+// TestTheReferencesClientRecovers has Codex CLI's client run commands on our
 // server through connections that are cut, most of them while they print.
 func TestTheReferencesClientRecovers(t *testing.T) {
 	target := listen(t, codex)

@@ -213,7 +213,7 @@ func (r *recoveryRun) printed(rng *rand.Rand) int64 {
 const everyServerRetains = 1<<20 - 64<<10
 
 // lost reports whether a job's error says that output was lost, or the session
-// was, where that can be, or that a start was: the reference's server leaves a
+// was, where that can be, or that a start was: Codex CLI's server leaves a
 // process starting for ever when the connection is cut at the wrong moment. Of a
 // terminal it loses the end now and then, with events in perfect order: that no
 // client can notice.

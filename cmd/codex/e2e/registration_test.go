@@ -77,7 +77,7 @@ const registerPath = "/cloud/environment/env/register"
 func (s *identityService) registers(t *testing.T, env []string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(codex, append([]string{"exec-server", "--remote", s.URL, "--environment-id", "env"}, args...)...)
-	cmd.Env, cmd.Stderr = env, testWriter{t}
+	cmd.Env, cmd.Stderr = env, shownOnFailure(t)
 	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -87,7 +87,7 @@ type relayRoute struct {
 	restarts int
 }
 
-// plainness is which ends do what the reference does: they acknowledge nothing,
+// plainness is which ends do what Codex CLI does: they acknowledge nothing,
 // and a stream ends with its websocket.
 type plainness int
 

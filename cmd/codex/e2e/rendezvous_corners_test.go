@@ -97,7 +97,7 @@ func (c *corner) run(client, command string) (string, error) {
 		"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=" + c.token,
 	}
 	if client != codex {
-		// Nobody listens there: the other variables go before it.
+		// No server listens there: the other variables go before it.
 		return printing(c.t, "ws://127.0.0.1:1", command, env...)
 	}
 	cmd := exec.CommandContext(c.t.Context(), client, "remote", "run", "--", "sh", "-c", command)
@@ -132,7 +132,7 @@ func (c *corner) through(client, what string) (out string, took time.Duration, e
 	return out, time.Since(began), err
 }
 
-// unreached is what the reference's client says when it asks a service to which
+// unreached is what Codex CLI's client says when it asks a service to which
 // there was a connection for a moment: if it is refused one, it tries again.
 // A service that is killed may end that way; one that is told to end does not.
 const unreached = "environment registry request failed: error sending request for url"

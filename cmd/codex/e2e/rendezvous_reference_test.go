@@ -55,7 +55,7 @@ func (m *meeting) await(token, what string, done func(meetingStatus) bool) meeti
 	}
 }
 
-// startReference runs the reference with an empty home until the test ends.
+// startReference runs Codex CLI with an empty home until the test ends.
 func startReference(t *testing.T, args []string, stdin string, env ...string) {
 	t.Helper()
 	cmd := exec.Command(variable(t, referenceVariable), args...)
@@ -72,7 +72,7 @@ func startReference(t *testing.T, args []string, stdin string, env ...string) {
 	must(t, err)
 }
 
-// TestTheReferenceMeetsItself has the reference's executor and harness find
+// TestTheReferenceMeetsItself has Codex CLI's executor and harness find
 // each other through our service, and the executor come back to it.
 func TestTheReferenceMeetsItself(t *testing.T) {
 	dir := t.TempDir()

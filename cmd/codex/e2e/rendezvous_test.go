@@ -46,7 +46,7 @@ func rendezvous(t *testing.T, tokens string, args ...string) *meeting {
 	t.Helper()
 	m := &meeting{t: t, tokens: tokens}
 	m.cmd = exec.Command(codex, append([]string{"rendezvous", "--listen", "127.0.0.1:0", "--tokens", tokens}, args...)...)
-	m.cmd.Stderr = io.MultiWriter(testWriter{t}, &m.said)
+	m.cmd.Stderr = io.MultiWriter(shownOnFailure(t), &m.said)
 	out, err := m.cmd.StdoutPipe()
 	must(t, err)
 	must(t, m.cmd.Start())

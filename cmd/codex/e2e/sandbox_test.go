@@ -138,7 +138,7 @@ func TestSandboxAndTheNetwork(t *testing.T) {
 	needSandbox(t)
 	_, url := server(t)
 	// With the network the server is reached, and admits no confined process.
-	const refused = "the peer is not admitted"
+	const refused = "the client is refused"
 	for _, tt := range []struct {
 		option  string
 		reached bool
@@ -213,7 +213,7 @@ func TestRemoteRunInASandbox(t *testing.T) {
 		{"no profile", `{"a":1}`, "true", 2, "", "no permission profile: unknown field `a`", ""},
 		{"a relative path", profile("made"), "true", 2, "", `the path "made"`, ""},
 		{"no word", "", "true", 2, "", "leave it out", ""},
-		{"a sandbox that the server refuses", `{"permissions":{"type":"managed"}}`, "true", 127, "", "exec-server rejected request", ""},
+		{"a sandbox that the server refuses", `{"permissions":{"type":"managed"}}`, "true", 127, "", "Error: data did not match any variant", ""},
 	} {
 		out, errs, code := run(t, "", "remote", "run", "--url", url, "--cwd", workspace, "--sandbox", tt.policy, "--", "sh", "-c", tt.script)
 		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) {

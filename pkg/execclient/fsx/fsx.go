@@ -157,7 +157,7 @@ func kindOf(m execproto.Metadata) string {
 }
 
 // walkLimit is how many entries a walk is asked for, the most that servers
-// allow. What a directory has beyond that is asked about one by one.
+// allow. Entries of a directory beyond that are requested one by one.
 const walkLimit = 50_000
 
 // list asks for the entries of a directory and, at the same time, for those

@@ -5,11 +5,11 @@ import "strings"
 // blank is what may surround a token.
 const blank = " \t"
 
-// bearerToken takes the token out of the Authorization headers of a request,
-// as the reference does: the scheme in any case, then a space, then the token,
-// which is not empty and may itself contain blanks. One thing is stricter:
-// where the reference looks at the first of several headers, they are refused,
-// because a proxy in front may have looked at the other.
+// bearerToken returns the token in the Authorization headers of a request, which
+// are parsed as Codex CLI does: the scheme in any case, then a space, then the
+// token, which is not empty and may itself contain blanks. Several headers are an
+// error. Codex CLI reads the first of them, but a proxy in front may have checked
+// another one.
 func bearerToken(headers []string) (string, error) {
 	switch {
 	case len(headers) == 0:

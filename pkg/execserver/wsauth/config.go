@@ -21,7 +21,8 @@ const (
 	SignedBearerToken = "signed-bearer-token"
 )
 
-// Config holds the values of the flags; empty ones were not given.
+// Config holds the values of the flags; the zero value of a field means that the
+// flag was not given.
 type Config struct {
 	// Mode is --ws-auth.
 	Mode string
@@ -46,8 +47,8 @@ type Config struct {
 	ClockSkew *time.Duration
 }
 
-// New returns the authenticator that the flags ask for, or nil if they ask for
-// none. It reads the file that they name, once: a new token needs a new
+// New returns the authenticator for a configuration, or nil if that has no Mode.
+// It reads the token's or secret's file once: a new token needs a new
 // authenticator. An error names the flag and what to do about it.
 func New(c Config) (*Authenticator, error) { return newAt(c, time.Now) }
 
@@ -55,7 +56,8 @@ func newAt(c Config, now func() time.Time) (*Authenticator, error) {
 	switch c.Mode {
 	case "":
 		if flag := firstGiven(append(c.capabilityFlags(), c.signedFlags()...)); flag != "" {
-			return nil, fmt.Errorf("%s means nothing without --ws-auth; add --ws-auth %s or --ws-auth %s, or leave it out", flag, CapabilityToken, SignedBearerToken)
+			return nil, fmt.Errorf("%s means nothing without --ws-auth; add --ws-auth %s or --ws-auth %s, or leave it out",
+				flag, CapabilityToken, SignedBearerToken)
 		}
 		return nil, nil
 	case CapabilityToken:
@@ -119,15 +121,18 @@ func newCapability(c Config) (*Authenticator, error) {
 		case token == "":
 			return nil, fmt.Errorf("--ws-token-file %s: the file is empty; put the token into it", c.TokenFile)
 		case !presentable(token) || len(token) > maxTokenBytes:
-			return nil, fmt.Errorf("--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters", c.TokenFile, maxTokenBytes)
+			const format = "--ws-token-file %s: no client could send this token; it must be one line of at most %d printable ASCII characters"
+			return nil, fmt.Errorf(format, c.TokenFile, maxTokenBytes)
 		case strength(token) < minTokenBits:
-			return nil, fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, and needs %d; `openssl rand -hex 32` makes one", c.TokenFile, strength(token), minTokenBits)
+			return nil, fmt.Errorf("--ws-token-file %s: the token is too short to be safe from guessing: it holds at most %d bits, "+
+				"and needs %d; `openssl rand -hex 32` makes one", c.TokenFile, strength(token), minTokenBits)
 		}
 		a.digest = sha256.Sum256([]byte(token))
 	case c.TokenSHA256 != "":
 		digest, err := hex.DecodeString(strings.TrimSpace(c.TokenSHA256))
 		if err != nil || len(digest) != sha256.Size {
-			return nil, fmt.Errorf("--ws-token-sha256 must be the SHA-256 of the token as %d hexadecimal digits; `printf %%s TOKEN | sha256sum` prints it", 2*sha256.Size)
+			const format = "--ws-token-sha256 must be the SHA-256 of the token as %d hexadecimal digits; `printf %%s TOKEN | sha256sum` prints it"
+			return nil, fmt.Errorf(format, 2*sha256.Size)
 		}
 		a.digest = [sha256.Size]byte(digest)
 	default:
@@ -149,7 +154,8 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	case len(bytes.TrimSpace(secret)) == 0:
 		return nil, fmt.Errorf("--ws-shared-secret-file %s: the file is empty or blank; put the secret into it", c.SharedSecretFile)
 	case len(secret) < minSecretBytes:
-		return nil, fmt.Errorf("--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; `openssl rand -hex 32` makes one", c.SharedSecretFile, len(secret), minSecretBytes)
+		const format = "--ws-shared-secret-file %s: the secret has %d bytes and needs at least %d; `openssl rand -hex 32` makes one"
+		return nil, fmt.Errorf(format, c.SharedSecretFile, len(secret), minSecretBytes)
 	}
 	skew := DefaultClockSkew
 	if c.ClockSkew != nil {
@@ -168,8 +174,8 @@ func newSigned(c Config, now func() time.Time) (*Authenticator, error) {
 	return a, nil
 }
 
-// expected is a claim's expected value without the blanks around it. A blank
-// one is refused: it would switch the check off that the user asked for.
+// expected returns the value of a flag without the blanks around it. A value of
+// blanks is an error: it would switch off the check that the user asked for.
 func expected(name, value string) (string, error) {
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" && value != "" {
@@ -178,7 +184,7 @@ func expected(name, value string) (string, error) {
 	return trimmed, nil
 }
 
-// withoutNewline drops one newline from the end, as an editor leaves it there.
+// withoutNewline returns data without one newline at its end, which editors add.
 func withoutNewline(data []byte) []byte {
 	if line, ok := bytes.CutSuffix(data, []byte("\n")); ok {
 		return bytes.TrimSuffix(line, []byte("\r"))
@@ -186,7 +192,7 @@ func withoutNewline(data []byte) []byte {
 	return data
 }
 
-// strength is how many bits a token can hold at most, from its length and the
+// strength returns how many bits a token can hold at most, by its length and the
 // kinds of its characters.
 func strength(token string) int {
 	tenths := 33 // of a bit per character: log2(10)
@@ -202,9 +208,9 @@ func strength(token string) int {
 	return len(token) * tenths / 10
 }
 
-// checkPrivate refuses a file that other users may read or change. A group may
-// read one that belongs to somebody else, such as root: that is how a service
-// gets to read it.
+// checkPrivate returns an error for a file that other users may read or change.
+// The group may read a file that belongs to another user, such as root: a
+// service gets its secrets that way.
 func checkPrivate(name, path string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -218,13 +224,14 @@ func checkPrivate(name, path string, f *os.File) error {
 		forbidden = 0o077
 	}
 	if mode&forbidden != 0 {
-		return fmt.Errorf("%s %s: other users may read or change the file (mode %04o), and whoever knows the secret can run commands; `chmod 600 %s` keeps it private", name, path, mode, path)
+		return fmt.Errorf("%s %s: other users may read or change the file (mode %04o), and whoever knows the secret can run commands; "+
+			"`chmod 600 %s` keeps it private", name, path, mode, path)
 	}
 	return nil
 }
 
-// readSecret reads the file that a flag names. It may be a pipe, as the
-// shell's <(…) makes it.
+// readSecret reads the file that a flag names, of at most maxSecretBytes. It may
+// be a pipe, as the shell's <(…) makes it.
 func readSecret(name, path string) ([]byte, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("%s must be an absolute path, not %q; write it out from /", name, path)

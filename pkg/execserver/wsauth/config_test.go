@@ -86,8 +86,14 @@ func TestRefusedConfigs(t *testing.T) {
 		{"secret that everybody can read", signed(Config{SharedSecretFile: mode(t, testSecret, 0o644)}), []string{"--ws-shared-secret-file", "0644", "chmod 600"}},
 		{"two lines", capability(Config{TokenFile: file(t, "a\nb\n")}), []string{"--ws-token-file", "one line"}},
 		{"no ASCII", capability(Config{TokenFile: file(t, "żó")}), []string{"--ws-token-file", "ASCII"}},
-		{"token past the limit", capability(Config{TokenFile: file(t, strings.Repeat("x", maxTokenBytes+1))}), []string{"--ws-token-file", fmt.Sprint(maxTokenBytes)}},
-		{"token file past the limit", capability(Config{TokenFile: file(t, strings.Repeat("\n", maxSecretBytes+1))}), []string{"--ws-token-file", fmt.Sprint(maxSecretBytes)}},
+		{
+			"token past the limit", capability(Config{TokenFile: file(t, strings.Repeat("x", maxTokenBytes+1))}),
+			[]string{"--ws-token-file", fmt.Sprint(maxTokenBytes)},
+		},
+		{
+			"token file past the limit", capability(Config{TokenFile: file(t, strings.Repeat("\n", maxSecretBytes+1))}),
+			[]string{"--ws-token-file", fmt.Sprint(maxSecretBytes)},
+		},
 		{"no hexadecimal digits", capability(Config{TokenSHA256: strings.Repeat("z", 64)}), []string{"--ws-token-sha256", "64 hexadecimal digits"}},
 		{"too few digits", capability(Config{TokenSHA256: sha("x")[:62]}), []string{"--ws-token-sha256", "64 hexadecimal digits"}},
 		{"blank digest", capability(Config{TokenSHA256: " "}), []string{"--ws-token-sha256", "64 hexadecimal digits"}},
@@ -99,7 +105,10 @@ func TestRefusedConfigs(t *testing.T) {
 		{"empty secret", signed(Config{SharedSecretFile: file(t, "")}), []string{"--ws-shared-secret-file", "empty"}},
 		{"blank secret", signed(Config{SharedSecretFile: file(t, strings.Repeat(" ", minSecretBytes))}), []string{"--ws-shared-secret-file", "blank"}},
 		{"short secret", signed(Config{SharedSecretFile: file(t, testSecret[1:]+"\n")}), []string{"--ws-shared-secret-file", "31 bytes", "at least 32"}},
-		{"secret past the limit", signed(Config{SharedSecretFile: file(t, strings.Repeat("x", maxSecretBytes+1))}), []string{"--ws-shared-secret-file", fmt.Sprint(maxSecretBytes)}},
+		{
+			"secret past the limit", signed(Config{SharedSecretFile: file(t, strings.Repeat("x", maxSecretBytes+1))}),
+			[]string{"--ws-shared-secret-file", fmt.Sprint(maxSecretBytes)},
+		},
 		{"negative skew", signed(Config{ClockSkew: &negative}), []string{"--ws-max-clock-skew-seconds", "negative"}},
 		{"blank issuer", signed(Config{Issuer: " "}), []string{"--ws-issuer", "blank"}},
 		{"blank audience", signed(Config{Audience: "\t"}), []string{"--ws-audience", "blank"}},

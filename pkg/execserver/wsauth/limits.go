@@ -3,27 +3,26 @@ package wsauth
 import "time"
 
 const (
-	// DefaultClockSkew is how far the clocks of signer and server may differ
-	// when nothing else is said: what the reference grants, enough for
-	// machines that keep time at all.
+	// DefaultClockSkew is how far the clocks of signer and server may differ by
+	// default: Codex CLI's value, enough for machines with synchronised clocks.
 	DefaultClockSkew = 30 * time.Second
 
 	// minSecretBytes is the shortest shared secret, the length of an HS256
 	// signature: a shorter key is what limits its strength (RFC 7518, 3.2).
 	minSecretBytes = 32
 
-	// minTokenBits is what a capability token must be able to hold, in bits: 32
-	// hexadecimal digits or 22 characters of base64. Fewer can be guessed by
-	// whoever reaches the port for long enough.
+	// minTokenBits is the least strength of a capability token: 32 hexadecimal
+	// digits or 22 characters of base64. Shorter tokens can be guessed.
 	minTokenBits = 128
 
-	// maxSecretBytes bounds what is read of a file with a token or a secret.
-	// Somebody who names a log or /dev/zero gets an error, not a full memory.
+	// maxSecretBytes bounds the bytes that are read from the file of a token or
+	// a secret: a user who names a log or /dev/zero gets an error.
 	maxSecretBytes = 64 << 10
 
-	// maxTokenBytes bounds a token, the client's and the configured one. It
-	// has to be decoded before it can be verified, so its size is what a
-	// stranger can make the server do; signed tokens have a few hundred bytes.
+	// maxTokenBytes bounds a token, the client's and the configured one. A token
+	// must be decoded before it can be verified, so the limit bounds the work
+	// that a client without a valid token can cause; signed tokens have a few
+	// hundred bytes.
 	maxTokenBytes = 16 << 10
 
 	// maxUnixTime bounds the times in a signed token, some 35,000 years from

@@ -12,8 +12,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// errCritical refuses tokens whose signer demands that an extension be
-// understood (RFC 7515, 4.1.11): none is.
+// errCritical is the error for tokens with critical extensions (RFC 7515,
+// 4.1.11), of which this package supports none.
 var errCritical = errors.New("the token has critical extensions")
 
 // newParser returns a parser that accepts HS256 alone (not "none", and no
@@ -30,7 +30,8 @@ func newParser(skew time.Duration, now func() time.Time) *jwt.Parser {
 }
 
 // checkSigned verifies a signed token and returns its principal: issuer and
-// subject. Nothing is told about the claims of a token whose signature is wrong.
+// subject. For a token with a wrong signature, the error says nothing about the
+// claims.
 func (a *Authenticator) checkSigned(token string) (string, error) {
 	if len(token) > maxTokenBytes {
 		return "", ErrJWT
@@ -53,7 +54,7 @@ func (a *Authenticator) checkSigned(token string) (string, error) {
 	}
 }
 
-// principal names issuer and subject by a digest, as they may be long.
+// principal returns a digest of issuer and subject, which may be long.
 func (c *claims) principal() string {
 	text, err := json.Marshal([]any{c.Issuer, c.Subject})
 	if err != nil {
@@ -71,7 +72,7 @@ func (a *Authenticator) key(token *jwt.Token) (any, error) {
 	return a.secret, nil
 }
 
-// claims are the claims that matter, of the types that the reference insists
+// claims are the claims that matter, of the types that Codex CLI insists
 // on: whole seconds, one issuer, one or more audiences.
 type claims struct {
 	ExpiresAt *int64           `json:"exp"`
@@ -82,14 +83,15 @@ type claims struct {
 	Subject json.RawMessage `json:"sub"`
 }
 
-// UnmarshalJSON takes claims by their exact names, and none that is there
-// twice: the signer's "aud" is not outvoted by an "AUD" that a user chose.
+// UnmarshalJSON decodes claims by their exact names, and returns an error for a
+// duplicate: encoding/json would let a claim "AUD" that a user chose replace the
+// signer's "aud".
 func (c *claims) UnmarshalJSON(text []byte) error {
 	type plain claims
 	return strictjson.Unmarshal(text, (*plain)(c))
 }
 
-// errTime refuses times that cannot be calculated with.
+// errTime is the error for times that would overflow.
 var errTime = errors.New("the time is out of range")
 
 func numericDate(seconds *int64) (*jwt.NumericDate, error) {

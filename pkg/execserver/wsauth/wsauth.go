@@ -1,4 +1,4 @@
-// Package wsauth guards the listening port (section 8.1 of the protocol): it
+// Package wsauth guards the listening port (docs/spec/wire.md §1.5): it
 // checks the bearer token that a client sends with the HTTP request that is
 // to become a websocket.
 //
@@ -9,8 +9,8 @@
 //		return
 //	}
 //
-// There are two modes. With CapabilityToken whoever knows the one token may
-// enter; the server needs only its SHA-256. With SignedBearerToken tokens are
+// There are two modes. With CapabilityToken every client that sends the one token
+// may connect; the server needs only its SHA-256. With SignedBearerToken tokens are
 // JWTs, signed with HS256 and a shared secret; they must expire, and can be
 // bound to an issuer and an audience.
 //
@@ -73,9 +73,9 @@ func (a *Authenticator) Check(r *http.Request) error {
 	return err
 }
 
-// Authenticate is Check, and tells whose token it is: the same for all who
-// know the capability token, and for all JWTs of one issuer and subject, so
-// that a new token can take the place of one that expires.
+// Authenticate is Check that also returns the principal of the token: one for all
+// clients that know the capability token, and one for all JWTs of an issuer and
+// subject, so that a new token can replace one that expires.
 func (a *Authenticator) Authenticate(r *http.Request) (principal string, err error) {
 	token, err := bearerToken(r.Header.Values("Authorization"))
 	if err != nil {
@@ -87,8 +87,8 @@ func (a *Authenticator) Authenticate(r *http.Request) (principal string, err err
 	if len(token) > maxTokenBytes {
 		return "", ErrToken
 	}
-	// Comparing digests takes the same time wherever, and however long, the
-	// tokens differ.
+	// Comparing digests takes the same time wherever the tokens differ, and
+	// whatever their lengths.
 	digest := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(digest[:], a.digest[:]) != 1 {
 		return "", ErrToken

@@ -9,12 +9,13 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
 
-// What stands around a response: OKPrefix, the operation, OperationSuffix, the
+// The text around a response: OKPrefix, the operation, OperationSuffix, the
 // response, OKSuffix and a newline.
 const (
 	OKPrefix        = `{"status":"ok","payload":{"operation":"`
@@ -22,8 +23,8 @@ const (
 	OKSuffix        = `}}`
 )
 
-// AppendOK appends the beginning of the answer to an operation, which needs no
-// escapes. The caller appends the response, OKSuffix and a newline.
+// AppendOK appends the beginning of the answer to an operation, whose name must
+// need no escapes. The caller appends the response, OKSuffix and a newline.
 func AppendOK(b []byte, operation string) []byte {
 	b = append(b, OKPrefix...)
 	b = append(b, operation...)
@@ -39,16 +40,15 @@ func AppendError(b []byte, e *jsonrpc.Error) []byte {
 	return append(b, "}}\n"...)
 }
 
-// ParseAnswer reads the answer to an operation: a line with or without its
-// newline. The helper is confined because it is not trusted, so the answer may
-// be anything.
+// ParseAnswer parses the answer to an operation: a line with or without its
+// newline. The helper is not trusted, so the answer may be any text.
 //
 // response aliases answer. It is a JSON object without line ends that has the
-// members of the operation's result and no others, so it can be sent as it is.
-// rpcErr is an error that the helper reports, with one of the three codes that
-// such errors may have. err says that this is no answer, and nothing more
-// should be asked of this helper; its text is for the client, with code
-// -32603. Exactly one of the three is not nil.
+// members of the operation's result and no others, so it can be sent unchanged.
+// rpcErr is an error that the helper reports, with code -32004, -32600 or -32603.
+// err is the error of a malformed answer; its text is for the client, with code
+// -32603, and the caller must not use the helper again. Exactly one of the three
+// is not nil.
 func ParseAnswer(answer []byte, operation string) (response []byte, rpcErr *jsonrpc.Error, err error) {
 	got, response, rpcErr, err := parseAnswer(answer)
 	switch {
@@ -57,7 +57,7 @@ func ParseAnswer(answer []byte, operation string) (response []byte, rpcErr *json
 	case rpcErr != nil:
 		return nil, rpcErr, nil
 	case got != operation:
-		return nil, nil, fmt.Errorf("unexpected fs sandbox helper response: expected %s, got %s", operation, clip(got, 64))
+		return nil, nil, fmt.Errorf("unexpected fs sandbox helper response: expected %s, got %s", operation, clip.Text(got, 64))
 	}
 	if err := checkResponse(response, operation); err != nil {
 		return nil, nil, undecodable(err)
@@ -75,7 +75,7 @@ var (
 	errTwoLines = errors.New("the answer has more than one line")
 )
 
-// parseAnswer takes the answer apart. What it returns as response is JSON.
+// parseAnswer returns the parts of an answer. response is valid JSON.
 func parseAnswer(answer []byte) (operation string, response []byte, rpcErr *jsonrpc.Error, err error) {
 	if len(answer) > MaxAnswer {
 		return "", nil, nil, errTooLong
@@ -120,7 +120,7 @@ func parsePayload(r *jsonwire.Reader) (operation string, response []byte, err er
 		case string(name) == "response" && response == nil:
 			response, err = r.Raw()
 		default:
-			err = fmt.Errorf("unexpected field `%s`", clip(string(name), 64))
+			err = fmt.Errorf("unexpected field `%s`", clip.Text(string(name), 64))
 		}
 		return err
 	})
@@ -134,8 +134,8 @@ func parsePayload(r *jsonwire.Reader) (operation string, response []byte, err er
 	return operation, response, err
 }
 
-// parseError reads an error. Codes that a file system request has no use for
-// become -32603.
+// parseError reads an error. Codes other than those of file system requests become
+// -32603.
 func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 	e := &jsonrpc.Error{}
 	hasCode, hasMessage := false, false
@@ -154,10 +154,10 @@ func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 		case string(name) == "message" && !hasMessage:
 			hasMessage = true
 			text, err := r.StringBytes()
-			e.Message = clip(string(text[:min(len(text), maxMessage+4)]), maxMessage)
+			e.Message = clip.Text(string(text[:min(len(text), maxMessage+4)]), maxMessage)
 			return err
 		default:
-			return fmt.Errorf("unexpected field `%s`", clip(string(name), 64))
+			return fmt.Errorf("unexpected field `%s`", clip.Text(string(name), 64))
 		}
 	})
 	if err == nil && (!hasCode || !hasMessage) {
@@ -166,8 +166,8 @@ func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 	return e, err
 }
 
-// FailureText is the message, for code -32603, about a helper that did not exit
-// with 0: how it ended and what it wrote on stderr.
+// FailureText returns the message, for code -32603, about a helper that did not
+// exit with 0: its status and its stderr.
 func FailureText(status syscall.WaitStatus, stderr []byte) string {
 	s := fmt.Sprintf("exit status: %d", status.ExitStatus())
 	if status.Signaled() {
@@ -180,17 +180,6 @@ func FailureText(status syscall.WaitStatus, stderr []byte) string {
 		}
 	}
 	text := strings.TrimSpace(string(stderr[:min(len(stderr), MaxStderr)]))
-	text = clip(strings.ToValidUTF8(text, "\uFFFD"), maxStderr)
+	text = clip.Text(strings.ToValidUTF8(text, "\uFFFD"), maxStderr)
 	return "fs sandbox helper failed with status " + s + ": " + text
-}
-
-// clip shortens s to n bytes, between two characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
 }

@@ -77,8 +77,14 @@ func TestParseAnswerRefuses(t *testing.T) {
 		{ok("fs/getMetadata", `{"isDirectory":true,"isDirectory":true}`), decode + "unexpected field `isDirectory`"},
 		{ok("fs/getMetadata", `{"x":1}`), decode + "unexpected field `x`"},
 		{ok("fs/getMetadata", `{}`) + ok("fs/getMetadata", `{}`), decode + "trailing characters"},
-		{ok("fs/getMetadata", "{\"isDirectory\":true,\n\"isFile\":true,\"isSymlink\":true,\"size\":1,\"createdAtMs\":1,\"modifiedAtMs\":1}"), decode + errTwoLines.Error()},
-		{ok("fs/getMetadata", `{"isDirectory":true,"isFile":true,"isSymlink":true,"size":1.5,"createdAtMs":1,"modifiedAtMs":1}`), decode + "invalid type: number `1.5`"},
+		{
+			ok("fs/getMetadata", "{\"isDirectory\":true,\n\"isFile\":true,\"isSymlink\":true,\"size\":1,\"createdAtMs\":1,\"modifiedAtMs\":1}"),
+			decode + errTwoLines.Error(),
+		},
+		{
+			ok("fs/getMetadata", `{"isDirectory":true,"isFile":true,"isSymlink":true,"size":1.5,"createdAtMs":1,"modifiedAtMs":1}`),
+			decode + "invalid type: number `1.5`",
+		},
 		{`{"payload":{"code":1,"message":""},"status":"error"}`, decode + errNoAnswer.Error()},
 		{`{"status":"error"}`, decode + errNoAnswer.Error()},
 		{`{"status":"what","payload":{}}`, decode + errNoAnswer.Error()},

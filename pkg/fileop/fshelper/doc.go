@@ -1,7 +1,7 @@
 //go:build linux || darwin
 
-// Package fshelper is the language that the server and the file system helper
-// codex-fs speak: the server's side of it. The helper itself is
+// Package fshelper is the server's side of the line protocol between the server
+// and the file system helper codex-fs. The helper's side is
 // cmd/codex-fs/fshelper.
 //
 // # One request
@@ -15,18 +15,18 @@
 //	{"status":"ok","payload":{"operation":"fs/readFile","response":{"dataBase64":"YQ=="}}}
 //	{"status":"error","payload":{"code":-32004,"message":"No such file or directory (os error 2): /srv/a"}}
 //
-// Params and responses are those of the RPC; there is no sandbox, and what is
-// not a path on this host is an error. The text before and after the response
-// is always the same, down to the byte, so that it can be cut out: OKPrefix,
-// OperationSuffix and OKSuffix. Then the helper exits with 0. When it does not
-// understand the request it says so on stderr and exits with 1.
+// Params and responses are those of the RPC, without the sandbox; a path that is
+// not valid on this host is an error. The text before and after the response is
+// always the same: OKPrefix, OperationSuffix and OKSuffix. Then the helper exits
+// with 0. If the request is malformed, it writes an error to stderr and exits
+// with 1.
 //
 //	line := fshelper.AppendRequest(nil, "fs/readFile", params, home)
 //	// write it to the helper, read its answer
 //	response, rpcErr, err := fshelper.ParseAnswer(answer, "fs/readFile")
 //
-// The helper begins the answer to fs/readFile before it has read a large file
-// whole. If reading then fails, the line breaks off and the helper exits
+// The helper begins the answer to fs/readFile before it has read all of a large
+// file. If reading fails after that, the line ends early and the helper exits
 // with 1.
 //
 // # A handle
@@ -39,9 +39,10 @@
 //	{"operation":"fs/readBlock","params":{"offset":0,"len":1048576}}
 //	{"operation":"fs/close","params":{}}
 //
-// The helper ends after the answer to fs/close, after an error of the system
-// (which is how an error ends a handle of the server's own), and when its
-// input ends, which throws away what an atomic write has not finished. A
-// helper that is killed instead leaves the temporary file behind, so the end
-// of its input is the way to abandon it.
+// The helper exits after the answer to fs/close, after an error of the system
+// (such errors close handles of the server too), and at the end of its input,
+// which abandons an unfinished atomic write. A helper that is killed leaves the
+// temporary file behind, so a server abandons a handle by closing the input.
+//
+// The rules are in docs/spec/sandbox.md §6.
 package fshelper

@@ -11,11 +11,11 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// AppendRequest appends the request for an operation, with its newline. Params
-// are those of the RPC as they came, an object that has been decoded once
-// already: their sandbox is left out, and a path that begins with `~` is
-// replaced, because the helper knows no home. The error is about params that
-// are no object, or a pathuri error.
+// AppendRequest appends the request for an operation, with its newline. params is
+// the JSON text of the RPC's params, which must have been decoded before. Their
+// sandbox is left out, and `~` at the beginning of a path is replaced by home,
+// which the helper does not know. It returns an error for params that are not an
+// object, and errors of pathuri.
 func AppendRequest(b []byte, operation string, params []byte, home string) ([]byte, error) {
 	b = append(b, `{"operation":`...)
 	b = jsonwire.AppendString(b, operation)
@@ -53,7 +53,7 @@ func AppendRequest(b []byte, operation string, params []byte, home string) ([]by
 	return append(b, "}}\n"...), nil
 }
 
-// joinLines makes one line of a JSON text: in strings there are no newlines.
+// joinLines replaces the line ends of a JSON text, whose strings contain none.
 func joinLines(b []byte) {
 	for i, c := range b {
 		if c == '\n' || c == '\r' {
@@ -80,8 +80,7 @@ func rawPath(r *jsonwire.Reader, home string) ([]byte, error) {
 	return jsonwire.AppendString(nil, path), nil
 }
 
-// AppendReadBlock appends the line that asks the helper of a handle for a
-// block of n bytes.
+// AppendReadBlock appends the line that requests a block of n bytes.
 func AppendReadBlock(b []byte, offset, n uint64) []byte {
 	b = append(b, `{"operation":"`+execproto.MethodFSReadBlock+`","params":{"offset":`...)
 	b = jsonwire.AppendUint(b, offset)
@@ -90,7 +89,7 @@ func AppendReadBlock(b []byte, offset, n uint64) []byte {
 	return append(b, "}}\n"...)
 }
 
-// AppendWriteBlock appends the line that hands the helper of a handle a block.
+// AppendWriteBlock appends the line that writes a block.
 func AppendWriteBlock(b []byte, offset uint64, chunk []byte) []byte {
 	b = append(b, `{"operation":"`+execproto.MethodFSWriteBlock+`","params":{"offset":`...)
 	b = jsonwire.AppendUint(b, offset)
@@ -99,7 +98,7 @@ func AppendWriteBlock(b []byte, offset uint64, chunk []byte) []byte {
 	return append(b, "}}\n"...)
 }
 
-// AppendClose appends the line that ends a handle.
+// AppendClose appends the line that closes a handle.
 func AppendClose(b []byte) []byte {
 	return append(b, `{"operation":"`+execproto.MethodFSClose+`","params":{}}`+"\n"...)
 }

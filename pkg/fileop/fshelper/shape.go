@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonwire"
 )
 
@@ -19,8 +20,8 @@ type member struct {
 	elements []member
 }
 
-// shapes are the results of the operations: what AppendJSON of execproto
-// makes. An operation that is not here answers {}.
+// shapes describes the results of the operations, as AppendJSON of execproto
+// encodes them. The result of any other operation is {}.
 var shapes = map[string][]member{
 	execproto.MethodFSReadFile: {{name: "dataBase64", kind: jsonwire.String}},
 	execproto.MethodFSOpen:     {{name: "handleId", kind: jsonwire.String}},
@@ -56,15 +57,15 @@ var shapes = map[string][]member{
 	},
 }
 
-// checkResponse refuses a response that a client would stumble over. It is
-// known to be JSON.
+// checkResponse returns an error unless the response, which is JSON, is one line
+// and has the members of the operation's result.
 func checkResponse(response []byte, operation string) error {
 	r := jsonwire.NewCheckedReader(response)
 	if err := checkObject(r, shapes[operation]); err != nil {
 		return err
 	}
-	// A line end would be one in the server's answer too. In strings, which
-	// have been checked, there is none: a long one is not searched for it.
+	// A line end would be one in the server's answer too. The strings have been
+	// checked and contain none, so a long one is not searched.
 	const begin, end = `{"dataBase64":"`, `"}`
 	if operation == execproto.MethodFSReadFile && bytes.HasPrefix(response, []byte(begin)) && bytes.HasSuffix(response, []byte(end)) {
 		return nil
@@ -86,7 +87,7 @@ func checkObject(r *jsonwire.Reader, members []member) error {
 			seen |= 1 << i
 			return m.check(r)
 		}
-		return fmt.Errorf("unexpected field `%s`", clip(string(name), 64))
+		return fmt.Errorf("unexpected field `%s`", clip.Text(string(name), 64))
 	})
 	if err != nil {
 		return err

@@ -14,19 +14,20 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// Invalid is an error of the caller's making, -32600.
+// Invalid is the error of an invalid request, -32600.
 func Invalid(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInvalidRequest, Message: text}
 }
 
-// Rules about handles and blocks (section 5), for CheckHandleID and the like.
+// The errors of CheckHandleID, CheckReadLength and CheckWriteLength
+// (docs/spec/wire.md §5.4).
 var (
 	errHandleID    = Invalid("file read handle ID must not exceed " + strconv.Itoa(execproto.MaxHandleIDBytes) + " bytes")
 	errReadLength  = Invalid("file read block length must be between 1 and " + strconv.Itoa(execproto.MaxBlockBytes))
 	errWriteLength = Invalid("file write block length must be between 1 and " + strconv.Itoa(execproto.MaxBlockBytes))
 )
 
-// CheckHandleID refuses an id that no handle can have.
+// CheckHandleID returns an error for an id longer than MaxHandleIDBytes.
 func CheckHandleID(id string) error {
 	if len(id) > execproto.MaxHandleIDBytes {
 		return errHandleID
@@ -34,7 +35,7 @@ func CheckHandleID(id string) error {
 	return nil
 }
 
-// CheckReadLength refuses the len of an fs/readBlock.
+// CheckReadLength checks the len of an fs/readBlock, in bytes.
 func CheckReadLength(n uint64) error {
 	if n < 1 || n > execproto.MaxBlockBytes {
 		return errReadLength
@@ -42,8 +43,7 @@ func CheckReadLength(n uint64) error {
 	return nil
 }
 
-// CheckWriteLength refuses the length in bytes of the chunk of an
-// fs/writeBlock.
+// CheckWriteLength checks the length of the chunk of an fs/writeBlock, in bytes.
 func CheckWriteLength(n int) error {
 	if n < 1 || n > execproto.MaxBlockBytes {
 		return errWriteLength
@@ -51,9 +51,9 @@ func CheckWriteLength(n int) error {
 	return nil
 }
 
-// CheckWriteRange refuses a block of an fs/writeBlock that would end beyond the
-// largest file. It is checked before the write: such a request does not end the
-// handle.
+// CheckWriteRange returns files.ErrOffset for a block of an fs/writeBlock that
+// would end beyond the largest offset. It is called before the write, so that
+// such a request does not close the handle.
 func CheckWriteRange(offset uint64, n int) error {
 	if offset > math.MaxInt64-uint64(n) {
 		return files.ErrOffset
@@ -61,7 +61,8 @@ func CheckWriteRange(offset uint64, n int) error {
 	return nil
 }
 
-// Error gives an error of a file system request its code (section 2).
+// Error returns an error of a file system request with its code
+// (docs/spec/wire.md §5.2).
 func Error(err error) *jsonrpc.Error {
 	var rpc *jsonrpc.Error
 	var syntax *pathuri.SyntaxError

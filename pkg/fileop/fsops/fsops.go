@@ -1,19 +1,18 @@
 //go:build linux || darwin
 
-// Package fsops does the file system requests of the protocol that fit one
-// call each (section 5): it joins the params and results of execproto with
-// the work of files. The server and the file system helper share it, so that
-// a confined request is answered as an unconfined one, down to the text.
+// Package fsops carries out the file system requests of the protocol that are one
+// call each (docs/spec/wire.md §5.3): it calls package files with the params of
+// execproto and returns results of execproto. The server and the file system
+// helper share it, so that confined and unconfined requests have the same answers.
 //
 //	result, err := fsops.GetMetadata(path, p)
 //	if err != nil {
 //		answer(fsops.Error(err))
 //	}
 //
-// Paths are native, as pathuri.Parse returns them; the path members of the
-// params and their sandbox are not looked at. All functions are safe for
-// concurrent use; those that can take long stop soon after their context
-// ends.
+// Paths are native, as pathuri.Parse returns them; the functions ignore the paths
+// and the sandbox in the params. They are safe for concurrent use. Those that can
+// take long stop soon after their context ends.
 package fsops
 
 import (
@@ -32,8 +31,8 @@ func LinkOptions(follow *bool) files.Options {
 	return files.Options{NoFollow: !orTrue(follow)}
 }
 
-// WriteFile does fs/writeFile. The data is decoded where it lies: p is spent
-// afterwards. Confined is as in files.Options.
+// WriteFile carries out fs/writeFile. It decodes the data in place, so p must not
+// be used afterwards. confined is as in files.Options.
 func WriteFile(path string, p *execproto.WriteFileParams, confined bool) error {
 	data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
 	if err != nil {
@@ -44,12 +43,12 @@ func WriteFile(path string, p *execproto.WriteFileParams, confined bool) error {
 	return files.WriteFile(path, data, o)
 }
 
-// CreateDirectory does fs/createDirectory.
+// CreateDirectory carries out fs/createDirectory.
 func CreateDirectory(path string, p *execproto.CreateDirectoryParams) error {
 	return files.CreateDirectory(path, orTrue(p.Recursive), LinkOptions(p.FollowSymlinks))
 }
 
-// GetMetadata does fs/getMetadata.
+// GetMetadata carries out fs/getMetadata.
 func GetMetadata(path string, p *execproto.LinkPathParams) (execproto.Metadata, error) {
 	m, err := files.Stat(path, LinkOptions(p.FollowSymlinks))
 	return execproto.Metadata{
@@ -58,13 +57,13 @@ func GetMetadata(path string, p *execproto.LinkPathParams) (execproto.Metadata, 
 	}, err
 }
 
-// Canonicalize does fs/canonicalize.
+// Canonicalize carries out fs/canonicalize.
 func Canonicalize(path string) (execproto.PathResult, error) {
 	real, err := files.Canonicalize(path)
 	return execproto.PathResult{Path: pathuri.Format(real)}, err
 }
 
-// ReadDirectory does fs/readDirectory.
+// ReadDirectory carries out fs/readDirectory.
 func ReadDirectory(ctx context.Context, path string) (execproto.ReadDirectoryResult, error) {
 	found, err := files.ReadDirectory(ctx, path)
 	entries := make([]execproto.DirectoryEntry, len(found))
@@ -76,7 +75,7 @@ func ReadDirectory(ctx context.Context, path string) (execproto.ReadDirectoryRes
 	return execproto.ReadDirectoryResult{Entries: entries}, err
 }
 
-// Remove does fs/remove.
+// Remove carries out fs/remove.
 func Remove(ctx context.Context, path string, p *execproto.RemoveParams) error {
 	return files.Remove(ctx, path, files.RemoveOptions{
 		Options:   LinkOptions(p.FollowSymlinks),
@@ -84,7 +83,7 @@ func Remove(ctx context.Context, path string, p *execproto.RemoveParams) error {
 	})
 }
 
-// Copy does fs/copy. Confined is as in files.Options.
+// Copy carries out fs/copy. Confined is as in files.Options.
 func Copy(ctx context.Context, source, destination string, p *execproto.CopyParams, confined bool) error {
 	if confined {
 		return files.CopyConfined(ctx, source, destination, p.Recursive)
@@ -92,7 +91,7 @@ func Copy(ctx context.Context, source, destination string, p *execproto.CopyPara
 	return files.Copy(ctx, source, destination, p.Recursive)
 }
 
-// Walk does fs/walk.
+// Walk carries out fs/walk.
 func Walk(ctx context.Context, path string, p *execproto.WalkParams) (execproto.WalkResult, error) {
 	w, err := files.Walk(ctx, path, files.WalkOptions{
 		MaxDepth: p.Options.MaxDepth, MaxDirectories: p.Options.MaxDirectories, MaxEntries: p.Options.MaxEntries,

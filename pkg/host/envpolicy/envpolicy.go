@@ -1,14 +1,14 @@
-// Package envpolicy computes the environment of a process (section 4): what a
-// policy lets through of the server's own, with the request's variables over
-// it.
+// Package envpolicy computes the environment of a process
+// (docs/spec/wire.md §4.2): the server's variables that a policy lets through,
+// and the request's variables, which take precedence.
 //
 //	env := envpolicy.Environ(os.Environ(), policy, requested)
 //
 // It is pure: it reads nothing and starts nothing. Names are compared without
-// regard to case, as the reference does it, so that a policy written for one
+// regard to case, as Codex CLI does it, so that a policy written for one
 // platform hides the same secrets on another; values are passed on untouched.
 // Names that no shell could set (empty, or with `=` in them) are passed on
-// too, as the reference does; a NUL in a name or value is refused where the
+// too, as Codex CLI does; a NUL in a name or value is refused where the
 // process is started, because only there it can do harm.
 package envpolicy
 
@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// What Policy.Inherit may be. Anything else inherits nothing.
+// The values of Policy.Inherit. With any other value nothing is inherited.
 const (
 	InheritAll  = "all"
 	InheritCore = "core"
@@ -55,9 +55,9 @@ func Core() []string {
 func DefaultExcludes() []string { return []string{"*KEY*", "*SECRET*", "*TOKEN*"} }
 
 // Environ returns the environment of a process as NAME=VALUE, sorted by name:
-// exactly env when p is nil, else what p makes of the server's environment,
-// with env over it. Neither argument is changed, and the result shares no
-// memory with env.
+// exactly env if p is nil, else the result of p.Apply(server) with the variables
+// of env, which take precedence. Neither argument is changed, and the result
+// shares no memory with env.
 func Environ(server []string, p *Policy, env map[string]string) []string {
 	all := env
 	if p != nil {
@@ -71,9 +71,8 @@ func Environ(server []string, p *Policy, env map[string]string) []string {
 	return list
 }
 
-// Apply returns what the policy makes of an environment, which is given as
-// NAME=VALUE; what has another form is left out. The caller may change the
-// result.
+// Apply applies the policy to an environment, given as NAME=VALUE; strings of
+// another form are left out. The caller may change the result.
 func (p *Policy) Apply(server []string) map[string]string {
 	env := make(map[string]string, len(p.Set))
 	if dropped, inherits := p.filters(); inherits != nil {
@@ -95,8 +94,8 @@ func (p *Policy) Apply(server []string) map[string]string {
 	return env
 }
 
-// filters returns which of the server's names are dropped and which are
-// looked at in the first place; none when that is nil.
+// filters returns patterns of the server's names that are inherited, and of those
+// that are dropped from them. If nothing is inherited, both are nil.
 func (p *Policy) filters() (dropped, inherits patterns) {
 	switch p.Inherit {
 	case InheritAll:

@@ -30,7 +30,10 @@ func TestEnviron(t *testing.T) {
 		{"all with secrets", &Policy{Inherit: InheritAll, IgnoreDefaultExcludes: true}, nil, slices.Sorted(slices.Values(append(secrets, all...)))},
 		{"exclude", &Policy{Inherit: InheritAll, Exclude: []string{"hom?", "p*", "BAD", "eq"}}, nil, []string{"A=1"}},
 		{"set comes after the excludes", &Policy{Inherit: InheritAll, Exclude: []string{"*"}, Set: map[string]string{"MY_KEY": "x"}}, nil, []string{"MY_KEY=x"}},
-		{"set goes over what is inherited", &Policy{Inherit: InheritCore, Set: map[string]string{"HOME": "/set"}, IncludeOnly: []string{"home"}}, nil, []string{"HOME=/set"}},
+		{
+			"set goes over what is inherited",
+			&Policy{Inherit: InheritCore, Set: map[string]string{"HOME": "/set"}, IncludeOnly: []string{"home"}}, nil, []string{"HOME=/set"},
+		},
 		{
 			"include only filters what is inherited and set, not what is asked for",
 			&Policy{Inherit: InheritAll, Set: map[string]string{"S": "1", "HOT": "2"}, IncludeOnly: []string{"ho*"}},

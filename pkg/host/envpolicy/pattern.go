@@ -30,8 +30,7 @@ func (ps patterns) match(name []rune) bool {
 	return false
 }
 
-// fold turns text into characters that are equal when they differ in nothing
-// but case. Bytes that are no UTF-8 become U+FFFD.
+// fold returns the characters of text in lower case. Invalid UTF-8 becomes U+FFFD.
 func fold(s string) []rune {
 	text := []rune(s)
 	for i, c := range text {
@@ -40,12 +39,12 @@ func fold(s string) []rune {
 	return text
 }
 
-// matchFolded goes through the name once, and back only as far as the last
-// star: what comes before it has been matched as early as possible, so that
-// letting an earlier star match more could never help.
+// matchFolded walks through the name once and backtracks only to the last star:
+// the part before it was matched as early as possible, so a longer match of an
+// earlier star could not succeed either.
 func matchFolded(pattern, name []rune) bool {
 	p, n := 0, 0
-	star, mark := -1, 0 // the last star, and where what it stands for ends
+	star, mark := -1, 0 // the last star, and the end of its match in name
 	for n < len(name) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

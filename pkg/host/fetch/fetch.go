@@ -1,6 +1,6 @@
-// Package fetch makes HTTP requests on behalf of a client (section 6), as
-// they are given: nothing is added, decoded or retried, except that redirects
-// are followed and the proxy variables of the environment are honoured.
+// Package fetch makes HTTP requests for a client (docs/spec/wire.md §6). It sends
+// them unchanged and neither decodes nor retries anything. It follows redirects,
+// and uses the proxies that the environment names.
 package fetch
 
 import (
@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// MaxBuffered is the largest body that ReadAll returns. What is larger
-	// would have to be held and sent in one message.
+	// MaxBuffered is the largest body that ReadAll returns, in bytes. The body
+	// is held in memory and sent in one message.
 	MaxBuffered = 64 << 20
 	// maxRedirects is how many redirects are followed.
 	maxRedirects = 10
-	// readStep is how much memory ReadAll asks for at a time.
+	// readStep is how many bytes ReadAll allocates at a time.
 	readStep = 1 << 20
 	// maxHeaderBytes bounds the head of a response.
 	maxHeaderBytes = 1 << 20
@@ -33,7 +33,7 @@ const (
 	idleTime = 90 * time.Second
 )
 
-// InvalidError says that a request cannot be made as it is given.
+// InvalidError is the error of a request that is not a valid HTTP request.
 type InvalidError struct{ text string }
 
 func (e *InvalidError) Error() string { return e.text }
@@ -41,16 +41,18 @@ func (e *InvalidError) Error() string { return e.text }
 func invalidf(format string, args ...any) error { return &InvalidError{fmt.Sprintf(format, args...)} }
 
 // Header is one header line. In a request the value of the environment
-// variable EnvVar, if that is not empty, is appended to Value.
-type Header struct{ Name, Value, EnvVar string }
+// variable EnvVar, if that is not nil, is appended to Value.
+type Header struct {
+	Name, Value string
+	EnvVar      *string
+}
 
-// Request is what to ask for.
+// Request is an HTTP request.
 type Request struct {
 	Method, URL string
 	Headers     []Header
 	Body        []byte
-	// Timeout, when HasTimeout is set, covers everything to the end of the
-	// body.
+	// Timeout, if HasTimeout is set, limits the request including its body.
 	Timeout       time.Duration
 	HasTimeout    bool
 	StopRedirects bool
@@ -81,8 +83,8 @@ func NewClient() *Client {
 // Close drops idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Do makes a request. The error is an *InvalidError when there was nothing to
-// ask for, else it says why no answer came. ctx covers the body too.
+// Do makes a request. The error is an *InvalidError if the request is invalid,
+// else the failure of the request. ctx covers the body too.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	target, err := r.check()
 	if err != nil {
@@ -134,7 +136,7 @@ func (b *timedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// check decides in the order of the reference: method, URL, scheme.
+// check validates method, URL and scheme, in the order of Codex CLI.
 func (r *Request) check() (*url.URL, error) {
 	if !validToken(r.Method) {
 		return nil, invalidf("http/request method is invalid: %q is no HTTP token", r.Method)
@@ -168,7 +170,7 @@ func validValue(s string) bool {
 // headers returns the headers of the request, and the names of those whose
 // values came from variables.
 func (r *Request) headers() (headers http.Header, secret []string, err error) {
-	// A header that is there but empty keeps the library from inventing one.
+	// An empty header keeps net/http from adding its own.
 	headers = http.Header{"User-Agent": {""}}
 	given := false
 	for _, h := range r.Headers {
@@ -176,8 +178,8 @@ func (r *Request) headers() (headers http.Header, secret []string, err error) {
 			return nil, nil, invalidf("http/request header name is invalid: %q is no HTTP token", h.Name)
 		}
 		value := h.Value
-		if h.EnvVar != "" {
-			text, err := variable(h)
+		if h.EnvVar != nil {
+			text, err := variable(h.Name, *h.EnvVar)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -196,9 +198,8 @@ func (r *Request) headers() (headers http.Header, secret []string, err error) {
 	return headers, secret, nil
 }
 
-// credentials are the variables that the executor itself, or what runs beside
-// it, signs in with. A client could otherwise have the executor send them to
-// any URL.
+// credentials are variables with the credentials of this program and of programs
+// that run beside it. A client must not be able to send them to any URL.
 var credentials = []string{
 	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN", "OPENAI_FEDERATION_RULE_ID", "OPENAI_IDENTITY_TOKEN_FILE",
 	"OPENAI_WORKLOAD_IDENTITY_CONTEXT", "OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CONNECTORS_TOKEN",
@@ -209,16 +210,16 @@ var credentials = []string{
 }
 
 // variable returns the value of the variable that a header names.
-func variable(h Header) (string, error) {
-	if slices.ContainsFunc(credentials, func(name string) bool { return strings.EqualFold(name, h.EnvVar) }) {
-		return "", invalidf("http/request header %s cannot use executor environment variable %s", h.Name, h.EnvVar)
+func variable(header, name string) (string, error) {
+	if slices.ContainsFunc(credentials, func(other string) bool { return strings.EqualFold(other, name) }) {
+		return "", invalidf("http/request header %s cannot use executor environment variable %s", header, name)
 	}
-	text, ok := os.LookupEnv(h.EnvVar)
+	text, ok := os.LookupEnv(name)
 	switch {
 	case !ok:
-		return "", invalidf("http/request header %s requires executor environment variable %s", h.Name, h.EnvVar)
+		return "", invalidf("http/request header %s requires executor environment variable %s", header, name)
 	case text == "":
-		return "", invalidf("http/request header %s requires a non-empty executor environment variable %s", h.Name, h.EnvVar)
+		return "", invalidf("http/request header %s requires a non-empty executor environment variable %s", header, name)
 	default:
 		return text, nil
 	}
@@ -229,9 +230,9 @@ func variable(h Header) (string, error) {
 var bound = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Referer"}
 
 // redirect decides whether a redirect is followed, and with which headers.
-// Credentials and secrets are for the origin that the client has named: a server
-// that redirects elsewhere must not choose who else gets them. The library
-// compares host names alone, and takes subdomains and other ports for the same.
+// Credentials and secrets are sent only to the origin that the client has named,
+// not to one that a server redirects to. The library compares host names alone,
+// and sends credentials to subdomains and other ports.
 func (r *Request) redirect(next *http.Request, via []*http.Request, secret []string) error {
 	if r.StopRedirects {
 		return http.ErrUseLastResponse
@@ -242,7 +243,7 @@ func (r *Request) redirect(next *http.Request, via []*http.Request, secret []str
 	home := originOf(via[0].URL)
 	away := func(other *http.Request) bool { return originOf(other.URL) != home }
 	if away(next) || slices.ContainsFunc(via, away) {
-		// Also on the way back: it is somebody else who has named the URL.
+		// Also if it leads back to the first origin: another server chose the URL.
 		for _, name := range slices.Concat(bound, secret) {
 			next.Header.Del(name)
 		}
@@ -260,8 +261,8 @@ func originOf(u *url.URL) string {
 	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// answered lists the headers of an answer, sorted by name. Values that are no
-// text are left out.
+// answered returns the headers of an answer, sorted by name. Values with control
+// characters or non-ASCII bytes are left out.
 func answered(in http.Header) []Header {
 	var out []Header
 	for name, values := range in {
@@ -275,7 +276,7 @@ func answered(in http.Header) []Header {
 	return out
 }
 
-// reason is an error without the URL, which may hold credentials.
+// reason returns an error without the URL, which may contain credentials.
 func reason(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -287,8 +288,8 @@ func reason(err error) error {
 	return err
 }
 
-// ReadAll reads the body whole. reserve is asked before memory is taken and
-// can refuse it. A body over MaxBuffered is an error that says what to do.
+// ReadAll reads the whole body. It calls reserve before it allocates, and returns
+// reserve's error. A body of more than MaxBuffered bytes is an error.
 func (r *Response) ReadAll(reserve func(bytes int) error) ([]byte, error) {
 	if r.length > MaxBuffered {
 		return nil, tooLarge()

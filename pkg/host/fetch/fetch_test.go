@@ -64,7 +64,7 @@ func TestDo(t *testing.T) {
 	t.Setenv("FETCH_TEST_SECRET", "hush")
 	res, err := c.Do(context.Background(), Request{
 		Method: "patch", URL: s.URL + "/echo", Body: []byte("body"),
-		Headers: []Header{{Name: "X-In", Value: "1"}, {Name: "x-in", Value: "2"}, {Name: "X-Auth", Value: "Bearer ", EnvVar: "FETCH_TEST_SECRET"}},
+		Headers: []Header{{Name: "X-In", Value: "1"}, {Name: "x-in", Value: "2"}, {Name: "X-Auth", Value: "Bearer ", EnvVar: new("FETCH_TEST_SECRET")}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,11 @@ func TestInvalid(t *testing.T) {
 		{Request{Method: "GET", URL: "ftp://x/"}, "http/request only supports http and https URLs, got ftp"},
 		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "a b"}}}, "http/request header name is invalid: "},
 		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", Value: "a\nb"}}}, "http/request header value is invalid for X: "},
-		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", EnvVar: "NO_SUCH_VARIABLE_HERE"}}}, "http/request header X requires executor environment variable NO_SUCH_VARIABLE_HERE"},
+		{
+			Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", EnvVar: new("NO_SUCH_VARIABLE_HERE")}}},
+			"http/request header X requires executor environment variable NO_SUCH_VARIABLE_HERE",
+		},
+		{Request{Method: "GET", URL: "http://x/", Headers: []Header{{Name: "X", EnvVar: new("")}}}, "http/request header X requires executor environment variable "},
 	} {
 		_, err := c.Do(context.Background(), tt.r)
 		var invalid *InvalidError
@@ -201,7 +205,7 @@ func TestCredentialsAreRefused(t *testing.T) {
 	for _, name := range credentials {
 		t.Setenv(name, "hunter2")
 		for _, spelled := range []string{name, strings.ToLower(name)} {
-			_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", EnvVar: spelled}}})
+			_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", EnvVar: new(spelled)}}})
 			var invalid *InvalidError
 			if !errors.As(err, &invalid) || err.Error() != "http/request header X-A cannot use executor environment variable "+spelled {
 				t.Errorf("%s: %v", spelled, err)
@@ -209,7 +213,7 @@ func TestCredentialsAreRefused(t *testing.T) {
 		}
 	}
 	t.Setenv("FETCH_TEST_EMPTY", "")
-	_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", Value: "a", EnvVar: "FETCH_TEST_EMPTY"}}})
+	_, err := c.Do(t.Context(), Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{Name: "X-A", Value: "a", EnvVar: new("FETCH_TEST_EMPTY")}}})
 	if err == nil || err.Error() != "http/request header X-A requires a non-empty executor environment variable FETCH_TEST_EMPTY" {
 		t.Error(err)
 	}
@@ -254,7 +258,7 @@ func TestSecretsStayWithTheirOrigin(t *testing.T) {
 		"away in several steps": {via(a.URL, a.URL, b.URL), false},
 	} {
 		res, err := c.Do(t.Context(), Request{Method: "POST", URL: tt.url, Body: []byte("x"), Headers: []Header{
-			{Name: "X-Api-Key", EnvVar: "FETCH_TEST_SECRET"}, {Name: "x-api-key", Value: "b"}, {Name: "X-Plain", Value: "plain"},
+			{Name: "X-Api-Key", EnvVar: new("FETCH_TEST_SECRET")}, {Name: "x-api-key", Value: "b"}, {Name: "X-Plain", Value: "plain"},
 			{Name: "Authorization", Value: "Bearer t"}, {Name: "Cookie", Value: "a=b"}, {Name: "Proxy-Authorization", Value: "p"},
 		}})
 		if err != nil {

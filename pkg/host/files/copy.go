@@ -14,17 +14,16 @@ import (
 // Copy copies a file with its mode, a link as a link, or with recursive a
 // directory with all that is in it, merging it into an existing one.
 //
-// The two paths are taken as they are meant: links on the way are followed,
-// and so is a link at the end of destination. Inside a tree none is: where the
-// destination has a link in the place of a file or directory, or any name in
-// the place of a link, the copy stops with EEXIST. An existing file is
-// overwritten and takes the mode; it is never truncated before it is known not
-// to be the source. Set-id bits are kept only where the copy has the same
-// owner, or group, as the original.
+// Links in the two paths are followed, also a link at the end of destination.
+// Links inside a tree are not: if the destination has a link where a file or
+// directory is to go, or any name where a link is to go, the copy stops with
+// EEXIST. An existing file is overwritten and gets the source's mode; it is not
+// truncated before it is known not to be the source. Set-id bits are kept only
+// if the copy has the same owner, or group, as the original.
 //
-// An error names the path that it concerns, and what was copied before it
-// stays. Special files in a tree do not stop the copy: when all else is
-// copied, ErrSpecial names them.
+// An error names the path that it concerns; files that were copied before stay.
+// Special files in a tree do not stop the copy: they are left out, and ErrSpecial
+// names them at the end.
 func Copy(ctx context.Context, source, destination string, recursive bool) error {
 	return copyAll(&copier{ctx: ctx}, source, destination, recursive)
 }
@@ -77,12 +76,12 @@ type located struct {
 // copier makes one copy.
 type copier struct {
 	ctx      context.Context
-	confined bool    // see Options
-	from, to *cursor // at the same place of their trees
-	top      fileID  // the destination
-	buffer   []byte  // for what the kernel does not copy by itself
-	special  []string
-	left     int // how many special files there are
+	confined bool     // see Options
+	from, to *cursor  // at the same place of their trees
+	top      fileID   // the destination
+	buffer   []byte   // for copies that the kernel does not make by itself
+	special  []string // paths of special files, at most showSpecial
+	left     int      // how many special files there are
 }
 
 // tree copies a directory.
@@ -114,21 +113,21 @@ func (c *copier) tree(source located, destination string) error {
 		}
 	}
 	if c.left > 0 {
-		return broken(ErrSpecial, ErrSpecial.text+": left out "+strconv.Itoa(c.left)+": "+strings.Join(c.special, ", "))
+		return ruleErr(ErrSpecial, ErrSpecial.text+": left out "+strconv.Itoa(c.left)+": "+strings.Join(c.special, ", "))
 	}
 	return nil
 }
 
-// openDestination opens the directory that the tree goes to, and makes it and
-// those above it where they are missing, once it is known not to be in the
-// source.
+// openDestination opens the destination directory of a tree. It makes the
+// directory and those above it if they are missing, after checking that they are
+// not in the source.
 func (c *copier) openDestination(destination string) (fd int, made bool, err error) {
 	at, missing, err := openExisting(destination)
 	if err != nil {
 		return -1, false, err
 	}
 	defer func() { _ = unix.Close(at) }()
-	if err := c.outside(at, destination); err != nil {
+	if err := c.checkOutside(at, destination); err != nil {
 		return -1, false, err
 	}
 	if len(missing) == 0 {
@@ -148,8 +147,8 @@ func (c *copier) openDestination(destination string) (fd int, made bool, err err
 	return fd, made, wrap(destination, err)
 }
 
-// openExisting opens the part of a path that is there, and returns the names
-// that are missing below it.
+// openExisting opens the existing part of a path, and returns the missing names
+// below it.
 func openExisting(destination string) (at int, missing []string, err error) {
 	for p := destination; ; p = path.Dir(p) {
 		at, err = openAt(unix.AT_FDCWD, p, anchor, 0, Options{})
@@ -170,9 +169,10 @@ func exists(name string) bool {
 	return unix.Lstat(name, &st) == nil
 }
 
-// outside refuses a destination that is the source or lies in it, found by
-// going up from it: names would not tell.
-func (c *copier) outside(dir int, destination string) error {
+// checkOutside returns ErrIntoItself if the destination is the source or in it.
+// It goes up from the destination and compares the directories: their names may
+// lead through links.
+func (c *copier) checkOutside(dir int, destination string) error {
 	at, err := openAt(dir, ".", anchor, 0, Options{})
 	var below fileID
 	for err == nil {
@@ -201,9 +201,8 @@ func (c *copier) outside(dir int, destination string) error {
 	return wrap(destination, err)
 }
 
-// makeDir makes a directory, or takes the one that is there unless it is a
-// link. While it is being filled it can be written to, whatever its mode will
-// be.
+// makeDir makes a directory, or opens an existing one that is not a link. The
+// owner may write to a new directory, whatever mode says; see setMode.
 func makeDir(parent int, name string, mode uint32) (fd int, made bool, err error) {
 	switch err := unix.Mkdirat(parent, name, mode&0o777|0o700); err {
 	case nil:
@@ -225,7 +224,7 @@ type dirLevel struct {
 	made bool // it was not there before
 }
 
-// contents copies what is in the current directory, and so on downwards.
+// contents copies the contents of the current directory and of those below it.
 func (c *copier) contents() error {
 	names, err := sortedNames(c.ctx, c.from.fd, maxNames)
 	if err != nil {
@@ -233,7 +232,7 @@ func (c *copier) contents() error {
 	}
 	levels := []dirLevel{{todo: names}}
 	for {
-		if err := ended(c.ctx); err != nil {
+		if err := checkContext(c.ctx); err != nil {
 			return err
 		}
 		level := &levels[len(levels)-1]
@@ -266,13 +265,14 @@ func (c *copier) contents() error {
 	}
 }
 
-// enter goes into a directory on both sides.
+// enter enters a directory in the source and makes or enters it in the
+// destination.
 func (c *copier) enter(name string) (made bool, err error) {
 	if err := c.from.enter(name); err != nil {
 		return false, err
 	}
 	if c.from.id == c.top {
-		return false, ErrIntoItself // it was moved here meanwhile
+		return false, ErrIntoItself // the destination was moved into the source
 	}
 	fd, made, err := makeDir(c.to.fd, name, c.from.mode)
 	if err != nil {
@@ -282,7 +282,8 @@ func (c *copier) enter(name string) (made bool, err error) {
 	return made, c.to.enter(name)
 }
 
-// leave goes up on both sides, and gives a directory that was made its mode.
+// leave returns to the parent on both sides, and sets the mode of the directory
+// if it was made.
 func (c *copier) leave(made bool) error {
 	mode := c.from.mode
 	_, from, err := c.from.leave()
@@ -304,7 +305,7 @@ func (c *copier) leave(made bool) error {
 	return nil
 }
 
-// entry copies a file or a link, or notes what is neither.
+// entry copies a file or a link, and counts special files.
 func (c *copier) entry(e dirent) error {
 	switch e.mode {
 	case 0: // gone

@@ -285,7 +285,7 @@ func TestCopyContents(t *testing.T) {
 	from, to := open2(t, in("big"), in("by hand"))
 	c := &copier{ctx: t.Context()}
 	for _, n := range []int64{copyBuffer + 5, -1} {
-		if _, err := c.pumpN(from, to, n); err != nil {
+		if _, err := c.copyBuffered(from, to, n); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,6 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// data copies contents. Holes become zeros: what file systems here tell of
-// them is not always so.
-func (c *copier) data(in, out int, _ *unix.Stat_t) (side, error) { return c.pump(in, out) }
+// data copies the contents. Holes become zeros, because file systems of macOS do
+// not always report them correctly.
+func (c *copier) data(in, out int, _ *unix.Stat_t) (side, error) { return c.copyRest(in, out) }

@@ -2,8 +2,8 @@ package files
 
 import "golang.org/x/sys/unix"
 
-// data copies contents: by the kernel where it can, which shares the blocks
-// where the file system can, and hole by hole where there are holes.
+// data copies the contents: by copy_file_range if possible, which shares blocks
+// on some file systems. It keeps holes.
 func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
 	if source.Blocks*512 < source.Size {
 		if done, which, err := c.sparse(in, out, source.Size); done {
@@ -13,8 +13,8 @@ func (c *copier) data(in, out int, source *unix.Stat_t) (side, error) {
 	return c.span(in, out, -1)
 }
 
-// sparse copies the parts of a file that hold data; done is false, and nothing
-// happened, when the file system does not tell which these are.
+// sparse copies the parts of a file that hold data. done is false, and nothing
+// has been copied, if the file system does not report holes.
 func (c *copier) sparse(in, out int, size int64) (done bool, which side, err error) {
 	for at := int64(0); ; {
 		start, err := unix.Seek(in, at, unix.SEEK_DATA)
@@ -50,7 +50,7 @@ func (c *copier) sparse(in, out int, size int64) (done bool, which side, err err
 // that is left.
 func (c *copier) span(in, out int, n int64) (side, error) {
 	for n != 0 {
-		if err := ended(c.ctx); err != nil {
+		if err := checkContext(c.ctx); err != nil {
 			return targetSide, err
 		}
 		step := int64(copyStep)
@@ -63,11 +63,10 @@ func (c *copier) span(in, out int, n int64) (side, error) {
 		case err == unix.ENOSPC || err == unix.EDQUOT || err == unix.EFBIG:
 			return targetSide, err
 		case err != nil, moved == 0 && n < 0:
-			// Not between these two, or not with this kernel; and files that
-			// the kernel makes up look empty to it. The offsets are right, so
-			// a copy by hand goes on where this one stopped, and an error that
-			// is real comes again.
-			return c.pumpN(in, out, n)
+			// The kernel or the file systems do not support it; virtual files
+			// look empty to it. The offsets are right, so copyBuffered goes on
+			// here. It returns the error again if it is a real one.
+			return c.copyBuffered(in, out, n)
 		case moved == 0:
 			return targetSide, nil // the file became shorter
 		case n > 0:

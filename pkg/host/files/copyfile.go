@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setIDs are the bits that lend a file's owner and group to whoever runs it.
+// setIDs are the set-user-id and set-group-id bits.
 const setIDs = unix.S_ISUID | unix.S_ISGID
 
-// file copies a regular file with its mode. follow says that the destination
-// is what the caller named: links are followed there, and it may be a device,
-// which is written to.
+// file copies a regular file with its mode. follow says that the caller named the
+// destination: then it may be a link, which is followed, or a device, which is
+// written to.
 func (c *copier) file(from, to located, follow bool) error {
 	in, err := openAt(from.dir, from.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY, 0, Options{})
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *copier) file(from, to located, follow bool) error {
 		return wrap(c.sourcePath(from), err)
 	}
 	if fileType(&source) != unix.S_IFREG { // it was one a moment ago
-		return broken(ErrSpecial, ErrSpecial.text+": "+c.sourcePath(from))
+		return ruleErr(ErrSpecial, ErrSpecial.text+": "+c.sourcePath(from))
 	}
 	flags := unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOCTTY
 	if !follow {
@@ -50,13 +50,13 @@ func (c *copier) file(from, to located, follow bool) error {
 	case side == sourceSide:
 		return wrap(c.sourcePath(from), err)
 	case err == ErrSameFile:
-		return broken(ErrSameFile, ErrSameFile.text+": "+c.targetPath(to))
+		return ruleErr(ErrSameFile, ErrSameFile.text+": "+c.targetPath(to))
 	default:
 		return wrap(c.targetPath(to), err)
 	}
 }
 
-// side tells which of the two files an error is about.
+// side says which of the two files an error is about.
 type side int
 
 const (
@@ -64,8 +64,8 @@ const (
 	sourceSide
 )
 
-// fill gives out the contents and the mode of in. The mode comes first, so
-// that contents are never readable for more people than the source was.
+// fill copies the mode and then the contents of in to out. The mode comes first,
+// so that the contents are never readable by more users than the source.
 func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, error) {
 	var target unix.Stat_t
 	if err := unix.Fstat(out, &target); err != nil {
@@ -78,9 +78,9 @@ func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, e
 		if !anyTarget {
 			return targetSide, unix.EEXIST
 		}
-		return c.pump(in, out)
+		return c.copyRest(in, out)
 	}
-	mode := keepIDs(modeOf(source), source, &target)
+	mode := keepSetIDs(modeOf(source), source, &target)
 	if first := mode &^ setIDs; modeOf(&target)&0o7777 != first {
 		if err := unix.Fchmod(out, first); err != nil {
 			return targetSide, err
@@ -100,9 +100,9 @@ func (c *copier) fill(in, out int, source *unix.Stat_t, anyTarget bool) (side, e
 	return targetSide, nil
 }
 
-// keepIDs is a mode of source with the set-id bits that a copy may have: those
-// that lend what the source lent too.
-func keepIDs(mode uint32, source, target *unix.Stat_t) uint32 {
+// keepSetIDs returns a mode of source with the set-id bits that a copy may have:
+// those for which both files have the same owner, or group.
+func keepSetIDs(mode uint32, source, target *unix.Stat_t) uint32 {
 	mode &= 0o7777
 	if source.Uid != target.Uid {
 		mode &^= unix.S_ISUID
@@ -122,23 +122,23 @@ func setMode(fd int, mode uint32, of int) error {
 	if err := unix.Fstat(fd, &target); err != nil {
 		return err
 	}
-	mode = keepIDs(mode, &source, &target)
+	mode = keepSetIDs(mode, &source, &target)
 	if modeOf(&target)&0o7777 == mode {
 		return nil
 	}
 	return unix.Fchmod(fd, mode)
 }
 
-// pump copies all that is left by hand.
-func (c *copier) pump(in, out int) (side, error) { return c.pumpN(in, out, -1) }
+// copyRest copies the rest of in through the buffer.
+func (c *copier) copyRest(in, out int) (side, error) { return c.copyBuffered(in, out, -1) }
 
-// pumpN copies n bytes by hand, or with -1 all that is left.
-func (c *copier) pumpN(in, out int, n int64) (side, error) {
+// copyBuffered copies n bytes, or with -1 the rest, through the buffer.
+func (c *copier) copyBuffered(in, out int, n int64) (side, error) {
 	if c.buffer == nil {
 		c.buffer = make([]byte, copyBuffer)
 	}
 	for n != 0 {
-		if err := ended(c.ctx); err != nil {
+		if err := checkContext(c.ctx); err != nil {
 			return targetSide, err
 		}
 		b := c.buffer

@@ -8,39 +8,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cursor is a place in a tree that is being worked on. It enters directories
-// by name without following links and goes back to where it came from: by the
-// descriptor while it is held, and from deeper down by "..", checking that
-// this leads there, as somebody may have moved the directory meanwhile. It
-// holds heldParents+1 descriptors at most, however deep it is.
+// cursor is a directory in a tree that is being changed or copied. It enters
+// directories by name without following links. It returns to the parent by the
+// parent's descriptor if that is held, else by "..", and then checks that this is
+// the same directory: another process may have moved the tree. It holds at most
+// heldParents+1 descriptors, however deep it is.
 type cursor struct {
 	root  string // the path of the top, for error texts
 	fd    int    // the current directory, readable
 	id    fileID
 	mode  uint32 // of the current directory
-	above []place
+	above []parentDir
 }
 
-// place is a directory that a cursor will come back to.
-type place struct {
+// parentDir is a directory to which a cursor will return.
+type parentDir struct {
 	entered string // the name in it that was entered
 	fd      int    // -1 while it is not held
 	id      fileID
 	mode    uint32
 }
 
-// newCursor takes over an open directory, also when it fails.
+// newCursor takes over the descriptor of a directory; if it fails, it closes it.
 func newCursor(root string, fd int) (*cursor, error) {
 	c := &cursor{root: root, fd: fd}
-	if err := c.look(); err != nil {
+	if err := c.stat(); err != nil {
 		_ = unix.Close(fd)
 		return nil, wrap(root, err)
 	}
 	return c, nil
 }
 
-// look notes which directory the current one is.
-func (c *cursor) look() error {
+// stat sets the identity and the mode of the current directory.
+func (c *cursor) stat() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(c.fd, &st); err != nil {
 		return err
@@ -78,26 +78,26 @@ func (c *cursor) path(name string) string {
 	return b.String()
 }
 
-// enter goes into a directory that is not a link. Its errors name it.
+// enter enters a directory that is not a link. Its errors name the directory.
 func (c *cursor) enter(name string) error {
 	next, err := openDirAt(c.fd, name)
 	if err != nil {
 		return wrap(c.path(name), err)
 	}
-	c.above = append(c.above, place{name, c.fd, c.id, c.mode})
+	c.above = append(c.above, parentDir{name, c.fd, c.id, c.mode})
 	c.fd = next
 	if i := len(c.above) - 1 - heldParents; i >= 0 && c.above[i].fd >= 0 {
 		_ = unix.Close(c.above[i].fd)
 		c.above[i].fd = -1
 	}
-	if err := c.look(); err != nil { // a path is long to make: only for errors
+	if err := c.stat(); err != nil { // here is slow: only call it for errors
 		return wrap(c.here(), err)
 	}
 	return nil
 }
 
-// leave goes back up. It returns the name of what it left, and the descriptor
-// of that, which is the caller's from now on. Its errors name the directory.
+// leave returns to the parent. It returns the name of the directory that it left
+// and its descriptor, which the caller must close. Its errors name the directory.
 func (c *cursor) leave() (name string, left int, err error) {
 	last := c.above[len(c.above)-1]
 	if last.fd < 0 {
@@ -108,7 +108,7 @@ func (c *cursor) leave() (name string, left int, err error) {
 		var st unix.Stat_t
 		if err := unix.Fstat(up, &st); err != nil || idOf(&st) != last.id {
 			_ = unix.Close(up)
-			return "", -1, broken(ErrMoved, c.here()+" was moved while it was being worked on")
+			return "", -1, ruleErr(ErrMoved, c.here()+" was moved while it was being worked on")
 		}
 		last.fd = up
 	}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirent is a name in a directory with the type of what it names, as one of
-// unix.S_IFMT, or 0 if it is gone already.
+// dirent is a name in a directory and the type of its file: one of unix.S_IFMT, or
+// 0 if the file no longer exists.
 type dirent struct {
 	name string
 	mode uint32
@@ -22,14 +22,13 @@ type dirent struct {
 
 var direntBuffers = sync.Pool{New: func() any { return new([direntBuffer]byte) }}
 
-// readNames reads names from an open directory, from where its descriptor
-// stands, until there are limit of them or a few more. whole says that these
-// are all.
+// readNames reads names from an open directory, from its current offset on, until
+// there are at least limit of them. whole says that the end was reached.
 func readNames(ctx context.Context, fd, limit int) (names []dirent, whole bool, err error) {
 	buf := direntBuffers.Get().(*[direntBuffer]byte)
 	defer direntBuffers.Put(buf)
 	for len(names) < limit {
-		if err := ended(ctx); err != nil {
+		if err := checkContext(ctx); err != nil {
 			return nil, false, err
 		}
 		var n int
@@ -68,8 +67,8 @@ func appendNames(names []dirent, fd int, buf []byte) []dirent {
 	return names
 }
 
-// entryMode turns the type of an entry into mode bits; some file systems leave
-// it to be asked for.
+// entryMode returns the mode bits for the type of an entry. Some file systems do
+// not report the type: then it stats the file.
 func entryMode(fd int, name string, kind byte) uint32 {
 	if kind != unix.DT_UNKNOWN {
 		return uint32(kind) << 12 // as IFTODT and DTTOIF define it

@@ -1,9 +1,8 @@
 //go:build linux || darwin
 
-// Package files does the file system work of the server on native absolute
-// paths (sections 5 and 8.1 of the wire protocol). It knows no protocol: the
-// paths are what pathuri.Parse returns, absolute and clean, and the text of an
-// error is what a client may read.
+// Package files does the file system work of the server (docs/spec/wire.md §5).
+// Paths are native, absolute and clean, as pathuri.Parse returns them. Error
+// texts may be sent to clients.
 //
 //	f, size, err := files.OpenRegular("/srv/log", files.Options{NoFollow: true})
 //	err = files.Copy(ctx, "/srv/a", "/srv/b", true)
@@ -11,20 +10,19 @@
 //
 // # What it promises
 //
-// The trees it works on may be hostile and may change while it works. What
-// goes down a tree holds descriptors of directories and takes no symbolic
-// link for a directory, so a link that is put in the place of a directory
-// never leads Remove, Copy or Walk out of the tree. Nothing is looked at by
-// name and then used by name where that would matter. Trees may be of any
-// depth: neither the stack nor the number of descriptors grows with it.
+// The trees may be hostile and may change during an operation. Remove, Copy and
+// Walk hold descriptors of the directories that they are in and do not enter
+// symbolic links: if a directory is replaced by a link, they do not leave the
+// tree. A file is not checked by name and then used by name where an attacker
+// could exchange it in between. Trees may be of any depth: neither the stack nor
+// the number of descriptors grows with it.
 //
-// A pipe or device never makes an operation wait without end: everything is
-// opened without blocking, and a write gives up on a reader that takes nothing
-// for WriteStall.
+// A pipe or device never blocks an operation without end: everything is opened
+// without blocking, and a write fails if the reader takes nothing for WriteStall.
 //
 // # Concurrency
 //
 // All functions are safe for concurrent use. Those that can take long have a
-// context and stop soon after it ends, leaving what they did until then. The
-// package starts no goroutine and does nothing when it is loaded.
+// context and stop soon after it ends; what they did until then stays. The
+// package starts no goroutines.
 package files

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is whose fault an error is; the server has a code for each.
+// Kind is the category of an error; the server has a code for each.
 type Kind int
 
 // The kinds of errors.
 const (
-	// Other is a failure of the system, or of nobody in particular.
+	// Other is a failure of the system.
 	Other Kind = iota
-	// NotFound says that what the operation is about is not there.
+	// NotFound means that the file or directory of the request does not exist.
 	NotFound
-	// Invalid says that the request cannot be right, or is not permitted.
+	// Invalid means that the request is wrong or not permitted.
 	Invalid
 )
 
@@ -39,8 +39,8 @@ func Classify(err error) Kind {
 	}
 }
 
-// RuleError says that a rule of this package was broken. Its kind is Invalid,
-// and errors.Is finds the Err... variable that names the rule.
+// RuleError is the error of a request that violates a rule of this package. Its
+// kind is Invalid, and errors.Is finds the Err... variable of the rule.
 type RuleError struct {
 	rule error // nil in the variables themselves
 	text string
@@ -54,56 +54,56 @@ func (e *RuleError) Unwrap() error { return e.rule }
 
 func newRule(text string) *RuleError { return &RuleError{text: text} }
 
-// broken is a rule's error with a text of its own.
-func broken(rule *RuleError, text string) error { return &RuleError{rule: rule, text: text} }
+// ruleErr returns an error of a rule with another text.
+func ruleErr(rule *RuleError, text string) error { return &RuleError{rule: rule, text: text} }
 
 // The rules.
 var (
-	// ErrSymlink is what operations with NoFollow say of a path with a link.
+	// ErrSymlink is the error of operations with NoFollow for a path with a link.
 	ErrSymlink = newRule("path contains a symbolic link")
-	// ErrNotFile is broken where only a regular file will do.
+	// ErrNotFile is the error for a path that must be a regular file.
 	ErrNotFile = newRule("path is not a file")
-	// ErrProc is broken by a confined write to what is reached through /proc.
+	// ErrProc is the error of a confined write through /proc.
 	ErrProc = newRule("path leads into /proc, where sandboxed requests do not write")
-	// ErrTooLarge is broken by files that are too large to be read at once.
+	// ErrTooLarge is the error for files of more than MaxReadFile bytes.
 	ErrTooLarge = newRule("file is too large to read: limit is " + strconv.Itoa(MaxReadFile) + " bytes")
-	// ErrOffset is broken by writes that would end beyond the largest file.
+	// ErrOffset is the error of writes that would end beyond the largest offset.
 	ErrOffset = newRule("file write range exceeds the signed 64-bit file offset limit")
-	// ErrDangling is broken by an atomic write to a link that leads nowhere.
+	// ErrDangling is the error of an atomic write to a dangling link.
 	ErrDangling = newRule("path is a symbolic link that leads nowhere")
-	// ErrRoot is broken by removing the root directory and the like.
+	// ErrRoot is the error of removing or replacing the root directory.
 	ErrRoot = newRule("the root directory cannot be changed")
-	// ErrMoved says that a directory was moved while Remove or Copy was in it.
+	// ErrMoved means that a directory was moved while Remove or Copy was in it.
 	ErrMoved = newRule("a directory was moved while it was being worked on")
-	// ErrNotRecursive is broken by copying a directory without recursive.
+	// ErrNotRecursive is the error of copying a directory without recursive.
 	ErrNotRecursive = newRule("fs/copy requires recursive: true when sourcePath is a directory")
-	// ErrIntoItself is broken by copying a directory into itself.
+	// ErrIntoItself is the error of copying a directory into itself.
 	ErrIntoItself = newRule("fs/copy cannot copy a directory to itself or one of its descendants")
-	// ErrSameFile is broken by copying a file onto itself.
+	// ErrSameFile is the error of copying a file onto itself.
 	ErrSameFile = newRule("fs/copy cannot copy a file onto itself")
-	// ErrSpecial is broken by copying pipes, sockets and devices.
+	// ErrSpecial is the error of copying pipes, sockets and devices.
 	ErrSpecial = newRule("fs/copy only supports regular files, directories, and symlinks")
-	// ErrWalkLimits is broken by a walk without room for anything.
+	// ErrWalkLimits is the error of a walk with a limit of zero.
 	ErrWalkLimits = newRule("filesystem walk limits must be greater than zero")
-	// ErrWalkMaximums is broken by a walk that asks for too much.
+	// ErrWalkMaximums is the error of a walk with limits above the maximums.
 	ErrWalkMaximums = newRule("filesystem walk limits exceed maximums: depth=" + strconv.Itoa(MaxWalkDepth) +
 		", directories=" + strconv.Itoa(MaxWalkDirectories) + ", entries=" + strconv.Itoa(MaxWalkEntries))
 )
 
 var (
-	// ErrTooManyNames says that a directory has more names than can be held.
-	// Its kind is Other: nothing is wrong with the request.
+	// ErrTooManyNames means that a directory has more than maxNames names. Its
+	// kind is Other: the request itself is valid.
 	ErrTooManyNames = errors.New("directory has more than " + strconv.Itoa(maxNames) + " names")
-	// ErrStalled says that the reader of a pipe took nothing for WriteStall.
+	// ErrStalled means that the reader of a pipe took nothing for WriteStall.
 	// Its kind is Other.
 	ErrStalled = errors.New("the reader of the pipe or terminal takes no more data")
 )
 
 func inProc(name string) error {
-	return broken(ErrProc, "path `"+name+"` leads into /proc, where sandboxed requests do not write")
+	return ruleErr(ErrProc, "path `"+name+"` leads into /proc, where sandboxed requests do not write")
 }
 
-func notFile(name string) error { return broken(ErrNotFile, "path `"+name+"` is not a file") }
+func notFile(name string) error { return ruleErr(ErrNotFile, "path `"+name+"` is not a file") }
 
 // OSError is an error of the system with the path that it concerns.
 type OSError struct {
@@ -111,7 +111,7 @@ type OSError struct {
 	Errno syscall.Errno
 }
 
-// Error spells the error as the reference does, and names the path.
+// Error returns the error in Codex CLI's format, with the path.
 func (e *OSError) Error() string {
 	return strerror(e.Errno) + " (os error " + strconv.Itoa(int(e.Errno)) + "): " + e.Path
 }
@@ -119,7 +119,7 @@ func (e *OSError) Error() string {
 // Unwrap returns the system's error.
 func (e *OSError) Unwrap() error { return e.Errno }
 
-// strerror is the C library's text, which Go has without its capital letter.
+// strerror returns the C library's text, which has a capital letter.
 func strerror(errno syscall.Errno) string {
 	text := []byte(errno.Error())
 	if c := text[0]; c >= 'a' && c <= 'z' {
@@ -128,8 +128,8 @@ func strerror(errno syscall.Errno) string {
 	return string(text)
 }
 
-// wrap gives an error of the system, or one of the two without a path, the
-// path that it concerns. Others pass.
+// wrap adds the path to an error of the system, to ErrTooManyNames and to
+// ErrStalled. It returns other errors unchanged.
 func wrap(name string, err error) error {
 	if err == nil {
 		return nil
@@ -148,8 +148,8 @@ func wrap(name string, err error) error {
 	return err
 }
 
-// ended returns an error once the context has ended.
-func ended(ctx context.Context) error {
+// checkContext returns an error once the context has ended.
+func checkContext(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("stopped half-way: %w", err)
 	}

@@ -6,17 +6,17 @@ import "time"
 
 const (
 	// MaxReadFile is the largest file, in bytes, that OpenRegular opens
-	// (section 5): it is answered in one message.
+	// (docs/spec/wire.md §5.3): it is answered in one message.
 	MaxReadFile = 512 << 20
 
-	// WriteStall is how long a write to a pipe or terminal waits for its
-	// reader to take anything at all. A person at a shell would wait for ever
-	// and press Ctrl-C; a client over a wire has no such key.
+	// WriteStall is how long a write to a pipe or terminal waits while its
+	// reader takes nothing. A shell would wait for ever, until a person presses
+	// Ctrl-C; a client has no such key.
 	WriteStall = 10 * time.Second
 
-	// MaxWalkDepth, MaxWalkDirectories and MaxWalkEntries are the largest
-	// limits that a walk may be given. They are the reference's; with the
-	// longest names they bound a result to some hundred MiB.
+	// MaxWalkDepth, MaxWalkDirectories and MaxWalkEntries are the largest limits
+	// of a walk. They are Codex CLI's; with the longest names they bound a result
+	// to some hundred MiB.
 	MaxWalkDepth       = 64
 	MaxWalkDirectories = 10_000
 	MaxWalkEntries     = 50_000
@@ -33,9 +33,8 @@ const (
 	// direntBuffer is how many bytes of a directory are read at a time.
 	direntBuffer = 32 << 10
 
-	// heldParents is how many of the directories above its place a cursor
-	// keeps open. Most trees are not deeper; in those that are, it goes back
-	// by "..".
+	// heldParents is how many of the directories above the current one a cursor
+	// keeps open. Most trees are not deeper; in deeper ones it returns by "..".
 	heldParents = 8
 
 	// copyBuffer is the buffer, in bytes, for copies that the kernel does not
@@ -45,13 +44,14 @@ const (
 	// showSpecial is how many special files the error of a copy names.
 	showSpecial = 5
 
-	// maxLink is the longest target of a link, in bytes, as the kernel has it.
+	// maxLink is the kernel's limit on the target of a link, in bytes.
 	maxLink = 4096
 
 	// tempRandom is how many random bytes are in the name of a temporary file.
 	tempRandom = 16
 
-	// tempTries bounds how often a free name for a temporary file is sought.
-	// The names are random, so a second try is already a sign of sabotage.
+	// tempTries bounds the attempts to find a free name for a temporary file.
+	// The names are random, so one attempt is enough unless an attacker makes
+	// files with the same names.
 	tempTries = 10
 )

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stat describes what a path leads to. A link that leads nowhere is not found.
+// Stat returns the metadata of a path's target. A dangling link is ENOENT.
 func Stat(name string, o Options) (Metadata, error) {
 	var st unix.Stat_t
 	if o.NoFollow && name != "/" {
@@ -52,9 +52,9 @@ func Canonicalize(name string) (string, error) {
 	return real, wrap(name, err)
 }
 
-// reach finds the regular file that a path leads to: its real path, and what
-// it is.
-func reach(name string, st *unix.Stat_t) (string, error) {
+// resolveRegular returns the real path of the regular file that name leads to, and
+// sets st to its attributes.
+func resolveRegular(name string, st *unix.Stat_t) (string, error) {
 	if err := unix.Stat(name, st); err != nil {
 		return "", err
 	}

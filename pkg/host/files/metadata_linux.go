@@ -10,8 +10,8 @@ import (
 
 const statxMask = unix.STATX_TYPE | unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_BTIME
 
-// Stat describes what a path leads to, with one system call unless it is a
-// link. A link that leads nowhere is not found.
+// Stat returns the metadata of a path's target, by one system call unless the path
+// is a link. A dangling link is ENOENT.
 func Stat(name string, o Options) (Metadata, error) {
 	var st unix.Statx_t
 	if o.NoFollow {
@@ -74,13 +74,13 @@ func realPath(fd int, name string) (string, error) {
 			return real, nil
 		}
 	}
-	// Without /proc, or for something just deleted, name by name.
+	// Without /proc, or for a file that was just deleted, resolve name by name.
 	return filepath.EvalSymlinks(name)
 }
 
-// reach finds the regular file that a path leads to: its real path, and what
-// it is.
-func reach(name string, st *unix.Stat_t) (string, error) {
+// resolveRegular returns the real path of the regular file that name leads to, and
+// sets st to its attributes.
+func resolveRegular(name string, st *unix.Stat_t) (string, error) {
 	fd, err := openAt(unix.AT_FDCWD, name, unix.O_PATH, 0, Options{})
 	if err != nil {
 		return "", err

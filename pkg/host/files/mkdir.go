@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateDirectory makes a directory with mode 0777 less the umask. With
-// recursive it makes the missing ones above it too, and a directory that
-// exists is no error.
+// CreateDirectory makes a directory with mode 0777 less the umask. With recursive
+// it makes missing parents too, and returns nil for a directory that exists.
 func CreateDirectory(name string, recursive bool, o Options) error {
 	if o.NoFollow {
 		return createNoFollow(name, recursive)
@@ -29,7 +28,7 @@ func mkdir(name string) error {
 	return retry(func() error { return unix.Mkdir(name, 0o777) })
 }
 
-// mustBeDirectory returns EEXIST for what is none.
+// mustBeDirectory returns EEXIST unless name is a directory.
 func mustBeDirectory(name string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil || fileType(&st) != unix.S_IFDIR {
@@ -38,7 +37,8 @@ func mustBeDirectory(name string) error {
 	return nil
 }
 
-// createWithParents goes up until a directory can be made, and down again.
+// createWithParents goes up until a directory can be made, and makes the others
+// on the way down.
 func createWithParents(name string) error {
 	end := len(name)
 	for err := error(unix.ENOENT); err == unix.ENOENT; {
@@ -60,7 +60,7 @@ func createWithParents(name string) error {
 			end = len(name)
 		}
 		err := mkdir(name[:end])
-		if err == unix.EEXIST { // somebody else was faster
+		if err == unix.EEXIST { // another process made it
 			err = mustBeDirectory(name[:end])
 		}
 		if err != nil {
@@ -70,7 +70,7 @@ func createWithParents(name string) error {
 	return nil
 }
 
-// createNoFollow makes a directory on whose path no link may be.
+// createNoFollow makes a directory; a link anywhere on its path is ErrSymlink.
 func createNoFollow(name string, recursive bool) error {
 	if name == "/" {
 		if recursive {
@@ -93,8 +93,8 @@ func createNoFollow(name string, recursive bool) error {
 	return wrap(name, err)
 }
 
-// mustBeDirectoryAt judges a name that is there already: a link is ErrSymlink,
-// a directory is fine with recursive, all else is EEXIST.
+// mustBeDirectoryAt checks an existing name: it returns ErrSymlink for a link, nil
+// for a directory with recursive, else EEXIST.
 func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -110,8 +110,8 @@ func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 	}
 }
 
-// createFromRoot makes a directory and all those above it, entering one after
-// the other.
+// createFromRoot makes a directory and its parents. It enters one after the other
+// and follows no link.
 func createFromRoot(name string) error {
 	at, err := unix.Open("/", anchor|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say how the path of an operation is taken.
+// Options say how the path of an operation is resolved.
 type Options struct {
 	// NoFollow makes a symbolic link anywhere on the path an error,
 	// ErrSymlink: by openat2, or where the system lacks it, by entering one
 	// directory after the other.
 	NoFollow bool
-	// Confined is for the helper that serves confined requests: what is written
-	// must be a regular file (else ErrNotFile), and must not be reached through
-	// /proc (else ErrProc). A FIFO or device that the sandbox shows is not
-	// opened at all: whoever reads it outside would take commands from
-	// inside. In /proc the helper could write into its own memory and answer
-	// in its own name.
+	// Confined is for the helper that carries out confined requests: a file that
+	// is written must be a regular file (else ErrNotFile), and must not be
+	// reached through /proc (else ErrProc). A FIFO or device is not opened at
+	// all: a service outside of the sandbox may read commands from it. Through
+	// /proc a request could write into the helper's memory and so make the
+	// helper answer with anything.
 	Confined bool
 }
 
@@ -32,7 +32,7 @@ func open(name string, flags int, mode uint32, o Options) (int, error) {
 	return fd, wrap(name, err)
 }
 
-// openAt opens a path from a directory on; its errors are bare.
+// openAt opens a path relative to a directory; its errors do not name the path.
 func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, err error) {
 	flags |= unix.O_CLOEXEC
 	err = retry(func() error {
@@ -49,8 +49,8 @@ func openAt(dir int, name string, flags int, mode uint32, o Options) (fd int, er
 	return fd, nil
 }
 
-// openTarget opens a file to write to it, from a directory on. Its errors are
-// bare, but for those of rules, which name shown.
+// openTarget opens a file for writing, relative to a directory. Its errors do not
+// name the file, except those of rules, which name shown.
 func openTarget(dir int, name, shown string, flags int, mode uint32, o Options) (int, error) {
 	if o.Confined {
 		return openConfined(dir, name, shown, flags|unix.O_CLOEXEC, mode, o.NoFollow)
@@ -58,8 +58,8 @@ func openTarget(dir int, name, shown string, flags int, mode uint32, o Options) 
 	return openAt(dir, name, flags, mode, o)
 }
 
-// openByComponents does what openat2 would: it opens one directory after the
-// other and lets none of the names be a link.
+// openByComponents does what openat2 with RESOLVE_NO_SYMLINKS does: it opens one
+// directory after the other, and fails if one of the names is a link.
 func openByComponents(dir int, name string, flags int, mode uint32) (int, error) {
 	start := "."
 	if path.IsAbs(name) {
@@ -84,8 +84,8 @@ func openByComponents(dir int, name string, flags int, mode uint32) (int, error)
 	}
 }
 
-// openComponent opens one name that may not be a link: a directory on the way,
-// or what the path is about.
+// openComponent opens one name of a path, which must not be a link: a directory
+// if it is not the last one.
 func openComponent(at int, part string, onTheWay bool, flags int, mode uint32) (int, error) {
 	if onTheWay {
 		flags, mode = anchor|unix.O_CLOEXEC, 0
@@ -121,8 +121,8 @@ func openParent(name string, o Options) (dir int, base string, err error) {
 	return dir, base, wrap(name, err)
 }
 
-// openDirAt opens a directory that is not a link for reading its names. Its
-// errors are bare; a link is ENOTDIR.
+// openDirAt opens a directory for reading its names. Its errors do not name the
+// directory; a link is ENOTDIR.
 func openDirAt(dir int, name string) (fd int, err error) {
 	fd, err = openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, Options{})
 	if err == unix.ELOOP {
@@ -131,14 +131,14 @@ func openDirAt(dir int, name string) (fd int, err error) {
 	return fd, err
 }
 
-// fileID tells whether two descriptors or names are the same file.
+// fileID identifies a file while it exists.
 type fileID struct{ dev, ino uint64 }
 
 func idOf(st *unix.Stat_t) fileID { return fileID{uint64(st.Dev), st.Ino} }
 
 func fileType(st *unix.Stat_t) uint32 { return modeOf(st) & unix.S_IFMT }
 
-// modeOf is the type and the permissions; systems differ in its width.
+// modeOf returns the type and the permissions; systems differ in their width.
 func modeOf(st *unix.Stat_t) uint32 { return uint32(st.Mode) }
 
 // isErrno reports whether err is, or names a path for, that error.

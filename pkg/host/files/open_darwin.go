@@ -6,19 +6,17 @@ import "golang.org/x/sys/unix"
 // read its names.
 const anchor = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK
 
-// accessFlags ask for the rights that an open would have. Not every version
-// of the system can be asked not to follow a link; whoever asks has looked
-// before that there is none.
+// accessFlags check the rights that an open would have. Not every version of macOS
+// has a flag that does not follow links, so callers must check for a link before.
 const accessFlags = unix.AT_EACCESS
 
-// openNoFollow opens a path on which no link may be.
+// openNoFollow opens a path; a link anywhere on it is ErrSymlink.
 func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
 	return openByComponents(dir, name, flags, mode)
 }
 
-// isOpenLink reports whether what was opened is a symbolic link itself, which
-// it never is here.
+// isOpenLink returns false: macOS opens no symbolic link itself.
 func isOpenLink(_, _ int) bool { return false }
 
-// openConfined has no sandbox here that it could serve.
+// openConfined returns ENOTSUP: there is no sandbox on macOS.
 func openConfined(int, string, string, int, uint32, bool) (int, error) { return -1, unix.ENOTSUP }

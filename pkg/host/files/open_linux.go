@@ -14,11 +14,11 @@ const anchor = unix.O_PATH | unix.O_DIRECTORY
 // link.
 const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
 
-// noOpenat2 is set once the system turned out not to have openat2 (before
-// Linux 5.6), or to have it filtered away (in older containers).
+// noOpenat2 is set once openat2 was found to be missing (before Linux 5.6) or
+// blocked by a seccomp filter (in older containers).
 var noOpenat2 atomic.Bool
 
-// openNoFollow opens a path on which no link may be.
+// openNoFollow opens a path; a link anywhere on it is ErrSymlink.
 func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
 	if noOpenat2.Load() {
 		return openByComponents(dir, name, flags, mode)
@@ -38,8 +38,8 @@ func openNoFollow(dir int, name string, flags int, mode uint32) (int, error) {
 	return fd, err
 }
 
-// openat2Works tells a file that may not be opened from a system call that may
-// not be made.
+// openat2Works reports whether openat2 may be called. EPERM of an open may mean
+// that or that the file may not be opened.
 func openat2Works() bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err != nil {
@@ -49,8 +49,7 @@ func openat2Works() bool {
 	return true
 }
 
-// isOpenLink reports whether what was opened is a symbolic link itself, as
-// O_PATH does it.
+// isOpenLink reports whether fd is a symbolic link itself, which O_PATH permits.
 func isOpenLink(fd, flags int) bool {
 	if flags&(unix.O_PATH|unix.O_DIRECTORY) != unix.O_PATH {
 		return false
@@ -60,11 +59,11 @@ func isOpenLink(fd, flags int) bool {
 	return err == nil && fileType(&st) == unix.S_IFLNK
 }
 
-// openConfined opens a file to write to it, if it is a regular one and not
-// reached through /proc: neither a file of /proc nor by one of its magic links,
-// as /dev/stdout is. What is there is looked at before it is opened for writing,
-// because to open a FIFO is felt at its other end, and again afterwards. A kernel
-// without openat2 (before Linux 5.6) has no sandbox either.
+// openConfined opens a regular file for writing. Files of /proc and files that are
+// reached through its magic links, such as /dev/stdout, are ErrProc; others that
+// are not regular are ErrNotFile. The type is checked before the file is opened
+// for writing, because the reader of a FIFO would notice the open, and again
+// afterwards. It needs openat2 (Linux 5.6), as the sandbox does.
 func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow bool) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | uint64(flags&unix.O_NOFOLLOW), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	if noFollow {
@@ -78,7 +77,7 @@ func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow 
 		switch {
 		case err == unix.ELOOP && noFollow:
 			return -1, ErrSymlink
-		case err == unix.ELOOP && leadsSomewhere(dir, name, flags):
+		case err == unix.ELOOP && resolvesOtherwise(dir, name, flags):
 			return -1, inProc(shown)
 		}
 		return fd, err
@@ -91,8 +90,8 @@ func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow 
 	if err != nil && err != unix.ENOENT {
 		return -1, err
 	}
-	// With O_TRUNC: a read-only file system is then found out about before a
-	// file's mode is, and requests are answered with EROFS.
+	// With O_TRUNC the kernel checks for a read-only file system before it checks
+	// the file's mode, so the answer is EROFS.
 	how.Flags = uint64(flags)
 	if flags&unix.O_CREAT != 0 {
 		how.Mode = uint64(mode)
@@ -107,10 +106,10 @@ func openConfined(dir int, name, shown string, flags int, mode uint32, noFollow 
 	return fd, nil
 }
 
-// leadsSomewhere reports whether a path that may not be followed because of a
-// link could be followed otherwise: then the link is a magic one of /proc, and
-// not one of a loop.
-func leadsSomewhere(dir int, name string, flags int) bool {
+// resolvesOtherwise reports whether a path that gave ELOOP with
+// RESOLVE_NO_MAGICLINKS can be opened without it: then it contains a magic link
+// of /proc, and no loop of links.
+func resolvesOtherwise(dir int, name string, flags int) bool {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|flags&unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
@@ -119,9 +118,9 @@ func leadsSomewhere(dir int, name string, flags int) bool {
 	return true
 }
 
-// mustBeWritable refuses what is not a regular file, or lies in /proc. Before a
-// file is opened for writing, the open itself has the errors of directories and
-// links.
+// mustBeWritable returns an error for a file that is not regular or is in /proc.
+// With before, which means that the file will be opened for writing next, it
+// returns nil for directories and links: that open returns their errors.
 func mustBeWritable(fd int, shown string, before bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

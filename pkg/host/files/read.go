@@ -12,8 +12,8 @@ import (
 )
 
 // OpenRegular opens a regular file of at most MaxReadFile bytes for reading
-// and returns its size at this moment, which is 0 for files that the kernel
-// makes up, as in /proc. It does not wait: a pipe is refused as not a file.
+// and returns its size at this moment, which is 0 for virtual files, as in /proc.
+// It does not wait: a pipe is ErrNotFile.
 // The file is the caller's to close. Errors: ErrNotFile, ErrTooLarge,
 // ErrSymlink, *OSError.
 func OpenRegular(name string, o Options) (*os.File, int64, error) {
@@ -48,17 +48,16 @@ func openRegular(name string, o Options) (*os.File, int64, error) {
 	return newFile(fd, name), st.Size, nil
 }
 
-// newFile takes over the descriptor of a regular file. It blocks from now on,
-// which regular files do anyway, so that os does not set its poller up to be
-// told that the file cannot be polled.
+// newFile takes over the descriptor of a regular file and makes it blocking, so
+// that os does not try to poll it: regular files cannot be polled.
 func newFile(fd int, name string) *os.File {
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0) // it has no other flags
 	return os.NewFile(uintptr(fd), name)
 }
 
-// ReadHandle is a regular file that is open for reading. It goes on reading
-// the file that it opened, whatever happens to the name. Its methods may be
-// called concurrently.
+// ReadHandle is a regular file that is open for reading. It reads the file that
+// it opened, also after the file is renamed or removed. Its methods may be called
+// concurrently.
 type ReadHandle struct{ f *os.File }
 
 // OpenRead opens a regular file of any size, without waiting.

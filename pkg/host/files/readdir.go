@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entry is one name in a directory. A name that is no UTF-8 is lossy and has
-// U+FFFD in place of the odd bytes.
+// Entry is one name in a directory. A name that is not UTF-8 is lossy: it has
+// U+FFFD in the place of invalid bytes.
 type Entry struct {
 	Name                string
 	IsDirectory, IsFile bool
 	IsLossy             bool
 }
 
-// ReadDirectory lists a directory, sorted by the bytes of the names. Links
-// count as what they lead to; those that lead nowhere are left out. A
-// directory with more than a million names is ErrTooManyNames.
+// ReadDirectory lists a directory, sorted by the bytes of the names. Links have
+// the type of their target; dangling links are left out. A directory with more
+// than a million names is ErrTooManyNames.
 func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
 	fd, err := open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, Options{})
 	if err != nil {
@@ -34,8 +34,8 @@ func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
 	entries := make([]Entry, 0, len(names))
 	for _, e := range names {
 		if e.mode == unix.S_IFLNK {
-			// The only entries that cost a system call each.
-			if err := ended(ctx); err != nil {
+			// Links cost a system call each.
+			if err := checkContext(ctx); err != nil {
 				return nil, err
 			}
 			var st unix.Stat_t
@@ -53,9 +53,8 @@ func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
 	return entries, nil
 }
 
-// lossy puts U+FFFD in the place of bytes that belong to no character: one for
-// each byte, or for each beginning of a character that breaks off (as Unicode
-// recommends and the reference does).
+// lossy replaces invalid UTF-8 by U+FFFD: one for each byte, or for each
+// truncated character (as Unicode recommends and Codex CLI does).
 func lossy(name string) string {
 	var b strings.Builder
 	for name != "" {

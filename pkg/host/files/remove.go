@@ -11,19 +11,19 @@ import (
 // RemoveOptions say what Remove does with directories and missing paths.
 type RemoveOptions struct {
 	Options
-	// Recursive removes what is in a directory with it. Without it a full
-	// directory is ENOTEMPTY.
+	// Recursive removes a directory with its contents. Without it a directory
+	// that is not empty is ENOTEMPTY.
 	Recursive bool
-	// Force makes a missing path no error.
+	// Force makes Remove return nil for a path that does not exist.
 	Force bool
 }
 
-// Remove removes a file, a link (not what it leads to) or a directory. It
-// never leaves the tree, whatever is changed in it meanwhile, and takes
-// trees of any depth and width. What is gone before it gets there is no error
-// inside a tree; the first error ends it, and names what could not be removed.
-// With NoFollow a path that is itself a link is refused too, with ErrSymlink;
-// links inside a tree are always removed and never followed.
+// Remove removes a file, a link (not its target) or a directory. It never leaves
+// the tree, whatever other processes change in it, and handles trees of any depth
+// and width. A name inside a tree that another process has removed is no error.
+// The first other error ends it and names the file that could not be removed.
+// With NoFollow a path that is itself a link is ErrSymlink; links inside a tree
+// are always removed and never followed.
 func Remove(ctx context.Context, name string, o RemoveOptions) error {
 	err := remove(ctx, name, o)
 	if o.Force && isErrno(err, unix.ENOENT) {
@@ -69,21 +69,21 @@ func unlinkAt(dir int, name string, flags int) error {
 	return retry(func() error { return unix.Unlinkat(dir, name, flags) })
 }
 
-// isFull tells the two errors with which a directory is not removed because
-// something is in it.
+// isFull reports whether err is one of the two errors of rmdir for a directory
+// that is not empty.
 func isFull(err error) bool { return err == unix.ENOTEMPTY || err == unix.EEXIST }
 
-// batch is some names of a directory that are still to be removed.
+// batch is some names of a directory that must still be removed.
 type batch struct {
 	names []dirent
-	whole bool // there are no others
+	whole bool // the directory has no others
 }
 
-// empty removes what is in the directory of c, depth first.
+// empty removes the contents of the directory of c, depth first.
 func empty(ctx context.Context, c *cursor) error {
 	levels := []batch{{}}
 	for {
-		if err := ended(ctx); err != nil {
+		if err := checkContext(ctx); err != nil {
 			return err
 		}
 		level := &levels[len(levels)-1]
@@ -99,7 +99,7 @@ func empty(ctx context.Context, c *cursor) error {
 				levels = append(levels, batch{})
 			}
 		case !level.whole:
-			// What was read before is gone, so the next names are the first.
+			// The earlier names are removed: read the directory from its start.
 			if _, err := unix.Seek(c.fd, 0, unix.SEEK_SET); err != nil {
 				return wrap(c.here(), err)
 			}
@@ -107,7 +107,7 @@ func empty(ctx context.Context, c *cursor) error {
 			switch err {
 			case nil:
 				*level = batch{names, whole}
-			case unix.ENOENT: // somebody else removed the directory
+			case unix.ENOENT: // another process removed the directory
 				*level = batch{whole: true}
 			default:
 				return wrap(c.here(), err)
@@ -135,8 +135,8 @@ func leaveAndRemove(c *cursor) error {
 	return nil
 }
 
-// removeEntry removes one name, or enters it when it is a directory that is
-// not empty. What the directory said of its type is only where it begins.
+// removeEntry removes one name, or enters it if it is a directory that is not
+// empty. The type in e may be out of date: it only decides what is tried first.
 func removeEntry(c *cursor, e dirent) (entered bool, err error) {
 	if e.mode != unix.S_IFDIR {
 		err = unlinkFile(c.fd, e.name)
@@ -149,11 +149,11 @@ func removeEntry(c *cursor, e dirent) (entered bool, err error) {
 			}
 			err = unix.ENOENT
 		}
-		if err == unix.ENOTDIR { // it was one a moment ago
+		if err == unix.ENOTDIR { // it is no longer a directory
 			err = unlinkFile(c.fd, e.name)
 		}
 	}
-	if err == nil || err == unix.ENOENT { // or somebody else was faster
+	if err == nil || err == unix.ENOENT { // or another process removed it
 		return false, nil
 	}
 	return false, wrap(c.path(e.name), err)

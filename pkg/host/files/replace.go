@@ -18,16 +18,16 @@ import (
 // WriteOptions say how a file is replaced.
 type WriteOptions struct {
 	Options
-	// Atomic writes into a temporary file beside the target, which takes the
-	// target's place with Close. Until then, and after Abort, the target is
-	// as it was, and other readers see the old contents or the new, never a
-	// mixture. The replacement has the target's permission bits, and its
-	// owner and group as far as the system permits; other hard links to the
-	// target keep the old contents; access lists are not kept.
+	// Atomic writes to a temporary file in the target's directory, which replaces
+	// the target with Close. Until then, and after Abort, the target is
+	// unchanged, and other readers see the old contents or the new, never a
+	// mixture. The replacement has the target's permission bits, and its owner
+	// and group as far as the system permits; other hard links to the target
+	// keep the old contents; access lists are not kept.
 	//
-	// The data is not forced to disk, as with cp or rsync: the promise is
-	// about processes and lost connections, not about power failures. A
-	// server that is killed leaves the temporary file, .RANDOM.tmp, behind.
+	// The data is not synced to disk, as with cp or rsync: after a power failure
+	// the file may be damaged. A server that is killed leaves the temporary
+	// file, .RANDOM.tmp, behind.
 	Atomic bool
 }
 
@@ -55,7 +55,7 @@ func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o.Options)
 	if err != nil {
 		err = wrap(name, err)
-		if isErrno(err, unix.ENXIO) { // a pipe that nobody reads, or a socket
+		if isErrno(err, unix.ENXIO) { // a pipe without a reader, or a socket
 			err = notFile(name)
 		}
 		return nil, err
@@ -85,9 +85,9 @@ func openAtomic(name string, o Options) (*WriteHandle, error) {
 	return h, nil
 }
 
-// findTarget opens the directory of the file that is to be replaced, and
-// returns what that file is, or nil when there is none. Where the name is a
-// link, the file that it leads to is replaced, as a plain write would do.
+// findTarget opens the directory of the file to replace, and returns the file's
+// attributes, or nil if there is no file. If the name is a link, the target of
+// the link is replaced, as with a plain write.
 func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
 	dir, base, err := openParent(h.name, o)
 	if err != nil {
@@ -125,13 +125,13 @@ func (h *WriteHandle) findTarget(o Options) (*unix.Stat_t, error) {
 	return st, nil
 }
 
-// followTarget finds the directory of what a link leads to. The kernel follows
-// the link, so that its protection of links in shared directories holds, and
-// what is then found by name must be the file that it reached.
+// followTarget opens the directory of a link's target. The kernel follows the
+// link, so that its protection of links in shared directories applies. The file
+// that is then found by name must be the one that the kernel reached.
 func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
-	real, err := reach(h.name, st)
+	real, err := resolveRegular(h.name, st)
 	if err == unix.ENOENT {
-		return broken(ErrDangling, "path `"+h.name+"` is a symbolic link that leads nowhere")
+		return ruleErr(ErrDangling, "path `"+h.name+"` is a symbolic link that leads nowhere")
 	}
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 	}
 	err = unix.Fstatat(h.dir, h.base, st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && idOf(st) != reached {
-		err = unix.ENOENT // it was moved this instant
+		err = unix.ENOENT // it was moved in between
 	}
 	if err != nil {
 		_ = unix.Close(h.dir)
@@ -151,7 +151,8 @@ func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 	return err
 }
 
-// makeTemp makes the temporary file, as like the old one as may be.
+// makeTemp makes the temporary file, with the owner, group and mode of the old
+// file as far as the system permits.
 func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 	mode := uint32(0o666)
 	if old != nil {
@@ -167,7 +168,7 @@ func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 			return err
 		}
 		if old != nil {
-			if err := takeAfter(fd, old); err != nil {
+			if err := copyOwnerAndMode(fd, old); err != nil {
 				_ = unix.Close(fd)
 				_ = unix.Unlinkat(h.dir, temp, 0)
 				return err
@@ -180,9 +181,9 @@ func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
 	return unix.EEXIST
 }
 
-// tempName returns a name that nobody can guess: the generator is seeded by
-// the system and cryptographically strong. crypto/rand would double what the
-// file system helper has to load.
+// tempName returns a name that cannot be guessed: the generator of math/rand/v2
+// is seeded by the system and cryptographically strong. crypto/rand would double
+// the size of the file system helper.
 func tempName() string {
 	var random [tempRandom]byte
 	binary.LittleEndian.PutUint64(random[:], rand.Uint64())
@@ -190,10 +191,11 @@ func tempName() string {
 	return "." + hex.EncodeToString(random[:]) + ".tmp"
 }
 
-// takeAfter gives a new file the owner, the group and the mode of an old one.
-// Where the group cannot be kept, what it was allowed is not given to another
-// group. The set-id bits are not kept: a write would clear them too.
-func takeAfter(fd int, old *unix.Stat_t) error {
+// copyOwnerAndMode gives a new file the owner, the group and the mode of an old
+// one. If the group cannot be set, its permissions are removed, so that another
+// group does not get them. Set-id bits are not copied: a write would clear them
+// too.
+func copyOwnerAndMode(fd int, old *unix.Stat_t) error {
 	mode := modeOf(old) & 0o777
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -221,13 +223,13 @@ func (h *WriteHandle) WriteAt(b []byte, offset uint64) error {
 	return wrap(h.name, err)
 }
 
-// Close ends the handle; an atomic write takes the target's place, or when
-// that fails leaves no trace.
+// Close ends the handle. An atomic write replaces the target here; if that fails,
+// the temporary file is removed.
 func (h *WriteHandle) Close() error {
 	return h.end(func() error { return unix.Renameat(h.dir, h.temp, h.dir, h.base) })
 }
 
-// errAborted keeps an aborted write from taking the target's place.
+// errAborted keeps an aborted write from replacing the target.
 var errAborted = errors.New("aborted")
 
 // Abort ends the handle. An atomic write leaves the target as it was; one that
@@ -240,8 +242,8 @@ func (h *WriteHandle) Abort() error {
 	return err
 }
 
-// end closes the file, and for an atomic write lets commit put it in place or
-// removes it.
+// end closes the file. For an atomic write it calls commit to replace the target,
+// and removes the temporary file if commit fails.
 func (h *WriteHandle) end(commit func() error) error {
 	if h.ended.Swap(true) {
 		return os.ErrClosed

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WalkOptions bound a walk (section 8.1). None may be above MaxWalkDepth and
-// its siblings.
+// WalkOptions bound a walk (docs/spec/wire.md §5.7). The limits must not exceed
+// MaxWalkDepth, MaxWalkDirectories and MaxWalkEntries.
 type WalkOptions struct {
 	// MaxDepth is how far below the root's children directories are entered:
 	// 0 lists the children alone.
@@ -18,19 +18,18 @@ type WalkOptions struct {
 	// MaxDirectories is how many directories are entered, the root among
 	// them; above 0.
 	MaxDirectories uint64
-	// MaxEntries is how many names are looked at, above 0. Links and special
-	// files count although they are not listed; links that lead nowhere do
-	// not.
+	// MaxEntries is how many names are examined, above 0. Links and special
+	// files count although they are not listed; dangling links do not count.
 	MaxEntries uint64
 	// FollowDirectorySymlinks lists links to directories as directories, and
 	// enters them. No directory is entered twice.
 	FollowDirectorySymlinks bool
-	// PruneHiddenDirectories lists directories whose name begins with a dot,
+	// PruneHiddenDirectories lists directories whose names begin with a dot,
 	// but does not enter them. The root is always entered.
 	PruneHiddenDirectories bool
 }
 
-// WalkEntry is something that a walk found: a directory or a regular file.
+// WalkEntry is a directory or a regular file.
 type WalkEntry struct {
 	Path        string
 	IsDirectory bool
@@ -42,9 +41,9 @@ type WalkError struct {
 	Err  error
 }
 
-// WalkResult is what a walk found, breadth first and sorted by name in each
-// directory, without the root. Truncated says that a limit on directories or
-// entries left something out.
+// WalkResult is the result of a walk: the entries below the root, breadth first
+// and sorted by name in each directory. Truncated says that a limit on
+// directories or entries left something out.
 type WalkResult struct {
 	Entries   []WalkEntry
 	Errors    []WalkError
@@ -70,10 +69,10 @@ type pending struct {
 	depth uint64
 }
 
-// Walk lists a tree. A root that is a file has nothing in it, nor has one that
-// is a link to a directory unless links are followed; a missing one is an
-// error. Unless links are followed, no link that appears meanwhile leads out
-// of the root. Directories that cannot be read are told in the result.
+// Walk lists a tree. The result is empty if the root is a file, or a link to a
+// directory and links are not followed. A missing root is an error. Unless links
+// are followed, the walk never leaves the root, also if a link replaces a
+// directory meanwhile. The result names directories that cannot be read.
 func Walk(ctx context.Context, root string, o WalkOptions) (WalkResult, error) {
 	if o.MaxDirectories == 0 || o.MaxEntries == 0 {
 		return WalkResult{}, ErrWalkLimits
@@ -88,7 +87,7 @@ func Walk(ctx context.Context, root string, o WalkOptions) (WalkResult, error) {
 	defer unix.Close(fd)
 	w := &walker{ctx: ctx, o: o, root: root, fd: fd, queue: []pending{{path: "."}}, entered: make(map[fileID]bool)}
 	for len(w.queue) > 0 && !w.result.Truncated {
-		if err := ended(ctx); err != nil {
+		if err := checkContext(ctx); err != nil {
 			return WalkResult{}, err
 		}
 		next := w.queue[0]
@@ -97,13 +96,13 @@ func Walk(ctx context.Context, root string, o WalkOptions) (WalkResult, error) {
 			if ctx.Err() != nil {
 				return WalkResult{}, err
 			}
-			w.failed(next, err)
+			w.addError(next, err)
 		}
 	}
 	return w.result, nil
 }
 
-// openWalkRoot opens the root, or returns -1 for one with nothing in it.
+// openWalkRoot opens the root, or returns -1 if it is not a directory to enter.
 func openWalkRoot(root string, o WalkOptions) (int, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK
 	if !o.FollowDirectorySymlinks {
@@ -157,7 +156,7 @@ func (w *walker) enter(at pending) error {
 	return nil
 }
 
-// add adds one name; false when there is no room for more.
+// add adds one name. It returns false if MaxEntries is reached.
 func (w *walker) add(dir int, at pending, e dirent) bool {
 	link := e.mode == unix.S_IFLNK
 	if link {
@@ -188,10 +187,10 @@ func (w *walker) add(dir int, at pending, e dirent) bool {
 	return true
 }
 
-// failed notes a directory that could not be listed. There are no more of them
-// than MaxEntries. One that is gone, or became a link, is as if it had never
-// been there.
-func (w *walker) failed(at pending, err error) {
+// addError records a directory that could not be listed; there are at most
+// MaxEntries of them. A directory that was removed or replaced by a link is left
+// out.
+func (w *walker) addError(at pending, err error) {
 	if err == unix.ENOENT || err == ErrSymlink {
 		return
 	}

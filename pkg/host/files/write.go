@@ -16,9 +16,10 @@ const replaceFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLO
 // hard links, and a symbolic link is followed. When the write fails, the file
 // holds a part of data.
 //
-// Devices and pipes are written as a shell's redirection would, but for the
-// waiting: a pipe that nobody reads is ENXIO at once, and a reader that takes
-// nothing for WriteStall is ErrStalled. Confined, they are not written at all.
+// Devices and pipes are written as by a shell's redirection, except that it does
+// not wait: a pipe without a reader is ENXIO at once, and a reader that takes
+// nothing for WriteStall is ErrStalled. With Confined they are not written at
+// all.
 func WriteFile(name string, data []byte, o Options) error {
 	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o)
 	if err != nil {
@@ -50,7 +51,7 @@ func writeAll(fd int, data []byte) error {
 	return nil
 }
 
-// waitWritable waits until a reader made room.
+// waitWritable waits until fd can be written to, at most writeStall.
 func waitWritable(fd int) error {
 	deadline := time.Now().Add(writeStall)
 	for {
@@ -63,7 +64,7 @@ func waitWritable(fd int) error {
 			return err
 		}
 		if n > 0 {
-			return nil // room, or an error that the next write will tell
+			return nil // room, or an error that the next write returns
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Package hostinfo tells what a client wants to know about the server's
-// machine (sections 7 and 8.1 of the protocol): the user's shell, the platform
-// and some directories, as native paths.
+// Package hostinfo describes the server's machine for clients
+// (docs/spec/wire.md §7.1): the user's shell, the platform and some directories,
+// as native paths.
 //
-//	info := hostinfo.Read() // once per server: nothing of it changes
+//	info := hostinfo.Read() // once per server
 //
-// It asks the environment, the kernel and /etc/passwd, and starts nothing.
+// It reads the environment and /etc/passwd, asks the kernel, and starts nothing.
 package hostinfo
 
 import (
@@ -14,17 +14,17 @@ import (
 	"syscall"
 )
 
-// Info describes the machine as it was when Read looked. Paths are native,
-// absolute and clean, or empty when they are unknown; they need not exist.
+// Info describes the machine at the time of Read. Paths are native, absolute and
+// clean, or empty if they are unknown; they need not exist.
 type Info struct {
-	// Shell is what to run a user's command lines with.
+	// Shell runs a user's command lines.
 	Shell Shell
 	// Cwd is the server's working directory, without symbolic links.
 	Cwd string
 	// TempDir is where temporary files go: TMPDIR, or the platform's default.
 	TempDir string
-	// Home is the user's home: HOME, or what the user database says. A HOME
-	// that is not absolute is wrong, and Home is then empty.
+	// Home is the user's home: HOME, or the one of the user database. It is
+	// empty if HOME is not absolute.
 	Home string
 	// TemporaryDirectories are those that TMPDIR names; none if it is unset.
 	TemporaryDirectories []string
@@ -33,9 +33,8 @@ type Info struct {
 	PlatformOS string
 }
 
-// Read looks at the machine. What cannot be found out is left empty, except
-// that there is always a Shell. It reads at most maxUserDatabase bytes and is
-// meant to be called once; the result can be shared.
+// Read describes the machine. Unknown fields are empty; Shell is always set. It
+// reads at most maxUserDatabase bytes of /etc/passwd.
 func Read() Info {
 	// Not os.Getwd, which believes PWD.
 	cwd, err := syscall.Getwd()
@@ -51,7 +50,7 @@ func Read() Info {
 	})
 }
 
-// machine is what describe has to know about the world.
+// machine is the input of describe.
 type machine struct {
 	getenv func(name string) string
 	user   account
@@ -84,7 +83,8 @@ func describe(m machine) Info {
 	return info
 }
 
-// absolute returns a path seen from a working directory, or nothing.
+// absolute returns a path relative to a working directory as an absolute one, or
+// "" if that is not possible.
 func absolute(path, cwd string) string {
 	switch {
 	case path == "":

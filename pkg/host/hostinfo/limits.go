@@ -1,5 +1,5 @@
 package hostinfo
 
-// maxUserDatabase is how much is read of the user database. A local one has
-// some kilobytes; the rest of an absurd one is not worth a slow start.
+// maxUserDatabase is how many bytes of the user database are read. A local one
+// has some kilobytes.
 const maxUserDatabase = 4 << 20

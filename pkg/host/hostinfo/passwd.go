@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// account is what the user database says about a user.
+// account is a user's entry in the user database.
 type account struct{ home, shell string }
 
-// lookupUser reads the user database by itself: a static program cannot ask
-// the C library. Users that only a directory service knows are not found, and
-// neither is anybody when the file cannot be read.
+// lookupUser reads the user database itself, because a static program cannot call
+// the C library. It returns the zero account for users of a directory service,
+// and if the file cannot be read.
 func lookupUser(database string, uid int) account {
 	f, err := os.Open(database)
 	if err != nil {

@@ -6,34 +6,32 @@ import (
 	"slices"
 )
 
-// Shell is a command interpreter: its name, which tells a client how to speak
-// to it, and its absolute path.
+// Shell is a command interpreter: its name, by which a client chooses the syntax of
+// command lines, and its absolute path.
 type Shell struct{ Name, Path string }
 
-// loginShells are the login shells that are told to clients. A client that
-// does not know a name falls back to the shell of its own machine, which need
-// not exist here, so every other login shell is passed over for one that all
-// clients know.
+// loginShells are the login shells that are reported to clients. A client that
+// does not know a name falls back to the shell of its own machine, which may not
+// exist here. So for any other login shell, one of fallbackShells is reported.
 var loginShells = []string{"bash", "zsh", "sh", "fish"}
 
-// fallbackShells stand in for a login shell that cannot be used, best first.
+// fallbackShells replace a login shell that cannot be used, best first.
 var fallbackShells = []string{"bash", "zsh"}
 
-// usualPlaces are where a fallback is looked for besides PATH, which a service
-// manager may have left unset.
-var usualPlaces = []string{"/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"}
+// usualDirectories are searched for a fallback after PATH, which a service manager
+// may have left unset.
+var usualDirectories = []string{"/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"}
 
-// chooseShell takes the login shell if clients can be told about it and it is
-// there, else the first fallback that is there, else /bin/sh. Of path, the
-// value of PATH, only absolute directories count: the others depend on where
-// the server happens to stand.
+// chooseShell returns the login shell if it is one of loginShells and exists, else
+// the first of fallbackShells that exists, else /bin/sh. Relative directories in
+// path, the value of PATH, are ignored: they depend on the working directory.
 func chooseShell(login, path string, runs func(string) bool) Shell {
 	if name := filepath.Base(login); filepath.IsAbs(login) && slices.Contains(loginShells, name) && runs(login) {
 		return Shell{Name: name, Path: login}
 	}
-	places := append(filepath.SplitList(path), usualPlaces...)
+	directories := append(filepath.SplitList(path), usualDirectories...)
 	for _, name := range fallbackShells {
-		for _, dir := range places {
+		for _, dir := range directories {
 			if file := filepath.Join(dir, name); filepath.IsAbs(dir) && runs(file) {
 				return Shell{Name: name, Path: file}
 			}
@@ -42,7 +40,7 @@ func chooseShell(login, path string, runs func(string) bool) Shell {
 	return Shell{Name: "sh", Path: "/bin/sh"}
 }
 
-// runs reports whether a path is a program, as far as its mode tells.
+// runs reports whether a path is a regular file with an execute permission.
 func runs(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0

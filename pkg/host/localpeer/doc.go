@@ -1,5 +1,5 @@
-// Package localpeer tells which user's process is at the other end of a
-// connection inside this machine, and whether a sandbox confines that process.
+// Package localpeer identifies the user of the process at the other end of a
+// connection within this machine, and whether a sandbox confines that process.
 //
 // A loopback port is open to every local user, and to sandboxed commands that
 // have the network. A server without tokens therefore admits a peer only if the
@@ -17,10 +17,12 @@
 // may leave its socket to a child. A process counts as confined if it
 //
 //   - is in a PID namespace below the server's, or in another user namespace;
-//   - has no_new_privs and more seccomp filters than the server, which nothing
-//     that descends from a sandboxed command can get rid of; or
+//   - has no_new_privs and more seccomp filters than the server, which no
+//     descendant of a sandboxed command can remove; or
 //   - descends from a launcher.
 //
-// A peer that cannot be told from a confined process is refused. On systems
+// A peer that may be a confined process is refused. On systems
 // other than Linux, TCP peers cannot be identified.
+//
+// The rules are in docs/spec/wire.md §1.5.
 package localpeer

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sighting is what one look at all processes tells about one socket.
+// sighting is the result of one scan of all processes for one socket.
 type sighting struct {
 	held     bool   // by a process that is not confined
 	confined string // why one of its holders counts as confined; "": none does
@@ -20,24 +20,25 @@ type sighting struct {
 	err        error
 }
 
-// batch is one look at all processes, for all who asked before it began.
+// batch is one scan of all processes, for all callers that called find before it
+// began.
 type batch struct {
 	done  chan struct{}
 	found map[string]*sighting // by the text of the descriptor's link
 }
 
-// looks shares looks: one at a time runs, and whoever asks meanwhile waits for
-// the next, so that many connections at once cost no more than two looks.
-type looks struct {
+// scans shares scans: one runs at a time, and callers that ask meanwhile wait for
+// the next one, so that many connections at once cost no more than two scans.
+type scans struct {
 	running sync.Mutex
 	mu      sync.Mutex
 	next    *batch
 }
 
-var shared looks
+var shared scans
 
-// look looks for the holders of a socket. The look begins after the call.
-func (l *looks) look(inode uint64) sighting {
+// find finds the holders of a socket by a scan that begins after the call.
+func (l *scans) find(inode uint64) sighting {
 	link := "socket:[" + strconv.FormatUint(inode, 10) + "]"
 	l.mu.Lock()
 	b := l.next
@@ -64,7 +65,7 @@ func (l *looks) look(inode uint64) sighting {
 	return *seen
 }
 
-// run looks at every process.
+// run scans at every process.
 func (b *batch) run() {
 	fail := func(err error) {
 		for _, s := range b.found {
@@ -126,7 +127,7 @@ func namesIn(dir int, name string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// inspect looks at the descriptors of a process. Threads have tables of their
+// inspect scans at the descriptors of a process. Threads have tables of their
 // own if they ask for that (and a process whose first thread has ended shows
 // none): they are looked at where a process is marked as confined.
 func (b *batch) inspect(me *self, pid int) error {
@@ -175,7 +176,7 @@ func (b *batch) inspect(me *self, pid int) error {
 		if why == "" {
 			s.held = true
 		} else {
-			s.confined = "process " + strconv.Itoa(pid) + ", which has its socket, " + why
+			s.confined = "process " + strconv.Itoa(pid) + ", which holds its socket, " + why
 		}
 	}
 	return nil
@@ -217,7 +218,7 @@ func unseen(unreadable []int, uid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Process 1 exists, so /proc hides processes if it is not there.
+	// Process 1 exists. If /proc does not show it, /proc hides processes.
 	if dir, err := openProcess(1); err != nil {
 		return "/proc does not show the processes of others", nil
 	} else {
@@ -269,7 +270,7 @@ func (me *self) own(p *process) bool {
 		}
 		dir, err := openProcess(parent)
 		if err != nil {
-			return true // its parent has just ended: it is not known whose it is
+			return true // its parent has just ended: assume the worst
 		}
 		next, err := readProcess(dir)
 		_ = unix.Close(dir)

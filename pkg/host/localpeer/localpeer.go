@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options tell Identify what the caller knows.
+// Options are facts that the caller of Identify knows.
 type Options struct {
 	// LastConfined returns when a confined process of the caller last started
 	// or ended; nil or the zero time: never. It matters for peers whose
@@ -19,14 +19,14 @@ type Options struct {
 // RefusedError says why a peer is not admitted.
 type RefusedError struct{ Reason string }
 
-func (e *RefusedError) Error() string { return "the peer is not admitted: " + e.Reason }
+func (e *RefusedError) Error() string { return "the client is refused: " + e.Reason }
 
 func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// errUnsupported is what systems say that cannot identify a peer.
-var errUnsupported = errors.New("this system does not tell which process a connection belongs to")
+// errUnsupported is the error of systems that cannot identify a peer.
+var errUnsupported = errors.New("this system does not report which process owns a connection")
 
 // Identify returns the user of the process at the other end of a TCP or Unix
 // connection if that process may act for the user of this process. Any error
@@ -34,7 +34,7 @@ var errUnsupported = errors.New("this system does not tell which process a conne
 //
 // The peer's user must be this process's own or root, and no process that
 // holds the peer's socket may be confined. The descriptors of some processes
-// cannot be read (sshd's, when this process is not root). If nobody else
+// cannot be read (sshd's, when this process is not root). If no other process
 // holds the socket, it is assumed to be theirs, but only if no confined process
 // of this program exists, nor has existed while the connection was being made:
 // a confined process could otherwise hide its socket, in the queue of a Unix
@@ -45,22 +45,22 @@ func Identify(conn net.Conn, o Options) (uid int, err error) {
 	case *net.TCPAddr:
 		remote, ok := conn.RemoteAddr().(*net.TCPAddr)
 		if !ok {
-			return 0, refuse("it has no TCP address")
+			return 0, refuse("its address %v is not a TCP address", conn.RemoteAddr())
 		}
 		return IdentifyTCP(local.AddrPort(), remote.AddrPort(), o)
 	case *net.UnixAddr:
 		unixConn, ok := conn.(*net.UnixConn)
 		if !ok {
-			return 0, refuse("its connection is no Unix socket")
+			return 0, refuse("its connection is a %T, not a Unix socket", conn)
 		}
 		return identifyUnix(unixConn)
 	default:
-		return 0, refuse("connections over %s have no user", local.Network())
+		return 0, refuse("the owner of a connection over %s cannot be identified", local.Network())
 	}
 }
 
 // UserOf returns the user at the other end of a connection and nothing about
-// its process. It costs one system call round, where Identify looks at every
+// its process. It costs one system call round, where Identify scans at every
 // process.
 func UserOf(conn net.Conn) (uid int, err error) {
 	conn = innermost(conn)

@@ -26,12 +26,12 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 		// of root cannot be looked into.
 		return uid, nil
 	case uid != own:
-		return 0, refuse("it belongs to user %d, this server to user %d", uid, own)
+		return 0, refuse("its socket belongs to user %d, and this server runs as user %d", uid, own)
 	}
-	seen := shared.look(s.inode)
+	seen := shared.find(s.inode)
 	switch {
 	case seen.err != nil:
-		return 0, refuse("its process cannot be found: %v", seen.err)
+		return 0, refuse("find the process that holds its socket: %v", seen.err)
 	case seen.confined != "":
 		return 0, refuse("%s", seen.confined)
 	case seen.held:
@@ -39,13 +39,13 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 	}
 	if o.LastConfined != nil {
 		if last := o.LastConfined(); !last.IsZero() && time.Since(last) < confinedGrace {
-			return 0, refuse("no process that has its socket was found, and a sandboxed command has just run, which may have it")
+			return 0, refuse("no visible process holds its socket, and a sandboxed command of this server that ran a moment ago may hold it")
 		}
 	}
 	why, err := unseen(seen.unreadable, uid)
 	switch {
 	case err != nil:
-		return 0, refuse("its process cannot be found: %v", err)
+		return 0, refuse("find the process that holds its socket: %v", err)
 	case why != "":
 		return 0, refuse("%s", why)
 	}
@@ -57,8 +57,8 @@ func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 }
 
 func userOfTCP(local, remote netip.AddrPort) (int, error) {
-	// Without the tables: this is asked before anything is known of a peer,
-	// and must cost little.
+	// Do not read the tables of /proc: this runs for every new connection,
+	// before the client is authenticated, and must be cheap.
 	s, err := diagnoseTCP(remote, local)
 	return int(s.uid), err
 }
@@ -107,7 +107,7 @@ func userOfUnix(c *net.UnixConn) (uid int, err error) {
 func identifyUnix(c *net.UnixConn) (uid int, err error) {
 	cred, pidfd, inode, err := credentials(c)
 	if err != nil {
-		return 0, refuse("its process is unknown: %v", err)
+		return 0, refuse("read the credentials of its socket: %v", err)
 	}
 	if pidfd >= 0 {
 		defer unix.Close(pidfd)
@@ -115,26 +115,26 @@ func identifyUnix(c *net.UnixConn) (uid int, err error) {
 	uid = int(cred.Uid)
 	switch own := os.Geteuid(); {
 	case uid != own && uid != 0:
-		return 0, refuse("it belongs to user %d, this server to user %d", uid, own)
+		return 0, refuse("its socket belongs to user %d, and this server runs as user %d", uid, own)
 	case cred.Pid <= 0:
-		return 0, refuse("its process is none that this server can see")
+		return 0, refuse("its process is in a PID namespace that this server cannot see")
 	}
-	if why, err := judge(int(cred.Pid), pidfd); err != nil {
-		return 0, refuse("process %d, which has connected, cannot be looked at: %v", cred.Pid, err)
+	if why, err := whyConfined(int(cred.Pid), pidfd); err != nil {
+		return 0, refuse("examine process %d, which has connected: %v", cred.Pid, err)
 	} else if why != "" {
 		return 0, refuse("process %d, which has connected, %s", cred.Pid, why)
 	}
 	peer, err := peerOfUnix(inode)
 	switch {
 	case errors.Is(err, errNoSocket):
-		return 0, refuse("it has closed its socket")
+		return 0, refuse("its socket is closed")
 	case err != nil:
 		return uid, nil // the kernel lacks unix_diag; the process is known
 	}
-	seen := shared.look(peer)
+	seen := shared.find(peer)
 	switch {
 	case seen.err != nil:
-		return 0, refuse("the processes that have its socket cannot be found: %v", seen.err)
+		return 0, refuse("find the processes that hold its socket: %v", seen.err)
 	case seen.confined != "":
 		return 0, refuse("%s", seen.confined)
 	default:
@@ -142,9 +142,9 @@ func identifyUnix(c *net.UnixConn) (uid int, err error) {
 	}
 }
 
-// judge says why a process counts as confined; "": it does not. The process
-// must still be the one that the pidfd is of, if there is one.
-func judge(pid, pidfd int) (string, error) {
+// whyConfined returns why a process counts as confined, or "" if it does not. If
+// pidfd is not -1, it must be a descriptor of the same process.
+func whyConfined(pid, pidfd int) (string, error) {
 	me, err := readSelf()
 	if err != nil {
 		return "", err
@@ -169,7 +169,7 @@ func judge(pid, pidfd int) (string, error) {
 	if err == nil && pidfd >= 0 {
 		err = unix.PidfdSendSignal(pidfd, 0, nil, 0)
 		if errors.Is(err, unix.EPERM) {
-			err = nil // it is there, and another user's
+			err = nil // the process exists and belongs to another user
 		}
 	}
 	return why, err

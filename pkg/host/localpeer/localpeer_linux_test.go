@@ -362,7 +362,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 }
 
-// Many who ask at once share looks, and each gets its own answer.
+// Many who ask at once share scans, and each gets its own answer.
 func TestLooksAreShared(t *testing.T) {
 	l := listeners(t)["tcp4"]
 	good, bad := peer(t, l, "plain", nil), peer(t, l, "filtered", nil)
@@ -394,7 +394,7 @@ func TestUnseenPeerAfterConfinedCommand(t *testing.T) {
 	l := listeners(t)["tcp4"]
 	conn := peer(t, l, "unconfined-in-flight", nil)
 	_, err := Identify(conn, Options{LastConfined: time.Now})
-	if err == nil || !strings.Contains(err.Error(), "sandboxed command has just run") {
+	if err == nil || !strings.Contains(err.Error(), "sandboxed command of this server that ran a moment ago") {
 		t.Errorf("Identify says %v", err)
 	}
 }

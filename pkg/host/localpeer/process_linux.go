@@ -2,6 +2,7 @@ package localpeer
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,7 @@ const (
 	launcherComm = "codex-linux-san"
 )
 
-// process is what /proc/PID/status tells about a process, to everybody.
+// process holds values of /proc/PID/status, which every user may read.
 type process struct {
 	pid, parent int
 	name        string
@@ -28,7 +29,7 @@ type process struct {
 	depth       int   // PID namespaces from that of /proc down to its own
 	noNewPrivs  bool
 	filtered    bool // by seccomp
-	filters     int  // of seccomp; -1: the kernel does not tell
+	filters     int  // of seccomp; -1: the kernel does not report the number
 }
 
 // readProcess reads the status of the process whose directory in /proc is dir.
@@ -66,11 +67,11 @@ func readProcess(dir int) (process, error) {
 			p.filters, err = strconv.Atoi(value)
 		}
 		if err != nil {
-			return process{}, fmt.Errorf("the status of a process: %w", err)
+			return process{}, fmt.Errorf("parse the status of a process: %w", err)
 		}
 	}
 	if p.pid == 0 || len(p.uids) != 4 || p.depth == 0 {
-		return process{}, fmt.Errorf("the status of a process lacks what is needed")
+		return process{}, errors.New("parse the status of a process: Pid, Uid or NSpid is missing")
 	}
 	return p, nil
 }
@@ -86,13 +87,13 @@ func readAt(dir int, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxStatus))
 }
 
-// openProcess opens the directory of a process. What is read through it is of
-// that process, whoever gets its number later.
+// openProcess opens the directory of a process. Files that are read through it
+// belong to that process, even if another one gets its id later.
 func openProcess(pid int) (dir int, err error) {
 	return unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// self is this process, by which others are judged.
+// self is this process, with which others are compared.
 type self struct {
 	process
 	user string // the name of the user namespace
@@ -112,9 +113,9 @@ func readSelf() (self, error) {
 	return self{process: p, user: user}, err
 }
 
-// marked says how the status of a process shows that it is confined; "": it
-// does not. Neither a PID namespace nor no_new_privs or a filter can be left,
-// so what descends from a confined process is marked as well.
+// marked returns how the status of a process shows that it is confined, or "" if
+// it does not. A process cannot leave a PID namespace, nor remove no_new_privs or
+// a filter, so the descendants of a confined process are marked as well.
 func (me *self) marked(p *process) string {
 	switch {
 	case p.depth > me.depth:
@@ -128,8 +129,8 @@ func (me *self) marked(p *process) string {
 	}
 }
 
-// confined says why the process whose directory is dir counts as confined; "":
-// it does not.
+// confined returns why the process whose directory is dir counts as confined, or
+// "" if it does not.
 func (me *self) confined(dir int, p *process) (string, error) {
 	if why := me.marked(p); why != "" {
 		return why, nil
@@ -148,7 +149,7 @@ func (me *self) confined(dir int, p *process) (string, error) {
 }
 
 // launched reports whether a process is a launcher or descends from one: such a
-// process may act for a confined one, as the one does that leads to a proxy.
+// process may act for a confined one, as the bridge to a proxy does.
 func (me *self) launched(dir int, p *process) bool {
 	if isLauncher(dir, p) {
 		return true

@@ -28,7 +28,7 @@ const (
 	replySize        = 4096
 )
 
-// socket is what the kernel tells about one end of a connection.
+// socket is one end of a connection.
 type socket struct {
 	uid   uint32
 	inode uint64
@@ -37,10 +37,9 @@ type socket struct {
 // errNoSocket: there is no such connection (any more).
 var errNoSocket = errors.New("the peer's socket is not one of this machine, or is closed")
 
-// findTCP returns the socket whose own address is at and whose peer's is to.
-// It asks the kernel for that one socket, and reads the tables in /proc where
-// the kernel lacks the module that answers (it then says that there is no
-// socket, as it does of one that is gone).
+// findTCP returns the socket with the local address at and the peer address to.
+// It asks the kernel's socket diagnosis for it. If the kernel lacks that module it
+// answers as if there were no socket, so findTCP then reads the tables in /proc.
 func findTCP(at, to netip.AddrPort) (socket, error) {
 	s, err := diagnoseTCP(at, to)
 	if err == nil {

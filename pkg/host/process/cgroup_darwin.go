@@ -2,8 +2,8 @@ package process
 
 import "errors"
 
-// cgroupRoot and cgroupDir are of Linux: here there is none, and descendants
-// are found by their parents and sessions.
+// cgroupRoot and cgroupDir do nothing on macOS, which has no cgroups:
+// descendants are found by their parents and sessions.
 type cgroupRoot struct{ path string }
 
 func newCgroupRoot() (*cgroupRoot, error) {

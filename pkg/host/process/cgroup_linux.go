@@ -13,17 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is the cgroup v2 directory under which this supervisor makes
-// its own: one for each group, and in it one for each process. Nothing is
-// limited by them; they are there because nothing can leave them. A nil root
-// makes none.
+// cgroupRoot is the cgroup v2 directory in which this supervisor makes a cgroup
+// for each group, and in that one for each process. They limit no resources:
+// they are used because a descendant cannot leave them. A nil root makes none.
 type cgroupRoot struct {
 	path string
 	next atomic.Uint64
 }
 
 // newCgroupRoot makes the supervisor's directory inside the cgroup of this
-// program. The error says why there can be none.
+// program.
 func newCgroupRoot() (*cgroupRoot, error) {
 	own, err := ownCgroup()
 	if err != nil {
@@ -46,10 +45,10 @@ func ownCgroup() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	place := ""
+	own := ""
 	for line := range strings.Lines(string(text)) {
 		if p, ok := strings.CutPrefix(line, "0::"); ok {
-			place = strings.TrimSpace(p)
+			own = strings.TrimSpace(p)
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -59,11 +58,11 @@ func ownCgroup() (string, error) {
 	for line := range strings.Lines(string(mounts)) {
 		head, tail, ok := strings.Cut(line, " - ")
 		fields := strings.Fields(head)
-		if !ok || len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") || place == "" {
+		if !ok || len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") || own == "" {
 			continue
 		}
 		// The mount may show a part of the hierarchy.
-		below, err := filepath.Rel(fields[3], place)
+		below, err := filepath.Rel(fields[3], own)
 		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			continue
 		}
@@ -122,7 +121,8 @@ func (c *cgroupDir) closeFD() {
 	}
 }
 
-// kill ends everything in the cgroup and below, and reports whether it could.
+// kill kills all processes in the cgroup and below it, and reports whether it
+// could.
 func (c cgroupDir) kill() bool {
 	if c.path == "" {
 		return false
@@ -136,7 +136,7 @@ func (c cgroupDir) kill() bool {
 	return err == nil
 }
 
-// members are the processes in the cgroup and all below.
+// members returns the pids of the processes in the cgroup and below it.
 func (c cgroupDir) members() []int {
 	if c.path == "" {
 		return nil
@@ -148,7 +148,7 @@ func (c cgroupDir) members() []int {
 		}
 		text, _ := os.ReadFile(path)
 		for word := range strings.FieldsSeq(string(text)) {
-			// Of another PID namespace it is 0.
+			// The pid of a process in another PID namespace reads 0.
 			if pid, err := strconv.Atoi(word); err == nil && pid > 1 {
 				pids = append(pids, pid)
 			}
@@ -164,16 +164,16 @@ func isJanitor(pid int) bool {
 	return err == nil && string(comm) == JanitorName+"\n"
 }
 
-// remove removes the cgroup if nothing is left in it. If something is, it
-// stays with it until the group ends.
+// remove removes the cgroup if it is empty. Otherwise it stays until the group
+// is closed.
 func (c cgroupDir) remove() {
 	if c.path != "" {
 		_ = unix.Rmdir(c.path)
 	}
 }
 
-// removeAll ends everything in the cgroup and removes it with all below. The
-// system takes a moment to end processes and says when there are none.
+// removeAll kills all processes in the cgroup and removes it with the cgroups
+// below. It waits up to killTime for the processes to end.
 func (c cgroupDir) removeAll() {
 	if c.path == "" {
 		return

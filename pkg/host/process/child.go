@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a program that works for this one and not for a client: it has
-// pipes in place of an event log, no cgroup, and ends with this program. Its
-// owner calls Wait exactly once; Kill may be called at any time, from any
-// goroutine.
+// Child is a helper program of this one: it has pipes in place of an event log,
+// no cgroup, and ends with this program. Its owner calls Wait exactly once;
+// Kill may be called at any time, from any goroutine.
 type Child struct {
 	// Stdin, Stdout and Stderr are our ends of its pipes. The owner closes
 	// them.
@@ -26,11 +25,11 @@ type Child struct {
 	pidfd int
 
 	mu     sync.Mutex
-	reaped bool // its pid is no longer ours
+	reaped bool // its pid may belong to another process
 }
 
-// StartChild starts a program in a session of its own. Only Argv, Arg0, Dir,
-// Env and ExtraFiles of the spec count.
+// StartChild starts a program in a session of its own. It uses Argv, Arg0, Dir,
+// Env and ExtraFiles of the spec, and ignores the other fields.
 func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	spec.PipeStdin, spec.TTY = true, false
 	if err := spec.check(); err != nil {
@@ -40,7 +39,7 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.dog.start(s)
+	s.watchdog.start(s)
 	e, err := openEnds(&spec)
 	if err != nil {
 		return nil, err
@@ -52,11 +51,12 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 		e.closeOurs()
 		return nil, err
 	}
-	s.dog.started(c.pid, true)
+	s.watchdog.started(c.pid, true)
 	return c, nil
 }
 
-// fork starts the program, so that whoever reaps orphans knows it.
+// fork starts the program and registers its pid, so that it is not reaped as an
+// orphan.
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
 	s.forks.RLock()
@@ -64,7 +64,7 @@ func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errEnding
+		return errClosed
 	}
 	c.pid, c.pidfd, err = spec.fork(e, program, -1)
 	if err == nil {

@@ -8,13 +8,14 @@ import (
 	"syscall"
 )
 
-// ErrNUL says that an argument or a variable has a NUL byte in it.
+// ErrNUL is the error for an argument, a variable or a directory with a NUL byte.
 var ErrNUL = errors.New("nul byte found in provided data")
 
-// ErrNoProgram says that the first argument is empty.
+// ErrNoProgram is the error for an argument list that is empty or begins with
+// an empty argument.
 var ErrNoProgram = errors.New("missing program: the first argument is empty")
 
-// SpawnError says that a process could not be started, and what was at fault.
+// SpawnError is the error of the system for a process that could not be started.
 type SpawnError struct {
 	What  string // "program" or "working directory"
 	Path  string

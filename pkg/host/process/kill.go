@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// killPatiently kills a program that takes everything with it, and lets it.
-func (p *Process) killPatiently() {
-	if !p.spec.Patient {
+// killWithGrace kills a program with Spec.ExitGracePeriod and gives it settleTime
+// to kill its descendants, and its janitors janitorTime. For others it does
+// nothing.
+func (p *Process) killWithGrace() {
+	if !p.spec.ExitGracePeriod {
 		return
 	}
 	p.mu.Lock()
@@ -25,18 +27,18 @@ func (p *Process) killPatiently() {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	p.cg.tidy()
+	p.cg.killAllButJanitors()
 }
 
-// JanitorName is the name, as in /proc/PID/comm, of processes that remove
-// what a killed program left behind: they are killed a moment after the others.
-// Whoever calls itself so gets that moment and nothing more.
+// JanitorName is the name, as in /proc/PID/comm, of processes that clean up
+// after a killed program: they are killed janitorTime after the others. Any
+// process can take this name; it lives that much longer and gains nothing else.
 const JanitorName = "codex-janitor"
 
-// tidy kills what is in the cgroup but janitors, until none is left, or their
-// time is over.
-func (c cgroupDir) tidy() {
-	for deadline := time.Now().Add(tidyTime); time.Now().Before(deadline); time.Sleep(tidyPoll) {
+// killAllButJanitors kills the processes of the cgroup except janitors. It
+// returns when no janitor is left, or after janitorTime.
+func (c cgroupDir) killAllButJanitors() {
+	for deadline := time.Now().Add(janitorTime); time.Now().Before(deadline); time.Sleep(janitorPoll) {
 		found := false
 		for _, pid := range c.members() {
 			if isJanitor(pid) {
@@ -53,7 +55,7 @@ func (c cgroupDir) tidy() {
 
 // killTree kills the process and its descendants.
 func (p *Process) killTree() {
-	p.killPatiently()
+	p.killWithGrace()
 	if p.cg.kill() {
 		return
 	}
@@ -64,11 +66,11 @@ func (p *Process) killTree() {
 		p.group.s.killSessions([]int{p.pid})
 		return
 	}
-	// On a busy machine a program that was killed patiently may not have ended
+	// On a busy machine a program that was killed with grace may not have ended
 	// yet, and its janitor is still its child.
 	janitors := make(map[int]bool)
 	family := freeze(p.pid, func(pid int) bool {
-		if p.spec.Patient && isJanitor(pid) {
+		if p.spec.ExitGracePeriod && isJanitor(pid) {
 			janitors[pid] = true
 		}
 		return janitors[pid]
@@ -86,12 +88,13 @@ func (p *Process) killTree() {
 	awaitJanitors(janitors)
 }
 
-// awaitJanitors gives janitors their time, and kills those that are left.
+// awaitJanitors waits up to janitorTime for janitors and kills those that are
+// left.
 func awaitJanitors(janitors map[int]bool) {
 	if len(janitors) == 0 {
 		return
 	}
-	for deadline := time.Now().Add(tidyTime); ; time.Sleep(tidyPoll) {
+	for deadline := time.Now().Add(janitorTime); ; time.Sleep(janitorPoll) {
 		left := false
 		for _, e := range processTable() {
 			if !janitors[e.pid] || e.zombie || !isJanitor(e.pid) {
@@ -109,26 +112,26 @@ func awaitJanitors(janitors map[int]bool) {
 	}
 }
 
-// freeze stops a process that leads a session, with its descendants but those
-// that are spared, and returns them all. Whoever is stopped starts nothing more, so that once
-// everybody is stopped nobody is missing. Parents are not killed before their
-// children are known: the tree could no longer be seen.
+// freeze stops a session leader and its descendants with SIGSTOP, except those
+// that are spared, and returns them. A stopped process starts no others, so the
+// family is complete when all are stopped. Killing a parent before its children
+// are known would lose them: they would become children of another process.
 func freeze(leader int, spare func(pid int) bool) map[int]bool {
 	family := map[int]bool{leader: true}
 	for range freezeRounds {
 		for pid := range family {
 			_ = syscall.Kill(pid, syscall.SIGSTOP)
 		}
-		if !grow(family, leader, spare) {
+		if !addDescendants(family, leader, spare) {
 			break
 		}
 	}
 	return family
 }
 
-// grow adds to family who descends from it or belongs to the session of
-// leader, and reports whether there was anybody.
-func grow(family map[int]bool, leader int, spare func(pid int) bool) bool {
+// addDescendants adds to family the processes that descend from it or belong to the session
+// of leader, and reports whether there were any.
+func addDescendants(family map[int]bool, leader int, spare func(pid int) bool) bool {
 	grew := false
 	table := processTable()
 	for again := true; again; {
@@ -143,7 +146,8 @@ func grow(family map[int]bool, leader int, spare func(pid int) bool) bool {
 	return grew
 }
 
-// killSessions kills who is left in sessions whose leaders have ended.
+// killSessions kills the processes that are left in sessions whose leaders have
+// ended.
 func (s *Supervisor) killSessions(leaders []int) {
 	if len(leaders) == 0 {
 		return
@@ -155,8 +159,7 @@ func (s *Supervisor) killSessions(leaders []int) {
 	for range freezeRounds {
 		table := processTable()
 		for _, e := range table {
-			// The number was given to somebody else meanwhile, who then
-			// leads a session of its own.
+			// The pid was reused: another process leads a new session.
 			if left[e.pid] && !e.zombie && e.session == e.pid {
 				delete(left, e.pid)
 			}
@@ -175,19 +178,19 @@ func (s *Supervisor) killSessions(leaders []int) {
 }
 
 // killOrphans kills the children that were adopted from processes that have
-// ended, until there are none. Janitors get time to finish: when a server ends
-// together with a sandboxed request, what the janitor would remove stays in
-// the user's workspace otherwise.
+// ended, until there are none. Janitors get janitorTime to finish: if a server
+// ends during a sandboxed request, the placeholders that the janitor removes
+// would stay in the user's workspace otherwise.
 func (s *Supervisor) killOrphans() {
-	deadline := time.Now().Add(tidyTime)
+	deadline := time.Now().Add(janitorTime)
 	for s.killOrphansBut(isJanitor) && time.Now().Before(deadline) {
-		time.Sleep(tidyPoll)
+		time.Sleep(janitorPoll)
 	}
 	s.killOrphansBut(func(int) bool { return false })
 }
 
-// killOrphansBut kills adopted children but those that are spared, and reports
-// whether some were spared.
+// killOrphansBut kills adopted children except those that are spared, and
+// reports whether some were spared.
 func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 	self := os.Getpid()
 	for range freezeRounds {
@@ -195,7 +198,7 @@ func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 		spared = false
 		for _, e := range processTable() {
 			switch {
-			case e.parent != self || e.zombie || s.dog.isWatchdog(e.pid):
+			case e.parent != self || e.zombie || s.watchdog.isWatchdog(e.pid):
 			case spare(e.pid):
 				spared = true
 			default:

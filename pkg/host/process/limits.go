@@ -25,8 +25,8 @@ const (
 	// than a chunk every chunk would wait for an acknowledgement.
 	MinWindow = MaxChunk
 	// MaxWindow is the largest. With the chunk that may exceed it, it is well
-	// within MaxRetained, so that whoever lost a connection finds all that it
-	// has not acknowledged.
+	// within MaxRetained, so that a client that lost its connection can read
+	// all output that it has not acknowledged.
 	MaxWindow = MaxRetained / 2
 	// maxUnacked bounds the number of unacknowledged events for the same
 	// reason: only maxChunks of them are retained.
@@ -35,34 +35,33 @@ const (
 	// rememberedWrites is how many write ids a process remembers.
 	rememberedWrites = 4096
 
-	// drainTime is how long a terminal's output is waited for, without
-	// progress, before the exit is told: the kernel hands it over from a
-	// work queue. What is in a pipe can be counted and needs no wait.
+	// drainTime is how long a terminal may yield no output before the exit is
+	// reported: the kernel delivers the output from a work queue. The bytes in
+	// a pipe can be counted, so a pipe needs no wait.
 	drainTime = 20 * time.Millisecond
 
-	// drainTerminal bounds how much of a terminal's output is taken before
-	// the exit is told; the kernel buffers less.
+	// drainTerminal bounds the bytes that are read from a terminal before the
+	// exit is reported; the kernel buffers less.
 	drainTerminal = 256 << 10
 
-	// cutTime is how long after a terminate the output may still be held
-	// open by somebody who could not be killed.
+	// cutTime is how long after a terminate a process that could not be killed
+	// may hold the output open.
 	cutTime = 250 * time.Millisecond
 
-	// leftoverTime is what the descendants of a process that has ended get
-	// to end in order when it is terminated: the reference leaves them alone
-	// altogether, and clients see their last output.
+	// leftoverTime is how long the descendants of an exited process may go on
+	// when it is terminated. Codex CLI does not kill them at all; with this
+	// delay clients still see their last output.
 	leftoverTime = 1500 * time.Millisecond
 
-	// settleTime is what a Patient program gets to take everything with it
-	// when it is killed: it is over in less than a millisecond when the
-	// machine is idle.
+	// settleTime is how long a killed program with Spec.ExitGracePeriod may take
+	// to kill its own descendants: less than a millisecond on an idle machine.
 	settleTime = 100 * time.Millisecond
-	// tidyTime is what those called JanitorName get besides: a busy machine
-	// may not let them run for a while.
-	tidyTime = 3 * time.Second
+	// janitorTime is how long processes named JanitorName may run after that: a
+	// busy machine may not schedule them for a while.
+	janitorTime = 3 * time.Second
 
-	// tidyPoll is how often it is looked whether they are done.
-	tidyPoll = 5 * time.Millisecond
+	// janitorPoll is how often the server checks whether they have ended.
+	janitorPoll = 5 * time.Millisecond
 
 	// freezeRounds bounds how often the process table is searched for
 	// descendants that are being started faster than they are stopped.

@@ -55,18 +55,18 @@ type Chunk struct {
 	from   *block // nil: Data has memory of its own
 }
 
-// ReadResult is what a process has to tell: retained output and how far it
-// is. The chunks' data is valid until Release.
+// ReadResult is retained output and the state of the process. The chunks' data
+// is valid until Release.
 type ReadResult struct {
 	Chunks []Chunk
 	// NextSeq follows the last chunk when a byte limit cut the answer short,
 	// and is the number of the next event otherwise.
-	NextSeq  uint64
-	Exited   bool
-	ExitCode *int // nil until the process ended
-	Closed   bool
-	Failure  *string
-	Judged   bool // what Spec.Judge said
+	NextSeq       uint64
+	Exited        bool
+	ExitCode      *int // nil until the process ended
+	Closed        bool
+	Failure       *string
+	SandboxDenied bool // the answer of Spec.DetectDenial
 }
 
 // Release lets the chunks' memory go.
@@ -87,11 +87,11 @@ type eventLog struct {
 	bytes    int
 	exited   bool
 	exitCode int
-	judged   bool
+	denied   bool
 	closed   bool
 	released bool
 	waiting  int
-	changed  chan struct{} // closed and replaced on a change, when somebody waits
+	changed  chan struct{} // closed and replaced on a change, if a reader waits
 }
 
 // output numbers and retains a piece of output. The log takes its own
@@ -123,18 +123,18 @@ func (l *eventLog) trim() {
 	l.chunks = l.chunks[drop:]
 }
 
-func (l *eventLog) exit(code int, judged bool) uint64 {
+func (l *eventLog) exit(code int, denied bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
-	l.exited, l.exitCode, l.judged = true, code, judged
+	l.exited, l.exitCode, l.denied = true, code, denied
 	l.notify()
 	return l.last
 }
 
-// texts copies the retained output of a process, stdout or its terminal, and
-// stderr.
-func (l *eventLog) texts() (stdout, stderr []byte) {
+// outputText returns a copy of the retained output: stdout or the terminal's,
+// and stderr.
+func (l *eventLog) outputText() (stdout, stderr []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.chunks {
@@ -180,8 +180,8 @@ func (l *eventLog) retained() int {
 	return l.bytes
 }
 
-// read returns the retained output after a number, waiting up to wait for
-// something to tell.
+// read returns the retained output with a number above after. It waits up to
+// wait for output, the exit or the close.
 func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wait time.Duration) (ReadResult, error) {
 	var timeout <-chan time.Time
 	if wait > 0 {
@@ -191,8 +191,8 @@ func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wai
 	}
 	for {
 		l.mu.Lock()
-		r, telling := l.snapshot(after, maxBytes)
-		if telling || wait <= 0 {
+		r, ready := l.snapshot(after, maxBytes)
+		if ready || wait <= 0 {
 			l.mu.Unlock()
 			return r, nil
 		}
@@ -212,10 +212,22 @@ func (l *eventLog) read(ctx context.Context, after uint64, maxBytes *uint64, wai
 	}
 }
 
-// snapshot collects what read answers, and whether that is worth ending a
-// wait for.
+// state returns how far the process is.
+func (l *eventLog) state() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := State{Exited: l.exited, Closed: l.closed}
+	if l.exited {
+		code := l.exitCode
+		s.ExitCode = &code
+	}
+	return s
+}
+
+// snapshot returns the result of read at this moment, and whether a reader that
+// waits must return it. The caller holds the lock.
 func (l *eventLog) snapshot(after uint64, maxBytes *uint64) (ReadResult, bool) {
-	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed, Judged: l.judged}
+	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed, SandboxDenied: l.denied}
 	if l.exited {
 		code := l.exitCode
 		r.ExitCode = &code
@@ -236,6 +248,6 @@ func (l *eventLog) snapshot(after uint64, maxBytes *uint64) (ReadResult, bool) {
 	if n := len(r.Chunks); n > 0 && maxBytes != nil {
 		r.NextSeq = r.Chunks[n-1].Seq + 1
 	}
-	telling := len(r.Chunks) > 0 || l.closed || l.exited && after < l.last
-	return r, telling
+	ready := len(r.Chunks) > 0 || l.closed || l.exited && after < l.last
+	return r, ready
 }

@@ -18,11 +18,13 @@ import (
 
 // Sink receives the events of one process: one at a time, in the order of
 // their numbers. Output may block; meanwhile the process's output is not read,
-// which is how a slow receiver slows the process. Its chunk is valid during
-// the call only. A Sink must let go when its receiver is gone for good.
+// which is how a slow receiver slows the process. The chunk is valid during
+// the call only. Output must return when its receiver is gone for good.
 type Sink interface {
 	Output(seq uint64, s Stream, chunk []byte)
-	Exited(seq uint64, code int, judged bool)
+	// Exited reports the exit code, and in denied the answer of
+	// Spec.DetectDenial.
+	Exited(seq uint64, code int, denied bool)
 	Closed(seq uint64)
 }
 
@@ -51,9 +53,9 @@ type Process struct {
 	emit sync.Mutex
 
 	mu     sync.Mutex
-	reaped bool        // its pid is no longer ours
+	reaped bool        // its pid may belong to another process
 	over   bool        // its descriptors are being closed
-	timer  *time.Timer // kills what is left, or cuts it off
+	timer  *time.Timer // kills the remaining descendants, or ends the streams
 
 	exiting  atomic.Bool // the program has ended; streams drain
 	cut      atomic.Bool // streams end now
@@ -76,18 +78,18 @@ func (p *Process) Pid() int { return p.pid }
 // Done is closed when the process has closed.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 
-// Ack says that the receiver of the events has consumed those up to and
-// including number seq, which makes room in the window. The highest seq
-// counts; one beyond the newest event counts for the future too. Without a
-// window it does nothing.
+// Ack acknowledges the events up to and including number seq, which makes room
+// in the window. The highest seq counts; one beyond the newest event
+// acknowledges future events too. Without a window it does nothing.
 func (p *Process) Ack(seq uint64) {
 	if p.win.ack(seq) {
 		p.wakeStreams()
 	}
 }
 
-// letGo ends whatever holds output back.
-func (p *Process) letGo() {
+// unblockOutput opens the gate and acknowledges all events, so that the streams
+// are read to their end.
+func (p *Process) unblockOutput() {
 	p.OpenGate()
 	p.Ack(math.MaxUint64)
 }
@@ -95,22 +97,16 @@ func (p *Process) letGo() {
 // OpenGate lets events out. Until then the output waits in its pipes.
 func (p *Process) OpenGate() { p.gateOnce.Do(func() { close(p.gate) }) }
 
-// Read returns retained output with a number above after (section 4): at
-// least one chunk if there is any, further ones while their sum stays within
-// maxBytes. It waits up to wait for something to tell.
+// Read returns retained output with a number above after
+// (docs/spec/wire.md §4.4): at least one chunk if there is any, further ones
+// while their sum stays within maxBytes. If there is none, and the process has
+// neither exited nor closed since, it waits up to wait for that.
 func (p *Process) Read(ctx context.Context, after uint64, maxBytes *uint64, wait time.Duration) (ReadResult, error) {
 	return p.log.read(ctx, after, maxBytes, wait)
 }
 
 // State returns how far the process is.
-func (p *Process) State() State {
-	r, _ := func() (ReadResult, bool) {
-		p.log.mu.Lock()
-		defer p.log.mu.Unlock()
-		return p.log.snapshot(p.log.last, nil)
-	}()
-	return State{Exited: r.Exited, ExitCode: r.ExitCode, Closed: r.Closed}
-}
+func (p *Process) State() State { return p.log.state() }
 
 // Retained returns how many bytes of output are retained.
 func (p *Process) Retained() int { return p.log.retained() }
@@ -130,8 +126,9 @@ func (p *Process) Resize(rows, cols uint16) error {
 	return err
 }
 
-// Signal signals the process's group, and the group in the foreground of its
-// terminal, as a key on that would. A process that has ended is no error.
+// Signal signals the process's group, and the foreground group of its terminal,
+// which a key such as Ctrl-C would signal. It returns nil for a process that
+// has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,29 +163,38 @@ func (p *Process) foreground() int {
 }
 
 // Terminate kills the process and all its descendants with SIGKILL, and
-// reports whether the process was running. What it wrote before is still
-// delivered, as the window allows; what cannot be killed and holds its output
-// is cut off.
+// reports whether the process was running. Output that was written before is
+// still delivered, as the window allows. If a process that cannot be killed
+// holds the output open, the streams end after cutTime.
 //
-// When the process has ended already, the descendants that still hold its
-// output get leftoverTime to end in order, and are killed then.
+// If the process has exited already, the descendants that still hold its
+// output are killed after leftoverTime, unless they end by themselves.
 func (p *Process) Terminate() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reaped && !p.over {
-		if p.timer == nil {
-			p.timer = time.AfterFunc(leftoverTime, p.kill)
-		}
+	if p.exitedButOpen() {
 		return false
 	}
+	p.mu.Lock()
 	running := !p.reaped
 	p.mu.Unlock()
 	p.kill()
-	p.mu.Lock()
 	return running
 }
 
-// kill kills the process and its descendants now.
+// exitedButOpen reports whether the process has exited and its streams are
+// still open. If so, it has the remaining descendants killed after leftoverTime.
+func (p *Process) exitedButOpen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped || p.over {
+		return false
+	}
+	if p.timer == nil {
+		p.timer = time.AfterFunc(leftoverTime, p.kill)
+	}
+	return true
+}
+
+// kill kills the process and its descendants at once.
 func (p *Process) kill() {
 	p.killTree()
 	p.mu.Lock()
@@ -201,13 +207,13 @@ func (p *Process) kill() {
 	}
 }
 
-// cutOff ends the streams, after what they hold at this moment.
+// cutOff ends the streams, after the output that they hold at this moment.
 func (p *Process) cutOff() {
 	p.cut.Store(true)
 	p.wakeStreams()
 }
 
-// wakeStreams has the stream goroutines look at the flags.
+// wakeStreams makes the stream goroutines check exiting, cut and the window.
 func (p *Process) wakeStreams() {
 	for _, s := range p.streams {
 		_ = s.file.SetReadDeadline(time.Unix(1, 0))
@@ -229,7 +235,7 @@ func (p *Process) run(pidfd int) {
 	wg.Go(func() { p.routineWaiter(pidfd, &streams) })
 }
 
-// routineWaiter waits for the exit, tells it after all output that was
+// routineWaiter waits for the exit, reports it after all output that was
 // written before it, and closes the process when its streams have ended.
 func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	code := p.group.s.reap(p, pidfd)
@@ -237,13 +243,13 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	p.drained.Wait()
 
 	<-p.gate
-	judged := false
-	if p.spec.Judge != nil {
-		stdout, stderr := p.log.texts()
-		judged = p.spec.Judge(code, stdout, stderr)
+	denied := false
+	if p.spec.DetectDenial != nil {
+		stdout, stderr := p.log.outputText()
+		denied = p.spec.DetectDenial(code, stdout, stderr)
 	}
 	p.emit.Lock()
-	p.sink.Exited(p.log.exit(code, judged), code, judged)
+	p.sink.Exited(p.log.exit(code, denied), code, denied)
 	p.emit.Unlock()
 
 	streams.Wait()
@@ -256,7 +262,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	close(p.finished)
 }
 
-// cleanup releases what the process has of the system.
+// cleanup closes the process's descriptors and removes its cgroup.
 func (p *Process) cleanup() {
 	p.mu.Lock()
 	p.over = true

@@ -2,7 +2,10 @@
 
 package process
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // reap waits for the end of p and returns its exit code: the status, 128+n
 // after signal n, -1 when it is not known. It does not hold a thread where
@@ -10,11 +13,11 @@ import "syscall"
 func (s *Supervisor) reap(p *Process, pidfd int) int {
 	code, waited := 0, awaitEnd(p.pid, pidfd)
 	if !waited {
-		// Its number may belong to somebody else for a moment before that
-		// is noted: better than to hold the lock for its whole life.
+		// Another process may get the pid before reaped is set. The
+		// alternative is to hold the lock for the process's whole life.
 		code = waitStatus(p.pid)
 	}
-	s.dog.ended(p.pid)
+	s.watchdog.ended(p.pid)
 	p.mu.Lock()
 	if waited {
 		code = waitStatus(p.pid)
@@ -36,7 +39,7 @@ func waitStatus(pid int) int {
 	for {
 		_, err := syscall.Wait4(pid, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR:
+		case errors.Is(err, syscall.EINTR):
 			continue
 		case err != nil:
 			return -1
@@ -50,21 +53,21 @@ func waitStatus(pid int) int {
 	}
 }
 
-// lookForOrphans has routineOrphans look again.
+// lookForOrphans makes routineOrphans check for orphans.
 func (s *Supervisor) lookForOrphans() {
 	select {
-	case s.poke <- struct{}{}:
+	case s.checkOrphans <- struct{}{}:
 	default:
 	}
 }
 
-// routineOrphans reaps the children that are nobody's: descendants of our
-// processes whose parents have ended.
+// routineOrphans reaps adopted children: descendants of our processes whose
+// parents have ended.
 func (s *Supervisor) routineOrphans() {
 	for {
 		select {
 		case <-s.child:
-		case <-s.poke:
+		case <-s.checkOrphans:
 		case <-s.stop:
 			return
 		}
@@ -73,9 +76,9 @@ func (s *Supervisor) routineOrphans() {
 	}
 }
 
-// reapOrphan reaps one orphan and reports whether there may be more. The
-// system tells about one ended child at a time, so behind a child whose
-// waiter has not come yet it sees none; that waiter has us look again.
+// reapOrphan reaps one orphan and reports whether there may be more. The kernel
+// reports one ended child at a time. While it reports a child that has a waiter
+// of its own, no orphan is seen; that waiter calls lookForOrphans afterwards.
 func (s *Supervisor) reapOrphan() bool {
 	s.forks.Lock()
 	defer s.forks.Unlock()
@@ -86,7 +89,7 @@ func (s *Supervisor) reapOrphan() bool {
 	s.mu.Lock()
 	ours := s.pids[pid]
 	s.mu.Unlock()
-	if ours || s.dog.isWatchdog(pid) {
+	if ours || s.watchdog.isWatchdog(pid) {
 		return false
 	}
 	waitStatus(pid)

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +23,11 @@ func awaitEnd(pid, _ int) bool {
 	for {
 		n, err := unix.Kevent(queue, ask, answer, nil)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return err == unix.ESRCH
+			return errors.Is(err, unix.ESRCH)
 		case n == 1 && answer[0].Flags&unix.EV_ERROR != 0:
-			// One that has ended already cannot be asked about.
+			// ESRCH: the process has ended already.
 			return syscall.Errno(answer[0].Data) == unix.ESRCH
 		case n == 1:
 			return true
@@ -34,9 +35,9 @@ func awaitEnd(pid, _ int) bool {
 	}
 }
 
-// endedChild is for the children that a subreaper adopts: there are none.
+// endedChild returns an error: macOS has no subreapers, so there are no adopted
+// children.
 func endedChild() (int, error) { return 0, unix.ENOSYS }
 
-// becomeSubreaper reports that the system has no such thing: orphans are
-// adopted by launchd.
+// becomeSubreaper returns false: macOS has no subreapers, launchd adopts orphans.
 func becomeSubreaper() (bool, error) { return false, nil }

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitEnd returns when the process has ended, without reaping it. It takes
-// over the descriptor, if there is one. False: it cannot wait.
+// awaitEnd returns when the process has ended, without reaping it. It closes
+// pidfd if that is not -1. It always reports true on Linux.
 func awaitEnd(pid, pidfd int) bool {
 	if pidfd >= 0 {
 		waitPollable(pidfd)
 	}
-	// What comes now does not block if the descriptor told the truth.
+	// Waitid does not block if the descriptor has reported the end.
 	var info unix.Siginfo
 	for {
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
@@ -40,7 +40,7 @@ func waitPollable(pidfd int) {
 	_ = raw.Read(func(fd uintptr) bool {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
-		return err != nil && err != unix.EINTR || n > 0
+		return err != nil && !errors.Is(err, unix.EINTR) || n > 0
 	})
 }
 
@@ -51,8 +51,8 @@ func endedChild() (int, error) {
 	return int(info.pid), err
 }
 
-// siginfo is the part of siginfo_t that waitid fills in. The library's type
-// keeps these members to itself.
+// siginfo is the part of siginfo_t that waitid fills in; unix.Siginfo does not
+// export these members.
 type siginfo struct {
 	signo, errno, code int32
 	_                  int32 // alignment of the union on 64-bit systems
@@ -67,8 +67,8 @@ func waitid(kind, id int, info *siginfo, options int) error {
 	return unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(info)), options, nil)
 }
 
-// becomeSubreaper makes orphaned descendants children of this program, and
-// reports whether the system does that.
+// becomeSubreaper makes orphaned descendants children of this program. It
+// reports whether the system supports that.
 func becomeSubreaper() (bool, error) {
 	return true, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }

@@ -5,15 +5,17 @@ package process
 import (
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
-// undoIgnored makes children start with default dispositions even where this
-// program inherited that a signal is ignored. A handler does that: it does
-// not survive the exec, while "ignored" does. The signals go to a channel
-// that nobody reads, so for this program they are ignored as before.
-func undoIgnored(to chan<- os.Signal) {
+// resetIgnoredSignals makes children start with the default disposition of the
+// signals that this program inherited as ignored: it sets a handler, which an
+// exec resets, while it keeps "ignored". No goroutine reads the channel, so this
+// program itself goes on ignoring the signals.
+func resetIgnoredSignals(to chan<- os.Signal) {
 	mask := ignoredSignals()
+	inheritedIgnored.Or(mask)
 	var ignored []os.Signal
 	for n := range 64 {
 		if mask&(1<<n) != 0 {
@@ -25,9 +27,13 @@ func undoIgnored(to chan<- os.Signal) {
 	}
 }
 
-// InheritedIgnore reports whether this program ignored sig when it asked. A
-// server that was started in the background of a script is meant to ignore
-// the terminal's interrupt.
+// inheritedIgnored is the mask of the signals that resetIgnoredSignals has found
+// ignored, and for which it has set a handler.
+var inheritedIgnored atomic.Uint64
+
+// InheritedIgnore reports whether this program ignores sig, or did so before a
+// Supervisor was made. A shell starts background jobs of a script with SIGINT
+// ignored, and a server started so must go on ignoring it.
 func InheritedIgnore(sig syscall.Signal) bool {
-	return ignoredSignals()&(1<<(sig-1)) != 0
+	return (ignoredSignals()|inheritedIgnored.Load())&(1<<(sig-1)) != 0
 }

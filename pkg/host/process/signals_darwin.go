@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// ignoredSignals is the mask of the signals that this program ignores: those
-// of the two that the Go runtime leaves ignored. The rest of the inherited
-// dispositions cannot be asked for here; the runtime handles most of them,
-// so that children get the default.
+// ignoredSignals returns the mask of the ignored signals among SIGHUP and SIGINT,
+// which the Go runtime leaves ignored. The other inherited dispositions cannot
+// be read on macOS; the runtime handles most of them, so children start with
+// the default.
 func ignoredSignals() (mask uint64) {
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
@@ -18,7 +18,7 @@ func ignoredSignals() (mask uint64) {
 	return mask
 }
 
-// UnblockSignals does nothing here: without the C library neither can the
-// inherited mask be asked for, nor changed. Whoever starts the server with
-// signals blocked has processes with the same signals blocked.
+// UnblockSignals does nothing on macOS: without the C library a program can
+// neither read nor change the signal mask that it inherited. If the server is
+// started with signals blocked, its processes have the same signals blocked.
 func UnblockSignals() error { return nil }

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ignoredSignals is the mask of the signals that this program ignores.
+// ignoredSignals returns the mask of the signals that this program ignores.
 func ignoredSignals() uint64 { return statusMask("SigIgn:") }
 
-// statusMask reads a mask of signals of this thread from /proc; 0 when there is
-// none.
+// statusMask returns a signal mask of this thread from /proc, or 0 if it cannot
+// be read.
 func statusMask(name string) uint64 {
 	text, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
@@ -30,14 +30,14 @@ func statusMask(name string) uint64 {
 	return 0
 }
 
-// UnblockSignals makes sure that no signal is blocked, neither here nor in
-// processes that are started later. The Go runtime hands the mask that it
-// inherited down to every thread and child, so when there is one the program is
-// executed again without it. To be called before anything is changed that would
-// be missing then, such as the environment; it returns when there is nothing to
-// do, or an error when that failed.
+// UnblockSignals makes sure that no signal is blocked in this program and in the
+// processes that it starts. The Go runtime passes the inherited mask to every
+// thread and child, so if signals are blocked, the program is executed again
+// without the mask. UnblockSignals must be called before the program changes
+// anything that an exec would lose. It returns nil if no signal is blocked, or
+// the error that kept the program from being executed again.
 func UnblockSignals() error {
-	// Other threads block everything for moments, in which they start threads.
+	// A thread that starts another one has all signals blocked for a moment.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if statusMask("SigBlk:") == 0 {

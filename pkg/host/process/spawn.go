@@ -35,13 +35,14 @@ type Spec struct {
 	Window uint64
 	// ExtraFiles become its descriptors 3 and up. The caller closes them.
 	ExtraFiles []*os.File
-	// Judge is asked once, when the program has ended and what it wrote before
-	// is retained, with its exit code and the retained output; a terminal's
-	// counts as stdout. Its answer is told with the exit. Nil: false.
-	Judge func(exitCode int, stdout, stderr []byte) bool
-	// Patient says that the program takes what it started with it, and tidies
-	// up meanwhile: its cgroup is ended only after it had settleTime for that.
-	Patient bool
+	// DetectDenial, if set, is called once at exit with the exit code and the
+	// retained output; a terminal's output counts as stdout. Its result is
+	// reported with the exit event. Nil: false.
+	DetectDenial func(exitCode int, stdout, stderr []byte) bool
+	// ExitGracePeriod says that the program kills its own descendants and cleans
+	// up when it is killed, as the sandbox launcher does. Its cgroup is killed
+	// only after settleTime.
+	ExitGracePeriod bool
 }
 
 // ends are the descriptors of a new process: ours, which are polled, and its
@@ -49,7 +50,7 @@ type Spec struct {
 type ends struct {
 	stdin   *os.File // nil: none
 	streams []stream
-	child   []int    // to be closed after the fork
+	child   []int    // to close after the fork
 	files   [3]int   // what the child gets as 0, 1 and 2
 	master  *os.File // the terminal, when there is one
 	slave   *os.File
@@ -60,7 +61,7 @@ type stream struct {
 	file *os.File
 }
 
-// closeChild closes what only the child needs.
+// closeChild closes the descriptors that only the child needs.
 func (e *ends) closeChild() {
 	for _, fd := range e.child {
 		_ = unix.Close(fd)
@@ -161,8 +162,9 @@ func (e *ends) openTerminal(spec *Spec) error {
 	return nil
 }
 
-// polled returns f as a file whose reads do not hold a thread, in place of f.
-// The library that opened it may have made it blocking for good.
+// polled closes f and returns a duplicate that uses the runtime's poller, so
+// that a read does not hold a thread. The library that opened f may have made
+// it blocking for good.
 func polled(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -176,7 +178,8 @@ func polled(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// check refuses what the system could not be asked for.
+// check returns an error for a spec that exec cannot represent: no program, or
+// a NUL byte in a string.
 func (spec *Spec) check() error {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
 		return ErrNoProgram
@@ -194,8 +197,8 @@ func (spec *Spec) check() error {
 	return nil
 }
 
-// program finds the file to execute: what execvp would find with the child's
-// environment in the child's directory.
+// program returns the file to execute: the one that execvp would find with the
+// child's environment in the child's directory.
 func (spec *Spec) program() (string, error) {
 	name := spec.Argv[0]
 	if strings.Contains(name, "/") {
@@ -251,8 +254,9 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 	return pid, pidfd, nil
 }
 
-// explain tells whether it was the program or the directory that made the
-// start fail; the system does not say.
+// explain returns an error that names the program or the working directory,
+// whichever made the start fail. The system call returns the same errno for
+// both, so the directory is checked here.
 func (spec *Spec) explain(program string, err error) error {
 	errno, ok := err.(syscall.Errno)
 	if !ok {

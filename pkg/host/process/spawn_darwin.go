@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diesWithUs says that a process ends when this program does, whatever kills
-// it. Here only the watchdog can see to that.
-const diesWithUs = false
+// diesWithParent says that a process is killed when this program ends. macOS has
+// no parent-death signal: the watchdog kills the processes.
+const diesWithParent = false
 
-// terminalAttributes gets a terminal's attributes.
+// terminalAttributes is the ioctl that gets a terminal's attributes.
 const terminalAttributes = unix.TIOCGETA
 
-// countInput counts what can be read.
+// countInput is the ioctl that returns how many bytes can be read.
 const countInput = 0x4004667f // FIONREAD of sys/filio.h
 
-// attributes are how a process is started: in a session of its own, with the
-// terminal that is its stdin if there is one.
+// attributes returns how a process is started: in a session of its own, with its
+// stdin as the controlling terminal if tty is set.
 func attributes(tty bool, _ int, _ *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Setctty: tty}
 }
 
-// pipeCloseOnExec makes a pipe that no program inherits.
+// pipeCloseOnExec makes a pipe whose ends are closed on exec.
 func pipeCloseOnExec(fds *[2]int) error {
 	// No fork may come between the two steps.
 	syscall.ForkLock.RLock()
@@ -37,9 +37,9 @@ func pipeCloseOnExec(fds *[2]int) error {
 	return nil
 }
 
-// keepDescriptors keeps descriptors that this program inherited from those
-// that it starts; what Go opens itself is never inherited.
-func keepDescriptors() {
+// closeInheritedOnExec sets close-on-exec on the descriptors that this program
+// inherited; those that Go opens have it already.
+func closeInheritedOnExec() {
 	const first = 3
 	names, err := os.ReadDir("/dev/fd")
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diesWithUs says that a process ends when this program does, whatever kills
-// it.
-const diesWithUs = true
+// diesWithParent says that a process is killed when this program ends, by its
+// parent-death signal.
+const diesWithParent = true
 
-// terminalAttributes gets a terminal's attributes.
+// terminalAttributes is the ioctl that gets a terminal's attributes.
 const terminalAttributes = unix.TCGETS
 
-// countInput counts what can be read.
+// countInput is the ioctl that returns how many bytes can be read.
 const countInput = unix.TIOCINQ
 
-// attributes are how a process is started: in a session of its own, with the
-// terminal that is its stdin if there is one, in a cgroup unless that is -1.
-// pidfd gets a descriptor for it where the kernel has that.
+// attributes returns how a process is started: in a session of its own, with its
+// stdin as the controlling terminal if tty is set, in a cgroup unless that is
+// -1. pidfd receives a process descriptor if the kernel supports them.
 func attributes(tty bool, cgroup int, pidfd *int) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{
 		Setsid:  true,
@@ -38,12 +38,12 @@ func attributes(tty bool, cgroup int, pidfd *int) *syscall.SysProcAttr {
 	return sys
 }
 
-// pipeCloseOnExec makes a pipe that no program inherits.
+// pipeCloseOnExec makes a pipe whose ends are closed on exec.
 func pipeCloseOnExec(fds *[2]int) error { return unix.Pipe2(fds[:], unix.O_CLOEXEC) }
 
-// keepDescriptors keeps descriptors that this program inherited from those
-// that it starts; what Go opens itself is never inherited.
-func keepDescriptors() {
+// closeInheritedOnExec sets close-on-exec on the descriptors that this program
+// inherited; those that Go opens have it already.
+func closeInheritedOnExec() {
 	const first = 3
 	if unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return

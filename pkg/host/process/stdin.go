@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteStatus is what became of a write.
+// WriteStatus is the outcome of a write.
 type WriteStatus string
 
 // The outcomes of Write. WriteUnknown is for callers that have no process.
@@ -20,7 +20,7 @@ const (
 	WriteUnknown     WriteStatus = "unknownProcess"
 )
 
-// WriteResult is the outcome of a write. Err says why it failed for another
+// WriteResult is the outcome of a write. Err is set if it failed for another
 // reason than a closed stdin.
 type WriteResult struct {
 	Status WriteStatus
@@ -37,7 +37,7 @@ type stdin struct {
 	file    *os.File // nil: there is none
 	tty     bool
 	queue   []*input
-	queued  map[string]*input // those of the queue that have an id
+	queued  map[string]*input // the queued writes that have an id
 	serving bool              // the goroutine runs
 	ending  bool
 	shutNow bool
@@ -51,16 +51,16 @@ type stdin struct {
 type input struct {
 	data  []byte
 	id    *string
-	done  []func(WriteResult) // one for each time that it was sent
+	done  []func(WriteResult) // one per request that sent this write
 	close func(error)         // set for the end of the input
 }
 
-// Write queues data for the process's stdin, behind the writes before it, and
+// Write queues data for the process's stdin, behind the earlier writes, and
 // never blocks. done is called once, from this or another goroutine, when the
-// pipe has taken the data or it is clear that it never will; data must stay
-// as it is until then. A write with the id of an earlier one that was accepted
-// is accepted and not repeated; while the earlier one waits it waits too and
-// gets the same result.
+// pipe has taken the data or never will; data must not change until then. A
+// write with the id of an earlier one that was accepted is accepted and not
+// repeated; while the earlier one is queued it waits too and gets the same
+// result.
 func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 	in := &input{data: data, id: id, done: []func(WriteResult){done}}
 	if result, finished := p.stdin.push(in); finished {
@@ -68,7 +68,7 @@ func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 	}
 }
 
-// CloseStdin ends the input behind the writes before it: a pipe is closed, a
+// CloseStdin ends the input after the earlier writes: a pipe is closed, a
 // terminal gets its end-of-file character. done is called once.
 func (p *Process) CloseStdin(done func(error)) {
 	if result, finished := p.stdin.push(&input{close: done}); finished {
@@ -76,7 +76,8 @@ func (p *Process) CloseStdin(done func(error)) {
 	}
 }
 
-// push queues in, or does it at once; then it reports true and the result.
+// push carries out in at once and returns its result and true, or queues it and
+// returns false.
 func (s *stdin) push(in *input) (WriteResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +127,8 @@ func (s *stdin) enqueue(in *input) {
 	s.queued[*in.id] = in
 }
 
-// dequeue takes the oldest from the queue, once err is known to be its
-// outcome. The caller holds the lock.
+// dequeue removes the oldest input from the queue, whose outcome is err. The
+// caller holds the lock.
 func (s *stdin) dequeue(err error) {
 	in := s.queue[0]
 	s.queue[0] = nil
@@ -141,7 +142,7 @@ func (s *stdin) dequeue(err error) {
 	}
 }
 
-// failed is the result of a write that the system refused.
+// failed returns the result of a write that failed with err.
 func failed(err error) WriteResult {
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EIO) || errors.Is(err, os.ErrClosed) {
 		return WriteResult{Status: WriteStdinClosed}
@@ -149,7 +150,8 @@ func failed(err error) WriteResult {
 	return WriteResult{Err: err}
 }
 
-// try does what it can of in without waiting. The caller holds the lock.
+// try carries out as much of in as it can without waiting, and returns how many
+// bytes of its data were written. The caller holds the lock.
 func (s *stdin) try(in *input) (int, error) {
 	data := in.data
 	if in.close != nil {
@@ -169,7 +171,7 @@ func (s *stdin) try(in *input) (int, error) {
 	cerr := raw.Write(func(fd uintptr) bool {
 		for {
 			n, err = unix.Write(int(fd), data)
-			if err != unix.EINTR {
+			if !errors.Is(err, unix.EINTR) {
 				return true
 			}
 		}
@@ -177,7 +179,7 @@ func (s *stdin) try(in *input) (int, error) {
 	switch {
 	case cerr != nil:
 		return 0, cerr
-	case err == unix.EAGAIN:
+	case errors.Is(err, unix.EAGAIN):
 		n = 0
 	case err != nil:
 		return 0, err
@@ -225,7 +227,7 @@ func (s *stdin) routineServe() {
 	}
 }
 
-// write does in, waiting for room. A close of the file ends the wait.
+// write carries out in and waits for room. Closing the file ends the wait.
 func (s *stdin) write(in *input) error {
 	if in.close == nil {
 		_, err := s.file.Write(in.data)
@@ -238,7 +240,7 @@ func (s *stdin) write(in *input) error {
 	return s.file.Close()
 }
 
-// finish tells the outcome of a queued input.
+// finish reports the outcome of a queued input.
 func finish(in *input, err error) {
 	result := WriteResult{Status: WriteAccepted}
 	if err != nil {
@@ -253,7 +255,7 @@ func finish(in *input, err error) {
 	}
 }
 
-// shut closes the input for good; what is queued is refused.
+// shut closes the input for good; queued writes fail.
 func (s *stdin) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +265,8 @@ func (s *stdin) shut() {
 	}
 }
 
-// remember notes the id of an accepted write, forgetting the oldest. The caller holds the
-// lock.
+// remember records the id of an accepted write, in the place of the oldest if
+// there are rememberedWrites. The caller holds the lock.
 func (s *stdin) remember(id *string) {
 	if id == nil {
 		return

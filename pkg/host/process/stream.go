@@ -62,8 +62,8 @@ func (r *reader) read() error {
 	err := r.raw.Read(func(fd uintptr) bool {
 		b = takeBlock()
 		n, readErr = r.p.win.read(int(fd), b.data[:])
-		if readErr == unix.EAGAIN || readErr == errHeld {
-			// Hold no buffer while waiting: there may be thousands of us.
+		if errors.Is(readErr, unix.EAGAIN) || errors.Is(readErr, errWindowFull) {
+			// Hold no buffer while waiting: there may be thousands of streams.
 			b.release()
 			b = nil
 			return false
@@ -84,8 +84,9 @@ func (r *reader) read() error {
 	return nil
 }
 
-// fill adds to a block what a terminal has besides: it hands out a page at a
-// time, and every event costs more than a read. It never waits.
+// fill reads more of a terminal's output into a block of n bytes, and returns
+// the new length. A terminal yields a page per read, and every event costs more
+// than a read. It never waits.
 func (r *reader) fill(b *block, n int) int {
 	if r.stream.name != PTY {
 		return n
@@ -95,7 +96,7 @@ func (r *reader) fill(b *block, n int) int {
 		for n < len(b.data) {
 			m, err := readOnce(int(fd), b.data[n:])
 			if err != nil || m == 0 {
-				return // the next read meets it again
+				return // the next read returns it again
 			}
 			n += m
 		}
@@ -108,13 +109,13 @@ func (r *reader) fill(b *block, n int) int {
 func readOnce(fd int, b []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, b)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}
 }
 
-// deliver numbers, retains and hands on one chunk.
+// deliver numbers one chunk, retains it in the log and passes it to the sink.
 func (r *reader) deliver(b *block, n int) {
 	data, from := b.data[:n], b
 	if n < keepWhole {
@@ -125,17 +126,17 @@ func (r *reader) deliver(b *block, n int) {
 	p.emit.Lock()
 	defer p.emit.Unlock()
 	seq := p.log.output(r.stream.name, data, from)
-	if p.win.numbered(seq, n) {
+	if p.win.recordEvent(seq, n) {
 		p.wakeStreams()
 	}
 	p.sink.Output(seq, r.stream.name, data)
 }
 
-// drain delivers what is in the stream at this moment and returns io.EOF when
-// it has ended. It is called once the program has ended, so what the program
-// wrote is there, except that a terminal may take drainTime to hand it over.
-// When the window is full it waits for room if toEnd is set, and otherwise
-// leaves the rest to be read later.
+// drain delivers the output that is in the stream at this moment, and returns
+// io.EOF if the stream has ended. It is called once the program has ended, so
+// all that the program wrote is there, except that a terminal may take drainTime
+// to deliver it. If the window is full, drain waits for room if toEnd is set,
+// and otherwise leaves the rest to be read later.
 func (r *reader) drain(toEnd bool) error {
 	left, err := r.available()
 	if err != nil {
@@ -147,21 +148,21 @@ func (r *reader) drain(toEnd bool) error {
 	for {
 		n, err := r.readNow()
 		switch {
-		case err == errHeld && toEnd:
+		case errors.Is(err, errWindowFull) && toEnd:
 			if err := r.awaitRoom(); err != nil {
 				return err
 			}
-		case err == errHeld:
+		case errors.Is(err, errWindowFull):
 			return r.atEnd()
 		case errors.Is(err, unix.EAGAIN):
-			if r.stream.name != PTY || !r.await() {
+			if r.stream.name != PTY || !r.awaitTerminal() {
 				return nil
 			}
 		case err != nil || n == 0:
 			return io.EOF
 		default:
 			if left -= n; left <= 0 {
-				// Somebody else may be writing on and on.
+				// Another process may go on writing without end.
 				return r.atEnd()
 			}
 		}
@@ -179,7 +180,7 @@ func (r *reader) awaitRoom() error {
 	}
 }
 
-// available counts what can be read.
+// available returns how many bytes can be read.
 func (r *reader) available() (int, error) {
 	n, err := 0, error(nil)
 	if e := r.raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), countInput) }); e != nil {
@@ -201,7 +202,7 @@ func (r *reader) readNow() (n int, err error) {
 	return n, err
 }
 
-// atEnd reports io.EOF when nobody holds the other end any more.
+// atEnd returns io.EOF if no process holds the other end, else nil.
 func (r *reader) atEnd() error {
 	hangup := false
 	_ = r.raw.Control(func(fd uintptr) {
@@ -215,14 +216,14 @@ func (r *reader) atEnd() error {
 	return nil
 }
 
-// await waits up to drainTime for more output or the end of a terminal.
-func (r *reader) await() bool {
+// awaitTerminal waits up to drainTime for more output or the end of a terminal.
+func (r *reader) awaitTerminal() bool {
 	ready := false
 	_ = r.raw.Control(func(fd uintptr) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		for {
 			n, err := unix.Poll(fds, int(drainTime/time.Millisecond))
-			if err == unix.EINTR {
+			if errors.Is(err, unix.EINTR) {
 				continue
 			}
 			ready = err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0

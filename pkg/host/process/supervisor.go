@@ -1,14 +1,14 @@
 //go:build linux || darwin
 
-// Package process starts programs and keeps hold of them: pipes or a
-// terminal, an ordered log of output, exit and close, signals, and the end of
-// every descendant.
+// Package process starts programs and supervises them: pipes or a terminal, an
+// ordered log of output, exit and close, signals, and the killing of every
+// descendant.
 //
 // A Supervisor owns everything; a Group is a set of processes that end
 // together; a Process is one of them. Events go to a Sink, whose slowness
 // slows the process and nothing else.
 //
-// What ends descendants depends on the machine:
+// How descendants are killed depends on the machine:
 //   - With a writable cgroup v2 every process has a cgroup of its own, and
 //     none of its descendants can leave it: Terminate and Group.Close end all
 //     of them, and so does the watchdog when this program is killed.
@@ -36,12 +36,13 @@ import (
 // Options say how processes are kept together. The zero value leaves
 // everything alone that is not a process of the Supervisor.
 type Options struct {
-	// Logger gets a record when something is not as it should be. Nil: none.
+	// Logger receives records about failures and fallbacks. Nil: no log.
 	Logger *slog.Logger
 	// Subreaper makes orphaned descendants children of this program, which
-	// then reaps them. Only for programs that have no other children: it
-	// reaps whatever it does not know. macOS has no such thing: there the
-	// system adopts orphans, and only their sessions tell whose they were.
+	// then reaps them. Only for programs that have no other children: every
+	// child that the Supervisor did not start is reaped. macOS has no
+	// subreapers: there launchd adopts orphans, and they are found by their
+	// sessions.
 	Subreaper bool
 	// Cgroups gives each process a cgroup where this program may make some.
 	Cgroups bool
@@ -54,12 +55,12 @@ type Options struct {
 // Supervisor starts processes and waits for them. Its methods may be called
 // from any goroutine.
 type Supervisor struct {
-	opts Options
-	log  *slog.Logger
-	dirs sync.Once
-	root *cgroupRoot // nil: no cgroups; see cgroups
-	dog  watchdog
-	wg   sync.WaitGroup // every goroutine of every process
+	opts     Options
+	log      *slog.Logger
+	dirs     sync.Once
+	root     *cgroupRoot // nil: no cgroups; see cgroups
+	watchdog watchdog
+	wg       sync.WaitGroup // every goroutine of every process
 
 	// forks is held for reading around a fork and the note of its pid, and
 	// for writing while an orphan is reaped, so that a new child is never
@@ -67,14 +68,14 @@ type Supervisor struct {
 	forks sync.RWMutex
 
 	mu     sync.Mutex
-	pids   map[int]bool // children that somebody waits for
+	pids   map[int]bool // children that a goroutine waits for
 	groups map[*Group]bool
 	closed bool
 
-	ignored chan os.Signal // see undoIgnored
-	child   chan os.Signal
-	poke    chan struct{}
-	stop    chan struct{}
+	ignored      chan os.Signal // see resetIgnoredSignals
+	child        chan os.Signal
+	checkOrphans chan struct{}
+	stop         chan struct{}
 }
 
 // NewSupervisor returns a supervisor without processes. Close must be called
@@ -87,10 +88,10 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 		opts: opts, log: opts.Logger,
 		pids: make(map[int]bool), groups: make(map[*Group]bool),
 		ignored: make(chan os.Signal, 1),
-		child:   make(chan os.Signal, 1), poke: make(chan struct{}, 1), stop: make(chan struct{}),
+		child:   make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
-	undoIgnored(s.ignored)
-	keepDescriptors()
+	resetIgnoredSignals(s.ignored)
+	closeInheritedOnExec()
 	if opts.Subreaper {
 		adopts, err := becomeSubreaper()
 		if err != nil {
@@ -105,8 +106,8 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	return s, nil
 }
 
-// cgroups returns where cgroups are made, nil if none are. They are made with
-// the first process, because a server should listen at once.
+// cgroups returns the directory in which cgroups are made, or nil if there are
+// none. It is made with the first process, so that a server listens at once.
 func (s *Supervisor) cgroups() *cgroupRoot {
 	s.dirs.Do(func() {
 		if !s.opts.Cgroups {
@@ -144,7 +145,7 @@ func (s *Supervisor) Close() {
 		signal.Stop(s.child)
 	}
 	s.cgroups().remove()
-	s.dog.close()
+	s.watchdog.close()
 	close(s.stop)
 	s.wg.Wait()
 	signal.Stop(s.ignored)
@@ -172,8 +173,8 @@ func (s *Supervisor) NewGroup() *Group {
 	return g
 }
 
-// errEnding is what a start meets when its group or supervisor is closed.
-var errEnding = fmt.Errorf("no process can be started: %w", os.ErrClosed)
+// errClosed is the error of a start whose group or supervisor is closed.
+var errClosed = fmt.Errorf("no process can be started: %w", os.ErrClosed)
 
 // Start starts a process whose events go to sink once its OpenGate was
 // called. The context is for the start alone.
@@ -189,7 +190,7 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		return nil, err
 	}
 	s := g.s
-	s.dog.start(s)
+	s.watchdog.start(s)
 	e, err := openEnds(&spec)
 	if err != nil {
 		return nil, err
@@ -209,7 +210,7 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		p.cg.remove()
 		return nil, err
 	}
-	s.dog.started(p.pid, p.cg.path == "")
+	s.watchdog.started(p.pid, p.cg.path == "")
 	p.run(pidfd)
 	return p, nil
 }
@@ -238,11 +239,11 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	closed := g.closed
 	g.mu.Unlock()
 	if closed {
-		return -1, errEnding
+		return -1, errClosed
 	}
 	p.pid, pidfd, err = p.spec.fork(e, program, p.cg.fd())
 	if err != nil && p.cg.path != "" {
-		// Perhaps it is the cgroup that the system does not like.
+		// The system may refuse to start a process in this cgroup.
 		p.cg.remove()
 		p.cg = cgroupDir{}
 		p.pid, pidfd, err = p.spec.fork(e, program, -1)
@@ -257,8 +258,8 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	defer g.mu.Unlock()
 	g.procs[p] = true
 	if g.closed {
-		// Close has not seen it.
-		p.letGo()
+		// Close ran before the process was registered.
+		p.unblockOutput()
 		p.killTree()
 	}
 	return pidfd, nil
@@ -288,13 +289,13 @@ func (g *Group) Close() {
 	g.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, p := range procs {
-		wg.Go(p.killPatiently)
+		wg.Go(p.killWithGrace)
 	}
 	wg.Wait()
 	g.cg.kill()
 	for _, p := range procs {
 		wg.Go(func() {
-			p.letGo()
+			p.unblockOutput()
 			p.kill()
 		})
 	}

@@ -14,7 +14,7 @@ func processTable() []entry {
 	table := make([]entry, 0, len(list))
 	for i := range list {
 		pid := int(list[i].Proc.P_pid)
-		// A zombie has no session any more; nobody asks for it.
+		// A zombie has no session; callers ignore zombies.
 		session, _ := unix.Getsid(pid)
 		table = append(table, entry{pid, int(list[i].Eproc.Ppid), session, list[i].Proc.P_stat == stateZombie})
 	}

@@ -31,8 +31,8 @@ func processTable() []entry {
 	return table
 }
 
-// parseStat reads a line of /proc/PID/stat. The name in it is in parentheses
-// and may hold anything, parentheses too.
+// parseStat parses the text of /proc/PID/stat. The command name is in
+// parentheses and may itself contain parentheses and line ends.
 func parseStat(pid int, line string) (entry, bool) {
 	i := strings.LastIndexByte(line, ')')
 	if i < 0 {

@@ -1,5 +1,5 @@
 package process
 
-// passesTo reports whether the program passes signals to that group itself: a
-// sandbox would, and there is none here.
+// passesTo returns false: only the sandbox launcher passes signals on, and there
+// is none on macOS.
 func (*Process) passesTo(int) bool { return false }

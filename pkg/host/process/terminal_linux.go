@@ -2,11 +2,12 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// passesTo reports whether the program passes signals to that group itself:
-// one that is Patient gives the terminal to a session of what it started.
+// passesTo reports whether the program passes signals on to that group: the
+// sandbox launcher (Spec.ExitGracePeriod) gives the terminal to the session of
+// the command that it starts.
 func (p *Process) passesTo(group int) bool {
 	leader := 0
-	if !p.spec.Patient {
+	if !p.spec.ExitGracePeriod {
 		return false
 	}
 	if raw, err := p.tty.SyscallConn(); err == nil {

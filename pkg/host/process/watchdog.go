@@ -16,13 +16,13 @@ import (
 )
 
 // watchdog is the supervisor's side of a process that outlives it for a
-// moment: it holds the read end of a pipe and ends what is left when the pipe
-// ends without a farewell. It runs in a session of its own, so that what
-// kills this program's group does not kill it.
+// moment: the watchdog process holds the read end of a pipe and kills the
+// remaining descendants if the pipe ends without the line `q`. It runs in a
+// session of its own, so that a signal to this program's group does not kill it.
 //
-// It is told, line by line: `c PATH`, the cgroup to end; `+PID`, a session
-// that has no cgroup; `=PID`, one whose leader does not end with this program,
-// and `-PID`, its leader has ended; `q`, nothing is left.
+// The lines are: `c PATH`, the cgroup to kill; `+PID`, a session that has no
+// cgroup; `=PID`, a session whose leader does not end with this program;
+// `-PID`, that leader has ended; `q`, nothing is left.
 type watchdog struct {
 	once sync.Once
 
@@ -79,14 +79,14 @@ func (d *watchdog) spawn(s *Supervisor) error {
 		s.lookForOrphans()
 	})
 	if root := s.cgroups(); root != nil {
-		d.say("c " + root.path)
+		d.send("c " + root.path)
 	}
 	return nil
 }
 
-// say tells the watchdog a line. One that has ended is no error: it is for
-// the worst case only.
-func (d *watchdog) say(line string) {
+// send sends the watchdog a line. Errors are ignored: a watchdog that has ended
+// is needed only if this program is killed.
+func (d *watchdog) send(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pipe != nil {
@@ -96,17 +96,17 @@ func (d *watchdog) say(line string) {
 
 func (d *watchdog) started(pid int, withoutCgroup bool) {
 	switch {
-	case !diesWithUs:
-		d.say("=" + strconv.Itoa(pid))
+	case !diesWithParent:
+		d.send("=" + strconv.Itoa(pid))
 	case withoutCgroup:
-		d.say("+" + strconv.Itoa(pid))
+		d.send("+" + strconv.Itoa(pid))
 	}
 }
 
-// ended is called before the number of a process can be given to another.
+// ended must be called before the pid of a process can be reused.
 func (d *watchdog) ended(pid int) {
-	if !diesWithUs {
-		d.say("-" + strconv.Itoa(pid))
+	if !diesWithParent {
+		d.send("-" + strconv.Itoa(pid))
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *watchdog) isWatchdog(pid int) bool {
 
 // close ends the watchdog and waits for it.
 func (d *watchdog) close() {
-	d.say("q")
+	d.send("q")
 	d.mu.Lock()
 	pipe, done := d.pipe, d.done
 	d.pipe = nil
@@ -129,9 +129,9 @@ func (d *watchdog) close() {
 	}
 }
 
-// RunWatchdog is the main function of the command in Options.Watchdog: it
-// reads from in what there is to end, and ends it when in ends without a
-// farewell.
+// RunWatchdog is the main function of the command in Options.Watchdog: it reads
+// lines from in (see watchdog), and kills the processes that they name if in
+// ends without the line `q`.
 func RunWatchdog(in io.Reader) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	var root cgroupDir
@@ -161,10 +161,9 @@ func RunWatchdog(in io.Reader) {
 			leaders[pid] = true
 		}
 	}
-	// What was started has been told by its parent-death signal, and some of
-	// it tidies up.
+	// The processes have had their parent-death signal, and some clean up.
 	time.Sleep(settleTime)
-	root.tidy()
+	root.killAllButJanitors()
 	root.kill()
 	for pid := range running {
 		for member := range freeze(pid, func(int) bool { return false }) {

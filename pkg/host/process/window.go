@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// errHeld says that the window is full: nothing is read at the moment.
-var errHeld = errors.New("the window is full")
+// errWindowFull means that nothing is read until events are acknowledged.
+var errWindowFull = errors.New("the window is full")
 
 // window bounds the output of a process that its receiver has not
 // acknowledged. Streams read through it, so that what exceeds it stays in the
@@ -21,7 +21,7 @@ type window struct {
 	mu      sync.Mutex
 	acked   uint64    // the highest number that was acknowledged
 	unacked int       // bytes that were read and are not acknowledged
-	events  []unacked // those of them that are numbered, the oldest first
+	events  []unacked // unacknowledged events, the oldest first
 	refused bool      // a stream waits for room
 }
 
@@ -31,7 +31,7 @@ type unacked struct {
 	bytes int
 }
 
-// clampWindow brings a size in bytes within the limits; 0 stays.
+// clampWindow returns a size in bytes within MinWindow and MaxWindow; 0 stays 0.
 func clampWindow(size uint64) int {
 	if size == 0 {
 		return 0
@@ -44,7 +44,7 @@ func (w *window) full() bool {
 	return w.unacked >= w.size || len(w.events) >= maxUnacked
 }
 
-// read reads from fd without waiting, or returns errHeld. The lock is held
+// read reads from fd without waiting, or returns errWindowFull. The lock is held
 // meanwhile so that two streams do not both take what is left of the window.
 func (w *window) read(fd int, b []byte) (int, error) {
 	if w.size == 0 {
@@ -54,14 +54,15 @@ func (w *window) read(fd int, b []byte) (int, error) {
 	defer w.mu.Unlock()
 	if w.full() {
 		w.refused = true
-		return 0, errHeld
+		return 0, errWindowFull
 	}
 	n, err := readOnce(fd, b)
 	w.unacked += max(n, 0)
 	return n, err
 }
 
-// room reports whether something may be read.
+// room reports whether the window has room. If not, the next acknowledgement
+// that makes some wakes the streams.
 func (w *window) room() bool {
 	if w.size == 0 {
 		return true
@@ -72,7 +73,7 @@ func (w *window) room() bool {
 	return !w.full()
 }
 
-// count counts bytes that were read besides.
+// count adds bytes that were read by other means than read.
 func (w *window) count(n int) {
 	if w.size == 0 {
 		return
@@ -82,20 +83,20 @@ func (w *window) count(n int) {
 	w.mu.Unlock()
 }
 
-// numbered notes the number under which n of the bytes became an event, and
-// reports whether streams that wait must look again.
-func (w *window) numbered(seq uint64, n int) (wake bool) {
+// recordEvent associates n unacknowledged bytes with the event number seq, and
+// reports whether waiting streams must be woken.
+func (w *window) recordEvent(seq uint64, n int) (wake bool) {
 	if w.size == 0 {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, unacked{seq, n})
-	return w.settle()
+	return w.dropAcked()
 }
 
-// ack notes that events up to seq were acknowledged, and reports whether
-// streams that wait must look again.
+// ack acknowledges the events up to seq, and reports whether waiting streams
+// must be woken.
 func (w *window) ack(seq uint64) (wake bool) {
 	if w.size == 0 {
 		return false
@@ -103,11 +104,12 @@ func (w *window) ack(seq uint64) (wake bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.acked = max(w.acked, seq)
-	return w.settle()
+	return w.dropAcked()
 }
 
-// settle forgets the events that are acknowledged. The caller holds the lock.
-func (w *window) settle() (wake bool) {
+// dropAcked removes the acknowledged events, and reports whether waiting streams
+// must be woken. The caller holds the lock.
+func (w *window) dropAcked() (wake bool) {
 	done := 0
 	for done < len(w.events) && w.events[done].seq <= w.acked {
 		w.unacked -= w.events[done].bytes

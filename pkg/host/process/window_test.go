@@ -40,7 +40,7 @@ func TestWindowCountsEvents(t *testing.T) {
 			t.Fatalf("full with %d events", seq-1)
 		}
 		w.count(1)
-		w.numbered(seq, 1)
+		w.recordEvent(seq, 1)
 	}
 	if w.room() {
 		t.Error("there is room for one more")
@@ -54,7 +54,7 @@ func TestWindowAcknowledgements(t *testing.T) {
 	w := window{size: MinWindow}
 	for seq := uint64(1); seq <= 4; seq++ {
 		w.count(MinWindow / 4)
-		w.numbered(seq, MinWindow/4)
+		w.recordEvent(seq, MinWindow/4)
 	}
 	for _, tt := range []struct {
 		name string
@@ -78,7 +78,7 @@ func TestWindowAcknowledgements(t *testing.T) {
 	if w.room() {
 		t.Error("room before the bytes have a number")
 	}
-	if !w.numbered(5, MinWindow) || !w.room() {
+	if !w.recordEvent(5, MinWindow) || !w.room() {
 		t.Error("an event that was acknowledged before it came fills the window")
 	}
 }

@@ -1,8 +1,8 @@
-// Package regular opens files that must be regular ones, without waiting. It is
-// for files whose place is known, such as those of CODEX_HOME: a program that may
-// make files there could put a FIFO in the place of one, and opening that would
-// wait for ever, or a device. Files that a user names in an option may be pipes,
-// as <(...) of a shell makes them, and are opened with package os.
+// Package regular opens files that must be regular files, without waiting. It is
+// for files with a fixed path, such as those of CODEX_HOME: a sandboxed program
+// that may make files there could replace one by a FIFO, which os.Open would wait
+// for, or by a device. Files that a user names in an option may be pipes, as
+// <(...) of a shell makes them, and are opened with package os.
 package regular
 
 import (
@@ -14,14 +14,15 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular says that a path leads to something that is no regular file.
+// ErrNotRegular is the error for a path to a file that is neither regular nor a
+// directory.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Open is os.OpenFile for a file that must be a regular one, or not be there. It
-// never waits. A link is followed. The error is
-// syscall.EISDIR for a directory and ErrNotRegular for anything else.
+// Open is os.OpenFile for a file that must be regular or not exist. It never
+// waits, and follows links. The error is syscall.EISDIR for a directory and
+// ErrNotRegular for other files.
 func Open(path string, flag int, perm fs.FileMode) (*os.File, error) {
-	// Opening a device can have effects, so it is not opened to find out.
+	// Opening a device can have effects, so check the type before the open.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular(path, info)
 	}
@@ -29,7 +30,7 @@ func Open(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat() // of this one: the path may lead to another by now
+	info, err := f.Stat() // the path may lead to another file by now
 	if err == nil && !info.Mode().IsRegular() {
 		err = notRegular(path, info)
 	}
@@ -48,8 +49,7 @@ func notRegular(path string, info fs.FileInfo) error {
 	return &fs.PathError{Op: "open", Path: path, Err: why}
 }
 
-// ReadFile reads a regular file of at most limit bytes, as Open opens
-// it.
+// ReadFile reads a regular file of at most limit bytes, which it opens with Open.
 func ReadFile(path string, limit int) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY, 0)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package regular
 
-// nonBlocking is not needed: no file that is opened by its path waits.
+// nonBlocking is 0: on this system opening a file does not wait.
 const nonBlocking = 0

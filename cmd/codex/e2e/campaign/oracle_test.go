@@ -77,3 +77,65 @@ func TestScenariosAreMadeAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestHiddenEntries: which file systems hide what the sandbox does not promise to
+// find.
+func TestHiddenEntries(t *testing.T) {
+	for _, test := range []struct {
+		backend string
+		shared  bool
+		dir     string
+		entry   entry
+		hides   bool
+	}{
+		{"namespaces", true, "t/a", entry{"t/a/b", "deny"}, false},
+		{"namespaces", true, "t/a", entry{"t/a/b", "read"}, false},
+		{"namespaces", false, "t/a", entry{"t/a/b", "write"}, true},
+		{"namespaces", false, "t/a", entry{"t/ab", "write"}, false},
+		{"namespaces", false, "t/a", entry{"workspace/.git", "write"}, true},
+		{"namespaces", false, "t/a", entry{"t/a/link/x", "deny"}, true},
+		{"namespaces", false, "t/a", entry{"glob:t/*/x", "deny"}, true},
+		{"namespaces", false, "v", entry{"t/a/link/x", "deny"}, true},
+		{"namespaces", false, "t/b", entry{"t/a/link/x", "deny"}, false},
+		{"bwrap", false, "t/a", entry{"t/a/b", "deny"}, false},
+		{"bwrap", true, "t/a", entry{"t/a/b", "deny"}, true},
+		{"landlock", false, "t/a", entry{"t/a/b", "deny"}, true},
+	} {
+		g := &generator{s: &scenario{Backend: test.backend, Shared: test.shared, Workspace: "t/a/w", Nodes: []node{{Path: "t/a/link", Kind: "link", Text: "@/v/r"}}}, links: []string{"t/a/link"}}
+		if got := g.hides(test.dir, test.entry); got != test.hides {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// TestExposedFIFOs: which FIFOs a command may write to because docs/security.md does
+// not promise that it cannot.
+func TestExposedFIFOs(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"t/w/.git", "t/w/r", "t/w/d", "t/o"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := newOracle(top, "t/w", []entry{{"root", "read"}, {"t/w", "write"}, {"t/w/r", "read"}, {"t/w/d", "deny"}, {"t/o/p", "read"}})
+	for _, test := range []struct {
+		path, backend, inside string
+		exposed               bool
+	}{
+		{"t/w/r/p", "namespaces", "", true},
+		{"t/w/.git/p", "bwrap", "", true},
+		{"t/w/d/p", "namespaces", "", false}, // masked
+		{"t/o/p", "namespaces", "", false},   // Landlock grants nothing there
+		{"t/w/r/p", "landlock", "", false},
+		{"t/w/r/p", "landlock", "landlock", false},
+		{"t/w/r/p", "landlock", "bwrap", true},
+	} {
+		w := &world{scenario: &scenario{Backend: test.backend, Inside: test.inside}, top: top}
+		if got := w.exposed(filepath.Join(top, test.path), []*oracle{o}); got != test.exposed {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}

@@ -256,7 +256,20 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 	}
 	anyName := func(rel string, f func(string) bool) bool { return slices.ContainsFunc(names[w.before[rel].ino], f) }
 
+	// Scenario: t may be written, and t/sw/y is read-only or denied. While the unconfined
+	// process has the link in the place of t/sw, a command moves or removes the link. For
+	// the next sandbox there is nothing at t/sw/y: it gets a placeholder at t/sw, which the
+	// unconfined process exchanges with the directory (seeds 900288 and 1300079). A mask
+	// or read-only mount stays with that on which it was mounted (docs/sandbox.md).
+	gone := func(rel string) bool {
+		others := w.Runs > 1 || w.Inside != "" || w.Wide != nil || w.Requests > 0
+		return w.swaps() && within(rel, w.Swap+"/sw") && others && o.disturbed.Load()
+	}
+
 	for i, n := range w.Nodes {
+		if gone(n.Path) {
+			continue
+		}
 		if n.Kind == "file" && !anyName(n.Path, canRead) {
 			for _, line := range said {
 				if strings.HasPrefix(line, "read "+w.canary(i)+" ") {
@@ -285,19 +298,23 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 		}
 		// A writable root that is behind the link when a sandbox starts is missing
 		// there, and so has no names to keep; its contents count.
-		swapped := !w.Still && w.Swap != "" && within(rel, w.Swap+"/sw")
+		swapped := w.swaps() && within(rel, w.Swap+"/sw")
 		now, ok := after[rel]
 		if !swapped && !canMove(rel) && (!ok || now.ino != old.ino) {
 			bad("name", "%s is gone or something else", rel)
 		}
-		if now, ok := moved[old.ino]; ok && !anyName(rel, canWrite) {
+		if now, ok := moved[old.ino]; ok && !gone(rel) && !anyName(rel, canWrite) {
 			c := old.changes(now)
 			// Placeholders for missing paths, and what is exchanged, change the
 			// times of directories.
 			holds := func(o *oracle) bool {
 				return slices.ContainsFunc(o.guards, func(g string) bool { return g != full(rel) && within(g, full(rel)) })
 			}
-			if old.mode&unix.S_IFMT == unix.S_IFDIR && (rel == w.Swap || some(holds)) {
+			made := func(name string) bool {
+				_, old := w.before[name]
+				return !old && filepath.Dir(name) == rel && w.madeByBwrap(after, name, oracles)
+			}
+			if old.mode&unix.S_IFMT == unix.S_IFDIR && (rel == w.Swap || some(holds) || slices.ContainsFunc(sortedKeys(after), made)) {
 				c = slices.DeleteFunc(c, func(what string) bool { return what == "time" })
 			}
 			if len(c) > 0 {
@@ -309,8 +326,11 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 	for rel := range w.before {
 		known[filepath.Base(rel)] = true
 	}
+	// Scenario: a file request copies a tree on which a file system is mounted at that
+	// moment, and the file in it goes along (seed 900304).
+	known[mountedName] = len(w.Mounts) > 0
 	for _, rel := range sortedKeys(after) {
-		if _, ok := w.before[rel]; ok || !w.Still && w.Swap != "" && (within(rel, w.Swap+"/sw") || within(rel, w.Swap+"/sl")) {
+		if _, ok := w.before[rel]; ok || w.swaps() && (within(rel, w.Swap+"/sw") || within(rel, w.Swap+"/sl")) {
 			continue
 		}
 		base := filepath.Base(rel)
@@ -318,7 +338,7 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 		case w.kept(rel, after[rel]):
 		case w.madeByBwrap(after, rel, oracles):
 		case !canWrite(rel):
-			bad("created", "%s is new (%#o, %d bytes)", rel, after[rel].mode, after[rel].size)
+			bad("created", "%s is new (%#o, %d bytes, of %d s)", rel, after[rel].mode, after[rel].size, after[rel].mtime.Sec)
 		case !strings.HasPrefix(base, ownPrefix) && !known[base] && !slices.Contains(metadata, base):
 			bad("left", "%s is left over (%#o)", rel, after[rel].mode)
 		}
@@ -332,6 +352,12 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 			if _, ok := w.before[rel]; ok || canWrite(rel) {
 				continue
 			}
+			// Scenario: t and t/sw/y may be written, and the link leads to t. A command
+			// makes t/y/.git, which it may, and where the link is t/sw/y/.git leads there
+			// (seed 700117).
+			if w.swaps() && within(rel, w.Swap+"/sw") {
+				continue
+			}
 			if s, ok := w.look(rel); ok && after[rel].ino == 0 {
 				bad("created", "%s is new (%#o)", rel, s.mode)
 			}
@@ -339,7 +365,7 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 	}
 	for rel, f := range w.fifos {
 		buf := make([]byte, 64)
-		if n, _ := unix.Read(int(f.Fd()), buf); n > 0 && !canWrite(rel) {
+		if n, _ := unix.Read(int(f.Fd()), buf); n > 0 && !canWrite(rel) && !w.exposed(full(rel), oracles) {
 			bad("fifo", "%s was written to", rel)
 		}
 	}
@@ -355,12 +381,31 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 	if !w.Network && w.abstract.accepted.Load() > 0 {
 		bad("network", "a connection to an abstract socket")
 	}
-	return append(found, o.judge(canWrite)...)
+	return append(found, o.judge(canWrite, oracles)...)
 }
 
-// kept reports whether something is left with reason: what was moved aside and
-// was there before the sandbox, and a placeholder that a sandbox which may write
-// there has changed, so that it is not known as one any more.
+// exposed reports whether a FIFO can be written to as docs/security.md says: it lies in
+// a read-only path of a writable root, and is not masked. Scenario: t may be written,
+// t/c is read-only, and t/c/a/p22 is a FIFO. A read-only mount does not stop writes to
+// it, and Landlock grants all of t (seed 1200359). The landlock backend has no mounts,
+// and refuses such policies.
+func (w *world) exposed(fifo string, oracles []*oracle) bool {
+	mounts := w.Backend != "landlock" || w.Inside != "" && w.Inside != "landlock"
+	return mounts && slices.ContainsFunc(oracles, func(o *oracle) bool {
+		return o.canRead(fifo, true) && slices.ContainsFunc(o.rules, func(r rule) bool {
+			return within(fifo, r.path) && r.path != fifo && o.access(r.path) == write
+		})
+	})
+}
+
+// kept reports whether something is left as docs/sandbox.md says.
+//   - A .git that must not be created is moved aside, and deleted only if it was
+//     born after the sandbox was planned. Scenarios: a command moves a directory of
+//     the user there; it moves one there that the command of an earlier sandbox, or
+//     of another one at work, has made.
+//   - A command under a policy that may write all of t changes the placeholder of a
+//     narrower sandbox, for which a file named gone is missing. It is no placeholder
+//     any more.
 func (w *world) kept(rel string, s state) bool {
 	old := slices.ContainsFunc(slices.Collect(maps.Values(w.before)), func(b state) bool { return b.ino == s.ino && b.dev == s.dev })
 	others := w.Runs > 1 || w.Inside != "" || w.Wide != nil
@@ -371,11 +416,15 @@ func (w *world) kept(rel string, s state) bool {
 }
 
 // madeByBwrap reports whether bwrap has made a mount point itself: an empty
-// directory or file in the place of a placeholder that an unconfined process had moved
-// away at that moment. Nobody knows of it then, and it stays. That is a known
-// weakness (docs/security.md), and no other backend has it.
+// directory or file. Nobody knows of it then, and it stays. That is a known weakness
+// of bwrap, which works with paths (docs/security.md), and no other backend has it.
+//   - An unconfined process moves the directory of a placeholder away, or hides it
+//     with a mount, when bwrap is about to mount on it: bwrap makes another one.
+//   - An unconfined process exchanges a directory with a link when bwrap is about to
+//     bind it: bwrap binds what the link leads to, and makes the mount points that
+//     belong into the directory there. The second stage then refuses.
 func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracle) bool {
-	if w.Backend != "bwrap" && w.Inside != "bwrap" || len(w.Mounts) == 0 && (w.Swap == "" || w.Still) {
+	if w.Backend != "bwrap" && w.Inside != "bwrap" || len(w.Mounts) == 0 && !w.swaps() {
 		return false
 	}
 	for other := range after {
@@ -383,14 +432,23 @@ func (w *world) madeByBwrap(after map[string]state, rel string, oracles []*oracl
 			return false
 		}
 	}
-	full := filepath.Join(w.top, rel)
+	full, link := filepath.Join(w.top, rel), filepath.Join(w.top, w.before[w.Swap+"/sl"].content)
+	if filepath.IsAbs(w.before[w.Swap+"/sl"].content) {
+		link = w.before[w.Swap+"/sl"].content
+	}
 	// A placeholder of the program has a time of its own (docs/sandbox.md).
 	s := after[rel]
 	made := s.mode == unix.S_IFDIR|0o755 || s.mode == unix.S_IFREG|0o444 && s.size == 0 && s.mtime.Sec != 3600
 	return made && slices.ContainsFunc(oracles, func(o *oracle) bool {
-		return slices.ContainsFunc(o.guards, func(g string) bool { return within(g, full) })
+		return slices.ContainsFunc(o.guards, func(g string) bool {
+			below, found := strings.CutPrefix(g, filepath.Join(w.top, w.Swap, "sw"))
+			return within(g, full) || w.swaps() && found && within(effective(link)+below, full) && full != effective(link)
+		})
 	})
 }
+
+// swaps reports whether a directory and a link are exchanged.
+func (w *world) swaps() bool { return w.Swap != "" && !w.Still }
 
 // leads reports whether an entry grants something at or below a path, so that
 // its name is seen.

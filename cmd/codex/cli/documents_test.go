@@ -1,0 +1,378 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+var (
+	// optionRow is a row of a table of options: names, default, meaning.
+	optionRow = regexp.MustCompile("(?m)^\\| (`-[^|]*`) \\|([^|]*)\\|")
+	// optionName is an option in it.
+	optionName = regexp.MustCompile("`--?([a-z0-9-]+)")
+	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
+	wordOfCLI  = regexp.MustCompile(`^(?:bin/)?codex$`)
+)
+
+// optionsAt says in which section of which document the options of a command are,
+// where that is not the section of docs/cli.md with the command's name.
+var optionsAt = map[string][2]string{
+	"codex remote":                  {"docs/cli.md", "Which server"},
+	"codex rendezvous":              {"docs/rendezvous.md", "Options"},
+	"codex rendezvous token create": {"docs/rendezvous.md", "Tokens"},
+	"codex rendezvous token list":   {"docs/rendezvous.md", "Tokens"},
+	"codex rendezvous token revoke": {"docs/rendezvous.md", "Tokens"},
+	"codex login":                   {"docs/sign-in.md", "Commands"},
+}
+
+// saidElsewhere are options that many commands have.
+var saidElsewhere = map[string][]string{
+	"codex remote ": {"url", "env"}, "codex login": {"config", "strict-config"}, "codex logout": {"config", "strict-config"},
+}
+
+// TestDocumentedOptions compares the tables of options with the program: names,
+// and defaults other than none and off.
+func TestDocumentedOptions(t *testing.T) {
+	app := newApp(streams{out: io.Discard, err: io.Discard})
+	walkCommands(app.Commands, nil, func(path []string) {
+		command, name := commandAt(app.Commands, path), strings.Join(append([]string{"codex"}, path...), " ")
+		at, elsewhere := optionsAt[name]
+		if !elsewhere {
+			at = [2]string{"docs/cli.md", name}
+		}
+		rows := options(sectionOf(t, at[0], at[1]))
+		for _, flag := range command.VisibleFlags() {
+			long := flag.Names()[0]
+			if long == "help" || common(name, long) {
+				continue
+			}
+			row, found := rows[long]
+			if !found {
+				t.Errorf("%s: section %q does not show --%s of %s", at[0], at[1], long, name)
+				continue
+			}
+			if value := defaultOf(flag); value != "" && !strings.Contains(row, "`"+value+"`") {
+				t.Errorf("%s: the default of --%s of %s is %s, not %s", at[0], long, name, value, row)
+			}
+		}
+		if at[0] == "docs/cli.md" {
+			for long := range rows {
+				if flagNamed(command.Flags, long) == nil {
+					t.Errorf("%s: %s has no --%s", at[0], name, long)
+				}
+			}
+		}
+	})
+}
+
+// common reports whether an option is one of many commands.
+func common(command, flag string) bool {
+	for prefix, flags := range saidElsewhere {
+		if strings.HasPrefix(command, prefix) && slices.Contains(flags, flag) {
+			return true
+		}
+	}
+	return false
+}
+
+// options returns the cells with the defaults of the options in a text, by each
+// of their names.
+func options(text string) map[string]string {
+	rows := make(map[string]string)
+	for _, m := range optionRow.FindAllStringSubmatch(text, -1) {
+		for _, name := range optionName.FindAllStringSubmatch(m[1], -1) {
+			rows[name[1]] = m[2]
+		}
+	}
+	return rows
+}
+
+// defaultOf is what a flag is if it is not given; empty: nothing.
+func defaultOf(flag cli.Flag) string {
+	f, ok := flag.(cli.DocGenerationFlag)
+	if _, isSwitch := flag.(*cli.BoolFlag); isSwitch || !ok {
+		return ""
+	}
+	value := f.GetValue()
+	if value == "0" || value == "0s" || value == "[]" { // which the usage explains
+		return ""
+	}
+	return value
+}
+
+func flagNamed(flags []cli.Flag, name string) cli.Flag {
+	for _, flag := range flags {
+		if slices.Contains(flag.Names(), name) {
+			return flag
+		}
+	}
+	return nil
+}
+
+// sectionOf returns the part of a document from a heading to the next one; empty:
+// there is none.
+func sectionOf(t *testing.T, document, title string) string {
+	t.Helper()
+	text := read(t, document)
+	for _, m := range heading.FindAllStringSubmatchIndex(text, -1) {
+		if text[m[2]:m[3]] != title {
+			continue
+		}
+		rest := text[m[1]:]
+		if next := heading.FindStringIndex(rest); next != nil {
+			rest = rest[:next[0]]
+		}
+		return rest
+	}
+	return ""
+}
+
+// forReaders returns the names of the documents, but not of the specification,
+// which TestSpecification checks.
+func forReaders(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(repository, "docs/*.md"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	for i, name := range names {
+		names[i] = filepath.Join("docs", filepath.Base(name))
+	}
+	return append(names, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+}
+
+// TestDocumentedCommands checks each command line of codex that is shown in a
+// document: its commands and options exist.
+func TestDocumentedCommands(t *testing.T) {
+	app := newApp(streams{out: io.Discard, err: io.Discard})
+	seen := 0
+	for _, name := range forReaders(t) {
+		for _, line := range shownCommands(read(t, name)) {
+			seen++
+			if problem := wrongCommand(app, line); problem != "" {
+				t.Errorf("%s: %s: %s", name, line, problem)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("there are %d command lines only", seen)
+	}
+	for line, wrong := range map[string]bool{
+		"codex remote run --tty -- top --any": false, "codex remote --env box shell": false, "codex --version": false, "codex": false,
+		"codex COMMAND --help": false, "codex exec-server --remote https://x --environment-id box": false, "codex remote cp -r a :b": false,
+		"codex remote fly": true, "codex sandbox --read-write -- true": true, "codex remote run --shell -- x": true,
+	} {
+		if problem := wrongCommand(app, line); (problem != "") != wrong {
+			t.Errorf("%s: %q", line, problem)
+		}
+	}
+}
+
+// shownCommands returns what a document shows of codex's command lines, from the
+// name of the program to the end of the command.
+func shownCommands(text string) (lines []string) {
+	text = strings.ReplaceAll(text, "\\\n", " ")
+	var shown []string
+	for line := range strings.Lines(text) {
+		if command, found := strings.CutPrefix(line, "    $ "); found {
+			shown = append(shown, command)
+			continue
+		}
+		for _, m := range codeSpan.FindAllStringSubmatch(line, -1) {
+			shown = append(shown, m[1])
+		}
+	}
+	for _, command := range shown {
+		words := strings.Fields(strings.NewReplacer(";", " ; ", ")", " ) ", `"`, " ").Replace(command))
+		for i, word := range words {
+			if !wordOfCLI.MatchString(word) {
+				continue
+			}
+			end := slices.IndexFunc(words[i:], func(w string) bool { return slices.Contains([]string{"|", ";", ")", "&&", "--", "..."}, w) })
+			if end < 0 {
+				end = len(words) - i
+			}
+			lines = append(lines, strings.Join(words[i:i+end], " "))
+			break
+		}
+	}
+	return lines
+}
+
+// wrongCommand says what is wrong with a command line; empty: nothing.
+func wrongCommand(app *cli.App, line string) string {
+	commands, flags := app.Commands, slices.Concat(app.Flags, []cli.Flag{cli.VersionFlag, cli.HelpFlag})
+	words := strings.Fields(line)[1:]
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if word == "--" {
+			return ""
+		}
+		if option := strings.TrimLeft(word, "-"); option != word {
+			option, _, valued := strings.Cut(option, "=")
+			flag := flagNamed(flags, option)
+			if flag == nil {
+				return "there is no option " + word
+			}
+			if _, isSwitch := flag.(*cli.BoolFlag); !isSwitch && !valued {
+				i++
+			}
+			continue
+		}
+		if len(commands) == 0 || word != strings.ToLower(word) {
+			continue // arguments, and what stands for them
+		}
+		command := commandNamed(commands, word)
+		if command == nil {
+			return fmt.Sprintf("there is no command %q", word)
+		}
+		commands, flags = command.Subcommands, append(flags, command.Flags...)
+	}
+	return ""
+}
+
+// TestDocumentLinks checks that the links between documents lead to a document
+// and a heading, and that each document of docs leads to the glossary.
+func TestDocumentLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
+	for _, name := range forReaders(t) {
+		if strings.HasPrefix(name, "docs/") && name != "docs/glossary.md" && !strings.Contains(read(t, name), "](glossary.md)") {
+			t.Errorf("%s does not lead to the glossary", name)
+		}
+		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
+			target := filepath.Join(filepath.Dir(name), m[1])
+			if m[1] == "" {
+				target = name
+			}
+			exists(t, target)
+			if m[2] != "" && !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s: %s has no heading for %s", name, target, m[2])
+			}
+		}
+	}
+}
+
+// anchors returns the anchors that the headings of a document have on its page.
+func anchors(text string) (list []string) {
+	drop := regexp.MustCompile("[^a-z0-9 _-]")
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		list = append(list, "#"+strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return list
+}
+
+// TestDocumentedNames checks the tables of names that the source has: each name
+// of the source is in the document, and each of the document in the source.
+func TestDocumentedNames(t *testing.T) {
+	for _, tt := range []struct {
+		what             string
+		sources          []string
+		source           string // finds a name in the source, as the first group
+		document, title  string
+		cell             string // finds a name in the document
+		leftOut, outside []string
+	}{
+		{
+			what: "methods and notifications", sources: []string{"pkg/execproto/methods.go"}, source: `(?:Method|Notify)\w+ += "([a-zA-Z/]+)"`,
+			document: "docs/protocol.md", title: "Methods", cell: "`((?:process|fs|http|environment)/[a-zA-Z/]+|initialized?)`",
+		},
+		{
+			what: "error codes", sources: []string{"pkg/execproto/methods.go"}, source: `Code\w+ += (-\d+)`,
+			document: "docs/protocol.md", title: "Error codes", cell: `(?m)^\| (-\d+) \|`,
+		},
+		{
+			what: "exit codes", sources: []string{"cmd/codex/cli/errors.go"}, source: `exit[A-Z]\w+ += (\d+)`,
+			document: "docs/cli.md", title: "Exit codes", cell: `(?m)^\| (\d+) \|`, outside: []string{"0"},
+		},
+		{
+			what: "metrics", sources: []string{"pkg/rendezvous", "pkg/rendezvous/natsbus"}, source: `(rendezvous_[a-z_]+[a-z])\b`,
+			document: "docs/operations.md", title: "Metrics", cell: "`(rendezvous_[a-z_]+)`",
+		},
+		{
+			what: "variables", sources: []string{"cmd/codex/cli", "pkg"}, source: `"(CODEX_[A-Z_]+)"`,
+			document: "docs/configuration.md", title: "Variables", cell: "`(CODEX_[A-Z_]+)`",
+			// Codex CLI's, which are named to keep them from others; those of Windows hosts.
+			leftOut: []string{"CODEX_CONNECTORS_TOKEN", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "CODEX_WINDOWS_SANDBOX_PROXY_PORTS"},
+		},
+	} {
+		has, shown := make(map[string]bool), make(map[string]bool)
+		for _, source := range tt.sources {
+			for name := range matches(tt.source, sourceText(t, source)) {
+				has[name] = !slices.Contains(tt.leftOut, name)
+			}
+		}
+		maps.Copy(shown, matches(tt.cell, sectionOf(t, tt.document, tt.title)))
+		for name, wanted := range has {
+			if wanted && !shown[name] {
+				t.Errorf("%s: %s does not show %s", tt.what, tt.document, name)
+			}
+		}
+		for name := range shown {
+			if !has[name] && !slices.Contains(tt.outside, name) {
+				t.Errorf("%s: %s shows %s, which the source does not have", tt.what, tt.document, name)
+			}
+		}
+		if len(has) == 0 || len(shown) == 0 {
+			t.Errorf("%s: found %d in the source, %d in the document", tt.what, len(has), len(shown))
+		}
+	}
+}
+
+// matches returns the first groups of all matches.
+func matches(pattern, text string) map[string]bool {
+	found := make(map[string]bool)
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		found[m[1]] = true
+	}
+	return found
+}
+
+// sourceText returns the Go files of a directory and all below it, without tests;
+// or one file.
+func sourceText(t *testing.T, name string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(filepath.Join(repository, name), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		b.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestDocumentedPaths checks that the files, packages and tests that documents name
+// exist.
+func TestDocumentedPaths(t *testing.T) {
+	path := regexp.MustCompile(`^(?:pkg|cmd|scripts|docs|proto|\.ci)/[a-zA-Z0-9_./-]*$`)
+	for _, name := range forReaders(t) {
+		for _, m := range citedTest.FindAllStringSubmatch(read(t, name), -1) {
+			if !hasTest(t, m[1], m[2]) {
+				t.Errorf("%s: %s has no %s", name, m[1], m[2])
+			}
+		}
+		for _, m := range codeSpan.FindAllStringSubmatch(read(t, name), -1) {
+			words := strings.Fields(m[1])
+			if name == "CHANGELOG.md" || len(words) == 0 || !path.MatchString(strings.TrimSuffix(words[0], ":")) {
+				continue // what is gone may be in the changelog
+			}
+			exists(t, strings.TrimSuffix(words[0], ":"))
+		}
+	}
+}

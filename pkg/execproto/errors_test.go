@@ -1,0 +1,30 @@
+package execproto
+
+import "testing"
+
+// TestRefusalsAreRecognised has each predicate judge each of the errors that a
+// client must tell apart, and the same text under another code.
+func TestRefusalsAreRecognised(t *testing.T) {
+	exists, starting := ProcessExists("p"), ProcessStarting("p")
+	if exists.Message != "process p already exists" || starting.Message != "process id p is starting" {
+		t.Errorf("the messages are %q and %q, and clients match on others", exists.Message, starting.Message)
+	}
+	for _, tt := range []struct {
+		code             int
+		message          string
+		exists, starting bool
+	}{
+		{exists.Code, exists.Message, true, false},
+		{starting.Code, starting.Message, false, true},
+		{CodeInternal, exists.Message, false, false},
+		{CodeInternal, starting.Message, false, false},
+		{CodeInvalidRequest, "unknown process id p", false, false},
+	} {
+		if got := IsProcessExists(tt.code, tt.message); got != tt.exists {
+			t.Errorf("IsProcessExists(%d, %q) is %t, want %t", tt.code, tt.message, got, tt.exists)
+		}
+		if got := IsProcessStarting(tt.code, tt.message); got != tt.starting {
+			t.Errorf("IsProcessStarting(%d, %q) is %t, want %t", tt.code, tt.message, got, tt.starting)
+		}
+	}
+}

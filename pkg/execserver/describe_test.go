@@ -1,0 +1,14 @@
+package execserver
+
+import (
+	"testing"
+
+	"codex.internal/pkg/host/hostinfo"
+)
+
+// TestDescribeUsesTheWordsOfTheProtocol checks that macOS is not called darwin.
+func TestDescribeUsesTheWordsOfTheProtocol(t *testing.T) {
+	if got := describe(hostinfo.Info{PlatformOS: "macos"}, "1").PlatformOS; got != "macos" {
+		t.Errorf("the platform is %q, want macos", got)
+	}
+}

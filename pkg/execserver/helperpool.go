@@ -1,0 +1,120 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/sandbox"
+)
+
+// helperPool starts confined helpers before a request needs them, which saves
+// the request the wait for the start. A helper still serves one request only.
+//
+// A helper sees the files as its sandbox was made at its start. The pool is
+// therefore used only for requests that change nothing, under policies that
+// deny no reads: there are no masks, which could be out of date. A helper is
+// started ahead if its policy was used twice within idleHelperTime; an idle
+// helper is ended after that time.
+type helperPool struct {
+	srv  *Server
+	stop chan struct{} // closed: idle helpers end, and no more are started
+
+	mu   sync.Mutex
+	used map[string]time.Time // when each policy was used last
+	idle []*idleHelper
+}
+
+// idleHelper is an idle helper; the goroutine of fill ends it unless a request
+// takes it.
+type idleHelper struct {
+	*helper
+	key   string
+	taken chan struct{}
+}
+
+func newHelperPool(srv *Server) *helperPool {
+	return &helperPool{srv: srv, stop: make(chan struct{}), used: make(map[string]time.Time)}
+}
+
+// start returns a helper for a request that changes nothing. It is killed when
+// ctx ends.
+func (p *helperPool) start(ctx context.Context, intent *sandbox.Intent) (*helper, error) {
+	if !intent.Profile.FileSystem.FullRead() {
+		return p.srv.startHelper(ctx, intent)
+	}
+	key := string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0)))
+	ready, again := p.take(key)
+	if again {
+		// The next one starts while this one works.
+		p.srv.wg.Go(func() { p.fill(key, intent) })
+	}
+	if ready == nil {
+		return p.srv.startHelper(ctx, intent)
+	}
+	ready.unhook = context.AfterFunc(ctx, ready.child.Kill)
+	return ready.helper, nil
+}
+
+// take returns an idle helper for a policy, or nil, and whether another one
+// should be started ahead.
+func (p *helperPool) take(key string) (ready *idleHelper, again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	last, known := p.used[key]
+	if !known && len(p.used) >= maxHelperPolicies {
+		for k, used := range p.used {
+			if now.Sub(used) > idleHelperTime {
+				delete(p.used, k)
+			}
+		}
+		if len(p.used) >= maxHelperPolicies {
+			return nil, false
+		}
+	}
+	p.used[key] = now
+	if i := slices.IndexFunc(p.idle, func(h *idleHelper) bool { return h.key == key }); i >= 0 {
+		ready = p.idle[i]
+		p.idle = slices.Delete(p.idle, i, i+1)
+		close(ready.taken)
+	}
+	return ready, known && now.Sub(last) < idleHelperTime && len(p.idle) < maxIdleHelpers
+}
+
+// fill starts a helper, and ends it unless a request takes it in time.
+func (p *helperPool) fill(key string, intent *sandbox.Intent) {
+	select {
+	case <-p.stop:
+		return
+	default:
+	}
+	h, err := p.srv.startHelper(context.Background(), intent)
+	if err != nil {
+		return // a request that starts a helper itself gets the error
+	}
+	waiting := &idleHelper{helper: h, key: key, taken: make(chan struct{})}
+	p.mu.Lock()
+	p.idle = append(p.idle, waiting)
+	p.mu.Unlock()
+	expire := time.NewTimer(idleHelperTime)
+	defer expire.Stop()
+	select {
+	case <-waiting.taken:
+		return
+	case <-expire.C:
+	case <-p.stop:
+	}
+	p.mu.Lock()
+	i := slices.Index(p.idle, waiting)
+	if i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+	}
+	p.mu.Unlock()
+	if i >= 0 {
+		_ = h.end()
+	}
+}

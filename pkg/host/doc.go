@@ -1,0 +1,17 @@
+// Package host groups the packages that act on this machine:
+//
+//	process     starts, signals and ends processes; keeps their output
+//	files       reads, writes, copies and watches files
+//	fetch       makes HTTP requests
+//	hostinfo    describes the operating system, the shell and the user
+//	envpolicy   selects the variables of an environment
+//	localpeer   finds the process at the other end of a local connection
+//	regular     opens files that must be regular files
+//	terminal    makes text safe to print, and brings terminals into a known state
+//
+// The packages take and return native values: paths, bytes, errors of the
+// operating system. They know no protocol, and must not import wire, execproto or
+// any other group. Packages that import them decide what a request means.
+//
+// None of the types is API for other programs.
+package host
