@@ -26,57 +26,21 @@ need_go() {
 # Everything that is built; the helpers are expected beside codex.
 commands=(codex codex-fs codex-linux-sandbox)
 
-# without_templates TEMP prints the path of an overlay (see go help build) in
-# the directory TEMP. The command line library prints help with text/template,
-# which calls methods by name: wherever that can be reached, the linker keeps
-# every exported method of the program, 2 MB of them. codex prints help and
-# completes for fish by itself, so what the library has for that goes. Go
-# replaces no file of its module cache: the overlay shows it a copy of the
-# library in the repository, where there is none, and a go.work that names it.
-without_templates() {
-  local temp=$1 copy=patched/urfave-cli library file
-  # Asking for the package, not the module, fetches what is missing.
-  library=$(cd "$root/cmd/codex" && go list -f '{{.Dir}}' github.com/urfave/cli/v2) || return 1
-  awk '
-    /^func printHelpCustom\(/ {found = inside = 1; print; print "\tpanic(\"there are no templates: set HelpPrinter\")"; next}
-    inside && /^}/ {inside = 0; closed = 1}
-    inside || /^\t"text\/(tabwriter|template)"$/ {next}
-    {print}
-    END {exit !(found && closed)}' "$library/help.go" > "$temp/help.go" ||
-    fail "$library/help.go has no function printHelpCustom to take the template from"
-  { cat "$root/go.work" && echo "replace github.com/urfave/cli/v2 => ./$copy"; } > "$temp/go.work" || return 1
-  {
-    echo '{"Replace": {'
-    for file in "$library"/*.go "$library/go.mod"; do
-      case $file in *_test.go | */help.go | */fish.go) ;; *) echo "\"$root/$copy/${file##*/}\": \"$file\"," ;; esac
-    done
-    echo "\"$root/$copy/help.go\": \"$temp/help.go\","
-    echo "\"$root/go.work\": \"$temp/go.work\"}}"
-  } > "$temp/overlay.json"
-  echo "$temp/overlay.json"
-}
-
-# build DIR COMMAND... builds static, stripped, reproducible binaries.
+# build DIR COMMAND... builds static, stripped, reproducible binaries: what
+# go build makes of the directory of the command, but without the generator of
+# documentation that the command line library has. Nothing uses it, and its
+# markdown parser would take 0.5 ms of each start.
 build() {
-  local dir=$1 vcs=auto
+  local dir=$1 vcs=auto command
   shift
   git -C "$root" rev-parse HEAD >/dev/null 2>&1 || vcs=false
   mkdir -p "$dir"
-  # A shell of its own has a trap of its own.
-  (
-    export CGO_ENABLED=0 GOWORK="$root/go.work"
-    temp=$(mktemp -d) || exit 1
-    trap 'rm -rf "$temp"' EXIT
-    overlay=$(without_templates "$temp") || exit 1
-    for command in "$@"; do
-      # The tag leaves out a documentation generator of the command line library.
-      # Aligning functions to 16 bytes in place of 32 takes 130 KB off codex, and
-      # no time that could be measured.
-      (cd "$root/cmd/$command" &&
-        go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs -overlay "$overlay" \
-          -ldflags '-s -w -funcalign=16' -o "$dir/$command" .) || exit 1
-    done
-  )
+  for command in "$@"; do
+    # Aligning functions to 16 bytes in place of 32 takes 130 KB off codex, and
+    # no time that could be measured.
+    (cd "$root/cmd/$command" &&
+      CGO_ENABLED=0 GOWORK="$root/go.work" go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs -ldflags '-s -w -funcalign=16' -o "$dir/$command" .) || return 1
+  done
 }
 
 # need_program PROGRAM PACKAGE makes sure that there is a program of the system:

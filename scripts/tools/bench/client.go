@@ -210,7 +210,7 @@ func (c *client) events(id string) (int, error) {
 			count++
 			last = number(m, `"seq":`)
 		}
-		// The reference sometimes tells the last two the wrong way round.
+		// Codex CLI sometimes tells the last two the wrong way round.
 		if count == last {
 			if code != 0 {
 				return total, fmt.Errorf("it ended with %d: %s", code, bytes.TrimSpace(c.said))

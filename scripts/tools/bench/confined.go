@@ -105,19 +105,22 @@ func rowsOf(policy string) confinedRows {
 // confine starts the servers and makes the lines of the table.
 func (b *bench) confine() (*confined, error) {
 	q := &confined{b: b}
-	wanted := false
+	wanted := map[string]bool{} // by backend
 	for _, p := range policies {
 		rows := rowsOf(p.name)
 		for _, kind := range rows.kinds() {
 			for _, backend := range backends {
-				wanted = wanted || b.wants(kind[backend].name)
+				if b.wants(kind[backend].name) {
+					wanted[backend] = true
+				}
 			}
 		}
 	}
+	alone := false
 	for _, r := range []row{spawnRow, bwrapRow, helperRow} {
-		wanted = wanted || b.wants(r.name)
+		alone = alone || b.wants(r.name)
 	}
-	if !wanted {
+	if len(wanted) == 0 && !alone {
 		return q, nil
 	}
 	for _, r := range []row{spawnRow, bwrapRow, helperRow} {
@@ -151,6 +154,10 @@ func (b *bench) confine() (*confined, error) {
 		}
 		q.helper = filepath.Join(filepath.Dir(s.path), helperName)
 		for _, backend := range backends {
+			// A backend without a row would have nowhere to note its failures.
+			if !wanted[backend] && !alone {
+				continue
+			}
 			if err := q.join(s, backend); err != nil {
 				return nil, err
 			}

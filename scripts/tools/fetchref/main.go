@@ -1,4 +1,4 @@
-// Command fetchref downloads the reference implementation's binary of one
+// Command fetchref downloads the binary of Codex CLI of one
 // version into a directory and prints its path. What it downloads is pinned
 // by its checksum; what is there already is not downloaded again.
 //
