@@ -7,7 +7,7 @@ package main
 import (
 	"os"
 
-	"codex.internal/cmd/codex-fs/fshelper"
+	"codex.internal/pkg/fileop/codexfs"
 )
 
-func main() { os.Exit(fshelper.Main(os.Stdin, os.Stdout, os.Stderr)) }
+func main() { os.Exit(codexfs.Main(os.Stdin, os.Stdout, os.Stderr)) }

@@ -5,7 +5,6 @@ go 1.26.0
 replace codex.internal/pkg => ../../pkg
 
 require (
-	codex.internal/cmd/codex-fs v0.0.0
 	codex.internal/cmd/codex-linux-sandbox v0.0.0
 	codex.internal/pkg v0.0.0
 	github.com/creack/pty v1.1.24
@@ -36,7 +35,5 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
-
-replace codex.internal/cmd/codex-fs => ../codex-fs
 
 replace codex.internal/cmd/codex-linux-sandbox => ../codex-linux-sandbox

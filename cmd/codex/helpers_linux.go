@@ -3,10 +3,10 @@ package main
 import (
 	"os"
 
-	"codex.internal/cmd/codex-fs/fshelper"
 	"codex.internal/cmd/codex-linux-sandbox/launcher"
+	"codex.internal/pkg/fileop/codexfs"
 )
 
-func fsHelper() int { return fshelper.Main(os.Stdin, os.Stdout, os.Stderr) }
+func fsHelper() int { return codexfs.Main(os.Stdin, os.Stdout, os.Stderr) }
 
 func linuxSandbox(args []string) int { return launcher.Main(args, os.Stdout, os.Stderr) }

@@ -3,6 +3,7 @@
 //	fsops       carries out an operation with package files, and maps its errors
 //	fshelper    the line protocol between the server and codex-fs, the helper
 //	            that carries out one operation inside a sandbox
+//	codexfs     the program codex-fs
 //
 // The packages know the params and the results of the methods (execproto) and
 // use package host/files to do the work. They do not decide whether an operation

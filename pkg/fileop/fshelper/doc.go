@@ -2,7 +2,7 @@
 
 // Package fshelper is the server's side of the line protocol between the server
 // and the file system helper codex-fs. The helper's side is
-// cmd/codex-fs/fshelper.
+// package codexfs.
 //
 // # One request
 //

@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 const (
 	// firstBuffer is the first size of the input buffer in bytes: the capacity of

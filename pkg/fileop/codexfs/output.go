@@ -1,11 +1,11 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 import (
 	"io"
 
-	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +26,7 @@ func (o *output) begin(operation string, size int) {
 		// Fails where stdout is no pipe, and may fail where it is.
 		_, _ = unix.FcntlInt(uintptr(d), unix.F_SETPIPE_SZ, pipeSize)
 	}
-	o.buf = wire.AppendOK(o.buf[:0], operation)
+	o.buf = fshelper.AppendOK(o.buf[:0], operation)
 }
 
 func (o *output) text(s string) { o.buf = append(o.buf, s...) }
@@ -46,7 +46,7 @@ func (o *output) base64(data []byte) {
 
 // end ends the answer and returns the first error of all its writes.
 func (o *output) end() error {
-	o.text(wire.OKSuffix + "\n")
+	o.text(fshelper.OKSuffix + "\n")
 	o.flush()
 	return o.err
 }

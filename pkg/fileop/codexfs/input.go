@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"io"
 	"strconv"
 
-	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fshelper"
 )
 
 // input splits a stream into JSON documents. A document ends at a newline after
@@ -20,7 +20,7 @@ type input struct {
 	start int // of the bytes that next has not returned yet
 }
 
-func newInput(r io.Reader) *input { return &input{r: r, limit: wire.MaxRequest} }
+func newInput(r io.Reader) *input { return &input{r: r, limit: fshelper.MaxRequest} }
 
 // next returns the next document, or io.EOF if there is none. It is valid until
 // the next call. It may be malformed JSON.

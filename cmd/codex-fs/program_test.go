@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper_test
+package main_test
 
 import (
 	"bufio"
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fshelper"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +27,7 @@ func build(t *testing.T) string {
 		t.Skip("builds the program")
 	}
 	name := filepath.Join(t.TempDir(), "codex-fs")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, "..")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -82,7 +82,7 @@ func response(t *testing.T, r *bufio.Reader, operation string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, rpcErr, err := wire.ParseAnswer(line, operation)
+	got, rpcErr, err := fshelper.ParseAnswer(line, operation)
 	if err != nil || rpcErr != nil {
 		t.Fatal(err, rpcErr)
 	}
@@ -103,7 +103,7 @@ func TestProgram(t *testing.T) {
 
 	t.Run("one request, open input", func(t *testing.T) {
 		in, out, wait := start(t, name)
-		line, err := wire.AppendRequest(nil, "fs/readFile", []byte(`{"path":"~/f","sandbox":{"a":1}}`), dir)
+		line, err := fshelper.AppendRequest(nil, "fs/readFile", []byte(`{"path":"~/f","sandbox":{"a":1}}`), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestProgram(t *testing.T) {
 		}
 		stderr, state := wait()
 		const want = "fs sandbox helper failed with status exit status: 1: fs sandbox helper failed: key must be a string"
-		if got := wire.FailureText(state.Sys().(syscall.WaitStatus), []byte(stderr)); !strings.HasPrefix(got, want) {
+		if got := fshelper.FailureText(state.Sys().(syscall.WaitStatus), []byte(stderr)); !strings.HasPrefix(got, want) {
 			t.Error(got)
 		}
 	})
@@ -137,12 +137,12 @@ func TestProgram(t *testing.T) {
 			t.Error(got)
 		}
 		for range 3 {
-			send(t, in, wire.AppendReadBlock(nil, 1, 9))
+			send(t, in, fshelper.AppendReadBlock(nil, 1, 9))
 			if got := response(t, out, "fs/readBlock"); got != `{"chunk":"YmM=","eof":true}` {
 				t.Error(got)
 			}
 		}
-		send(t, in, wire.AppendClose(nil))
+		send(t, in, fshelper.AppendClose(nil))
 		if got := response(t, out, "fs/close"); got != `{}` {
 			t.Error(got)
 		}
@@ -178,7 +178,7 @@ func TestProgram(t *testing.T) {
 			}
 			_ = out.Close()
 			if deaf {
-				send(t, in, wire.AppendWriteBlock(nil, 0, []byte("abc")))
+				send(t, in, fshelper.AppendWriteBlock(nil, 0, []byte("abc")))
 			}
 			_ = in.Close()
 			err = cmd.Wait()

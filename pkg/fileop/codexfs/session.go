@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"codex.internal/pkg/execproto"
-	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/wire/jsonwire"
 )
@@ -108,7 +108,7 @@ func (empty) AppendJSON(b []byte) []byte { return append(b, '{', '}') }
 
 // fail answers with an error.
 func (s *session) fail(err error) error {
-	s.out.buf = wire.AppendError(s.out.buf[:0], fsops.Error(err))
+	s.out.buf = fshelper.AppendError(s.out.buf[:0], fsops.Error(err))
 	s.out.flush()
 	return s.out.err
 }

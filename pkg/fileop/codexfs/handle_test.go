@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fshelper"
 )
 
 const closeLine = `{"operation":"fs/close","params":{}}` + "\n"
@@ -27,7 +27,7 @@ func errorLine(code, text string) string {
 func TestReadHandle(t *testing.T) {
 	dir := tree(t)
 	opened := ok("fs/open", `{"handleId":"h"}`)
-	block := func(offset, n uint64) string { return string(wire.AppendReadBlock(nil, offset, n)) }
+	block := func(offset, n uint64) string { return string(fshelper.AppendReadBlock(nil, offset, n)) }
 	long := "file read block length must be between 1 and 1048576"
 	for _, tt := range []struct{ name, lines, want string }{
 		{"blocks", block(0, 2) + block(2, 1) + block(2, 2) + block(9, 1) + closeLine,
@@ -39,7 +39,7 @@ func TestReadHandle(t *testing.T) {
 		{"a refused length does not end it", block(0, 0) + block(0, 1<<20+1) + block(0, 1<<20),
 			errorLine("-32600", long) + errorLine("-32600", long) + ok("fs/readBlock", `{"chunk":"YWJj","eof":true}`)},
 		{"an error of the system does", block(1<<63, 1) + block(0, 1), errorLine("-32600", "Invalid argument (os error 22): "+dir+"/d/f")},
-		{"writing", string(wire.AppendWriteBlock(nil, 0, []byte("x"))) + closeLine,
+		{"writing", string(fshelper.AppendWriteBlock(nil, 0, []byte("x"))) + closeLine,
 			errorLine("-32600", "the file handle is open for reading") + ok("fs/close", `{}`)},
 		{"the end of the input", "", ""},
 	} {
@@ -74,17 +74,17 @@ func TestMalformedLinesEndAHandle(t *testing.T) {
 }
 
 func TestWriteHandle(t *testing.T) {
-	abc := string(wire.AppendWriteBlock(nil, 2, []byte("abc")))
+	abc := string(fshelper.AppendWriteBlock(nil, 2, []byte("abc")))
 	for _, tt := range []struct{ name, more, lines, want string }{
 		{"replace", `,"mode":"replace"`, abc + closeLine, "\x00\x00abc"},
 		{"replace at once", `,"mode":"replace"`, abc, "\x00\x00abc"},
 		{"atomic", atomicReplace, abc + closeLine, "\x00\x00abc"},
 		{"atomic, given up", atomicReplace, abc, "abc"},
 		{"atomic, nothing written", atomicReplace, closeLine, ""},
-		{"an empty chunk is refused", atomicReplace, string(wire.AppendWriteBlock(nil, 0, nil)) + abc + closeLine, "\x00\x00abc"},
-		{"a long chunk is refused", atomicReplace, string(wire.AppendWriteBlock(nil, 0, make([]byte, 1<<20+1))) + abc + closeLine, "\x00\x00abc"},
-		{"reading is refused", atomicReplace, string(wire.AppendReadBlock(nil, 0, 1)) + abc + closeLine, "\x00\x00abc"},
-		{"an offset too far ends it", atomicReplace, string(wire.AppendWriteBlock(nil, 1<<63, []byte("x"))) + abc + closeLine, "abc"},
+		{"an empty chunk is refused", atomicReplace, string(fshelper.AppendWriteBlock(nil, 0, nil)) + abc + closeLine, "\x00\x00abc"},
+		{"a long chunk is refused", atomicReplace, string(fshelper.AppendWriteBlock(nil, 0, make([]byte, 1<<20+1))) + abc + closeLine, "\x00\x00abc"},
+		{"reading is refused", atomicReplace, string(fshelper.AppendReadBlock(nil, 0, 1)) + abc + closeLine, "\x00\x00abc"},
+		{"an offset too far ends it", atomicReplace, string(fshelper.AppendWriteBlock(nil, 1<<63, []byte("x"))) + abc + closeLine, "abc"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := tree(t)
@@ -107,18 +107,18 @@ func TestLargeBlocks(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	lines := []byte(openLine(name, atomicReplace))
 	for i := range uint64(3) {
-		lines = wire.AppendWriteBlock(lines, i<<20, data)
+		lines = fshelper.AppendWriteBlock(lines, i<<20, data)
 	}
 	if stdout, stderr, _ := run(string(lines) + closeLine); strings.Count(stdout, `"status":"ok"`) != 5 {
 		t.Fatal(stdout, stderr)
 	}
-	stdout, _, _ := run(openLine(name, "") + string(wire.AppendReadBlock(nil, 1<<20, 1<<20)) + string(wire.AppendReadBlock(nil, 3<<20-1, 1<<20)))
+	stdout, _, _ := run(openLine(name, "") + string(fshelper.AppendReadBlock(nil, 1<<20, 1<<20)) + string(fshelper.AppendReadBlock(nil, 3<<20-1, 1<<20)))
 	lineOf := strings.Split(stdout, "\n")
 	if len(lineOf) != 4 {
 		t.Fatalf("%d lines", len(lineOf))
 	}
 	for i, n := range []int{1398104, 4} {
-		response, rpcErr, err := wire.ParseAnswer([]byte(lineOf[i+1]), "fs/readBlock")
+		response, rpcErr, err := fshelper.ParseAnswer([]byte(lineOf[i+1]), "fs/readBlock")
 		if want := len(`{"chunk":"","eof":`) + n; rpcErr != nil || err != nil || len(response) < want {
 			t.Errorf("%.100s, %v, %v", response, rpcErr, err)
 		}

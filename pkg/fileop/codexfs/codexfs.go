@@ -1,13 +1,13 @@
 //go:build linux
 
-// Package fshelper is the file system helper: a program that the launcher starts
-// in a sandbox for one file system request, or for one open file. Package
-// pkg/fileop/fshelper describes its protocol.
+// Package codexfs is the program codex-fs, the file system helper: the launcher
+// starts it in a sandbox for one file system request, or for one open file. Package
+// fshelper describes its protocol.
 //
 // The helper enforces no permissions itself: the sandbox that it runs in does. It
 // starts no goroutines and links few packages, because it is started for each
 // request.
-package fshelper
+package codexfs
 
 import (
 	"errors"

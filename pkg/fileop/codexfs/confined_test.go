@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 import (
 	"fmt"

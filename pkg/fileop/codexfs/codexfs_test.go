@@ -1,6 +1,6 @@
 //go:build linux
 
-package fshelper
+package codexfs
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	wire "codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/host/files"
 	"codex.internal/pkg/wire/pathuri"
 	"golang.org/x/sys/unix"
@@ -31,7 +31,7 @@ func run(request string) (stdout, stderr string, code int) {
 }
 
 func ok(operation, response string) string {
-	return string(wire.AppendOK(nil, operation)) + response + wire.OKSuffix + "\n"
+	return string(fshelper.AppendOK(nil, operation)) + response + fshelper.OKSuffix + "\n"
 }
 
 // tree makes the files that the tests are about.
@@ -117,7 +117,7 @@ func TestOperations(t *testing.T) {
 					t.Errorf("%s%s exit %d; want %s", stdout, stderr, code, want)
 				}
 				if tt.operation != "fs/readFile" && !strings.HasPrefix(tt.want, "-") {
-					if _, rpcErr, err := wire.ParseAnswer([]byte(stdout), tt.operation); rpcErr != nil || err != nil {
+					if _, rpcErr, err := fshelper.ParseAnswer([]byte(stdout), tt.operation); rpcErr != nil || err != nil {
 						t.Errorf("the server would say %v, %v", rpcErr, err)
 					}
 				}
@@ -253,7 +253,7 @@ func TestSizes(t *testing.T) {
 		if stdout != ok("fs/readFile", `{"dataBase64":"`+text+`"}`) {
 			t.Fatalf("%d: %.200s… of %d bytes, %s", size, stdout, len(stdout), stderr)
 		}
-		if _, _, err := wire.ParseAnswer([]byte(stdout), "fs/readFile"); err != nil {
+		if _, _, err := fshelper.ParseAnswer([]byte(stdout), "fs/readFile"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -261,7 +261,7 @@ func TestSizes(t *testing.T) {
 
 func TestFilesThatTheKernelMakesUp(t *testing.T) {
 	stdout, stderr, _ := run(`{"operation":"fs/readFile","params":{"path":"/proc/self/status"}}`)
-	text, found := strings.CutPrefix(strings.TrimSuffix(stdout, `"}}}`+"\n"), string(wire.AppendOK(nil, "fs/readFile"))+`{"dataBase64":"`)
+	text, found := strings.CutPrefix(strings.TrimSuffix(stdout, `"}}}`+"\n"), string(fshelper.AppendOK(nil, "fs/readFile"))+`{"dataBase64":"`)
 	data, err := base64.StdEncoding.DecodeString(text)
 	if !found || err != nil || !bytes.Contains(data, []byte("Pid:")) {
 		t.Errorf("%q, %v, %s", data, err, stderr)
