@@ -202,7 +202,7 @@ func TestLinkedPackages(t *testing.T) {
 	for pkg := range strings.FieldsSeq(string(out)) {
 		for _, heavy := range []string{
 			"net", "crypto", "math/big", "regexp", "log", "text", "os/exec", "flag", "google",
-			"codex.internal/pkg/execserver", "codex.internal/pkg/wire/transport",
+			"codex.internal/pkg/execserver", "codex.internal/pkg/wire/websocket",
 		} {
 			if pkg == heavy || strings.HasPrefix(pkg, heavy+"/") {
 				t.Errorf("the helper links %s", pkg)

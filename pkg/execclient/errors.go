@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // The errors that a caller may look for with errors.Is.
@@ -63,7 +63,7 @@ func (e *DisconnectedError) Error() string { return e.Message }
 func (e *DisconnectedError) Is(target error) bool { return target == ErrClosed }
 
 // DialError says that no connection could be made. It is worth another try.
-type DialError = transport.DialError
+type DialError = websocket.DialError
 
 // InitTimeoutError says that the server did not answer initialize in time.
 type InitTimeoutError struct{ Timeout time.Duration }

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
 
@@ -46,18 +46,18 @@ type webSocketDialer struct {
 // to a loopback address or a Unix socket.
 func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	u, err := url.Parse(d.url)
-	_, local := transport.SocketPath(d.url)
+	_, local := wire.SocketPath(d.url)
 	if !local && (err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss") {
-		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", transport.PublicURL(d.url))
+		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", wire.PublicURL(d.url))
 	}
 	header := http.Header{}
 	if d.o.BearerToken != "" {
-		if !local && u.Scheme != "wss" && !transport.IsLoopback(u.Hostname()) {
-			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", transport.PublicURL(d.url))
+		if !local && u.Scheme != "wss" && !wire.IsLoopback(u.Hostname()) {
+			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", wire.PublicURL(d.url))
 		}
 		header.Set("Authorization", "Bearer "+d.o.BearerToken)
 	}
-	c, err := transport.Dial(ctx, d.url, transport.DialOptions{
+	c, err := wire.Dial(ctx, d.url, wire.DialOptions{
 		Header: header, Limit: d.o.ConnectTimeout, Buffer: socketBuffer, Refused: refusal,
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // asServer is a variable that makes the test binary a server on stdin and
@@ -45,7 +45,7 @@ func serveStdio(path string) int {
 	if err != nil {
 		return 4
 	}
-	_ = srv.ServeConn(transport.NewStdio(os.Stdin, os.Stdout, 0))
+	_ = srv.ServeConn(websocket.NewStdio(os.Stdin, os.Stdout, 0))
 	_ = srv.Shutdown(context.Background())
 	return 0
 }

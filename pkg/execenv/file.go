@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/account/codexhome"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // file is environments.toml.
@@ -162,7 +162,7 @@ func (e entry) webSocket(s Spec) (Spec, error) {
 	if s.URL == "" {
 		return s, invalid("environment url cannot be empty")
 	}
-	if _, local := transport.SocketPath(s.URL); local {
+	if _, local := websocket.SocketPath(s.URL); local {
 		return s, nil
 	}
 	if !strings.HasPrefix(s.URL, "ws://") && !strings.HasPrefix(s.URL, "wss://") {

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // noise opens sessions through a registry. All come from one identity, which is
@@ -123,7 +123,7 @@ func inTheClear(base string) bool {
 	if err != nil || u.Scheme != "http" {
 		return false
 	}
-	return !transport.IsLoopback(u.Hostname())
+	return !websocket.IsLoopback(u.Hostname())
 }
 
 // noiseDialer is a harness as a client wants it.

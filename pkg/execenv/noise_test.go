@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/rendezvous"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // meetingPlace is a registry, with its relay and an executor, and the keys of
@@ -78,7 +78,7 @@ func (p *meetingPlace) serve(t *testing.T) {
 			p.mu.Unlock()
 			return client.Validate(ctx, p.EnvironmentID, registry.Claim{RegistrationID: registration, HarnessKey: key, Authorization: authorization})
 		},
-		Serve:     func(c transport.Conn) { _ = srv.ServeConn(c) },
+		Serve:     func(c websocket.Transport) { _ = srv.ServeConn(c) },
 		Connected: sync.OnceFunc(func() { close(registered) }),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

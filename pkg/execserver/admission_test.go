@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/wire/sessionid"
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
 
@@ -89,7 +89,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := transport.ListenUnix(t.Context(), path)
+	l, err := wire.ListenUnix(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestSessionsBelongToAPrincipal(t *testing.T) {
 	as := func(principal string) *peer {
 		t.Helper()
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			c, err := transport.Upgrade(w, r, 0)
+			c, err := wire.Upgrade(w, r, 0)
 			if err != nil {
 				t.Error(err)
 				return
@@ -210,7 +210,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // principalConn is a connection of somebody who has proved who it is.
 type principalConn struct {
-	*transport.WebSocket
+	*wire.Conn
 	principal string
 }
 

@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // stage is the state of a connection's handshake (docs/spec/wire.md §3.1).
@@ -33,7 +33,7 @@ const (
 // returns when all its goroutines have returned.
 type conn struct {
 	srv   *Server
-	t     transport.Conn
+	t     websocket.Transport
 	out   *outbox
 	lanes *lanes
 	order order
@@ -72,7 +72,7 @@ type ending struct {
 }
 
 // newConn prepares a connection of a principal that ends with ctx.
-func newConn(ctx context.Context, srv *Server, t transport.Conn, principal string) *conn {
+func newConn(ctx context.Context, srv *Server, t websocket.Transport, principal string) *conn {
 	c := &conn{
 		srv:       srv,
 		t:         t,
@@ -91,7 +91,7 @@ func newConn(ctx context.Context, srv *Server, t transport.Conn, principal strin
 func (c *conn) serve() {
 	defer c.cancel(nil)
 	var wg sync.WaitGroup
-	if p, ok := c.t.(transport.Pinger); ok {
+	if p, ok := c.t.(websocket.Pinger); ok {
 		p.OnPing(c.out.wake)
 		wg.Go(func() { c.routinePinger(p) })
 	}
@@ -138,9 +138,9 @@ func (c *conn) interruption() ending {
 	cause := context.Cause(c.ctx)
 	switch {
 	case c.srv.ctx.Err() != nil:
-		return ending{code: transport.CloseGoingAway, reason: "the server is shutting down"}
+		return ending{code: websocket.CloseGoingAway, reason: "the server is shutting down"}
 	case errors.Is(cause, errTakenOver):
-		return ending{code: transport.ClosePolicyViolation, reason: cause.Error()}
+		return ending{code: websocket.ClosePolicyViolation, reason: cause.Error()}
 	default:
 		return ending{lost: true, reason: cause.Error()}
 	}
@@ -166,7 +166,7 @@ func (c *conn) evict() {
 
 // suspended reports whether the client cannot be reached at the moment.
 func (c *conn) suspended() bool {
-	s, ok := c.t.(transport.Suspender)
+	s, ok := c.t.(websocket.Suspender)
 	return ok && s.Suspended()
 }
 
@@ -191,14 +191,14 @@ func (c *conn) read() ending {
 }
 
 func (c *conn) readEnding(err error) ending {
-	var large *transport.TooLargeError
+	var large *websocket.TooLargeError
 	switch {
 	case errors.Is(err, io.EOF):
-		return ending{code: transport.CloseNormal, reason: "end of input"}
-	case errors.Is(err, transport.ErrClosed):
-		return ending{code: transport.CloseNormal, reason: "closed by the peer", closed: true}
+		return ending{code: websocket.CloseNormal, reason: "end of input"}
+	case errors.Is(err, websocket.ErrClosed):
+		return ending{code: websocket.CloseNormal, reason: "closed by the peer", closed: true}
 	case errors.As(err, &large):
-		return ending{code: transport.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
+		return ending{code: websocket.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
 	default:
 		return ending{lost: true, reason: err.Error()}
 	}
@@ -206,7 +206,7 @@ func (c *conn) readEnding(err error) ending {
 
 // receive handles one message. It returns how the connection ends if the message
 // ends it, else nil. The message is released here or by its request.
-func (c *conn) receive(msg *transport.Message) *ending {
+func (c *conn) receive(msg *websocket.Message) *ending {
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
 	if c.ctx.Err() != nil {
@@ -229,14 +229,14 @@ func (c *conn) receive(msg *transport.Message) *ending {
 		return c.notification(m)
 	default:
 		msg.Release()
-		return &ending{code: transport.CloseProtocolError, reason: "a client must not send responses: this server asks nothing"}
+		return &ending{code: websocket.CloseProtocolError, reason: "a client must not send responses: this server asks nothing"}
 	}
 }
 
 // malformed answers a text that is not a message (docs/spec/wire.md §2.3).
-func (c *conn) malformed(msg *transport.Message, err error) *ending {
+func (c *conn) malformed(msg *websocket.Message, err error) *ending {
 	if msg.Text && !utf8.Valid(msg.Bytes()) {
-		return &ending{code: transport.CloseInvalidUTF8, reason: "a text frame must be UTF-8"}
+		return &ending{code: websocket.CloseInvalidUTF8, reason: "a text frame must be UTF-8"}
 	}
 	from := "exec-server stdio"
 	what := "JSON-RPC"
@@ -256,7 +256,7 @@ func (c *conn) malformed(msg *transport.Message, err error) *ending {
 func (c *conn) notification(m jsonrpc.Message) *ending {
 	if m.Method == execproto.NotifyInitialized {
 		if c.stage == stageNew {
-			return &ending{code: transport.CloseProtocolError, reason: "initialized came before initialize"}
+			return &ending{code: websocket.CloseProtocolError, reason: "initialized came before initialize"}
 		}
 		c.stage = stageReady
 		return nil
@@ -289,7 +289,7 @@ func (c *conn) tooEarly(family string) string {
 }
 
 // request starts a request, or refuses it.
-func (c *conn) request(msg *transport.Message, m jsonrpc.Message) {
+func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg}
 	spec, ok := methods[m.Method]
 	if !ok {
@@ -319,7 +319,7 @@ func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 
 // routinePinger pings the client and closes the connection if the client neither
 // sends nor reads anything for missedPings intervals.
-func (c *conn) routinePinger(p transport.Pinger) {
+func (c *conn) routinePinger(p websocket.Pinger) {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	var heard, sent uint64

@@ -13,7 +13,7 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/host/localpeer"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // Serve accepts connections on l until ctx ends or the server is shut down.
@@ -23,8 +23,8 @@ import (
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
-	l = transport.LimitWaiting(l, waitingLimit(), sourceOf)
-	h := transport.NewHTTPServer(srv)
+	l = websocket.LimitWaiting(l, waitingLimit(), sourceOf)
+	h := websocket.NewHTTPServer(srv)
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, conn)
 	}
@@ -64,11 +64,11 @@ func waitingLimit() int {
 // a client on this machine, else its address.
 func sourceOf(conn net.Conn) string {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-		return transport.Source(conn)
+		return websocket.Source(conn)
 	}
 	uid, err := localpeer.UserOf(conn)
 	if err != nil {
-		return transport.Source(conn)
+		return websocket.Source(conn)
 	}
 	return userPrincipal(uid)
 }
@@ -160,7 +160,7 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	t, err := transport.Upgrade(w, r, srv.opts.MaxMessage)
+	t, err := websocket.Upgrade(w, r, srv.opts.MaxMessage)
 	if err != nil {
 		srv.leave()
 		srv.log.Debug("upgrade failed", "peer", r.RemoteAddr, "error", err)

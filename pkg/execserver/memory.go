@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // memoryReleaser returns large buffers to the operating system once the server
@@ -38,7 +38,7 @@ func (m *memoryReleaser) used() {
 // release collects twice because the first collection only moves pooled
 // buffers to the pools' second generation.
 func release() {
-	transport.Trim()
+	websocket.Trim()
 	trimChunks()
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()

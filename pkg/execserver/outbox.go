@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/wire/jsonwire"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // errEnded is the error of a message for a connection that sends no more.
@@ -26,7 +26,7 @@ var errEnded = errors.New("the connection ended")
 // States: open; ended (err set, nothing more is taken; what is queued is still
 // sent); closed (the writer has returned).
 type outbox struct {
-	t transport.Conn
+	t websocket.Transport
 	// wire is a lock, held by the goroutine that writes to t: routineWriter or
 	// sendLarge. Its capacity is 1.
 	wire chan struct{}
@@ -43,7 +43,7 @@ type outbox struct {
 	progress atomic.Uint64
 }
 
-func newOutbox(t transport.Conn) *outbox {
+func newOutbox(t websocket.Transport) *outbox {
 	return &outbox{
 		t:      t,
 		wire:   make(chan struct{}, 1),
@@ -165,7 +165,7 @@ func (o *outbox) take() []byte {
 	defer o.mu.Unlock()
 	batch := o.queue
 	o.queue = nil
-	pinger, probes := o.t.(transport.Pinger)
+	pinger, probes := o.t.(websocket.Pinger)
 	if probes {
 		batch = pinger.AppendPongs(batch)
 		if o.ping {
@@ -231,7 +231,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 	}
 	buffers := largeBuffers.Get().(*[2][]byte)
 	defer largeBuffers.Put(buffers)
-	raw, part := buffers[0], buffers[1][:transport.FragmentRoom]
+	raw, part := buffers[0], buffers[1][:websocket.FragmentRoom]
 	part = append(part, head...)
 	for first := true; ; first = false {
 		data, err := next(raw)
@@ -250,7 +250,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 		if last {
 			return nil
 		}
-		part = part[:transport.FragmentRoom]
+		part = part[:websocket.FragmentRoom]
 	}
 }
 
@@ -260,6 +260,6 @@ var largeBuffers = sync.Pool{New: func() any {
 	const headRoom = 4 << 10
 	return &[2][]byte{
 		make([]byte, fileChunk),
-		make([]byte, 0, transport.FragmentRoom+headRoom+jsonwire.Base64Len(fileChunk)),
+		make([]byte, 0, websocket.FragmentRoom+headRoom+jsonwire.Base64Len(fileChunk)),
 	}
 }}

@@ -9,7 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // request is one request from its arrival to its answer. Its handler runs on
@@ -20,7 +20,7 @@ type request struct {
 	c      *conn
 	id     jsonrpc.ID
 	method string
-	msg    *transport.Message // holds the params; released with the answer
+	msg    *websocket.Message // holds the params; released with the answer
 	params []byte             // the JSON text; aliases msg
 }
 

@@ -19,7 +19,7 @@ import (
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/wire/pathuri"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // ErrServerClosed is what Serve returns after Shutdown, as in net/http.
@@ -72,7 +72,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.MaxProcesses, DefaultMaxProcesses)
 	fill(&o.MaxHandles, DefaultMaxHandles)
 	fill(&o.ConcurrentRequests, DefaultConcurrentRequests)
-	fill(&o.MaxMessage, transport.DefaultMaxMessage)
+	fill(&o.MaxMessage, websocket.DefaultMaxMessage)
 	if o.SessionTTL == 0 {
 		o.SessionTTL = DefaultSessionTTL
 	}
@@ -169,9 +169,9 @@ func describe(host hostinfo.Info, version string) execproto.EnvironmentInfo {
 
 // ServeConn serves one connection until it ends or the server is shut down.
 // It closes t.
-func (srv *Server) ServeConn(t transport.Conn) error {
+func (srv *Server) ServeConn(t websocket.Transport) error {
 	if err := srv.admit(); err != nil {
-		_ = t.Close(transport.CloseGoingAway, err.Error())
+		_ = t.Close(websocket.CloseGoingAway, err.Error())
 		return err
 	}
 	defer srv.leave()
@@ -181,8 +181,8 @@ func (srv *Server) ServeConn(t transport.Conn) error {
 
 // principalOf returns the principal of a transport's peer. All peers that are not
 // authenticated have the same principal, "".
-func principalOf(t transport.Conn) string {
-	if a, ok := t.(transport.Authenticated); ok {
+func principalOf(t websocket.Transport) string {
+	if a, ok := t.(websocket.Authenticated); ok {
 		return a.Principal()
 	}
 	return ""

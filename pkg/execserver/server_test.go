@@ -21,7 +21,7 @@ import (
 
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
 
@@ -176,7 +176,7 @@ func TestAnswersAreFlushedBeforeTheEnd(t *testing.T) {
 		last := p.send("environment/info", nil)
 		p.text(`{"id":1,"result":{}}`) // a protocol error
 		p.answer(last)
-		if code, reason := p.closing(); code != transport.CloseProtocolError || reason == "" {
+		if code, reason := p.closing(); code != wire.CloseProtocolError || reason == "" {
 			t.Fatalf("closed with %d %q", code, reason)
 		}
 	}
@@ -215,12 +215,12 @@ func TestOverlongMessagesAreToldOf(t *testing.T) {
 	if err := p.ws.WriteMessage(websocket.TextMessage, make([]byte, 3_000_000)); err != nil {
 		t.Fatal(err)
 	}
-	if code, reason := p.closing(); code != transport.CloseTooLarge || !strings.Contains(reason, "100000") {
+	if code, reason := p.closing(); code != wire.CloseTooLarge || !strings.Contains(reason, "100000") {
 		t.Errorf("closed with %d %q", code, reason)
 	}
 	p, _ = hello(t, url)
 	_ = p.ws.WriteMessage(websocket.TextMessage, []byte("{\"a\":\"\xff\"}"))
-	if code, _ := p.closing(); code != transport.CloseInvalidUTF8 {
+	if code, _ := p.closing(); code != wire.CloseInvalidUTF8 {
 		t.Errorf("invalid UTF-8: closed with %d", code)
 	}
 }
@@ -323,7 +323,7 @@ func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitGone(t, pid)
-	if code, _ := p.closing(); code != transport.CloseGoingAway {
+	if code, _ := p.closing(); code != wire.CloseGoingAway {
 		t.Errorf("closed with %d", code)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
 
@@ -56,7 +56,7 @@ func TestTakeOverEndsTheOtherConnection(t *testing.T) {
 	other.refuse("initialize", object{"clientName": "t", "resumeSessionId": session, "takeOver": false}, -32010, "already attached")
 	other.refuse("initialize", object{"clientName": "t", "resumeSessionId": "none", "takeOver": true}, -32600, "unknown session id none")
 	q := takeOver(t, url, session)
-	if code, reason := p.closing(); code != transport.ClosePolicyViolation || reason != "session was resumed on another connection" {
+	if code, reason := p.closing(); code != wire.ClosePolicyViolation || reason != "session was resumed on another connection" {
 		t.Errorf("closed with %d %q", code, reason)
 	}
 	awaitConns(t, srv, 2) // the long poll has ended too

@@ -3,11 +3,11 @@
 // forwards their frames, and nobody trusts it.
 //
 // An Executor keeps one websocket and hands each of its streams up as a
-// transport.Conn:
+// websocket.Transport:
 //
 //	executor := relay.NewExecutor(relay.ExecutorOptions{
 //		Identity: identity, Register: register, Validate: validate,
-//		Serve: func(c transport.Conn) { _ = server.ServeConn(c) },
+//		Serve: func(c websocket.Transport) { _ = server.ServeConn(c) },
 //	})
 //	err := executor.Run(ctx)
 //

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // Registration is where an executor meets its harnesses, and under which names.
@@ -36,7 +36,7 @@ type ExecutorOptions struct {
 	// most 4096 bytes of UTF-8. It has 10 s.
 	Validate func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error
 	// Serve serves one stream until it ends or Serve wants it to end.
-	Serve func(transport.Conn)
+	Serve func(websocket.Transport)
 	// Connected is called each time that harnesses can begin to come; nil: it
 	// need not be known.
 	Connected func()
@@ -109,7 +109,7 @@ func (e *Executor) Run(ctx context.Context) error {
 
 // refused reports whether the relay does not want this registration.
 func refused(err error) bool {
-	var e *transport.DialError
+	var e *websocket.DialError
 	return errors.Is(err, errURL) || errors.As(err, &e) && e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 )
 
 // patience is how long tests wait for what must come.
@@ -39,7 +39,7 @@ var identity = sync.OnceValue(func() *noiseik.Identity {
 func yes(context.Context, string, noiseik.PublicKey, string) error { return nil }
 
 // echo serves a stream by sending everything back.
-func echo(c transport.Conn) {
+func echo(c wire.Transport) {
 	for {
 		m, err := c.ReadMessage()
 		if err != nil {
@@ -312,7 +312,7 @@ func TestLimits(t *testing.T) {
 // TestSlowStream has messages come for a stream that nobody reads: it is reset,
 // because the peer does not acknowledge, and others are not held up.
 func TestSlowStream(t *testing.T) {
-	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		if strings.HasSuffix(c.Peer(), "slow") {
 			<-c.(*streamConn).s.ended
 			return
@@ -331,12 +331,12 @@ func TestSlowStream(t *testing.T) {
 
 // TestServeEnds resets the stream behind what was written.
 func TestServeEnds(t *testing.T) {
-	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
-		room := strings.Repeat("-", transport.FragmentRoom)
+	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
+		room := strings.Repeat("-", wire.FragmentRoom)
 		part := strings.Repeat("x", 40_000)
 		_ = c.Fragment([]byte(room+part), true, false, func() {})
 		_ = c.Fragment([]byte(room+part), false, true, func() {})
-		_ = c.Close(transport.CloseNormal, "not told")
+		_ = c.Close(wire.CloseNormal, "not told")
 	}})
 	s := r.enter("a")
 	var reader noiseik.MessageReader
@@ -405,7 +405,7 @@ func TestExecutorLoop(t *testing.T) {
 		case 1:
 			return Registration{URL: s.URL}, nil // that of no websocket
 		case 4: // one that may pass: the old registration stands
-			return Registration{}, &transport.DialError{Status: 503}
+			return Registration{}, &wire.DialError{Status: 503}
 		case 5:
 			return Registration{}, last
 		}

@@ -6,7 +6,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // FuzzExecutor has an executor with one stream take the messages of a relay, of
@@ -35,7 +35,7 @@ func FuzzExecutor(f *testing.F) {
 	seed(hello, relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat, Ack: 3, AckBits: 5}, relayframe.Frame{StreamID: "a", Kind: relayframe.Resume, Seq: 7}, record, resetOf("a", "x"))
 	seed(record, record, resetOf("b", "y"))
 	f.Fuzz(func(t *testing.T, messages []byte) {
-		e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c transport.Conn) {
+		e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c websocket.Transport) {
 			for {
 				m, err := c.ReadMessage()
 				if err != nil {

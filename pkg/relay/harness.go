@@ -15,7 +15,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // Bundle is what a harness needs for one websocket. It is of one piece: the
@@ -74,11 +74,11 @@ func (h *Harness) RetryPause(attempt int) time.Duration {
 // Dial makes a stream on a websocket of its own: it asks for a bundle, connects
 // and shakes hands, each within 10 s. When the very first connection is refused
 // with HTTP 401, it asks and tries once more. The error is the registry's, a
-// *transport.DialError, a *HandshakeError or the context's.
+// *websocket.DialError, a *HandshakeError or the context's.
 func (h *Harness) Dial(ctx context.Context) (*Conn, error) {
 	first := !h.dialed.Swap(true)
 	b, l, err := h.dial(ctx)
-	var refused *transport.DialError
+	var refused *websocket.DialError
 	if first && errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
 		b, l, err = h.dial(ctx)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 )
 
 // await waits until something is the case.
@@ -175,9 +175,9 @@ func TestStreamsThatEnd(t *testing.T) {
 	})
 	t.Run("with Serve", func(t *testing.T) {
 		d := newDouble(t)
-		d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		d.Run(t, ExecutorOptions{Serve: func(c wire.Transport) {
 			_ = c.WriteFrames(c.Seal(append(c.Open(nil), hello...), 0), func() {})
-			_ = c.Close(transport.CloseNormal, "")
+			_ = c.Close(wire.CloseNormal, "")
 		}})
 		c := dial(t, d.harness(HarnessOptions{}))
 		if got, err := c.Read(); err != nil || string(got) != hello {
@@ -190,7 +190,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	t.Run("with Close", func(t *testing.T) {
 		d := newDouble(t)
 		served := make(chan error, 1)
-		d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+		d.Run(t, ExecutorOptions{Serve: func(c wire.Transport) {
 			_, _ = c.ReadMessage()
 			_, err := c.ReadMessage()
 			served <- err
@@ -200,7 +200,7 @@ func TestStreamsThatEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.Close()
-		if err := <-served; !errors.Is(err, transport.ErrClosed) {
+		if err := <-served; !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("the executor: %v", err)
 		}
 		if _, err := c.Read(); !errors.Is(err, ErrClosed) {
@@ -246,7 +246,7 @@ func TestHeldBack(t *testing.T) {
 	d := newDouble(t)
 	gate := make(chan struct{})
 	var once sync.Once
-	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	d.Run(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		first := false
 		once.Do(func() { first = true })
 		if first {
@@ -305,7 +305,7 @@ func TestSlowHarness(t *testing.T) {
 	d := newDouble(t)
 	const many, size = 250, 60_000
 	var sent atomic.Int64
-	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	d.Run(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		m, err := c.ReadMessage()
 		if err != nil {
 			return
@@ -350,7 +350,7 @@ func TestFirstRefusal(t *testing.T) {
 		d.refuse = refused
 		h := d.harness(HarnessOptions{})
 		c, err := h.Dial(t.Context())
-		var dialErr *transport.DialError
+		var dialErr *wire.DialError
 		switch {
 		case refused == 1 && err == nil:
 			_ = c.Close()

@@ -13,7 +13,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 )
 
 // message1 is what a harness with the test's identity sends to begin a stream.
@@ -220,7 +220,7 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 	for l.push(resetOf("y", reasonExecutor)) {
 	}
 	l = &link{ws: l.ws, control: l.control, closing: make(chan struct{}), slots: make(chan struct{})}
-	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c transport.Conn) { _, _ = c.ReadMessage() }})
+	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c wire.Transport) { _, _ = c.ReadMessage() }})
 	v := newExecutorConn(t.Context(), e, l, where)
 	defer v.end()
 	v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "please")})
@@ -278,7 +278,7 @@ func TestFloodLeavesRoom(t *testing.T) {
 // small records to a stream that nobody reads.
 func TestHeldRecordsAreBounded(t *testing.T) {
 	streams := make(chan *stream, 1)
-	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		s := c.(*streamConn).s
 		streams <- s
 		<-s.ended

@@ -16,7 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	wire "codex.internal/pkg/wire/websocket"
 	"codex.internal/pkg/wire/wsframe"
 )
 
@@ -56,16 +56,16 @@ type link struct {
 
 // dialLink makes a websocket within limit, with its TLS as config says. The
 // relay is probed every ping, or never if that is 0. The link ends with close.
-// The error is an errURL, a *transport.DialError, or ctx's.
+// The error is an errURL, a *wire.DialError, or ctx's.
 func dialLink(ctx context.Context, address string, config *tls.Config, limit, ping time.Duration, log *slog.Logger) (*link, error) {
-	shown := transport.PublicURL(address)
+	shown := wire.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
 		// Quoted, because a terminal might obey what is in it.
 		quoted := strconv.Quote(shown)
 		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
-	ws, err := transport.Dial(ctx, address, transport.DialOptions{
+	ws, err := wire.Dial(ctx, address, wire.DialOptions{
 		TLS: config, Limit: limit, Buffer: bufferSize,
 		// The relay's body and reason phrase may repeat the query, which is a
 		// credential: the error has only the status.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // TestRecordsAreWrittenAsTheyWere has a harness acknowledge records that the
@@ -16,7 +16,7 @@ import (
 func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
 	const count = recordQueue // more than the network takes, and no more than the queue does
 	wrote := make(chan int, count)
-	r, _ := meet(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	r, _ := meet(t, ExecutorOptions{Serve: func(c websocket.Transport) {
 		for i := range count {
 			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, 3*keepRecord)...), 0), func() {}) != nil {
 				break

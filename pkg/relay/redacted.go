@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // The query of a registration's URL is a credential, and a bundle has an
@@ -17,7 +17,7 @@ import (
 
 // String returns the names of the registration and its URL without the query.
 func (r Registration) String() string {
-	return fmt.Sprintf("environment %s, registration %s at %s", r.EnvironmentID, r.RegistrationID, transport.PublicURL(r.URL))
+	return fmt.Sprintf("environment %s, registration %s at %s", r.EnvironmentID, r.RegistrationID, websocket.PublicURL(r.URL))
 }
 
 // Format writes String, whatever the verb.

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // dialer makes streams for a client.
@@ -40,7 +40,7 @@ func serve(t *testing.T, plain bool) *relay.Double {
 			t.Error(err)
 		}
 	})
-	d.Run(t, relay.ExecutorOptions{Plain: plain, Serve: func(c transport.Conn) { _ = srv.ServeConn(c) }})
+	d.Run(t, relay.ExecutorOptions{Plain: plain, Serve: func(c websocket.Transport) { _ = srv.ServeConn(c) }})
 	return d
 }
 
@@ -148,7 +148,7 @@ func TestOnLink(t *testing.T) {
 	d := serve(t, false)
 	var asked atomic.Int64
 	told := make(chan error, 4)
-	busy := &transport.DialError{Status: 503}
+	busy := &websocket.DialError{Status: 503}
 	c := client(t, d.Harness(relay.HarnessOptions{
 		OnLink: func(lost error) { told <- lost },
 		Connect: func(ctx context.Context) (relay.Bundle, error) {

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // streamConn hands a stream up to who serves it. Its wire form is what goes
@@ -30,10 +30,10 @@ type streamConn struct {
 // headerSize is that of the length in front of each message.
 const headerSize = 4
 
-// Peer implements transport.Conn.
+// Peer implements websocket.Transport.
 func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
 
-// Principal implements transport.Authenticated: a harness is who has its key,
+// Principal implements websocket.Authenticated: a harness is who has its key,
 // which it keeps for as long as it has the environment.
 func (c *streamConn) Principal() string { return c.principal }
 
@@ -43,12 +43,12 @@ func principalOf(key noiseik.PublicKey) string {
 	return "harness " + hex.EncodeToString(digest[:])
 }
 
-// ReadMessage implements transport.Conn. A text that is no JSON-RPC message
+// ReadMessage implements websocket.Transport. A text that is no JSON-RPC message
 // ends the stream, as in Codex CLI, and is not answered.
-func (c *streamConn) ReadMessage() (*transport.Message, error) {
+func (c *streamConn) ReadMessage() (*websocket.Message, error) {
 	message, err := c.s.read()
 	if errors.Is(err, relayframe.ErrReset) {
-		return nil, transport.ErrClosed
+		return nil, websocket.ErrClosed
 	}
 	if err != nil {
 		return nil, err
@@ -58,20 +58,20 @@ func (c *streamConn) ReadMessage() (*transport.Message, error) {
 		c.s.end(err)
 		return nil, err
 	}
-	return transport.NewMessage(message), nil
+	return websocket.NewMessage(message), nil
 }
 
-// Suspended implements transport.Suspender.
+// Suspended implements websocket.Suspender.
 func (c *streamConn) Suspended() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.s.unheard
 }
 
-// Open implements transport.Conn.
+// Open implements websocket.Transport.
 func (c *streamConn) Open(b []byte) []byte { return append(b, 0, 0, 0, 0) }
 
-// Seal implements transport.Conn.
+// Seal implements websocket.Transport.
 func (c *streamConn) Seal(b []byte, start int) []byte {
 	// No message of this program is as long as 32 bits can tell; WriteFrames
 	// refuses those that are longer than the peer takes.
@@ -79,7 +79,7 @@ func (c *streamConn) Seal(b []byte, start int) []byte {
 	return b
 }
 
-// WriteFrames implements transport.Conn. It waits for the peer's
+// WriteFrames implements websocket.Transport. It waits for the peer's
 // acknowledgements where the peer sends any. Such a peer gets the messages in
 // as few records as can be; any other a new record for each, as from Codex
 // CLI.
@@ -119,14 +119,14 @@ func (c *streamConn) together(frames []byte) (int, error) {
 	return n, nil
 }
 
-// Fragment implements transport.Conn. The parts are gathered first, because the
+// Fragment implements websocket.Transport. The parts are gathered first, because the
 // length goes ahead of them.
 func (c *streamConn) Fragment(part []byte, first, last bool, progress func()) error {
 	if first {
 		c.drop()
 		c.keep(c.Open(nil))
 	}
-	if part = part[transport.FragmentRoom:]; len(part) > headerSize+noiseik.MaxMessage-c.size {
+	if part = part[websocket.FragmentRoom:]; len(part) > headerSize+noiseik.MaxMessage-c.size {
 		c.drop()
 		c.s.end(errTooLarge)
 		return errTooLarge
@@ -177,14 +177,14 @@ func (c *streamConn) drop() {
 // while it grows.
 var partBuffers = sync.Pool{New: func() any { b := make([]byte, 0, partSize); return &b }}
 
-// Close implements transport.Conn: what was written goes out before the reset.
+// Close implements websocket.Transport: what was written goes out before the reset.
 // The peer is not told why.
 func (c *streamConn) Close(int, string) error {
 	c.s.end(ErrClosed)
 	return nil
 }
 
-// Abort implements transport.Conn.
+// Abort implements websocket.Transport.
 func (c *streamConn) Abort() error {
 	c.s.end(errAborted)
 	return nil

@@ -8,7 +8,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // TestSharedRecords counts the records of messages that are written together:
@@ -30,7 +30,7 @@ func TestSharedRecords(t *testing.T) {
 			}
 			known := make(chan *streamConn, 1)
 			write := make(chan struct{})
-			d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+			d.Run(t, ExecutorOptions{Serve: func(c websocket.Transport) {
 				m, err := c.ReadMessage()
 				if err != nil {
 					return
@@ -74,11 +74,11 @@ func TestFragments(t *testing.T) {
 	d := newDouble(t)
 	whole := message(7, 5*partSize/2)
 	cuts := [][]int{{len(whole)}, {1, partSize, 3, partSize - 5}, {partSize - headerSize, 100}}
-	d.Run(t, ExecutorOptions{Serve: func(c transport.Conn) {
+	d.Run(t, ExecutorOptions{Serve: func(c websocket.Transport) {
 		if _, err := c.ReadMessage(); err != nil {
 			return
 		}
-		room := make([]byte, transport.FragmentRoom)
+		room := make([]byte, websocket.FragmentRoom)
 		for _, cut := range cuts {
 			rest := whole
 			for first := true; first || len(rest) > 0; first = false {

@@ -157,7 +157,7 @@ const (
 	maxHeader = 32 << 10
 	// answerTime bounds how long it may take to make an answer, for which NATS may
 	// be asked, and to send it, and leftTime how long what is left of a body
-	// may take to arrive after it. transport.NewHTTPServer bounds the rest.
+	// may take to arrive after it. websocket.NewHTTPServer bounds the rest.
 	answerTime = 20 * time.Second
 	leftTime   = time.Second
 	// maxWaiting bounds the connections of a listener that are no websockets.

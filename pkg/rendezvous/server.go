@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/wire/secret"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // Options are what a Server is made with. Only Tokens is needed.
@@ -215,14 +215,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // their request, and there are maxWaiting of them. Addresses have equal shares:
 // one that opens many closes its own.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
-	l = transport.LimitWaiting(l, s.maxWaiting, nil)
-	h := transport.NewHTTPServer(s)
+	l = websocket.LimitWaiting(l, s.maxWaiting, nil)
+	h := websocket.NewHTTPServer(s)
 	h.WriteTimeout, h.MaxHeaderBytes = answerTime, maxHeader
 	// Websockets are upgraded from HTTP/1.1 alone.
 	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	h.ConnState = func(conn net.Conn, state http.ConnState) {
 		if state == http.StateHijacked {
-			transport.Admit(conn) // it has shown a signed URL
+			websocket.Admit(conn) // it has shown a signed URL
 		}
 	}
 	if config != nil {

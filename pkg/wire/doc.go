@@ -6,7 +6,7 @@
 //	pathuri     file URIs and the native paths that they stand for
 //	secret      a credential that does not print, and types to embed where one is
 //	sessionid   the ids of sessions, and their digests for logs
-//	transport   websockets and stdio, listeners and limits of connections
+//	websocket   websockets and stdio, listeners and limits of connections
 //	wsframe     websocket frames
 //
 // The packages encode and decode messages. They do not know the meaning of a

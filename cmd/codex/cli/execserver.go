@@ -21,7 +21,7 @@ import (
 	"codex.internal/pkg/host/localpeer"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
 
@@ -78,7 +78,7 @@ killed. A second signal ends it at once.`,
 			&cli.IntFlag{Name: "max-connections", Value: execserver.DefaultMaxConnections, Usage: "connections at a time"},
 			&cli.IntFlag{Name: "max-processes", Value: execserver.DefaultMaxProcesses, Usage: "processes of a session at a time"},
 			&cli.IntFlag{Name: "max-handles", Value: execserver.DefaultMaxHandles, Usage: "open file handles of a connection"},
-			&cli.IntFlag{Name: "max-message-bytes", Value: transport.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
+			&cli.IntFlag{Name: "max-message-bytes", Value: websocket.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
 			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
 			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"},
 				Usage: "end when stdin does, as when the parent has ended"},
@@ -169,7 +169,7 @@ func listenFront(c *cli.Context, s streams, opts execserver.Options, log *slog.L
 		}}, nil
 	}
 	if where.socket != "" {
-		listener, err := transport.ListenUnix(c.Context, where.socket)
+		listener, err := websocket.ListenUnix(c.Context, where.socket)
 		if err != nil {
 			return front{}, fmt.Errorf("listen on unix://%s: %w", where.socket, withoutAddress(err))
 		}

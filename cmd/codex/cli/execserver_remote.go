@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
 
@@ -191,7 +191,7 @@ func (r *registrar) serve(ctx context.Context, srv *execserver.Server, ready fun
 	defer r.transport.CloseIdleConnections()
 	err := relay.NewExecutor(relay.ExecutorOptions{
 		Identity: r.identity, Register: r.register, Validate: r.validate, Connected: ready, TLS: r.tls, Logger: r.log,
-		Serve: func(conn transport.Conn) {
+		Serve: func(conn websocket.Transport) {
 			if err := srv.ServeConn(conn); err != nil {
 				r.log.Debug("connection ended", "error", err)
 			}

@@ -15,7 +15,7 @@ import (
 
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
 
@@ -61,7 +61,7 @@ func serve(c *cli.Context, s streams, srv *execserver.Server, f front, log *slog
 // serveStdio serves the one connection that stdin and stdout are.
 func serveStdio(ctx context.Context, s streams, srv *execserver.Server) error {
 	done := make(chan error, 1)
-	go func() { done <- srv.ServeConn(transport.NewStdio(s.in, s.out, 0)) }()
+	go func() { done <- srv.ServeConn(websocket.NewStdio(s.in, s.out, 0)) }()
 	select {
 	case err := <-done:
 		return err

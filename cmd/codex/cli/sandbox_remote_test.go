@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 func TestWhatIsSentForASandbox(t *testing.T) {
@@ -61,7 +61,7 @@ func oldServer(t *testing.T, started, exited, read string) (url string, methods 
 	ended := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
-		c, err := transport.Upgrade(w, r, 0)
+		c, err := websocket.Upgrade(w, r, 0)
 		if err != nil {
 			t.Error(err)
 			return

@@ -20,7 +20,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // executorInProcess returns what starts executors that are a part of the test,
@@ -47,7 +47,7 @@ func executorInProcess(srv *execserver.Server) newExecutor {
 			Validate: func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error {
 				return reg.Validate(ctx, o.environment, registry.Claim{RegistrationID: registrationID, HarnessKey: harness, Authorization: authorization})
 			},
-			Serve:     func(c transport.Conn) { _ = srv.ServeConn(c) },
+			Serve:     func(c websocket.Transport) { _ = srv.ServeConn(c) },
 			Connected: func() { signal(connected) },
 		})
 		ctx, cancel := context.WithCancel(ctx)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // The variables that hold credentials.
@@ -78,7 +78,7 @@ func (r *Resolver) Registration(ctx context.Context, registryURL string) (Creden
 		switch {
 		case err != nil:
 			return nil, err
-		case u.Scheme != "https" && !transport.IsLoopback(u.Hostname()):
+		case u.Scheme != "https" && !websocket.IsLoopback(u.Hostname()):
 			return nil, ErrPlaintext
 		}
 		return rendezvousToken{token}, nil
@@ -260,7 +260,7 @@ func checkAPIKeyHost(text string) error {
 	}
 	host := strings.ToLower(u.Hostname())
 	ours := under(host, "openai.com") || under(host, "openai.org")
-	if u.Scheme == "https" && (ours || transport.IsLoopback(host)) || u.Scheme == "http" && transport.IsLoopback(host) {
+	if u.Scheme == "https" && (ours || websocket.IsLoopback(host)) || u.Scheme == "http" && websocket.IsLoopback(host) {
 		return nil
 	}
 	return ErrAPIKeyHost

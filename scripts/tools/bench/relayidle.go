@@ -9,7 +9,7 @@ import (
 
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/wire/transport"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // perToken is how many idle environments share a token: it may ask for no more
@@ -96,6 +96,6 @@ func (e *environment) idleExecutor(id string, connected func()) (*relay.Executor
 			return relay.Registration{URL: r.URL, EnvironmentID: id, RegistrationID: r.ID}, err
 		},
 		Validate: func(context.Context, string, noiseik.PublicKey, string) error { return errors.New("nobody is let in") },
-		Serve:    func(transport.Conn) {},
+		Serve:    func(websocket.Transport) {},
 	}), nil
 }

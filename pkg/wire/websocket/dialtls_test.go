@@ -1,4 +1,4 @@
-package transport
+package websocket
 
 import (
 	"crypto/tls"
@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 )
 
 // A configuration that was net/http's offers HTTP/2, which a server that speaks
 // it takes, and in which there is no upgrade.
 func TestDialOffersHTTP1Alone(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ws, err := new(websocket.Upgrader).Upgrade(w, r, nil); err == nil {
+		if ws, err := new(gorilla.Upgrader).Upgrade(w, r, nil); err == nil {
 			_ = ws.Close()
 		}
 	}))

@@ -1,4 +1,4 @@
-package transport
+package websocket
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 )
 
 func TestDialAUnixSocket(t *testing.T) {
@@ -21,7 +21,7 @@ func TestDialAUnixSocket(t *testing.T) {
 	seen := make(chan string, 1)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- r.Host + r.URL.Path + r.Header.Get("Authorization")
-		if c, err := new(websocket.Upgrader).Upgrade(w, r, nil); err == nil {
+		if c, err := new(gorilla.Upgrader).Upgrade(w, r, nil); err == nil {
 			_ = c.Close()
 		}
 	})}

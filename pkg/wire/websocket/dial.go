@@ -1,4 +1,4 @@
-package transport
+package websocket
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 )
 
 // DialError is the error of a connection that could not be made.
@@ -54,14 +54,14 @@ type DialOptions struct {
 // Dial connects to a websocket at a ws:// or wss:// URL within the limit, through
 // the proxy that the environment names, or through the Unix socket of a
 // unix:///path URL. The error is a *DialError, or ctx's.
-func Dial(ctx context.Context, address string, o DialOptions) (*websocket.Conn, error) {
+func Dial(ctx context.Context, address string, o DialOptions) (*gorilla.Conn, error) {
 	bound, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
 	// The library uses the context while it connects, but not while it waits for
 	// the server's answer.
 	attached := func() bool { return true }
 	opening := &openingConn{left: maxOpening}
-	dialer := websocket.Dialer{
+	dialer := gorilla.Dialer{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: withoutHTTP2(o.TLS), ReadBufferSize: o.Buffer, WriteBufferSize: o.Buffer,
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)

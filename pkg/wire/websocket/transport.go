@@ -1,12 +1,12 @@
-// Package transport carries whole JSON-RPC messages: over a websocket, as lines
-// over a pair of streams, and by other implementations of Conn.
+// Package websocket carries whole JSON-RPC messages: over a websocket, as lines
+// over a pair of streams, and by other implementations of Transport.
 //
 // A connection has one reader and one writer, which may run at the same time.
 // Reading returns pooled buffers that the reader owns until it releases
 // them. Writing is split in two so that many messages can share one system
 // call: the writer encodes messages one after the other into a buffer of its own,
 // turns each into its wire form with Seal, and sends all with WriteFrames.
-package transport
+package websocket
 
 import (
 	"errors"
@@ -42,8 +42,8 @@ func (e *TooLargeError) Error() string {
 // FragmentRoom is the room that Fragment wants before a part.
 const FragmentRoom = 16
 
-// Conn is one connection that carries whole messages.
-type Conn interface {
+// Transport is one connection that carries whole messages.
+type Transport interface {
 	// ReadMessage blocks for the next message. It returns io.EOF at the
 	// orderly end of a stream that can still be written to (stdio),
 	// ErrClosed after a close frame, *TooLargeError for a message over the
@@ -84,7 +84,7 @@ type Conn interface {
 	Peer() string
 }
 
-// Pinger is a Conn that can ping its peer.
+// Pinger is a Transport that can ping its peer.
 type Pinger interface {
 	// AppendPing appends a ping to b, which WriteFrames then sends.
 	AppendPing(b []byte) []byte
@@ -97,7 +97,7 @@ type Pinger interface {
 	Heard() uint64
 }
 
-// Suspender is a Conn that outlives the network connection to its peer for a
+// Suspender is a Transport that outlives the network connection to its peer for a
 // while, such as a stream over a relay.
 type Suspender interface {
 	// Suspended reports whether the network connection is lost and nothing was
@@ -106,7 +106,7 @@ type Suspender interface {
 	Suspended() bool
 }
 
-// Authenticated is a Conn whose peer is authenticated.
+// Authenticated is a Transport whose peer is authenticated.
 type Authenticated interface {
 	// Principal returns the peer's name, which is the same for all connections
 	// with the same credentials.

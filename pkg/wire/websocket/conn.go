@@ -1,4 +1,4 @@
-package transport
+package websocket
 
 import (
 	"encoding/binary"
@@ -12,15 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 )
 
-// WebSocket is the server's side of a websocket connection. Messages are read
+// Conn is the server's side of a websocket connection. Messages are read
 // by gorilla/websocket; frames are written by this type itself, in calls that
 // hold whole frames only. The kernel's write lock therefore keeps them apart
 // from the control frames that the library writes on a protocol error.
-type WebSocket struct {
-	ws    *websocket.Conn
+type Conn struct {
+	ws    *gorilla.Conn
 	net   net.Conn
 	limit int
 
@@ -35,7 +35,7 @@ type WebSocket struct {
 // upgrader accepts any origin because the caller has refused requests that
 // carry one (docs/spec/wire.md §1.2), and writes with the HTTP server's
 // buffers.
-var upgrader = websocket.Upgrader{
+var upgrader = gorilla.Upgrader{
 	CheckOrigin: func(*http.Request) bool { return true },
 	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 		http.Error(w, reason.Error(), status)
@@ -46,7 +46,7 @@ var upgrader = websocket.Upgrader{
 // messages of up to limit bytes (0: DefaultMaxMessage). On failure the
 // request has been answered. The caller has decided that the client may stay:
 // Admit is called for the connection.
-func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*WebSocket, error) {
+func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*Conn, error) {
 	if limit <= 0 {
 		limit = DefaultMaxMessage
 	}
@@ -55,7 +55,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*WebSocket, err
 		return nil, fmt.Errorf("upgrade to a websocket: %w", err)
 	}
 	Admit(ws.NetConn())
-	c := &WebSocket{ws: ws, net: ws.NetConn(), limit: limit, onPing: func() {}}
+	c := &Conn{ws: ws, net: ws.NetConn(), limit: limit, onPing: func() {}}
 	ws.SetPingHandler(c.takePing)
 	ws.SetPongHandler(func(string) error { c.heard.Add(1); return nil })
 	ws.SetCloseHandler(func(int, string) error { return nil })
@@ -63,7 +63,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*WebSocket, err
 }
 
 // Peer returns the remote address. The clients of a Unix socket have none.
-func (c *WebSocket) Peer() string {
+func (c *Conn) Peer() string {
 	if c.net.RemoteAddr().Network() == "unix" {
 		return "unix"
 	}
@@ -72,7 +72,7 @@ func (c *WebSocket) Peer() string {
 
 // takePing records a ping. Only the latest is answered, as RFC 6455 5.5.3 allows,
 // so a peer that sends pings without reading the answers fills no queue.
-func (c *WebSocket) takePing(data string) error {
+func (c *Conn) takePing(data string) error {
 	c.heard.Add(1)
 	c.mu.Lock()
 	c.pong = append(make([]byte, 0, len(data)), data...)
@@ -81,14 +81,14 @@ func (c *WebSocket) takePing(data string) error {
 	return nil
 }
 
-// ReadMessage implements Conn.
-func (c *WebSocket) ReadMessage() (*Message, error) {
+// ReadMessage implements Transport.
+func (c *Conn) ReadMessage() (*Message, error) {
 	kind, r, err := c.ws.NextReader()
 	if err != nil {
 		return nil, readError(err)
 	}
 	m := newMessage()
-	m.Text = kind == websocket.TextMessage
+	m.Text = kind == gorilla.TextMessage
 	if err := m.readAll(r, c.limit); err != nil {
 		m.Release()
 		return nil, readError(err)
@@ -98,8 +98,8 @@ func (c *WebSocket) ReadMessage() (*Message, error) {
 }
 
 func readError(err error) error {
-	var closed *websocket.CloseError
-	if errors.As(err, &closed) && closed.Code != websocket.CloseAbnormalClosure {
+	var closed *gorilla.CloseError
+	if errors.As(err, &closed) && closed.Code != gorilla.CloseAbnormalClosure {
 		return ErrClosed
 	}
 	return err
@@ -118,11 +118,11 @@ const (
 	longHead       = 10
 )
 
-// Open implements Conn: most messages fit a medium head.
-func (c *WebSocket) Open(b []byte) []byte { return append(b, 0, 0, 0, 0) }
+// Open implements Transport: most messages fit a medium head.
+func (c *Conn) Open(b []byte) []byte { return append(b, 0, 0, 0, 0) }
 
-// Seal implements Conn.
-func (c *WebSocket) Seal(b []byte, start int) []byte {
+// Seal implements Transport.
+func (c *Conn) Seal(b []byte, start int) []byte {
 	body := len(b) - start - mediumHead
 	if body > maxFrame {
 		return sealFragments(b, start)
@@ -194,14 +194,14 @@ func appendHead(b []byte, first, last bool, body int) []byte {
 	return b
 }
 
-// WriteFrames implements Conn.
-func (c *WebSocket) WriteFrames(frames []byte, progress func()) error {
+// WriteFrames implements Transport.
+func (c *Conn) WriteFrames(frames []byte, progress func()) error {
 	return writeSliced(c.net, frames, progress)
 }
 
-// Fragment implements Conn. The frame's head goes right before the text, so
+// Fragment implements Transport. The frame's head goes right before the text, so
 // that one write carries both.
-func (c *WebSocket) Fragment(part []byte, first, last bool, progress func()) error {
+func (c *Conn) Fragment(part []byte, first, last bool, progress func()) error {
 	var head [longHead]byte
 	h := appendHead(head[:0], first, last, len(part)-FragmentRoom)
 	start := FragmentRoom - len(h)
@@ -222,16 +222,16 @@ func writeSliced(w io.Writer, b []byte, progress func()) error {
 }
 
 // OnPing implements Pinger.
-func (c *WebSocket) OnPing(f func()) { c.onPing = f }
+func (c *Conn) OnPing(f func()) { c.onPing = f }
 
 // Heard implements Pinger.
-func (c *WebSocket) Heard() uint64 { return c.heard.Load() }
+func (c *Conn) Heard() uint64 { return c.heard.Load() }
 
 // AppendPing implements Pinger.
-func (c *WebSocket) AppendPing(b []byte) []byte { return append(b, finBit|opPing, 0) }
+func (c *Conn) AppendPing(b []byte) []byte { return append(b, finBit|opPing, 0) }
 
 // AppendPongs implements Pinger.
-func (c *WebSocket) AppendPongs(b []byte) []byte {
+func (c *Conn) AppendPongs(b []byte) []byte {
 	c.mu.Lock()
 	data := c.pong
 	c.pong = nil
@@ -242,9 +242,9 @@ func (c *WebSocket) AppendPongs(b []byte) []byte {
 	return append(append(b, finBit|opPong, byte(len(data))), data...)
 }
 
-// Close implements Conn. It must not run while another goroutine is in
+// Close implements Transport. It must not run while another goroutine is in
 // WriteFrames, unless that one is stuck for good.
-func (c *WebSocket) Close(code int, reason string) error {
+func (c *Conn) Close(code int, reason string) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -267,7 +267,7 @@ func (c *WebSocket) Close(code int, reason string) error {
 
 // linger closes the sending side and reads on until the peer has closed its own,
 // so that the peer receives the close frame and not a reset.
-func (c *WebSocket) linger() {
+func (c *Conn) linger() {
 	half, ok := c.net.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
@@ -276,8 +276,8 @@ func (c *WebSocket) linger() {
 	_, _ = io.CopyN(io.Discard, c.net, lingerBytes)
 }
 
-// Abort implements Conn.
-func (c *WebSocket) Abort() error {
+// Abort implements Transport.
+func (c *Conn) Abort() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()

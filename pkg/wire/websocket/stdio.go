@@ -1,4 +1,4 @@
-package transport
+package websocket
 
 import (
 	"bufio"
@@ -31,10 +31,10 @@ func NewStdio(in io.Reader, out io.Writer, limit int) *Stdio {
 	return &Stdio{in: bufio.NewReaderSize(in, 64<<10), inEnd: closer, out: out, limit: limit}
 }
 
-// Peer implements Conn.
+// Peer implements Transport.
 func (c *Stdio) Peer() string { return "stdio" }
 
-// ReadMessage implements Conn. A last line without a newline is a message too.
+// ReadMessage implements Transport. A last line without a newline is a message too.
 func (c *Stdio) ReadMessage() (*Message, error) {
 	for {
 		m := newMessage()
@@ -73,19 +73,19 @@ func (c *Stdio) readLine(m *Message) error {
 	}
 }
 
-// Open implements Conn.
+// Open implements Transport.
 func (c *Stdio) Open(b []byte) []byte { return b }
 
-// Seal implements Conn. The encoders of this project never put a newline in
+// Seal implements Transport. The encoders of this project never put a newline in
 // a message.
 func (c *Stdio) Seal(b []byte, _ int) []byte { return append(b, '\n') }
 
-// WriteFrames implements Conn.
+// WriteFrames implements Transport.
 func (c *Stdio) WriteFrames(frames []byte, progress func()) error {
 	return writeSliced(c.out, frames, progress)
 }
 
-// Fragment implements Conn.
+// Fragment implements Transport.
 func (c *Stdio) Fragment(part []byte, _, last bool, progress func()) error {
 	if err := writeSliced(c.out, part[FragmentRoom:], progress); err != nil || !last {
 		return err
@@ -93,10 +93,10 @@ func (c *Stdio) Fragment(part []byte, _, last bool, progress func()) error {
 	return writeSliced(c.out, []byte{'\n'}, progress)
 }
 
-// Close implements Conn.
+// Close implements Transport.
 func (c *Stdio) Close(int, string) error { return c.Abort() }
 
-// Abort implements Conn.
+// Abort implements Transport.
 func (c *Stdio) Abort() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-package transport
+package websocket
 
 import (
 	"bytes"
@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 )
 
 const patience = 20 * time.Second
 
 // pair returns both ends of a websocket.
-func pair(t *testing.T, limit int) (*WebSocket, *websocket.Conn) {
+func pair(t *testing.T, limit int) (*Conn, *gorilla.Conn) {
 	t.Helper()
-	accepted := make(chan *WebSocket, 1)
+	accepted := make(chan *Conn, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := Upgrade(w, r, limit)
 		if err != nil {
@@ -29,7 +29,7 @@ func pair(t *testing.T, limit int) (*WebSocket, *websocket.Conn) {
 		accepted <- c
 	}))
 	t.Cleanup(s.Close)
-	peer, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(s.URL, "http"), nil)
+	peer, _, err := gorilla.DefaultDialer.Dial("ws"+strings.TrimPrefix(s.URL, "http"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestFramesOfEverySize(t *testing.T) {
 	}()
 	for _, n := range sizes {
 		kind, text, err := peer.ReadMessage()
-		if err != nil || kind != websocket.TextMessage || len(text) != n || strings.Trim(string(text), "a") != "" {
+		if err != nil || kind != gorilla.TextMessage || len(text) != n || strings.Trim(string(text), "a") != "" {
 			t.Fatalf("a message of %d bytes came as %d of kind %d: %v", n, len(text), kind, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestMessagesUpToTheLimit(t *testing.T) {
 	const limit = 300_000
 	for _, n := range []int{0, 1, 2 << 10, 2<<10 + 1, 32 << 10, 256<<10 + 1, limit, limit + 1} {
 		c, peer := pair(t, limit)
-		if err := peer.WriteMessage(websocket.BinaryMessage, bytes.Repeat([]byte{'b'}, n)); err != nil {
+		if err := peer.WriteMessage(gorilla.BinaryMessage, bytes.Repeat([]byte{'b'}, n)); err != nil {
 			t.Fatal(err)
 		}
 		m, err := c.ReadMessage()
@@ -107,7 +107,7 @@ func TestCloseTellsWhy(t *testing.T) {
 	c, peer := pair(t, 0)
 	go func() { _ = c.Close(CloseTooLarge, strings.Repeat("é", 100)) }()
 	_, _, err := peer.ReadMessage()
-	var closed *websocket.CloseError
+	var closed *gorilla.CloseError
 	if !errors.As(err, &closed) || closed.Code != CloseTooLarge || !strings.HasPrefix(closed.Text, "éé") {
 		t.Errorf("%v", err)
 	}
@@ -122,7 +122,7 @@ func TestPingsAreAnswered(t *testing.T) {
 		_, err := c.ReadMessage()
 		ended <- err
 	}()
-	if err := peer.WriteControl(websocket.PingMessage, []byte("data"), time.Now().Add(patience)); err != nil {
+	if err := peer.WriteControl(gorilla.PingMessage, []byte("data"), time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	<-asked
@@ -141,7 +141,7 @@ func TestPingsAreAnswered(t *testing.T) {
 	if data := <-got; data != "data" {
 		t.Errorf("pong %q", data)
 	}
-	_ = peer.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Now().Add(patience))
+	_ = peer.WriteControl(gorilla.CloseMessage, gorilla.FormatCloseMessage(1000, ""), time.Now().Add(patience))
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("read: %v", err)
 	}
