@@ -3,7 +3,6 @@
 package launcher
 
 import (
-	"os"
 	"strconv"
 
 	"codex.internal/pkg/sandbox"
@@ -38,26 +37,21 @@ func (m *mounter) own(name string, fd register, rights uint64) {
 // for writing, so that it can open them again, by /dev/stdout for example.
 // Pipes and sockets are in no file system that Landlock restricts.
 func (r *ruleset) grantInherited() {
-	dir, err := os.Open("/proc/self/fd")
+	fds, err := inheritedDescriptors()
 	if err != nil {
-		return
+		return // the command cannot open them again, which grants less
 	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		fd, err := strconv.Atoi(name)
-		if err != nil || !inheritedForWriting(fd) {
+	for _, fd := range fds {
+		if !openForWriting(fd) {
 			continue
 		}
-		r.try(func() { r.grantFD("the descriptor "+name, fd, sandbox.WallFiles) })
+		r.try(func() { r.grantFD("the descriptor "+strconv.Itoa(fd), fd, sandbox.WallFiles) })
 	}
 }
 
-func inheritedForWriting(fd int) bool {
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	if err != nil || own&unix.FD_CLOEXEC != 0 {
-		return false
-	}
+// openForWriting reports whether a descriptor is open for writing and leads to a
+// file system: sockets do not.
+func openForWriting(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0 {
 		return false

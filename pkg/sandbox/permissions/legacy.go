@@ -29,24 +29,6 @@ type LegacyPolicy struct {
 	ExcludeSlashTmp bool
 }
 
-// DecodeLegacy decodes a SandboxPolicy.
-func DecodeLegacy(text []byte, decode PathDecoder) (LegacyPolicy, error) {
-	d := decoder{decode: decode}
-	var p LegacyPolicy
-	r := jsonwire.NewReader(text)
-	err := d.legacy(&p)(r)
-	if err == nil {
-		err = r.End()
-	}
-	if err == nil {
-		err = d.bad
-	}
-	if err != nil {
-		return LegacyPolicy{}, err
-	}
-	return p, nil
-}
-
 // legacy reads a SandboxPolicy.
 func (d *decoder) legacy(p *LegacyPolicy) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {

@@ -7,6 +7,12 @@ import (
 	"testing"
 )
 
+// decodeLegacy decodes a policy that stands alone.
+func decodeLegacy(text []byte, decode PathDecoder) (p LegacyPolicy, err error) {
+	d := decoder{decode: decode}
+	return p, d.alone(text, d.legacy(&p))
+}
+
 func TestLegacyPoliciesRoundTrip(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"type":"danger-full-access","x":1}`:                    `{"type":"danger-full-access"}`,
@@ -18,7 +24,7 @@ func TestLegacyPoliciesRoundTrip(t *testing.T) {
 		`{"type":"workspace-write"}`:                             `{"type":"workspace-write","network_access":false,"exclude_tmpdir_env_var":false,"exclude_slash_tmp":false}`,
 		`{"type":"workspace-write","writable_roots":["/a/../b"],"network_access":true,"exclude_tmpdir_env_var":true,"exclude_slash_tmp":true}`: `{"type":"workspace-write","writable_roots":["/b"],"network_access":true,"exclude_tmpdir_env_var":true,"exclude_slash_tmp":true}`,
 	} {
-		p, err := DecodeLegacy([]byte(text), NativePath(""))
+		p, err := decodeLegacy([]byte(text), NativePath(""))
 		if got := string(p.AppendJSON(nil)); err != nil || got != want {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
@@ -28,7 +34,7 @@ func TestLegacyPoliciesRoundTrip(t *testing.T) {
 		`{"type":"workspace-write","writable_roots":["rel"]}`, `{"type":"read-only"} x`, `{"type":"read-only","type":"read-only"}`,
 		`{"type":"workspace-write","writable_roots":["/a"` + strings.Repeat(`,"/a"`, maxRoots) + `]}`,
 	} {
-		if _, err := DecodeLegacy([]byte(text), NativePath("")); err == nil {
+		if _, err := decodeLegacy([]byte(text), NativePath("")); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
 	}

@@ -19,24 +19,6 @@ type AdditionalProfile struct {
 	FileSystem *FileSystem
 }
 
-// DecodeAdditional decodes an overlay.
-func DecodeAdditional(text []byte, decode PathDecoder) (AdditionalProfile, error) {
-	d := decoder{decode: decode}
-	var a AdditionalProfile
-	r := jsonwire.NewReader(text)
-	err := d.additional(&a)(r)
-	if err == nil {
-		err = r.End()
-	}
-	if err == nil {
-		err = d.bad
-	}
-	if err != nil {
-		return AdditionalProfile{}, err
-	}
-	return a, nil
-}
-
 // additional reads an overlay, whose members may not be others.
 func (d *decoder) additional(a *AdditionalProfile) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
@@ -257,4 +239,20 @@ func (fs FileSystem) merge(over FileSystem) FileSystem {
 
 func (fs FileSystem) hasDenyGlob() bool {
 	return slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Path.Kind == Glob && e.Access == Deny })
+}
+
+// depthOf is the depth for the patterns of sides that fs is made of: the larger,
+// or none if a side that has patterns has none.
+func (fs FileSystem) depthOf(sides ...FileSystem) int {
+	depth := 0
+	for _, side := range sides {
+		if !fs.hasDenyGlob() || !side.hasDenyGlob() {
+			continue
+		}
+		if side.GlobScanMaxDepth == 0 {
+			return 0
+		}
+		depth = max(depth, side.GlobScanMaxDepth)
+	}
+	return depth
 }

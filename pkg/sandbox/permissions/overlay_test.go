@@ -3,8 +3,9 @@ package permissions
 import (
 	"errors"
 	"reflect"
-	"strings"
 	"testing"
+
+	"codex.internal/pkg/wire/jsonwire"
 )
 
 func mode(n Network) *Network { return &n }
@@ -18,6 +19,24 @@ func over(list string, depth int, net *Network) AdditionalProfile {
 	return a
 }
 
+// decodeAdditional decodes an overlay that stands alone.
+func decodeAdditional(text []byte, decode PathDecoder) (a AdditionalProfile, err error) {
+	d := decoder{decode: decode}
+	return a, d.alone(text, d.additional(&a))
+}
+
+// alone reads text, and nothing may follow.
+func (d *decoder) alone(text []byte, read func(*jsonwire.Reader) error) error {
+	r := jsonwire.NewReader(text)
+	if err := read(r); err != nil {
+		return err
+	}
+	if err := r.End(); err != nil {
+		return err
+	}
+	return d.bad
+}
+
 func TestOverlaysRoundTrip(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                           `{"network":null,"file_system":null}`,
@@ -29,13 +48,13 @@ func TestOverlaysRoundTrip(t *testing.T) {
 		`{"file_system":{"entries":[` + pathWrite + `],"glob_scan_max_depth":2}}`: `{"network":null,"file_system":{"entries":[` + pathWrite + `],"glob_scan_max_depth":2}}`,
 		`{"file_system":{"entries":[` + rootRead + `]}}`:                          `{"network":null,"file_system":{"entries":[` + rootRead + `]}}`,
 	} {
-		a, err := DecodeAdditional([]byte(text), NativePath(""))
+		a, err := decodeAdditional([]byte(text), NativePath(""))
 		if got := string(a.AppendJSON(nil)); err != nil || got != want {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{`{"x":1}`, `{"type":"disabled"}`, `{"file_system":{"read":["rel"]}}`, `{} x`, `[]`} {
-		if _, err := DecodeAdditional([]byte(text), NativePath("")); err == nil {
+		if _, err := decodeAdditional([]byte(text), NativePath("")); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
 	}
@@ -89,38 +108,5 @@ func TestApplyOverlays(t *testing.T) {
 	}
 	if got := over("", 0, mode(NetworkRestricted)).Apply(want); got.Network != NetworkEnabled {
 		t.Error("an overlay took the network away")
-	}
-}
-
-func TestIntersect(t *testing.T) {
-	for _, tt := range []struct{ name, requested, granted, want string }{
-		{"what was asked for", "/a=read", "/a=read", "/a=read"},
-		{"less than asked for", "/a=write", "/a/b=read", "/a/b=read"},
-		{"more than asked for", "/a/b=read", "/a=read", ""},
-		{"write where read was asked for", "/a=read", "/a=write", ""},
-		{"what was not asked for", "/a=read", "/a=read /b=read", "/a=read"},
-		{"what the request denies", "/a=read /a/b=deny", "/a/b=read", ""},
-		{"what a requested pattern denies", "/a=read glob:/a/*.env=deny", "/a/x.env=read /a/y=read", "/a/y=read glob:/a/*.env=deny"},
-		{"denied ones that overlap", "/a=read /a/b=deny /c=deny", "/a=read /a/d=deny", "/a=read /a/b=deny /a/d=deny"},
-		{"denied patterns by their fixed part", "/a=read glob:/a/*.env=deny glob:/c/*.env=deny", "/a=read", "/a=read glob:/a/*.env=deny"},
-		{"project roots become concrete", "project_roots=write glob:*.env=deny", "project_roots=write", "/w=write glob:/w/*.env=deny"},
-		{"minimal", "minimal=read", "minimal=read", "minimal=read"},
-		{"minimal that was not asked for", "/a=read", "minimal=read", ""},
-		{"the root", "root=read", "root=read", "root=read"},
-	} {
-		got := Intersect(over(tt.requested, 0, nil), over(tt.granted, 0, nil), Scope{Cwd: "/w"}, tree("/w/"))
-		if want := over(tt.want, 0, nil); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %s, want %s", tt.name, got.AppendJSON(nil), want.AppendJSON(nil))
-		}
-	}
-	on, off := over("", 0, mode(NetworkEnabled)), over("", 0, nil)
-	if got := Intersect(on, on, Scope{}, tree()); !got.enabled() {
-		t.Error("both enable the network")
-	}
-	if Intersect(on, off, Scope{}, tree()).enabled() || Intersect(off, on, Scope{}, tree()).enabled() {
-		t.Error("one side enables the network")
-	}
-	if got := strings.Count(string(Intersect(over("/a=read glob:/a/x=deny", 3, nil), over("/a=read glob:/a/y=deny", 5, nil), Scope{}, tree()).AppendJSON(nil)), `depth":5`); got != 1 {
-		t.Error("the depth is not the larger")
 	}
 }

@@ -114,9 +114,6 @@ type Profile struct {
 	Network    Network
 }
 
-// DefaultProfile grants nothing.
-func DefaultProfile() Profile { return Profile{Kind: Managed} }
-
 // FullWrite reports whether the profile lets everything be written. Disabled
 // and External do, as nothing is confined by us.
 func (p Profile) FullWrite() bool { return p.Kind != Managed || p.FileSystem.FullWrite() }
