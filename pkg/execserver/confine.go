@@ -142,8 +142,18 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
 	return &sandbox.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
-// processIntent returns how a process must be confined; nil: not at all.
-func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox.Intent, error) {
+// processSandbox is the decoded sandbox of a process/start.
+type processSandbox struct {
+	srv     *Server
+	ctx     *permissions.Context
+	w       workspace
+	dir     string // of the command
+	managed bool   // enforceManagedNetwork
+}
+
+// processSandbox decodes the sandbox of a process/start; nil: it has none. dir
+// is the directory of the command.
+func (srv *Server) processSandbox(p *execproto.StartParams, dir string) (*processSandbox, error) {
 	if p.Sandbox == nil {
 		return nil, nil
 	}
@@ -160,21 +170,30 @@ func (srv *Server) processIntent(p *execproto.StartParams, dir string) (*sandbox
 	if err != nil {
 		return nil, err
 	}
-	cwd := w.cwd
-	if cwd == "" {
-		cwd = dir
+	return &processSandbox{srv: srv, ctx: ctx, w: w, dir: dir, managed: p.EnforceManagedNetwork}, nil
+}
+
+// intent returns how the process must be confined; nil: not at all. It looks at
+// the disk, and the first call of a server probes the backends.
+func (s *processSandbox) intent() (*sandbox.Intent, error) {
+	if s == nil {
+		return nil, nil
 	}
-	profile := w.profile(ctx, cwd)
-	if profile.Kind == permissions.Disabled && !p.EnforceManagedNetwork {
+	cwd := s.w.cwd
+	if cwd == "" {
+		cwd = s.dir
+	}
+	profile := s.w.profile(s.ctx, cwd)
+	if profile.Kind == permissions.Disabled && !s.managed {
 		// The launcher would do nothing but execute it.
 		return nil, nil
 	}
-	if _, err := srv.sandboxes(); err != nil {
+	if _, err := s.srv.sandboxes(); err != nil {
 		return nil, unenforceable(err)
 	}
 	return &sandbox.Intent{
-		Profile: profile, PolicyCwd: cwd, CommandCwd: dir,
-		LegacyLandlock: ctx.UseLegacyLandlock, ManagedNetwork: p.EnforceManagedNetwork,
+		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
+		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed,
 	}, nil
 }
 

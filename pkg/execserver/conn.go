@@ -36,7 +36,6 @@ type conn struct {
 	t     websocket.Transport
 	out   *outbox
 	lanes *lanes
-	order order
 	log   *slog.Logger
 
 	// principal names the client's user or token. Sessions belong to a principal.
@@ -286,29 +285,6 @@ func (c *conn) tooEarly(family string) string {
 		what = "send initialized"
 	}
 	return fmt.Sprintf("client must %s before using %s methods", what, family)
-}
-
-// request starts a request, or refuses it.
-func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
-	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg}
-	spec, ok := methods[m.Method]
-	if !ok {
-		rq.fail(&jsonrpc.Error{
-			Code:    execproto.CodeMethodNotFound,
-			Message: fmt.Sprintf("exec-server does not implement `%s`", shorten(m.Method)),
-		})
-		return
-	}
-	run, err := spec.prepare(rq, m.Params)
-	if err != nil {
-		rq.fail(&jsonrpc.Error{Code: execproto.CodeInvalidParams, Message: err.Error()})
-		return
-	}
-	if text := c.tooEarly(spec.family); text != "" {
-		rq.fail(invalid(text))
-		return
-	}
-	run()
 }
 
 // replyError sends an error response. If the connection has ended, it is

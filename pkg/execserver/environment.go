@@ -2,7 +2,11 @@
 
 package execserver
 
-import "codex.internal/pkg/execproto"
+import (
+	"context"
+
+	"codex.internal/pkg/execproto"
+)
 
 // environment returns the result of environment/info. Three capabilities are set
 // only if the sandbox backend can enforce every plan. The backend is probed with
@@ -18,7 +22,11 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 }
 
 // environmentInfo answers environment/info (docs/spec/wire.md §7.1).
-func environmentInfo(rq *request) { rq.result(rq.c.srv.environment()) }
+func environmentInfo(_ context.Context, c *conn, _ *struct{}) (result, error) {
+	return c.srv.environment(), nil
+}
 
 // environmentStatus answers environment/status.
-func environmentStatus(rq *request) { rq.result(execproto.StatusResult{Status: "ready"}) }
+func environmentStatus(context.Context, *conn, *struct{}) (result, error) {
+	return execproto.StatusResult{Status: "ready"}, nil
+}

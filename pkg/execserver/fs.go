@@ -17,61 +17,80 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// withPath runs f with the native path of a request, in the ordinary lane. The
-// answer is f's error, or {} if that is nil. If the request must be confined, a
-// helper carries it out and f is not called.
-func (rq *request) withPath(uri string, sandbox json.RawMessage, f func(ctx context.Context, path string) error) {
-	path, err := pathuri.Parse(uri, rq.c.srv.home)
-	if err != nil {
-		rq.fail(err)
-		return
+// fileParams is the decoded params of a file system request, and what a confined
+// helper gets in place of them.
+type fileParams[P any] struct {
+	params P
+	confinedCall
+}
+
+// confinedCall is a file system request as a helper gets it.
+type confinedCall struct {
+	method string
+	json   []byte // the text of the params; lies in the request's message
+}
+
+// keepJSON returns a decoder that keeps the text of the params.
+func keepJSON[P any](method string, decode func([]byte) (P, error)) func([]byte) (fileParams[P], error) {
+	return func(json []byte) (fileParams[P], error) {
+		p, err := decode(json)
+		return fileParams[P]{p, confinedCall{method, json}}, err
 	}
-	intent, err := rq.c.srv.fileIntent(sandbox)
+}
+
+// filePath returns the row of a file system method without a handle.
+func filePath[P any](
+	method string, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P, call confinedCall) (result, error),
+) row {
+	return plain(familyFilesystem, laneOrdinary, keepJSON(method, decode),
+		func(ctx context.Context, c *conn, p *fileParams[P]) (result, error) {
+			return handle(ctx, c, &p.params, p.confinedCall)
+		})
+}
+
+// withPath returns the result of f for the native path of a request. If the
+// request must be confined, a helper carries it out and f is not called.
+func (c *conn) withPath(
+	ctx context.Context, call confinedCall, uri string, sandbox json.RawMessage, f func(path string) (result, error),
+) (result, error) {
+	path, err := pathuri.Parse(uri, c.srv.home)
 	if err != nil {
-		rq.fail(err)
-		return
+		return nil, err
+	}
+	intent, err := c.srv.fileIntent(sandbox)
+	if err != nil {
+		return nil, err
 	}
 	if intent != nil {
-		rq.workConfined(intent)
-		return
+		return c.srv.confinedResult(ctx, intent, call)
 	}
-	rq.work("", func(ctx context.Context) {
-		if err := f(ctx, path); !errors.Is(err, errAnswered) {
-			rq.finish(err)
-		}
-	})
+	return f(path)
 }
 
-// errAnswered is returned by a function for withPath that has sent the answer.
-var errAnswered = errors.New("answered")
-
-// answer answers with r unless there is an error.
-func (rq *request) answer(r appender, err error) error {
-	if err != nil {
-		return err
-	}
-	rq.result(r)
-	return errAnswered
-}
-
-func fsReadFile(rq *request, p *execproto.LinkPathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
+func fsReadFile(ctx context.Context, c *conn, p *execproto.LinkPathParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) {
 		f, size, err := files.OpenRegular(path, fsops.LinkOptions(p.FollowSymlinks))
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if size > inlineBody {
+			return c.srv.streamFile(f, size)
 		}
 		defer f.Close()
-		if size <= inlineBody {
-			data, err := readSmall(f, size)
-			if err == nil && len(data) > inlineBody {
-				rq.stream(`{"dataBase64":"`, bytesSource(data), `"}`)
-				return errAnswered
-			}
-			return rq.answer(execproto.ReadFileResult{DataBase64: data}, err)
+		data, err := readSmall(f, size)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(data) > inlineBody:
+			return fileData(bytesSource(data)), nil
+		default:
+			return execproto.ReadFileResult{DataBase64: data}, nil
 		}
-		return rq.streamFile(f, size)
 	})
 }
+
+// fileData is the result of fs/readFile with data that is sent in parts.
+func fileData(data source) large { return large{`{"dataBase64":"`, data, `"}`} }
 
 // readSmall reads a whole file of the given size in bytes. The file may be
 // larger: files of /proc have size 0, and a log grows meanwhile.
@@ -94,21 +113,26 @@ func readSmall(f *os.File, size int64) ([]byte, error) {
 	}
 }
 
-// streamFile answers with a large file. Up to wholeFile bytes are read before
-// the answer begins, so that a read error is the answer to the request. A read
-// error after that closes the connection.
-func (rq *request) streamFile(f *os.File, size int64) error {
+// streamFile returns a large file as the result of fs/readFile, and closes it
+// later. Up to wholeFile bytes are read before the answer begins, so that a read
+// error is the answer to the request. A read error after that closes the
+// connection.
+func (srv *Server) streamFile(f *os.File, size int64) (result, error) {
 	if size >= releaseAbove {
-		rq.c.srv.memory.used()
+		srv.memory.used()
 	}
 	held, err := readChunks(f, min(size, wholeFile))
-	defer held.free()
+	end := func() {
+		held.free()
+		_ = f.Close()
+	}
 	if err != nil {
-		return err
+		end()
+		return nil, err
 	}
 	// Bytes that are appended after the file was opened, as to a log, are left out.
 	rest := io.LimitReader(f, size-held.size)
-	rq.stream(`{"dataBase64":"`, func(buf []byte) ([]byte, error) {
+	data := func(buf []byte) ([]byte, error) {
 		if piece, ok := held.next(); ok {
 			if held.left() || size > wholeFile {
 				return piece, nil
@@ -117,8 +141,8 @@ func (rq *request) streamFile(f *os.File, size int64) error {
 		}
 		n, err := io.ReadFull(rest, buf)
 		return buf[:n], endOfFile(err)
-	}, `"}`)
-	return errAnswered
+	}
+	return followed{fileData(data), end}, nil
 }
 
 // endOfFile returns io.EOF for both errors with which io.ReadFull reports the
@@ -130,53 +154,40 @@ func endOfFile(err error) error {
 	return err
 }
 
-func fsWriteFile(rq *request, p *execproto.WriteFileParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return fsops.WriteFile(path, p, false) })
+func fsWriteFile(ctx context.Context, c *conn, p *execproto.WriteFileParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return done{}, fsops.WriteFile(path, p, false) })
 }
 
-func fsCreateDirectory(rq *request, p *execproto.CreateDirectoryParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error { return fsops.CreateDirectory(path, p) })
+func fsCreateDirectory(ctx context.Context, c *conn, p *execproto.CreateDirectoryParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return done{}, fsops.CreateDirectory(path, p) })
 }
 
-func fsGetMetadata(rq *request, p *execproto.LinkPathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		r, err := fsops.GetMetadata(path, p)
-		return rq.answer(r, err)
-	})
+func fsGetMetadata(ctx context.Context, c *conn, p *execproto.LinkPathParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return fsops.GetMetadata(path, p) })
 }
 
-func fsCanonicalize(rq *request, p *execproto.PathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(_ context.Context, path string) error {
-		r, err := fsops.Canonicalize(path)
-		return rq.answer(r, err)
-	})
+func fsCanonicalize(ctx context.Context, c *conn, p *execproto.PathParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return fsops.Canonicalize(path) })
 }
 
-func fsReadDirectory(rq *request, p *execproto.PathParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
-		r, err := fsops.ReadDirectory(ctx, path)
-		return rq.answer(r, err)
-	})
+func fsReadDirectory(ctx context.Context, c *conn, p *execproto.PathParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return fsops.ReadDirectory(ctx, path) })
 }
 
-func fsRemove(rq *request, p *execproto.RemoveParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error { return fsops.Remove(ctx, path, p) })
+func fsRemove(ctx context.Context, c *conn, p *execproto.RemoveParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return done{}, fsops.Remove(ctx, path, p) })
 }
 
-func fsCopy(rq *request, p *execproto.CopyParams) {
-	destination, err := pathuri.Parse(p.DestinationPath, rq.c.srv.home)
+func fsCopy(ctx context.Context, c *conn, p *execproto.CopyParams, call confinedCall) (result, error) {
+	destination, err := pathuri.Parse(p.DestinationPath, c.srv.home)
 	if err != nil {
-		rq.fail(err)
-		return
+		return nil, err
 	}
-	rq.withPath(p.SourcePath, p.Sandbox, func(ctx context.Context, source string) error {
-		return fsops.Copy(ctx, source, destination, p, false)
+	return c.withPath(ctx, call, p.SourcePath, p.Sandbox, func(source string) (result, error) {
+		return done{}, fsops.Copy(ctx, source, destination, p, false)
 	})
 }
 
-func fsWalk(rq *request, p *execproto.WalkParams) {
-	rq.withPath(p.Path, p.Sandbox, func(ctx context.Context, path string) error {
-		r, err := fsops.Walk(ctx, path, p)
-		return rq.answer(r, err)
-	})
+func fsWalk(ctx context.Context, c *conn, p *execproto.WalkParams, call confinedCall) (result, error) {
+	return c.withPath(ctx, call, p.Path, p.Sandbox, func(path string) (result, error) { return fsops.Walk(ctx, path, p) })
 }

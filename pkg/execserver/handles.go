@@ -20,6 +20,7 @@ import (
 // so a handle is never closed while it is read.
 type handleTable struct {
 	limit int
+	order order // of the requests about a handle, by its id
 
 	mu   sync.Mutex
 	open map[string]*fileHandle
@@ -34,9 +35,6 @@ type fileHandle struct {
 	mode     execproto.OpenMode
 	atomic   bool // replaces the target only when it is closed
 }
-
-// handleKey returns the key that orders the requests about one handle.
-func handleKey(id string) string { return "handle " + id }
 
 func unknownHandle(id string) error {
 	return notFound(fmt.Sprintf("unknown file read handle `%s`", shorten(id)))
@@ -98,127 +96,96 @@ func (h *fileHandle) abandon() {
 	}
 }
 
-// validHandle reports whether a handle can have that id; if not, it has answered.
-func (rq *request) validHandle(id string) bool {
-	err := fsops.CheckHandleID(id)
-	if err != nil {
-		rq.fail(err)
+func fsOpen(_ context.Context, c *conn, call *fileParams[execproto.OpenParams]) (result, error) {
+	p := &call.params
+	if err := fsops.CheckHandleID(p.HandleID); err != nil {
+		return nil, err
 	}
-	return err == nil
+	path, err := pathuri.Parse(p.Path, c.srv.home)
+	if err != nil {
+		return nil, err
+	}
+	intent, err := c.srv.fileIntent(p.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	table := &c.handles
+	if err := table.reserve(p.HandleID); err != nil {
+		return nil, err
+	}
+	h := table.get(p.HandleID)
+	h.mode = execproto.OpenRead
+	if p.Mode == execproto.OpenReplace {
+		h.mode, h.atomic = execproto.OpenReplace, p.Atomic
+	}
+	switch {
+	case intent != nil:
+		h.confined, err = c.srv.openConfined(intent, h.mode, call.json)
+	case h.mode == execproto.OpenReplace:
+		h.write, err = files.OpenWrite(path, files.WriteOptions{Atomic: p.Atomic})
+	default:
+		h.read, err = files.OpenRead(path)
+	}
+	if err != nil {
+		table.take(p.HandleID)
+		return nil, err
+	}
+	return execproto.OpenResult{HandleID: p.HandleID}, nil
 }
 
-func fsOpen(rq *request, p *execproto.OpenParams) {
-	if !rq.validHandle(p.HandleID) {
-		return
-	}
-	path, err := pathuri.Parse(p.Path, rq.c.srv.home)
-	if err != nil {
-		rq.fail(err)
-		return
-	}
-	intent, err := rq.c.srv.fileIntent(p.Sandbox)
-	if err != nil {
-		rq.fail(err)
-		return
-	}
-	var line []byte
-	if intent != nil {
-		if line, err = fshelper.AppendRequest(nil, rq.method, rq.params, rq.c.srv.home); err != nil {
-			rq.fail(err)
-			return
-		}
-	}
-	rq.work(handleKey(p.HandleID), func(context.Context) {
-		table := &rq.c.handles
-		id := strings.Clone(p.HandleID)
-		if err := table.reserve(id); err != nil {
-			rq.fail(err)
-			return
-		}
-		h := table.get(id)
-		h.mode = execproto.OpenRead
-		if p.Mode == execproto.OpenReplace {
-			h.mode, h.atomic = execproto.OpenReplace, p.Atomic
-		}
-		var err error
-		switch {
-		case intent != nil:
-			h.confined, err = rq.c.srv.openConfined(intent, h.mode, line)
-		case h.mode == execproto.OpenReplace:
-			h.write, err = files.OpenWrite(path, files.WriteOptions{Atomic: p.Atomic})
-		default:
-			h.read, err = files.OpenRead(path)
-		}
-		if err != nil {
-			table.take(id)
-			rq.fail(err)
-			return
-		}
-		rq.result(execproto.OpenResult{HandleID: id})
-	})
-}
-
-// handle returns the open handle of that id if it has the wanted mode; otherwise
-// it answers with an error and returns nil.
-func (rq *request) handle(id string, want execproto.OpenMode) *fileHandle {
-	h := rq.c.handles.get(id)
+// find returns the open handle of that id, which must have the wanted mode.
+func (t *handleTable) find(id string, want execproto.OpenMode) (*fileHandle, error) {
+	h := t.get(id)
 	switch {
 	case h == nil:
-		rq.fail(unknownHandle(id))
+		return nil, unknownHandle(id)
 	case want == execproto.OpenRead && h.mode != want:
-		rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for writing", id)))
+		return nil, invalid(fmt.Sprintf("file handle `%s` is open for writing", id))
 	case want == execproto.OpenReplace && h.mode != want:
-		rq.fail(invalid(fmt.Sprintf("file handle `%s` is open for reading", id)))
+		return nil, invalid(fmt.Sprintf("file handle `%s` is open for reading", id))
 	default:
-		return h
+		return h, nil
 	}
-	return nil
 }
 
-// drop closes a handle after an error of the system, and answers with the error.
-func (rq *request) drop(id string, err error) {
-	if h := rq.c.handles.take(id); h != nil {
+// drop closes a handle after an error of the system, and returns the error.
+func (t *handleTable) drop(id string, err error) error {
+	if h := t.take(id); h != nil {
 		h.abandon()
 	}
-	rq.fail(err)
+	return err
 }
 
 // askConfined passes a request about a confined handle to its helper.
-func (rq *request) askConfined(id string, h *fileHandle, line []byte) {
-	response, err := h.confined.ask(rq.method, line)
+func (t *handleTable) askConfined(id string, h *fileHandle, method string, line []byte) (result, error) {
+	response, err := h.confined.ask(method, line)
 	if err != nil {
-		rq.drop(id, err)
-		return
+		return nil, t.drop(id, err)
 	}
-	rq.respond(func(b []byte) []byte { return append(b, response...) })
+	return encoded(response), nil
 }
 
-func fsReadBlock(rq *request, p *execproto.ReadBlockParams) {
-	if !rq.validHandle(p.HandleID) {
-		return
+func fsReadBlock(_ context.Context, c *conn, p *execproto.ReadBlockParams) (result, error) {
+	if err := fsops.CheckHandleID(p.HandleID); err != nil {
+		return nil, err
 	}
 	if err := fsops.CheckReadLength(p.Len); err != nil {
-		rq.fail(err)
-		return
+		return nil, err
 	}
-	rq.work(handleKey(p.HandleID), func(context.Context) {
-		h := rq.handle(p.HandleID, execproto.OpenRead)
-		if h == nil {
-			return
-		}
-		if h.confined != nil {
-			rq.askConfined(p.HandleID, h, fshelper.AppendReadBlock(nil, p.Offset, p.Len))
-			return
-		}
-		block := takeBlock(int(p.Len))
-		defer putBlock(block)
-		n, eof, err := h.read.ReadAt(*block, p.Offset)
-		if err != nil {
-			rq.drop(p.HandleID, err)
-			return
-		}
-		rq.result(execproto.ReadBlockResult{Chunk: (*block)[:n], EOF: eof})
-	})
+	h, err := c.handles.find(p.HandleID, execproto.OpenRead)
+	if err != nil {
+		return nil, err
+	}
+	if h.confined != nil {
+		return c.handles.askConfined(p.HandleID, h, execproto.MethodFSReadBlock, fshelper.AppendReadBlock(nil, p.Offset, p.Len))
+	}
+	block := takeBlock(int(p.Len))
+	n, eof, err := h.read.ReadAt(*block, p.Offset)
+	if err != nil {
+		putBlock(block)
+		return nil, c.handles.drop(p.HandleID, err)
+	}
+	return followed{execproto.ReadBlockResult{Chunk: (*block)[:n], EOF: eof}, func() { putBlock(block) }}, nil
 }
 
 // blocks holds buffers for fsReadBlock.
@@ -235,63 +202,54 @@ func putBlock(b *[]byte) {
 	blocks.Put(b)
 }
 
-func fsWriteBlock(rq *request, p *execproto.WriteBlockParams) {
-	if !rq.validHandle(p.HandleID) {
-		return
+func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (result, error) {
+	if err := fsops.CheckHandleID(p.HandleID); err != nil {
+		return nil, err
 	}
 	if err := fsops.CheckWriteLength(len(p.Chunk)); err != nil {
-		rq.fail(err)
-		return
+		return nil, err
 	}
-	rq.work(handleKey(p.HandleID), func(context.Context) {
-		h := rq.handle(p.HandleID, execproto.OpenReplace)
-		if h == nil {
-			return
+	h, err := c.handles.find(p.HandleID, execproto.OpenReplace)
+	if err != nil {
+		return nil, err
+	}
+	if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
+		// Codex CLI's server keeps the handle. It has no atomic writes:
+		// clients abandon one with such a request.
+		if h.atomic {
+			return nil, c.handles.drop(p.HandleID, err)
 		}
-		if err := fsops.CheckWriteRange(p.Offset, len(p.Chunk)); err != nil {
-			// Codex CLI's server keeps the handle. It has no atomic writes:
-			// clients abandon one with such a request.
-			if h.atomic {
-				rq.drop(p.HandleID, err)
-			} else {
-				rq.fail(err)
-			}
-			return
-		}
-		if h.confined != nil {
-			rq.askConfined(p.HandleID, h, fshelper.AppendWriteBlock(nil, p.Offset, p.Chunk))
-			return
-		}
-		if err := h.write.WriteAt(p.Chunk, p.Offset); err != nil {
-			rq.drop(p.HandleID, err)
-			return
-		}
-		rq.empty()
-	})
+		return nil, err
+	}
+	if h.confined != nil {
+		return c.handles.askConfined(p.HandleID, h, execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, p.Offset, p.Chunk))
+	}
+	if err := h.write.WriteAt(p.Chunk, p.Offset); err != nil {
+		return nil, c.handles.drop(p.HandleID, err)
+	}
+	return done{}, nil
 }
 
 // fsClose closes a handle after the earlier requests about it. An atomic write
 // replaces its target here, and the error of that is the answer.
-func fsClose(rq *request, p *execproto.HandleParams) {
-	if !rq.validHandle(p.HandleID) {
-		return
+func fsClose(_ context.Context, c *conn, p *execproto.HandleParams) (result, error) {
+	if err := fsops.CheckHandleID(p.HandleID); err != nil {
+		return nil, err
 	}
-	rq.control(handleKey(p.HandleID), func(context.Context) {
-		h := rq.c.handles.take(p.HandleID)
-		var err error
-		switch {
-		case h == nil:
-		case h.confined != nil:
-			if _, err = h.confined.ask(rq.method, fshelper.AppendClose(nil)); err == nil {
-				err = h.confined.end()
-			} else {
-				h.abandon()
-			}
-		case h.write != nil:
-			err = h.write.Close()
-		case h.read != nil:
-			err = h.read.Close()
+	h := c.handles.take(p.HandleID)
+	var err error
+	switch {
+	case h == nil:
+	case h.confined != nil:
+		if _, err = h.confined.ask(execproto.MethodFSClose, fshelper.AppendClose(nil)); err == nil {
+			err = h.confined.end()
+		} else {
+			h.abandon()
 		}
-		rq.finish(err)
-	})
+	case h.write != nil:
+		err = h.write.Close()
+	case h.read != nil:
+		err = h.read.Close()
+	}
+	return done{}, err
 }

@@ -18,47 +18,36 @@ import (
 	"codex.internal/pkg/sandbox"
 )
 
-// workConfined runs the request in a helper, in the ordinary lane.
-func (rq *request) workConfined(intent *sandbox.Intent) {
-	operation := rq.method
-	line, err := fshelper.AppendRequest(nil, operation, rq.params, rq.c.srv.home)
+// confinedResult carries a request out in a helper.
+func (srv *Server) confinedResult(ctx context.Context, intent *sandbox.Intent, call confinedCall) (result, error) {
+	line, err := fshelper.AppendRequest(nil, call.method, call.json, srv.home)
 	if err != nil {
-		rq.fail(err)
-		return
+		return nil, err
 	}
-	reading := slices.Contains(readOnlyOperations, operation)
+	reading := slices.Contains(readOnlyOperations, call.method)
+	start := srv.startHelper
 	if reading {
 		intent = readOnly(intent)
+		start = srv.helpers.start
 	}
-	rq.work("", func(ctx context.Context) {
-		start := rq.c.srv.startHelper
-		if reading {
-			start = rq.c.srv.helpers.start
+	h, err := start(ctx, intent)
+	if err != nil {
+		return nil, err
+	}
+	response, err := h.ask(call.method, line)
+	if !reading {
+		// Wait for the launcher, which removes its placeholders at the end, also
+		// after a request that failed: when this function returns, its context
+		// ends, and that kills a launcher that is still cleaning up.
+		if ended := h.end(); err == nil {
+			err = ended
 		}
-		h, err := start(ctx, intent)
-		if err != nil {
-			rq.fail(err)
-			return
-		}
-		response, err := h.ask(operation, line)
-		if !reading {
-			// Wait for the launcher, which removes its placeholders at the end, also
-			// after a request that failed: when this function returns, its context
-			// ends, and that kills a launcher that is still cleaning up.
-			if ended := h.end(); err == nil {
-				err = ended
-			}
-		} else {
-			// A helper that only reads has nothing to clean up, so the answer
-			// does not wait for its end.
-			rq.c.srv.wg.Go(func() { _ = h.end() })
-		}
-		if err != nil {
-			rq.fail(err)
-			return
-		}
-		rq.respond(func(b []byte) []byte { return append(b, response...) })
-	})
+	} else {
+		// A helper that only reads has nothing to clean up, so the answer
+		// does not wait for its end.
+		srv.wg.Go(func() { _ = h.end() })
+	}
+	return encoded(response), err
 }
 
 // helper is a confined codex-fs. One goroutine uses it at a time.
@@ -192,7 +181,11 @@ func (h *helper) end() error {
 // openConfined opens a file handle in a helper of its own. The helper is ended
 // by closing its input and not by a context: a helper that is killed leaves the
 // temporary file of an atomic write behind.
-func (srv *Server) openConfined(intent *sandbox.Intent, mode execproto.OpenMode, line []byte) (*helper, error) {
+func (srv *Server) openConfined(intent *sandbox.Intent, mode execproto.OpenMode, params []byte) (*helper, error) {
+	line, err := fshelper.AppendRequest(nil, execproto.MethodFSOpen, params, srv.home)
+	if err != nil {
+		return nil, err
+	}
 	if mode != execproto.OpenReplace {
 		intent = readOnly(intent)
 	}

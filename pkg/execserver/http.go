@@ -35,7 +35,7 @@ func (t *streamTable) claim(id string, window uint64) (*deltas, error) {
 	if t.active == nil {
 		t.active = make(map[string]*deltas)
 	}
-	d := &deltas{window: min(window, maxDeltaWindow), room: make(chan struct{}, 1)}
+	d := &deltas{id: id, window: min(window, maxDeltaWindow), room: make(chan struct{}, 1)}
 	t.active[id] = d
 	return d, nil
 }
@@ -56,6 +56,7 @@ func (t *streamTable) find(id string) *deltas {
 // deltas counts the deltas of a streamed response. One goroutine sends; any may
 // acknowledge.
 type deltas struct {
+	id     string        // of the stream
 	window uint64        // how many may be unacknowledged; 0: any number
 	sent   uint64        // used by the sender only
 	acked  atomic.Uint64 // the highest number that was acknowledged
@@ -112,9 +113,9 @@ func (t *streamTable) free(n int) {
 	t.mu.Unlock()
 }
 
-// httpRequest makes an HTTP request in a goroutine of its own, so that a slow
-// server delays no other request.
-func httpRequest(rq *request, p *execproto.HTTPRequestParams) {
+// httpRequest makes an HTTP request. The id of a streamed response is taken on
+// the reader, so that acknowledgements find it.
+func httpRequest(c *conn, p *execproto.HTTPRequestParams) (call, error) {
 	request := fetch.Request{
 		Method: p.Method, URL: p.URL, Body: p.Body,
 		StopRedirects: p.RedirectPolicy == execproto.RedirectStop,
@@ -126,89 +127,92 @@ func httpRequest(rq *request, p *execproto.HTTPRequestParams) {
 		request.Timeout = time.Duration(min(*p.TimeoutMS, uint64(maxWait/time.Millisecond))) * time.Millisecond
 		request.HasTimeout = true
 	}
-	id := strings.Clone(p.RequestID)
 	if !p.StreamResponse {
-		rq.wait(func(ctx context.Context) { rq.bufferHTTP(ctx, request) })
-		return
+		return call{run: func(ctx context.Context) (result, error) { return c.bufferHTTP(ctx, request) }}, nil
 	}
-	d, err := rq.c.streams.claim(id, p.DeltaWindow)
+	d, err := c.streams.claim(p.RequestID, p.DeltaWindow)
 	if err != nil {
-		rq.fail(err)
-		return
+		return call{}, err
 	}
-	if !rq.wait(func(ctx context.Context) { rq.streamHTTP(ctx, id, d, request) }) {
-		rq.c.streams.release(id)
-	}
+	return call{
+		run:  func(ctx context.Context) (result, error) { return c.streamHTTP(ctx, d, request) },
+		drop: func() { c.streams.release(d.id) },
+	}, nil
 }
 
-// bufferHTTP answers with the whole response.
-func (rq *request) bufferHTTP(ctx context.Context, request fetch.Request) {
-	response, err := rq.c.srv.fetcher.Do(ctx, request)
+// bufferHTTP makes a request and returns the whole response.
+func (c *conn) bufferHTTP(ctx context.Context, request fetch.Request) (result, error) {
+	response, err := c.srv.fetcher.Do(ctx, request)
 	if err != nil {
-		rq.fail(err)
-		return
+		return nil, err
 	}
 	defer response.Body.Close()
 	reserved := 0
-	defer func() { rq.c.streams.free(reserved) }()
 	body, err := response.ReadAll(func(n int) error {
-		err := rq.c.streams.reserve(n)
+		err := c.streams.reserve(n)
 		if err == nil {
 			reserved += n
 		}
 		return err
 	})
 	if err != nil {
-		rq.fail(err)
-		return
+		c.streams.free(reserved)
+		return nil, err
 	}
-	result := execproto.HTTPRequestResult{Status: response.Status, Headers: headers(response.Headers)}
-	if len(body) <= inlineBody {
-		result.Body = body
-		rq.result(result)
-		return
-	}
-	// The result without its body ends with the body's empty text.
-	head := string(result.AppendJSON(nil))
-	rq.stream(strings.TrimSuffix(head, `"}`), bytesSource(body), `"}`)
+	return followed{httpResult(response, body), func() { c.streams.free(reserved) }}, nil
 }
 
-// streamHTTP answers with the head of the response and sends its body in deltas.
-func (rq *request) streamHTTP(ctx context.Context, id string, d *deltas, request fetch.Request) {
-	response, err := rq.c.srv.fetcher.Do(ctx, request)
-	if err != nil {
-		rq.c.streams.release(id)
-		rq.fail(err)
-		return
+// httpResult returns the result with the head of a response and a body.
+func httpResult(response *fetch.Response, body []byte) result {
+	r := execproto.HTTPRequestResult{Status: response.Status, Headers: headers(response.Headers)}
+	if len(body) <= inlineBody {
+		r.Body = body
+		return r
 	}
-	defer response.Body.Close()
-	c := rq.c
-	rq.result(execproto.HTTPRequestResult{Status: response.Status, Headers: headers(response.Headers)})
+	// The result without its body ends with the body's empty text.
+	head := string(r.AppendJSON(nil))
+	return large{head: strings.TrimSuffix(head, `"}`), data: bytesSource(body), tail: `"}`}
+}
+
+// streamHTTP makes a request and returns the head of the response; the body
+// follows in deltas.
+func (c *conn) streamHTTP(ctx context.Context, d *deltas, request fetch.Request) (result, error) {
+	response, err := c.srv.fetcher.Do(ctx, request)
+	if err != nil {
+		c.streams.release(d.id)
+		return nil, err
+	}
+	return followed{httpResult(response, nil), func() { c.sendDeltas(ctx, d, response.Body) }}, nil
+}
+
+// sendDeltas sends the body of a response in deltas, and closes it.
+func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
+	defer body.Close()
 	buf := make([]byte, httpDelta)
 	for {
 		if d.await(ctx) != nil {
-			c.streams.release(id)
+			c.streams.release(d.id)
 			return
 		}
-		n, err := response.Body.Read(buf)
+		n, err := body.Read(buf)
 		if n > 0 {
 			d.sent++
-			delta := execproto.HTTPBodyDelta{RequestID: id, Seq: d.sent, Delta: buf[:n]}
+			delta := execproto.HTTPBodyDelta{RequestID: d.id, Seq: d.sent, Delta: buf[:n]}
 			if c.out.send(ctx, delta.AppendJSON) != nil {
-				c.streams.release(id)
+				c.streams.release(d.id)
 				return
 			}
 		}
 		if err == nil {
 			continue
 		}
-		last := execproto.HTTPBodyDelta{RequestID: id, Seq: d.sent + 1, Done: true}
+		last := execproto.HTTPBodyDelta{RequestID: d.id, Seq: d.sent + 1, Done: true}
 		if !errors.Is(err, io.EOF) {
 			text := err.Error()
 			last.Error = &text
 		}
 		// Free the id before the client can see the end and use it again.
-		c.streams.release(id)
+		c.streams.release(d.id)
 		_ = c.out.send(ctx, last.AppendJSON)
 		return
 	}

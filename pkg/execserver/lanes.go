@@ -8,13 +8,19 @@ import (
 	"time"
 )
 
-// laneID names the queue in which a request waits for a slot
+// laneID says where a request runs, and in which queue it waits for a slot
 // (docs/spec/wire.md §9.2).
 type laneID int
 
 const (
+	// laneReader runs on the connection's reader. Its requests never block.
+	laneReader laneID = iota
+	// laneWaiting is for requests that only wait, for an event or another
+	// server: each runs in a goroutine of its own and takes no slot. Its context
+	// ends when the client sends nothing more.
+	laneWaiting
 	// laneOrdinary runs at most Options.ConcurrentRequests at a time.
-	laneOrdinary laneID = iota
+	laneOrdinary
 	// laneControl runs requests that must never wait behind ordinary ones.
 	laneControl
 	laneCount
@@ -165,41 +171,53 @@ func (l *lanes) wait(ctx context.Context) {
 	}
 }
 
-// order makes requests with the same key run one after the other, in the
-// order of their enter calls (docs/spec/wire.md §9.1).
+// order makes requests about the same object run one after the other, in the
+// order of their enter calls (docs/spec/wire.md §9.1). A session has one for its
+// processes, a connection one for its file handles.
 type order struct {
 	mu   sync.Mutex
-	last map[string]chan struct{}
+	last map[string]*turn
+}
+
+// turn is the place of one request in an order. A nil turn waits for nothing.
+type turn struct {
+	o      *order
+	key    string
+	before *turn
+	ended  chan struct{}
 }
 
 // enter queues a request behind the earlier ones of key. The caller must call
-// wait before the request runs and leave afterwards, also if its context ended
-// the wait.
-func (o *order) enter(key string) (wait func(context.Context), leave func()) {
-	done := make(chan struct{})
+// leave when the request has ended, also if it never ran.
+func (o *order) enter(key string) *turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := o.last[key]
 	if o.last == nil {
-		o.last = make(map[string]chan struct{})
+		o.last = make(map[string]*turn)
 	}
-	o.last[key] = done
-	wait = func(ctx context.Context) {
-		if before == nil {
-			return
-		}
-		select {
-		case <-before:
-		case <-ctx.Done():
-		}
+	t := &turn{o: o, key: key, before: o.last[key], ended: make(chan struct{})}
+	o.last[key] = t
+	return t
+}
+
+// wait returns when the earlier requests have ended. Requests that were entered
+// earlier also got their slots earlier, so they never wait for this one.
+func (t *turn) wait() {
+	if t != nil && t.before != nil {
+		<-t.before.ended
+		t.before = nil
 	}
-	leave = func() {
-		o.mu.Lock()
-		if o.last[key] == done {
-			delete(o.last, key)
-		}
-		o.mu.Unlock()
-		close(done)
+}
+
+// leave ends the turn.
+func (t *turn) leave() {
+	if t == nil {
+		return
 	}
-	return wait, leave
+	t.o.mu.Lock()
+	if t.o.last[t.key] == t {
+		delete(t.o.last, t.key)
+	}
+	t.o.mu.Unlock()
+	close(t.ended)
 }

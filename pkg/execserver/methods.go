@@ -13,9 +13,8 @@ const (
 	familyHTTP        = "http"
 )
 
-// methods is every request that the server answers. Which lane a request runs
-// in and what it is ordered with stands in its handler.
-var methods map[string]method
+// methods is every request that the server answers.
+var methods map[string]row
 
 // extensions are the names that initialize announces (docs/spec/wire.md §8.2).
 var extensions = []string{
@@ -38,35 +37,45 @@ func init() {
 		execproto.NotifyProcessAck: notify(familyExec, execproto.DecodeProcessAck, processAck),
 		execproto.NotifyHTTPAck:    notify(familyHTTP, execproto.DecodeHTTPAck, httpAck),
 	}
-	methods = map[string]method{
-		execproto.MethodInitialize: handle("", execproto.DecodeInitialize, initialize),
+	methods = map[string]row{
+		execproto.MethodInitialize: plain("", laneReader, execproto.DecodeInitialize, initialize),
 
-		execproto.MethodEnvironmentInfo:   handleEmpty(familyEnvironment, environmentInfo),
-		execproto.MethodEnvironmentStatus: handleEmpty(familyEnvironment, environmentStatus),
+		execproto.MethodEnvironmentInfo:   plain(familyEnvironment, laneControl, empty, environmentInfo),
+		execproto.MethodEnvironmentStatus: plain(familyEnvironment, laneReader, empty, environmentStatus),
 
-		execproto.MethodProcessStart:      handle(familyExec, execproto.DecodeStart, processStart),
-		execproto.MethodProcessRead:       handle(familyExec, execproto.DecodeRead, processRead),
-		execproto.MethodProcessWrite:      handle(familyExec, execproto.DecodeWrite, processWrite),
-		execproto.MethodProcessCloseStdin: handle(familyExec, execproto.DecodeProcess, processCloseStdin),
-		execproto.MethodProcessResize:     handle(familyExec, execproto.DecodeResize, processResize),
-		execproto.MethodProcessSignal:     handle(familyExec, execproto.DecodeSignal, processSignal),
-		execproto.MethodProcessTerminate:  handle(familyExec, execproto.DecodeProcess, processTerminate),
-		execproto.MethodProcessList:       handleEmpty(familyExec, processList),
+		execproto.MethodProcessStart:      admitted(familyExec, laneOrdinary, execproto.DecodeStart, processStart),
+		execproto.MethodProcessRead:       admitted(familyExec, laneWaiting, execproto.DecodeRead, processRead),
+		execproto.MethodProcessWrite:      byProcess(laneWaiting, execproto.DecodeWrite, writeID, processWrite),
+		execproto.MethodProcessCloseStdin: byProcess(laneWaiting, execproto.DecodeProcess, processID, processCloseStdin),
+		execproto.MethodProcessResize:     byProcess(laneControl, execproto.DecodeResize, resizeID, processResize),
+		execproto.MethodProcessSignal:     byProcess(laneControl, execproto.DecodeSignal, signalID, processSignal),
+		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.DecodeProcess, processTerminate),
+		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
 
-		execproto.MethodFSReadFile:        handle(familyFilesystem, execproto.DecodeLinkPath, fsReadFile),
-		execproto.MethodFSWriteFile:       handle(familyFilesystem, execproto.DecodeWriteFile, fsWriteFile),
-		execproto.MethodFSCreateDirectory: handle(familyFilesystem, execproto.DecodeCreateDirectory, fsCreateDirectory),
-		execproto.MethodFSGetMetadata:     handle(familyFilesystem, execproto.DecodeLinkPath, fsGetMetadata),
-		execproto.MethodFSCanonicalize:    handle(familyFilesystem, execproto.DecodePath, fsCanonicalize),
-		execproto.MethodFSReadDirectory:   handle(familyFilesystem, execproto.DecodePath, fsReadDirectory),
-		execproto.MethodFSRemove:          handle(familyFilesystem, execproto.DecodeRemove, fsRemove),
-		execproto.MethodFSCopy:            handle(familyFilesystem, execproto.DecodeCopy, fsCopy),
-		execproto.MethodFSWalk:            handle(familyFilesystem, execproto.DecodeWalk, fsWalk),
-		execproto.MethodFSOpen:            handle(familyFilesystem, execproto.DecodeOpen, fsOpen),
-		execproto.MethodFSReadBlock:       handle(familyFilesystem, execproto.DecodeReadBlock, fsReadBlock),
-		execproto.MethodFSWriteBlock:      handle(familyFilesystem, execproto.DecodeWriteBlock, fsWriteBlock),
-		execproto.MethodFSClose:           handle(familyFilesystem, execproto.DecodeHandle, fsClose),
+		execproto.MethodFSReadFile:        filePath(execproto.MethodFSReadFile, execproto.DecodeLinkPath, fsReadFile),
+		execproto.MethodFSWriteFile:       filePath(execproto.MethodFSWriteFile, execproto.DecodeWriteFile, fsWriteFile),
+		execproto.MethodFSCreateDirectory: filePath(execproto.MethodFSCreateDirectory, execproto.DecodeCreateDirectory, fsCreateDirectory),
+		execproto.MethodFSGetMetadata:     filePath(execproto.MethodFSGetMetadata, execproto.DecodeLinkPath, fsGetMetadata),
+		execproto.MethodFSCanonicalize:    filePath(execproto.MethodFSCanonicalize, execproto.DecodePath, fsCanonicalize),
+		execproto.MethodFSReadDirectory:   filePath(execproto.MethodFSReadDirectory, execproto.DecodePath, fsReadDirectory),
+		execproto.MethodFSRemove:          filePath(execproto.MethodFSRemove, execproto.DecodeRemove, fsRemove),
+		execproto.MethodFSCopy:            filePath(execproto.MethodFSCopy, execproto.DecodeCopy, fsCopy),
+		execproto.MethodFSWalk:            filePath(execproto.MethodFSWalk, execproto.DecodeWalk, fsWalk),
+		execproto.MethodFSOpen:            byHandle(laneOrdinary, keepJSON(execproto.MethodFSOpen, execproto.DecodeOpen), openID, fsOpen),
+		execproto.MethodFSReadBlock:       byHandle(laneOrdinary, execproto.DecodeReadBlock, readBlockID, fsReadBlock),
+		execproto.MethodFSWriteBlock:      byHandle(laneOrdinary, execproto.DecodeWriteBlock, writeBlockID, fsWriteBlock),
+		execproto.MethodFSClose:           byHandle(laneControl, execproto.DecodeHandle, handleID, fsClose),
 
-		execproto.MethodHTTPRequest: handle(familyHTTP, execproto.DecodeHTTPRequest, httpRequest),
+		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.DecodeHTTPRequest, httpRequest),
 	}
 }
+
+// The ids of the process or the file handle that params name.
+func processID(p *execproto.ProcessParams) string       { return p.ProcessID }
+func writeID(p *execproto.WriteParams) string           { return p.ProcessID }
+func resizeID(p *execproto.ResizeParams) string         { return p.ProcessID }
+func signalID(p *execproto.SignalParams) string         { return p.ProcessID }
+func handleID(p *execproto.HandleParams) string         { return p.HandleID }
+func openID(p *fileParams[execproto.OpenParams]) string { return p.params.HandleID }
+func readBlockID(p *execproto.ReadBlockParams) string   { return p.HandleID }
+func writeBlockID(p *execproto.WriteBlockParams) string { return p.HandleID }

@@ -22,8 +22,9 @@ const maxPolicyShown = 64 << 10
 // proc is one process of a session, from the request that starts it until it
 // is forgotten. It is the process.Sink of its process.
 //
-// States: starting (running is nil; afterStart holds what must run after the
-// start), running, failed (removed from the session), closed.
+// States: starting, running, failed (removed from the session), closed. started
+// is closed at the end of the first one; requests that name the process wait for
+// it, in the session's order.
 type proc struct {
 	s         *session
 	id        string
@@ -36,12 +37,12 @@ type proc struct {
 	// stop cancels the start.
 	stop context.CancelFunc
 
-	mu         sync.Mutex
-	running    *process.Process
-	startDone  bool                     // the start has succeeded or failed
-	cancelled  bool                     // terminated while starting
-	afterStart []func(*process.Process) // requests that came while it was starting
-	acked      uint64                   // what was acknowledged while it was starting
+	started chan struct{}    // closed when the start has succeeded or failed
+	running *process.Process // set before started is closed; nil: the start failed
+
+	mu        sync.Mutex
+	cancelled bool   // terminated while starting
+	acked     uint64 // what was acknowledged while it was starting
 
 	// The session's lock guards these.
 	closedAt time.Time
@@ -93,57 +94,41 @@ func (s *session) remove(p *proc) {
 	s.open--
 }
 
-// whenStarted runs f with the process: at once, or if it is starting, right
-// after the start, in the order of the calls. f gets nil if the start failed.
-func (p *proc) whenStarted(f func(*process.Process)) {
-	p.mu.Lock()
-	if !p.startDone {
-		p.afterStart = append(p.afterStart, f)
-		p.mu.Unlock()
-		return
+// now returns the running process, or nil while it is starting and if it did not
+// start.
+func (p *proc) now() *process.Process {
+	select {
+	case <-p.started:
+		return p.running
+	default:
+		return nil
 	}
-	running := p.running
-	p.mu.Unlock()
-	f(running)
 }
 
 // ack acknowledges the events up to number seq. While the process is starting,
-// the highest seq is kept until started.
+// the highest seq is kept until setStarted.
 func (p *proc) ack(seq uint64) {
 	p.mu.Lock()
-	running := p.running
-	if !p.startDone {
-		p.acked = max(p.acked, seq)
-	}
+	p.acked = max(p.acked, seq)
+	running := p.now()
 	p.mu.Unlock()
 	if running != nil {
 		running.Ack(seq)
 	}
 }
 
-// started ends the start and runs the functions of whenStarted. running is nil
-// if the start failed. It reports whether cancelStart was called meanwhile.
-func (p *proc) started(running *process.Process) (cancelled bool) {
-	for {
-		p.mu.Lock()
-		waiting := p.afterStart
-		p.afterStart = nil
-		if len(waiting) == 0 {
-			p.running = running
-			p.startDone = true
-			cancelled = p.cancelled
-			acked := p.acked
-			p.mu.Unlock()
-			if running != nil {
-				running.Ack(acked)
-			}
-			return cancelled
-		}
-		p.mu.Unlock()
-		for _, f := range waiting {
-			f(running)
-		}
+// setStarted ends the start. running is nil if it failed. It reports whether
+// cancelStart was called meanwhile.
+func (p *proc) setStarted(running *process.Process) (cancelled bool) {
+	p.mu.Lock()
+	p.running = running
+	close(p.started)
+	acked, cancelled := p.acked, p.cancelled
+	p.mu.Unlock()
+	if running != nil {
+		running.Ack(acked)
 	}
+	return cancelled
 }
 
 // cancelStart cancels a start that has not finished and reports whether there
@@ -151,8 +136,10 @@ func (p *proc) started(running *process.Process) (cancelled bool) {
 func (p *proc) cancelStart() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.startDone {
+	select {
+	case <-p.started:
 		return false
+	default:
 	}
 	p.cancelled = true
 	p.stop()
@@ -161,10 +148,7 @@ func (p *proc) cancelStart() bool {
 
 // discard frees the retained output, once the session has ended.
 func (p *proc) discard() {
-	p.mu.Lock()
-	running := p.running
-	p.mu.Unlock()
-	if running != nil {
+	if running := p.now(); running != nil {
 		running.Release()
 	}
 }
@@ -250,11 +234,9 @@ func (s *session) retainClosed(p *proc) {
 		return
 	}
 	p.closedAt = time.Now()
-	p.mu.Lock()
-	if p.running != nil {
-		p.retained = p.running.Retained()
+	if running := p.now(); running != nil {
+		p.retained = running.Retained()
 	}
-	p.mu.Unlock()
 	s.closed = append(s.closed, p)
 	s.closedRetained += p.retained
 	for s.closedRetained > closedRetained || len(s.closed) > closedEntries {
@@ -275,10 +257,7 @@ func (s *session) forgetOldest() {
 	if s.procs[p.id] == p {
 		delete(s.procs, p.id)
 	}
-	p.mu.Lock()
-	running := p.running
-	p.mu.Unlock()
-	if running != nil {
+	if running := p.now(); running != nil {
 		running.Release()
 	}
 }

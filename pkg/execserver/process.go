@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -18,63 +19,86 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
+// start is a process/start on its way.
+type start struct {
+	p       *proc
+	spec    process.Spec
+	sandbox *processSandbox
+	log     *slog.Logger
+}
+
 // processStart registers the process on the reader, so that what follows can
-// name it, and starts it in the ordinary lane.
-func processStart(rq *request, params *execproto.StartParams) {
-	c := rq.c
+// name it, and starts it in the ordinary lane. The start has the first turn of
+// the requests about the process.
+func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	spec, err := c.srv.startSpec(params)
 	if err != nil {
-		rq.fail(err)
-		return
+		return call{}, err
 	}
-	intent, err := c.srv.processIntent(params, spec.Dir)
+	box, err := c.srv.processSandbox(params, spec.Dir)
 	if err != nil {
-		rq.fail(err)
-		return
+		return call{}, err
 	}
 	ctx, stop := context.WithCancel(c.session.ctx)
-	// The id is a copy: the params may lie in the request's message.
 	p := &proc{
-		s: c.session, id: strings.Clone(params.ProcessID), argv: spec.Argv,
-		tty: spec.TTY, startedAt: time.Now(), stop: stop,
+		s: c.session, id: params.ProcessID, argv: spec.Argv, tty: spec.TTY,
+		startedAt: time.Now(), stop: stop, started: make(chan struct{}),
 	}
 	if err := c.session.add(p); err != nil {
 		stop()
-		rq.fail(err)
-		return
+		return call{}, err
 	}
 	log := c.log.With("process", shorten(p.id))
 	if m := params.Metadata; m != nil {
 		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
 	}
-	rq.work("", func(context.Context) {
-		defer stop()
-		kind := sandboxNone
-		var running *process.Process
-		if intent != nil {
-			kind = sandboxLinux
-			p.confined = true
-			c.srv.confined.record()
-			running, err = p.startConfined(ctx, intent, spec)
-		} else {
-			running, err = p.s.group.Start(ctx, spec, p)
-		}
-		if err != nil {
-			p.s.remove(p)
-			if p.started(nil) {
-				err = internal("process " + shorten(p.id) + " was terminated while it was starting")
-			}
-			log.Info("process did not start", "error", err)
-			rq.fail(err)
-			return
-		}
-		log.Info("process started", "pid", running.Pid(), "tty", spec.TTY, "sandbox", kind)
-		rq.result(execproto.StartResult{ProcessID: p.id, SandboxType: kind})
-		if p.started(running) {
+	st := &start{p: p, spec: spec, sandbox: box, log: log}
+	return call{
+		turn: c.session.order.enter(p.id),
+		run:  func(context.Context) (result, error) { return st.run(ctx) },
+		drop: func() { _ = st.failed(errEnded) },
+	}, nil
+}
+
+// run starts the process. ctx ends when the start is cancelled.
+func (st *start) run(ctx context.Context) (result, error) {
+	p := st.p
+	defer p.stop()
+	kind := sandboxNone
+	intent, err := st.sandbox.intent()
+	var running *process.Process
+	switch {
+	case err != nil:
+	case intent != nil:
+		kind = sandboxLinux
+		p.confined = true
+		p.s.srv.confined.record()
+		running, err = p.startConfined(ctx, intent, st.spec)
+	default:
+		running, err = p.s.group.Start(ctx, st.spec, p)
+	}
+	if err != nil {
+		return nil, st.failed(err)
+	}
+	st.log.Info("process started", "pid", running.Pid(), "tty", st.spec.TTY, "sandbox", kind)
+	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: kind}, func() {
+		if p.setStarted(running) {
 			running.Terminate()
 		}
 		running.OpenGate()
-	})
+	}}, nil
+}
+
+// failed forgets the process, which did not start, and returns the error of the
+// request.
+func (st *start) failed(err error) error {
+	st.p.stop()
+	st.p.s.remove(st.p)
+	if st.p.setStarted(nil) {
+		err = internal("process " + shorten(st.p.id) + " was terminated while it was starting")
+	}
+	st.log.Info("process did not start", "error", err)
+	return err
 }
 
 // startSpec turns the params of process/start into what to run.
@@ -98,7 +122,7 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 		}
 	}
 	spec := process.Spec{
-		Argv: cloneAll(p.Argv), Arg0: p.Arg0, Dir: cwd,
+		Argv: p.Argv, Arg0: p.Arg0, Dir: cwd,
 		Env: envpolicy.Environ(os.Environ(), policy, p.Env),
 		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow,
 	}
@@ -108,24 +132,28 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	return spec, nil
 }
 
-// cloneAll copies strings that may lie in a message.
-func cloneAll(in []string) []string {
-	out := make([]string, len(in))
-	for i, s := range in {
-		out[i] = strings.Clone(s)
-	}
-	return out
-}
-
 func unknownProcess(id string) error { return invalid("unknown process id " + shorten(id)) }
 
 // processRead answers process/read, with retained output. It waits up to waitMs
 // if there is none.
-func processRead(rq *request, params *execproto.ReadParams) {
-	p := rq.c.session.find(params.ProcessID)
+func processRead(c *conn, params *execproto.ReadParams) (call, error) {
+	p := c.session.find(params.ProcessID)
 	if p == nil {
-		rq.fail(unknownProcess(params.ProcessID))
-		return
+		return call{}, unknownProcess(params.ProcessID)
+	}
+	return call{run: func(ctx context.Context) (result, error) { return p.read(ctx, params) }}, nil
+}
+
+// read returns the retained output that params ask for. Unlike the requests that
+// change a process it has no turn: it may wait for hours.
+func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, error) {
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		return nil, execproto.ProcessStarting(shorten(p.id))
+	}
+	if p.running == nil {
+		return nil, unknownProcess(p.id)
 	}
 	var after uint64
 	if params.AfterSeq != nil {
@@ -135,35 +163,11 @@ func processRead(rq *request, params *execproto.ReadParams) {
 	if params.WaitMS != nil {
 		wait = time.Duration(min(*params.WaitMS, uint64(maxWait/time.Millisecond))) * time.Millisecond
 	}
-	rq.wait(func(ctx context.Context) {
-		running, err := p.waitStarted(ctx)
-		if err != nil {
-			rq.fail(err)
-			return
-		}
-		r, err := running.Read(ctx, after, params.MaxBytes, wait)
-		if err != nil {
-			rq.fail(err)
-			return
-		}
-		defer r.Release()
-		rq.result(readResult(&r))
-	})
-}
-
-// waitStarted waits for the end of a process's start.
-func (p *proc) waitStarted(ctx context.Context) (*process.Process, error) {
-	started := make(chan *process.Process, 1)
-	p.whenStarted(func(running *process.Process) { started <- running })
-	select {
-	case running := <-started:
-		if running == nil {
-			return nil, unknownProcess(p.id)
-		}
-		return running, nil
-	case <-ctx.Done():
-		return nil, execproto.ProcessStarting(shorten(p.id))
+	r, err := p.running.Read(ctx, after, params.MaxBytes, wait)
+	if err != nil {
+		return nil, err
 	}
+	return followed{readResult(&r), r.Release}, nil
 }
 
 func readResult(r *process.ReadResult) execproto.ReadResult {
@@ -177,72 +181,43 @@ func readResult(r *process.ReadResult) execproto.ReadResult {
 	}
 }
 
-// processWrite queues the write on the reader, which keeps the order of
-// writes, and answers when the process's stdin has taken it.
-func processWrite(rq *request, params *execproto.WriteParams) {
-	p := rq.c.session.find(params.ProcessID)
+// processWrite queues the write, and answers when the process's stdin has taken
+// it. A write outlives its connection: it was queued, and a client that resumes
+// the session sends it again under the same id.
+func processWrite(_ context.Context, p *proc, params *execproto.WriteParams) (result, error) {
 	if p == nil {
-		rq.finishWrite(params, process.WriteResult{Status: process.WriteUnknown})
-		return
+		return writeResult(params, process.WriteResult{Status: process.WriteUnknown})
 	}
-	if !rq.park() {
-		return
-	}
-	size := rq.size()
-	// A write outlives its connection: it was queued, and a client that
-	// resumes the session sends it again under the same id.
-	done := func(w process.WriteResult) {
-		rq.unpark(size)
-		rq.finishWrite(params, w)
-	}
-	p.whenStarted(func(running *process.Process) {
-		if running == nil {
-			done(process.WriteResult{Status: process.WriteUnknown})
-			return
-		}
-		running.Write(params.Chunk, params.WriteID, done)
-	})
+	return pending(func(answer func(result, error)) {
+		p.running.Write(params.Chunk, params.WriteID, func(w process.WriteResult) { answer(writeResult(params, w)) })
+	}), nil
 }
 
-// finishWrite answers a write. Without a writeId a closed stdin and an unknown
-// process are errors; with one they are statuses (docs/spec/wire.md §4.5).
-func (rq *request) finishWrite(params *execproto.WriteParams, w process.WriteResult) {
+// writeResult returns the answer to a write. Without a writeId a closed stdin
+// and an unknown process are errors; with one they are statuses
+// (docs/spec/wire.md §4.5).
+func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, error) {
 	switch {
 	case w.Err != nil:
-		rq.fail(w.Err)
+		return nil, w.Err
 	case params.WriteID == nil && w.Status == process.WriteUnknown:
-		rq.fail(unknownProcess(params.ProcessID))
+		return nil, unknownProcess(params.ProcessID)
 	case params.WriteID == nil && w.Status == process.WriteStdinClosed:
 		const why = "it was started without pipeStdin, was closed, or the process has ended"
-		rq.fail(invalid(fmt.Sprintf("stdin of process %s is closed: %s", shorten(params.ProcessID), why)))
+		return nil, invalid(fmt.Sprintf("stdin of process %s is closed: %s", shorten(params.ProcessID), why))
 	default:
-		rq.result(execproto.WriteResult{Status: execproto.WriteStatus(w.Status)})
+		return execproto.WriteResult{Status: execproto.WriteStatus(w.Status)}, nil
 	}
 }
 
 // processCloseStdin closes stdin after the earlier writes.
-func processCloseStdin(rq *request, params *execproto.ProcessParams) {
-	p := rq.c.session.find(params.ProcessID)
+func processCloseStdin(_ context.Context, p *proc, params *execproto.ProcessParams) (result, error) {
 	if p == nil {
-		rq.fail(unknownProcess(params.ProcessID))
-		return
+		return nil, unknownProcess(params.ProcessID)
 	}
-	if !rq.park() {
-		return
-	}
-	size := rq.size()
-	done := func(err error) {
-		rq.unpark(size)
-		rq.finish(err)
-	}
-	id := p.id
-	p.whenStarted(func(running *process.Process) {
-		if running == nil {
-			done(unknownProcess(id))
-			return
-		}
-		running.CloseStdin(done)
-	})
+	return pending(func(answer func(result, error)) {
+		p.running.CloseStdin(func(err error) { answer(done{}, err) })
+	}), nil
 }
 
 // processAck makes room in a process's window. An unknown process is no error:
@@ -254,22 +229,15 @@ func processAck(c *conn, params *execproto.ProcessAck) {
 }
 
 // processResize sets a terminal's size.
-func processResize(rq *request, params *execproto.ResizeParams) {
-	p := rq.c.session.find(params.ProcessID)
-	if p == nil {
-		rq.fail(unknownProcess(params.ProcessID))
-		return
+func processResize(_ context.Context, p *proc, params *execproto.ResizeParams) (result, error) {
+	switch {
+	case p == nil:
+		return nil, unknownProcess(params.ProcessID)
+	case !p.tty:
+		return nil, invalid(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id)))
+	default:
+		return done{}, p.running.Resize(params.Rows, params.Cols)
 	}
-	p.whenStarted(func(running *process.Process) {
-		switch {
-		case running == nil:
-			rq.fail(unknownProcess(p.id))
-		case !p.tty:
-			rq.fail(invalid(fmt.Sprintf("process %s has no terminal; start it with tty", shorten(p.id))))
-		default:
-			rq.finish(running.Resize(params.Rows, params.Cols))
-		}
-	})
 }
 
 // signals maps the protocol's names to signals (docs/spec/wire.md §4.6); the
@@ -285,51 +253,33 @@ var signals = map[execproto.Signal]syscall.Signal{
 }
 
 // processSignal signals a process. An unknown or ended process is no error.
-func processSignal(rq *request, params *execproto.SignalParams) {
-	p := rq.c.session.find(params.ProcessID)
+func processSignal(_ context.Context, p *proc, params *execproto.SignalParams) (result, error) {
 	sig, ok := signals[params.Signal]
 	switch {
 	case !ok:
-		rq.fail(invalidParams(fmt.Sprintf("unknown variant `%s`", shorten(string(params.Signal)))))
-		return
+		return nil, invalidParams(fmt.Sprintf("unknown variant `%s`", shorten(string(params.Signal))))
 	case p == nil:
-		rq.empty()
-		return
+		return done{}, nil
+	default:
+		return done{}, p.running.Signal(sig)
 	}
-	p.whenStarted(func(running *process.Process) {
-		if running == nil {
-			rq.empty()
-			return
-		}
-		rq.finish(running.Signal(sig))
-	})
 }
 
-// processTerminate kills a process with its descendants, or cancels its start.
-func processTerminate(rq *request, params *execproto.ProcessParams) {
-	p := rq.c.session.find(params.ProcessID)
-	switch {
-	case p == nil:
-		rq.result(execproto.TerminateResult{Running: false})
-	case p.cancelStart():
-		rq.result(execproto.TerminateResult{Running: true})
-	default:
-		p.whenStarted(func(running *process.Process) {
-			if running == nil {
-				rq.result(execproto.TerminateResult{Running: false})
-				return
-			}
-			rq.control("", func(context.Context) {
-				rq.result(execproto.TerminateResult{Running: running.Terminate()})
-			})
-		})
+// processTerminate kills a process with its descendants. A start is cancelled at
+// once: the request must not wait for the turn that the start has.
+func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
+	if p := c.session.find(params.ProcessID); p != nil && p.cancelStart() {
+		return call{run: func(context.Context) (result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil
 	}
+	return orderedCall(c, params.ProcessID, func(_ context.Context, p *proc) (result, error) {
+		return execproto.TerminateResult{Running: p != nil && p.running.Terminate()}, nil
+	}), nil
 }
 
 // processList lists the processes of the session in the order of their
 // starts.
-func processList(rq *request) {
-	procs := rq.c.session.all()
+func processList(_ context.Context, c *conn, _ *struct{}) (result, error) {
+	procs := c.session.all()
 	slices.SortFunc(procs, func(a, b *proc) int {
 		if d := a.startedAt.Compare(b.startedAt); d != 0 {
 			return d
@@ -341,14 +291,11 @@ func processList(rq *request) {
 		info := execproto.ProcessInfo{
 			ProcessID: p.id, Argv: p.argv, StartedAtMS: p.startedAt.UnixMilli(), TTY: p.tty,
 		}
-		p.mu.Lock()
-		running := p.running
-		p.mu.Unlock()
-		if running != nil {
+		if running := p.now(); running != nil {
 			state := running.State()
 			info.Exited, info.ExitCode, info.Closed = state.Exited, state.ExitCode, state.Closed
 		}
 		list.Processes = append(list.Processes, info)
 	}
-	rq.result(list)
+	return list, nil
 }

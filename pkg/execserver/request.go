@@ -5,83 +5,203 @@ package execserver
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
 
-// request is one request from its arrival to its answer. Its handler runs on
-// the connection's reader and must not block: it answers at once, or passes a
-// function to work, wait or control. The handler, or that function, must call
-// exactly one of result, respond, stream, empty, finish and fail.
+// row is how the requests of one method are carried out: the line of the table
+// of methods (methods.go). Its constructors are plain, byHandle, byProcess and,
+// for a request that does something on the reader, admitted.
+type row struct {
+	// family is the name of the method's group in the errors of the handshake;
+	// a method without a family needs no handshake.
+	family string
+	// lane is where the request runs.
+	lane laneID
+	// decode decodes the params. An error is one of the params.
+	decode func(params []byte) (admission, error)
+}
+
+// admission takes a decoded request on: it gives the request its turn, and
+// registers what later requests may name. It runs on the connection's reader
+// and must not block. An error is the answer.
+type admission func(c *conn) (call, error)
+
+// call is a request that was taken on.
+type call struct {
+	// turn is the request's place among those about the same object; nil: there
+	// is no order.
+	turn *turn
+	// run carries the request out, in its lane and when its turn has come.
+	run func(ctx context.Context) (result, error)
+	// drop, if set, is called in place of run if the request never runs.
+	drop func()
+}
+
+// admitted returns the row of a method of which a part runs on the reader.
+func admitted[P any](family string, lane laneID, decode func([]byte) (P, error), admit func(c *conn, p *P) (call, error)) row {
+	return row{family: family, lane: lane, decode: func(params []byte) (admission, error) {
+		p, err := decode(params)
+		if err != nil {
+			return nil, err
+		}
+		return func(c *conn) (call, error) { return admit(c, &p) }, nil
+	}}
+}
+
+// plain returns the row of a method without order. The params that handle gets
+// may lie in the request's message: they are valid until handle returns, and
+// with a pending result until that is there. The result must not refer to them.
+func plain[P any](
+	family string, lane laneID, decode func([]byte) (P, error), handle func(ctx context.Context, c *conn, p *P) (result, error),
+) row {
+	return admitted(family, lane, decode, func(c *conn, p *P) (call, error) {
+		return call{run: func(ctx context.Context) (result, error) { return handle(ctx, c, p) }}, nil
+	})
+}
+
+// byHandle is plain for a method about a file handle: requests about one handle
+// run one after the other. id returns the handle's.
+func byHandle[P any](
+	lane laneID, decode func([]byte) (P, error), id func(*P) string,
+	handle func(ctx context.Context, c *conn, p *P) (result, error),
+) row {
+	return admitted(familyFilesystem, lane, decode, func(c *conn, p *P) (call, error) {
+		return call{
+			turn: c.handles.order.enter(id(p)),
+			run:  func(ctx context.Context) (result, error) { return handle(ctx, c, p) },
+		}, nil
+	})
+}
+
+// byProcess is plain for a method about a process, which takes effect after the
+// earlier ones about the same process, its start included. handle gets the
+// running process, or nil if there is none of that id or it did not start.
+func byProcess[P any](
+	lane laneID, decode func([]byte) (P, error), id func(*P) string,
+	handle func(ctx context.Context, p *proc, params *P) (result, error),
+) row {
+	return admitted(familyExec, lane, decode, func(c *conn, params *P) (call, error) {
+		return orderedCall(c, id(params), func(ctx context.Context, p *proc) (result, error) { return handle(ctx, p, params) }), nil
+	})
+}
+
+// orderedCall returns a call that runs handle after the earlier requests about
+// the process of that id. handle gets nil if there is none or it did not start.
+func orderedCall(c *conn, id string, handle func(ctx context.Context, p *proc) (result, error)) call {
+	p := c.session.find(id)
+	if p == nil {
+		return call{run: func(ctx context.Context) (result, error) { return handle(ctx, nil) }}
+	}
+	return call{
+		turn: c.session.order.enter(p.id),
+		run: func(ctx context.Context) (result, error) {
+			// The start has this turn until its end.
+			if <-p.started; p.running == nil {
+				return handle(ctx, nil)
+			}
+			return handle(ctx, p)
+		},
+	}
+}
+
+// empty makes a decoder of the params of a method that has none.
+func empty(params []byte) (struct{}, error) { return struct{}{}, execproto.DecodeEmpty(params) }
+
+// request is one request from its arrival to its answer.
 type request struct {
 	c      *conn
 	id     jsonrpc.ID
 	method string
 	msg    *websocket.Message // holds the params; released with the answer
-	params []byte             // the JSON text; aliases msg
+	parked int                // the size of its message if it is among those that only wait
 }
 
-// appender is a result that encodes itself.
-type appender interface {
-	AppendJSON(b []byte) []byte
-}
-
-// work runs f in the ordinary lane, after the earlier requests of the same
-// key if there is one.
-func (rq *request) work(key string, f func(context.Context)) {
-	rq.run(laneOrdinary, key, f)
-}
-
-// control runs f as work does, but in the control lane, which never waits behind
-// ordinary requests.
-func (rq *request) control(key string, f func(context.Context)) {
-	rq.run(laneControl, key, f)
-}
-
-func (rq *request) run(lane laneID, key string, f func(context.Context)) {
-	ctx := rq.c.ctx
-	wait, leave := func(context.Context) {}, func() {}
-	if key != "" {
-		wait, leave = rq.c.order.enter(key)
+// request carries out a request, or refuses it.
+func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
+	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg}
+	lane, cl, err := rq.admit(m.Params)
+	if err != nil {
+		rq.fail(err)
+		return
 	}
-	ok := rq.c.lanes.submit(ctx, lane, job{bytes: rq.size(), run: func() {
-		defer leave()
-		wait(ctx)
-		f(ctx)
-	}})
+	switch lane {
+	case laneReader:
+		rq.run(c.ctx, cl)
+	case laneWaiting:
+		if !rq.park() {
+			c.drop(cl)
+			rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
+			return
+		}
+		c.lanes.wg.Go(func() { rq.run(c.waits, cl) })
+	default:
+		if !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), run: func() { rq.run(c.ctx, cl) }}) {
+			c.drop(cl)
+			rq.release()
+		}
+	}
+}
+
+// admit finds the row of the request, decodes the params, checks the handshake
+// and takes the request on.
+func (rq *request) admit(params []byte) (laneID, call, error) {
+	row, ok := methods[rq.method]
 	if !ok {
-		leave()
-		rq.release()
+		return 0, call{}, &jsonrpc.Error{
+			Code:    execproto.CodeMethodNotFound,
+			Message: fmt.Sprintf("exec-server does not implement `%s`", shorten(rq.method)),
+		}
+	}
+	admit, err := row.decode(params)
+	if err != nil {
+		return 0, call{}, invalidParams(err.Error())
+	}
+	if text := rq.c.tooEarly(row.family); text != "" {
+		return 0, call{}, invalid(text)
+	}
+	cl, err := admit(rq.c)
+	return row.lane, cl, err
+}
+
+// run waits for the request's turn, carries the request out and answers it. The
+// turn ends with the answer, or when a pending result is waited for.
+func (rq *request) run(ctx context.Context, cl call) {
+	cl.turn.wait()
+	r, err := cl.run(ctx)
+	if later, ok := r.(pending); ok {
+		later(rq.answer)
+	} else {
+		rq.answer(r, err)
+	}
+	cl.turn.leave()
+}
+
+// drop ends a call that never runs.
+func (c *conn) drop(cl call) {
+	if cl.drop != nil {
+		cl.drop()
+	}
+	if cl.turn != nil {
+		// Later requests still wait for the earlier ones.
+		c.lanes.wg.Go(func() {
+			cl.turn.wait()
+			cl.turn.leave()
+		})
 	}
 }
 
-// park counts the request among those that only wait, until unpark. It returns
-// false if it has refused the request.
+// park counts the request among those that only wait, until its answer. It
+// returns false if there are too many.
 func (rq *request) park() bool {
-	if rq.c.lanes.park(rq.c.waits, rq.size()) {
-		return true
-	}
-	rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
-	return false
-}
-
-func (rq *request) unpark(size int) { rq.c.lanes.unpark(size) }
-
-// wait runs f, which waits for an event or another server, in a goroutine of its
-// own. Its context ends when the client sends nothing more. wait returns false
-// if it has refused the request instead.
-func (rq *request) wait(f func(context.Context)) bool {
-	if !rq.park() {
+	size := rq.size()
+	if !rq.c.lanes.park(rq.c.waits, size) {
 		return false
 	}
-	size := rq.size()
-	rq.c.lanes.wg.Go(func() {
-		defer rq.unpark(size)
-		f(rq.c.waits)
-	})
+	rq.parked = size
 	return true
 }
 
@@ -101,30 +221,45 @@ func (rq *request) release() {
 	rq.msg = nil
 }
 
-// respond answers with the result that encode appends. If the connection has
-// ended, the answer is dropped.
-func (rq *request) respond(encode func(b []byte) []byte) {
-	rq.release()
-	_ = rq.c.out.send(rq.c.ctx, func(b []byte) []byte {
-		return append(encode(jsonrpc.AppendResultHeader(b, rq.id)), '}')
-	})
-}
-
-// result answers with a result.
-func (rq *request) result(r appender) { rq.respond(r.AppendJSON) }
-
-// empty answers {}.
-func (rq *request) empty() {
-	rq.respond(func(b []byte) []byte { return append(b, '{', '}') })
-}
-
-// finish answers {} or with the error.
-func (rq *request) finish(err error) {
+// answer answers with a result, or with the error if there is one. If the
+// connection has ended, the answer is dropped.
+func (rq *request) answer(r result, err error) {
 	if err != nil {
 		rq.fail(err)
+	} else {
+		rq.release()
+		rq.send(r)
+	}
+	if rq.parked > 0 {
+		rq.c.lanes.unpark(rq.parked)
+	}
+}
+
+// send sends a result.
+func (rq *request) send(r result) {
+	switch r := r.(type) {
+	case followed:
+		rq.send(r.result)
+		r.then()
+	case large:
+		rq.stream(r)
+	default:
+		_ = rq.c.out.send(rq.c.ctx, func(b []byte) []byte {
+			return append(r.AppendJSON(jsonrpc.AppendResultHeader(b, rq.id)), '}')
+		})
+	}
+}
+
+// stream sends a result in parts. An error of its source closes the connection,
+// because the answer has begun.
+func (rq *request) stream(r large) {
+	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), r.head...)
+	err := rq.c.out.sendLarge(rq.c.ctx, begin, r.data, append([]byte(r.tail), '}'))
+	if err == nil || errors.Is(err, errEnded) || errors.Is(err, context.Canceled) {
 		return
 	}
-	rq.empty()
+	rq.c.log.Warn("connection ended in the middle of an answer", "method", rq.method, "error", err)
+	_ = rq.c.t.Abort()
 }
 
 // fail answers with an error.
@@ -135,56 +270,9 @@ func (rq *request) fail(err error) {
 	rq.c.replyError(rq.id, e)
 }
 
-// stream answers with the result head + base64 of the data of next + tail, sent
-// in parts. An error of next closes the connection, because the answer has begun.
-func (rq *request) stream(head string, next source, tail string) {
-	rq.release()
-	begin := append(jsonrpc.AppendResultHeader(nil, rq.id), head...)
-	err := rq.c.out.sendLarge(rq.c.ctx, begin, next, append([]byte(tail), '}'))
-	if err == nil || errors.Is(err, errEnded) || errors.Is(err, context.Canceled) {
-		return
-	}
-	rq.c.log.Warn("connection ended in the middle of an answer", "method", rq.method, "error", err)
-	_ = rq.c.t.Abort()
-}
-
-// bytesSource yields data that is in memory.
-func bytesSource(data []byte) source {
-	return func([]byte) ([]byte, error) {
-		piece := data[:min(len(data), fileChunk)]
-		data = data[len(piece):]
-		if len(data) == 0 {
-			return piece, io.EOF
-		}
-		return piece, nil
-	}
-}
-
-// method is how requests of one method are handled.
-type method struct {
-	// family is the name of the method's group in the errors of the handshake;
-	// a method without a family needs no handshake.
-	family string
-	// prepare decodes the params and returns the function that carries out the
-	// request, on the connection's reader. An error is one of the params.
-	prepare func(rq *request, params []byte) (run func(), err error)
-}
-
-// handle makes a method of a decoder and a handler.
-func handle[P any](family string, decode func([]byte) (P, error), h func(rq *request, p *P)) method {
-	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {
-		rq.params = params
-		p, err := decode(params)
-		if err != nil {
-			return nil, err
-		}
-		return func() { h(rq, &p) }, nil
-	}}
-}
-
 // notification is how one notification of a client is handled.
 type notification struct {
-	// family is as in method.
+	// family is as in row.
 	family string
 	// handle decodes the params and carries out the notification. An error is
 	// one of the params. It runs on the connection's reader and must not block.
@@ -199,15 +287,5 @@ func notify[P any](family string, decode func([]byte) (P, error), h func(c *conn
 			h(c, &p)
 		}
 		return err
-	}}
-}
-
-// handleEmpty is handle for methods without params.
-func handleEmpty(family string, h func(rq *request)) method {
-	return method{family: family, prepare: func(rq *request, params []byte) (func(), error) {
-		if err := execproto.DecodeEmpty(params); err != nil {
-			return nil, err
-		}
-		return func() { h(rq) }, nil
 	}}
 }

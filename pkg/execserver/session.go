@@ -33,6 +33,7 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	group  *process.Group
+	order  order // of the requests about a process, by its id
 
 	mu     sync.Mutex
 	conn   *conn
@@ -48,27 +49,20 @@ type session struct {
 
 // initialize starts or resumes a session. It runs on the connection's reader
 // alone, which makes it a barrier (docs/spec/wire.md §9.1).
-func initialize(rq *request, p *execproto.InitializeParams) {
-	c := rq.c
+func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (result, error) {
 	if c.stage != stageNew {
-		rq.fail(invalid("initialize may only be sent once per connection"))
-		return
+		return nil, invalid("initialize may only be sent once per connection")
 	}
 	s, err := c.srv.openSession(c, p)
 	if err != nil {
-		rq.fail(err)
-		return
+		return nil, err
 	}
 	c.session = s
 	c.stage = stageInitialized
 	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
-	rq.result(execproto.InitializeResult{
-		SessionID:       s.id,
-		Extensions:      extensions,
-		EnvironmentInfo: &info,
-	})
+	return execproto.InitializeResult{SessionID: s.id, Extensions: extensions, EnvironmentInfo: &info}, nil
 }
 
 // openSession attaches c to a new session or to the one that p names.
