@@ -18,10 +18,6 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// WatchdogArg makes the program the watchdog of a server; see
-// process.Options. It is no command: nobody but the server uses it.
-const WatchdogArg = "--codex-run-as-watchdog"
-
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[1] == doctor.Arg {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"text/tabwriter"
 
 	"codex.internal/pkg/host/terminal"
 	"golang.org/x/term"
@@ -133,4 +134,16 @@ func tellf(to io.Writer, format string, args ...any) {
 		}
 	}
 	fmt.Fprintf(to, format, args...)
+}
+
+// listed returns how names are listed on a stream: a terminal shows one line for
+// each, and nothing in it steers the terminal. Programs get names as they are.
+func listed(to io.Writer) func(name string) string {
+	if isTerminal(to) {
+		return terminal.Text
+	}
+	// Between two of these bytes, which are in no text, a table leaves tabs and line
+	// breaks alone.
+	escape := string([]byte{tabwriter.Escape})
+	return func(name string) string { return escape + name + escape }
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -101,14 +100,6 @@ Example:
 			return listEnvironments(s.out, config, entries)
 		},
 	}
-}
-
-// printJSON prints a value for programs.
-func printJSON(to io.Writer, v any) error {
-	e := json.NewEncoder(to)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // listEnvironments prints the environments for people.

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"text/tabwriter"
@@ -21,14 +19,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-const (
-	// maxChecks is how many environments are tried at a time: each may start a
-	// program.
-	maxChecks = 16
-	// maxSaid is how much of what a program wrote to stderr is kept, to tell
-	// why it failed: some lines.
-	maxSaid = 2 << 10
-)
+// maxChecks is how many environments are tried at a time: each may start a
+// program.
+const maxChecks = 16
 
 // checkedEnvironment is the result of a connection to an environment. Error is set if
 // it failed, and the fields after it if it succeeded.
@@ -158,17 +151,20 @@ func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment
 // trySandbox finds out whether a server confines a command that asks for it,
 // by running one that does nothing.
 func trySandbox(ctx context.Context, client *execclient.Client, info execproto.EnvironmentInfo) (string, error) {
-	at := places{info.Cwd, info.UserHomeDir}
-	if at.cwd == "" {
-		at.cwd = "file:///"
+	cwd := info.Cwd
+	if cwd == "" {
+		cwd = "file:///"
 	}
-	policy := &remotePolicy{word: policyReadOnly}
-	confined, err := policy.object(at.cwd, at.home)
+	policy, err := parsePolicy(policyReadOnly)
+	if err != nil {
+		return "", err
+	}
+	confined, err := policy.object(cwd, info.UserHomeDir)
 	if err != nil {
 		return "", err
 	}
 	p, err := client.Start(ctx, execproto.StartParams{
-		ProcessID: "sandbox-check", Argv: []string{info.Shell.Path, "-c", ":"}, Cwd: at.cwd, Env: map[string]string{}, Sandbox: confined,
+		ProcessID: "sandbox-check", Argv: []string{info.Shell.Path, "-c", ":"}, Cwd: cwd, Env: map[string]string{}, Sandbox: confined,
 	})
 	var refused *execclient.ServerError
 	switch {
@@ -192,32 +188,6 @@ func trySandbox(ctx context.Context, client *execclient.Client, info execproto.E
 
 // milliseconds is a time to microseconds.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// tail keeps the end of what a program says. It is written to by one goroutine
-// and read from by another.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(text []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, text...)
-	t.text = t.text[max(len(t.text)-maxSaid, 0):]
-	return len(text), nil
-}
-
-// explain adds the last line of what the program said to an error.
-func (t *tail) explain(err error) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := bytes.Split(bytes.TrimSpace(t.text), []byte("\n"))
-	if last := bytes.TrimSpace(lines[len(lines)-1]); len(last) > 0 {
-		return fmt.Sprintf("%v; the program said: %s", err, last)
-	}
-	return strings.Join(append([]string{err.Error()}, causes(err)...), ": ")
-}
 
 // showChecked prints what was found for people.
 func showChecked(to io.Writer, results []checkedEnvironment) error {

@@ -206,16 +206,6 @@ func listeningFront(s streams, listener net.Listener, url string, log *slog.Logg
 	}}
 }
 
-// selfExe is the program that serves this machine, which is this one; empty:
-// it cannot be found.
-func selfExe() string {
-	self, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return self
-}
-
 // listenError says what to do when the port cannot be had.
 func listenError(addr netip.AddrPort, err error) error {
 	err = withoutAddress(err)

@@ -11,9 +11,6 @@ import (
 // errNoServer says what there is in place of a server.
 var errNoServer = errors.New("codex exec-server runs on Linux and macOS only; on this system its client works, see codex remote --help")
 
-// selfExe is the program that serves this machine: none does.
-func selfExe() string { return "" }
-
 // execServerCommand refuses: a server that cannot keep hold of the processes
 // that it starts would promise what it does not do.
 func execServerCommand(streams) *cli.Command {

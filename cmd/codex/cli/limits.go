@@ -23,10 +23,6 @@ const (
 	// longest path of Linux.
 	maxMarker = 4096
 
-	// maxSecret bounds a key or token that is read from stdin, in bytes:
-	// tokens have a few kilobytes.
-	maxSecret = 1 << 20
-
 	// maxDepth bounds the directories in each other that are copied here: each is
 	// open meanwhile, and a server could send a tree without an end.
 	maxDepth = 256
@@ -46,11 +42,6 @@ const (
 	// secondInterrupt is how soon after an interrupt another one means that
 	// the remote command is to be killed.
 	secondInterrupt = 2 * time.Second
-
-	// rendezvousShutdownTime bounds the end of the rendezvous service, most of
-	// which is telling its peers. Connections that are open after it end with the
-	// program.
-	rendezvousShutdownTime = 10 * time.Second
 
 	// killPatience is how long the server may take to kill a command, and how
 	// long to send its last output then.

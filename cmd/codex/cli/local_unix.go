@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errRefused is what a dial says when nobody listens.
-const errRefused = syscall.ECONNREFUSED
-
 // umask reads the mask of new files, which can only be read by setting it.
 func umask() (mask os.FileMode) {
 	m := syscall.Umask(0o077)

@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// errRefused is what a dial says when nobody listens.
-const errRefused = windows.WSAECONNREFUSED
-
 // umask is the mask of new files: there is none.
 func umask() os.FileMode { return 0 }
 

@@ -22,6 +22,10 @@ import (
 	"golang.org/x/term"
 )
 
+// maxSecret bounds a key or token that is read from stdin, in bytes:
+// tokens have a few kilobytes.
+const maxSecret = 1 << 20
+
 // identity is what signing in needs of the world.
 type identity struct {
 	transport http.RoundTripper      // nil: as the environment says

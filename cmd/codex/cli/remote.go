@@ -263,18 +263,6 @@ func list(c *cli.Context, out io.Writer, fs *execclient.FS, typed, uri string) e
 	return w.Flush()
 }
 
-// listed returns how names are listed on a stream: a terminal shows one line for
-// each, and nothing in it steers the terminal. Programs get names as they are.
-func listed(to io.Writer) func(name string) string {
-	if isTerminal(to) {
-		return terminal.Text
-	}
-	// Between two of these bytes, which are in no text, a table leaves tabs and line
-	// breaks alone.
-	escape := string([]byte{tabwriter.Escape})
-	return func(name string) string { return escape + name + escape }
-}
-
 func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) {
 	if !c.Bool("long") {
 		fmt.Fprintln(w, name)

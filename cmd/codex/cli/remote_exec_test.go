@@ -96,20 +96,6 @@ func TestFailuresThatAreOurs(t *testing.T) {
 	}
 }
 
-func TestOlderServersTellOfDenialsToWhoReads(t *testing.T) {
-	const (
-		exited = `{"method":"process/exited","params":{"processId":"PROCESS","seq":1,"exitCode":5}}`
-		read   = `{"chunks":[],"nextSeq":3,"exited":true,"exitCode":5,"closed":true,"failure":null,"sandboxDenied":%v}`
-	)
-	for denied, code := range map[bool]int{true: exitDenied, false: 5} {
-		url, _ := oldServer(t, `{"processId":"PROCESS"}`, exited, fmt.Sprintf(read, denied))
-		var out, errs bytes.Buffer
-		if got := Main([]string{"codex", "remote", "exec", "--url", url, "--no-input", "--", "true"}, strings.NewReader(""), &out, &errs); got != code {
-			t.Errorf("denied %v: exit code %d, %q", denied, got, errs.String())
-		}
-	}
-}
-
 func TestOutputInJSON(t *testing.T) {
 	var out bytes.Buffer
 	r := report{out: &out, json: true}

@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 
-	"codex.internal/pkg/account/codexhome"
-	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"github.com/urfave/cli/v2"
@@ -30,30 +25,6 @@ func envFlag() cli.Flag {
 // serverFlags choose the server, for commands whose --env means nothing else.
 func serverFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{urlFlag(), envFlag()}, more...)
-}
-
-// typed returns what was given for a flag, after the command or before it;
-// empty: nothing. A value with an equals sign sets a variable, where --env does
-// that too.
-func typed(c *cli.Context, name string) (string, error) {
-	for _, at := range c.Lineage() {
-		var values []string
-		switch v := at.Value(name).(type) {
-		case string:
-			values = []string{v}
-		case cli.StringSlice:
-			values = v.Value()
-		}
-		values = slices.DeleteFunc(values, func(v string) bool { return v == "" || name == "env" && strings.Contains(v, "=") })
-		switch len(values) {
-		case 0:
-		case 1:
-			return values[0], nil
-		default:
-			return "", usagef("--%s: %s and %s cannot both be the environment; to set a variable write NAME=VALUE", name, values[0], values[1])
-		}
-	}
-	return "", nil
 }
 
 // chooseServer returns the environment that a command works in: --url, or
@@ -88,52 +59,6 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 		return s, advised(unknownEnvironment(config, id), "for one of a codex rendezvous set "+execenv.NoiseVariables[0]+" and "+execenv.NoiseVariables[2])
 	}
 	return s, nil
-}
-
-// loadEnvironments finds out which environments there are; an id may be one of
-// a registry.
-func loadEnvironments(id string) (execenv.Config, error) {
-	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
-	var file *execenv.FileError
-	if errors.As(err, &file) && !strings.Contains(err.Error(), file.Path) {
-		return config, advised(err, "the file is "+file.Path)
-	}
-	var incomplete *registry.ConfigError
-	if !errors.As(err, &incomplete) {
-		return config, err
-	}
-	missing := slices.DeleteFunc(slices.Clone(execenv.NoiseVariables), func(name string) bool {
-		return strings.TrimSpace(os.Getenv(name)) != "" || id != "" && name == execenv.NoiseVariables[1]
-	})
-	if len(missing) == 0 {
-		return config, err
-	}
-	advice := "not set: " + strings.Join(missing, ", ")
-	if id == "" && slices.Contains(missing, execenv.NoiseVariables[1]) {
-		advice += "; codex remote --env ID does without " + execenv.NoiseVariables[1]
-	}
-	return config, advised(err, advice)
-}
-
-// unknownEnvironment says that there is no environment with an id.
-func unknownEnvironment(config execenv.Config, id string) error {
-	return usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
-}
-
-// noDefault says why there is no default environment.
-func noDefault(config execenv.Config) string {
-	if config.Source == execenv.URLVariable {
-		return execenv.URLVariable + " is none"
-	}
-	return config.Source + " has no default"
-}
-
-// decidedBy names what says which environments there are.
-func decidedBy(config execenv.Config) string {
-	if config.Source == "" {
-		return "the built-in ones, as there is neither " + execenv.FileName + " nor " + execenv.URLVariable
-	}
-	return config.Source
 }
 
 // connect opens a session at the server that the command names.

@@ -15,12 +15,18 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"codex.internal/pkg/account/codexhome"
 	"codex.internal/pkg/rendezvous"
 	"codex.internal/pkg/rendezvous/natsbus"
 	"github.com/urfave/cli/v2"
 )
+
+// rendezvousShutdownTime bounds the end of the rendezvous service, most of
+// which is telling its peers. Connections that are open after it end with the
+// program.
+const rendezvousShutdownTime = 10 * time.Second
 
 func rendezvousCommand(s streams) *cli.Command {
 	return &cli.Command{

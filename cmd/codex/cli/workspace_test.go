@@ -43,21 +43,3 @@ func TestTheRootIsAWorkspaceOnlyIfTheUserSaysSo(t *testing.T) {
 		}
 	}
 }
-
-func TestTheSandboxOfThisMachineIsNotTheRoot(t *testing.T) {
-	t.Chdir("/")
-	for args, refused := range map[string]bool{
-		"--workspace-write": true, "--workspace-write --cwd /": false, "--read-only": false,
-	} {
-		var c *cli.Context
-		command := sandboxCommand(streams{})
-		command.Action = func(got *cli.Context) error { c = got; return nil }
-		app := &cli.App{Commands: []*cli.Command{command}, Writer: io.Discard}
-		if err := app.Run(append(append([]string{"codex", "sandbox"}, strings.Fields(args)...), "--", "true")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := launchOf(c, streams{}); (err != nil) != refused {
-			t.Errorf("%s: %v", args, err)
-		}
-	}
-}
