@@ -40,11 +40,11 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
 		return o, err
 	}
-	sandbox := c.String("sandbox")
-	if sandbox == "" && c.IsSet("sandbox") {
+	policy := c.String("sandbox")
+	if policy == "" && c.IsSet("sandbox") {
 		return o, usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
 	}
-	if o.policy, err = parsePolicy(sandbox); err != nil {
+	if o.policy, err = parsePolicy(policy); err != nil {
 		return o, err
 	}
 	return o, o.check(c)
