@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli"
+	"codex.internal/cmd/codex/cli/server"
 )
 
 // applyPatchArg asks for a tool that Codex CLI has.
@@ -35,7 +36,7 @@ func run(args []string) int {
 			return refuse("%s requires a UTF-8 PATCH argument.", applyPatchArg)
 		}
 		return refuse("%s: the tool that applies patches is not part of this codex", applyPatchArg)
-	case len(args) > 1 && args[1] == cli.WatchdogArg:
+	case len(args) > 1 && args[1] == server.WatchdogArg:
 		return watchdog()
 	default:
 		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)

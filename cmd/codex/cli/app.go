@@ -12,33 +12,41 @@ import (
 	"fmt"
 	"io"
 
+	"codex.internal/cmd/codex/cli/account"
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/doctor"
+	"codex.internal/cmd/codex/cli/environments"
+	"codex.internal/cmd/codex/cli/remote"
+	"codex.internal/cmd/codex/cli/rendezvous"
+	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/account/codexhome"
 	"codex.internal/pkg/host/terminal"
-	"codex.internal/pkg/sandbox/doctor"
+	checks "codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
 )
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if len(args) > 1 && args[1] == doctor.Arg {
-		return doctor.Main(args[2:])
+	if len(args) > 1 && args[1] == checks.Arg {
+		return checks.Main(args[2:])
 	}
-	s := newStreams(stdin, stdout, stderr)
-	loadDotenv(s.err)
+	s := cmdutil.NewStreams(stdin, stdout, stderr)
+	loadDotenv(s.Err)
 	app := newApp(s)
 	err := app.Run(args)
-	var code *exitError
+	var code *cmdutil.ExitError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &code) && code.err == nil:
-		return code.code
-	case exitCode(err) == exitUsage:
-		fmt.Fprintf(s.err, "error: %v\n%s", err, adviceOn(err))
-		return exitUsage
+	case errors.As(err, &code) && code.Err == nil:
+		return code.Code
+	case cmdutil.ExitCode(err) == cmdutil.ExitUsage:
+		fmt.Fprintf(s.Err, "error: %v\n%s", err, cmdutil.AdviceOn(err))
+		return cmdutil.ExitUsage
 	default:
-		tellf(s.err, "Error: %s\n%s%s", terminal.Text(plain(err)), causedBy(err), adviceOn(err))
-		return exitCode(err)
+		cmdutil.Messagef(s.Err, "Error: %s\n%s%s", terminal.Text(cmdutil.Plain(err)), cmdutil.CausedBy(err), cmdutil.AdviceOn(err))
+		return cmdutil.ExitCode(err)
 	}
 }
 
@@ -50,11 +58,11 @@ func loadDotenv(stderr io.Writer) {
 		return
 	}
 	if err := codexhome.LoadDotenv(home); err != nil {
-		tellf(stderr, "WARNING: proceeding without .env: %v\n", err)
+		cmdutil.Messagef(stderr, "WARNING: proceeding without .env: %v\n", err)
 	}
 }
 
-func newApp(s streams) *cli.App {
+func newApp(s cmdutil.Streams) *cli.App {
 	app := &cli.App{
 		Name:  "codex",
 		Usage: "run commands and do file work for a coding agent on another machine",
@@ -68,32 +76,32 @@ Example: start a server, and use it from a second terminal:
 
    codex exec-server --listen ws://127.0.0.1:8765
    codex remote run --url ws://127.0.0.1:8765 -- uname -a`,
-		Version:              version(),
-		Reader:               s.in,
-		Writer:               s.out,
-		ErrWriter:            s.err,
+		Version:              cmdutil.Version(),
+		Reader:               s.In,
+		Writer:               s.Out,
+		ErrWriter:            s.Err,
 		HideHelpCommand:      false,
 		EnableBashCompletion: true,
 		Suggest:              true,
 		// A value of --env or -c may have commas in it.
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              onUsageError,
-		Flags:                     rootFlags(),
+		OnUsageError:              cmdutil.OnUsageError,
+		Flags:                     cmdutil.RootFlags(),
 		Commands: []*cli.Command{
-			execServerCommand(s),
-			remoteCommand(s),
-			environmentsCommand(s),
-			rendezvousCommand(s),
-			sandboxCommand(s),
-			doctorCommand(s),
-			loginCommand(s, identity{open: openBrowser}),
-			logoutCommand(s, identity{open: openBrowser}),
+			server.Command(s),
+			remote.Command(s),
+			environments.Command(s),
+			rendezvous.Command(s),
+			sandbox.Command(s),
+			doctor.Command(s),
+			account.LoginCommand(s, account.Identity{Open: account.OpenBrowser}),
+			account.LogoutCommand(s, account.Identity{Open: account.OpenBrowser}),
 			completionCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return unknownCommand(c)
+				return cmdutil.UnknownCommand(c)
 			}
 			return cli.ShowAppHelp(c)
 		},

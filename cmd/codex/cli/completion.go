@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
 )
 
@@ -90,7 +91,7 @@ func completionCommand() *cli.Command {
    codex completion zsh > ~/.zfunc/_codex   # a directory of your fpath
    codex completion fish > ~/.config/fish/completions/codex.fish
 The script completes the name under which the program was called.`,
-		OnUsageError: onUsageError,
+		OnUsageError: cmdutil.OnUsageError,
 		Action: func(c *cli.Context) error {
 			script := ""
 			switch c.Args().First() {
@@ -101,7 +102,7 @@ The script completes the name under which the program was called.`,
 			case "fish":
 				script = fishCompletion
 			default:
-				return usagef("completion needs the name of a shell: bash, zsh or fish, not %q", c.Args().First())
+				return cmdutil.Usagef("completion needs the name of a shell: bash, zsh or fish, not %q", c.Args().First())
 			}
 			_, err := fmt.Fprint(c.App.Writer, strings.ReplaceAll(script, "@NAME@", completedName(os.Args[0])))
 			return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -123,7 +124,7 @@ func TestOlderServersTellOfDenialsToWhoReads(t *testing.T) {
 		exited = `{"method":"process/exited","params":{"processId":"PROCESS","seq":1,"exitCode":5}}`
 		read   = `{"chunks":[],"nextSeq":3,"exited":true,"exitCode":5,"closed":true,"failure":null,"sandboxDenied":%v}`
 	)
-	for denied, code := range map[bool]int{true: exitDenied, false: 5} {
+	for denied, code := range map[bool]int{true: cmdutil.ExitDenied, false: 5} {
 		url, _ := oldServer(t, `{"processId":"PROCESS"}`, exited, fmt.Sprintf(read, denied))
 		var out, errs bytes.Buffer
 		if got := Main([]string{"codex", "remote", "exec", "--url", url, "--no-input", "--", "true"}, strings.NewReader(""), &out, &errs); got != code {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
 )
 
@@ -44,7 +45,7 @@ var saidElsewhere = map[string][]string{
 // TestDocumentedOptions compares the tables of options with the program: names,
 // and defaults other than none and off.
 func TestDocumentedOptions(t *testing.T) {
-	app := newApp(streams{out: io.Discard, err: io.Discard})
+	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	walkCommands(app.Commands, nil, func(path []string) {
 		command, name := commandAt(app.Commands, path), strings.Join(append([]string{"codex"}, path...), " ")
 		at, elsewhere := optionsAt[name]
@@ -155,7 +156,7 @@ func forReaders(t *testing.T) []string {
 // TestDocumentedCommands checks each command line of codex that is shown in a
 // document: its commands and options exist.
 func TestDocumentedCommands(t *testing.T) {
-	app := newApp(streams{out: io.Discard, err: io.Discard})
+	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	seen := 0
 	for _, name := range forReaders(t) {
 		for _, line := range shownCommands(read(t, name)) {
@@ -292,7 +293,7 @@ func TestDocumentedNames(t *testing.T) {
 			document: "docs/protocol.md", title: "Error codes", cell: `(?m)^\| (-\d+) \|`,
 		},
 		{
-			what: "exit codes", sources: []string{"cmd/codex/cli/errors.go"}, source: `exit[A-Z]\w+ += (\d+)`,
+			what: "exit codes", sources: []string{"cmd/codex/cli/cmdutil/errors.go"}, source: `Exit[A-Z]\w+ += (\d+)`,
 			document: "docs/cli.md", title: "Exit codes", cell: `(?m)^\| (\d+) \|`, outside: []string{"0"},
 		},
 		{

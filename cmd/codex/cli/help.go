@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
 )
 
@@ -20,7 +21,7 @@ func addHelp(commands *[]*cli.Command, flags *[]cli.Flag) {
 	}
 	*flags = append(*flags, cli.HelpFlag)
 	*commands = append(*commands, &cli.Command{
-		Name: "help", Aliases: []string{"h"}, Usage: "show what a command does", ArgsUsage: "[COMMAND...]", OnUsageError: onUsageError,
+		Name: "help", Aliases: []string{"h"}, Usage: "show what a command does", ArgsUsage: "[COMMAND...]", OnUsageError: cmdutil.OnUsageError,
 		Action: func(c *cli.Context) error {
 			// Between the program's name and this command's are those that it is below.
 			path := strings.Fields(c.Command.HelpName)
@@ -28,7 +29,7 @@ func addHelp(commands *[]*cli.Command, flags *[]cli.Flag) {
 			for i, at := 0, c.App.Commands; i < len(path); i++ {
 				sub := commandNamed(at, path[i])
 				if sub == nil {
-					return usagef("there is no command %q; see codex help", strings.Join(path[:i+1], " "))
+					return cmdutil.Usagef("there is no command %q; see codex help", strings.Join(path[:i+1], " "))
 				}
 				path[i], at = sub.Name, sub.Subcommands
 			}

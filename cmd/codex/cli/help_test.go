@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
 )
 
@@ -119,7 +120,7 @@ OPTIONS:
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			newApp(streams{}) // which sets the printer
+			newApp(cmdutil.Streams{}) // which sets the printer
 			app := tt.app
 			app.Name, app.HelpName = "app", "app"
 			if got := helpOf(t, &app, tt.path...); got != tt.want {
@@ -144,7 +145,7 @@ func sameWords(a, b string) bool { return slices.Equal(strings.Fields(a), string
 
 // TestHelpOfEveryCommand compares with the library's templates.
 func TestHelpOfEveryCommand(t *testing.T) {
-	app := newApp(streams{out: io.Discard, err: io.Discard})
+	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	got := helpOf(t, app)
 	checkHelp(t, got, app.VisibleCommands(), app.VisibleFlags())
 	if want := byTemplate(cli.AppHelpTemplate, app); !sameWords(got, want) {
@@ -152,7 +153,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 	}
 	walkCommands(app.Commands, nil, func(path []string) {
 		t.Run(strings.Join(path, " "), func(t *testing.T) {
-			app := newApp(streams{out: io.Discard, err: io.Discard})
+			app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 			got := helpOf(t, app, path...)
 			c := commandAt(app.Commands, path)
 			template := cli.CommandHelpTemplate
@@ -168,7 +169,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			for at := range path { // codex help remote run, codex remote help run
 				args := append([]string{"codex"}, slices.Insert(slices.Clone(path), at, "help")...)
 				var out bytes.Buffer
-				app = newApp(streams{out: &out, err: io.Discard})
+				app = newApp(cmdutil.Streams{Out: &out, Err: io.Discard})
 				if err := app.Run(args); err != nil || out.String() != got {
 					t.Errorf("%q: %v, and not as with --help:\n%s", args, err, out.String())
 				}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
 )
 
@@ -17,7 +18,7 @@ func TestHelpOfAllCommands(t *testing.T) {
 	var visit func(commands []*cli.Command, path ...string)
 	visit = func(commands []*cli.Command, path ...string) {
 		name := strings.Join(append([]string{"codex"}, path...), " ")
-		text := helpOf(t, newApp(streams{out: io.Discard, err: io.Discard}), path...)
+		text := helpOf(t, newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard}), path...)
 		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
 				t.Errorf("%s --help has a line of %d columns, want at most %d:\n%s", name, n, columns, line)
@@ -33,7 +34,7 @@ func TestHelpOfAllCommands(t *testing.T) {
 			}
 		}
 	}
-	visit(newApp(streams{out: io.Discard, err: io.Discard}).Commands)
+	visit(newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard}).Commands)
 	if seen < 20 {
 		t.Errorf("%d commands were visited, want all, which are more than 20", seen)
 	}

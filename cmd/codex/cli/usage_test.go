@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
 )
 
 func TestWrongUse(t *testing.T) {
@@ -31,7 +33,7 @@ func TestWrongUse(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := Main(append([]string{"codex"}, strings.Fields(tt.args)...), strings.NewReader(""), &out, &errs)
-		if code != exitUsage || out.Len() > 0 || errs.String() != "error: "+tt.want+"\n" {
+		if code != cmdutil.ExitUsage || out.Len() > 0 || errs.String() != "error: "+tt.want+"\n" {
 			t.Errorf("codex %s: %d %q\ngot  %s\nwant error: %s", tt.args, code, out.String(), errs.String(), tt.want)
 		}
 	}

@@ -1,0 +1,77 @@
+package cmdutil
+
+import (
+	"fmt"
+	"slices"
+
+	"codex.internal/pkg/account/codexhome"
+	"github.com/urfave/cli/v2"
+)
+
+// Options of Codex CLI's interactive program, which it takes before any
+// command.
+const (
+	rootRemote      = "remote"
+	rootRemoteToken = "remote-auth-token-env"
+)
+
+// RootFlags are those that come before the command.
+func RootFlags() []cli.Flag {
+	return append(ConfigFlags(),
+		&cli.StringFlag{Name: rootRemote, Hidden: true},
+		&cli.StringFlag{Name: rootRemoteToken, Hidden: true})
+}
+
+// ConfigFlags are those about config.toml. They may come before and after the
+// command.
+func ConfigFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "config", Aliases: []string{"c"}, Usage: "set `KEY=VALUE` in place of what config.toml says; may be repeated"},
+		&cli.BoolFlag{Name: "strict-config", Usage: "refuse a config.toml that is wrong, or has names that codex does not know"},
+	}
+}
+
+// root is the context of what comes before the command c.
+func root(c *cli.Context) *cli.Context {
+	all := levels(c)
+	return all[len(all)-1]
+}
+
+// RefuseRootFlags refuses what only Codex CLI's interactive program takes.
+func RefuseRootFlags(c *cli.Context) error {
+	all := levels(c)
+	before, command := root(c), c.App.Name+" "+all[len(all)-2].Command.Name
+	switch {
+	case before.IsSet(rootRemote):
+		return fmt.Errorf("`--remote %s` is only supported for interactive TUI commands, not `%s`", before.String(rootRemote), command)
+	case before.IsSet(rootRemoteToken):
+		return fmt.Errorf("`--remote-auth-token-env` is only supported for interactive TUI commands, not `%s`", command)
+	default:
+		return nil
+	}
+}
+
+// levels are the contexts of the command c and of those it is below of, up to
+// that of what comes before all of them.
+func levels(c *cli.Context) []*cli.Context {
+	lineage := c.Lineage()
+	return lineage[:len(lineage)-1] // without the program's
+}
+
+func IsStrict(c *cli.Context) bool {
+	return slices.ContainsFunc(levels(c), func(c *cli.Context) bool { return c.Bool("strict-config") })
+}
+
+// LoadConfig reads config.toml with what -c says, before the command, at its
+// words, and after it.
+func LoadConfig(c *cli.Context) (codexhome.Config, error) {
+	home, err := codexhome.Find()
+	if err != nil {
+		return codexhome.Config{}, err
+	}
+	var overrides []string
+	for _, level := range slices.Backward(levels(c)) {
+		overrides = append(overrides, level.StringSlice("config")...)
+	}
+	return codexhome.LoadConfig(home, overrides, IsStrict(c))
+}

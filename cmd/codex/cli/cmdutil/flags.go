@@ -1,0 +1,32 @@
+package cmdutil
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// FlagValue returns what was given for a flag, after the command or before it;
+// empty: nothing. A value with an equals sign sets a variable, where --env does
+// that too.
+func FlagValue(c *cli.Context, name string) (string, error) {
+	for _, at := range c.Lineage() {
+		var values []string
+		switch v := at.Value(name).(type) {
+		case string:
+			values = []string{v}
+		case cli.StringSlice:
+			values = v.Value()
+		}
+		values = slices.DeleteFunc(values, func(v string) bool { return v == "" || name == "env" && strings.Contains(v, "=") })
+		switch len(values) {
+		case 0:
+		case 1:
+			return values[0], nil
+		default:
+			return "", Usagef("--%s: %s and %s cannot both be the environment; to set a variable write NAME=VALUE", name, values[0], values[1])
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,97 @@
+package cmdutil
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/account/registry"
+)
+
+// Hints at what to do about a certificate, a name and a URL.
+const (
+	untrusted  = "its certificate is not trusted here: for a registry, CODEX_CA_CERTIFICATE names a file with more authorities"
+	otherName  = "its certificate is for other names: use one of them in the URL, or have it made for this one too"
+	expired    = "its certificate needs to be renewed, or the clock here to be set"
+	wrongPlace = "is that the URL of a codex rendezvous, such as https://meet.example:8766?"
+	CheckName  = "check the host's name"
+)
+
+// FromRegistry reports whether an error is what a registry has answered.
+func FromRegistry(err error) bool {
+	var answered *registry.StatusError
+	return errors.As(err, &answered)
+}
+
+// RegistryHint says what the user of a registry, who comes in a role with a token
+// from a variable, can do about an error; empty: there is nothing to say.
+func RegistryHint(err error, role, variable string) string {
+	var answered *registry.StatusError
+	if errors.As(err, &answered) {
+		return answerHint(answered, role, variable)
+	}
+	var unread *registry.DecodeError
+	if errors.As(err, &unread) && !unread.Retryable() {
+		return wrongPlace
+	}
+	var asked *registry.TransportError
+	if !errors.As(err, &asked) {
+		return ""
+	}
+	var dns *net.DNSError
+	hint := CertificateHint(err)
+	switch {
+	case hint != "":
+		return hint
+	case errors.Is(err, ErrConnectionRefused):
+		return "is codex rendezvous running there?"
+	case errors.As(err, &dns):
+		return CheckName
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks no TLS: is its URL one with http://?"
+	default:
+		return ""
+	}
+}
+
+// CertificateHint says what to do about a certificate; empty: it is not that.
+func CertificateHint(err error) string {
+	var cert *tls.CertificateVerificationError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &name):
+		return otherName
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return expired
+	case errors.As(err, &cert):
+		return untrusted
+	default:
+		return ""
+	}
+}
+
+// noRegistry is how other web servers answer calls of a registry.
+var noRegistry = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusPermanentRedirect, http.StatusMethodNotAllowed, http.StatusNotImplemented}
+
+// answerHint says what to do about a registry's answer.
+func answerHint(answered *registry.StatusError, role, variable string) string {
+	switch {
+	case answered.Unauthorized():
+		return "set " + variable + " to a token of that service"
+	case answered.Status == http.StatusForbidden:
+		return "set " + variable + " to one that is: on the machine of that service, codex rendezvous token create --role " + role + " --environment ID makes it"
+	case answered.Code == "environment_offline" || answered.Code == "environment_not_registered":
+		return "on its machine, codex exec-server --remote URL --environment-id ID connects it"
+	case answered.Status == http.StatusBadRequest && strings.Contains(answered.Message, "HTTPS server"):
+		return "give its URL with https://"
+	case answered.Status == http.StatusNotFound, answered.Code == "" && slices.Contains(noRegistry, answered.Status):
+		return wrongPlace
+	default:
+		return ""
+	}
+}

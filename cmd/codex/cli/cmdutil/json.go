@@ -1,0 +1,14 @@
+package cmdutil
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// PrintJSON prints a value for programs.
+func PrintJSON(to io.Writer, v any) error {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,64 @@
+package cmdutil
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"codex.internal/pkg/execclient"
+)
+
+var (
+	// osError is how servers tell an error of the operating system: its text, its
+	// number, and the object, which may be missing.
+	osError = regexp.MustCompile(`^([^:()]+) \(os error [0-9]+\)(?:: (.*))?$`)
+	// osNumber is the number alone, inside of a longer text.
+	osNumber = regexp.MustCompile(` \(os error [0-9]+\)`)
+)
+
+// Plain returns the text of an error for the terminal. An error of a server is shown as
+// the tools of a system show it, with the object first and without the numbers of the
+// protocol and of the operating system:
+//
+//	/etc/x: exec-server rejected request (-32004): No such file or directory (os error 2): /etc/x
+//	/etc/x: no such file or directory
+//
+// Codex CLI's text, by which programs match, stays that of the error itself.
+func Plain(err error) string {
+	text := err.Error()
+	var answer *execclient.ServerError
+	if !errors.As(err, &answer) {
+		return text
+	}
+	before, after, found := strings.Cut(text, answer.Error())
+	if !found {
+		return text
+	}
+	return before + plainAnswer(before, answer.Message) + after
+}
+
+// plainAnswer is the message of a server behind the text before it, which may
+// name the object already.
+func plainAnswer(before, message string) string {
+	m := osError.FindStringSubmatch(message)
+	if m == nil {
+		return osNumber.ReplaceAllString(message, "")
+	}
+	reason, object := lower(m[1]), m[2]
+	if object == "" || strings.HasSuffix(before, object+": ") {
+		return reason
+	}
+	return object + ": " + reason
+}
+
+// lower begins a text with a small letter, unless its first word is a name such
+// as RPC.
+func lower(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if second, _ := utf8.DecodeRuneInString(text[size:]); unicode.IsUpper(second) {
+		return text
+	}
+	return string(unicode.ToLower(first)) + text[size:]
+}

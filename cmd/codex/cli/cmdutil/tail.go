@@ -1,0 +1,38 @@
+package cmdutil
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// maxSaid is how much of what a program wrote to stderr is kept, to tell
+// why it failed: some lines.
+const maxSaid = 2 << 10
+
+// Tail keeps the end of what a program says. It is written to by one goroutine
+// and read from by another.
+type Tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *Tail) Write(text []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, text...)
+	t.text = t.text[max(len(t.text)-maxSaid, 0):]
+	return len(text), nil
+}
+
+// Explain adds the last line of what the program said to an error.
+func (t *Tail) Explain(err error) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := bytes.Split(bytes.TrimSpace(t.text), []byte("\n"))
+	if last := bytes.TrimSpace(lines[len(lines)-1]); len(last) > 0 {
+		return fmt.Sprintf("%v; the program said: %s", err, last)
+	}
+	return strings.Join(append([]string{err.Error()}, causes(err)...), ": ")
+}

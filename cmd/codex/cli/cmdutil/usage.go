@@ -1,0 +1,87 @@
+package cmdutil
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// OnUsageError turns an error of the flag parser into a usage error, which says where
+// to read on.
+func OnUsageError(c *cli.Context, err error, _ bool) error {
+	command, flags := c.App.Name, c.App.Flags
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != command {
+		command, flags = c.Command.HelpName, c.Command.Flags
+	}
+	return Usagef("%s see %s --help", flagError(err.Error(), flags), command)
+}
+
+// The flag parser's messages about values. It writes every flag with one dash.
+var (
+	missingValue = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
+	invalidValue = regexp.MustCompile(`^invalid (?:boolean )?value (".*") for (?:flag )?-(\S+): (.*)$`)
+)
+
+// flagError says what is wrong with a flag, up to where one finds more.
+func flagError(text string, flags []cli.Flag) string {
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		name = strings.TrimLeft(name, "-")
+		var names []string
+		for _, flag := range flags {
+			if v, ok := flag.(cli.VisibleFlag); !ok || v.IsVisible() {
+				names = append(names, flag.Names()[0])
+			}
+		}
+		if meant := similar(name, names); meant != "" {
+			return fmt.Sprintf("unknown flag --%s; did you mean --%s?", name, meant)
+		}
+		return fmt.Sprintf("unknown flag --%s;", name)
+	}
+	if m := missingValue.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("--%s needs a value;", m[1])
+	}
+	if m := invalidValue.FindStringSubmatch(text); m != nil {
+		reason := m[3]
+		for _, flag := range flags {
+			if _, ok := flag.(*cli.DurationFlag); ok && flag.Names()[0] == m[2] {
+				reason = "expected a duration such as 90s, 30m or 720h"
+			}
+		}
+		return fmt.Sprintf("--%s %s: %s;", m[2], m[1], reason)
+	}
+	return text + ";"
+}
+
+// UnknownCommand is the error of a word that stands where a subcommand of c
+// would.
+func UnknownCommand(c *cli.Context) error {
+	word := c.Args().First()
+	var names []string
+	for _, sub := range c.Command.Subcommands {
+		names = append(names, sub.Name)
+	}
+	hint := ""
+	if meant := similar(word, names); meant != "" {
+		hint = fmt.Sprintf(" did you mean %s?", meant)
+	}
+	return Usagef("%s has no command %q;%s see %s --help", c.Command.HelpName, word, hint, c.Command.HelpName)
+}
+
+// similar returns the name that has the longest beginning in common with a word that
+// was typed, the shortest of several, or "" if none has two bytes in common.
+func similar(word string, names []string) string {
+	const enough = 2 // bytes in common: with one, nearly all have something
+	best, length := "", enough
+	for _, name := range names {
+		n := 0
+		for n < min(len(word), len(name)) && word[n] == name[n] {
+			n++
+		}
+		if n > length || n == length && (best == "" || len(name) < len(best)) {
+			best, length = name, n
+		}
+	}
+	return best
+}

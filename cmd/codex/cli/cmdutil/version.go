@@ -1,0 +1,34 @@
+package cmdutil
+
+import (
+	"runtime/debug"
+	"strings"
+)
+
+// Version is the version that the build knows: the module's, or the commit
+// that it was built from.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := strings.TrimPrefix(info.Main.Version, "v")
+	if v != "" && v != "(devel)" {
+		return v
+	}
+	revision, modified := "", ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				modified = "+changes"
+			}
+		}
+	}
+	if revision == "" {
+		return "devel"
+	}
+	return "devel-" + revision + modified
+}

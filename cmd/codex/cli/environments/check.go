@@ -1,0 +1,224 @@
+package environments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
+	"github.com/urfave/cli/v2"
+)
+
+// maxChecks is how many environments are tried at a time: each may start a
+// program.
+const maxChecks = 16
+
+// checkedEnvironment is the result of a connection to an environment. Error is set if
+// it failed, and the fields after it if it succeeded.
+type checkedEnvironment struct {
+	environmentEntry
+	OK          bool             `json:"ok"`
+	Error       string           `json:"error,omitempty"`
+	ConnectMS   float64          `json:"connectMs,omitempty"`
+	RoundTripMS float64          `json:"roundTripMs,omitempty"`
+	Shell       *execproto.Shell `json:"shell,omitempty"`
+	OS          string           `json:"os,omitempty"`
+	Version     string           `json:"version,omitempty"`
+	// Sandbox says whether a command was confined: yes, no, or unknown, where
+	// a server does not tell.
+	Sandbox string `json:"sandbox,omitempty"`
+}
+
+func environmentsCheckCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "check", Usage: "connect to environments and tell what is there", ArgsUsage: "[ID...]", OnUsageError: cmdutil.OnUsageError,
+		Description: `Tries each environment, or those that are named, at the same time, and each
+within its own timeouts; a command that does nothing is run in a sandbox. Exits
+with 1 if one of them failed.
+
+With --json: a list of what codex environments list --json has for each, with
+ok and error, or with connectMs, roundTripMs (of a request), shell {name, path},
+os, version and sandbox (whether a command was confined: yes, no or unknown).
+
+Example:
+   codex environments check build-box`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON list"}},
+		Action: func(c *cli.Context) error {
+			config, err := Load("")
+			if err != nil {
+				return err
+			}
+			ids := c.Args().Slice()
+			if len(ids) == 0 {
+				ids = config.IDs()
+			}
+			if len(ids) == 0 {
+				return fmt.Errorf("there are no environments: %s", noEnvironments(config))
+			}
+			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			results, err := checkEnvironments(ctx, config, ids)
+			if err != nil {
+				return err
+			}
+			show := showChecked
+			if c.Bool("json") {
+				show = func(to io.Writer, results []checkedEnvironment) error { return cmdutil.PrintJSON(to, results) }
+			}
+			if err := show(s.Out, results); err != nil {
+				return err
+			}
+			for _, r := range results {
+				if !r.OK {
+					return &cmdutil.ExitError{Code: cmdutil.ExitFailed}
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// checkEnvironments tries environments at the same time.
+func checkEnvironments(ctx context.Context, config execenv.Config, ids []string) ([]checkedEnvironment, error) {
+	specs := make([]execenv.Spec, 0, len(ids))
+	for _, id := range ids {
+		s, ok := config.Find(id)
+		if !ok {
+			return nil, UnknownEnvironment(config, id)
+		}
+		specs = append(specs, s)
+	}
+	results := make([]checkedEnvironment, len(specs))
+	room := make(chan struct{}, maxChecks)
+	var wg sync.WaitGroup
+	for i, s := range specs {
+		wg.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			results[i] = checkEnvironment(ctx, s)
+			results[i].environmentEntry = newEnvironmentEntry(config, s)
+		})
+	}
+	wg.Wait()
+	return results, nil
+}
+
+// checkEnvironment tries one.
+func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment) {
+	said := &cmdutil.Tail{}
+	began := time.Now()
+	client, err := execenv.Connect(ctx, s, execenv.Options{SelfExe: cmdutil.SelfExe(), Stderr: said})
+	if err != nil {
+		r.Error = said.Explain(err)
+		return r
+	}
+	defer client.Close()
+	r.ConnectMS = milliseconds(time.Since(began))
+	patience := s.InitializeTimeout
+	if patience == 0 {
+		patience = execclient.DefaultInitializeTimeout
+	}
+	bound, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began = time.Now()
+	info, err := client.EnvironmentInfo(bound)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		r.Error = fmt.Sprintf("the server does not answer %s within %v", execproto.MethodEnvironmentInfo, patience)
+		return r
+	case err != nil:
+		r.Error = said.Explain(err)
+		return r
+	}
+	r.RoundTripMS = milliseconds(time.Since(began))
+	r.OK, r.Shell, r.OS, r.Version = true, &info.Shell, info.PlatformOS, info.ExecutorVersion
+	if r.Sandbox, err = trySandbox(bound, client, info); err != nil {
+		r.OK, r.Error = false, said.Explain(err)
+	}
+	return r
+}
+
+// trySandbox finds out whether a server confines a command that asks for it,
+// by running one that does nothing.
+func trySandbox(ctx context.Context, client *execclient.Client, info execproto.EnvironmentInfo) (string, error) {
+	cwd := info.Cwd
+	if cwd == "" {
+		cwd = "file:///"
+	}
+	policy, err := sandbox.ParsePolicy(sandbox.ReadOnly)
+	if err != nil {
+		return "", err
+	}
+	confined, err := policy.Object(cwd, info.UserHomeDir)
+	if err != nil {
+		return "", err
+	}
+	p, err := client.Start(ctx, execproto.StartParams{
+		ProcessID: "sandbox-check", Argv: []string{info.Shell.Path, "-c", ":"}, Cwd: cwd, Env: map[string]string{}, Sandbox: confined,
+	})
+	var refused *execclient.ServerError
+	switch {
+	case errors.As(err, &refused):
+		return "no", nil
+	case err != nil:
+		return "", err
+	}
+	if _, err := p.WaitClosed(ctx); err != nil {
+		return "", err
+	}
+	switch p.SandboxType() {
+	case "":
+		return "unknown", nil
+	case "none":
+		return "no", nil
+	default:
+		return "yes", nil
+	}
+}
+
+// milliseconds is a time to microseconds.
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// showChecked prints what was found for people.
+func showChecked(to io.Writer, results []checkedEnvironment) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "id\tresult\tconnected in\tround trip\tos\tversion\tshell\tsandbox")
+	for _, r := range results {
+		if !r.OK {
+			continue
+		}
+		told := func(text string) string {
+			if text == "" {
+				return "not told"
+			}
+			return terminal.Text(text)
+		}
+		fmt.Fprintf(w, "%s\tok\t%.1f ms\t%.1f ms\t%s\t%s\t%s\t%s\n", terminal.Text(r.ID), r.ConnectMS, r.RoundTripMS,
+			told(r.OS), told(r.Version), told(r.Shell.Path), r.Sandbox)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if !r.OK {
+			_, err := fmt.Fprintf(to, "%s  FAILED  %s (%s): %s\n",
+				terminal.Text(r.ID), terminal.Text(r.Address), terminal.Text(r.Source), terminal.Text(r.Error))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package environments
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/execenv"
+)
+
+// Load finds out which environments there are; an id may be one of
+// a registry.
+func Load(id string) (execenv.Config, error) {
+	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
+	var file *execenv.FileError
+	if errors.As(err, &file) && !strings.Contains(err.Error(), file.Path) {
+		return config, cmdutil.WithAdvice(err, "the file is "+file.Path)
+	}
+	var incomplete *registry.ConfigError
+	if !errors.As(err, &incomplete) {
+		return config, err
+	}
+	missing := slices.DeleteFunc(slices.Clone(execenv.NoiseVariables), func(name string) bool {
+		return strings.TrimSpace(os.Getenv(name)) != "" || id != "" && name == execenv.NoiseVariables[1]
+	})
+	if len(missing) == 0 {
+		return config, err
+	}
+	advice := "not set: " + strings.Join(missing, ", ")
+	if id == "" && slices.Contains(missing, execenv.NoiseVariables[1]) {
+		advice += "; codex remote --env ID does without " + execenv.NoiseVariables[1]
+	}
+	return config, cmdutil.WithAdvice(err, advice)
+}
+
+// UnknownEnvironment says that there is no environment with an id.
+func UnknownEnvironment(config execenv.Config, id string) error {
+	return cmdutil.Usagef("%v in %s; there are: %s", &execenv.UnknownError{ID: id}, decidedBy(config), strings.Join(config.IDs(), ", "))
+}
+
+// NoDefault says why there is no default environment.
+func NoDefault(config execenv.Config) string {
+	if config.Source == execenv.URLVariable {
+		return execenv.URLVariable + " is none"
+	}
+	return config.Source + " has no default"
+}
+
+// decidedBy names what says which environments there are.
+func decidedBy(config execenv.Config) string {
+	if config.Source == "" {
+		return "the built-in ones, as there is neither " + execenv.FileName + " nor " + execenv.URLVariable
+	}
+	return config.Source
+}

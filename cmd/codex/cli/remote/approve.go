@@ -1,0 +1,255 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/approval"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// errReplay says why a denied command that had much input is not retried.
+var errReplay = fmt.Errorf("it was given more than %d KiB of input, which is not kept for a retry", maxReplay>>10)
+
+// execution is a job on its way through its attempts.
+type execution struct {
+	x      *remoteExec
+	job    job
+	id     string // of the processes, without what tells them apart
+	params execproto.StartParams
+	report report
+	feed   feed
+	last   *attempt // nil: there was none
+}
+
+// do runs a job to its end and returns its exit code.
+func (x *remoteExec) do(ctx context.Context, j job) (int, error) {
+	e := &execution{x: x, job: j, feed: feed{in: x.input}}
+	e.report = report{out: x.s.RawOut, err: x.s.RawErr, json: x.json}
+	switch {
+	case x.json:
+		e.report.out = x.s.Out // on a terminal, what JSON leaves as it is steers it too
+	case j.out != nil:
+		e.report.out = j.out
+	}
+	e.params, e.id = x.params(j)
+	run, d := approval.Begin(x.request(j), x.rules, &x.approved)
+	for {
+		var err error
+		switch d.Step {
+		case approval.Ask:
+			var a approval.Answer
+			if a, err = e.answer(ctx, d.Question); err == nil {
+				d = run.Answer(a)
+			}
+		case approval.Start:
+			var result approval.Result
+			if result, err = e.attempt(ctx, d); err == nil {
+				d, err = e.judge(run, result)
+			}
+		case approval.Done:
+			return e.done(d), nil
+		default:
+			return e.refused(d)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// attempt makes an attempt.
+func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.Result, error) {
+	if d.Remembered {
+		if err := e.approval("session", "session"); err != nil {
+			return approval.Result{}, err
+		}
+	}
+	if d.Retry {
+		if d.Remembered {
+			e.say("retrying without the sandbox, as approved for this session")
+		}
+		if err := e.report.emit(execEvent{Type: "retry"}); err != nil {
+			return approval.Result{}, err
+		}
+		// It has exited; this is what Codex CLI does too.
+		_, _ = e.last.p.Load().Terminate(ctx)
+		e.params = approval.RetryParams(e.params, e.id)
+		if e.params.TTY {
+			e.params.Size = e.x.screen.size()
+		}
+	}
+	e.report.attempt++
+	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed, secret: e.job.secret}
+	result, err := e.last.run(ctx)
+	if err == nil && e.last.late.Load() {
+		err = &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command did not end within --timeout %v and was killed", e.x.timeout)}
+	}
+	return result, err
+}
+
+// judge decides what comes after an attempt.
+func (e *execution) judge(run *approval.Run, result approval.Result) (approval.Decision, error) {
+	d := run.Result(result)
+	if d.Step != approval.Done && e.feed.more {
+		d = approval.Decision{Step: approval.Done, Result: result, Why: errReplay}
+	}
+	if !result.Denied {
+		return d, nil
+	}
+	event := execEvent{Type: "denied", ExitCode: &result.ExitCode}
+	if d.Why != nil {
+		event.Reason = e.why(d.Why)
+	}
+	return d, e.report.emit(event)
+}
+
+// why is the reason for which there is no retry, in the user's words.
+func (e *execution) why(err error) string {
+	if errors.Is(err, approval.ErrPolicy) {
+		return e.x.silent
+	}
+	return err.Error()
+}
+
+// done reports a final result and returns the exit code.
+func (e *execution) done(d approval.Decision) int {
+	switch {
+	case d.Why == nil:
+		return d.Result.ExitCode
+	case !e.x.approves:
+		e.say("the sandbox on the executor probably denied it; " + e.x.policy.Wider())
+		return d.Result.ExitCode
+	default:
+		e.say(fmt.Sprintf("the executor's sandbox blocked the command (exit code %d); it is not retried without: %s", d.Result.ExitCode, e.why(d.Why)))
+		e.say(e.x.policy.Wider())
+		return cmdutil.ExitDenied
+	}
+}
+
+// refused reports that the command is not to run.
+func (e *execution) refused(d approval.Decision) (int, error) {
+	switch {
+	case !errors.Is(d.Err, approval.ErrRejected):
+		return 0, d.Err
+	case e.x.console == nil:
+		e.say("the command was not run, as nobody can be asked: " + e.x.silent)
+	default:
+		e.say(d.Err.Error())
+	}
+	return cmdutil.ExitDenied, nil
+}
+
+// answer has a question answered.
+func (e *execution) answer(ctx context.Context, q approval.Question) (approval.Answer, error) {
+	switch {
+	case e.x.yes && q.Retry:
+		e.say(fmt.Sprintf("the executor's sandbox blocked the command (exit code %d); retrying without the sandbox (--yes)", q.ExitCode))
+		return approval.Once, e.approval("once", "--yes")
+	case e.x.yes:
+		return approval.Once, e.approval("once", "--yes")
+	case e.x.console == nil:
+		return approval.Deny, e.approval("no", "nobody")
+	}
+	show := cmdutil.HoldMessages(e.x.s.Err)
+	a, err := e.x.console.ask(ctx, e.question(q))
+	show()
+	switch {
+	case errors.Is(err, errSmallTerminal):
+		e.say(err.Error())
+		return approval.Deny, e.approval("no", "nobody")
+	case err != nil:
+		return approval.Deny, err
+	}
+	word := "no"
+	switch a {
+	case approval.Once:
+		word = "once"
+	case approval.ForSession:
+		word = "session"
+	}
+	return a, e.approval(word, "user")
+}
+
+func (e *execution) approval(answer, by string) error {
+	return e.report.emit(execEvent{Type: "approval", Answer: answer, By: by})
+}
+
+// question is what a person is asked.
+func (e *execution) question(q approval.Question) question {
+	cwd, err := pathuri.Parse(e.job.cwd, "")
+	if err != nil {
+		cwd = e.job.cwd
+	}
+	asked := question{
+		facts:   []string{"sandbox: " + e.x.policy.Name(), "  environment: " + terminal.Literal(e.x.environment) + "   cwd: " + shellQuote(cwd)},
+		command: shellCommand(e.job.asked),
+		ask:     "Run the command?",
+	}
+	if q.Retry {
+		asked.facts[0] = fmt.Sprintf("sandbox: the command was blocked by the executor's sandbox (exit code %d)", q.ExitCode)
+		asked.ask = "Command failed; retry without sandbox?"
+	}
+	return asked
+}
+
+// say tells the user something.
+func (e *execution) say(text string) {
+	_, _ = io.WriteString(e.x.s.Err, "codex: "+terminal.Text(text)+"\n")
+}
+
+// shellCommand spells a command so that a shell takes it for the same.
+func shellCommand(argv []string) string {
+	quoted := make([]string, len(argv))
+	for i, arg := range argv {
+		quoted[i] = shellQuote(arg)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// shellQuote quotes a word for a shell if it needs that. Characters that a terminal
+// hides or shows elsewhere are escaped.
+func shellQuote(word string) string {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@%+=:,./-", r))
+	}
+	switch {
+	case word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0:
+		return word
+	case terminal.Literal(word) == word:
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for rest := word; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		char := rest[:size]
+		rest = rest[size:]
+		switch {
+		case char == "'" || char == `\`:
+			b.WriteString(`\` + char)
+		case terminal.Literal(char) == char:
+			b.WriteString(char)
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, char[0])
+		case r < utf8.RuneSelf && strings.ContainsRune("\n\r\t", r):
+			b.WriteString(terminal.Text(char))
+		case r < utf8.RuneSelf:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	b.WriteString("'")
+	return b.String()
+}

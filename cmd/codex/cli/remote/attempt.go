@@ -1,0 +1,260 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/approval"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/sandbox"
+)
+
+// errNotBegun ends a command that the server has not said to run yet; the
+// client sees to it that it does not.
+var errNotBegun = &cmdutil.ExitError{Code: cmdutil.ExitInterrupted, Err: errors.New("interrupted before the command had started")}
+
+// errNotConfined ends a command that a server runs without the sandbox that it was
+// asked for.
+var errNotConfined = errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox")
+
+// errInterrupted ends a command whose server cannot be told of an interrupt.
+var errInterrupted = &cmdutil.ExitError{Code: cmdutil.ExitInterrupted, Err: errors.New("interrupted; the command may go on for a while where the server cannot be reached")}
+
+// attempt is one process on the server, with this terminal as its own.
+type attempt struct {
+	x      *remoteExec
+	params execproto.StartParams
+	report *report
+	feed   *feed
+	secret string                             // is written to the process first
+	p      atomic.Pointer[execclient.Process] // nil until it is started
+	late   atomic.Bool                        // --timeout has passed
+}
+
+// run starts the process and stays with it to its end.
+func (a *attempt) run(ctx context.Context) (approval.Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() { a.routineSignals(ctx, cancel) })
+
+	p, err := a.start(ctx)
+	if err != nil {
+		return approval.Result{}, cause(ctx, err)
+	}
+	defer p.Release()
+	if a.secret != "" {
+		_, err := io.WriteString(p.Stdin(ctx), a.secret)
+		if err != nil && !errors.Is(err, execclient.ErrStdinClosed) && !errors.Is(err, execclient.ErrUnknownProcess) {
+			return approval.Result{}, a.giveUp(ctx, p, err)
+		}
+	}
+	restore := func() {}
+	if a.params.TTY {
+		restore = a.x.screen.makeRaw()
+	}
+	defer restore()
+	// A panic in a routine ends the program without the deferred calls here.
+	routine := func(f func()) {
+		wg.Go(func() {
+			defer func() {
+				if r := recover(); r != nil {
+					restore()
+					panic(r)
+				}
+			}()
+			f()
+		})
+	}
+	routine(func() { a.routineTimeout(ctx, cancel) })
+	switch {
+	case a.params.TTY:
+		routine(func() { routineResize(ctx, a.x.screen.size, func() { a.resize(ctx) }) })
+		routine(func() { pumpKeys(ctx, a.feed.in, p) })
+	case a.params.PipeStdin:
+		routine(func() { a.routineStdin(ctx) })
+	}
+	result, err := a.follow(ctx, p)
+	if err != nil {
+		return result, a.giveUp(ctx, p, err)
+	}
+	return result, nil
+}
+
+// start starts the process and sees to it that it is confined if it has to be.
+func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
+	p, err := a.x.client.Start(ctx, a.params)
+	if err != nil {
+		return nil, runError(err)
+	}
+	if a.params.Sandbox != nil && a.x.policy.Confines && p.SandboxType() == "none" {
+		defer p.Release()
+		_, err := p.Terminate(ctx)
+		return nil, &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errors.Join(errNotConfined, err)}
+	}
+	a.p.Store(p)
+	return p, a.report.emit(execEvent{
+		Type: "started", ProcessID: p.ID(), Environment: a.x.environment, Argv: a.params.Argv, Cwd: a.params.Cwd, Sandbox: p.SandboxType(),
+	})
+}
+
+// follow passes the process's output on and tells how it ended.
+func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.Result, error) {
+	end := approval.NewDetector(approval.Window{}, time.Now())
+	for e, err := range p.Events(ctx) {
+		if err == nil {
+			err = a.report.process(e)
+		}
+		if err != nil {
+			return approval.Result{}, err
+		}
+	}
+	// It knows of older servers, which tell of a denial to who asks only.
+	state, err := p.WaitClosed(ctx)
+	if err != nil {
+		return approval.Result{}, err
+	}
+	now := time.Now()
+	end.Exited(now, state.Code, state.SandboxDenied && a.params.Sandbox != nil)
+	end.Closed(now)
+	result, _ := end.Result(now)
+	return result, nil
+}
+
+// giveUp kills a process that cannot be followed any more, if the server can
+// be told.
+func (a *attempt) giveUp(ctx context.Context, p *execclient.Process, err error) error {
+	err = cause(ctx, err)
+	switch {
+	case a.late.Load():
+		return nil // what is left of it does not matter
+	case a.x.link.lost():
+		return err // the server ends it with the session
+	}
+	var code *cmdutil.ExitError
+	if kill(context.WithoutCancel(ctx), p) || errors.As(err, &code) {
+		return err
+	}
+	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
+}
+
+// cause is the reason for which ctx was ended, if it was, and err otherwise.
+func cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); why != nil && !errors.Is(why, context.Canceled) {
+		return why
+	}
+	return err
+}
+
+// runError tells a command that could not be started, as a shell would, from
+// a connection that broke.
+func runError(err error) error {
+	var refused *execclient.ServerError
+	if errors.As(err, &refused) {
+		if strings.Contains(refused.Message, sandbox.ErrUnenforceable.Error()) {
+			err = fmt.Errorf("%w; run codex doctor on the executor to see what is missing", err)
+		}
+		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: err}
+	}
+	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
+}
+
+// routineStdin passes stdin on, with its end.
+func (a *attempt) routineStdin(ctx context.Context) {
+	switch err := a.feed.pump(ctx, a.p.Load()); {
+	case errors.Is(err, execclient.ErrNoCloseStdin):
+		fmt.Fprintln(a.x.s.Err, "codex: this server cannot close a command's stdin; a command that reads to its end will wait")
+	case err != nil:
+		cmdutil.Messagef(a.x.s.Err, "codex: %v\n", err)
+	}
+}
+
+// routineSignals passes interrupts on. While the server cannot be reached they
+// end the command here.
+func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCauseFunc) {
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-a.x.signals:
+			p := a.p.Load()
+			switch {
+			case a.x.link.lost():
+				cancel(errInterrupted)
+			case p == nil:
+				cancel(errNotBegun)
+			case sig == syscall.SIGINT && time.Since(last) > secondInterrupt:
+				last = time.Now()
+				bound, stop := context.WithTimeout(ctx, secondInterrupt)
+				_ = p.Signal(bound, execproto.SignalInterrupt)
+				stop()
+			case !kill(ctx, p):
+				cancel(errInterrupted)
+			}
+		}
+	}
+}
+
+// kill kills the process and reports whether the server has answered in time.
+func kill(ctx context.Context, p *execclient.Process) bool {
+	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	defer cancel()
+	_, err := p.Terminate(ctx)
+	return err == nil
+}
+
+// routineTimeout kills the process when its time is over, and stops waiting
+// for its end after a while.
+func (a *attempt) routineTimeout(ctx context.Context, cancel context.CancelCauseFunc) {
+	if a.x.timeout <= 0 {
+		return
+	}
+	after := func(d time.Duration) bool {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	if !after(a.x.timeout) {
+		return
+	}
+	a.late.Store(true)
+	_ = kill(ctx, a.p.Load())
+	if after(killPatience) {
+		cancel(fmt.Errorf("the command did not end within %v after --timeout", killPatience))
+	}
+}
+
+// resize passes the size of the terminal on.
+func (a *attempt) resize(ctx context.Context) {
+	if size := a.x.screen.size(); size != nil {
+		_ = a.p.Load().Resize(ctx, size.Rows, size.Cols)
+	}
+}
+
+// addTerminal adds to the params what a process with a terminal wants to know
+// of this one.
+func (x *remoteExec) addTerminal(params *execproto.StartParams) {
+	if local, ok := os.LookupEnv("TERM"); ok {
+		if _, given := params.Env["TERM"]; !given {
+			params.Env["TERM"] = local
+		}
+	}
+	params.Size = x.screen.size()
+}

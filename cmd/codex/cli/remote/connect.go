@@ -1,0 +1,86 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/environments"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
+	"github.com/urfave/cli/v2"
+)
+
+func urlFlag() cli.Flag {
+	return &cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}
+}
+
+func envFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "env",
+		Usage: "the environment with that `ID`; see codex environments list. " +
+			"Where CODEX_EXEC_SERVER_NOISE_REGISTRY_URL is set, one of that registry's",
+	}
+}
+
+// serverFlags choose the server, for commands whose --env means nothing else.
+func serverFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{urlFlag(), envFlag()}, more...)
+}
+
+// chooseServer returns the environment that a command works in: --url, or
+// --env, or the default.
+func chooseServer(c *cli.Context) (execenv.Spec, error) {
+	url, err := cmdutil.FlagValue(c, "url")
+	if err != nil {
+		return execenv.Spec{}, err
+	}
+	id, err := cmdutil.FlagValue(c, "env")
+	if err != nil {
+		return execenv.Spec{}, err
+	}
+	if url != "" {
+		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken()}, nil
+	}
+	config, err := environments.Load(id)
+	if err != nil {
+		return execenv.Spec{}, err
+	}
+	if id == "" {
+		id = config.Default
+		if config.Source == "" {
+			fmt.Fprintf(c.App.ErrWriter, "codex: no server is named by --url, --env, %s or %s: this is the local environment\n", execenv.FileName, execenv.URLVariable)
+		}
+	}
+	if id == "" {
+		return execenv.Spec{}, cmdutil.Usagef("which environment? %s; give --env ID or --url ws://HOST:PORT", environments.NoDefault(config))
+	}
+	s, ok := config.Find(id)
+	if !ok {
+		return s, cmdutil.WithAdvice(environments.UnknownEnvironment(config, id), "for one of a codex rendezvous set "+execenv.NoiseVariables[0]+" and "+execenv.NoiseVariables[2])
+	}
+	return s, nil
+}
+
+// connect opens a session at the server that the command names.
+func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
+	s, err := chooseServer(c)
+	if err != nil {
+		return nil, err
+	}
+	return connectTo(ctx, c, s)
+}
+
+func connectTo(ctx context.Context, c *cli.Context, s execenv.Spec) (*execclient.Client, error) {
+	client, err := execenv.Connect(ctx, s, execenv.Options{
+		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: cmdutil.ChildStderr(c.App.ErrWriter), OnStateChange: onStateChange(ctx),
+	})
+	if err != nil && s.Source != "--url" && !errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("environment `%s` of %s: %w", s.ID, s.Source, err)
+	}
+	if err != nil {
+		return nil, unreachable(err, s.Kind)
+	}
+	return client, nil
+}

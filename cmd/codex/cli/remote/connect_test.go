@@ -1,0 +1,32 @@
+package remote
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
+)
+
+// TestHintsAboutAServer are for one that the user has named, and not for the
+// relay that a registry has.
+func TestHintsAboutAServer(t *testing.T) {
+	refused := &execclient.DialError{URL: "ws://h", Err: cmdutil.ErrConnectionRefused}
+	unauthorized := &execclient.DialError{URL: "ws://h", Status: http.StatusUnauthorized, Err: errors.New("401 Unauthorized")}
+	for _, tt := range []struct {
+		kind execenv.Kind
+		err  error
+		want string // at the end
+	}{
+		{execenv.WebSocket, refused, "; is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"},
+		{execenv.WebSocket, unauthorized, "; set " + tokenVariable + " to the server's token"},
+		{execenv.Noise, refused, ""},
+		{execenv.Noise, unauthorized, ""},
+	} {
+		if err := unreachable(tt.err, tt.kind); err.Error() != tt.err.Error()+tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s, %v: %v", tt.kind, tt.err, err)
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"sync"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/pkg/approval"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/sandbox/permissions"
+	"github.com/google/uuid"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteExecCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "exec", Usage: "run a command in the server's sandbox, and ask when that denies it", ArgsUsage: "-- COMMAND [ARGUMENT...]", OnUsageError: cmdutil.OnUsageError,
+		Description: `Runs the command as codex remote run does, but in a sandbox: by default it may
+read everything, write nothing and reach no network. When the sandbox denies it
+something, you are asked on the terminal whether to run it again without one.
+Then it starts anew, with the same input. No is the answer unless you say y
+(once) or s (for this session, which matters with --shell).
+
+--ask never accepts every denial, on-failure asks after one, always asks before
+the command runs at all as well. Without a terminal nobody is asked; --yes retries
+without asking, --no-input never retries. A profile that denies reading something
+is never retried: without the sandbox the command could read it.
+
+--shell runs the command lines that you type, one by one, each with a terminal and
+in the sandbox, in a directory that cd changes. With workspace-write the workspace
+stays --cwd. exit, or Ctrl-D, ends it.
+
+--json prints an object for each event, one a line: started, output, exited,
+closed, denied, approval, retry.
+
+Exits with the command's exit code, which is 128+n after signal n, or with 124:
+--timeout is over; 125: something else failed, such as the connection; 126: the
+sandbox denied it and it was not retried, or you said no; 127: there is no such
+command.
+
+Examples:
+   codex remote exec -- make -n
+   codex remote exec --sandbox workspace-write --cwd /src -- make test
+   codex remote exec --yes -- touch /srv/x
+   codex remote exec --shell --sandbox workspace-write --cwd /src`,
+		Flags: serverFlags(
+			cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
+			&cli.StringFlag{Name: "sandbox", Value: sandbox.ReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
+			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
+			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
+			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
+			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again"},
+			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
+			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
+		),
+		Action: func(c *cli.Context) error { return ourFailure(execRemote(c, s)) },
+	}
+}
+
+// execRemote is the action of exec.
+func execRemote(c *cli.Context, s cmdutil.Streams) error {
+	o, err := parseOptions(c, true)
+	switch shell := c.Bool("shell"); {
+	case err != nil:
+		return err
+	case shell && c.Args().Present():
+		return cmdutil.Usagef("--shell takes no command, got %q", c.Args().First())
+	case shell && o.json:
+		return cmdutil.Usagef("--shell and --json exclude each other")
+	case !shell && !c.Args().Present():
+		return cmdutil.Usagef("exec needs a command: codex remote exec -- COMMAND [ARGUMENT...]")
+	case shell && newScreen(s).f == nil:
+		return cmdutil.Usagef("--shell needs a terminal as its input; to run a script use codex remote exec -- sh FILE")
+	}
+	x, err := openRemote(c, s, o)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	if c.Bool("shell") {
+		return x.exit(x.interact(x.ctx))
+	}
+	argv := c.Args().Slice()
+	return x.exit(x.do(x.ctx, job{argv: argv, asked: argv, cwd: x.cwd}))
+}
+
+// ourFailure gives failures that are not the command's the exit code of exec.
+func ourFailure(err error) error {
+	var e *cmdutil.ExitError
+	var refused *execclient.ServerError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
+		return &cmdutil.ExitError{Code: cmdutil.ExitOurs, Err: err}
+	case e.Code == cmdutil.ExitUnreachable && e.Err != nil:
+		return &cmdutil.ExitError{Code: cmdutil.ExitOurs, Err: e.Err}
+	case e.Code == cmdutil.ExitNotStarted && e.Err != nil && (!errors.As(err, &refused) || refused.Code == execproto.CodeInvalidParams):
+		// It was not the command that could not be started.
+		return &cmdutil.ExitError{Code: cmdutil.ExitOurs, Err: e.Err}
+	default:
+		return err
+	}
+}
+
+// remoteExec runs commands on one server, with the user's terminal as theirs.
+// One goroutine uses it.
+type remoteExec struct {
+	execOptions
+	s           cmdutil.Streams
+	ctx         context.Context // ends with close
+	client      *execclient.Client
+	environment string // its id
+	shell       execproto.Shell
+	cwd         string          // the workspace, a URI
+	sandbox     json.RawMessage // what is sent for the policy
+
+	rules    approval.Policy
+	silent   string   // why nobody is asked after a denial
+	console  *console // nil: nobody can be asked
+	approved approval.Session
+
+	screen  screen
+	input   *input
+	signals chan os.Signal
+	link    *link
+	jobs    int
+	closing []func() // in reverse
+}
+
+// openRemote connects to the server that the command names.
+func openRemote(c *cli.Context, s cmdutil.Streams, o execOptions) (*remoteExec, error) {
+	x := &remoteExec{
+		execOptions: o, s: s, screen: newScreen(s),
+		input: newInput(s.In), signals: make(chan os.Signal, maxSignals), link: newLink(s.Err),
+	}
+	x.closing = append(x.closing, x.input.close)
+	if err := x.open(c); err != nil {
+		x.close()
+		return nil, err
+	}
+	return x, nil
+}
+
+func (x *remoteExec) open(c *cli.Context) error {
+	ctx, cancel := context.WithCancel(withLink(c.Context, x.link))
+	x.ctx = ctx
+	var wg sync.WaitGroup
+	wg.Go(func() { x.link.routineShow(ctx) })
+	x.closing = append(x.closing, wg.Wait, cancel)
+	server, err := chooseServer(c)
+	if err != nil {
+		return err
+	}
+	client, err := connectTo(ctx, c, server)
+	if err != nil {
+		return err
+	}
+	x.environment, x.client = server.ID, client
+	x.closing = append(x.closing, func() { _ = client.Close() })
+	at, info, err := lookAround(ctx, client)
+	if err != nil {
+		return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
+	}
+	x.shell = info.Shell
+	if err := x.settle(c, at); err != nil {
+		return err
+	}
+	signal.Notify(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	x.closing = append(x.closing, func() { signal.Stop(x.signals) })
+	if x.approves && !x.noInput && !x.yes && x.ask != askNever {
+		if x.console, err = openConsole(x.input, x.screen, x.signals); err == nil {
+			x.closing = append(x.closing, x.console.close)
+		}
+	}
+	x.rules, x.silent = x.execOptions.approvals(x.console != nil)
+	return nil
+}
+
+// settle finds out where commands run and what confines them.
+func (x *remoteExec) settle(c *cli.Context, at places) error {
+	x.cwd = "file:///"
+	if at.cwd != "" {
+		x.cwd = at.cwd
+	}
+	var err error
+	if dir := c.String("cwd"); dir != "" {
+		if x.cwd, err = at.uri(dir); err != nil {
+			return err
+		}
+	}
+	if x.policy != nil && x.policy.NeedsCwd() && at.cwd == "" && c.String("cwd") == "" {
+		return cmdutil.Usagef("--sandbox: the server does not tell its working directory, which would be the workspace; give --cwd DIR")
+	}
+	if x.sandbox, err = x.policy.Object(x.cwd, at.home); err != nil {
+		return err
+	}
+	if c.String("cwd") == "" && x.policy.WritesWorkspace() && sandbox.IsRootURI(x.cwd) {
+		return cmdutil.Usagef("--sandbox: the server runs in %s, which would be the workspace, so that everything could be written; "+
+			"give --cwd DIR, or --cwd / if that is what you want", sandbox.RootOf(x.cwd))
+	}
+	return nil
+}
+
+// close ends everything that open began.
+func (x *remoteExec) close() {
+	for len(x.closing) > 0 {
+		last := len(x.closing) - 1
+		x.closing[last]()
+		x.closing = x.closing[:last]
+	}
+}
+
+// exit makes the error of a command's exit code.
+func (x *remoteExec) exit(code int, err error) error {
+	if err == nil && code != 0 {
+		return &cmdutil.ExitError{Code: code}
+	}
+	return err
+}
+
+// job is one command of the user.
+type job struct {
+	argv  []string // what is started
+	asked []string // what the user is asked about: the same without what is only ours
+	cwd   string   // a URI
+	out   *cwdFilter
+	// secret is what each process is sent before anything that is typed.
+	secret string
+}
+
+// request is what has to be decided about a job.
+func (x *remoteExec) request(j job) approval.Request {
+	profile := permissions.Profile{Kind: permissions.Disabled, FileSystem: permissions.FileSystem{Unrestricted: true}}
+	if x.policy != nil {
+		profile = x.policy.Profile
+	}
+	return approval.Request{
+		Environment: x.environment, Argv: j.asked, Cwd: j.cwd, TTY: x.tty, Sandbox: string(x.sandbox), Profile: profile,
+	}
+}
+
+// params are those of a job's first attempt, and what its process is called.
+func (x *remoteExec) params(j job) (execproto.StartParams, string) {
+	x.jobs++
+	name := path.Base(j.argv[0])
+	id := fmt.Sprintf("%s-%d", name[:min(len(name), maxIDBytes)], os.Getpid())
+	if x.jobs > 1 {
+		id = fmt.Sprintf("%s-%d", id, x.jobs)
+	}
+	env := make(map[string]string, len(x.env)+1)
+	for name, value := range x.env {
+		env[name] = value
+	}
+	params := execproto.StartParams{
+		ProcessID: approval.ProcessID(id, x.sandbox != nil, uuid.NewString()), Argv: j.argv, Cwd: j.cwd, Env: env,
+		TTY: x.tty, PipeStdin: !x.tty && !isNull(x.s.In), Sandbox: x.sandbox,
+		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
+	}
+	if x.tty {
+		x.addTerminal(&params)
+	}
+	return params, id
+}

@@ -1,0 +1,169 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+)
+
+// input is a stream for whoever needs it at the time, such as stdin: a read
+// that was given up leaves what comes to the next one. Its readers take turns.
+type input struct {
+	r    io.Reader
+	wait *waiter // nil: reads of r cannot be interrupted
+
+	got     chan piece
+	pending bool // a read is under way in the background
+	rest    piece
+}
+
+// piece is what one read brought.
+type piece struct {
+	data []byte
+	err  error
+}
+
+func newInput(r io.Reader) *input {
+	in := &input{r: r, got: make(chan piece, 1)}
+	if f, ok := cmdutil.FileOf(r); ok {
+		in.wait = newWaiter(f)
+	}
+	return in
+}
+
+// Read reads what there is, or waits until there is something. When ctx ends
+// it returns that error and takes nothing.
+func (in *input) Read(ctx context.Context, b []byte) (int, error) {
+	if in.wait != nil {
+		if err := in.wait.readable(ctx); err != nil {
+			return 0, err
+		}
+		return in.r.Read(b)
+	}
+	for len(in.rest.data) == 0 && in.rest.err == nil {
+		if !in.pending {
+			in.pending = true
+			// Without a wait group: a read of a terminal cannot be interrupted, so the
+			// last one ends with the program.
+			go func() {
+				buf := make([]byte, inputChunk)
+				n, err := in.r.Read(buf)
+				in.got <- piece{buf[:n], err}
+			}()
+		}
+		select {
+		case in.rest = <-in.got:
+			in.pending = false
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	if len(in.rest.data) == 0 {
+		return 0, in.rest.err
+	}
+	n := copy(b, in.rest.data)
+	in.rest.data = in.rest.data[n:]
+	return n, nil
+}
+
+// close lets go of what waits for the input.
+func (in *input) close() {
+	if in.wait != nil {
+		in.wait.close()
+	}
+}
+
+// discard forgets what has been read and was not asked for yet.
+func (in *input) discard() {
+	select {
+	case in.rest = <-in.got:
+		in.pending = false
+	default:
+	}
+	in.rest.data = nil
+}
+
+// reader returns the input as a reader for as long as ctx lasts.
+func (in *input) reader(ctx context.Context) io.Reader { return boundInput{in, ctx} }
+
+type boundInput struct {
+	in  *input
+	ctx context.Context
+}
+
+func (b boundInput) Read(p []byte) (int, error) { return b.in.Read(b.ctx, p) }
+
+// feed is a command's stdin. It keeps the input that an attempt was given, so that a
+// retry gets the same.
+type feed struct {
+	in    *input
+	kept  []byte
+	more  bool // there was more than is kept
+	ended bool
+}
+
+// pump writes the input to a process until one of them ends. Its errors are of
+// the input, and ErrNoCloseStdin: a process may end before its input does.
+func (f *feed) pump(ctx context.Context, p *execclient.Process) error {
+	to := p.Stdin(ctx)
+	if len(f.kept) > 0 {
+		if _, err := to.Write(f.kept); err != nil {
+			return nil
+		}
+	}
+	buf := make([]byte, inputChunk)
+	for !f.ended {
+		n, err := f.in.Read(ctx, buf)
+		switch {
+		case ctx.Err() != nil && n == 0:
+			return nil
+		case err == io.EOF:
+			f.ended = true
+		case err != nil:
+			return fmt.Errorf("read the input: %w", err)
+		}
+		f.keep(buf[:n])
+		if _, err := to.Write(buf[:n]); err != nil {
+			return nil
+		}
+	}
+	if err := to.Close(); errors.Is(err, execclient.ErrNoCloseStdin) {
+		return err
+	}
+	return nil
+}
+
+func (f *feed) keep(b []byte) {
+	room := min(len(b), maxReplay-len(f.kept))
+	f.kept = append(f.kept, b[:room]...)
+	f.more = f.more || room < len(b)
+}
+
+// pumpKeys writes what is typed to a process's terminal. The end of the input
+// is a key there, and so it is not passed on.
+func pumpKeys(ctx context.Context, in *input, p *execclient.Process) {
+	_, _ = io.Copy(p.Stdin(ctx), in.reader(ctx))
+}
+
+// readLine reads one line of at most maxAnswer bytes; what is longer is no
+// line.
+func (in *input) readLine(ctx context.Context) (string, error) {
+	var line []byte
+	b := make([]byte, 1)
+	for len(line) <= maxAnswer {
+		if _, err := in.Read(ctx, b); err != nil {
+			return "", err
+		}
+		if b[0] == '\n' {
+			return string(bytes.TrimSpace(line)), nil
+		}
+		line = append(line, b[0])
+	}
+	in.discard()
+	return "", errors.New("the answer is too long")
+}

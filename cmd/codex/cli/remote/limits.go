@@ -1,0 +1,49 @@
+package remote
+
+import "time"
+
+const (
+	// inputChunk is how much of an input is read at a time, in bytes: what a
+	// pipe of Linux holds.
+	inputChunk = 64 << 10
+
+	// maxReplay bounds what is kept of a command's input for a retry, in
+	// bytes. A command that was sent more is not retried.
+	maxReplay = 1 << 20
+
+	// maxAnswer bounds the answer to a question, in bytes: what a terminal
+	// takes in one line at least (MAX_CANON).
+	maxAnswer = 255
+
+	// maxLine is the longest line of a session, in characters: the line
+	// editor takes no more.
+	maxLine = 4096
+
+	// maxMarker bounds the report of a shell's directory, in bytes: the
+	// longest path of Linux.
+	maxMarker = 4096
+
+	// maxDepth bounds the directories in each other that are copied here: each is
+	// open meanwhile, and a server could send a tree without an end.
+	maxDepth = 256
+
+	// maxSignals bounds the signals that wait for a command to be told: who
+	// sends more has been understood.
+	maxSignals = 8
+
+	// maxIDBytes bounds what a process's id has of the command's name.
+	maxIDBytes = 32
+
+	// settleTime is how long a question is on the screen before keys count as its
+	// answer. A person does not react faster, and the terminal's replies to queries
+	// that the command has left behind arrive within this time.
+	settleTime = 250 * time.Millisecond
+
+	// secondInterrupt is how soon after an interrupt another one means that
+	// the remote command is to be killed.
+	secondInterrupt = 2 * time.Second
+
+	// killPatience is how long the server may take to kill a command, and how
+	// long to send its last output then.
+	killPatience = 5 * time.Second
+)

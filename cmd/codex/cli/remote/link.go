@@ -1,0 +1,135 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+)
+
+// link shows how the connection is doing: a line while it is made anew, which
+// the outcome replaces on a terminal.
+type link struct {
+	wake chan struct{} // something is to be shown
+
+	mu      sync.Mutex
+	state   execclient.StateChange
+	lostAt  time.Time // zero: it is not lost
+	backAt  time.Time
+	shown   execclient.State // what the last line tells of
+	to      io.Writer
+	inPlace bool // to is a terminal
+}
+
+func newLink(to io.Writer) *link {
+	return &link{wake: make(chan struct{}, 1), to: cmdutil.DrawOn(to), inPlace: cmdutil.IsTerminal(to)}
+}
+
+// changed is for execclient.Options.OnStateChange: it shows nothing itself, as
+// a terminal may be slow.
+func (l *link) changed(c execclient.StateChange) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = c
+	switch {
+	case c.State == execclient.Recovering && l.lostAt.IsZero():
+		l.lostAt = time.Now()
+	case c.State == execclient.Connected:
+		l.backAt = time.Now()
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// routineShow shows what changes, until ctx ends and everything is shown.
+func (l *link) routineShow(ctx context.Context) {
+	for {
+		select {
+		case <-l.wake:
+			l.show()
+		case <-ctx.Done():
+			l.show()
+			return
+		}
+	}
+}
+
+func (l *link) show() {
+	to, text := l.news()
+	// Without the lock: a terminal may be slow, the client must not be.
+	_, _ = io.WriteString(to, text)
+}
+
+// news returns what is to be shown, and where. On a terminal, which may be in
+// raw mode, a line that the outcome will replace stays open.
+func (l *link) news() (to io.Writer, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lostAt.IsZero() || l.state.State == l.shown {
+		return l.to, ""
+	}
+	l.shown = l.state.State
+	last := l.shown != execclient.Recovering
+	switch l.shown {
+	case execclient.Recovering:
+		text = "codex: the connection was lost; reconnecting…"
+	case execclient.Connected:
+		text = fmt.Sprintf("codex: reconnected after %v", l.backAt.Sub(l.lostAt).Round(time.Millisecond))
+	default:
+		text = "codex: the connection was lost, and with it the session"
+	}
+	if last {
+		l.lostAt = time.Time{}
+	}
+	switch {
+	case !l.inPlace:
+		text += "\n"
+	case last:
+		text = "\r\x1b[K" + text + "\r\n"
+	default:
+		text = "\r\x1b[K" + text
+	}
+	return l.to, text
+}
+
+// lost reports whether the connection is being made anew.
+func (l *link) lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.State == execclient.Recovering
+}
+
+// divert shows lines elsewhere, whole ones, until undo is called.
+func (l *link) divert(to io.Writer) (undo func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, inPlace := l.to, l.inPlace
+	l.to, l.inPlace = to, false
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.to, l.inPlace = before, inPlace
+	}
+}
+
+type linkKey struct{}
+
+// withLink has connect tell the link of the connection.
+func withLink(ctx context.Context, l *link) context.Context {
+	return context.WithValue(ctx, linkKey{}, l)
+}
+
+// onStateChange is the option for connect: what the context's link wants to
+// know, nil if it has none.
+func onStateChange(ctx context.Context) func(id string, change execclient.StateChange) {
+	if l, ok := ctx.Value(linkKey{}).(*link); ok {
+		return func(_ string, change execclient.StateChange) { l.changed(change) }
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+//go:build unix && !linux
+
+package remote
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// flushTerminal forgets what was typed and not read yet.
+func flushTerminal(f *os.File) error {
+	const read = 1 // FREAD
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCFLUSH, read); err != nil {
+		return fmt.Errorf("flush the terminal: %w", err)
+	}
+	return nil
+}
+
+// hideKeys has the terminal not show what is typed until show is called, which may
+// be called more than once.
+func hideKeys(f *os.File) (show func(), err error) {
+	before, err := unix.IoctlGetTermios(int(f.Fd()), unix.TIOCGETA)
+	if err != nil {
+		return nil, fmt.Errorf("ask the terminal for its modes: %w", err)
+	}
+	hidden := *before
+	hidden.Lflag &^= unix.ECHO | unix.ECHONL
+	hidden.Oflag |= unix.OPOST | unix.ONLCR // lines begin at the left, whatever they did before
+	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TIOCSETA, &hidden); err != nil {
+		return nil, fmt.Errorf("set the modes of the terminal: %w", err)
+	}
+	return sync.OnceFunc(func() { _ = unix.IoctlSetTermios(int(f.Fd()), unix.TIOCSETA, before) }), nil
+}

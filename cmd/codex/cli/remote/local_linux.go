@@ -1,0 +1,33 @@
+package remote
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// flushTerminal forgets what was typed and not read yet.
+func flushTerminal(f *os.File) error {
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH); err != nil {
+		return fmt.Errorf("flush the terminal: %w", err)
+	}
+	return nil
+}
+
+// hideKeys has the terminal not show what is typed until show is called, which may
+// be called more than once.
+func hideKeys(f *os.File) (show func(), err error) {
+	before, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("ask the terminal for its modes: %w", err)
+	}
+	hidden := *before
+	hidden.Lflag &^= unix.ECHO | unix.ECHONL
+	hidden.Oflag |= unix.OPOST | unix.ONLCR // lines begin at the left, whatever they did before
+	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, &hidden); err != nil {
+		return nil, fmt.Errorf("set the modes of the terminal: %w", err)
+	}
+	return sync.OnceFunc(func() { _ = unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, before) }), nil
+}

@@ -1,0 +1,102 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execproto"
+	"golang.org/x/sys/windows"
+)
+
+// umask is the mask of new files: there is none.
+func umask() os.FileMode { return 0 }
+
+// localName is a file name of the server as a name here. Those with a
+// backslash or a colon, which would lead elsewhere, and those of devices are
+// refused.
+func localName(name string) (string, error) { return filepath.Localize(name) }
+
+// showEscapes makes a console obey escape sequences until undo is called;
+// older ones print them unless they are asked.
+func showEscapes(to io.Writer) (undo func()) {
+	undo = func() {}
+	f, ok := cmdutil.FileOf(to)
+	if !ok {
+		return undo
+	}
+	console, before := windows.Handle(f.Fd()), uint32(0)
+	if windows.GetConsoleMode(console, &before) != nil {
+		return undo // not a console
+	}
+	mode := before | windows.ENABLE_PROCESSED_OUTPUT | windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING
+	if windows.SetConsoleMode(console, mode) != nil {
+		return undo
+	}
+	return func() { _ = windows.SetConsoleMode(console, before) }
+}
+
+// lookAtSize is how often the console's size is looked at: nobody tells of a
+// change, and a person who drags a window waits this long.
+const lookAtSize = 250 * time.Millisecond
+
+// routineResize calls changed when the terminal's size has changed.
+func routineResize(ctx context.Context, size func() *execproto.TerminalSize, changed func()) {
+	look := time.NewTicker(lookAtSize)
+	defer look.Stop()
+	last := size()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			now := size()
+			if now == nil || last != nil && *now == *last {
+				continue
+			}
+			last = now
+			changed()
+		}
+	}
+}
+
+// openTTY opens the console, whatever stdin is.
+func openTTY() (in, out *os.File, err error) {
+	if in, err = os.OpenFile("CONIN$", os.O_RDWR, 0); err != nil {
+		return nil, nil, err
+	}
+	if out, err = os.OpenFile("CONOUT$", os.O_RDWR, 0); err != nil {
+		_ = in.Close()
+		return nil, nil, err
+	}
+	return in, out, nil
+}
+
+// controls reports whether a console is the program's own: there is no other.
+func controls(*os.File) bool { return true }
+
+// flushTerminal forgets what was typed and not read yet.
+func flushTerminal(f *os.File) error {
+	if err := windows.FlushConsoleInputBuffer(windows.Handle(f.Fd())); err != nil {
+		return fmt.Errorf("flush the console: %w", err)
+	}
+	return nil
+}
+
+// hideKeys has the console not show what is typed until show is called: it shows
+// keys only while a line is read.
+func hideKeys(*os.File) (show func(), err error) { return func() {}, nil }
+
+// waiter waits until a file can be read; there is none for consoles, which
+// are ready with every key that ends no line.
+type waiter struct{}
+
+func newWaiter(*os.File) *waiter { return nil }
+
+func (*waiter) readable(context.Context) error { return nil }
+
+func (*waiter) close() {}

@@ -1,0 +1,143 @@
+package remote
+
+import (
+	"strings"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/pkg/approval"
+	"github.com/urfave/cli/v2"
+)
+
+// Words for --ask.
+const (
+	askNever     = "never"
+	askOnFailure = "on-failure"
+	askAlways    = "always"
+)
+
+// execOptions is what the command line says of a command.
+type execOptions struct {
+	// approves is what tells exec from run and shell: it asks, retries, and
+	// has exit codes of its own.
+	approves bool
+	policy   *sandbox.Policy // nil: no sandbox
+	env      map[string]string
+	tty      bool
+	ask      string // empty: what the terminal allows
+	yes      bool
+	noInput  bool
+	json     bool
+	timeout  time.Duration // of each attempt; 0: none
+}
+
+// parseOptions reads the options of run, shell and exec.
+func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
+	o := execOptions{
+		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
+		noInput: c.Bool("no-input"), json: c.Bool("json"), timeout: c.Duration("timeout"),
+	}
+	var err error
+	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
+		return o, err
+	}
+	policy := c.String("sandbox")
+	if policy == "" && c.IsSet("sandbox") {
+		return o, cmdutil.Usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
+	}
+	if o.policy, err = sandbox.ParsePolicy(policy); err != nil {
+		return o, err
+	}
+	return o, o.check(c)
+}
+
+// check refuses options that do not go together.
+func (o execOptions) check(c *cli.Context) error {
+	switch {
+	case o.ask != "" && o.ask != askNever && o.ask != askOnFailure && o.ask != askAlways:
+		return cmdutil.Usagef("--ask must be never, on-failure or always, not %q", o.ask)
+	case o.yes && o.noInput:
+		return cmdutil.Usagef("--yes and --no-input exclude each other: one retries without asking, the other does not retry")
+	case o.yes && o.ask == askNever:
+		return cmdutil.Usagef("--yes and --ask never exclude each other: one retries without asking, the other does not retry")
+	case o.noInput && o.ask == askAlways:
+		return cmdutil.Usagef("--no-input and --ask always exclude each other")
+	case o.timeout < 0 || o.timeout == 0 && c.IsSet("timeout"):
+		return cmdutil.Usagef("--timeout must be more than 0")
+	default:
+		return nil
+	}
+}
+
+// approvals returns who is asked when, and why nobody is asked after a denial
+// if that is so. terminal says that there is somebody.
+func (o execOptions) approvals(terminal bool) (p approval.Policy, silent string) {
+	ask := o.ask
+	if ask == "" {
+		ask = askNever
+		if terminal || o.yes {
+			ask = askOnFailure
+		}
+	}
+	switch {
+	case !o.approves:
+		return approval.Policy{}, "run does not ask"
+	case o.policy != nil && !o.policy.Known:
+		silent = "this version does not understand the JSON of --sandbox, which may deny reading something"
+	case o.ask == askNever:
+		silent = "--ask never"
+	case o.noInput:
+		silent = "--no-input"
+	case !terminal && !o.yes:
+		silent = "there is no terminal to ask on; --yes approves without asking"
+	}
+	switch {
+	case ask == askAlways && o.policy != nil && !o.policy.Known:
+		return approval.Policy{Kind: approval.OnRequest}, silent
+	case ask == askAlways:
+		return approval.Policy{Kind: approval.Untrusted, EachAttempt: true}, silent
+	case silent != "":
+		return approval.Policy{Kind: approval.Never}, silent
+	default:
+		return approval.Policy{Kind: approval.OnFailure}, ""
+	}
+}
+
+// parseEnv returns the variables of --env-var and, where that sets them too, of
+// --env; what has no equals sign there chooses the environment.
+func parseEnv(variables, env []string) (map[string]string, error) {
+	set := make(map[string]string, len(variables)+len(env))
+	add := func(flag, text string) error {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return cmdutil.Usagef("%s needs NAME=VALUE, not %q", flag, text)
+		}
+		set[name] = value
+		return nil
+	}
+	for _, text := range env {
+		if text != "" && !strings.Contains(text, "=") {
+			continue
+		}
+		if err := add("--env", text); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range variables {
+		if err := add("--env-var", text); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+func cwdFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "cwd", Usage: usage} }
+
+func envVarFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "env-var", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"}
+}
+
+func ttyFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal"}
+}

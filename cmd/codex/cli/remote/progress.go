@@ -1,0 +1,115 @@
+package remote
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/host/terminal"
+	"golang.org/x/term"
+)
+
+// redraw is how often a progress bar is drawn at most.
+const redraw = 100 * time.Millisecond
+
+// progress draws how far a copy is, with its rate, if stderr is a terminal.
+// A nil progress draws nothing.
+type progress struct {
+	to io.Writer
+	fd int
+
+	mu          sync.Mutex
+	name        string
+	done, total int64
+	began, last time.Time
+}
+
+func newProgress(to io.Writer, quiet bool) *progress {
+	f, _ := cmdutil.FileOf(to)
+	if quiet || !cmdutil.IsTerminal(to) {
+		return nil
+	}
+	return &progress{to: cmdutil.DrawOn(to), fd: int(f.Fd())}
+}
+
+// begin starts with the next file.
+func (p *progress) begin(name string, total int64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLine()
+	p.name, p.done, p.total, p.began, p.last = terminal.Text(filepath.Base(name)), 0, total, time.Now(), time.Time{}
+	p.draw()
+}
+
+// add counts bytes that were copied.
+func (p *progress) add(n int) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += int64(n)
+	if now := time.Now(); now.Sub(p.last) >= redraw {
+		p.last = now
+		p.draw()
+	}
+}
+
+// finish ends the last line.
+func (p *progress) finish() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLine()
+}
+
+func (p *progress) endLine() {
+	if p.name != "" {
+		p.draw()
+		fmt.Fprintln(p.to)
+		p.name = ""
+	}
+}
+
+// draw draws the line over itself.
+func (p *progress) draw() {
+	width, _, err := term.GetSize(p.fd)
+	if err != nil || width < 20 {
+		width = 80
+	}
+	percent := int64(100)
+	if p.total > 0 {
+		percent = min(100, p.done*100/p.total)
+	}
+	rate := float64(p.done) / max(time.Since(p.began).Seconds(), 1e-3)
+	right := fmt.Sprintf("%3d%% %9s %9s/s", percent, bytesText(float64(p.done)), bytesText(rate))
+	name := []rune(p.name)
+	bar := ""
+	if room := width - len(right) - min(len(name), 30) - 5; room >= 10 {
+		full := int(int64(room) * percent / 100)
+		bar = "[" + strings.Repeat("=", full) + strings.Repeat(" ", room-full) + "] "
+	}
+	fmt.Fprintf(p.to, "\r%-*s %s%s", min(len(name), 30), string(name[:min(len(name), 30)]), bar, right)
+}
+
+// bytesText is a number of bytes for people.
+func bytesText(n float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	for n >= 1024 && len(units) > 1 {
+		n /= 1024
+		units = units[1:]
+	}
+	if units[0] == "B" {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	return fmt.Sprintf("%.1f %s", n, units[0])
+}

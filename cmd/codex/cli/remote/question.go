@@ -1,0 +1,123 @@
+package remote
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"codex.internal/pkg/host/terminal"
+)
+
+// question is what a person is asked about a command. Everything in it has been
+// made visible.
+type question struct {
+	facts   []string // what happened, and where
+	command string
+	ask     string
+}
+
+// The size of a terminal that does not tell it, and the smallest on which a
+// question is asked: the longest choice, and a line of the command, must fit.
+const (
+	usualRows, usualCols = 24, 80
+	leastRows, leastCols = 9, 32
+)
+
+// errSmallTerminal is the reason not to ask.
+var errSmallTerminal = fmt.Errorf("the terminal shows less than %d lines of %d characters, too few for the question; make it larger", leastRows, leastCols)
+
+const (
+	choices = "  [y] yes, once   [s] yes, for this session   [n] no   "
+	cue     = "> "
+	// bar marks what goes on from the line before: blanks in a command do not make
+	// a part of it look like a line of the question.
+	bar = "  | "
+	// below is in the line above a question.
+	below = "== codex asks; above this line is other output "
+)
+
+// screenful is what is on the screen at a time: text, and then the cue, behind which
+// the answer is typed.
+type screenful struct{ text, cue string }
+
+// screenfuls lays a question out for a terminal. One that does not fit on the screen
+// is shown in parts, each of which a person has to go past, so that nothing of the
+// command leaves the screen unseen.
+func (q question) screenfuls(rows, cols int) ([]screenful, error) {
+	if rows < leastRows || cols < leastCols {
+		return nil, errSmallTerminal
+	}
+	var body []string
+	for _, fact := range q.facts {
+		body = append(body, wrap(fact, cols)...)
+	}
+	body = append(body, wrap("  command: "+q.command, cols)...)
+	tail := append(wrap(q.ask, cols), choices)
+	if cols <= len(choices)+len(cue) {
+		tail = append(wrap(q.ask, cols), "  [y] yes, once", "  [s] yes, for this session", "  [n] no", "")
+	}
+	line := strings.Repeat("=", cols)
+	if len(below) < cols {
+		line = below + line[len(below):]
+	}
+	// The line above and one before it, of which Reset makes the second.
+	room := rows - 2 - len(tail)
+	if len(body) <= room {
+		return []screenful{{join(line, body, tail), cue}}, nil
+	}
+	room-- // for the number of the part
+	parts := (len(body) + room - 1) / room
+	var all []screenful
+	for i := range parts {
+		number := fmt.Sprintf("part %d of %d", i+1, parts)
+		some := body[i*room : min(len(body), (i+1)*room)]
+		if i == parts-1 {
+			all = append(all, screenful{join(line, append([]string{number}, some...), tail), cue})
+		} else {
+			more := []string{"  [Enter] the next part", "  [n] no "}
+			all = append(all, screenful{join(line, append([]string{number}, some...), more), cue})
+		}
+	}
+	return all, nil
+}
+
+// join makes the text of a screenful, whose last line is open.
+func join(line string, body, tail []string) string {
+	lines := append(append([]string{line}, body...), tail...)
+	return strings.Join(lines, "\n")
+}
+
+// wrap breaks a line before the last column, where terminals differ in when they go
+// on to the next line. Characters that are not ASCII may be two columns wide.
+func wrap(text string, cols int) []string {
+	var lines []string
+	start, width := 0, 0
+	for at, r := range text {
+		w := 1
+		if r >= utf8.RuneSelf {
+			w = 2
+		}
+		if width+w >= cols {
+			lines = append(lines, text[start:at])
+			start, width = at, len(bar)
+		}
+		width += w
+	}
+	lines = append(lines, text[start:])
+	for i := 1; i < len(lines); i++ {
+		lines[i] = bar + lines[i]
+	}
+	return lines
+}
+
+// isYes, isSession and isNext are the answers. Everything else means no.
+func isYes(answer string) bool {
+	return strings.EqualFold(answer, "y") || strings.EqualFold(answer, "yes")
+}
+
+func isSession(answer string) bool { return strings.EqualFold(answer, "s") }
+
+func isNext(answer string) bool { return answer == "" }
+
+// before returns the bytes that a screenful is written with.
+func (s screenful) before() string { return terminal.Reset() + s.text }

@@ -1,0 +1,334 @@
+// Package remote has the commands of codex remote: they run commands on a server
+// and work on its files.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
+	"codex.internal/pkg/wire/sessionid"
+	"github.com/urfave/cli/v2"
+)
+
+// Variables of the client side.
+const (
+	urlVariable   = execenv.URLVariable
+	tokenVariable = execenv.TokenVariable
+)
+
+// connectionToken is the token for the server of --url.
+func connectionToken() execenv.Secret { return execenv.Secret(os.Getenv(tokenVariable)) }
+
+func Command(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name:  "remote",
+		Usage: "run commands on an exec-server and copy files to and from it",
+		Description: `The server is named by --url, which may be the unix:///PATH of its socket, or it is
+the environment of --env ID, or the default one: see codex environments --help.
+If a server of --url or ` + urlVariable + ` demands a token, that is taken from
+` + tokenVariable + `; it is sent over wss:// or to a
+loopback address only. --url and --env stand before or after the command.
+
+A server that has registered at a codex rendezvous is found by its id where
+CODEX_EXEC_SERVER_NOISE_REGISTRY_URL has the URL of that service and
+CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN a token of it.
+
+Examples:
+   export ` + urlVariable + `=ws://127.0.0.1:8765
+   codex remote run -- make test
+   codex remote --env devbox shell
+   codex remote cp -r ./src :/tmp/src`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags:        serverFlags(),
+		Subcommands: []*cli.Command{
+			remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
+			remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.UnknownCommand(c)
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+// unreachable is an error of the connection to a server of a kind, with a hint
+// at what could be done.
+func unreachable(err error, kind execenv.Kind) error {
+	own := kind != execenv.Noise // the address, and a token, are not a relay's
+	var dns *net.DNSError
+	cert := cmdutil.CertificateHint(err)
+	hint := cmdutil.RegistryHint(err, "harness", execenv.NoiseVariables[2])
+	switch {
+	case hint != "" || cmdutil.FromRegistry(err):
+	case own && errors.Is(err, cmdutil.ErrConnectionRefused):
+		hint = "is the server running? Start one with codex exec-server --listen ws://127.0.0.1:8765"
+	case own && strings.Contains(err.Error(), "401"):
+		hint = "set " + tokenVariable + " to the server's token"
+	case cert != "":
+		hint = cert
+	case errors.As(err, &dns):
+		hint = cmdutil.CheckName
+	}
+	if hint != "" {
+		err = fmt.Errorf("%w; %s", err, hint)
+	}
+	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
+}
+
+// remoteURI makes a URI of a path that a user typed: absolute, or relative to
+// base, the server's directory as a URI. A tilde is the server's home.
+func remoteURI(typed, base, home string) (string, error) {
+	switch {
+	case strings.HasPrefix(typed, "file:"):
+		return typed, nil
+	case strings.HasPrefix(typed, "/"):
+	case typed == "~" || strings.HasPrefix(typed, "~/"):
+		dir, err := pathuri.Parse(home, "")
+		if err != nil {
+			return "", cmdutil.Usagef("%s: the server does not tell its home directory; give an absolute path", typed)
+		}
+		typed = path.Join(dir, strings.TrimPrefix(typed, "~"))
+	default:
+		dir, err := pathuri.Parse(base, "")
+		if err != nil {
+			return "", cmdutil.Usagef("%s: the server does not tell its working directory; give an absolute path", typed)
+		}
+		typed = path.Join(dir, typed)
+	}
+	return pathuri.Format(path.Clean(typed)), nil
+}
+
+// places are the directories of the server that paths are relative to.
+type places struct{ cwd, home string }
+
+// lookAround asks the server where it is.
+func lookAround(ctx context.Context, client *execclient.Client) (places, execproto.EnvironmentInfo, error) {
+	info, err := client.EnvironmentInfo(ctx)
+	return places{info.Cwd, info.UserHomeDir}, info, err
+}
+
+func (p places) uri(typed string) (string, error) { return remoteURI(typed, p.cwd, p.home) }
+
+// marked is uri for a path that may have the colon which marks the server's side
+// for cp. A name that begins with a colon is typed as ./:NAME.
+func (p places) marked(typed string) (string, error) { return p.uri(strings.TrimPrefix(typed, ":")) }
+
+func remoteInfoCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "info", Usage: "tell about the server's machine",
+		Description: `Prints what the server reports about its machine, and how long it takes to connect.
+
+Example:
+   codex remote info --url ws://127.0.0.1:8765`,
+		Flags: serverFlags(&cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}), OnUsageError: cmdutil.OnUsageError,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.Usagef("info takes no arguments, got %q", c.Args().First())
+			}
+			server, err := chooseServer(c)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			client, err := connectTo(c.Context, c, server)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			dialed := time.Since(began)
+			info, err := client.EnvironmentInfo(c.Context)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				_, err := fmt.Fprintf(s.Out, "%s\n", info.AppendJSON(nil))
+				return err
+			}
+			return printInfo(s.Out, server.Address(), client, info, dialed)
+		},
+	}
+}
+
+func printInfo(to io.Writer, address string, client *execclient.Client, info execproto.EnvironmentInfo, dialed time.Duration) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	native := func(uri string) string {
+		if p, err := pathuri.Parse(uri, ""); err == nil {
+			return terminal.Text(p)
+		}
+		return "not told"
+	}
+	told := func(s string) string {
+		if s == "" {
+			return "not told"
+		}
+		return terminal.Text(s)
+	}
+	fmt.Fprintf(w, "server\t%s (connected in %v)\n", terminal.Text(address), dialed.Round(100*time.Microsecond))
+	fmt.Fprintf(w, "session\t%s\n", sessionid.Digest(client.SessionID()))
+	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
+	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
+	fmt.Fprintf(w, "shell\t%s (%s)\n", terminal.Text(info.Shell.Path), terminal.Text(info.Shell.Name))
+	fmt.Fprintf(w, "directory\t%s\n", native(info.Cwd))
+	fmt.Fprintf(w, "home\t%s\n", native(info.UserHomeDir))
+	fmt.Fprintf(w, "temporary\t%s\n", native(info.TempDir))
+	return w.Flush()
+}
+
+func remoteLsCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]", OnUsageError: cmdutil.OnUsageError,
+		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
+		Flags:       serverFlags(&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with kind, size and time"}),
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return cmdutil.Usagef("ls takes one path, got %d; options come before it", c.NArg())
+			}
+			typed := c.Args().First()
+			if typed == "" {
+				typed = "."
+			}
+			return withFiles(c, func(fs *execclient.FS, at places) error {
+				uri, err := at.marked(typed)
+				if err != nil {
+					return err
+				}
+				if err := list(c, s.Out, fs, typed, uri); err != nil {
+					return fmt.Errorf("%s: %w", typed, withoutPath(err))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// withFiles runs f with the files of the server that the command names.
+func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error {
+	client, err := connect(c.Context, c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	at, _, err := lookAround(c.Context, client)
+	if err != nil {
+		return err
+	}
+	return f(client.FS(), at)
+}
+
+// list prints a directory, or what a path that is none leads to.
+func list(c *cli.Context, out io.Writer, fs *execclient.FS, typed, uri string) error {
+	m, err := fs.Stat(c.Context, uri)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.StripEscape)
+	show := cmdutil.ListedNames(out)
+	if !m.IsDirectory {
+		printEntry(c, w, show(typed), m)
+		return w.Flush()
+	}
+	entries, err := fs.ReadDir(c.Context, uri)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !c.Bool("long") {
+			name := e.FileName
+			if e.IsDirectory {
+				name += "/"
+			}
+			fmt.Fprintln(w, show(name))
+			continue
+		}
+		m, err := fs.Stat(c.Context, strings.TrimSuffix(uri, "/")+"/"+strings.TrimPrefix(pathuri.Format("/"+e.FileName), "file:///"))
+		if err != nil {
+			m = execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile}
+		}
+		printEntry(c, w, show(e.FileName), m)
+	}
+	return w.Flush()
+}
+
+func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) {
+	if !c.Bool("long") {
+		fmt.Fprintln(w, name)
+		return
+	}
+	kind := "other"
+	switch {
+	case m.IsDirectory:
+		kind = "dir"
+	case m.IsFile:
+		kind = "file"
+	}
+	if m.IsSymlink {
+		kind += "@"
+	}
+	fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", kind, m.Size, time.UnixMilli(m.ModifiedAtMS).Format("2006-01-02 15:04:05"), name)
+}
+
+func remoteCatCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...", OnUsageError: cmdutil.OnUsageError,
+		Description: `Prints the files one after another.
+
+Example:
+   codex remote cat --url ws://127.0.0.1:8765 /etc/os-release`,
+		Flags: serverFlags(),
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return cmdutil.Usagef("cat needs the path of a file on the server")
+			}
+			return withFiles(c, func(files *execclient.FS, at places) error {
+				for _, typed := range c.Args().Slice() {
+					uri, err := at.marked(typed)
+					if err != nil {
+						return err
+					}
+					if err := printFile(c.Context, s.RawOut, files, uri); err != nil {
+						return fmt.Errorf("%s: %w", typed, withoutPath(err))
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// withoutPath is an error about a path without the path, which the caller tells
+// as the user typed it.
+func withoutPath(err error) error {
+	var about *fs.PathError
+	if errors.As(err, &about) {
+		return about.Err
+	}
+	return err
+}
+
+// printFile writes a file of the server to out.
+func printFile(ctx context.Context, out io.Writer, fs *execclient.FS, uri string) error {
+	r, err := fs.OpenStream(ctx, uri)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(out, r)
+	return err
+}

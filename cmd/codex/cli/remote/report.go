@@ -1,0 +1,139 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+)
+
+// execEvent is one line of --json. Attempt is 1, and 2 for the retry.
+type execEvent struct {
+	Type    string `json:"type"`
+	Attempt int    `json:"attempt,omitempty"`
+	// Of started. Sandbox is what the server says confines the process.
+	ProcessID   string   `json:"processId,omitempty"`
+	Environment string   `json:"environment,omitempty"`
+	Argv        []string `json:"argv,omitempty"`
+	Cwd         string   `json:"cwd,omitempty"`
+	Sandbox     string   `json:"sandbox,omitempty"`
+	// Of output: one of Data and DataBase64.
+	Stream     execproto.Stream `json:"stream,omitempty"`
+	Data       *string          `json:"data,omitempty"`
+	DataBase64 []byte           `json:"dataBase64,omitempty"`
+	// Of exited and denied.
+	ExitCode *int `json:"exitCode,omitempty"`
+	// Of exited.
+	SandboxDenied *bool `json:"sandboxDenied,omitempty"`
+	// Of approval.
+	Answer string `json:"answer,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Reason says, of denied, why there is no retry, if there is none.
+	Reason string `json:"reason,omitempty"`
+}
+
+// report tells what becomes of a command: its output as it is, or everything
+// as JSON.
+type report struct {
+	out, err io.Writer
+	json     bool
+	attempt  int
+	partial  map[execproto.Stream][]byte // the beginning of a character, in JSON
+}
+
+// emit writes an event of --json.
+func (r *report) emit(e execEvent) error {
+	if !r.json {
+		return nil
+	}
+	e.Attempt = r.attempt
+	var line bytes.Buffer
+	text := json.NewEncoder(&line)
+	text.SetEscapeHTML(false)
+	if err := text.Encode(e); err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	if _, err := r.out.Write(line.Bytes()); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// process tells of an event of the process.
+func (r *report) process(e execclient.Event) error {
+	switch e.Kind {
+	case execclient.Output:
+		return r.output(e.Stream, e.Data)
+	case execclient.Exited:
+		return r.emit(execEvent{Type: "exited", ExitCode: &e.ExitCode, SandboxDenied: &e.SandboxDenied})
+	case execclient.Closed:
+		return r.closed()
+	default:
+		return nil
+	}
+}
+
+// output passes output on. In JSON, what is text stays so: a character that is
+// cut in two waits for its end.
+func (r *report) output(stream execproto.Stream, data []byte) error {
+	if !r.json {
+		to := r.out
+		if stream == execproto.Stderr {
+			to = r.err
+		}
+		if _, err := to.Write(data); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+		return nil
+	}
+	whole, rest := cutText(append(r.partial[stream], data...))
+	if r.partial == nil {
+		r.partial = make(map[execproto.Stream][]byte)
+	}
+	r.partial[stream] = rest
+	return r.emitOutput(stream, whole)
+}
+
+func (r *report) emitOutput(stream execproto.Stream, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	e := execEvent{Type: "output", Stream: stream}
+	if utf8.Valid(data) {
+		text := string(data)
+		e.Data = &text
+	} else {
+		e.DataBase64 = data
+	}
+	return r.emit(e)
+}
+
+// closed ends the output.
+func (r *report) closed() error {
+	for stream, rest := range r.partial {
+		delete(r.partial, stream)
+		if err := r.emitOutput(stream, rest); err != nil {
+			return err
+		}
+	}
+	return r.emit(execEvent{Type: "closed"})
+}
+
+// cutText cuts off a last character that is not complete.
+func cutText(b []byte) (whole, rest []byte) {
+	for back := 1; back < utf8.UTFMax && back <= len(b); back++ {
+		at := len(b) - back
+		if !utf8.RuneStart(b[at]) {
+			continue
+		}
+		if !utf8.FullRune(b[at:]) {
+			return b[:at], b[at:]
+		}
+		break
+	}
+	return b, nil
+}

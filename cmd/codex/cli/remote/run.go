@@ -1,0 +1,84 @@
+package remote
+
+import (
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteRunCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "run a command on the server", ArgsUsage: "-- COMMAND [ARGUMENT...]", OnUsageError: cmdutil.OnUsageError,
+		Description: `Runs the command with the server's environment (all of it that holds no
+secret by its name) and shows its output as it comes. Stdin is passed on, with
+its end. Exits with the command's exit code, or 255 if the server could not be
+reached or the connection broke.
+
+An interrupt (Ctrl-C) interrupts the remote command; a second one within two
+seconds kills it.
+
+With --sandbox the server confines the command. read-only: it may read
+everything, write nothing and reach no network. workspace-write: it may write
+also below --cwd (by default the server's directory), /tmp and $TMPDIR, but not
+in .git, .agents and .codex. Anything else is JSON: a permission profile, or a
+whole sandbox object of the protocol, which is sent as it is. A server that
+cannot enforce it refuses to run the command. To be asked when the sandbox
+denies something, use codex remote exec.
+
+Examples:
+   codex remote run -- uname -a
+   codex remote run --cwd /src --env-var CGO_ENABLED=0 -- go test ./...
+   tar c . | codex remote run --cwd /tmp -- tar x
+   codex remote run --sandbox workspace-write --cwd /src -- make test
+   codex remote run --tty -- top`,
+		Flags: []cli.Flag{
+			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
+			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
+		},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return cmdutil.Usagef("run needs a command: codex remote run -- COMMAND [ARGUMENT...]")
+			}
+			return runRemote(c, s, c.Args().Slice(), c.Bool("tty"))
+		},
+	}
+}
+
+func remoteShellCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "shell", Usage: "open your shell on the server", OnUsageError: cmdutil.OnUsageError,
+		Description: `Runs the server's shell in a terminal.
+
+Example:
+   codex remote shell --url ws://127.0.0.1:8765`,
+		Flags: []cli.Flag{urlFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag()},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.Usagef("shell takes no arguments, got %q; to run a command use codex remote run", c.Args().First())
+			}
+			return runRemote(c, s, nil, true)
+		},
+	}
+}
+
+// envOrVarFlag is --env of the commands in which it always set variables.
+func envOrVarFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "env", Usage: "the environment with that `ID`; or NAME=VALUE, as --env-var"}
+}
+
+// runRemote runs argv, or the server's shell without one.
+func runRemote(c *cli.Context, s cmdutil.Streams, argv []string, tty bool) error {
+	o, err := parseOptions(c, false)
+	if err != nil {
+		return err
+	}
+	o.tty = tty
+	x, err := openRemote(c, s, o)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	if argv == nil {
+		argv = []string{x.shell.Path, "-l"}
+	}
+	return x.exit(x.do(x.ctx, job{argv: argv, asked: argv, cwd: x.cwd}))
+}

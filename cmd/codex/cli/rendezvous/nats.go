@@ -1,0 +1,64 @@
+package rendezvous
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/rendezvous/natsbus"
+	"github.com/urfave/cli/v2"
+)
+
+// natsVariable is for URLs with a password, which others could see in argv.
+const natsVariable = "CODEX_RENDEZVOUS_NATS_URL"
+
+func natsFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "nats", Usage: "share everything with other nodes by NATS with JetStream at `URL`[,URL...]; with a password in it: as " + natsVariable},
+		&cli.StringFlag{Name: "nats-creds", Usage: "the `FILE` with the credentials of a user of NATS"},
+		&cli.StringFlag{Name: "nats-ca", Usage: "the `FILE` with the certificates that those of NATS are signed with, as PEM"},
+		&cli.IntFlag{Name: "nats-replicas", Usage: "how many servers of NATS keep the state, `N`: 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
+	}
+}
+
+// maxReplicas is how many JetStream can keep.
+const maxReplicas = 5
+
+// natsOptions returns how the flags and the environment want to reach NATS; nil:
+// not at all.
+func natsOptions(c *cli.Context, log *slog.Logger) (*natsbus.Options, error) {
+	servers, err := cmdutil.FlagValue(c, "nats")
+	if err != nil {
+		return nil, err
+	}
+	if natsbus.HasSecret(servers) {
+		return nil, cmdutil.Usagef("--nats: other users of this machine can see a user or a password in a command line; set %s instead, or use --nats-creds", natsVariable)
+	}
+	if servers == "" {
+		servers = os.Getenv(natsVariable)
+	}
+	o := &natsbus.Options{Servers: servers, Credentials: c.String("nats-creds"), CA: c.String("nats-ca"), Replicas: c.Int("nats-replicas"), Logger: log}
+	switch {
+	case servers == "":
+		for _, name := range []string{"nats-creds", "nats-ca", "nats-replicas"} {
+			if c.IsSet(name) {
+				return nil, cmdutil.Usagef("--%s is for --nats, which is missing", name)
+			}
+		}
+		return nil, nil
+	case c.IsSet("nats-replicas") && (o.Replicas < 1 || o.Replicas > maxReplicas):
+		return nil, cmdutil.Usagef("--nats-replicas %d: 1 to %d", o.Replicas, maxReplicas)
+	case c.String("state") != "":
+		return nil, cmdutil.Usagef("--state and --nats exclude each other: with NATS the state is there")
+	}
+	for _, file := range []struct{ flag, path string }{{"nats-creds", o.Credentials}, {"nats-ca", o.CA}} {
+		if file.path == "" {
+			continue
+		}
+		if _, err := os.Stat(file.path); err != nil {
+			return nil, fmt.Errorf("--%s: %w", file.flag, err)
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,259 @@
+// Package rendezvous has the commands of codex rendezvous, which run the service
+// and keep its tokens.
+package rendezvous
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/rendezvous/natsbus"
+	"github.com/urfave/cli/v2"
+)
+
+// shutdownTime bounds the end of the rendezvous service, most of
+// which is telling its peers. Connections that are open after it end with the
+// program.
+const shutdownTime = 10 * time.Second
+
+func Command(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name:  "rendezvous",
+		Usage: "be the place where agents find executors that they cannot reach",
+		Description: `Runs an environment registry and a relay. An executor behind a firewall
+registers here and keeps a connection open; an agent asks for it by the id of its
+environment. Their traffic is encrypted from end to end. Both
+need a token: see codex rendezvous token --help.
+
+The URL that it listens on is printed on stdout as the first line; logs go to
+stderr. There are /healthz, /readyz, /metrics (for Prometheus) and /status (for
+holders of a token).
+
+Tokens must not be sent in the clear. Without --tls-cert it is therefore bound
+to a loopback address, unless --allow-plaintext-bind says that a proxy in front
+does the encryption; then --public-url says where that is.
+
+Examples:
+   codex rendezvous token create --role executor --environment box
+   codex rendezvous token create --role harness --environment box
+   codex rendezvous --listen 127.0.0.1:8766
+   codex rendezvous --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \
+      --state /var/lib/rendezvous/state.json
+
+With --nats any number of them, behind one name, are one service: an executor
+can be connected to one and its agent to another, and when one ends, its peers
+come back through another. All need the same tokens.
+
+SIGINT and SIGTERM end it in order: its peers are told, and come back when it
+does. A second signal ends it at once.`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
+			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},
+			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the certificate's key, as PEM"},
+			&cli.StringFlag{Name: "state", Usage: "keep registrations over a restart in `FILE`"},
+			tokensFlag(),
+			&cli.StringFlag{Name: "public-url", Usage: "where peers reach it, if a proxy is in front (`URL`)"},
+			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
+		}, natsFlags(), cmdutil.LogFlags()),
+		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
+		Action:      func(c *cli.Context) error { return runRendezvous(c, s) },
+	}
+}
+
+func tokensFlag() cli.Flag {
+	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens (default: rendezvous/tokens.json in the home directory)"}
+}
+
+func emptyFlag(name string) error {
+	return cmdutil.Usagef("--%s is empty; leave it out or give it a value", name)
+}
+
+// openTokens returns the token file that the flags name.
+func openTokens(c *cli.Context) (*rendezvous.TokenFile, error) {
+	path, err := cmdutil.FlagValue(c, "tokens")
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case path == "" && c.IsSet("tokens"):
+		return nil, emptyFlag("tokens")
+	case path == "":
+		home, err := codexhome.Find()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(home, "rendezvous", "tokens.json")
+	}
+	return rendezvous.OpenTokens(path), nil
+}
+
+// runRendezvous runs the service until a signal or its listener ends it.
+func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
+	if c.Args().Present() {
+		return cmdutil.UnknownCommand(c)
+	}
+	log, err := cmdutil.NewLogger(c, s.Err)
+	if err != nil {
+		return err
+	}
+	// A variable that is not set, in a script: what it was for would be left out.
+	for _, name := range []string{"listen", "tls-cert", "tls-key", "state", "public-url", "nats", "nats-creds", "nats-ca"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return emptyFlag(name)
+		}
+	}
+	config, err := rendezvousTLS(c)
+	if err != nil {
+		return err
+	}
+	tokens, err := openTokens(c)
+	if err != nil {
+		return err
+	}
+	list, err := tokens.List()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		log.Warn("there are no tokens yet, so nobody can use this; codex rendezvous token create makes one", "file", tokens.Path())
+	}
+	shared, err := natsOptions(c, log)
+	if err != nil {
+		return err
+	}
+	listener, err := listenRendezvous(c, config != nil)
+	if err != nil {
+		return err
+	}
+	opts := rendezvous.Options{Tokens: tokens, Logger: log, PublicURL: c.String("public-url"), StateFile: c.String("state")}
+	var node *natsbus.Node
+	if shared != nil {
+		node, err = natsbus.Connect(c.Context, *shared)
+		if err != nil {
+			_ = listener.Close()
+			return fmt.Errorf("--nats: %w", err)
+		}
+		defer node.Close()
+		opts.State, opts.Bus = node.State, node.Bus
+	}
+	srv, err := rendezvous.New(c.Context, opts)
+	if err != nil {
+		_ = listener.Close()
+		if errors.Is(err, rendezvous.ErrLocked) {
+			err = cmdutil.WithAdvice(err, "another codex rendezvous has it: give each a --state of its own, or let them share one service with --nats")
+		}
+		return flagged(err)
+	}
+	return serveRendezvous(c, s, srv, listener, config, node, log)
+}
+
+// flagged makes a usage error of what the service says a person has asked for
+// wrongly, with the flag.
+func flagged(err error) error {
+	var unfit *rendezvous.InvalidError
+	if !errors.As(err, &unfit) {
+		return err
+	}
+	return cmdutil.Usagef("--%s %s", strings.ReplaceAll(strings.ToLower(unfit.What), " ", "-"), unfit.Reason)
+}
+
+// rendezvousTLS reads the certificate that the flags name; nil: there is none.
+func rendezvousTLS(c *cli.Context) (*tls.Config, error) {
+	cert, key := c.String("tls-cert"), c.String("tls-key")
+	if cert == "" && key == "" {
+		return nil, nil
+	}
+	if cert == "" || key == "" {
+		return nil, cmdutil.Usagef("--tls-cert and --tls-key belong together; give both or none")
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// listenRendezvous listens where the flags say.
+func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
+	where := c.String("listen")
+	addr, err := net.ResolveTCPAddr("tcp", where)
+	var malformed *net.AddrError
+	switch {
+	case errors.As(err, &malformed):
+		return nil, cmdutil.Usagef("--listen %s: %s; expected HOST:PORT", where, malformed.Err)
+	case err != nil:
+		return nil, fmt.Errorf("--listen %s: %w", where, err)
+	}
+	if !encrypted && !addr.IP.IsLoopback() && !c.Bool("allow-plaintext-bind") {
+		return nil, fmt.Errorf("--listen %s is not a loopback address, and tokens would be sent in the clear: "+
+			"add --tls-cert and --tls-key, or --allow-plaintext-bind if a proxy in front encrypts", where)
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // without the address, which the message has
+		}
+		return nil, fmt.Errorf("--listen %s: %w%s", where, err, cmdutil.ListenHint(err))
+	}
+	return l, nil
+}
+
+// serveRendezvous serves, and ends in order, at a signal or when a node loses
+// NATS for good.
+func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, node *natsbus.Node, log *slog.Logger) error {
+	// The first signal ends ctx; after stop the second has its usual effect.
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	ctx, cancelCause := context.WithCancelCause(ctx)
+	if node != nil {
+		var waiting sync.WaitGroup
+		waiting.Go(func() { cancelCause(node.Wait(ctx)) })
+		defer waiting.Wait()
+	}
+	defer cancelCause(nil)
+	url := "http://"
+	if config != nil {
+		url = "https://"
+	}
+	url += l.Addr().String()
+	_, err := fmt.Fprintln(s.Out, url)
+	if err != nil {
+		_ = l.Close()
+		err = fmt.Errorf("print the URL: %w", err)
+	} else {
+		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
+		err = srv.Serve(ctx, l, config)
+	}
+	log.Info("shutting down")
+	bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	if e := srv.Shutdown(bound); e != nil {
+		log.Warn("not everything ended in time", "error", e)
+	}
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, natsbus.ErrLost):
+		return fmt.Errorf("--nats: %w", why)
+	case errors.Is(err, rendezvous.ErrServerClosed):
+		return nil
+	default:
+		return err
+	}
+}

@@ -1,0 +1,183 @@
+package rendezvous
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/rendezvous"
+	"github.com/urfave/cli/v2"
+)
+
+func rendezvousTokenCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "token", Usage: "make, list and revoke the tokens of the service", OnUsageError: cmdutil.OnUsageError,
+		Description: `A token is good for a role and for environments. An executor registers
+with it as CODEX_RENDEZVOUS_TOKEN (Codex CLI's as CODEX_API_KEY); an agent
+connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests
+only, and a service that is running notices a change at once: connections of a
+revoked token end within a minute.
+
+Examples:
+   codex rendezvous token create --name build --role executor --environment 'ci-*'
+   codex rendezvous token create --role harness --environment ci-1 --expires 24h
+   codex rendezvous token list
+   codex rendezvous token revoke 5c1f0a9be2d4`,
+		Subcommands: []*cli.Command{tokenCreateCommand(s), tokenListCommand(s), tokenRevokeCommand(s)},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.UnknownCommand(c)
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func tokenCreateCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "create", Usage: "make a token and print it", OnUsageError: cmdutil.OnUsageError,
+		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.
+
+Example:
+   codex rendezvous token create --role executor --environment build-box`,
+		Flags: []cli.Flag{
+			tokensFlag(),
+			&cli.StringFlag{Name: "role", Usage: "executor, harness or both (`ROLE`)"},
+			&cli.StringSliceFlag{Name: "environment", Usage: "an `ID`, or a pattern with * for any number of characters; may be repeated"},
+			&cli.StringFlag{Name: "name", Usage: "a `NAME` for people"},
+			&cli.DurationFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked"},
+		},
+		Action: func(c *cli.Context) error {
+			switch {
+			case c.Args().Present():
+				return cmdutil.Usagef("create takes no arguments, got %q", c.Args().First())
+			case c.String("role") == "":
+				return cmdutil.Usagef("--role is missing: executor, harness or both")
+			case len(c.StringSlice("environment")) == 0:
+				return cmdutil.Usagef("--environment is missing: name what the token is good for, or '*' for all")
+			}
+			tokens, err := openTokens(c)
+			if err != nil {
+				return err
+			}
+			secret, token, err := tokens.Create(c.Context, rendezvous.TokenSpec{
+				Name: c.String("name"), Role: rendezvous.Role(c.String("role")), Environments: c.StringSlice("environment"), TTL: c.Duration("expires"),
+			})
+			if err != nil {
+				return flagged(err)
+			}
+			for _, id := range token.Environments {
+				if strings.ContainsAny(id, ", ") {
+					fmt.Fprintf(s.Err, "WARNING: %q is one environment; for several repeat --environment\n", id)
+				}
+			}
+			fmt.Fprintf(s.Err, "The token %s is in %s; keep what follows, it is not stored.\n", token.ID, tokens.Path())
+			_, err = fmt.Fprintln(s.Out, secret)
+			return err
+		},
+	}
+}
+
+// tokenEntry is a token as --json shows it.
+type tokenEntry struct {
+	ID           string          `json:"id"`
+	Name         string          `json:"name"`
+	Role         rendezvous.Role `json:"role"`
+	Environments []string        `json:"environments"`
+	Created      time.Time       `json:"created"`
+	Expires      *time.Time      `json:"expires"`
+}
+
+func tokenListCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "list the tokens, oldest first", OnUsageError: cmdutil.OnUsageError,
+		Description: `With --json: an array of {id, name, role, environments, created, expires}, where
+expires is null if it never does.
+
+Example:
+   codex rendezvous token list`,
+		Flags: []cli.Flag{tokensFlag(), &cli.BoolFlag{Name: "json", Usage: "print everything as one JSON array"}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.Usagef("list takes no arguments, got %q", c.Args().First())
+			}
+			tokens, err := openTokens(c)
+			if err != nil {
+				return err
+			}
+			list, err := tokens.List()
+			if err != nil {
+				return err
+			}
+			entries := make([]tokenEntry, 0, len(list))
+			for _, t := range list {
+				e := tokenEntry{ID: t.ID, Name: t.Name, Role: t.Role, Environments: t.Environments, Created: t.Created}
+				if !t.Expires.IsZero() {
+					e.Expires = &t.Expires
+				}
+				entries = append(entries, e)
+			}
+			if c.Bool("json") {
+				return cmdutil.PrintJSON(s.Out, entries)
+			}
+			return listTokens(s.Out, tokens.Path(), entries, time.Now())
+		},
+	}
+}
+
+// listTokens prints the tokens for people.
+func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintf(to, "No tokens in %s.\n", path)
+		return err
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "id\trole\tenvironments\tcreated\texpires\tname")
+	for _, e := range entries {
+		expires := "never"
+		if e.Expires != nil {
+			expires = e.Expires.Format(time.RFC3339)
+			if !now.Before(*e.Expires) {
+				expires += " (expired)"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Role, strings.Join(e.Environments, " "), e.Created.Format(time.RFC3339), expires, e.Name)
+	}
+	return w.Flush()
+}
+
+func tokenRevokeCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "revoke", Usage: "take tokens back", ArgsUsage: "ID...", OnUsageError: cmdutil.OnUsageError,
+		Description: `A running service refuses the tokens from then on.
+
+Example:
+   codex rendezvous token revoke 4f1d0c2b9e7a`,
+		Flags: []cli.Flag{tokensFlag()},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return cmdutil.Usagef("revoke needs the id of a token; see codex rendezvous token list")
+			}
+			tokens, err := openTokens(c)
+			if err != nil {
+				return err
+			}
+			for _, id := range c.Args().Slice() {
+				if own := rendezvous.TokenID(id); own != "" {
+					return cmdutil.Usagef("that is a token, which is secret; revoke takes its id: codex rendezvous token revoke %s", own)
+				}
+				token, err := tokens.Revoke(c.Context, id)
+				if err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintf(s.Out, "Revoked %s.\n", token.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

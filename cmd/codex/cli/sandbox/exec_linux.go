@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	launcherName = "codex-linux-sandbox"
+	// maxArgument is the longest profile that is passed as an argument: the
+	// kernel takes 128 KiB. A longer one is passed in memory.
+	maxArgument = 100 << 10
+	// notStarted is the launcher's exit code for what keeps it from working.
+	notStarted = 125
+)
+
+// exec becomes the launcher: signals, the terminal and the exit code are its
+// own. It does not return unless it fails.
+func (l *localLaunch) exec() error {
+	launcher, err := findLauncher()
+	if err != nil {
+		return &cmdutil.ExitError{Code: notStarted, Err: err}
+	}
+	args := append([]string{launcherName}, l.args...)
+	switch {
+	case l.profile == nil:
+	case len(l.profile) <= maxArgument:
+		args = append(args, "--permission-profile", string(l.profile))
+	default:
+		fd, err := inMemory(l.profile)
+		if err != nil {
+			return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("pass the profile to the launcher: %w", err)}
+		}
+		args = append(args, "--permission-profile-fd", strconv.Itoa(fd))
+	}
+	if len(l.command) > 0 {
+		args = append(append(args, "--"), l.command...)
+	}
+	err = syscall.Exec(launcher, args, os.Environ())
+	return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", launcher, err)}
+}
+
+// findLauncher finds the launcher as sandbox.Runtime does: beside this
+// program, or it is this program, by its name for itself.
+func findLauncher() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	beside := filepath.Join(filepath.Dir(self), launcherName)
+	if unix.Access(beside, unix.X_OK) == nil {
+		return beside, nil
+	}
+	return "/proc/self/exe", nil
+}
+
+// inMemory returns a descriptor, which children inherit, of a file that holds
+// the text.
+func inMemory(text []byte) (int, error) {
+	fd, err := unix.MemfdCreate("profile", 0)
+	if err != nil {
+		return 0, err
+	}
+	for len(text) > 0 {
+		n, err := unix.Write(fd, text)
+		if err != nil {
+			return 0, err
+		}
+		text = text[n:]
+	}
+	return fd, nil
+}

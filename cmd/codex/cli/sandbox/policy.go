@@ -1,0 +1,199 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// Words for --sandbox.
+const (
+	ReadOnly       = "read-only"
+	WorkspaceWrite = "workspace-write"
+	FullAccess     = "danger-full-access" // no sandbox
+)
+
+// Policy is what --sandbox says.
+type Policy struct {
+	word string          // policyReadOnly or policyWorkspaceWrite; empty: json
+	json json.RawMessage // a profile, or a whole sandbox object
+	// whole says that json is a sandbox object and not a profile.
+	whole bool
+	// Confines says, once there is an object, that nothing but a sandbox will
+	// do. A profile may say that there is to be none, and what a whole object
+	// says is the server's to read.
+	Confines bool
+	// Profile is, once there is an object, what it says; known is false if that
+	// is for the server alone to understand.
+	Profile permissions.Profile
+	Known   bool
+}
+
+// ParsePolicy reads --sandbox, and returns nil if it is empty. The content of a JSON
+// policy is left to the server to validate.
+func ParsePolicy(text string) (*Policy, error) {
+	switch {
+	case text == "" || text == FullAccess:
+		return nil, nil
+	case text == ReadOnly || text == WorkspaceWrite:
+		return &Policy{word: text}, nil
+	case !strings.HasPrefix(strings.TrimSpace(text), "{"):
+		return nil, cmdutil.Usagef("--sandbox must be %s, %s, %s or a JSON object, not %q", FullAccess, ReadOnly, WorkspaceWrite, text)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		return nil, cmdutil.Usagef("--sandbox: this is no JSON: %v", err)
+	}
+	p := &Policy{json: json.RawMessage(text)}
+	for _, name := range []string{"permissions", "sandboxPolicy"} {
+		_, ok := members[name]
+		p.whole = p.whole || ok
+	}
+	return p, nil
+}
+
+// NeedsCwd reports whether the policy speaks of the command's directory as one
+// that may be written.
+func (p *Policy) NeedsCwd() bool { return p.word == WorkspaceWrite }
+
+// WritesWorkspace reports, once there is an object, whether the policy lets something
+// be written in the workspace. A whole object says itself where that is.
+func (p *Policy) WritesWorkspace() bool {
+	return p != nil && !p.whole && writesWorkspace(p.Profile)
+}
+
+// writesWorkspace reports whether a profile lets something be written in the
+// workspace.
+func writesWorkspace(p permissions.Profile) bool {
+	return slices.ContainsFunc(p.FileSystem.Entries, func(e permissions.Entry) bool {
+		return e.Path.Kind == permissions.ProjectRoots && e.Access == permissions.Write
+	})
+}
+
+// IsRootURI reports whether a directory of the server is the root of its file
+// system, or of a drive.
+func IsRootURI(uri string) bool {
+	dir := path.Clean(strings.ReplaceAll(RootOf(uri), `\`, "/"))
+	return dir == "/" || dir == "//" || driveRoot.MatchString(dir)
+}
+
+// driveRoot matches the root of a drive.
+var driveRoot = regexp.MustCompile(`^/?[A-Za-z]:/?\.?$`)
+
+// RootOf is such a directory for people.
+func RootOf(uri string) string {
+	dir, err := pathuri.Parse(uri, "")
+	if err != nil {
+		return strings.TrimPrefix(uri, "file://") // not a path as they are here
+	}
+	return dir
+}
+
+// Name is what the policy is called; nil is no sandbox.
+func (p *Policy) Name() string {
+	switch {
+	case p == nil:
+		return "none"
+	case p.word != "":
+		return p.word
+	default:
+		return "as given in JSON"
+	}
+}
+
+// Wider says what to do when the policy was too narrow.
+func (p *Policy) Wider() string {
+	switch p.word {
+	case ReadOnly:
+		return "to let it write below --cwd use --sandbox workspace-write"
+	case WorkspaceWrite:
+		return "to let it write elsewhere or use the network give a profile, --sandbox JSON"
+	default:
+		return "to allow more change the JSON of --sandbox"
+	}
+}
+
+// sandboxObject is the sandbox of a request, as today's servers and Codex
+// CLI take it.
+type sandboxObject struct {
+	Permissions                  json.RawMessage `json:"permissions"`
+	Cwd                          string          `json:"cwd"`
+	WorkspaceRoots               []string        `json:"workspaceRoots"`
+	WindowsSandboxLevel          string          `json:"windowsSandboxLevel"`
+	WindowsSandboxPrivateDesktop bool            `json:"windowsSandboxPrivateDesktop"`
+	UseLegacyLandlock            bool            `json:"useLegacyLandlock"`
+}
+
+// Object is what is sent, for a command in a directory of the server, which is
+// the workspace. Home is the server's, as a URI. A nil policy sends nothing.
+func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
+	if p == nil {
+		return nil, nil
+	}
+	native := ""
+	if dir, err := pathuri.Parse(home, ""); err == nil {
+		native = dir
+	}
+	decode := func(path string) (string, error) { return pathuri.Parse(path, native) }
+	switch {
+	case p.whole:
+		if c, err := permissions.DecodeContext(p.json, decode); err == nil {
+			p.Profile, p.Known = c.Profile, true
+		}
+		return p.json, nil
+	case p.word != "":
+		p.Profile = shortProfile(p.word == WorkspaceWrite)
+	default:
+		var err error
+		if p.Profile, err = permissions.DecodeProfile(p.json, decode); err != nil {
+			return nil, cmdutil.Usagef("--sandbox: this is no permission profile: %v", profileError(err))
+		}
+	}
+	p.Known, p.Confines = true, p.Profile.ConfinesProcesses()
+	text, err := json.Marshal(sandboxObject{
+		Permissions: withURIs(p.Profile).AppendJSON(nil), Cwd: cwd, WorkspaceRoots: []string{cwd}, WindowsSandboxLevel: "disabled",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--sandbox: %w", err)
+	}
+	return text, nil
+}
+
+// shortProfile is the profile of a word.
+func shortProfile(write bool) permissions.Profile {
+	entry := func(kind permissions.PathKind, subpath string, access permissions.Access) permissions.Entry {
+		return permissions.Entry{Path: permissions.Path{Kind: kind, Subpath: subpath, HasSubpath: subpath != ""}, Access: access}
+	}
+	p := permissions.Profile{Kind: permissions.Managed}
+	p.FileSystem.Entries = []permissions.Entry{entry(permissions.Root, "", permissions.Read)}
+	if write {
+		p.FileSystem.Entries = append(p.FileSystem.Entries,
+			entry(permissions.ProjectRoots, "", permissions.Write),
+			entry(permissions.SlashTmp, "", permissions.Write),
+			entry(permissions.Tmpdir, "", permissions.Write),
+			entry(permissions.ProjectRoots, ".git", permissions.Read),
+			entry(permissions.ProjectRoots, ".agents", permissions.Read),
+			entry(permissions.ProjectRoots, ".codex", permissions.Read))
+	}
+	return p
+}
+
+// withURIs writes the paths of a profile as requests have them.
+func withURIs(p permissions.Profile) permissions.Profile {
+	entries := make([]permissions.Entry, len(p.FileSystem.Entries))
+	for i, e := range p.FileSystem.Entries {
+		if e.Path.Kind == permissions.Literal {
+			e.Path.Text = pathuri.Format(e.Path.Text)
+		}
+		entries[i] = e
+	}
+	p.FileSystem.Entries = entries
+	return p
+}

@@ -1,0 +1,118 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/winsandbox"
+	"github.com/urfave/cli/v2"
+)
+
+// Values of --target.
+const (
+	targetLinux   = "linux"
+	targetWindows = "windows"
+)
+
+// explainWindows prints what a Windows host would be asked for to confine the
+// command of the options: the user, the firewall rules, the steps of the set-up,
+// and the arguments of the wrapper (docs/spec/sandbox.md §9). Nothing is run, here
+// or there. The environment is this process's; only the names of its variables
+// are printed, as their values may be secret.
+func explainWindows(c *cli.Context, s cmdutil.Streams) error {
+	profile, err := windowsProfile(c, s.In)
+	if err != nil {
+		return err
+	}
+	home, err := codexhome.Find()
+	if err != nil {
+		return err
+	}
+	cwd, err := filepath.Abs(c.String("cwd"))
+	if err != nil {
+		return fmt.Errorf("--cwd: %w", err)
+	}
+	env, shown := make(map[string]string), make(map[string]string)
+	for _, variable := range os.Environ() {
+		// Windows has variables whose names begin with this sign.
+		if name, value, ok := strings.Cut(variable, "="); ok && name != "" {
+			env[name], shown[name] = value, "..."
+		}
+	}
+	launch := winsandbox.Launch{CodexHome: home, CommandCwd: cwd, Env: env, NetworkRestricted: profile.Network != permissions.NetworkEnabled}
+	command := c.Args().Slice()
+	if len(command) == 0 {
+		command = []string{"COMMAND"}
+	}
+	request := winsandbox.Request{
+		CodexHome: home, CommandCwd: cwd, PermissionProfile: profile.AppendJSON(nil), Env: shown,
+		Level: winsandbox.Elevated, Command: command,
+	}
+	args, err := request.Args()
+	if err != nil {
+		return fmt.Errorf("ask the wrapper: %w", err)
+	}
+	printWindowsPlan(s.Out, winsandbox.PlanLaunch(launch, nil, false), args)
+	return nil
+}
+
+// windowsProfile is the profile of the options.
+func windowsProfile(c *cli.Context, stdin io.Reader) (permissions.Profile, error) {
+	if name := c.String("profile"); name != "" {
+		text, err := readProfile(name, stdin)
+		if err != nil {
+			return permissions.Profile{}, err
+		}
+		return nativeProfile(name, text)
+	}
+	profile := shortProfile(c.Bool("workspace-write"))
+	for _, root := range c.StringSlice("writable-root") {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return profile, fmt.Errorf("--writable-root: %w", err)
+		}
+		profile.FileSystem.Entries = append(profile.FileSystem.Entries,
+			permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: abs}, Access: permissions.Write})
+	}
+	if c.Bool("network") {
+		profile.Network = permissions.NetworkEnabled
+	}
+	return profile, nil
+}
+
+// printWindowsPlan prints a plan for a host that has not been set up.
+func printWindowsPlan(to io.Writer, plan winsandbox.Plan, args []string) {
+	user, firewall := "online", "no rules of its own"
+	if plan.Identity == winsandbox.Offline {
+		ports := make([]string, len(plan.Settings.Ports))
+		for i, port := range plan.Settings.Ports {
+			ports[i] = strconv.Itoa(int(port))
+		}
+		user, firewall = "offline", "no connections but to loopback ports "+strings.Join(ports, ", ")
+		if len(ports) == 0 {
+			firewall = "no connections"
+		}
+		if plan.Settings.AllowLocalBinding {
+			firewall += "; may listen"
+		}
+	}
+	fmt.Fprintf(to, "user:      the %s sandbox user\nfirewall:  %s\n", user, firewall)
+	for i, step := range plan.Steps {
+		name, reason := "refresh of access rights", ""
+		if step.Elevated {
+			name, reason = "elevated set-up", ": "+plan.Reason
+		}
+		fmt.Fprintf(to, "step %d:    %s%s\n", i+1, name, reason)
+	}
+	fmt.Fprint(to, "wrapper:\n")
+	for _, arg := range args {
+		fmt.Fprintf(to, "   %s\n", arg)
+	}
+}

@@ -1,0 +1,70 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/codexhome"
+)
+
+// aliases are the names, beside its own, that this program goes by: see main.
+func aliases() []string {
+	if runtime.GOOS == "linux" {
+		return []string{"codex-fs", "codex-linux-sandbox"}
+	}
+	return nil
+}
+
+// makeAliases puts the aliases on the PATH, for what the server starts. A
+// server works without them: then the result is nil.
+func makeAliases(stderr io.Writer) *codexhome.Aliases {
+	a, err := aliasDirectory()
+	if err != nil {
+		cmdutil.Messagef(stderr, "WARNING: proceeding, even though we could not create PATH aliases: %v\n", err)
+		return nil
+	}
+	return a
+}
+
+func aliasDirectory() (*codexhome.Aliases, error) {
+	home, err := codexhome.Find()
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	a, err := codexhome.MakeAliases(home, os.TempDir(), self, aliases())
+	if err != nil {
+		return nil, err
+	}
+	const path = "PATH"
+	if err := os.Setenv(path, a.Path(os.Getenv(path))); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// cleanUpAliases begins to remove what servers that were killed left behind.
+func cleanUpAliases(a *codexhome.Aliases, stderr io.Writer) {
+	if a != nil {
+		a.CleanUp(func(err error) { cmdutil.Messagef(stderr, "WARNING: %v\n", err) })
+	}
+}
+
+// removeAliases removes the aliases when the server has ended.
+func removeAliases(a *codexhome.Aliases, stderr io.Writer) {
+	if a == nil {
+		return
+	}
+	if err := a.Close(); err != nil {
+		cmdutil.Messagef(stderr, "WARNING: could not remove PATH aliases: %v\n", err)
+	}
+}

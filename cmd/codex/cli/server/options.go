@@ -1,0 +1,65 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox"
+	"github.com/urfave/cli/v2"
+)
+
+// serverOptions are what the flags make of a server.
+func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
+	auth := wsauth.Config{
+		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"),
+		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
+	}
+	if c.IsSet("ws-max-clock-skew-seconds") {
+		skew := time.Duration(min(c.Uint64("ws-max-clock-skew-seconds"), 1<<30)) * time.Second
+		auth.ClockSkew = &skew
+	}
+	authenticator, err := wsauth.New(auth)
+	if err != nil {
+		return execserver.Options{}, err
+	}
+	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests"} {
+		if c.Int(name) < 1 {
+			return execserver.Options{}, cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
+		}
+	}
+	if b := c.String("sandbox-backend"); !slices.Contains(sandbox.Backends, b) {
+		return execserver.Options{}, cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(sandbox.Backends, ", "))
+	}
+	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return execserver.Options{}, cmdutil.Usagef("--%s must not be empty; give a value or leave the flag out", name)
+		}
+	}
+	ttl := c.Duration("session-ttl")
+	switch {
+	case ttl < 0:
+		return execserver.Options{}, cmdutil.Usagef("--session-ttl must not be negative; 0 ends a session with its connection")
+	case ttl == 0:
+		ttl = -1
+	}
+	opts := execserver.Options{
+		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
+		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
+		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
+		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
+		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
+	}
+	if self, err := os.Executable(); err == nil {
+		opts.Process.Watchdog = []string{self, WatchdogArg}
+	}
+	return opts, nil
+}

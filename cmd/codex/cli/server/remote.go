@@ -1,0 +1,263 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/httpclient"
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/account/signin"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/urfave/cli/v2"
+)
+
+// checkRemote checks the options of a server that registers in place of
+// listening, in the words of Codex CLI.
+func checkRemote(c *cli.Context) error {
+	var missing []string
+	for _, flag := range []struct {
+		name, shown string
+		needed      bool
+	}{
+		{"environment-id", "--environment-id <ID>", c.IsSet("remote") || c.Bool("use-agent-identity-auth")},
+		{"remote", "--remote <URL>", c.Bool("use-agent-identity-auth")},
+	} {
+		if flag.needed && !c.IsSet(flag.name) {
+			missing = append(missing, "  "+flag.shown)
+		}
+	}
+	switch {
+	case c.IsSet("remote") && c.IsSet("listen"):
+		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
+	case len(missing) > 0:
+		return cmdutil.Usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), remoteUsage(c))
+	default:
+		return nil
+	}
+}
+
+// remoteUsage names what is needed and what else was given, in the order in
+// which that is usual: Codex CLI's order is that of the command line, behind
+// what is missing.
+func remoteUsage(c *cli.Context) string {
+	flags := []string{"--environment-id <ID>", "--remote <URL>"}
+	if c.IsSet("remote") && c.IsSet("environment-id") {
+		slices.Reverse(flags)
+	}
+	if c.IsSet("name") {
+		flags = append(flags, "--name <NAME>")
+	}
+	if c.Bool("use-agent-identity-auth") {
+		flags = append(flags, "--use-agent-identity-auth")
+	}
+	return "\n\nUsage: codex exec-server " + strings.Join(flags, " ") + "\n\nFor more information, try '--help'."
+}
+
+// remoteFront registers at the environment registry that --remote names.
+func remoteFront(c *cli.Context, opts execserver.Options, log *slog.Logger) (front, error) {
+	if opts.Auth != nil {
+		return front{}, cmdutil.Usagef("--ws-auth is for a server that listens; with --remote the registry decides who may connect")
+	}
+	config, err := cmdutil.LoadConfig(c)
+	if err != nil {
+		return front{}, err
+	}
+	transport, err := httpclient.New(os.Getenv)
+	if err != nil {
+		return front{}, err
+	}
+	r := &registrar{
+		url: strings.TrimSpace(c.String("remote")), environment: strings.TrimSpace(c.String("environment-id")),
+		agent: c.Bool("use-agent-identity-auth"), log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
+	}
+	if err := r.prepare(c.Context, config, takeSecrets()); err != nil {
+		transport.CloseIdleConnections()
+		err = adviseRegistration(err)
+		if cmdutil.AdviceOn(err) == "" && !strings.Contains(r.url, "://") {
+			err = cmdutil.WithAdvice(err, wantURL)
+		}
+		return front{}, err
+	}
+	return front{serve: r.serve}, nil
+}
+
+const wantURL = "give --remote https://HOST:PORT"
+
+// adviseRegistration adds to an error why a server could not register what can
+// be done about it.
+func adviseRegistration(err error) error {
+	const variable = "CODEX_RENDEZVOUS_TOKEN"
+	switch {
+	case errors.Is(err, signin.ErrNotSignedIn), errors.Is(err, signin.ErrAPIKeyHost):
+		return cmdutil.WithAdvice(err, "for a codex rendezvous set "+variable+" to a token that its codex rendezvous token create --role executor has made")
+	case errors.Is(err, signin.ErrPlaintext):
+		return cmdutil.WithAdvice(err, wantURL)
+	default:
+		return cmdutil.WithAdvice(err, cmdutil.RegistryHint(err, "executor", variable))
+	}
+}
+
+// takeSecrets returns a view of the environment, out of which it then takes
+// the credentials for registering: commands that run here need none of them.
+func takeSecrets() func(name string) string {
+	taken := make(map[string]string)
+	for _, name := range signin.Variables {
+		taken[name] = os.Getenv(name)
+		_ = os.Unsetenv(name) // the name is a good one
+	}
+	return func(name string) string {
+		if value, ok := taken[name]; ok {
+			return value
+		}
+		return os.Getenv(name)
+	}
+}
+
+// registrar makes a server known to an environment registry, and serves those
+// who come through its relay.
+type registrar struct {
+	url, environment string
+	agent            bool // sign in as an agent
+	log              *slog.Logger
+	transport        *http.Transport
+	tls              *tls.Config // of the relay; may be nil
+
+	credentials signin.Resolver
+	client      *registry.Client
+	identity    *noiseik.Identity
+
+	mu         sync.Mutex
+	credential signin.Credential
+	registered bool // at least once, with credentials that were good then
+}
+
+// prepare finds the credentials and checks the rest of what registering needs.
+func (r *registrar) prepare(ctx context.Context, config codexhome.Config, getenv func(string) string) error {
+	home, err := codexhome.Find()
+	if err != nil {
+		return err
+	}
+	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { r.log.Warn(text) })
+	if err != nil {
+		return err
+	}
+	r.credentials = signin.Resolver{
+		Getenv: getenv, Store: store, ChatGPTBaseURL: config.ChatGPTBaseURL, Log: r.log,
+		Authority: signin.NewAuthority(signin.AuthorityOptions{Getenv: getenv, Transport: r.transport, Version: cmdutil.Version()}),
+	}
+	if r.credential, err = r.resolve(ctx); err != nil {
+		return err
+	}
+	if r.environment == "" {
+		return &registry.ConfigError{Message: "environment id is required for remote exec-server registration"}
+	}
+	if r.client, err = registry.New(registry.Options{BaseURL: r.url, Authorizer: r, Transport: r.transport}); err != nil {
+		return err
+	}
+	r.identity, err = noiseik.GenerateIdentity()
+	return err
+}
+
+func (r *registrar) resolve(ctx context.Context) (signin.Credential, error) {
+	if r.agent {
+		return r.credentials.AgentRegistration(ctx)
+	}
+	return r.credentials.Registration(ctx, r.url)
+}
+
+// Authorize implements registry.Authorizer.
+func (r *registrar) Authorize(ctx context.Context, header http.Header) error {
+	r.mu.Lock()
+	credential := r.credential
+	r.mu.Unlock()
+	return credential.Authorize(ctx, header)
+}
+
+// serve connects to the relay until ctx ends.
+func (r *registrar) serve(ctx context.Context, srv *execserver.Server, ready func()) error {
+	defer r.transport.CloseIdleConnections()
+	err := relay.NewExecutor(relay.ExecutorOptions{
+		Identity: r.identity, Register: r.register, Validate: r.validate, Connected: ready, TLS: r.tls, Logger: r.log,
+		Serve: func(conn websocket.Transport) {
+			if err := srv.ServeConn(conn); err != nil {
+				r.log.Debug("connection ended", "error", err)
+			}
+		},
+	}).Run(ctx)
+	r.mu.Lock()
+	mode := r.credential.Mode()
+	r.mu.Unlock()
+	if cmdutil.FromRegistry(err) && mode != signin.ModeRendezvous && mode != signin.ModeAPIKey {
+		return err // of no rendezvous, whose tokens would help
+	}
+	return adviseRegistration(err)
+}
+
+// register makes the server's key known.
+func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
+	var made registry.Registration
+	err := r.ask(ctx, func() (err error) {
+		made, err = r.client.Register(ctx, r.environment, r.identity.PublicKey())
+		return err
+	})
+	if err != nil {
+		return relay.Registration{}, err
+	}
+	r.mu.Lock()
+	r.registered = true
+	r.mu.Unlock()
+	r.log.Info("registered", "environment", r.environment, "registration", made.ID)
+	return relay.Registration{URL: made.URL, EnvironmentID: r.environment, RegistrationID: made.ID}, nil
+}
+
+// validate asks whether a harness may come in.
+func (r *registrar) validate(ctx context.Context, registration string, harness noiseik.PublicKey, authorization string) error {
+	claim := registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization}
+	return r.ask(ctx, func() error { return r.client.Validate(ctx, r.environment, claim) })
+}
+
+// ask asks the registry and, if the credentials have become bad, once more
+// with those that there are now, unless they are the same: somebody may have
+// signed in again.
+func (r *registrar) ask(ctx context.Context, question func() error) error {
+	r.mu.Lock()
+	former := r.credential // what is asked with, or what is older
+	r.mu.Unlock()
+	err := question()
+	var refused interface{ Unauthorized() bool }
+	if !errors.As(err, &refused) || !refused.Unauthorized() {
+		return err
+	}
+	r.mu.Lock()
+	were := r.registered
+	r.mu.Unlock()
+	if !were {
+		return err
+	}
+	credential, renewErr := r.resolve(ctx)
+	if renewErr != nil {
+		r.log.Warn("the credentials are refused, and there are no others", "error", renewErr)
+		return err
+	}
+	if signin.Same(credential, former) {
+		return err
+	}
+	r.mu.Lock()
+	r.credential = credential
+	r.mu.Unlock()
+	return question()
+}

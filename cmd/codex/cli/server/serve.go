@@ -1,0 +1,89 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/urfave/cli/v2"
+)
+
+// serve runs the server behind its front, and ends it in order.
+func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger, ready func()) error {
+	ctx, stop := context.WithCancelCause(c.Context)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	signals := make(chan os.Signal, 2)
+	asked := []os.Signal{syscall.SIGTERM}
+	if !process.InheritedIgnore(syscall.SIGINT) {
+		asked = append(asked, syscall.SIGINT)
+	}
+	signal.Notify(signals, asked...)
+	defer signal.Stop(signals)
+	ended := make(chan struct{})
+	defer close(ended)
+	wg.Go(func() { routineSignals(signals, ended, stop, log) })
+
+	if !f.stdin && c.Bool("exit-on-stdin-close") {
+		// Reading stdin cannot be interrupted, so this one is not waited for.
+		go func() {
+			_, _ = io.Copy(io.Discard, s.In)
+			stop(errors.New("stdin closed"))
+		}()
+	}
+	err := f.serve(ctx, srv, ready)
+	if cause := context.Cause(ctx); cause != nil {
+		log.Info("shutting down", "reason", cause)
+	}
+	bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	if e := srv.Shutdown(bound); e != nil {
+		log.Warn("not everything ended in time", "error", e)
+	}
+	if errors.Is(err, execserver.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// serveStdio serves the one connection that stdin and stdout are.
+func serveStdio(ctx context.Context, s cmdutil.Streams, srv *execserver.Server) error {
+	done := make(chan error, 1)
+	go func() { done <- srv.ServeConn(websocket.NewStdio(s.In, s.Out, 0)) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return nil // Shutdown ends the connection
+	}
+}
+
+// routineSignals ends the server in order at the first signal and at once at
+// the second.
+func routineSignals(signals <-chan os.Signal, ended <-chan struct{}, stop context.CancelCauseFunc, log *slog.Logger) {
+	select {
+	case sig := <-signals:
+		stop(fmt.Errorf("received %v", sig))
+	case <-ended:
+		return
+	}
+	select {
+	case sig := <-signals:
+		log.Warn("ending at once", "signal", sig.String())
+		os.Exit(cmdutil.ExitFailed)
+	case <-ended:
+	}
+}

@@ -1,0 +1,253 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/urfave/cli/v2"
+)
+
+// shutdownTime bounds an orderly end. Processes that run longer are killed with the
+// program, by their parent-death signal and the watchdog.
+const shutdownTime = 15 * time.Second
+
+func Command(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name:  "exec-server",
+		Usage: "wait for clients and run what they ask for",
+		Description: `Listens for websocket connections, or speaks over stdin and stdout. The URL
+that it listens on is printed on stdout as the first line; logs go to stderr.
+
+A client can do what this user can. On a loopback address and on a Unix socket,
+only processes of this user and of root may connect, and no sandboxed command
+may; all others need a token: see --ws-auth. An address that is not loopback
+needs --ws-auth too. A Unix socket has mode 0600, and takes no port.
+
+With --remote it opens no port: it registers at an environment registry, such as
+a codex rendezvous, and clients find it there by its --environment-id. It signs in
+with the token in CODEX_RENDEZVOUS_TOKEN, which codex rendezvous token create makes,
+or else as CODEX_API_KEY, CODEX_ACCESS_TOKEN or codex login say. CODEX_CA_CERTIFICATE
+names a file with certificate authorities to trust besides the system's.
+
+Examples:
+   codex exec-server --listen ws://127.0.0.1:8765
+   codex exec-server --listen unix:///run/user/1000/codex.sock
+   codex exec-server --listen stdio
+   codex exec-server --listen ws://0.0.0.0:8765 \
+      --ws-auth capability-token --ws-token-file /run/secrets/exec-token
+   codex exec-server --remote https://meet.example:8766 --environment-id box
+
+SIGINT and SIGTERM end it in order: connections are closed and processes
+killed. A second signal ends it at once.`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
+			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
+			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
+			&cli.StringFlag{Name: "name", Usage: "with --remote: accepted for compatibility with Codex CLI; ignored (`NAME`)"},
+			&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
+			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
+			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
+			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
+			&cli.StringFlag{Name: "ws-shared-secret-file", Usage: "signed-bearer-token: absolute path of the `FILE` with the HS256 secret"},
+			&cli.StringFlag{Name: "ws-issuer", Usage: "signed-bearer-token: the `ISSUER` that tokens must name"},
+			&cli.StringFlag{Name: "ws-audience", Usage: "signed-bearer-token: the `AUDIENCE` that tokens must name"},
+			&cli.Uint64Flag{Name: "ws-max-clock-skew-seconds", Value: uint64(wsauth.DefaultClockSkew / time.Second),
+				Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
+			&cli.BoolFlag{Name: "allow-unauthenticated-bind", Usage: "let anybody in on an address that is not loopback"},
+			&cli.DurationFlag{Name: "session-ttl", Value: execserver.DefaultSessionTTL,
+				Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
+			&cli.IntFlag{Name: "max-connections", Value: execserver.DefaultMaxConnections, Usage: "connections at a time"},
+			&cli.IntFlag{Name: "max-processes", Value: execserver.DefaultMaxProcesses, Usage: "processes of a session at a time"},
+			&cli.IntFlag{Name: "max-handles", Value: execserver.DefaultMaxHandles, Usage: "open file handles of a connection"},
+			&cli.IntFlag{Name: "max-message-bytes", Value: websocket.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
+			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
+			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"},
+				Usage: "end when stdin does, as when the parent has ended"},
+			&cli.StringFlag{Name: "sandbox-backend", Value: sandbox.Backends[0], Usage: "what confines commands: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
+			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
+			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
+		}...), cmdutil.LogFlags()...),
+		Action: func(c *cli.Context) error { return runExecServer(c, s) },
+	}
+}
+
+// runExecServer runs the server until its input, a signal or its listener
+// ends it.
+func runExecServer(c *cli.Context, s cmdutil.Streams) error {
+	// Before the secrets are taken out of the environment.
+	if err := process.UnblockSignals(); err != nil {
+		return err
+	}
+	if c.Args().Present() {
+		return cmdutil.Usagef("exec-server takes no arguments, got %q; see codex exec-server --help", c.Args().First())
+	}
+	if err := checkRemote(c); err != nil {
+		return err
+	}
+	if err := cmdutil.RefuseRootFlags(c); err != nil {
+		return err
+	}
+	log, err := cmdutil.NewLogger(c, s.Err)
+	if err != nil {
+		return err
+	}
+	opts, err := serverOptions(c, log)
+	if err != nil {
+		return err
+	}
+	var f front
+	if c.IsSet("remote") {
+		f, err = remoteFront(c, opts, log)
+	} else {
+		f, err = listenFront(c, s, opts, log)
+	}
+	if err != nil {
+		return err
+	}
+	aliases := makeAliases(s.Err)
+	defer removeAliases(aliases, s.Err)
+	opts.AnyPeer = f.anyPeer
+	srv, err := execserver.New(opts)
+	if err != nil {
+		if f.close != nil {
+			_ = f.close()
+		}
+		return err
+	}
+	return serve(c, s, srv, f, log, sync.OnceFunc(func() { cleanUpAliases(aliases, s.Err) }))
+}
+
+// front is where a server meets its clients.
+type front struct {
+	// serve serves until ctx ends, and calls ready when clients can come,
+	// perhaps more than once.
+	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
+	anyPeer bool         // without tokens, every client that reaches the port is accepted
+	stdin   bool         // clients come through stdin
+	close   func() error // closes the listener if serve is not called; may be nil
+}
+
+// listenFront listens where --listen says.
+func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
+	// A server that listens uses no setting of config.toml: with --strict-config the
+	// file is only checked.
+	if cmdutil.IsStrict(c) {
+		if _, err := cmdutil.LoadConfig(c); err != nil {
+			return front{}, err
+		}
+	}
+	if c.IsSet("environment-id") {
+		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
+	}
+	where, err := parseListen(c.String("listen"))
+	if err != nil {
+		return front{}, err
+	}
+	if where.stdio {
+		return front{stdin: true, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+			ready()
+			return serveStdio(ctx, s, srv)
+		}}, nil
+	}
+	if where.socket != "" {
+		listener, err := websocket.ListenUnix(c.Context, where.socket)
+		if err != nil {
+			return front{}, fmt.Errorf("listen on unix://%s: %w", where.socket, withoutAddress(err))
+		}
+		return listeningFront(s, listener, "unix://"+where.socket, log), nil
+	}
+	if !where.addr.Addr().IsLoopback() && opts.Auth == nil && !c.Bool("allow-unauthenticated-bind") {
+		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
+			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
+	}
+	anyPeer := c.Bool("allow-unauthenticated-bind") && (!where.addr.Addr().IsLoopback() || !localpeer.Supported)
+	if opts.Auth == nil && !anyPeer && !localpeer.Supported {
+		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
+			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
+	}
+	listener, err := net.Listen("tcp", where.addr.String())
+	if err != nil {
+		return front{}, listenError(where.addr, err)
+	}
+	f := listeningFront(s, listener, "ws://"+listener.Addr().String(), log)
+	f.anyPeer = anyPeer
+	return f, nil
+}
+
+// listeningFront serves a listener whose URL it prints.
+func listeningFront(s cmdutil.Streams, listener net.Listener, url string, log *slog.Logger) front {
+	return front{close: listener.Close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+		if _, err := fmt.Fprintln(s.Out, url); err != nil {
+			_ = listener.Close()
+			return fmt.Errorf("print the URL: %w", err)
+		}
+		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
+		ready()
+		return srv.Serve(ctx, listener)
+	}}
+}
+
+// listenError says what to do when the port cannot be had.
+func listenError(addr netip.AddrPort, err error) error {
+	err = withoutAddress(err)
+	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))
+}
+
+// withoutAddress returns an error without the address, which its message will
+// have.
+func withoutAddress(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// listenOn is a parsed --listen.
+type listenOn struct {
+	stdio  bool
+	socket string // the path of a Unix socket; empty: none
+	addr   netip.AddrPort
+}
+
+// parseListen parses ws://IP:PORT, unix:///PATH or stdio.
+func parseListen(url string) (listenOn, error) {
+	if url == "stdio" || url == "stdio://" {
+		return listenOn{stdio: true}, nil
+	}
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
+		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+			return listenOn{}, fmt.Errorf("invalid --listen URL `%s`; expected `unix://` and an absolute path", url)
+		}
+		return listenOn{socket: filepath.Clean(path)}, nil
+	}
+	rest, ok := strings.CutPrefix(url, "ws://")
+	if !ok {
+		return listenOn{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`", url)
+	}
+	addr, err := netip.ParseAddrPort(strings.TrimSuffix(rest, "/"))
+	if err != nil {
+		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
+	}
+	return listenOn{addr: addr}, nil
+}

@@ -1,0 +1,6 @@
+// Package server has the command codex exec-server.
+package server
+
+// WatchdogArg makes the program the watchdog of a server; see
+// process.Options. It is no command: nobody but the server uses it.
+const WatchdogArg = "--codex-run-as-watchdog"
