@@ -1,0 +1,171 @@
+//go:build linux
+
+package execserver
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"codex.internal/pkg/sandbox"
+)
+
+// blockedProbe returns options with a launcher whose probe of the backends waits
+// until release is called. In place of a sandbox it executes cat.
+func blockedProbe(t *testing.T) (opts sandbox.Options, release func()) {
+	t.Helper()
+	dir := t.TempDir()
+	gate, launcher := filepath.Join(dir, "gate"), filepath.Join(dir, "launcher")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\ncase \"$*\" in *--probe*) read -r x <" + gate + "; echo '{\"backends\":[]}' ;; *) exec /bin/cat ;; esac\n"
+	if err := os.WriteFile(launcher, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	release = func() {
+		// Without a reader the probe has not begun, or was given up.
+		if f, err := os.OpenFile(gate, os.O_RDWR, 0); err == nil {
+			t.Cleanup(func() { f.Close() })
+			_, _ = f.WriteString("\n")
+		}
+	}
+	return sandbox.Options{Launcher: launcher, Helper: launcher}, release
+}
+
+// confinedStart returns the params of a confined process/start.
+func confinedStart(id string) object {
+	return startObject(id, "", object{"pipeStdin": true, "sandbox": object{"permissions": object{
+		"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []any{}},
+	}}})
+}
+
+// The first client's requests that need no sandbox are answered while the server
+// still probes the backends, and those about a process that waits for the probe
+// keep their order.
+func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
+	opts, release := blockedProbe(t)
+	_, url := newTestServer(t, Options{Sandbox: opts})
+	p := dial(t, url)
+	hello := p.send("initialize", object{"clientName": "t"})
+	p.text(`{"method":"initialized"}`)
+	start := p.send("process/start", confinedStart("p"))
+	want := ""
+	var writes []string
+	for i := range 20 {
+		line := fmt.Sprintln("line", i)
+		want += line
+		writes = append(writes, p.send("process/write", object{
+			"processId": "p", "chunk": base64.StdEncoding.EncodeToString([]byte(line)), "writeId": fmt.Sprint(i),
+		}))
+	}
+	end := p.send("process/closeStdin", object{"processId": "p"})
+	status := p.send("environment/status", object{})
+	if m := p.read(); string(m.ID) != status {
+		t.Errorf("the first answer is to %s: %s %+v", m.ID, m.Result, m.Error)
+	}
+	p.start("q", "echo here")
+	if out, code := p.closed("q"); out != "here\n" || code != 0 {
+		t.Errorf("another process: %q, %d", out, code)
+	}
+	for _, m := range p.held {
+		t.Errorf("answered before the probe was over: %+v", m)
+	}
+	release()
+	for _, id := range append([]string{hello, start, end}, writes...) {
+		if m := p.answer(id); m.Error != nil {
+			t.Errorf("request %s: %+v", id, m.Error)
+		}
+	}
+	if out, code := p.closed("p"); out != want || code != 0 {
+		t.Errorf("%q, %d", out, code)
+	}
+}
+
+// A connection is taken over while its reader waits for a slot for a start: the
+// start never runs, and its id is free again.
+func TestAStartThatNeverRunsIsForgotten(t *testing.T) {
+	opts, release := blockedProbe(t)
+	srv, url := newTestServer(t, Options{Sandbox: opts, ConcurrentRequests: 1})
+	p := dial(t, url)
+	p.send("initialize", object{"clientName": "t"})
+	p.text(`{"method":"initialized"}`)
+	p.send("process/start", confinedStart("p"))
+	for range backlogRequests {
+		p.send("fs/getMetadata", object{"path": "file:///"})
+	}
+	p.send("process/start", startObject("q", "exit 3"))
+	s := awaitProcess(t, srv, "q")
+	next := dial(t, url)
+	hello := next.send("initialize", object{"clientName": "t", "resumeSessionId": s.id, "takeOver": true})
+	next.text(`{"method":"initialized"}`)
+	next.start("q", "exit 4")
+	release()
+	if m := next.answer(hello); m.Error != nil {
+		t.Error(m.Error)
+	}
+	if _, code := next.closed("q"); code != 4 {
+		t.Errorf("exit code %d", code)
+	}
+	next.call("process/terminate", object{"processId": "p"}, nil)
+	for _, m := range next.held {
+		if strings.Contains(string(m.Params), `"processId":"q"`) {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// awaitProcess waits until a session of the server has a process of that id.
+func awaitProcess(t *testing.T, srv *Server, id string) *session {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); ; {
+		srv.mu.Lock()
+		for _, s := range srv.sessions {
+			if s.find(id) != nil {
+				srv.mu.Unlock()
+				return s
+			}
+		}
+		srv.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatalf("process %s never came", id)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A request that is dropped lets none overtake the ones before it.
+func TestADroppedRequestKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o order
+		c := &conn{lanes: newLanes(1)}
+		first, second, third := o.enter("a"), o.enter("a"), o.enter("a")
+		dropped := false
+		c.drop(call{turn: second, drop: func() { dropped = true }})
+		came := false
+		go func() {
+			third.wait()
+			came = true
+		}()
+		synctest.Wait()
+		if !dropped || came {
+			t.Errorf("dropped %t, the third came before the first ended %t", dropped, came)
+		}
+		o.enter("b").leave()
+		first.leave()
+		synctest.Wait()
+		if !came {
+			t.Error("the third request never gets its turn")
+		}
+		third.leave()
+		if len(o.last) != 0 {
+			t.Errorf("%d objects are remembered", len(o.last))
+		}
+	})
+}
