@@ -103,11 +103,9 @@ func TestProgram(t *testing.T) {
 
 	t.Run("one request, open input", func(t *testing.T) {
 		in, out, wait := start(t, name)
-		line, err := fshelper.AppendRequest(nil, "fs/readFile", []byte(`{"path":"~/f","sandbox":{"a":1}}`), dir)
-		if err != nil {
-			t.Fatal(err)
+		for _, piece := range fshelper.Request("fs/readFile", dir, []byte(`{"path":"~/f","sandbox":{"a":1}}`)) {
+			send(t, in, piece)
 		}
-		send(t, in, line)
 		if got := response(t, out, "fs/readFile"); got != `{"dataBase64":"YWJj"}` {
 			t.Error(got)
 		}

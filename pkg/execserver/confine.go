@@ -235,14 +235,6 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 	return running, err
 }
 
-// readOnlyOperations change no file. They run under a read-only profile, which
-// is stricter than the requested one and cheaper: the launcher needs no
-// placeholders for paths that must not be created.
-var readOnlyOperations = []string{
-	execproto.MethodFSReadFile, execproto.MethodFSGetMetadata, execproto.MethodFSCanonicalize,
-	execproto.MethodFSReadDirectory, execproto.MethodFSWalk,
-}
-
 // readOnly returns a copy of the intent without write access. The launcher must
 // still know the writable paths, because it treats links in them differently:
 // so the copy has Reading set, and only with Landlock's legacy mode, which does

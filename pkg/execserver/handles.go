@@ -5,13 +5,10 @@ package execserver
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/host/files"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -26,36 +23,34 @@ type handleTable struct {
 	open map[string]*fileHandle
 }
 
-// fileHandle is an open file: one of read, write and confined is set, or none
-// while it is being opened. A confined file is open in its helper.
+// fileHandle is an open file, or one that is being opened: then file is nil.
 type fileHandle struct {
-	read     *files.ReadHandle
-	write    *files.WriteHandle
-	confined *helper
-	mode     execproto.OpenMode
-	atomic   bool // replaces the target only when it is closed
+	file   openFile
+	mode   execproto.OpenMode
+	atomic bool // replaces the target only when it is closed
 }
 
 func unknownHandle(id string) error {
 	return notFound(fmt.Sprintf("unknown file read handle `%s`", shorten(id)))
 }
 
-// reserve adds an empty handle with that id. It fails if there is one already or
-// the table is full.
-func (t *handleTable) reserve(id string) error {
+// reserve adds a handle, whose file the caller opens. It fails if there is one of
+// that id already or the table is full.
+func (t *handleTable) reserve(p *execproto.OpenParams) (*fileHandle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.open[id] != nil:
-		return invalid(fmt.Sprintf("file read handle `%s` already exists", id))
+	case t.open[p.HandleID] != nil:
+		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", p.HandleID))
 	case len(t.open) >= t.limit:
-		return invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit))
+		return nil, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit))
 	}
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)
 	}
-	t.open[strings.Clone(id)] = &fileHandle{}
-	return nil
+	h := &fileHandle{mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic}
+	t.open[p.HandleID] = h
+	return h, nil
 }
 
 // get returns an open handle, or nil.
@@ -86,18 +81,23 @@ func (t *handleTable) closeAll() {
 }
 
 func (h *fileHandle) abandon() {
-	switch {
-	case h.read != nil:
-		_ = h.read.Close()
-	case h.write != nil:
-		_ = h.write.Abort()
-	case h.confined != nil:
-		_ = h.confined.end()
+	if h.file != nil {
+		h.file.abandon()
 	}
 }
 
-func fsOpen(_ context.Context, c *conn, call *fileParams[execproto.OpenParams]) (result, error) {
-	p := &call.params
+// openRequest is the decoded params of fs/open.
+type openRequest struct {
+	execproto.OpenParams
+	json []byte // the text of the params; lies in the request's message
+}
+
+func decodeOpen(json []byte) (openRequest, error) {
+	p, err := execproto.DecodeOpen(json)
+	return openRequest{p, json}, err
+}
+
+func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -105,29 +105,16 @@ func fsOpen(_ context.Context, c *conn, call *fileParams[execproto.OpenParams]) 
 	if err != nil {
 		return nil, err
 	}
-	intent, err := c.srv.fileIntent(p.Sandbox)
+	worker, err := c.srv.fileWorker(p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	table := &c.handles
-	if err := table.reserve(p.HandleID); err != nil {
+	h, err := c.handles.reserve(&p.OpenParams)
+	if err != nil {
 		return nil, err
 	}
-	h := table.get(p.HandleID)
-	h.mode = execproto.OpenRead
-	if p.Mode == execproto.OpenReplace {
-		h.mode, h.atomic = execproto.OpenReplace, p.Atomic
-	}
-	switch {
-	case intent != nil:
-		h.confined, err = c.srv.openConfined(intent, h.mode, call.json)
-	case h.mode == execproto.OpenReplace:
-		h.write, err = files.OpenWrite(path, files.WriteOptions{Atomic: p.Atomic})
-	default:
-		h.read, err = files.OpenRead(path)
-	}
-	if err != nil {
-		table.take(p.HandleID)
+	if h.file, err = worker.open(path, p); err != nil {
+		c.handles.take(p.HandleID)
 		return nil, err
 	}
 	return execproto.OpenResult{HandleID: p.HandleID}, nil
@@ -136,16 +123,10 @@ func fsOpen(_ context.Context, c *conn, call *fileParams[execproto.OpenParams]) 
 // find returns the open handle of that id, which must have the wanted mode.
 func (t *handleTable) find(id string, want execproto.OpenMode) (*fileHandle, error) {
 	h := t.get(id)
-	switch {
-	case h == nil:
+	if h == nil {
 		return nil, unknownHandle(id)
-	case want == execproto.OpenRead && h.mode != want:
-		return nil, invalid(fmt.Sprintf("file handle `%s` is open for writing", id))
-	case want == execproto.OpenReplace && h.mode != want:
-		return nil, invalid(fmt.Sprintf("file handle `%s` is open for reading", id))
-	default:
-		return h, nil
 	}
+	return h, fsops.CheckMode(id, h.mode, want)
 }
 
 // drop closes a handle after an error of the system, and returns the error.
@@ -154,15 +135,6 @@ func (t *handleTable) drop(id string, err error) error {
 		h.abandon()
 	}
 	return err
-}
-
-// askConfined passes a request about a confined handle to its helper.
-func (t *handleTable) askConfined(id string, h *fileHandle, method string, line []byte) (result, error) {
-	response, err := h.confined.ask(method, line)
-	if err != nil {
-		return nil, t.drop(id, err)
-	}
-	return encoded(response), nil
 }
 
 func fsReadBlock(_ context.Context, c *conn, p *execproto.ReadBlockParams) (result, error) {
@@ -176,30 +148,11 @@ func fsReadBlock(_ context.Context, c *conn, p *execproto.ReadBlockParams) (resu
 	if err != nil {
 		return nil, err
 	}
-	if h.confined != nil {
-		return c.handles.askConfined(p.HandleID, h, execproto.MethodFSReadBlock, fshelper.AppendReadBlock(nil, p.Offset, p.Len))
-	}
-	block := takeBlock(int(p.Len))
-	n, eof, err := h.read.ReadAt(*block, p.Offset)
+	r, err := h.file.readBlock(p.Offset, p.Len)
 	if err != nil {
-		putBlock(block)
 		return nil, c.handles.drop(p.HandleID, err)
 	}
-	return followed{execproto.ReadBlockResult{Chunk: (*block)[:n], EOF: eof}, func() { putBlock(block) }}, nil
-}
-
-// blocks holds buffers for fsReadBlock.
-var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockBytes); return &b }}
-
-func takeBlock(n int) *[]byte {
-	b := blocks.Get().(*[]byte)
-	*b = (*b)[:n]
-	return b
-}
-
-func putBlock(b *[]byte) {
-	*b = (*b)[:cap(*b)]
-	blocks.Put(b)
+	return r, nil
 }
 
 func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (result, error) {
@@ -221,10 +174,7 @@ func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (re
 		}
 		return nil, err
 	}
-	if h.confined != nil {
-		return c.handles.askConfined(p.HandleID, h, execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, p.Offset, p.Chunk))
-	}
-	if err := h.write.WriteAt(p.Chunk, p.Offset); err != nil {
+	if err := h.file.writeBlock(p.Offset, p.Chunk); err != nil {
 		return nil, c.handles.drop(p.HandleID, err)
 	}
 	return done{}, nil
@@ -237,19 +187,8 @@ func fsClose(_ context.Context, c *conn, p *execproto.HandleParams) (result, err
 		return nil, err
 	}
 	h := c.handles.take(p.HandleID)
-	var err error
-	switch {
-	case h == nil:
-	case h.confined != nil:
-		if _, err = h.confined.ask(execproto.MethodFSClose, fshelper.AppendClose(nil)); err == nil {
-			err = h.confined.end()
-		} else {
-			h.abandon()
-		}
-	case h.write != nil:
-		err = h.write.Close()
-	case h.read != nil:
-		err = h.read.Close()
+	if h == nil {
+		return done{}, nil
 	}
-	return done{}, err
+	return done{}, h.file.close()
 }

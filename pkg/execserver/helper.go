@@ -12,43 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
 )
-
-// confinedResult carries a request out in a helper.
-func (srv *Server) confinedResult(ctx context.Context, intent *sandbox.Intent, call confinedCall) (result, error) {
-	line, err := fshelper.AppendRequest(nil, call.method, call.json, srv.home)
-	if err != nil {
-		return nil, err
-	}
-	reading := slices.Contains(readOnlyOperations, call.method)
-	start := srv.startHelper
-	if reading {
-		intent = readOnly(intent)
-		start = srv.helpers.start
-	}
-	h, err := start(ctx, intent)
-	if err != nil {
-		return nil, err
-	}
-	response, err := h.ask(call.method, line)
-	if !reading {
-		// Wait for the launcher, which removes its placeholders at the end, also
-		// after a request that failed: when this function returns, its context
-		// ends, and that kills a launcher that is still cleaning up.
-		if ended := h.end(); err == nil {
-			err = ended
-		}
-	} else {
-		// A helper that only reads has nothing to clean up, so the answer
-		// does not wait for its end.
-		srv.wg.Go(func() { _ = h.end() })
-	}
-	return encoded(response), err
-}
 
 // helper is a confined codex-fs. One goroutine uses it at a time.
 type helper struct {
@@ -88,15 +55,20 @@ func (srv *Server) startHelper(ctx context.Context, intent *sandbox.Intent) (*he
 // pipeRoom is how many bytes a pipe takes without being read.
 const pipeRoom = 64 << 10
 
-// ask sends a request and returns its response, which is valid until the next
-// call. An error that the helper reports is a *jsonrpc.Error with its code.
-// After any other error the helper must not be used again.
-func (h *helper) ask(operation string, line []byte) ([]byte, error) {
+// ask sends a request, whose pieces are written one after the other, and returns
+// its response, which is valid until the next call. An error that the helper reports
+// is a *jsonrpc.Error with its code. After any other error the helper must not be
+// used again.
+func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
+	size := 0
+	for _, piece := range request {
+		size += len(piece)
+	}
 	var writing sync.WaitGroup
 	defer writing.Wait()
-	if len(line) > pipeRoom {
-		writing.Go(func() { _, _ = h.child.Stdin.Write(line) })
-	} else if _, err := h.child.Stdin.Write(line); err != nil && !errors.Is(err, syscall.EPIPE) {
+	if size > pipeRoom {
+		writing.Go(func() { _ = h.write(request) })
+	} else if err := h.write([][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return nil, internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	}
 	if err := h.readLine(); err != nil {
@@ -112,6 +84,16 @@ func (h *helper) ask(operation string, line []byte) ([]byte, error) {
 		return nil, rpc
 	}
 	return response, nil
+}
+
+// write writes the pieces of a request.
+func (h *helper) write(request [][]byte) error {
+	for _, piece := range request {
+		if _, err := h.child.Stdin.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readLine reads an answer up to its newline, which is the last byte that
@@ -176,26 +158,4 @@ func (h *helper) end() error {
 		return internal(fshelper.FailureText(status, h.stderr.Bytes()))
 	}
 	return err
-}
-
-// openConfined opens a file handle in a helper of its own. The helper is ended
-// by closing its input and not by a context: a helper that is killed leaves the
-// temporary file of an atomic write behind.
-func (srv *Server) openConfined(intent *sandbox.Intent, mode execproto.OpenMode, params []byte) (*helper, error) {
-	line, err := fshelper.AppendRequest(nil, execproto.MethodFSOpen, params, srv.home)
-	if err != nil {
-		return nil, err
-	}
-	if mode != execproto.OpenReplace {
-		intent = readOnly(intent)
-	}
-	h, err := srv.startHelper(context.Background(), intent)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := h.ask(execproto.MethodFSOpen, line); err != nil {
-		_ = h.end()
-		return nil, err
-	}
-	return h, nil
 }

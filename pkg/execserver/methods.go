@@ -2,7 +2,10 @@
 
 package execserver
 
-import "codex.internal/pkg/execproto"
+import (
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/fsops"
+)
 
 // The families of methods, as the errors of the handshake name them
 // (docs/spec/wire.md §3.1).
@@ -13,7 +16,8 @@ const (
 	familyHTTP        = "http"
 )
 
-// methods is every request that the server answers.
+// methods is every request that the server answers. Those about a path come from
+// the table of fsops.
 var methods map[string]row
 
 // extensions are the names that initialize announces (docs/spec/wire.md §8.2).
@@ -52,21 +56,19 @@ func init() {
 		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.DecodeProcess, processTerminate),
 		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
 
-		execproto.MethodFSReadFile:        filePath(execproto.MethodFSReadFile, execproto.DecodeLinkPath, fsReadFile),
-		execproto.MethodFSWriteFile:       filePath(execproto.MethodFSWriteFile, execproto.DecodeWriteFile, fsWriteFile),
-		execproto.MethodFSCreateDirectory: filePath(execproto.MethodFSCreateDirectory, execproto.DecodeCreateDirectory, fsCreateDirectory),
-		execproto.MethodFSGetMetadata:     filePath(execproto.MethodFSGetMetadata, execproto.DecodeLinkPath, fsGetMetadata),
-		execproto.MethodFSCanonicalize:    filePath(execproto.MethodFSCanonicalize, execproto.DecodePath, fsCanonicalize),
-		execproto.MethodFSReadDirectory:   filePath(execproto.MethodFSReadDirectory, execproto.DecodePath, fsReadDirectory),
-		execproto.MethodFSRemove:          filePath(execproto.MethodFSRemove, execproto.DecodeRemove, fsRemove),
-		execproto.MethodFSCopy:            filePath(execproto.MethodFSCopy, execproto.DecodeCopy, fsCopy),
-		execproto.MethodFSWalk:            filePath(execproto.MethodFSWalk, execproto.DecodeWalk, fsWalk),
-		execproto.MethodFSOpen:            byHandle(laneOrdinary, keepJSON(execproto.MethodFSOpen, execproto.DecodeOpen), openID, fsOpen),
-		execproto.MethodFSReadBlock:       byHandle(laneOrdinary, execproto.DecodeReadBlock, readBlockID, fsReadBlock),
-		execproto.MethodFSWriteBlock:      byHandle(laneOrdinary, execproto.DecodeWriteBlock, writeBlockID, fsWriteBlock),
-		execproto.MethodFSClose:           byHandle(laneControl, execproto.DecodeHandle, handleID, fsClose),
+		execproto.MethodFSOpen:       byHandle(laneOrdinary, decodeOpen, openID, fsOpen),
+		execproto.MethodFSReadBlock:  byHandle(laneOrdinary, execproto.DecodeReadBlock, readBlockID, fsReadBlock),
+		execproto.MethodFSWriteBlock: byHandle(laneOrdinary, execproto.DecodeWriteBlock, writeBlockID, fsWriteBlock),
+		execproto.MethodFSClose:      byHandle(laneControl, execproto.DecodeHandle, handleID, fsClose),
 
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.DecodeHTTPRequest, httpRequest),
+	}
+	for i := range fsops.Operations() {
+		operation := &fsops.Operations()[i]
+		methods[operation.Method] = fileOperation(operation)
+		if operation.Extension {
+			extensions = append(extensions, operation.Method)
+		}
 	}
 }
 
@@ -76,6 +78,6 @@ func writeID(p *execproto.WriteParams) string           { return p.ProcessID }
 func resizeID(p *execproto.ResizeParams) string         { return p.ProcessID }
 func signalID(p *execproto.SignalParams) string         { return p.ProcessID }
 func handleID(p *execproto.HandleParams) string         { return p.HandleID }
-func openID(p *fileParams[execproto.OpenParams]) string { return p.params.HandleID }
+func openID(p *openRequest) string                      { return p.HandleID }
 func readBlockID(p *execproto.ReadBlockParams) string   { return p.HandleID }
 func writeBlockID(p *execproto.WriteBlockParams) string { return p.HandleID }

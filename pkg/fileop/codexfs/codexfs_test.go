@@ -68,6 +68,7 @@ func TestOperations(t *testing.T) {
 		{"read elsewhere", "fs/readFile", `{"path":"file://host/a"}`, "-32600 'file://host/a' is invalid on 'linux'"},
 		{"read a relative path", "fs/readFile", `{"path":"a"}`, "-32602 path is not absolute: a"},
 		{"read a home", "fs/readFile", `{"path":"~/a"}`, "-32602 path is not absolute: ~/a (the server knows no home directory)"},
+		{"read under a sandbox", "fs/readFile", `{"path":"U/d/f","sandbox":{"permissions":{}}}`, `{"dataBase64":"YWJj"}`},
 		{"write", "fs/writeFile", `{"path":"U/new","dataBase64":"eHl6"}`, `{}`},
 		{
 			"write bad base64", "fs/writeFile", `{"path":"U/new","dataBase64":"***"}`,
@@ -149,6 +150,23 @@ func TestOperationsDoWhatTheySay(t *testing.T) {
 	}
 }
 
+// TestHome reads a file below the home directory of the request.
+func TestHome(t *testing.T) {
+	dir := tree(t)
+	for _, request := range []string{
+		`{"operation":"fs/readFile","home":"` + pathuri.Format(dir) + `","params":{"path":"~/d/f"}}`,
+		`{"operation":"fs/readFile","params":{"path":"\u007e/d/f"},"home":"` + dir + `"}`,
+	} {
+		if stdout, stderr, _ := run(request); stdout != ok("fs/readFile", `{"dataBase64":"YWJj"}`) {
+			t.Errorf("%s: %s%s", request, stdout, stderr)
+		}
+	}
+	lines := `{"operation":"fs/open","home":"` + dir + `","params":{"handleId":"h","path":"~/d/f"}}` + "\n" + closeLine
+	if stdout, stderr, _ := run(lines); stdout != ok("fs/open", `{"handleId":"h"}`)+ok("fs/close", `{}`) {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+}
+
 func TestPermissionDenied(t *testing.T) {
 	dir := tree(t)
 	if err := os.Chmod(dir+"/d/f", 0); err != nil {
@@ -181,8 +199,9 @@ func TestMalformedRequests(t *testing.T) {
 		`{"operation":"fs/readFile","params":{}}`:                                               "missing field `path`",
 		`{"operation":"fs/readFile","params":[]}`:                                               "expected an object",
 		`{"operation":"fs/readFile","params":null}`:                                             "expected an object",
-		`{"operation":"fs/readFile","params":{"path":"/a","sandbox":{}}}`:                       "sandbox: must be null or absent",
-		`{"operation":"fs/open","params":{"handleId":"","path":"/a","sandbox":{}}}`:             "sandbox: must be null or absent",
+		`{"operation":"fs/readFile","home":"a","params":{"path":"/a"}}`:                         "path is not absolute: a",
+		`{"operation":"fs/readFile","home":"/a","home":"/a","params":{"path":"/a"}}`:            "duplicate field `home`",
+		`{"operation":"fs/readFile","home":null,"params":{"path":"/a"}}`:                        "expected a string",
 		`{"operation":"fs/open","params":{"handleId":"","path":"/a","mode":"x"}}`:               "unknown variant `x`",
 		`{"operation":"fs/readBlock","params":{"offset":0,"len":1}}`:                            "unknown operation `fs/readBlock`",
 		`{"operation":"process/start","params":{}}`:                                             "unknown operation `process/start`",
@@ -236,7 +255,8 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 // changes.
 func TestSizes(t *testing.T) {
 	sizes := []int{0, 1, 2, 3, 4}
-	for _, edge := range []int{readAll, encodeChunk, 2 * encodeChunk, fileChunk, 2 * fileChunk, firstBuffer, 3 << 20} {
+	const readToTheEnd = 256 << 10
+	for _, edge := range []int{readToTheEnd, encodeChunk, 2 * encodeChunk, fileChunk, 2 * fileChunk, firstBuffer, 3 << 20} {
 		sizes = append(sizes, edge-1, edge, edge+1)
 	}
 	dir := t.TempDir()
@@ -329,13 +349,13 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%q became %q", text, joined)
 		}
 		for _, doc := range whole {
-			operation, params, err := decodeRequest(doc)
-			if err == nil && !bytes.Contains(doc, params) {
-				t.Fatalf("%q has params %q of %q", doc, params, operation)
+			rq, err := decodeRequest(doc)
+			if err == nil && !bytes.Contains(doc, rq.params) {
+				t.Fatalf("%q has params %q of %q", doc, rq.params, rq.operation)
 			}
 			for _, second := range []string{"len", "chunk"} {
 				if err == nil {
-					_, _ = decodeBlock(bytes.Clone(params), second)
+					_, _ = decodeBlock(bytes.Clone(rq.params), second)
 				}
 			}
 		}

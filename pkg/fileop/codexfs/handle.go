@@ -9,44 +9,44 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/host/files"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
 )
 
-// handle is the open file of a session: either read or write is set.
+// handle is the open file of a session.
 type handle struct {
-	read  *files.ReadHandle
-	write *files.WriteHandle
+	*fsops.File
+	id    string
+	mode  execproto.OpenMode
 	block []byte // buffer of readBlock
 }
 
 // serveHandle answers fs/open and then the requests about the handle, until the
 // handle is closed, an error of the system, or the end of the input. If an atomic
 // write was not closed, its target is unchanged.
-func (s *session) serveHandle(params []byte) error {
-	h, err := s.open(params)
+func (s *session) serveHandle(open request) error {
+	h, err := s.open(open)
 	if h == nil || err != nil {
 		return err
 	}
-	defer h.abandon()
+	defer h.Abandon()
 	for {
-		operation, params, err := s.request()
+		rq, err := s.next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		switch operation {
+		switch rq.operation {
 		case execproto.MethodFSReadBlock:
-			err = s.readBlock(h, params)
+			err = s.readBlock(h, rq.params)
 		case execproto.MethodFSWriteBlock:
-			err = s.writeBlock(h, params)
+			err = s.writeBlock(h, rq.params)
 		case execproto.MethodFSClose:
-			return s.finish(operation, h.close())
+			return s.finish(rq.operation, h.Close())
 		default:
-			err = unknownOperation(operation)
+			err = unknownOperation(rq.operation)
 		}
 		if err == errEnded {
 			return nil
@@ -62,57 +62,32 @@ func (s *session) serveHandle(params []byte) error {
 var errEnded = errors.New("ended")
 
 // open answers fs/open; the handle is nil when the answer is an error.
-func (s *session) open(params []byte) (*handle, error) {
-	p, err := execproto.DecodeOpen(params)
+func (s *session) open(rq request) (*handle, error) {
+	p, err := execproto.DecodeOpen(rq.params)
 	if err != nil {
 		return nil, err
 	}
-	if p.Sandbox != nil {
-		return nil, errSandbox
-	}
-	h, err := openHandle(&p)
+	h, err := openHandle(&p, rq.home)
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	if err := s.answer(execproto.MethodFSOpen, execproto.OpenResult{HandleID: p.HandleID}, nil); err != nil {
-		h.abandon()
+	if err := s.answer(execproto.MethodFSOpen, execproto.OpenResult{HandleID: p.HandleID}); err != nil {
+		h.Abandon()
 		return nil, err
 	}
 	return h, nil
 }
 
-func openHandle(p *execproto.OpenParams) (*handle, error) {
+func openHandle(p *execproto.OpenParams, home string) (*handle, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
-	path, err := pathuri.Parse(p.Path, "")
+	path, err := pathuri.Parse(p.Path, home)
 	if err != nil {
 		return nil, err
 	}
-	h := &handle{}
-	if p.Mode == execproto.OpenReplace {
-		h.write, err = files.OpenWrite(path, files.WriteOptions{Options: files.Options{Confined: true}, Atomic: p.Atomic})
-	} else {
-		h.read, err = files.OpenRead(path)
-	}
-	return h, err
-}
-
-func (h *handle) close() error {
-	if h.write != nil {
-		return h.write.Close()
-	}
-	return h.read.Close()
-}
-
-// abandon ends a handle without completing an atomic write. After close it does
-// nothing.
-func (h *handle) abandon() {
-	if h.write != nil {
-		_ = h.write.Abort()
-	} else {
-		_ = h.read.Close()
-	}
+	f, err := fsops.OpenFile(path, p, true)
+	return &handle{File: f, id: p.HandleID, mode: p.Mode}, err
 }
 
 func (s *session) readBlock(h *handle, params []byte) error {
@@ -120,8 +95,8 @@ func (s *session) readBlock(h *handle, params []byte) error {
 	if err != nil {
 		return err
 	}
-	if h.read == nil {
-		return s.fail(fsops.Invalid("the file handle is open for writing"))
+	if err := fsops.CheckMode(h.id, h.mode, execproto.OpenRead); err != nil {
+		return s.fail(err)
 	}
 	if err := fsops.CheckReadLength(p.len); err != nil {
 		return s.fail(err)
@@ -129,7 +104,7 @@ func (s *session) readBlock(h *handle, params []byte) error {
 	if uint64(cap(h.block)) < p.len {
 		h.block = make([]byte, p.len)
 	}
-	n, eof, err := h.read.ReadAt(h.block[:p.len], p.offset)
+	n, eof, err := h.ReadBlock(h.block[:p.len], p.offset)
 	if err != nil {
 		return s.drop(err)
 	}
@@ -147,13 +122,13 @@ func (s *session) writeBlock(h *handle, params []byte) error {
 	if err != nil {
 		return err
 	}
-	if h.write == nil {
-		return s.fail(fsops.Invalid("the file handle is open for reading"))
+	if err := fsops.CheckMode(h.id, h.mode, execproto.OpenReplace); err != nil {
+		return s.fail(err)
 	}
 	if err := fsops.CheckWriteLength(len(p.chunk)); err != nil {
 		return s.fail(err)
 	}
-	if err := h.write.WriteAt(p.chunk, p.offset); err != nil {
+	if err := h.WriteBlock(p.chunk, p.offset); err != nil {
 		return s.drop(err)
 	}
 	return s.finish(execproto.MethodFSWriteBlock, nil)

@@ -40,7 +40,7 @@ func TestReadHandle(t *testing.T) {
 			errorLine("-32600", long) + errorLine("-32600", long) + ok("fs/readBlock", `{"chunk":"YWJj","eof":true}`)},
 		{"an error of the system does", block(1<<63, 1) + block(0, 1), errorLine("-32600", "Invalid argument (os error 22): "+dir+"/d/f")},
 		{"writing", string(fshelper.AppendWriteBlock(nil, 0, []byte("x"))) + closeLine,
-			errorLine("-32600", "the file handle is open for reading") + ok("fs/close", `{}`)},
+			errorLine("-32600", "file handle `h` is open for reading") + ok("fs/close", `{}`)},
 		{"the end of the input", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,10 +10,6 @@ const (
 	// third of a large request is copied while the buffer grows.
 	growBuffer = 4
 
-	// readAll is the largest size of files that are read to their end. Larger ones
-	// are read up to the size that they had when they were opened, as in the
-	// server.
-	readAll = 256 << 10
 	// fileChunk is how many bytes of a file are read at a time, and before the
 	// answer begins.
 	fileChunk = 768 << 10

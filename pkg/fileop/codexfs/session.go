@@ -11,6 +11,7 @@ import (
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/pathuri"
 )
 
 // session is one run of the helper.
@@ -22,59 +23,75 @@ type session struct {
 // run answers the request, or all requests about one handle. It returns an error
 // if there is no answer.
 func (s *session) run() error {
-	operation, params, err := s.request()
+	rq, err := s.next()
 	if err == io.EOF {
 		return errNoRequest
 	}
 	if err != nil {
 		return err
 	}
-	if operation == execproto.MethodFSOpen {
-		return s.serveHandle(params)
+	if rq.operation == execproto.MethodFSOpen {
+		return s.serveHandle(rq)
 	}
-	return s.do(operation, params)
+	return s.do(rq)
 }
 
-// request reads the next request. Params is JSON and alias the input.
-func (s *session) request() (operation string, params []byte, err error) {
+// request is one request. Its params are JSON.
+type request struct {
+	operation string
+	home      string // what `~` means in its paths; "": unknown
+	params    []byte // aliases the input
+}
+
+// next reads the next request.
+func (s *session) next() (request, error) {
 	doc, err := s.in.next()
 	if err != nil {
-		return "", nil, err
+		return request{}, err
 	}
 	return decodeRequest(doc)
 }
 
-// decodeRequest returns the operation and the params of a request.
-func decodeRequest(doc []byte) (operation string, params []byte, err error) {
+// decodeRequest decodes a request, without its params.
+func decodeRequest(doc []byte) (rq request, err error) {
 	named := false
 	r := jsonwire.NewReader(doc)
 	err = r.Object("a request", func(name []byte) (err error) {
 		switch {
 		case string(name) == "operation" && !named:
 			named = true
-			operation, err = r.String()
-			return err
-		case string(name) == "params" && params == nil:
-			params, err = r.Raw()
-			return err
-		case string(name) == "operation", string(name) == "params":
-			return fmt.Errorf("duplicate field `%s`", name)
+			rq.operation, err = r.String()
+		case string(name) == "home" && rq.home == "":
+			rq.home, err = decodeHome(r)
+		case string(name) == "params" && rq.params == nil:
+			rq.params, err = r.Raw()
+		case string(name) == "operation", string(name) == "home", string(name) == "params":
+			err = fmt.Errorf("duplicate field `%s`", name)
 		default:
-			return r.Skip()
+			err = r.Skip()
 		}
+		return err
 	})
 	if err == nil {
 		err = r.End()
 	}
 	switch {
 	case err != nil:
-		return "", nil, err
+		return request{}, err
 	case !named:
-		return "", nil, errors.New("missing field `operation`")
-	case params == nil:
-		return "", nil, errors.New("missing field `params`")
+		return request{}, errors.New("missing field `operation`")
+	case rq.params == nil:
+		return request{}, errors.New("missing field `params`")
 	}
-	return operation, params, nil
+	return rq, nil
+}
+
+func decodeHome(r *jsonwire.Reader) (string, error) {
+	uri, err := r.String()
+	if err != nil {
+		return "", err
+	}
+	return pathuri.Parse(uri, "")
 }
 
 func unknownOperation(operation string) error {
@@ -82,16 +99,8 @@ func unknownOperation(operation string) error {
 	return fmt.Errorf("unknown operation `%s`", operation[:min(len(operation), show)])
 }
 
-// appender is a result that encodes itself.
-type appender interface {
-	AppendJSON(b []byte) []byte
-}
-
-// answer answers with r unless there is an error.
-func (s *session) answer(operation string, r appender, err error) error {
-	if err != nil {
-		return s.fail(err)
-	}
+// answer answers with a result.
+func (s *session) answer(operation string, r fsops.Appender) error {
 	s.out.begin(operation, 0)
 	s.out.buf = r.AppendJSON(s.out.buf)
 	return s.out.end()
@@ -99,12 +108,11 @@ func (s *session) answer(operation string, r appender, err error) error {
 
 // finish answers {} or with the error.
 func (s *session) finish(operation string, err error) error {
-	return s.answer(operation, empty{}, err)
+	if err != nil {
+		return s.fail(err)
+	}
+	return s.answer(operation, fsops.Empty{})
 }
-
-type empty struct{}
-
-func (empty) AppendJSON(b []byte) []byte { return append(b, '{', '}') }
 
 // fail answers with an error.
 func (s *session) fail(err error) error {

@@ -10,19 +10,20 @@
 // document from stdin, which ends with the input or with a newline after the
 // document, and answers with one line on stdout:
 //
-//	{"operation":"fs/readFile","params":{"path":"file:///srv/a"}}
+//	{"operation":"fs/readFile","home":"file:///root","params":{"path":"file:///srv/a"}}
 //
 //	{"status":"ok","payload":{"operation":"fs/readFile","response":{"dataBase64":"YQ=="}}}
 //	{"status":"error","payload":{"code":-32004,"message":"No such file or directory (os error 2): /srv/a"}}
 //
-// Params and responses are those of the RPC, without the sandbox; a path that is
-// not valid on this host is an error. The text before and after the response is
+// Params and responses are those of the RPC. The helper ignores the sandbox in the
+// params, because it runs in it. home is what `~` at the beginning of a path means; it
+// may be missing. A path that is not valid on this host is an error. The text before and after the response is
 // always the same: OKPrefix, OperationSuffix and OKSuffix. Then the helper exits
 // with 0. If the request is malformed, it writes an error to stderr and exits
 // with 1.
 //
-//	line := fshelper.AppendRequest(nil, "fs/readFile", params, home)
-//	// write it to the helper, read its answer
+//	pieces := fshelper.Request("fs/readFile", home, params)
+//	// write them to the helper, read its answer
 //	response, rpcErr, err := fshelper.ParseAnswer(answer, "fs/readFile")
 //
 // The helper begins the answer to fs/readFile before it has read all of a large

@@ -1,22 +1,28 @@
 //go:build linux || darwin
 
-// Package fsops carries out the file system requests of the protocol that are one
-// call each (docs/spec/wire.md §5.3): it calls package files with the params of
-// execproto and returns results of execproto. The server and the file system
-// helper share it, so that confined and unconfined requests have the same answers.
+// Package fsops carries out the file system requests of the protocol
+// (docs/spec/wire.md §5): it calls package files with the params of execproto and
+// returns results of execproto. The server and the helper codex-fs use the same
+// table, so that confined and unconfined requests have the same answers.
 //
-//	result, err := fsops.GetMetadata(path, p)
+//	operation := fsops.Find(method)
+//	call, err := operation.Decode(params)
+//	if err == nil {
+//		err = call.Resolve(home)
+//	}
+//	if err == nil {
+//		result, err = call.Run(ctx, false)
+//	}
 //	if err != nil {
 //		answer(fsops.Error(err))
 //	}
 //
-// Paths are native, as pathuri.Parse returns them; the functions ignore the paths
-// and the sandbox in the params. They are safe for concurrent use. Those that can
-// take long stop soon after their context ends.
+// Calls are independent of each other and may run at the same time.
 package fsops
 
 import (
 	"context"
+	"encoding/json"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/files"
@@ -24,83 +30,119 @@ import (
 	"codex.internal/pkg/wire/pathuri"
 )
 
+// onPath is a call about one path that returns a value.
+func onPath[R Appender](path string, sandbox json.RawMessage, f func(ctx context.Context, path string) (R, error)) Call {
+	return Call{Sandbox: sandbox, paths: []string{path}, run: func(ctx context.Context, paths []string, _ bool) (Result, error) {
+		r, err := f(ctx, paths[0])
+		return Result{Value: r}, err
+	}}
+}
+
 func orTrue(b *bool) bool { return b == nil || *b }
 
-// LinkOptions are the options for an operation with that followSymlinks.
-func LinkOptions(follow *bool) files.Options {
+// linkOptions are the options for an operation with that followSymlinks.
+func linkOptions(follow *bool) files.Options {
 	return files.Options{NoFollow: !orTrue(follow)}
 }
 
-// WriteFile carries out fs/writeFile. It decodes the data in place, so p must not
-// be used afterwards. confined is as in files.Options.
-func WriteFile(path string, p *execproto.WriteFileParams, confined bool) error {
-	data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
-	if err != nil {
-		return Invalid("fs/writeFile requires valid base64 dataBase64: " + err.Error())
-	}
-	o := LinkOptions(p.FollowSymlinks)
-	o.Confined = confined
-	return files.WriteFile(path, data, o)
+func readFile(params []byte) (Call, error) {
+	p, err := execproto.DecodeLinkPath(params)
+	return Call{Sandbox: p.Sandbox, paths: []string{p.Path}, run: func(_ context.Context, paths []string, _ bool) (Result, error) {
+		c, err := openContent(paths[0], linkOptions(p.FollowSymlinks))
+		return Result{Content: c}, err
+	}}, err
 }
 
-// CreateDirectory carries out fs/createDirectory.
-func CreateDirectory(path string, p *execproto.CreateDirectoryParams) error {
-	return files.CreateDirectory(path, orTrue(p.Recursive), LinkOptions(p.FollowSymlinks))
-}
-
-// GetMetadata carries out fs/getMetadata.
-func GetMetadata(path string, p *execproto.LinkPathParams) (execproto.Metadata, error) {
-	m, err := files.Stat(path, LinkOptions(p.FollowSymlinks))
-	return execproto.Metadata{
-		IsDirectory: m.IsDirectory, IsFile: m.IsFile, IsSymlink: m.IsSymlink, Size: m.Size,
-		CreatedAtMS: m.CreatedAtMS, ModifiedAtMS: m.ModifiedAtMS,
-	}, err
-}
-
-// Canonicalize carries out fs/canonicalize.
-func Canonicalize(path string) (execproto.PathResult, error) {
-	real, err := files.Canonicalize(path)
-	return execproto.PathResult{Path: pathuri.Format(real)}, err
-}
-
-// ReadDirectory carries out fs/readDirectory.
-func ReadDirectory(ctx context.Context, path string) (execproto.ReadDirectoryResult, error) {
-	found, err := files.ReadDirectory(ctx, path)
-	entries := make([]execproto.DirectoryEntry, len(found))
-	for i, e := range found {
-		entries[i] = execproto.DirectoryEntry{
-			FileName: e.Name, IsDirectory: e.IsDirectory, IsFile: e.IsFile, IsLossy: e.IsLossy,
+func writeFile(params []byte) (Call, error) {
+	p, err := execproto.DecodeWriteFile(params)
+	return Call{Sandbox: p.Sandbox, paths: []string{p.Path}, run: func(_ context.Context, paths []string, confined bool) (Result, error) {
+		data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
+		if err != nil {
+			return Result{}, Invalid("fs/writeFile requires valid base64 dataBase64: " + err.Error())
 		}
-	}
-	return execproto.ReadDirectoryResult{Entries: entries}, err
+		o := linkOptions(p.FollowSymlinks)
+		o.Confined = confined
+		return Result{Value: Empty{}}, files.WriteFile(paths[0], data, o)
+	}}, err
 }
 
-// Remove carries out fs/remove.
-func Remove(ctx context.Context, path string, p *execproto.RemoveParams) error {
-	return files.Remove(ctx, path, files.RemoveOptions{
-		Options:   LinkOptions(p.FollowSymlinks),
-		Recursive: orTrue(p.Recursive), Force: orTrue(p.Force),
-	})
+func createDirectory(params []byte) (Call, error) {
+	p, err := execproto.DecodeCreateDirectory(params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (Empty, error) {
+		return Empty{}, files.CreateDirectory(path, orTrue(p.Recursive), linkOptions(p.FollowSymlinks))
+	}), err
 }
 
-// Copy carries out fs/copy. Confined is as in files.Options.
-func Copy(ctx context.Context, source, destination string, p *execproto.CopyParams, confined bool) error {
-	if confined {
-		return files.CopyConfined(ctx, source, destination, p.Recursive)
-	}
-	return files.Copy(ctx, source, destination, p.Recursive)
+func getMetadata(params []byte) (Call, error) {
+	p, err := execproto.DecodeLinkPath(params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Metadata, error) {
+		m, err := files.Stat(path, linkOptions(p.FollowSymlinks))
+		return execproto.Metadata{
+			IsDirectory: m.IsDirectory, IsFile: m.IsFile, IsSymlink: m.IsSymlink, Size: m.Size,
+			CreatedAtMS: m.CreatedAtMS, ModifiedAtMS: m.ModifiedAtMS,
+		}, err
+	}), err
 }
 
-// Walk carries out fs/walk.
-func Walk(ctx context.Context, path string, p *execproto.WalkParams) (execproto.WalkResult, error) {
-	w, err := files.Walk(ctx, path, files.WalkOptions{
-		MaxDepth: p.Options.MaxDepth, MaxDirectories: p.Options.MaxDirectories, MaxEntries: p.Options.MaxEntries,
-		FollowDirectorySymlinks: p.Options.FollowDirectorySymlinks,
-		PruneHiddenDirectories:  p.Options.PruneHiddenDirectories,
-	})
-	if err != nil {
-		return execproto.WalkResult{}, err
-	}
+func canonicalize(params []byte) (Call, error) {
+	p, err := execproto.DecodePath(params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.PathResult, error) {
+		real, err := files.Canonicalize(path)
+		return execproto.PathResult{Path: pathuri.Format(real)}, err
+	}), err
+}
+
+func readDirectory(params []byte) (Call, error) {
+	p, err := execproto.DecodePath(params)
+	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.ReadDirectoryResult, error) {
+		found, err := files.ReadDirectory(ctx, path)
+		entries := make([]execproto.DirectoryEntry, len(found))
+		for i, e := range found {
+			entries[i] = execproto.DirectoryEntry{
+				FileName: e.Name, IsDirectory: e.IsDirectory, IsFile: e.IsFile, IsLossy: e.IsLossy,
+			}
+		}
+		return execproto.ReadDirectoryResult{Entries: entries}, err
+	}), err
+}
+
+func remove(params []byte) (Call, error) {
+	p, err := execproto.DecodeRemove(params)
+	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (Empty, error) {
+		return Empty{}, files.Remove(ctx, path, files.RemoveOptions{
+			Options:   linkOptions(p.FollowSymlinks),
+			Recursive: orTrue(p.Recursive), Force: orTrue(p.Force),
+		})
+	}), err
+}
+
+func copyPath(params []byte) (Call, error) {
+	p, err := execproto.DecodeCopy(params)
+	paths := []string{p.SourcePath, p.DestinationPath}
+	return Call{Sandbox: p.Sandbox, paths: paths, run: func(ctx context.Context, paths []string, confined bool) (Result, error) {
+		if confined {
+			return Result{Value: Empty{}}, files.CopyConfined(ctx, paths[0], paths[1], p.Recursive)
+		}
+		return Result{Value: Empty{}}, files.Copy(ctx, paths[0], paths[1], p.Recursive)
+	}}, err
+}
+
+func walk(params []byte) (Call, error) {
+	p, err := execproto.DecodeWalk(params)
+	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.WalkResult, error) {
+		w, err := files.Walk(ctx, path, files.WalkOptions{
+			MaxDepth: p.Options.MaxDepth, MaxDirectories: p.Options.MaxDirectories, MaxEntries: p.Options.MaxEntries,
+			FollowDirectorySymlinks: p.Options.FollowDirectorySymlinks,
+			PruneHiddenDirectories:  p.Options.PruneHiddenDirectories,
+		})
+		if err != nil {
+			return execproto.WalkResult{}, err
+		}
+		return walkResult(w), nil
+	}), err
+}
+
+func walkResult(w files.WalkResult) execproto.WalkResult {
 	r := execproto.WalkResult{
 		Entries:   make([]execproto.WalkEntry, len(w.Entries)),
 		Errors:    make([]execproto.WalkError, len(w.Errors)),
@@ -116,5 +158,5 @@ func Walk(ctx context.Context, path string, p *execproto.WalkParams) (execproto.
 	for i, e := range w.Errors {
 		r.Errors[i] = execproto.WalkError{Path: pathuri.Format(e.Path), Message: e.Err.Error()}
 	}
-	return r, nil
+	return r
 }

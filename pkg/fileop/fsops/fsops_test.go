@@ -5,6 +5,8 @@ package fsops
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"testing"
 
 	"codex.internal/pkg/execproto"
@@ -58,17 +60,93 @@ func TestChecksAtTheirLimits(t *testing.T) {
 	}
 }
 
+// run decodes, resolves and runs a request.
+func run(t *testing.T, method, params string) (Result, error) {
+	t.Helper()
+	call, err := Find(method).Decode([]byte(params))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := call.Resolve(""); err != nil {
+		t.Fatal(err)
+	}
+	return call.Run(t.Context(), false)
+}
+
 func TestBooleansDefaultToTrue(t *testing.T) {
 	dir := t.TempDir()
-	if err := CreateDirectory(dir+"/a/b", &execproto.CreateDirectoryParams{}); err != nil {
+	if _, err := run(t, "fs/createDirectory", `{"path":"`+dir+`/a/b"}`); err != nil {
 		t.Error(err)
 	}
 	for range 2 {
-		if err := Remove(t.Context(), dir+"/a", &execproto.RemoveParams{}); err != nil {
+		if _, err := run(t, "fs/remove", `{"path":"`+dir+`/a"}`); err != nil {
 			t.Error(err)
 		}
 	}
-	if LinkOptions(nil).NoFollow || !LinkOptions(new(bool)).NoFollow {
+	if linkOptions(nil).NoFollow || !linkOptions(new(bool)).NoFollow {
 		t.Error("followSymlinks is not true by default")
+	}
+}
+
+func TestFindKnowsTheTable(t *testing.T) {
+	for i := range Operations() {
+		row := &Operations()[i]
+		if Find(row.Method) != row {
+			t.Errorf("%s is there twice", row.Method)
+		}
+		if _, err := row.Decode([]byte("[]")); err == nil {
+			t.Errorf("%s: an array was accepted", row.Method)
+		}
+	}
+	if Find("fs/open") != nil || Find("") != nil {
+		t.Error("found a method that is not in the table")
+	}
+}
+
+// TestGrowingFile reads a small file to its end, and a large one up to the size that
+// it had when it was opened.
+func TestGrowingFile(t *testing.T) {
+	for size, want := range map[int]int{readAll: readAll + 3, readAll + 1: readAll + 1} {
+		name := t.TempDir() + "/f"
+		if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := run(t, "fs/readFile", `{"path":"`+name+`"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString("xyz")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		if data, err := io.ReadAll(r.Content); len(data) != want || err != nil {
+			t.Errorf("size %d: %d bytes, %v, want %d", size, len(data), err, want)
+		}
+		if err := r.Content.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestContentIsLimited ends a file that is small at first and then too large.
+func TestContentIsLimited(t *testing.T) {
+	name := t.TempDir() + "/f"
+	if err := os.WriteFile(name, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for left, want := range map[int64]error{3: nil, 2: files.ErrTooLarge} {
+		c, err := openContent(name, files.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.left = left
+		if data, err := io.ReadAll(c); err != want || len(data) != int(left) {
+			t.Errorf("%d: %q, %v, want %v", left, data, err, want)
+		}
+		_ = c.Close()
 	}
 }

@@ -1,0 +1,163 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/sandbox"
+)
+
+// fileWorker carries out file requests: this process, or a confined helper. It
+// is chosen once per request, from the request's sandbox.
+type fileWorker interface {
+	// run carries out a request that is not about a handle.
+	run(ctx context.Context, fr *fileRequest) (result, error)
+	// open carries out fs/open for a native path.
+	open(path string, p *openRequest) (openFile, error)
+}
+
+// openFile is the file of a handle. After an error of readBlock or writeBlock the
+// caller must abandon it. One goroutine uses it at a time.
+type openFile interface {
+	readBlock(offset, n uint64) (result, error)
+	writeBlock(offset uint64, chunk []byte) error
+	// close closes the file. An atomic write replaces its target here.
+	close() error
+	// abandon closes the file without completing an atomic write.
+	abandon()
+}
+
+// fileWorker returns the worker for a request with that sandbox of the params.
+func (srv *Server) fileWorker(raw json.RawMessage) (fileWorker, error) {
+	intent, err := srv.fileIntent(raw)
+	if err != nil {
+		return nil, err
+	}
+	if intent == nil {
+		return serverFiles{srv}, nil
+	}
+	return confinedFiles{srv, intent}, nil
+}
+
+// serverFiles carries out requests in this process.
+type serverFiles struct{ srv *Server }
+
+func (w serverFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
+	r, err := fr.call.Run(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	if r.Content != nil {
+		return w.srv.contentResult(r.Content)
+	}
+	return r.Value, nil
+}
+
+func (serverFiles) open(path string, p *openRequest) (openFile, error) {
+	f, err := fsops.OpenFile(path, &p.OpenParams, false)
+	if err != nil {
+		return nil, err
+	}
+	return serverFile{f}, nil
+}
+
+// serverFile is a file that this process has opened.
+type serverFile struct{ f *fsops.File }
+
+func (f serverFile) readBlock(offset, n uint64) (result, error) {
+	b := blocks.Get().(*[]byte)
+	got, eof, err := f.f.ReadBlock((*b)[:n], offset)
+	if err != nil {
+		blocks.Put(b)
+		return nil, err
+	}
+	return followed{execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, func() { blocks.Put(b) }}, nil
+}
+
+func (f serverFile) writeBlock(offset uint64, chunk []byte) error {
+	return f.f.WriteBlock(chunk, offset)
+}
+func (f serverFile) close() error { return f.f.Close() }
+func (f serverFile) abandon()     { f.f.Abandon() }
+
+// blocks holds buffers of execproto.MaxBlockBytes for readBlock.
+var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockBytes); return &b }}
+
+// confinedFiles carries out each request in a helper of its own.
+type confinedFiles struct {
+	srv    *Server
+	intent *sandbox.Intent
+}
+
+func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
+	start, intent := w.srv.startHelper, w.intent
+	if fr.operation.ReadOnly {
+		start, intent = w.srv.helpers.start, readOnly(w.intent)
+	}
+	h, err := start(ctx, intent)
+	if err != nil {
+		return nil, err
+	}
+	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json)
+	response, err := h.ask(fr.operation.Method, request[:]...)
+	if fr.operation.ReadOnly {
+		// A helper that only reads has nothing to clean up, so the answer does not
+		// wait for its end.
+		w.srv.wg.Go(func() { _ = h.end() })
+	} else if ended := h.end(); err == nil {
+		// Wait for the launcher, which removes its placeholders at the end, also
+		// after a request that failed: when this function returns, its context
+		// ends, and that kills a launcher that is still cleaning up.
+		err = ended
+	}
+	return encoded(response), err
+}
+
+// open opens a file in a helper of its own. The helper is ended by closing its
+// input and not by a context: a helper that is killed leaves the temporary file of
+// an atomic write behind.
+func (w confinedFiles) open(_ string, p *openRequest) (openFile, error) {
+	intent := w.intent
+	if p.Mode != execproto.OpenReplace {
+		intent = readOnly(intent)
+	}
+	h, err := w.srv.startHelper(context.Background(), intent)
+	if err != nil {
+		return nil, err
+	}
+	request := fshelper.Request(execproto.MethodFSOpen, w.srv.home, p.json)
+	if _, err := h.ask(execproto.MethodFSOpen, request[:]...); err != nil {
+		_ = h.end()
+		return nil, err
+	}
+	return confinedFile{h}, nil
+}
+
+// confinedFile is a file that a helper has opened.
+type confinedFile struct{ h *helper }
+
+func (f confinedFile) readBlock(offset, n uint64) (result, error) {
+	response, err := f.h.ask(execproto.MethodFSReadBlock, fshelper.AppendReadBlock(nil, offset, n))
+	return encoded(response), err
+}
+
+func (f confinedFile) writeBlock(offset uint64, chunk []byte) error {
+	_, err := f.h.ask(execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, offset, chunk))
+	return err
+}
+
+func (f confinedFile) close() error {
+	_, err := f.h.ask(execproto.MethodFSClose, fshelper.AppendClose(nil))
+	if ended := f.h.end(); err == nil {
+		err = ended
+	}
+	return err
+}
+
+func (f confinedFile) abandon() { _ = f.h.end() }

@@ -1,0 +1,75 @@
+//go:build linux || darwin
+
+package fsops
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/files"
+)
+
+// File is the file of a handle (docs/spec/wire.md §5.4), open in this process.
+// One goroutine uses it at a time.
+type File struct {
+	read  *files.ReadHandle // or
+	write *files.WriteHandle
+}
+
+// OpenFile carries out fs/open for a native path. It ignores the path and the
+// sandbox of p. confined is as in files.Options.
+func OpenFile(path string, p *execproto.OpenParams, confined bool) (*File, error) {
+	f := &File{}
+	var err error
+	if p.Mode == execproto.OpenReplace {
+		f.write, err = files.OpenWrite(path, files.WriteOptions{Options: files.Options{Confined: confined}, Atomic: p.Atomic})
+	} else {
+		f.read, err = files.OpenRead(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// ReadBlock reads up to len(b) bytes at an offset. eof says that there are no more.
+// The file must be open for reading.
+func (f *File) ReadBlock(b []byte, offset uint64) (n int, eof bool, err error) {
+	return f.read.ReadAt(b, offset)
+}
+
+// WriteBlock writes at an offset. The file must be open for writing.
+func (f *File) WriteBlock(chunk []byte, offset uint64) error {
+	return f.write.WriteAt(chunk, offset)
+}
+
+// Close closes the file. An atomic write replaces its target here.
+func (f *File) Close() error {
+	if f.write != nil {
+		return f.write.Close()
+	}
+	return f.read.Close()
+}
+
+// Abandon closes the file without completing an atomic write. After Close it does
+// nothing.
+func (f *File) Abandon() {
+	if f.write != nil {
+		_ = f.write.Abort()
+	} else {
+		_ = f.read.Close()
+	}
+}
+
+// CheckMode returns an error if a handle that is open for one mode is used for
+// another.
+func CheckMode(id string, open, wanted execproto.OpenMode) error {
+	switch {
+	case (open == execproto.OpenReplace) == (wanted == execproto.OpenReplace):
+		return nil
+	case open == execproto.OpenReplace:
+		return Invalid(fmt.Sprintf("file handle `%s` is open for writing", id))
+	default:
+		return Invalid(fmt.Sprintf("file handle `%s` is open for reading", id))
+	}
+}
