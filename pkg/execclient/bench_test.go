@@ -102,13 +102,13 @@ func rawOutput(ctx context.Context, client *execclient.Client, id, script string
 		ProcessID: id, Argv: []string{"/bin/sh", "-c", script}, Cwd: "file:///", Env: map[string]string{},
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
 	}
-	if err := client.Call(ctx, execproto.MethodProcessStart, params, nil); err != nil {
+	if err := client.Call(ctx, execproto.MethodProcessStart, &params, nil); err != nil {
 		return err
 	}
 	wait := uint64(10_000)
 	for after := uint64(0); ; {
 		var r execproto.ReadResult
-		err := client.Call(ctx, execproto.MethodProcessRead, execproto.ReadParams{ProcessID: id, AfterSeq: &after, WaitMS: &wait}, &r)
+		err := client.Call(ctx, execproto.MethodProcessRead, &execproto.ReadParams{ProcessID: id, AfterSeq: &after, WaitMS: &wait}, &r)
 		if err != nil || r.Closed {
 			return err
 		}
@@ -144,7 +144,7 @@ func BenchmarkFSX(b *testing.B) {
 				return err
 			}, func() error {
 				var r execproto.ReadFileResult
-				return client.Call(ctx, execproto.MethodFSReadFile, execproto.LinkPathParams{Path: filepath.Join(dir, name)}, &r)
+				return client.Call(ctx, execproto.MethodFSReadFile, &execproto.LinkPathParams{Path: filepath.Join(dir, name)}, &r)
 			})
 		})
 		b.Run(fmt.Sprintf("Open/%dKiB", size>>10), func(b *testing.B) {
@@ -168,7 +168,7 @@ func BenchmarkFSX(b *testing.B) {
 					at = filepath.Join(at, strconv.Itoa(i-1))
 				}
 				var r execproto.ReadDirectoryResult
-				if err := client.Call(ctx, execproto.MethodFSReadDirectory, execproto.PathParams{Path: at}, &r); err != nil {
+				if err := client.Call(ctx, execproto.MethodFSReadDirectory, &execproto.PathParams{Path: at}, &r); err != nil {
 					return err
 				}
 			}
@@ -179,13 +179,13 @@ func BenchmarkFSX(b *testing.B) {
 
 // rawRead reads a file by fs/open, readBlock and close, one after the other.
 func rawRead(ctx context.Context, client *execclient.Client, path string) error {
-	if err := client.Call(ctx, execproto.MethodFSOpen, execproto.OpenParams{HandleID: "raw", Path: path}, nil); err != nil {
+	if err := client.Call(ctx, execproto.MethodFSOpen, &execproto.OpenParams{HandleID: "raw", Path: path}, nil); err != nil {
 		return err
 	}
 	for at := uint64(0); ; {
 		var r execproto.ReadBlockResult
 		params := execproto.ReadBlockParams{HandleID: "raw", Offset: at, Len: execproto.MaxBlockBytes}
-		if err := client.Call(ctx, execproto.MethodFSReadBlock, params, &r); err != nil {
+		if err := client.Call(ctx, execproto.MethodFSReadBlock, &params, &r); err != nil {
 			return err
 		}
 		at += uint64(len(r.Chunk))
@@ -193,7 +193,7 @@ func rawRead(ctx context.Context, client *execclient.Client, path string) error 
 			break
 		}
 	}
-	return client.Call(ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: "raw"}, nil)
+	return client.Call(ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: "raw"}, nil)
 }
 
 // BenchmarkEvent is what the client alone does for one event of output, from
@@ -250,9 +250,11 @@ func (s *scripted) chunk() []byte { return make([]byte, 8<<10) }
 
 func (s *scripted) Write(message []byte) error {
 	var m struct {
-		ID     int64                `json:"id"`
-		Method string               `json:"method"`
-		Params execproto.ProcessAck `json:"params"`
+		ID     int64  `json:"id"`
+		Method string `json:"method"`
+		Params struct {
+			Seq uint64 `json:"seq"`
+		} `json:"params"`
 	}
 	if err := json.Unmarshal(message, &m); err != nil {
 		return err

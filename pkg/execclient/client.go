@@ -2,7 +2,6 @@ package execclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -249,14 +248,14 @@ var repeatable = map[string]bool{
 	execproto.MethodFSWalk:            true,
 }
 
-// Call makes a request and decodes its result, which may be nil. While the
-// session is being recovered it waits. A context that ends abandons the
+// Call makes a request and decodes its result. Params and result are pointers to
+// types of execproto, or nil. While the session is being recovered it waits. A context that ends abandons the
 // answer; the server is not told.
 //
 // When the connection is lost before the answer came, requests that only ask
 // are made again; others fail with a *DisconnectedError: nobody knows whether
 // the server did what was asked. Errors of the server are *ServerError.
-func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+func (c *Client) Call(ctx context.Context, method string, params, result execproto.Object) error {
 	raw, err := encode(method, params)
 	if err != nil {
 		return err
@@ -330,7 +329,7 @@ func (c *Client) live(ctx context.Context) (*connection, error) {
 
 // notify sends a notification on the present link. If that is lost, so may
 // the notification be.
-func (c *Client) notify(ctx context.Context, method string, params any) error {
+func (c *Client) notify(ctx context.Context, method string, params execproto.Object) error {
 	raw, err := encode(method, params)
 	if err != nil {
 		return err
@@ -342,11 +341,11 @@ func (c *Client) notify(ctx context.Context, method string, params any) error {
 	return l.send(ctx, jsonrpc.AppendNotification(nil, method, raw))
 }
 
-func encode(method string, params any) ([]byte, error) {
+func encode(method string, params execproto.Object) ([]byte, error) {
 	if params == nil {
 		return nil, nil
 	}
-	raw, err := json.Marshal(params)
+	raw, err := execproto.Append(nil, params)
 	if err != nil {
 		return nil, fmt.Errorf("encode the params of %s: %w", method, err)
 	}
@@ -357,14 +356,14 @@ func serverError(method string, m jsonrpc.Message) error {
 	return &ServerError{Method: method, Code: m.Err.Code, Message: m.Err.Message}
 }
 
-func decodeAnswer(method string, m jsonrpc.Message, result any) error {
+func decodeAnswer(method string, m jsonrpc.Message, result execproto.Object) error {
 	if m.Kind == jsonrpc.ErrorResponse {
 		return serverError(method, m)
 	}
 	if result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(m.Result, result); err != nil {
+	if err := execproto.DecodeTo(m.Result, result); err != nil {
 		return fmt.Errorf("failed to serialize or deserialize exec-server JSON: the result of %s: %w", method, err)
 	}
 	return nil

@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"regexp"
 	"syscall"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/permissions"
-	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/jsonwire"
 )
 
@@ -74,7 +72,7 @@ func fileSandbox(raw json.RawMessage) (sandbox json.RawMessage, confines bool) {
 }
 
 // call makes a request about a path; op is what a *fs.PathError calls it.
-func (f *FS) call(ctx context.Context, op, path, method string, params, result any) error {
+func (f *FS) call(ctx context.Context, op, path, method string, params, result execproto.Object) error {
 	return pathError(op, path, f.c.Call(ctx, method, params, result))
 }
 
@@ -140,21 +138,21 @@ func kindsOf(e *ServerError) []error {
 // Stat describes what a path leads to; IsSymlink tells of the path itself.
 func (f *FS) Stat(ctx context.Context, path string) (execproto.Metadata, error) {
 	var m execproto.Metadata
-	err := f.call(ctx, "stat", path, execproto.MethodFSGetMetadata, execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}, &m)
+	err := f.call(ctx, "stat", path, execproto.MethodFSGetMetadata, &execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}, &m)
 	return m, err
 }
 
 // Canonicalize returns the path without links, as a `file:` URI.
 func (f *FS) Canonicalize(ctx context.Context, path string) (string, error) {
 	var r execproto.PathResult
-	err := f.call(ctx, "canonicalize", path, execproto.MethodFSCanonicalize, execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
+	err := f.call(ctx, "canonicalize", path, execproto.MethodFSCanonicalize, &execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
 	return r.Path, err
 }
 
 // ReadDir lists a directory. The entries of symbolic links describe their targets.
 func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
 	var r execproto.ReadDirectoryResult
-	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
+	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, &execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
 	return r.Entries, err
 }
 
@@ -162,7 +160,8 @@ func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEnt
 // OpenStream for larger ones.
 func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	params := execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}
-	r, err := callFor(ctx, f.c, execproto.MethodFSReadFile, params, execproto.DecodeReadFileResult)
+	var r execproto.ReadFileResult
+	err := f.c.Call(ctx, execproto.MethodFSReadFile, &params, &r)
 	var bad *jsonwire.Base64Error
 	if errors.As(err, &bad) {
 		err = protocolf("remote fs/readFile returned invalid base64 dataBase64: %v", bad)
@@ -170,40 +169,11 @@ func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return r.DataBase64, pathError("open", path, err)
 }
 
-// callFor is Client.Call with a decoder of its own: encoding/json is slow with
-// what is large.
-func callFor[R any](ctx context.Context, c *Client, method string, params any, decode func([]byte) (R, error)) (R, error) {
-	var none R
-	raw, err := encode(method, params)
-	if err != nil {
-		return none, err
-	}
-	m, err := c.call(ctx, method, raw, repeatable[method])
-	switch {
-	case err != nil:
-		return none, err
-	case m.Kind == jsonrpc.ErrorResponse:
-		return none, serverError(method, m)
-	}
-	r, err := decode(m.Result)
-	if err != nil {
-		return none, fmt.Errorf("failed to serialize or deserialize exec-server JSON: the result of %s: %w", method, err)
-	}
-	return r, nil
-}
-
 // WriteFile creates a file or truncates it and writes it, in one message. See
 // WriteStream for large files, and for a target that changes in one step.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
-	params := struct {
-		Path string          `json:"path"`
-		Data []byte          `json:"dataBase64"`
-		Box  json.RawMessage `json:"sandbox,omitempty"`
-	}{pathOf(path), data, f.sandbox}
-	if data == nil {
-		params.Data = []byte{}
-	}
-	return f.call(ctx, "open", path, execproto.MethodFSWriteFile, params, nil)
+	params := execproto.WriteFileParams{Path: pathOf(path), DataBase64: jsonwire.AppendBase64(nil, data), Sandbox: f.sandbox}
+	return f.call(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 }
 
 // Mkdir makes a directory whose parent exists.
@@ -214,7 +184,7 @@ func (f *FS) MkdirAll(ctx context.Context, path string) error { return f.mkdir(c
 
 func (f *FS) mkdir(ctx context.Context, path string, all bool) error {
 	return f.call(ctx, "mkdir", path, execproto.MethodFSCreateDirectory,
-		execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Sandbox: f.sandbox}, nil)
+		&execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Sandbox: f.sandbox}, nil)
 }
 
 // Remove removes a file, a link or an empty directory.
@@ -226,13 +196,13 @@ func (f *FS) RemoveAll(ctx context.Context, path string) error { return f.remove
 
 func (f *FS) remove(ctx context.Context, path string, all bool) error {
 	return f.call(ctx, "remove", path, execproto.MethodFSRemove,
-		execproto.RemoveParams{Path: pathOf(path), Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
+		&execproto.RemoveParams{Path: pathOf(path), Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
 }
 
 // Copy copies a file, or with recursive a directory, within the server. A link
 // is copied as a link.
 func (f *FS) Copy(ctx context.Context, source, destination string, recursive bool) error {
-	return f.call(ctx, "copy", source, execproto.MethodFSCopy, execproto.CopyParams{
+	return f.call(ctx, "copy", source, execproto.MethodFSCopy, &execproto.CopyParams{
 		SourcePath: pathOf(source), DestinationPath: pathOf(destination), Recursive: recursive, Sandbox: f.sandbox,
 	}, nil)
 }

@@ -76,7 +76,7 @@ func (f *FS) open(ctx context.Context, path string, stream bool) (*File, error) 
 	}
 	r := &File{f: f, path: path, handle: newHandleID(), stream: stream, window: 1}
 	open := execproto.OpenParams{HandleID: r.handle, Path: pathOf(path), Sandbox: f.sandbox}
-	if err := f.c.Call(ctx, execproto.MethodFSOpen, open, nil); err != nil {
+	if err := f.c.Call(ctx, execproto.MethodFSOpen, &open, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.closeHandle(r.handle) // it may have been opened
 		}
@@ -90,7 +90,7 @@ func (f *FS) open(ctx context.Context, path string, stream bool) (*File, error) 
 // closeHandle has the server forget a handle whose fate no longer matters.
 func (c *Client) closeHandle(handle string) {
 	c.background(func(ctx context.Context) {
-		_ = c.Call(ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: handle}, nil)
+		_ = c.Call(ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: handle}, nil)
 	})
 }
 
@@ -118,7 +118,8 @@ func (r *File) Close() error {
 // readBlock asks for a block.
 func (r *File) readBlock(at int64, n int) block {
 	params := execproto.ReadBlockParams{HandleID: r.handle, Offset: uint64(at), Len: uint64(n)}
-	result, err := callFor(r.ctx, r.f.c, execproto.MethodFSReadBlock, params, execproto.DecodeReadBlockResult)
+	var result execproto.ReadBlockResult
+	err := r.f.c.Call(r.ctx, execproto.MethodFSReadBlock, &params, &result)
 	switch {
 	case err != nil && r.ctx.Err() != nil:
 		err = r.ctx.Err() // and not that the handle was closed because of it

@@ -24,7 +24,7 @@ import (
 func (f *FS) Walk(ctx context.Context, root string, o execproto.WalkOptions) (execproto.WalkResult, error) {
 	var r execproto.WalkResult
 	params := execproto.WalkParams{Path: pathOf(root), Options: o, Sandbox: f.sandbox}
-	err := f.call(ctx, "walk", root, execproto.MethodFSWalk, params, &r)
+	err := f.call(ctx, "walk", root, execproto.MethodFSWalk, &params, &r)
 	if IsCode(err, execproto.CodeMethodNotFound) {
 		return f.walkByReadDir(ctx, root, o)
 	}

@@ -65,7 +65,7 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 		w.slots <- nil
 	}
 	open := execproto.OpenParams{HandleID: w.handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic, Sandbox: f.sandbox}
-	if err := f.c.Call(ctx, execproto.MethodFSOpen, open, nil); err != nil {
+	if err := f.c.Call(ctx, execproto.MethodFSOpen, &open, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.abandonHandle(w.handle) // it may have been opened
 		}
@@ -82,8 +82,8 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 func (c *Client) abandonHandle(handle string) {
 	c.background(func(ctx context.Context) {
 		_ = c.Call(ctx, execproto.MethodFSWriteBlock,
-			execproto.WriteBlockParams{HandleID: handle, Offset: math.MaxInt64 + 1, Chunk: []byte{0}}, nil)
-		_ = c.Call(ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: handle}, nil)
+			&execproto.WriteBlockParams{HandleID: handle, Offset: math.MaxInt64 + 1, Chunk: []byte{0}}, nil)
+		_ = c.Call(ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: handle}, nil)
 	})
 }
 
@@ -163,7 +163,7 @@ func (w *FileWriter) send() {
 	w.offset += uint64(len(data))
 	w.block = nil
 	w.sent.Go(func() {
-		err := w.f.c.Call(w.ctx, execproto.MethodFSWriteBlock, execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}, nil)
+		err := w.f.c.Call(w.ctx, execproto.MethodFSWriteBlock, &execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}, nil)
 		if IsCode(err, execproto.CodeNotFound) {
 			err = &DisconnectedError{"the file's handle is gone, as after a lost connection: " + err.Error()}
 		}
@@ -195,7 +195,7 @@ func (w *FileWriter) Close() error {
 	}
 	w.closed = true
 	w.ending.Do(func() {})
-	err := w.f.c.Call(w.ctx, execproto.MethodFSClose, execproto.HandleParams{HandleID: w.handle}, nil)
+	err := w.f.c.Call(w.ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: w.handle}, nil)
 	w.cancel(nil)
 	return pathError("close", w.path, err)
 }

@@ -20,10 +20,7 @@ import (
 func (c *Client) DoHTTP(ctx context.Context, p execproto.HTTPRequestParams) (execproto.HTTPRequestResult, error) {
 	var r execproto.HTTPRequestResult
 	p.StreamResponse, p.DeltaWindow = false, 0
-	if p.Headers == nil {
-		p.Headers = []execproto.HTTPHeader{}
-	}
-	err := c.Call(ctx, execproto.MethodHTTPRequest, p, &r)
+	err := c.Call(ctx, execproto.MethodHTTPRequest, &p, &r)
 	return r, err
 }
 
@@ -56,7 +53,7 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	body := t.c.bodies.open(ctx, t.c)
 	params.RequestID = body.id
 	var r execproto.HTTPRequestResult
-	if err := t.c.Call(ctx, execproto.MethodHTTPRequest, params, &r); err != nil {
+	if err := t.c.Call(ctx, execproto.MethodHTTPRequest, &params, &r); err != nil {
 		_ = body.Close()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -321,7 +318,7 @@ func (s *bodyStream) maybeAck() {
 	}
 	s.acked = read
 	// An error is the connection's, with which the stream ends.
-	_ = s.c.notify(s.ctx, execproto.NotifyHTTPAck, execproto.HTTPAck{RequestID: s.id, Seq: read})
+	_ = s.c.notify(s.ctx, execproto.NotifyHTTPAck, &execproto.HTTPAck{RequestID: s.id, Seq: read})
 }
 
 // Close ends the reading. A server that waits for a slow reader is told not
@@ -336,7 +333,7 @@ func (s *bodyStream) Close() error {
 		return nil
 	}
 	s.c.background(func(ctx context.Context) {
-		err := s.c.notify(ctx, execproto.NotifyHTTPAck, execproto.HTTPAck{RequestID: s.id, Seq: ackAll})
+		err := s.c.notify(ctx, execproto.NotifyHTTPAck, &execproto.HTTPAck{RequestID: s.id, Seq: ackAll})
 		if err != nil && !errors.Is(err, ctx.Err()) {
 			s.c.log.Debug("could not let an abandoned response go", "request", s.id, "error", err)
 		}

@@ -113,7 +113,7 @@ func (l *connection) writeAcks() error {
 	l.acks = make(map[string]uint64, len(acks))
 	l.mu.Unlock()
 	for id, seq := range acks {
-		raw, err := encode(execproto.NotifyProcessAck, execproto.ProcessAck{ProcessID: id, Seq: seq})
+		raw, err := encode(execproto.NotifyProcessAck, &execproto.ProcessAck{ProcessID: id, Seq: seq})
 		if err == nil {
 			err = l.t.Write(jsonrpc.AppendNotification(nil, execproto.NotifyProcessAck, raw))
 		}
@@ -205,7 +205,7 @@ func (l *connection) initialize(ctx context.Context, o Options, params execproto
 	var info execproto.InitializeResult
 	bound, cancel := context.WithTimeout(ctx, o.InitializeTimeout)
 	defer cancel()
-	raw, err := encode(execproto.MethodInitialize, params)
+	raw, err := encode(execproto.MethodInitialize, &params)
 	if err != nil {
 		return info, err
 	}

@@ -2,7 +2,6 @@ package execclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"sync"
@@ -84,7 +83,7 @@ func (h *host) refuses(err error) {
 }
 
 // expect takes the next message from the client, which must be of that method.
-func (p *peer) expect(method string, params any) jsonrpc.Message {
+func (p *peer) expect(method string, params execproto.Object) jsonrpc.Message {
 	p.t.Helper()
 	text, ok := <-p.in
 	if !ok {
@@ -95,16 +94,16 @@ func (p *peer) expect(method string, params any) jsonrpc.Message {
 		p.t.Fatalf("%s came, not %s (%v)", text, method, err)
 	}
 	if params != nil {
-		must(p.t, json.Unmarshal(m.Params, params))
+		must(p.t, execproto.DecodeTo(m.Params, params))
 	}
 	return m
 }
 
-func (p *peer) answer(m jsonrpc.Message, result any) {
-	p.t.Helper()
-	raw, err := json.Marshal(result)
-	must(p.t, err)
-	p.out <- append(append(jsonrpc.AppendResultHeader(nil, m.ID), raw...), '}')
+// appender is a result.
+type appender interface{ AppendJSON(b []byte) []byte }
+
+func (p *peer) answer(m jsonrpc.Message, result appender) {
+	p.out <- append(result.AppendJSON(jsonrpc.AppendResultHeader(nil, m.ID)), '}')
 }
 
 func (p *peer) refuse(m jsonrpc.Message, code int, text string) {
@@ -167,8 +166,6 @@ func decode(t *testing.T, text []byte) jsonrpc.Message {
 	must(t, err)
 	return m
 }
-
-func unmarshal(raw []byte, v any) error { return json.Unmarshal(raw, v) }
 
 // expectLater is expect for a goroutine of its own.
 func (p *peer) expectLater(method string) jsonrpc.Message {

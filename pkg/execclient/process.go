@@ -83,7 +83,7 @@ func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Proc
 	if p.windowed && params.OutputWindow == 0 {
 		params.OutputWindow = outputWindow
 	}
-	raw, err := encode(execproto.MethodProcessStart, params)
+	raw, err := encode(execproto.MethodProcessStart, &params)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (c *Client) abandon(p *Process) {
 		return
 	}
 	c.wg.Go(func() {
-		if raw, err := encode(execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}); err == nil {
+		if raw, err := encode(execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: p.id}); err == nil {
 			_, _ = c.call(c.ctx, execproto.MethodProcessTerminate, raw, true)
 		}
 		p.fail(ErrClosed)
@@ -341,7 +341,7 @@ func (p *Process) Read(ctx context.Context, params execproto.ReadParams) (execpr
 func (p *Process) read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
 	params.ProcessID = p.id
 	var r execproto.ReadResult
-	err := p.c.Call(ctx, execproto.MethodProcessRead, params, &r)
+	err := p.c.Call(ctx, execproto.MethodProcessRead, &params, &r)
 	return r, err
 }
 
@@ -355,7 +355,7 @@ func (p *Process) Write(ctx context.Context, data []byte) (execproto.WriteStatus
 	if failed != nil {
 		return "", failed
 	}
-	raw, err := encode(execproto.MethodProcessWrite, execproto.WriteParams{ProcessID: p.id, Chunk: data, WriteID: &id})
+	raw, err := encode(execproto.MethodProcessWrite, &execproto.WriteParams{ProcessID: p.id, Chunk: data, WriteID: &id})
 	if err != nil {
 		return "", err
 	}
@@ -412,7 +412,7 @@ func (w *stdinWriter) Close() error { return w.p.CloseStdin(w.ctx) }
 // CloseStdin ends the process's input. Servers of codex itself cannot do it;
 // then the error is ErrNoCloseStdin.
 func (p *Process) CloseStdin(ctx context.Context) error {
-	method, params := execproto.MethodProcessCloseStdin, execproto.ProcessParams{ProcessID: p.id}
+	method, params := execproto.MethodProcessCloseStdin, &execproto.ProcessParams{ProcessID: p.id}
 	if !p.terminal || !p.c.Has(method) {
 		return p.extension(ctx, method, params, ErrNoCloseStdin)
 	}
@@ -432,12 +432,12 @@ func (p *Process) CloseStdin(ctx context.Context) error {
 // Resize sets the size of the process's terminal; servers of codex itself
 // leave it as it is.
 func (p *Process) Resize(ctx context.Context, rows, cols uint16) error {
-	return p.extension(ctx, execproto.MethodProcessResize, execproto.ResizeParams{ProcessID: p.id, Rows: rows, Cols: cols}, nil)
+	return p.extension(ctx, execproto.MethodProcessResize, &execproto.ResizeParams{ProcessID: p.id, Rows: rows, Cols: cols}, nil)
 }
 
 // extension calls a method that not all servers have; without is the error
 // where it is missing.
-func (p *Process) extension(ctx context.Context, method string, params any, without error) error {
+func (p *Process) extension(ctx context.Context, method string, params execproto.Object, without error) error {
 	if !p.c.Has(method) {
 		return without
 	}
@@ -448,13 +448,13 @@ func (p *Process) extension(ctx context.Context, method string, params any, with
 // SignalInterrupt only. It is not repeated when the connection is lost before
 // the answer.
 func (p *Process) Signal(ctx context.Context, s execproto.Signal) error {
-	return p.c.Call(ctx, execproto.MethodProcessSignal, execproto.SignalParams{ProcessID: p.id, Signal: s}, nil)
+	return p.c.Call(ctx, execproto.MethodProcessSignal, &execproto.SignalParams{ProcessID: p.id, Signal: s}, nil)
 }
 
 // Terminate kills the process with its descendants and reports whether it was
 // running. It is not repeated when the connection is lost before the answer.
 func (p *Process) Terminate(ctx context.Context) (bool, error) {
 	var r execproto.TerminateResult
-	err := p.c.Call(ctx, execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}, &r)
+	err := p.c.Call(ctx, execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: p.id}, &r)
 	return r.Running, err
 }

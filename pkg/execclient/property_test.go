@@ -2,7 +2,6 @@ package execclient
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -152,7 +151,7 @@ func (m *model) cut(p *peer) {
 
 func (m *model) handle(p *peer, text []byte) []byte {
 	msg := decode(m.h.t, text)
-	result := any(struct{}{})
+	result := appender(execproto.Empty{})
 	refusal := ""
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +167,7 @@ func (m *model) handle(p *peer, text []byte) []byte {
 		return nil
 	case execproto.NotifyProcessAck:
 		var ack execproto.ProcessAck
-		must(m.h.t, json.Unmarshal(msg.Params, &ack))
+		must(m.h.t, execproto.DecodeTo(msg.Params, &ack))
 		m.acked = max(m.acked, ack.Seq)
 		m.changed.Broadcast()
 		return nil
@@ -181,11 +180,11 @@ func (m *model) handle(p *peer, text []byte) []byte {
 		result = execproto.StartResult{ProcessID: "1"}
 	case execproto.MethodProcessRead:
 		var read execproto.ReadParams
-		must(m.h.t, json.Unmarshal(msg.Params, &read))
+		must(m.h.t, execproto.DecodeTo(msg.Params, &read))
 		result = m.read(read)
 	case execproto.MethodProcessWrite:
 		var w execproto.WriteParams
-		must(m.h.t, json.Unmarshal(msg.Params, &w))
+		must(m.h.t, execproto.DecodeTo(msg.Params, &w))
 		if !m.writes[*w.WriteID] {
 			m.writes[*w.WriteID] = true
 			m.in = append(m.in, w.Chunk...)
@@ -195,9 +194,7 @@ func (m *model) handle(p *peer, text []byte) []byte {
 	if refusal != "" {
 		return fmt.Appendf(nil, `{"id":%s,"error":{"code":-32600,"message":%q}}`, msg.ID, refusal)
 	}
-	raw, err := json.Marshal(result)
-	must(m.h.t, err)
-	return fmt.Appendf(nil, `{"id":%s,"result":%s}`, msg.ID, raw)
+	return fmt.Appendf(nil, `{"id":%s,"result":%s}`, msg.ID, result.AppendJSON(nil))
 }
 
 func (m *model) read(read execproto.ReadParams) execproto.ReadResult {

@@ -176,7 +176,7 @@ func (c *Client) giveUp(l *connection, p *Process, err error) {
 	c.forget(p)
 	p.fail(fmt.Errorf("failed to recover process %s: %w", p.id, err))
 	c.wg.Go(func() {
-		if raw, err := encode(execproto.MethodProcessTerminate, execproto.ProcessParams{ProcessID: p.id}); err == nil {
+		if raw, err := encode(execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: p.id}); err == nil {
 			_, _ = l.call(c.ctx, execproto.MethodProcessTerminate, raw)
 		}
 	})
@@ -186,7 +186,7 @@ func (c *Client) giveUp(l *connection, p *Process, err error) {
 // ErrStarting if the server has not started it yet.
 func (p *Process) recover(ctx context.Context, l *connection) error {
 	after := p.through()
-	raw, err := encode(execproto.MethodProcessRead, execproto.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64)})
+	raw, err := encode(execproto.MethodProcessRead, &execproto.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64)})
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func TestCallsAcrossACut(t *testing.T) {
 			m := decode(t, text)
 			switch m.Method {
 			case "process/write":
-				must(t, unmarshal(m.Params, &second))
+				must(t, execproto.DecodeTo(m.Params, &second))
 				p.answer(m, execproto.WriteResult{Status: execproto.WriteAccepted})
 			case "environment/info":
 				p.answer(m, execproto.EnvironmentInfo{})
@@ -391,7 +391,7 @@ func TestOneProcessIsLost(t *testing.T) {
 		for range len(procs) + 2 {
 			m := decode(t, <-p.in)
 			var params execproto.ProcessParams
-			must(t, unmarshal(m.Params, &params))
+			must(t, execproto.DecodeTo(m.Params, &params))
 			switch m.Method + " " + params.ProcessID {
 			case "process/read gap":
 				p.answer(m, execproto.ReadResult{Chunks: []execproto.OutputChunk{{Seq: 9, Stream: execproto.Stdout}}, NextSeq: 10})

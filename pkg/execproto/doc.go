@@ -1,12 +1,20 @@
 // Package execproto is the exec-server's protocol as Go types: method names,
-// parameters, results, notifications and error codes.
+// parameters, results, notifications, error codes, and the errors that clients
+// recognise.
 //
-// The types have no behaviour: only fields, tags and doc comments with units and
-// optionality. A server decodes parameters with the strict Decode functions of
-// this package, whose errors are those of the protocol, and appends results with
-// the AppendJSON methods, which do not use reflection. A client encodes
-// parameters and decodes results with encoding/json, for which every type has
-// tags.
+// A type is written once: its method fields lists its members, and the functions
+// of this package write and read objects by that list, for clients and servers
+// alike. encoding/json must not be used with these types: it does not know the
+// names of the members. To add a member, add a field and a line to fields.
+//
+//	params, err := execproto.Append(nil, &execproto.ReadParams{ProcessID: "1"})
+//	result, err := execproto.Decode[execproto.ReadResult](text)
+//
+// Params and notifications are read strictly: a member that is missing or has
+// another type is an error, and its text is the protocol's. Most members of
+// results may be missing, because servers of other versions leave them out. Only
+// process/output, which is most of what a server sends, is written by hand: see
+// AppendOutput.
 //
 // The rules of the protocol are in docs/spec/wire.md. Paths are strings: a
 // `file:` URI or, in requests, a native absolute path; package pathuri turns

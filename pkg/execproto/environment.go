@@ -2,37 +2,71 @@ package execproto
 
 // Shell is the user's shell: its name (bash, zsh, sh, ...) and native path.
 type Shell struct {
-	Name string `json:"name"`
-	Path string `json:"path"`
+	Name string
+	Path string
+}
+
+func (p *Shell) fields(c *codec) {
+	text(c, "name", orNull, &p.Name)
+	text(c, "path", orNull, &p.Path)
 }
 
 // Capabilities say what a client may rely on (docs/spec/wire.md §7.2); absent
 // means false.
 type Capabilities struct {
-	FileWriteStreaming     bool `json:"fileWriteStreaming"`
-	SandboxedFileStreaming bool `json:"sandboxedFileStreaming"`
+	FileWriteStreaming     bool
+	SandboxedFileStreaming bool
 	// RootWriteKeepsDevices and RootWriteKeepsRestrictions are about a profile in
 	// which / may be written: its commands have the usual devices, and what
 	// entries deny or make read-only stays so, after an approved escalation too.
-	RootWriteKeepsDevices      bool `json:"linuxRootWritePreservesDevices"`
-	RootWriteKeepsRestrictions bool `json:"linuxApprovedRootWritePreservesRestrictions"`
-	HTTPHeaderEnvVars          bool `json:"httpHeaderEnvVars"`
+	RootWriteKeepsDevices      bool
+	RootWriteKeepsRestrictions bool
+	HTTPHeaderEnvVars          bool
+}
+
+func (p *Capabilities) fields(c *codec) {
+	boolean(c, "fileWriteStreaming", orNull, &p.FileWriteStreaming)
+	boolean(c, "sandboxedFileStreaming", orNull, &p.SandboxedFileStreaming)
+	boolean(c, "linuxRootWritePreservesDevices", orNull|omit, &p.RootWriteKeepsDevices)
+	boolean(c, "linuxApprovedRootWritePreservesRestrictions", orNull|omit, &p.RootWriteKeepsRestrictions)
+	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
 }
 
 // EnvironmentInfo answers environment/info (docs/spec/wire.md §7.1). Cwd,
 // TempDir, UserHomeDir and TemporaryDirectories are `file:` URIs.
 type EnvironmentInfo struct {
-	Shell                Shell        `json:"shell"`
-	Cwd                  string       `json:"cwd,omitempty"`
-	TempDir              string       `json:"tempDir,omitempty"`
-	UserHomeDir          string       `json:"userHomeDir,omitempty"`
-	TemporaryDirectories []string     `json:"temporaryDirectories"`
-	PlatformOS           string       `json:"platformOs,omitempty"`
-	ExecutorVersion      string       `json:"executorVersion,omitempty"`
-	Capabilities         Capabilities `json:"capabilities"`
+	Shell                Shell
+	Cwd                  string
+	TempDir              string
+	UserHomeDir          string
+	TemporaryDirectories []string
+	PlatformOS           string
+	ExecutorVersion      string
+	Capabilities         Capabilities
 }
+
+func (p *EnvironmentInfo) fields(c *codec) {
+	nested(c, "shell", orNull, &p.Shell)
+	text(c, "cwd", orNull|omit, &p.Cwd)
+	text(c, "tempDir", orNull|omit, &p.TempDir)
+	text(c, "userHomeDir", orNull|omit, &p.UserHomeDir)
+	text(c, "platformOs", orNull|omit, &p.PlatformOS)
+	text(c, "executorVersion", orNull|omit, &p.ExecutorVersion)
+	texts(c, "temporaryDirectories", orNull, &p.TemporaryDirectories)
+	nested(c, "capabilities", orNull, &p.Capabilities)
+}
+
+// AppendJSON appends p.
+func (p EnvironmentInfo) AppendJSON(b []byte) []byte { return appendObject(b, &p) }
 
 // StatusResult answers environment/status; Status is "ready".
 type StatusResult struct {
-	Status string `json:"status"`
+	Status string
 }
+
+func (r *StatusResult) fields(c *codec) {
+	text(c, "status", orNull, &r.Status)
+}
+
+// AppendJSON appends r.
+func (r StatusResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }

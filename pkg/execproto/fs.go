@@ -4,22 +4,40 @@ import "encoding/json"
 
 // PathParams are one path: canonicalize and readDirectory.
 type PathParams struct {
-	Path    string          `json:"path"`
-	Sandbox json.RawMessage `json:"sandbox,omitempty"`
+	Path    string
+	Sandbox json.RawMessage
+}
+
+func (p *PathParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // LinkPathParams are one path and whether links on it are followed (nil:
 // yes): readFile and getMetadata.
 type LinkPathParams struct {
-	Path           string          `json:"path"`
-	FollowSymlinks *bool           `json:"followSymlinks,omitempty"`
-	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
+	Path           string
+	FollowSymlinks *bool
+	Sandbox        json.RawMessage
+}
+
+func (p *LinkPathParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // ReadFileResult answers fs/readFile.
 type ReadFileResult struct {
-	DataBase64 []byte `json:"dataBase64"`
+	DataBase64 []byte
 }
+
+func (r *ReadFileResult) fields(c *codec) {
+	base64s(c, "dataBase64", need, &r.DataBase64)
+}
+
+// AppendJSON appends r.
+func (r ReadFileResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // OpenMode says what fs/open is for.
 type OpenMode string
@@ -30,160 +48,287 @@ const (
 	OpenReplace OpenMode = "replace"
 )
 
+var openModes = []OpenMode{OpenRead, OpenReplace} // the default first
+
 // OpenParams open a file under a handle of the client's choice, at most
 // MaxHandleIDBytes long. Atomic, with mode replace, writes beside the target
 // and renames on close.
 type OpenParams struct {
-	HandleID string          `json:"handleId"`
-	Path     string          `json:"path"`
-	Mode     OpenMode        `json:"mode,omitempty"`
-	Atomic   bool            `json:"atomic,omitempty"`
-	Sandbox  json.RawMessage `json:"sandbox,omitempty"`
+	HandleID string
+	Path     string
+	Mode     OpenMode
+	Atomic   bool
+	Sandbox  json.RawMessage
+}
+
+func (p *OpenParams) fields(c *codec) {
+	text(c, "handleId", need, &p.HandleID)
+	text(c, "path", need, &p.Path)
+	choice(c, "mode", orNull|omit, &p.Mode, openModes)
+	boolean(c, "atomic", orNull|omit, &p.Atomic)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // OpenResult answers fs/open.
 type OpenResult struct {
-	HandleID string `json:"handleId"`
+	HandleID string
 }
+
+func (r *OpenResult) fields(c *codec) {
+	text(c, "handleId", orNull, &r.HandleID)
+}
+
+// AppendJSON appends r.
+func (r OpenResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // ReadBlockParams read Len bytes (1 to MaxBlockBytes) at Offset.
 type ReadBlockParams struct {
-	HandleID string `json:"handleId"`
-	Offset   uint64 `json:"offset"`
-	Len      uint64 `json:"len"`
+	HandleID string
+	Offset   uint64
+	Len      uint64
+}
+
+func (p *ReadBlockParams) fields(c *codec) {
+	text(c, "handleId", need, &p.HandleID)
+	uint64s(c, "offset", need, &p.Offset)
+	uint64s(c, "len", need, &p.Len)
 }
 
 // ReadBlockResult answers fs/readBlock; EOF when fewer than Len bytes came.
 type ReadBlockResult struct {
-	Chunk []byte `json:"chunk"`
-	EOF   bool   `json:"eof"`
+	Chunk []byte
+	EOF   bool
 }
+
+func (r *ReadBlockResult) fields(c *codec) {
+	base64s(c, "chunk", need, &r.Chunk)
+	boolean(c, "eof", need, &r.EOF)
+}
+
+// AppendJSON appends r.
+func (r ReadBlockResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // WriteBlockParams write Chunk at Offset of a handle opened with replace.
 type WriteBlockParams struct {
-	HandleID string `json:"handleId"`
-	Offset   uint64 `json:"offset"`
-	Chunk    []byte `json:"chunk"`
+	HandleID string
+	Offset   uint64
+	Chunk    []byte
+}
+
+func (p *WriteBlockParams) fields(c *codec) {
+	text(c, "handleId", need, &p.HandleID)
+	uint64s(c, "offset", need, &p.Offset)
+	base64s(c, "chunk", need, &p.Chunk)
 }
 
 // HandleParams name one handle: fs/close.
 type HandleParams struct {
-	HandleID string `json:"handleId"`
+	HandleID string
+}
+
+func (p *HandleParams) fields(c *codec) {
+	text(c, "handleId", need, &p.HandleID)
 }
 
 // Base64Text is the base64 text of data, which the user of the type decodes.
 type Base64Text []byte
-
-// MarshalText returns the text as it is.
-func (t Base64Text) MarshalText() ([]byte, error) { return t, nil }
-
-// UnmarshalText keeps a copy of the text.
-func (t *Base64Text) UnmarshalText(text []byte) error {
-	*t = append(Base64Text{}, text...)
-	return nil
-}
 
 // WriteFileParams create or truncate a file. DataBase64 stays undecoded because
 // bad base64 is the file system's error here, not a params error
 // (docs/spec/wire.md §5.3); the decoder lets it alias the message, so that it
 // can be decoded in place.
 type WriteFileParams struct {
-	Path           string          `json:"path"`
-	DataBase64     Base64Text      `json:"dataBase64"`
-	FollowSymlinks *bool           `json:"followSymlinks,omitempty"`
-	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
+	Path           string
+	DataBase64     Base64Text
+	FollowSymlinks *bool
+	Sandbox        json.RawMessage
+}
+
+func (p *WriteFileParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	base64Text(c, "dataBase64", need, &p.DataBase64)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // CreateDirectoryParams create a directory, with its parents unless
 // Recursive is false.
 type CreateDirectoryParams struct {
-	Path           string          `json:"path"`
-	Recursive      *bool           `json:"recursive"`
-	FollowSymlinks *bool           `json:"followSymlinks,omitempty"`
-	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
+	Path           string
+	Recursive      *bool
+	FollowSymlinks *bool
+	Sandbox        json.RawMessage
+}
+
+func (p *CreateDirectoryParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	optional(c, "recursive", orNull, &p.Recursive, booleanValue)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // Metadata answers fs/getMetadata: it describes the target of a path, but IsSymlink
 // says whether the path itself is a link. Times are milliseconds since 1970, 0 if
 // unknown; Size is in bytes.
 type Metadata struct {
-	IsDirectory  bool   `json:"isDirectory"`
-	IsFile       bool   `json:"isFile"`
-	IsSymlink    bool   `json:"isSymlink"`
-	Size         uint64 `json:"size"`
-	CreatedAtMS  int64  `json:"createdAtMs"`
-	ModifiedAtMS int64  `json:"modifiedAtMs"`
+	IsDirectory  bool
+	IsFile       bool
+	IsSymlink    bool
+	Size         uint64
+	CreatedAtMS  int64
+	ModifiedAtMS int64
 }
+
+func (p *Metadata) fields(c *codec) {
+	boolean(c, "isDirectory", orNull, &p.IsDirectory)
+	boolean(c, "isFile", orNull, &p.IsFile)
+	boolean(c, "isSymlink", orNull, &p.IsSymlink)
+	uint64s(c, "size", orNull, &p.Size)
+	int64s(c, "createdAtMs", orNull, &p.CreatedAtMS)
+	int64s(c, "modifiedAtMs", orNull, &p.ModifiedAtMS)
+}
+
+// AppendJSON appends p.
+func (p Metadata) AppendJSON(b []byte) []byte { return appendObject(b, &p) }
 
 // PathResult answers fs/canonicalize with a `file:` URI.
 type PathResult struct {
-	Path string `json:"path"`
+	Path string
 }
+
+func (r *PathResult) fields(c *codec) {
+	text(c, "path", orNull, &r.Path)
+}
+
+// AppendJSON appends r.
+func (r PathResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // DirectoryEntry is one name in a directory. IsLossy says that the name is
 // not UTF-8 and that FileName holds U+FFFD in place of the odd bytes.
 type DirectoryEntry struct {
-	FileName    string `json:"fileName"`
-	IsDirectory bool   `json:"isDirectory"`
-	IsFile      bool   `json:"isFile"`
-	IsLossy     bool   `json:"isLossy,omitempty"`
+	FileName    string
+	IsDirectory bool
+	IsFile      bool
+	IsLossy     bool
+}
+
+func (p *DirectoryEntry) fields(c *codec) {
+	text(c, "fileName", orNull, &p.FileName)
+	boolean(c, "isDirectory", orNull, &p.IsDirectory)
+	boolean(c, "isFile", orNull, &p.IsFile)
+	boolean(c, "isLossy", orNull|omit, &p.IsLossy)
 }
 
 // ReadDirectoryResult answers fs/readDirectory, sorted by name.
 type ReadDirectoryResult struct {
-	Entries []DirectoryEntry `json:"entries"`
+	Entries []DirectoryEntry
 }
+
+func (r *ReadDirectoryResult) fields(c *codec) {
+	objects(c, "entries", orNull, &r.Entries)
+}
+
+// AppendJSON appends r.
+func (r ReadDirectoryResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // RemoveParams remove a file, link or directory. Recursive and Force default
 // to true; with Force a missing path is no error.
 type RemoveParams struct {
-	Path           string          `json:"path"`
-	Recursive      *bool           `json:"recursive"`
-	Force          *bool           `json:"force"`
-	FollowSymlinks *bool           `json:"followSymlinks,omitempty"`
-	Sandbox        json.RawMessage `json:"sandbox,omitempty"`
+	Path           string
+	Recursive      *bool
+	Force          *bool
+	FollowSymlinks *bool
+	Sandbox        json.RawMessage
+}
+
+func (p *RemoveParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	optional(c, "recursive", orNull, &p.Recursive, booleanValue)
+	optional(c, "force", orNull, &p.Force, booleanValue)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // CopyParams copy a file, link or (with Recursive) directory.
 type CopyParams struct {
-	SourcePath      string          `json:"sourcePath"`
-	DestinationPath string          `json:"destinationPath"`
-	Recursive       bool            `json:"recursive"`
-	Sandbox         json.RawMessage `json:"sandbox,omitempty"`
+	SourcePath      string
+	DestinationPath string
+	Recursive       bool
+	Sandbox         json.RawMessage
+}
+
+func (p *CopyParams) fields(c *codec) {
+	text(c, "sourcePath", need, &p.SourcePath)
+	text(c, "destinationPath", need, &p.DestinationPath)
+	boolean(c, "recursive", need, &p.Recursive)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // WalkOptions bound fs/walk. All but PruneHiddenDirectories are required;
 // a MaxDepth of 0 lists the root's children only.
 type WalkOptions struct {
-	MaxDepth                uint64 `json:"maxDepth"`
-	MaxDirectories          uint64 `json:"maxDirectories"`
-	MaxEntries              uint64 `json:"maxEntries"`
-	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks"`
-	PruneHiddenDirectories  bool   `json:"pruneHiddenDirectories,omitempty"`
+	MaxDepth                uint64
+	MaxDirectories          uint64
+	MaxEntries              uint64
+	FollowDirectorySymlinks bool
+	PruneHiddenDirectories  bool
+}
+
+func (p *WalkOptions) fields(c *codec) {
+	uint64s(c, "maxDepth", need, &p.MaxDepth)
+	uint64s(c, "maxDirectories", need, &p.MaxDirectories)
+	uint64s(c, "maxEntries", need, &p.MaxEntries)
+	boolean(c, "followDirectorySymlinks", need, &p.FollowDirectorySymlinks)
+	boolean(c, "pruneHiddenDirectories", orNull|omit, &p.PruneHiddenDirectories)
 }
 
 // WalkParams list a tree breadth-first.
 type WalkParams struct {
-	Path    string          `json:"path"`
-	Options WalkOptions     `json:"options"`
-	Sandbox json.RawMessage `json:"sandbox,omitempty"`
+	Path    string
+	Options WalkOptions
+	Sandbox json.RawMessage
+}
+
+func (p *WalkParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	nested(c, "options", need, &p.Options)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // WalkEntry is one thing found; Kind is "directory" or "file".
 type WalkEntry struct {
-	Path string `json:"path"`
-	Kind string `json:"kind"`
+	Path string
+	Kind string
+}
+
+func (p *WalkEntry) fields(c *codec) {
+	text(c, "path", orNull, &p.Path)
+	text(c, "kind", orNull, &p.Kind)
 }
 
 // WalkError is one directory that could not be listed.
 type WalkError struct {
-	Path    string `json:"path"`
-	Message string `json:"message"`
+	Path    string
+	Message string
+}
+
+func (p *WalkError) fields(c *codec) {
+	text(c, "path", orNull, &p.Path)
+	text(c, "message", orNull, &p.Message)
 }
 
 // WalkResult answers fs/walk. Truncated says that a limit ended it.
 type WalkResult struct {
-	Entries   []WalkEntry `json:"entries"`
-	Errors    []WalkError `json:"errors"`
-	Truncated bool        `json:"truncated"`
+	Entries   []WalkEntry
+	Errors    []WalkError
+	Truncated bool
 }
+
+func (r *WalkResult) fields(c *codec) {
+	objects(c, "entries", orNull, &r.Entries)
+	objects(c, "errors", orNull, &r.Errors)
+	boolean(c, "truncated", orNull, &r.Truncated)
+}
+
+// AppendJSON appends r.
+func (r WalkResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }

@@ -25,44 +25,18 @@ func (n OutputNotification) AppendJSON(b []byte) []byte {
 
 // AppendJSON appends the notification.
 func (n ExitedNotification) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"process/exited","params":{"processId":`...)
-	b = jsonwire.AppendString(b, n.ProcessID)
-	b = append(b, `,"seq":`...)
-	b = jsonwire.AppendUint(b, n.Seq)
-	b = append(b, `,"exitCode":`...)
-	b = jsonwire.AppendInt(b, int64(n.ExitCode))
-	b = append(b, `,"sandboxDenied":`...)
-	b = jsonwire.AppendBool(b, n.SandboxDenied)
-	if r := n.SandboxRefusal; r != nil {
-		b = append(b, `,"sandboxRefusal":{"policy":`...)
-		b = append(b, r.Policy...)
-		b = append(b, `,"reason":`...)
-		b = jsonwire.AppendString(b, r.Reason)
-		b = append(b, '}')
-	}
-	return append(b, "}}"...)
+	b = append(b, `{"method":"process/exited","params":`...)
+	return append(appendObject(b, &n), '}')
 }
 
 // AppendJSON appends the notification.
 func (n ClosedNotification) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"process/closed","params":{"processId":`...)
-	b = jsonwire.AppendString(b, n.ProcessID)
-	b = append(b, `,"seq":`...)
-	b = jsonwire.AppendUint(b, n.Seq)
-	return append(b, "}}"...)
+	b = append(b, `{"method":"process/closed","params":`...)
+	return append(appendObject(b, &n), '}')
 }
 
 // AppendJSON appends the notification.
 func (n HTTPBodyDelta) AppendJSON(b []byte) []byte {
-	b = append(b, `{"method":"http/request/bodyDelta","params":{"requestId":`...)
-	b = jsonwire.AppendString(b, n.RequestID)
-	b = append(b, `,"seq":`...)
-	b = jsonwire.AppendUint(b, n.Seq)
-	b = append(b, `,"deltaBase64":`...)
-	b = jsonwire.AppendBase64String(b, n.Delta)
-	b = append(b, `,"done":`...)
-	b = jsonwire.AppendBool(b, n.Done)
-	b = append(b, `,"error":`...)
-	b = appendOptional(b, n.Error)
-	return append(b, "}}"...)
+	b = append(b, `{"method":"http/request/bodyDelta","params":`...)
+	return append(appendObject(b, &n), '}')
 }

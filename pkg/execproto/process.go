@@ -1,6 +1,9 @@
 package execproto
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // Stream names the source of a process's output.
 type Stream string
@@ -12,67 +15,104 @@ const (
 	PTY    Stream = "pty"
 )
 
+var streams = []Stream{Stdout, Stderr, PTY}
+
 // InitializeParams open a connection (docs/spec/wire.md §3.1).
 type InitializeParams struct {
-	ClientName      string  `json:"clientName"`
-	ResumeSessionID *string `json:"resumeSessionId"`
+	ClientName      string
+	ResumeSessionID *string
 	// TakeOver resumes the session even if it is attached to another connection
 	// (extension initialize/takeOver). The server closes that one; over a
 	// websocket with close code 1008 and the reason `session was resumed on
 	// another connection`. It handles no message of that connection after the
 	// answer to this request. TakeOver is ignored without ResumeSessionID.
-	TakeOver bool `json:"takeOver,omitempty"`
+	TakeOver bool
+}
+
+func (p *InitializeParams) fields(c *codec) {
+	text(c, "clientName", need, &p.ClientName)
+	optional(c, "resumeSessionId", orNull, &p.ResumeSessionID, textValue)
+	boolean(c, "takeOver", orNull|omit, &p.TakeOver)
 }
 
 // InitializeResult answers initialize. Extensions name what the server speaks
 // of docs/spec/wire.md §8.2: requests, notifications, and ExtensionTakeOver.
 type InitializeResult struct {
-	SessionID       string           `json:"sessionId"`
-	Extensions      []string         `json:"extensions,omitempty"`
-	EnvironmentInfo *EnvironmentInfo `json:"environmentInfo,omitempty"`
+	SessionID       string
+	Extensions      []string
+	EnvironmentInfo *EnvironmentInfo
 }
+
+func (r *InitializeResult) fields(c *codec) {
+	text(c, "sessionId", orNull, &r.SessionID)
+	texts(c, "extensions", orNull|omit, &r.Extensions)
+	optional(c, "environmentInfo", orNull|omit, &r.EnvironmentInfo, objectValue)
+}
+
+// AppendJSON appends r.
+func (r InitializeResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // TerminalSize is a terminal's size in character cells.
 type TerminalSize struct {
-	Rows uint16 `json:"rows"`
-	Cols uint16 `json:"cols"`
+	Rows uint16
+	Cols uint16
+}
+
+func (p *TerminalSize) fields(c *codec) {
+	uint16s(c, "rows", need, &p.Rows)
+	uint16s(c, "cols", need, &p.Cols)
 }
 
 // EnvPolicy says what a process inherits of the server's environment before
 // StartParams.Env is laid over it (docs/spec/wire.md §4.2).
 type EnvPolicy struct {
 	// Inherit is "all", "core" or "none".
-	Inherit               string            `json:"inherit"`
-	IgnoreDefaultExcludes bool              `json:"ignoreDefaultExcludes"`
-	Exclude               []string          `json:"exclude"`
-	Set                   map[string]string `json:"set"`
-	IncludeOnly           []string          `json:"includeOnly"`
+	Inherit               string
+	IgnoreDefaultExcludes bool
+	Exclude               []string
+	Set                   map[string]string
+	IncludeOnly           []string
+}
+
+var inheritable = []string{"all", "core", "none"}
+
+func (p *EnvPolicy) fields(c *codec) {
+	choice(c, "inherit", need, &p.Inherit, inheritable)
+	boolean(c, "ignoreDefaultExcludes", need, &p.IgnoreDefaultExcludes)
+	texts(c, "exclude", need, &p.Exclude)
+	textMap(c, "set", need, &p.Set)
+	texts(c, "includeOnly", need, &p.IncludeOnly)
 }
 
 // StartMetadata says on whose behalf a process runs; it goes to the log.
 type StartMetadata struct {
-	ThreadID   string `json:"threadId,omitempty"`
-	ToolCallID string `json:"toolCallId,omitempty"`
+	ThreadID   string
+	ToolCallID string
+}
+
+func (p *StartMetadata) fields(c *codec) {
+	text(c, "threadId", orNull|omit, &p.ThreadID)
+	text(c, "toolCallId", orNull|omit, &p.ToolCallID)
 }
 
 // StartParams start a process (docs/spec/wire.md §4.1). ProcessID, Argv, Cwd,
 // Env and TTY are required.
 type StartParams struct {
-	ProcessID string            `json:"processId"`
-	Argv      []string          `json:"argv"`
-	Cwd       string            `json:"cwd"`
-	Env       map[string]string `json:"env"`
-	TTY       bool              `json:"tty"`
+	ProcessID string
+	Argv      []string
+	Cwd       string
+	Env       map[string]string
+	TTY       bool
 	// Arg0 is what the process sees as its name; nil: argv[0].
-	Arg0      *string    `json:"arg0"`
-	PipeStdin bool       `json:"pipeStdin"`
-	EnvPolicy *EnvPolicy `json:"envPolicy"`
+	Arg0      *string
+	PipeStdin bool
+	EnvPolicy *EnvPolicy
 	// Sandbox is the undecoded sandbox context; nil when absent or null.
-	Sandbox               json.RawMessage `json:"sandbox"`
-	EnforceManagedNetwork bool            `json:"enforceManagedNetwork"`
-	Metadata              *StartMetadata  `json:"metadata,omitempty"`
+	Sandbox               json.RawMessage
+	EnforceManagedNetwork bool
+	Metadata              *StartMetadata
 	// Size is the terminal's first size; nil: 24 rows, 80 columns.
-	Size *TerminalSize `json:"size,omitempty"`
+	Size *TerminalSize
 	// OutputWindow is how many bytes of output may be unacknowledged; 0: any
 	// number. While events with that much output have not been acknowledged
 	// with process/ack, the server reads no more, and output waits in the
@@ -80,44 +120,97 @@ type StartParams struct {
 	// and 512 KiB. The exit is sent without waiting for acknowledgements, so
 	// output that was held back comes after it; the close comes when all output
 	// was read.
-	OutputWindow uint64 `json:"outputWindow,omitempty"`
+	OutputWindow uint64
+}
+
+var errNoArgv = errors.New("argv must not be empty")
+
+func (p *StartParams) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
+	texts(c, "argv", need, &p.Argv)
+	text(c, "cwd", need, &p.Cwd)
+	textMap(c, "env", need, &p.Env)
+	boolean(c, "tty", need, &p.TTY)
+	optional(c, "arg0", orNull, &p.Arg0, textValue)
+	boolean(c, "pipeStdin", 0, &p.PipeStdin)
+	optional(c, "envPolicy", orNull, &p.EnvPolicy, objectValue)
+	raw(c, "sandbox", orNull, &p.Sandbox)
+	boolean(c, "enforceManagedNetwork", 0, &p.EnforceManagedNetwork)
+	optional(c, "metadata", orNull|omit, &p.Metadata, objectValue)
+	optional(c, "size", orNull|omit, &p.Size, objectValue)
+	uint64s(c, "outputWindow", orNull|omit, &p.OutputWindow)
+	c.refuse(len(p.Argv) == 0, errNoArgv)
 }
 
 // StartResult answers process/start. SandboxType is "none" or
 // "linuxSeccomp".
 type StartResult struct {
-	ProcessID   string `json:"processId"`
-	SandboxType string `json:"sandboxType,omitempty"`
+	ProcessID   string
+	SandboxType string
 }
+
+func (r *StartResult) fields(c *codec) {
+	text(c, "processId", orNull, &r.ProcessID)
+	text(c, "sandboxType", orNull|omit, &r.SandboxType)
+}
+
+// AppendJSON appends r.
+func (r StartResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // ReadParams ask for retained output with a number above AfterSeq, at most
 // MaxBytes of it (but at least one chunk), waiting up to WaitMS milliseconds
 // for something to report.
 type ReadParams struct {
-	ProcessID string  `json:"processId"`
-	AfterSeq  *uint64 `json:"afterSeq"`
-	MaxBytes  *uint64 `json:"maxBytes"`
-	WaitMS    *uint64 `json:"waitMs"`
+	ProcessID string
+	AfterSeq  *uint64
+	MaxBytes  *uint64
+	WaitMS    *uint64
+}
+
+func (p *ReadParams) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
+	optional(c, "afterSeq", orNull, &p.AfterSeq, uint64Value)
+	optional(c, "maxBytes", orNull, &p.MaxBytes, uint64Value)
+	optional(c, "waitMs", orNull, &p.WaitMS, uint64Value)
 }
 
 // OutputChunk is one numbered piece of output, at most MaxOutputChunk bytes
 // from this server.
 type OutputChunk struct {
-	Seq    uint64 `json:"seq"`
-	Stream Stream `json:"stream"`
-	Chunk  []byte `json:"chunk"`
+	Seq    uint64
+	Stream Stream
+	Chunk  []byte
+}
+
+func (p *OutputChunk) fields(c *codec) {
+	uint64s(c, "seq", orNull, &p.Seq)
+	text(c, "stream", orNull, &p.Stream)
+	base64s(c, "chunk", 0, &p.Chunk)
 }
 
 // ReadResult answers process/read. ExitCode is nil until the process ended.
 type ReadResult struct {
-	Chunks        []OutputChunk `json:"chunks"`
-	NextSeq       uint64        `json:"nextSeq"`
-	Exited        bool          `json:"exited"`
-	ExitCode      *int          `json:"exitCode"`
-	Closed        bool          `json:"closed"`
-	Failure       *string       `json:"failure"`
-	SandboxDenied bool          `json:"sandboxDenied"`
+	Chunks        []OutputChunk
+	NextSeq       uint64
+	Exited        bool
+	ExitCode      *int
+	Closed        bool
+	Failure       *string
+	SandboxDenied bool
 }
+
+func (r *ReadResult) fields(c *codec) {
+	objects(c, "chunks", orNull, &r.Chunks)
+	uint64s(c, "nextSeq", orNull, &r.NextSeq)
+	boolean(c, "exited", orNull, &r.Exited)
+	optional(c, "exitCode", orNull, &r.ExitCode, integerValue)
+	boolean(c, "closed", orNull, &r.Closed)
+	optional(c, "failure", orNull, &r.Failure, textValue)
+	boolean(c, "sandboxDenied", orNull, &r.SandboxDenied)
+}
+
+// AppendJSON appends r.
+func (r ReadResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // WriteStatus is the outcome of a write with a writeId.
 type WriteStatus string
@@ -134,15 +227,31 @@ const (
 // an accepted one is accepted again and not repeated; nil selects the older
 // contract, in which a write that cannot be queued is an error.
 type WriteParams struct {
-	ProcessID string  `json:"processId"`
-	Chunk     []byte  `json:"chunk"`
-	WriteID   *string `json:"writeId,omitempty"`
+	ProcessID string
+	Chunk     []byte
+	WriteID   *string
+}
+
+var errNoWriteID = errors.New("writeId must not be empty")
+
+func (p *WriteParams) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
+	base64s(c, "chunk", need, &p.Chunk)
+	optional(c, "writeId", orNull|omit, &p.WriteID, textValue)
+	c.refuse(p.WriteID != nil && *p.WriteID == "", errNoWriteID)
 }
 
 // WriteResult answers process/write.
 type WriteResult struct {
-	Status WriteStatus `json:"status"`
+	Status WriteStatus
 }
+
+func (r *WriteResult) fields(c *codec) {
+	text(c, "status", orNull, &r.Status)
+}
+
+// AppendJSON appends r.
+func (r WriteResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // Signal is a signal by name.
 type Signal string
@@ -158,15 +267,26 @@ const (
 	SignalUSR2      Signal = "usr2"
 )
 
+var signals = []Signal{SignalInterrupt, SignalTerminate, SignalKill, SignalHangup, SignalQuit, SignalUSR1, SignalUSR2}
+
 // SignalParams send a signal to a process's group.
 type SignalParams struct {
-	ProcessID string `json:"processId"`
-	Signal    Signal `json:"signal"`
+	ProcessID string
+	Signal    Signal
+}
+
+func (p *SignalParams) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
+	choice(c, "signal", need, &p.Signal, signals)
 }
 
 // ProcessParams name one process: terminate and closeStdin.
 type ProcessParams struct {
-	ProcessID string `json:"processId"`
+	ProcessID string
+}
+
+func (p *ProcessParams) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
 }
 
 // ProcessAck is process/ack: the client has consumed a process's events up to and
@@ -174,69 +294,129 @@ type ProcessParams struct {
 // the newest event acknowledges future events too, so after 2^53-1 nothing more is
 // held back. A process that is unknown or has no window is no error.
 type ProcessAck struct {
-	ProcessID string `json:"processId"`
-	Seq       uint64 `json:"seq"`
+	ProcessID string
+	Seq       uint64
+}
+
+func (p *ProcessAck) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
+	uint64s(c, "seq", need, &p.Seq)
 }
 
 // TerminateResult answers process/terminate: whether the process was still
 // running.
 type TerminateResult struct {
-	Running bool `json:"running"`
+	Running bool
 }
+
+func (r *TerminateResult) fields(c *codec) {
+	boolean(c, "running", orNull, &r.Running)
+}
+
+// AppendJSON appends r.
+func (r TerminateResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // ResizeParams set the size of a process's terminal.
 type ResizeParams struct {
-	ProcessID string `json:"processId"`
-	Rows      uint16 `json:"rows"`
-	Cols      uint16 `json:"cols"`
+	ProcessID string
+	Rows      uint16
+	Cols      uint16
+}
+
+func (p *ResizeParams) fields(c *codec) {
+	text(c, "processId", need, &p.ProcessID)
+	uint16s(c, "rows", need, &p.Rows)
+	uint16s(c, "cols", need, &p.Cols)
 }
 
 // ProcessInfo describes one process of the session in ListResult.
 type ProcessInfo struct {
-	ProcessID   string   `json:"processId"`
-	Argv        []string `json:"argv"`
-	StartedAtMS int64    `json:"startedAtMs"`
-	Exited      bool     `json:"exited"`
-	ExitCode    *int     `json:"exitCode"`
-	Closed      bool     `json:"closed"`
-	TTY         bool     `json:"tty"`
+	ProcessID   string
+	Argv        []string
+	StartedAtMS int64
+	Exited      bool
+	ExitCode    *int
+	Closed      bool
+	TTY         bool
+}
+
+func (p *ProcessInfo) fields(c *codec) {
+	text(c, "processId", orNull, &p.ProcessID)
+	texts(c, "argv", orNull, &p.Argv)
+	int64s(c, "startedAtMs", orNull, &p.StartedAtMS)
+	boolean(c, "exited", orNull, &p.Exited)
+	optional(c, "exitCode", orNull, &p.ExitCode, integerValue)
+	boolean(c, "closed", orNull, &p.Closed)
+	boolean(c, "tty", orNull, &p.TTY)
 }
 
 // ListResult answers process/list.
 type ListResult struct {
-	Processes []ProcessInfo `json:"processes"`
+	Processes []ProcessInfo
 }
+
+func (r *ListResult) fields(c *codec) {
+	objects(c, "processes", orNull, &r.Processes)
+}
+
+// AppendJSON appends r.
+func (r ListResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // OutputNotification is process/output. Seq counts output, exit and close of
 // one process together, from 1.
 type OutputNotification struct {
-	ProcessID string `json:"processId"`
-	Seq       uint64 `json:"seq"`
-	Stream    Stream `json:"stream"`
-	Chunk     []byte `json:"chunk"`
+	ProcessID string
+	Seq       uint64
+	Stream    Stream
+	Chunk     []byte
+}
+
+func (n *OutputNotification) fields(c *codec) {
+	text(c, "processId", need, &n.ProcessID)
+	uint64s(c, "seq", need, &n.Seq)
+	choice(c, "stream", need, &n.Stream, streams)
+	base64s(c, "chunk", need, &n.Chunk)
 }
 
 // ExitedNotification is process/exited. ExitCode is the status, 128+n after
 // signal n, or -1 when unknown.
 type ExitedNotification struct {
-	ProcessID     string `json:"processId"`
-	Seq           uint64 `json:"seq"`
-	ExitCode      int    `json:"exitCode"`
-	SandboxDenied bool   `json:"sandboxDenied"`
+	ProcessID     string
+	Seq           uint64
+	ExitCode      int
+	SandboxDenied bool
 	// SandboxRefusal is set only if the sandbox could not be made, so that the
 	// command has not run. It is an extension of this server; clients that do not
 	// know it ignore it.
-	SandboxRefusal *SandboxRefusal `json:"sandboxRefusal,omitempty"`
+	SandboxRefusal *SandboxRefusal
+}
+
+func (n *ExitedNotification) fields(c *codec) {
+	text(c, "processId", need, &n.ProcessID)
+	uint64s(c, "seq", need, &n.Seq)
+	integer(c, "exitCode", need, &n.ExitCode)
+	boolean(c, "sandboxDenied", orNull, &n.SandboxDenied)
+	optional(c, "sandboxRefusal", orNull|omit, &n.SandboxRefusal, objectValue)
 }
 
 // SandboxRefusal is a policy that could not be enforced, and the reason.
 type SandboxRefusal struct {
-	Policy json.RawMessage `json:"policy"` // the permission profile, with native paths
-	Reason string          `json:"reason"`
+	Policy json.RawMessage // the permission profile, with native paths
+	Reason string
+}
+
+func (p *SandboxRefusal) fields(c *codec) {
+	raw(c, "policy", orNull, &p.Policy)
+	text(c, "reason", orNull, &p.Reason)
 }
 
 // ClosedNotification is process/closed, the last event of a process.
 type ClosedNotification struct {
-	ProcessID string `json:"processId"`
-	Seq       uint64 `json:"seq"`
+	ProcessID string
+	Seq       uint64
+}
+
+func (n *ClosedNotification) fields(c *codec) {
+	text(c, "processId", need, &n.ProcessID)
+	uint64s(c, "seq", need, &n.Seq)
 }

@@ -5,12 +5,22 @@ import (
 	"testing"
 )
 
-func FuzzDecodeReadFileResult(f *testing.F) {
-	fuzzDecoder(f, DecodeReadFileResult, `{"dataBase64":"aGk="}`)
-}
-
-func FuzzDecodeReadBlockResult(f *testing.F) {
-	fuzzDecoder(f, DecodeReadBlockResult, `{"chunk":"aGk=","eof":true}`)
+func TestDefaults(t *testing.T) {
+	for _, text := range []string{`{"handleId":"h","path":"/"}`, `{"handleId":"h","path":"/","mode":null}`} {
+		if p, err := DecodeOpen([]byte(text)); err != nil || p.Mode != OpenRead {
+			t.Errorf("%s: %+v, %v", text, p, err)
+		}
+	}
+	const request = `{"method":"GET","url":"x","requestId":"r"}`
+	if p, err := DecodeHTTPRequest([]byte(request)); err != nil || p.RedirectPolicy != RedirectFollow {
+		t.Errorf("%s: %+v, %v", request, p, err)
+	}
+	// A result of an older server, and of a newer one.
+	for _, text := range []string{`{"nextSeq":1}`, `{"nextSeq":1,"exitCode":null,"chunks":null,"more":{}}`} {
+		if r, err := Decode[ReadResult]([]byte(text)); err != nil || r.NextSeq != 1 {
+			t.Errorf("%s: %+v, %v", text, r, err)
+		}
+	}
 }
 
 func TestResultsOfFiles(t *testing.T) {

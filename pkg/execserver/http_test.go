@@ -4,7 +4,6 @@ package execserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +32,7 @@ func (p *peer) delta() execproto.HTTPBodyDelta {
 }
 
 func ackDelta(id string, seq uint64) string {
-	text, _ := json.Marshal(execproto.HTTPAck{RequestID: id, Seq: seq})
+	text, _ := execproto.Append(nil, &execproto.HTTPAck{RequestID: id, Seq: seq})
 	return fmt.Sprintf(`{"method":"http/request/ack","params":%s}`, text)
 }
 

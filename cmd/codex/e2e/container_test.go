@@ -147,7 +147,7 @@ func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sa
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var started execproto.StartResult
-	err = c.Call(ctx, execproto.MethodProcessStart, execproto.StartParams{
+	err = c.Call(ctx, execproto.MethodProcessStart, &execproto.StartParams{
 		ProcessID: id, Argv: []string{"/bin/sh", "-c", script}, Cwd: uri(cwd), Env: map[string]string{"PATH": "/usr/bin:/bin"}, Sandbox: sandbox,
 	}, &started)
 	if err != nil {
@@ -157,7 +157,7 @@ func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sa
 	after, wait := uint64(0), uint64(1000)
 	for !e.Closed {
 		e.ReadResult = execproto.ReadResult{}
-		if err := c.Call(ctx, execproto.MethodProcessRead, execproto.ReadParams{ProcessID: id, AfterSeq: &after, WaitMS: &wait}, &e.ReadResult); err != nil {
+		if err := c.Call(ctx, execproto.MethodProcessRead, &execproto.ReadParams{ProcessID: id, AfterSeq: &after, WaitMS: &wait}, &e.ReadResult); err != nil {
 			return e, err
 		}
 		for _, chunk := range e.Chunks {
@@ -306,7 +306,7 @@ func containerFiles(t *testing.T, client *execclient.Client) {
 	narrow := sandboxOf(ws, ws+"=read")
 	read := func(path string, sandbox json.RawMessage) (string, error) {
 		var r execproto.ReadFileResult
-		err := client.Call(ctx, execproto.MethodFSReadFile, execproto.LinkPathParams{Path: uri(path), Sandbox: sandbox}, &r)
+		err := client.Call(ctx, execproto.MethodFSReadFile, &execproto.LinkPathParams{Path: uri(path), Sandbox: sandbox}, &r)
 		return string(r.DataBase64), err
 	}
 	if text, err := read(ws+"/f", narrow); err != nil || text != "data" {
@@ -322,7 +322,9 @@ func containerFiles(t *testing.T, client *execclient.Client) {
 	if text, err := read(ws+"/link", narrow); err == nil || text != "" {
 		t.Errorf("fs/readFile read the secret through a link: %q", text)
 	}
-	err := client.Call(ctx, execproto.MethodFSWriteFile, map[string]any{"path": uri(ws + "/f"), "dataBase64": []byte("evil"), "sandbox": sandboxOf(ws, "root=read")}, nil)
+	err := client.Call(ctx, execproto.MethodFSWriteFile, &execproto.WriteFileParams{
+		Path: uri(ws + "/f"), DataBase64: execproto.Base64Text("ZXZpbA=="), Sandbox: sandboxOf(ws, "root=read"),
+	}, nil)
 	if b, _ := os.ReadFile(ws + "/f"); err == nil || string(b) != "data" {
 		t.Errorf("fs/writeFile: %q, %v", b, err)
 	}
@@ -367,12 +369,14 @@ func containerRefusals(t *testing.T, client *execclient.Client) {
 			// alike; one that reads is confined or refused.
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			err = client.Call(ctx, execproto.MethodFSWriteFile, map[string]any{"path": uri(secret), "dataBase64": []byte("evil"), "sandbox": sandbox}, nil)
+			err = client.Call(ctx, execproto.MethodFSWriteFile, &execproto.WriteFileParams{
+				Path: uri(secret), DataBase64: execproto.Base64Text("ZXZpbA=="), Sandbox: sandbox,
+			}, nil)
 			if b, _ := os.ReadFile(secret); err == nil || string(b) != "key" {
 				t.Errorf("fs/writeFile: %q, %v", b, err)
 			}
 			var r execproto.ReadFileResult
-			err = client.Call(ctx, execproto.MethodFSReadFile, execproto.LinkPathParams{Path: uri(secret), Sandbox: sandbox}, &r)
+			err = client.Call(ctx, execproto.MethodFSReadFile, &execproto.LinkPathParams{Path: uri(secret), Sandbox: sandbox}, &r)
 			if path == secret && (err == nil || !strings.Contains(err.Error(), path)) {
 				t.Errorf("fs/readFile: %q, %v", r.DataBase64, err)
 			}

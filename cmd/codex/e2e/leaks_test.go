@@ -43,22 +43,24 @@ func (l *leaker) request(ctx context.Context) error {
 	switch n % 3 {
 	case 0:
 		var r execproto.ReadFileResult
-		err := l.client.Call(ctx, execproto.MethodFSReadFile, execproto.LinkPathParams{Path: uri(l.ws + "/f"), Sandbox: l.sandbox}, &r)
+		err := l.client.Call(ctx, execproto.MethodFSReadFile, &execproto.LinkPathParams{Path: uri(l.ws + "/f"), Sandbox: l.sandbox}, &r)
 		if err == nil && string(r.DataBase64) != "data" {
 			err = fmt.Errorf("read %q", r.DataBase64)
 		}
 		return err
 	case 1:
-		return l.client.Call(ctx, execproto.MethodFSWriteFile, map[string]any{"path": uri(file), "dataBase64": []byte("written"), "sandbox": l.sandbox}, nil)
+		return l.client.Call(ctx, execproto.MethodFSWriteFile, &execproto.WriteFileParams{
+			Path: uri(file), DataBase64: execproto.Base64Text("d3JpdHRlbg=="), Sandbox: l.sandbox,
+		}, nil)
 	}
 	id, after, wait := fmt.Sprint("p", n), uint64(0), uint64(1000)
-	err := l.client.Call(ctx, execproto.MethodProcessStart, execproto.StartParams{
+	err := l.client.Call(ctx, execproto.MethodProcessStart, &execproto.StartParams{
 		ProcessID: id, Cwd: uri(l.ws), Env: map[string]string{"PATH": "/usr/bin:/bin"}, Sandbox: l.sandbox,
 		Argv: []string{"/bin/sh", "-c", "echo x > " + file + "; (exec sleep 1000 " + l.ws + " 2>/dev/null) & exec sleep 0.005"},
 	}, nil)
 	for err == nil {
 		var r execproto.ReadResult
-		err = l.client.Call(ctx, execproto.MethodProcessRead, execproto.ReadParams{ProcessID: id, AfterSeq: &after, WaitMS: &wait}, &r)
+		err = l.client.Call(ctx, execproto.MethodProcessRead, &execproto.ReadParams{ProcessID: id, AfterSeq: &after, WaitMS: &wait}, &r)
 		after = r.NextSeq - 1
 		if r.Closed {
 			if r.ExitCode == nil || *r.ExitCode != 0 {

@@ -72,7 +72,6 @@ func undecodable(err error) error {
 var (
 	errTooLong  = errors.New("the answer is too long")
 	errNoAnswer = errors.New("expected a status of ok or error before its payload")
-	errTwoLines = errors.New("the answer has more than one line")
 )
 
 // parseAnswer returns the parts of an answer. response is valid JSON.

@@ -109,7 +109,7 @@ func TestParseAnswerRefuses(t *testing.T) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
-	for operation := range shapes {
+	for operation := range results {
 		f.Add([]byte(ok(operation, `{}`)), operation)
 	}
 	f.Add([]byte(ok("fs/readFile", `{"dataBase64":"YQ=="}`)), "fs/readFile")

@@ -72,6 +72,27 @@ func AppendUint(b []byte, n uint64) []byte { return strconv.AppendUint(b, n, 10)
 // AppendBool appends a boolean.
 func AppendBool(b []byte, v bool) []byte { return strconv.AppendBool(b, v) }
 
+// AppendRaw appends a JSON text as it is, but with a space in place of each line
+// end. Strings contain none, so its meaning is the same. The error is a
+// *SyntaxError if the text is not one JSON value; then nothing is appended.
+func AppendRaw(b, text []byte) ([]byte, error) {
+	r := NewReader(text)
+	if err := r.Skip(); err != nil {
+		return b, err
+	}
+	if err := r.End(); err != nil {
+		return b, err
+	}
+	at := len(b)
+	b = append(b, text...)
+	for i := at; i < len(b); i++ {
+		if b[i] == '\n' || b[i] == '\r' {
+			b[i] = ' '
+		}
+	}
+	return b, nil
+}
+
 // Base64Len is the length of the base64 text of n bytes.
 func Base64Len(n int) int { return (n + 2) / 3 * 4 }
 

@@ -29,16 +29,21 @@ const maxChecks = 16
 // it failed, and the fields after it if it succeeded.
 type checkedEnvironment struct {
 	environmentEntry
-	OK          bool             `json:"ok"`
-	Error       string           `json:"error,omitempty"`
-	ConnectMS   float64          `json:"connectMs,omitempty"`
-	RoundTripMS float64          `json:"roundTripMs,omitempty"`
-	Shell       *execproto.Shell `json:"shell,omitempty"`
-	OS          string           `json:"os,omitempty"`
-	Version     string           `json:"version,omitempty"`
+	OK          bool          `json:"ok"`
+	Error       string        `json:"error,omitempty"`
+	ConnectMS   float64       `json:"connectMs,omitempty"`
+	RoundTripMS float64       `json:"roundTripMs,omitempty"`
+	Shell       *checkedShell `json:"shell,omitempty"`
+	OS          string        `json:"os,omitempty"`
+	Version     string        `json:"version,omitempty"`
 	// Sandbox says whether a command was confined: yes, no, or unknown, where
 	// a server does not tell.
 	Sandbox string `json:"sandbox,omitempty"`
+}
+
+type checkedShell struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
 }
 
 func environmentsCheckCommand(s cmdutil.Streams) *cli.Command {
@@ -143,7 +148,7 @@ func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment
 		return r
 	}
 	r.RoundTripMS = milliseconds(time.Since(began))
-	r.OK, r.Shell, r.OS, r.Version = true, &info.Shell, info.PlatformOS, info.ExecutorVersion
+	r.OK, r.Shell, r.OS, r.Version = true, &checkedShell{info.Shell.Name, info.Shell.Path}, info.PlatformOS, info.ExecutorVersion
 	if r.Sandbox, err = trySandbox(bound, client, info); err != nil {
 		r.OK, r.Error = false, said.Explain(err)
 	}

@@ -1,0 +1,82 @@
+package execproto
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefusals holds the words in which params are refused.
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		decode func([]byte) error
+		text   string
+		want   string
+	}{
+		{errorOf(DecodeStart), ``, "invalid type: null, expected an object"},
+		{errorOf(DecodeStart), `{}`, "missing field `processId`"},
+		{errorOf(DecodeStart), `{"processId":5}`, "processId: invalid type: number `5`, expected a string"},
+		{errorOf(DecodeStart), `{"processId":"p","processId":"q"}`, "duplicate field `processId`"},
+		{errorOf(DecodeStart), `{"processId":"p","argv":[],"cwd":"/","env":{},"tty":false}`, "argv must not be empty"},
+		{errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"pipeStdin":null}`, "pipeStdin: invalid type: null, expected a boolean"},
+		{
+			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"envPolicy":{"inherit":"some"}}`,
+			"envPolicy: inherit: unknown variant `some`, expected one of `all`, `core`, `none`",
+		},
+		{errorOf(DecodeRead), `{"processId":"p","afterSeq":-1}`, "afterSeq: invalid value: integer `-1`, expected u64"},
+		{errorOf(DecodeRead), `{"processId":"p","afterSeq":1.5}`, "afterSeq: invalid type: number `1.5`, expected u64"},
+		{errorOf(DecodeWrite), `{"processId":"p","chunk":"","writeId":""}`, "writeId must not be empty"},
+		{errorOf(DecodeWrite), `{"processId":"p","chunk":"***"}`, "chunk: Invalid symbol 42, offset 0."},
+		{errorOf(DecodeInitialize), `{"clientName":"c","takeOver":1}`, "takeOver: invalid type: number `1`, expected a boolean"},
+		{
+			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`,
+			"outputWindow: invalid value: integer `-1`, expected u64",
+		},
+		{errorOf(DecodeProcessAck), ``, "invalid type: null, expected an object"},
+		{errorOf(DecodeProcessAck), `{"processId":"p"}`, "missing field `seq`"},
+		{errorOf(DecodeProcessAck), `{"processId":"p","seq":null}`, "seq: invalid type: null, expected u64"},
+		{errorOf(DecodeHTTPAck), `{"seq":1}`, "missing field `requestId`"},
+		{errorOf(DecodeSignal), `{"processId":"p","signal":"Interrupt"}`, "signal: unknown variant `Interrupt`, expected one of `interrupt`"},
+		{errorOf(DecodeCopy), `{"sourcePath":"/","destinationPath":"/","recursive":null}`, "recursive: invalid type: null, expected a boolean"},
+		{errorOf(DecodeHTTPRequest), `{"method":"GET","url":"x","requestId":"r","headers":null}`, "headers: invalid type: null, expected a sequence"},
+		{DecodeEmpty, `[]`, "invalid type: sequence, expected unit"},
+		{DecodeEmpty, `{"a":1}`, "unexpected field `a`"},
+	} {
+		var text []byte
+		if tt.text != "" {
+			text = []byte(tt.text)
+		}
+		if err := tt.decode(text); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.text, err, tt.want)
+		}
+	}
+}
+
+func errorOf[P any](decode func([]byte) (P, error)) func([]byte) error {
+	return func(text []byte) error {
+		_, err := decode(text)
+		return err
+	}
+}
+
+func BenchmarkAppendOutput(b *testing.B) {
+	chunk := make([]byte, MaxOutputChunk)
+	buf := make([]byte, 0, 2*MaxOutputChunk)
+	b.SetBytes(MaxOutputChunk)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = AppendOutput(buf[:0], "process", 12345, Stdout, chunk)
+	}
+}
+
+func BenchmarkDecodeWrite(b *testing.B) {
+	text, _ := Append(nil, &WriteParams{ProcessID: "p", Chunk: make([]byte, MaxOutputChunk)})
+	work := make([]byte, len(text))
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		copy(work, text)
+		if _, err := DecodeWrite(work); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
