@@ -91,7 +91,7 @@ func TestCluster(t *testing.T) {
 	close(stop)
 	running.Wait()
 	if err := context.Cause(ctx); err != nil {
-		t.Errorf("%v; replay: go test -run '^TestCluster$' ./cmd/codex/e2e -cluster.seed=%d -cluster.rounds=%d", err, *clusterSeed, *clusterRounds)
+		t.Errorf("%v; replay: go test -run '^TestCluster$' ./cmd/codex/e2e/recovery -cluster.seed=%d -cluster.rounds=%d", err, *clusterSeed, *clusterRounds)
 	}
 }
 

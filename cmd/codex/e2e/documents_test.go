@@ -225,22 +225,6 @@ func (r *reader) try(c example) {
 // The terminal is so wide that no line is broken.
 const screenRows, screenColumns = 60, 250
 
-// upTo waits until the screen shows a text, and returns what came up to its end.
-func (u *user) upTo(want string) string {
-	u.t.Helper()
-	before := u.seen
-	for b := make([]byte, 4096); ; {
-		if at := strings.Index(before, want); at >= 0 {
-			u.seen = before[at+len(want):]
-			return before[:at+len(want)]
-		}
-		n, err := u.tty.Read(b)
-		if before += string(b[:n]); err != nil {
-			u.t.Fatalf("no %q: %q, %v", want, before, err)
-		}
-	}
-}
-
 // controls are what steers a terminal and shows nothing.
 var controls = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])|[\x00-\x08\x0b-\x0c\x0e-\x1f]`)
 

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -129,21 +128,6 @@ func descriptors(pid int) []string {
 	}
 	slices.Sort(found)
 	return found
-}
-
-// eventually polls until nothing is left of what look finds.
-func eventually(t *testing.T, what string, look func() []string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		left := look()
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("%s: %d are left:\n%s", what, len(left), strings.Join(left[:min(len(left), 20)], "\n"))
-			return
-		}
-	}
 }
 
 // strays are the files of a tree that should not be there.

@@ -22,15 +22,6 @@ import (
 	"codex.internal/pkg/testutil/natstest"
 )
 
-// ready returns the status of a service's /readyz.
-func (m *meeting) ready() int {
-	m.t.Helper()
-	res, err := http.Get(m.url + "/readyz")
-	must(m.t, err)
-	must(m.t, res.Body.Close())
-	return res.StatusCode
-}
-
 // TestRendezvousNodes has an executor at one node and a harness at another, of
 // which the executor's is killed.
 func TestRendezvousNodes(t *testing.T) {

@@ -3,57 +3,12 @@
 package e2e
 
 import (
-	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
-
-// meetingStatus is what /status tells of one environment.
-type meetingStatus struct {
-	ID           string
-	Registration string `json:"executor_registration_id"`
-	Connected    bool
-	Harnesses    int
-	Up, Down     struct{ Frames int }
-}
-
-// status returns what the service tells of the only environment.
-func (m *meeting) status(token string) meetingStatus {
-	m.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, m.url+"/status", nil)
-	must(m.t, err)
-	req.SetBasicAuth("anybody", token)
-	req.Header.Set("Accept", "application/json")
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-	res, err := client.Do(req)
-	must(m.t, err)
-	defer res.Body.Close()
-	var page struct{ Environments []meetingStatus }
-	must(m.t, json.NewDecoder(res.Body).Decode(&page))
-	if len(page.Environments) == 0 {
-		return meetingStatus{}
-	}
-	return page.Environments[0]
-}
-
-// await polls the status until done likes it.
-func (m *meeting) await(token, what string, done func(meetingStatus) bool) meetingStatus {
-	m.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		s := m.status(token)
-		if done(s) {
-			return s
-		}
-		if time.Now().After(deadline) {
-			m.t.Fatalf("%s: %+v", what, s)
-		}
-	}
-}
 
 // startReference runs Codex CLI with an empty home until the test ends.
 func startReference(t *testing.T, args []string, stdin string, env ...string) {

@@ -8,48 +8,15 @@ import (
 	"image/png"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gorilla/websocket"
-
-	"codex.internal/pkg/relay/relayframe"
 )
 
 // hostileID is what the rules for ids allow.
 const hostileID = `<img src=x onerror=alert(1)>&lt;"'<b>`
-
-// register registers an environment and returns the answer.
-func (m *meeting) register(token, id string) map[string]any {
-	m.t.Helper()
-	status, registered := m.call(token, url.PathEscape(id)+"/register", map[string]any{
-		"security_profile": "noise_hybrid_ik_v1", "executor_public_key": publicKey(m.t),
-	})
-	if status != http.StatusOK {
-		m.t.Fatalf("%q: %d %v", id, status, registered)
-	}
-	return registered
-}
-
-// stream opens a stream to an executor's socket, which gets so many records of
-// 60 KiB and answers with as many of 30 KiB.
-func (m *meeting) stream(token, id string, executor *websocket.Conn, records uint32) {
-	m.t.Helper()
-	status, connected := m.call(token, url.PathEscape(id)+"/connect", map[string]any{"harness_public_key": publicKey(m.t)})
-	if status != http.StatusOK {
-		m.t.Fatalf("%q: %d %v", id, status, connected)
-	}
-	h := m.dial(connected)
-	pass(m.t, h, executor, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("1")})
-	for seq := range records {
-		pass(m.t, h, executor, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 60<<10)})
-		pass(m.t, executor, h, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 30<<10)})
-	}
-}
 
 // read returns what a person reads on the page, one blank for any amount of
 // them.

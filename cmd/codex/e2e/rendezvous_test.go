@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,117 +16,15 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
 )
-
-// meeting is a running rendezvous service.
-type meeting struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	url    string
-	tokens string // file
-	tls    *tls.Config
-	said   bytes.Buffer // on stderr; to be read when it has ended
-}
-
-// rendezvous starts a service on a free port.
-func rendezvous(t *testing.T, tokens string, args ...string) *meeting {
-	t.Helper()
-	m := &meeting{t: t, tokens: tokens}
-	m.cmd = exec.Command(codex, append([]string{"rendezvous", "--listen", "127.0.0.1:0", "--tokens", tokens}, args...)...)
-	m.cmd.Stderr = io.MultiWriter(shownOnFailure(t), &m.said)
-	out, err := m.cmd.StdoutPipe()
-	must(t, err)
-	must(t, m.cmd.Start())
-	t.Cleanup(func() {
-		_ = m.cmd.Process.Kill()
-		_ = m.cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "http") {
-		t.Fatalf("first line %q: %v", line, err)
-	}
-	m.url = strings.TrimSpace(line)
-	return m
-}
-
-// end asks the service to end.
-func (m *meeting) end() {
-	m.t.Helper()
-	must(m.t, m.cmd.Process.Signal(syscall.SIGTERM))
-	if err := m.cmd.Wait(); err != nil {
-		m.t.Errorf("after SIGTERM: %v", err)
-	}
-}
-
-// token makes a token.
-func (m *meeting) token(args ...string) string {
-	m.t.Helper()
-	out, errs, code := run(m.t, "", append([]string{"rendezvous", "token", "create", "--tokens", m.tokens}, args...)...)
-	if code != 0 || !strings.HasPrefix(out, "cxr_") || strings.Count(out, "\n") != 1 {
-		m.t.Fatalf("%d %q %q", code, out, errs)
-	}
-	return strings.TrimSpace(out)
-}
-
-// call makes a call of the API, and returns the status and the members of the
-// answer.
-func (m *meeting) call(token, path string, body any) (int, map[string]any) {
-	m.t.Helper()
-	text, err := json.Marshal(body)
-	must(m.t, err)
-	req, err := http.NewRequest(http.MethodPost, m.url+"/cloud/environment/"+path, bytes.NewReader(text))
-	must(m.t, err)
-	req.Header.Set("Authorization", "Bearer "+token)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: m.tls, DisableKeepAlives: true}, Timeout: patience}
-	res, err := client.Do(req)
-	must(m.t, err)
-	defer res.Body.Close()
-	var members map[string]any
-	must(m.t, json.NewDecoder(res.Body).Decode(&members))
-	return res.StatusCode, members
-}
-
-// dial dials the URL that a call has returned.
-func (m *meeting) dial(answer map[string]any) *websocket.Conn {
-	m.t.Helper()
-	dialer := websocket.Dialer{TLSClientConfig: m.tls, HandshakeTimeout: patience}
-	ws, _, err := dialer.Dial(answer["url"].(string), nil)
-	if err != nil {
-		m.t.Fatalf("dial: %v", err)
-	}
-	m.t.Cleanup(func() { _ = ws.Close() })
-	_ = ws.SetReadDeadline(time.Now().Add(patience))
-	return ws
-}
-
-// pass sends a frame from one socket and reads it at the other.
-func pass(t *testing.T, from, to *websocket.Conn, f relayframe.Frame) {
-	t.Helper()
-	sent, err := f.Append(nil)
-	must(t, err)
-	must(t, from.WriteMessage(websocket.BinaryMessage, sent))
-	if kind, got, err := to.ReadMessage(); err != nil || kind != websocket.BinaryMessage || !bytes.Equal(got, sent) {
-		t.Fatalf("%v: %d bytes, %v", f.Kind, len(got), err)
-	}
-}
-
-func publicKey(t *testing.T) noiseik.PublicKey {
-	t.Helper()
-	id, err := noiseik.GenerateIdentity()
-	must(t, err)
-	return id.PublicKey()
-}
 
 func TestRendezvous(t *testing.T) {
 	dir := t.TempDir()

@@ -18,14 +18,6 @@ import (
 	"github.com/creack/pty"
 )
 
-// needSandbox skips a test on a host where nothing can be confined.
-func needSandbox(t *testing.T) {
-	t.Helper()
-	if out, _, code := run(t, "", "doctor"); code != 0 {
-		t.Skipf("this host cannot enforce workspace-write:\n%s", out)
-	}
-}
-
 // runIn runs codex in a directory.
 func runIn(t *testing.T, dir, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
@@ -40,20 +32,6 @@ func runIn(t *testing.T, dir, stdin string, args ...string) (stdout, stderr stri
 		t.Fatal(err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-// places makes a workspace with a repository in it and a directory beside it,
-// outside of /tmp, which workspace-write lets be written.
-func places(t *testing.T) (workspace, beside string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "codex-e2e-")
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	workspace, beside = filepath.Join(dir, "workspace"), filepath.Join(dir, "beside")
-	must(t, os.MkdirAll(filepath.Join(workspace, ".git"), 0o755))
-	must(t, os.Mkdir(beside, 0o755))
-	must(t, os.WriteFile(filepath.Join(workspace, "plain"), []byte("x"), 0o644))
-	return workspace, beside
 }
 
 func TestSandbox(t *testing.T) {

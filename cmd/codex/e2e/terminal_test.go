@@ -162,3 +162,19 @@ func (c *cutter) cut() {
 	}
 	c.conns = nil
 }
+
+// upTo waits until the screen shows a text, and returns what came up to its end.
+func (u *user) upTo(want string) string {
+	u.t.Helper()
+	before := u.seen
+	for b := make([]byte, 4096); ; {
+		if at := strings.Index(before, want); at >= 0 {
+			u.seen = before[at+len(want):]
+			return before[:at+len(want)]
+		}
+		n, err := u.tty.Read(b)
+		if before += string(b[:n]); err != nil {
+			u.t.Fatalf("no %q: %q, %v", want, before, err)
+		}
+	}
+}
