@@ -1,0 +1,321 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"github.com/creack/pty"
+)
+
+// checkout is the repository, whose documents are tested.
+const checkout = harness.Repository
+
+// documents are those whose commands are run, one after the other, each document
+// with a server and a home directory of its own. Of the others, only the names of
+// commands and options are checked: see TestDocumentedCommands in the package cli.
+var documents = []string{"README.md", "docs/getting-started.md"}
+
+// notRun are the commands that cannot be run by a test, and why.
+var notRun = map[string]string{
+	"scripts/run":     "it builds into the repository and uses a fixed port; the commands are run on a server of the test, built in the same way",
+	"scripts/install": "it builds everything again: scripts/check installs",
+	"scripts/install /usr/local --name codex-go":                                    "it needs root: scripts/check installs under another name",
+	"bin/codex remote run --tty -- top":                                             "it runs until it is ended: see TestRemoteRunOnATerminal",
+	"bin/codex remote shell":                                                        "it is the shell of the user who runs the test: see TestRemoteRunOnATerminal",
+	"bin/codex doctor":                                                              "the answer depends on the machine: see TestDoctorForPeople",
+	"bin/codex remote --env build run -- make test":                                 "it needs a machine named build: see TestEnvironments",
+	"CODEX_EXEC_SERVER_URL=ws://127.0.0.1:8765 codex":                               "it is OpenAI's program and needs a model: scripts/interop uses it",
+	"bin/codex exec-server --remote https://meet.example:8766 --environment-id box": "it needs another machine: see TestRendezvousWithTLS",
+	"bin/codex remote --env box shell":                                              "it needs another machine: see TestRendezvousWithTLS",
+}
+
+// notRunIn are the other documents that show command lines, and why these cannot be
+// run. Their commands and options are checked all the same: see documents.
+var notRunIn = map[string]string{
+	"docs/configuration.md": "it needs a machine named build: see TestEnvironments",
+	"docs/embedding.md":     "it downloads modules: the examples of the packages execclient and execserver are run",
+	"docs/rendezvous.md":    "it needs three machines, a name and NATS: see TestRendezvousWithTLS and TestRendezvousNodes",
+	"docs/sign-in.md":       "it needs credentials: see TestLoginThroughAProxy",
+}
+
+// TestDocumentsAreListed: each document that shows command lines is run, or it is
+// said why it cannot be, and tests that are named instead exist.
+func TestDocumentsAreListed(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(checkout, "docs/*.md"))
+	harness.Must(t, err)
+	unused := maps.Clone(notRunIn)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		harness.Must(t, err)
+		name = filepath.Join("docs", filepath.Base(name))
+		shows := len(documented(string(text))) > 0
+		if _, listed := notRunIn[name]; shows && !listed && !slices.Contains(documents, name) {
+			t.Errorf("%s shows command lines: run them, or say why they cannot be", name)
+		} else if shows {
+			delete(unused, name)
+		}
+	}
+	for name := range unused {
+		t.Errorf("%s shows no command line: take it out of the list", name)
+	}
+	tests := ""
+	files, err := filepath.Glob(filepath.Join("..", "*", "*_test.go"))
+	harness.Must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		harness.Must(t, err)
+		tests += string(text)
+	}
+	for _, reason := range slices.Concat(slices.Collect(maps.Values(notRun)), slices.Collect(maps.Values(notRunIn))) {
+		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(reason, -1) {
+			if !strings.Contains(tests, "\nfunc "+name+"(") {
+				t.Errorf("%q: there is no %s", reason, name)
+			}
+		}
+	}
+}
+
+// TestDocuments runs the commands of documents and compares what they print with
+// what the document shows, so that a newcomer sees what was promised. A line of
+// dots in a document stands for any lines.
+func TestDocuments(t *testing.T) {
+	harness.NeedSandbox(t)
+	unused := maps.Clone(notRun)
+	for _, name := range documents {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(checkout, name))
+			harness.Must(t, err)
+			r := newReader(t)
+			commands := documented(string(text))
+			for _, c := range commands {
+				if _, not := notRun[c.line]; not {
+					delete(unused, c.line)
+					continue
+				}
+				r.try(c)
+			}
+			if len(commands) == 0 {
+				t.Error("the document shows no command")
+			}
+		})
+	}
+	for line := range unused {
+		t.Errorf("no document shows %s: take it out of the list", line)
+	}
+}
+
+// example is a command line of a document, and the lines that it shows below.
+type example struct {
+	line string
+	want []string
+}
+
+// documented returns the commands of a document: in its indented blocks, behind a
+// dollar sign.
+func documented(text string) (list []example) {
+	inside := false
+	for line := range strings.Lines(text) {
+		shown, indented := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ")
+		command, typed := strings.CutPrefix(shown, "$ ")
+		switch {
+		case indented && typed:
+			list = append(list, example{line: command})
+			inside = true
+		case !indented && shown != "":
+			inside = false
+		case inside:
+			last := &list[len(list)-1]
+			last.want = append(last.want, shown)
+		}
+	}
+	return list
+}
+
+// reader is somebody who types the commands of a document.
+type reader struct {
+	t      *testing.T
+	dir    string            // the checkout
+	env    []string          // of its shell
+	before []string          // lines that change the shell: they hold for all that follow
+	places map[string]string // what is called otherwise where the document was written
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	_, beside := harness.Places(t)
+	_, url := harness.Server(t)
+	r := &reader{t: t, dir: filepath.Join(beside, "checkout")}
+	home := filepath.Join(beside, "home")
+	harness.Must(t, os.MkdirAll(filepath.Join(home, ".codex"), 0o755))
+	harness.Must(t, os.MkdirAll(filepath.Join(r.dir, "bin"), 0o755))
+	harness.Must(t, os.Symlink(harness.Codex, filepath.Join(r.dir, "bin/codex")))
+	harness.Must(t, os.CopyFS(filepath.Join(r.dir, "docs"), os.DirFS(filepath.Join(checkout, "docs"))))
+	text, err := os.ReadFile(filepath.Join(checkout, "README.md"))
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(filepath.Join(r.dir, "README.md"), text, 0o644))
+	r.places = map[string]string{
+		"ws://127.0.0.1:8765": url, "/src/codex": r.dir, "/root/": home + "/",
+		"/var/tmp/demo": filepath.Join(beside, "demo"), "/var/tmp/tour": filepath.Join(beside, "tour"),
+	}
+	r.env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TERM=xterm", "SHELL=/bin/bash"}
+	return r
+}
+
+// here writes a text of the document with the names that hold here.
+func (r *reader) here(text string) string {
+	for _, there := range slices.Sorted(maps.Keys(r.places)) {
+		text = strings.ReplaceAll(text, there, r.places[there])
+	}
+	return text
+}
+
+// changesShell are commands that the shell itself does.
+var changesShell = regexp.MustCompile(`^(export|unset|source|cd) `)
+
+// shownFile is a command that shows a file which the reader is to write.
+var shownFile = regexp.MustCompile(`^cat ~/(\S+)$`)
+
+// asks is a line in which the program asks and the reader types.
+var asks = regexp.MustCompile(`^(.*(?:\[n\] no   > |\((?:read-only|workspace-write)\)> ))(.+)$`)
+
+// try runs a command on a terminal, types what the document says, and compares.
+func (r *reader) try(c example) {
+	r.t.Helper()
+	line := r.here(c.line)
+	if changesShell.MatchString(line) {
+		r.before = append(r.before, line)
+	}
+	for len(c.want) > 0 && c.want[len(c.want)-1] == "" {
+		c.want = c.want[:len(c.want)-1]
+	}
+	if m := shownFile.FindStringSubmatch(line); m != nil {
+		home := strings.TrimPrefix(r.env[0], "HOME=")
+		harness.Must(r.t, os.WriteFile(filepath.Join(home, m[1]), []byte(r.here(strings.Join(c.want, "\n"))+"\n"), 0o644))
+	}
+	cmd := exec.Command("bash", "--norc", "--noprofile", "-c", strings.Join(append(slices.Clone(r.before), line), "\n"))
+	cmd.Dir, cmd.Env = r.dir, r.env
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: screenRows, Cols: screenColumns})
+	harness.Must(r.t, err)
+	u := &harness.User{T: r.t, Cmd: cmd, TTY: tty, Stop: time.AfterFunc(harness.Patience, func() { _ = cmd.Process.Kill() })}
+	seen := ""
+	for _, want := range c.want {
+		if m := asks.FindStringSubmatch(want); m != nil {
+			seen += u.UpTo(r.here(m[1]))
+			u.Types(m[2] + "\r")
+		}
+	}
+	rest, _ := u.End()
+	u.Stop.Stop()
+	_ = tty.Close()
+	if problem := differs(r.here(strings.Join(c.want, "\n")), readable(seen+rest)); problem != "" {
+		r.t.Errorf("$ %s\n%s", c.line, problem)
+	}
+}
+
+// The terminal is so wide that no line is broken.
+const screenRows, screenColumns = 60, 250
+
+// controls are what steers a terminal and shows nothing.
+var controls = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(\x07|\x1b\\)|[ -/]*[0-~])|[\x00-\x08\x0b-\x0c\x0e-\x1f]`)
+
+// readable is the text that somebody has seen who watched the terminal all the
+// time, also what has left the screen by now. Of a line that was written over,
+// such as a bar of progress, it is the last state.
+func readable(seen string) string {
+	var b strings.Builder
+	for line := range strings.Lines(controls.ReplaceAllString(seen, "")) {
+		line = strings.TrimRight(line, "\r\n")
+		fmt.Fprintln(&b, line[strings.LastIndexByte(line, '\r')+1:])
+	}
+	return b.String()
+}
+
+// different from one run to the next, or from one machine to another.
+var different = []struct {
+	what *regexp.Regexp
+	name string
+}{
+	{regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?m?s\b`), "TIME"},
+	{regexp.MustCompile(`\bdevel(-\S+)?`), "VERSION"},
+	{regexp.MustCompile(`^(session +)\S+`), "${1}ID"},
+	{regexp.MustCompile(`^(home +)\S+`), "${1}HOME"},
+	{regexp.MustCompile(`^(shell +).*`), "${1}SHELL"},
+	{regexp.MustCompile(`^( *command: )\S+/\S+ -c`), "${1}SHELL -c"},
+	{regexp.MustCompile(`^(directory +)\S+`), "${1}DIRECTORY"},
+	{regexp.MustCompile(`={10,}`), "="},
+	{regexp.MustCompile(`\s+`), " "},
+}
+
+// differs says in which line a screen is not what a document shows; empty: in
+// none.
+func differs(want, got string) string {
+	plain := func(text string) (lines []string) {
+		for line := range strings.Lines(text) {
+			for _, d := range different {
+				line = d.what.ReplaceAllString(line, d.name)
+			}
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+		return lines
+	}
+	wanted, found := plain(want), plain(got)
+	i := 0
+	for w := 0; w < len(wanted); w++ {
+		if wanted[w] == "..." {
+			if w == len(wanted)-1 {
+				return ""
+			}
+			for i < len(found) && found[i] != wanted[w+1] {
+				i++
+			}
+			continue
+		}
+		if i >= len(found) || found[i] != wanted[w] {
+			return fmt.Sprintf("the document shows %q, which is not line %d of\n%s", wanted[w], i+1, got)
+		}
+		i++
+	}
+	if i < len(found) {
+		return fmt.Sprintf("the document does not show %q of\n%s", found[i], got)
+	}
+	return ""
+}
+
+// TestDocumentsDiffer checks the comparison: one that finds everything equal
+// would look the same.
+func TestDocumentsDiffer(t *testing.T) {
+	for _, tt := range []struct {
+		want, got string
+		same      bool
+	}{
+		{"a\nb", "a\n\nb\n", true},
+		{"a\n...\nd", "a\nb\nc\nd", true},
+		{"a\n...", "a\nb", true},
+		{"took 3 ms, 1.5s", "took 3 ms, 20ms", true},
+		{"a\nb", "a", false},
+		{"a", "a\nb", false},
+		{"a\n...\nd", "a\nb\nc", false},
+		{"a", "b", false},
+	} {
+		if problem := differs(tt.want, tt.got); (problem == "") != tt.same {
+			t.Errorf("%q, %q: %q", tt.want, tt.got, problem)
+		}
+	}
+	got := documented("$ no\n\n    $ a \\\n    b\n\n    c\n\ntext\n    $ d\n")
+	if len(got) != 2 || got[0].line != `a \` || got[1].line != "d" || len(got[1].want) != 0 {
+		t.Errorf("%q", got)
+	}
+}

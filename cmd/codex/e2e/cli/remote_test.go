@@ -1,0 +1,166 @@
+//go:build linux
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"github.com/creack/pty"
+)
+
+func TestCommandLine(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string // in stdout or stderr
+	}{
+		{[]string{"--version"}, 0, "codex "},
+		{nil, 0, "codex exec-server"},
+		{[]string{"exec-server", "--help"}, 0, "--ws-token-file"},
+		{[]string{"remote", "cp", "--help"}, 0, "codex remote cp -r ./src :~/project"},
+		{[]string{"exec-servr"}, 2, "exec-servr"},
+		{[]string{"exec-server", "--lisen", "x"}, 2, "unknown flag --lisen"},
+		{[]string{"exec-server", "stray"}, 2, "stray"},
+		{[]string{"exec-server", "--listen", "http://x"}, 1, "Error: unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`"},
+		{[]string{"exec-server", "--listen", "ws://0.0.0.0:0"}, 1, "--ws-auth"},
+		{[]string{"exec-server", "--session-ttl", "-1s"}, 2, "--session-ttl"},
+		{[]string{"exec-server", "--log-level", "loud"}, 2, "--log-level"},
+		{[]string{"exec-server", "--ws-auth", "capability-token"}, 1, "--ws-token-file"},
+		{[]string{"exec-server", "--ws-auth", ""}, 2, "--ws-auth must not be empty"},
+		{[]string{"exec-server", "--sandbox-backend", "chroot"}, 2, "namespaces, bwrap, landlock"},
+		{[]string{"exec-server", "--remote", "http://x"}, 2, "--environment-id"},
+		{[]string{"remote", "run"}, 2, "needs a command"},
+		{[]string{"remote", "run", "--url", "ws://127.0.0.1:1", "--", "true"}, 255, "is the server running"},
+		{[]string{"remote", "run", "--url", "http://x", "--", "true"}, 255, "expected ws://HOST:PORT"},
+		{[]string{"remote", "cp", "a", "b"}, 2, "colon"},
+		{[]string{"completion", "bash"}, 0, "complete -o"},
+		{[]string{"completion", "tcsh"}, 2, "bash, zsh or fish"},
+	} {
+		out, errs, code := harness.Run(t, "", tt.args...)
+		if code != tt.code || !strings.Contains(out+errs, tt.want) {
+			t.Errorf("codex %q: exit code %d, %q, %q", tt.args, code, out, errs)
+		}
+	}
+}
+
+func TestNamesDecide(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]string{"codex-fs": "fs sandbox helper failed", "codex-linux-sandbox": "--permission-profile"} {
+		link := filepath.Join(dir, name)
+		if err := os.Symlink(harness.Codex, link); err != nil {
+			t.Fatal(err)
+		}
+		if out, _ := exec.Command(link, "--help").CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	if _, errs, code := harness.Run(t, "", "--codex-run-as-fs-helper"); code != 1 || !strings.Contains(errs, "fs sandbox helper") {
+		t.Errorf("as helper: %d %q", code, errs)
+	}
+}
+
+func TestRemoteRun(t *testing.T) {
+	_, url := harness.Server(t)
+	out, errs, code := harness.Run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env", "A=b c", "--env-var", "B=d,e", "--", "sh", "-c", `cat; pwd; echo "$A$B"; echo err >&2; exit 7`)
+	if out != "in\n/\nb cd,e\n" || errs != "err\n" || code != 7 {
+		t.Errorf("%q, %q, %d", out, errs, code)
+	}
+	out, _, code = harness.Run(t, "", "remote", "run", "--url", url, "--", "head", "-c", "20000000", "/dev/zero")
+	if len(out) != 20_000_000 || code != 0 {
+		t.Errorf("%d bytes, %d", len(out), code)
+	}
+	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--", "no-such-program"); code != 127 || !strings.Contains(errs, "no-such-program") {
+		t.Errorf("%q %d", errs, code)
+	}
+	if out, _, code := harness.Run(t, "", "remote", "info", "--url", url); code != 0 || !strings.Contains(out, "shell") {
+		t.Errorf("%q %d", out, code)
+	}
+}
+
+func TestRemoteRunOnATerminal(t *testing.T) {
+	_, url := harness.Server(t)
+	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", `stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.02; done`)
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 31, Cols: 97})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	r := bufio.NewReader(tty)
+	expect := func(want string) {
+		t.Helper()
+		for {
+			line, err := r.ReadString('\n')
+			if strings.TrimSpace(line) == want {
+				return
+			}
+			if err != nil {
+				t.Fatalf("no %q: %v", want, err)
+			}
+		}
+	}
+	timer := time.AfterFunc(harness.Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	expect("31 97")
+	expect("ready")
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		t.Fatal(err)
+	}
+	expect("40 120")
+	_, _ = io.Copy(io.Discard, r)
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestRemoteFiles(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	blob := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
+	harness.Must(t, os.MkdirAll(filepath.Join(dir, "src", "sub"), 0o755))
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "src", "blob"), blob, 0o644))
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "src", "sub", "small é"), []byte("x"), 0o644))
+	if _, errs, code := harness.Run(t, "", "remote", "cp", "--url", url, "-r", filepath.Join(dir, "src"), ":"+filepath.Join(dir, "there")); code != 0 {
+		t.Fatalf("there: %s", errs)
+	}
+	if _, errs, code := harness.Run(t, "", "remote", "cp", "--url", url, "-r", ":"+filepath.Join(dir, "there"), filepath.Join(dir, "back")); code != 0 {
+		t.Fatalf("back: %s", errs)
+	}
+	if out, err := exec.Command("diff", "-r", filepath.Join(dir, "src"), filepath.Join(dir, "back")).CombinedOutput(); err != nil {
+		t.Errorf("%s", out)
+	}
+	if out, _, _ := harness.Run(t, "", "remote", "cat", "--url", url, filepath.Join(dir, "there", "blob")); out != string(blob) {
+		t.Errorf("cat gave %d bytes", len(out))
+	}
+	if out, _, _ := harness.Run(t, "", "remote", "ls", "--url", url, filepath.Join(dir, "there")); out != "blob\nsub/\n" {
+		t.Errorf("ls gave %q", out)
+	}
+	if out, _, _ := harness.Run(t, "", "remote", "ls", "--url", url, ":"+filepath.Join(dir, "there")); out != "blob\nsub/\n" {
+		t.Errorf("ls with a colon gave %q", out)
+	}
+	small := filepath.Join(dir, "src", "sub", "small é")
+	for _, tt := range []struct {
+		args []string
+		want string // how the error begins
+	}{
+		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: no such file or directory\n"},
+		{[]string{"cp", "--url", url, ":" + small, filepath.Join(dir, "none", "f")}, "copy :" + small + ": the target's directory " + filepath.Join(dir, "none") + ": no such file or directory\n"},
+		{[]string{"cp", "--url", url, "-r", ":" + dir, filepath.Join(small, "d")}, "copy :" + dir + ": the target's directory " + small + ": not a directory\n"},
+		{[]string{"cp", "--url", url, small, ":/none/such/f"}, "copy " + small + ": /none/such/f: no such file or directory\n"},
+		{[]string{"ls", "--url", url, "/none/such"}, "/none/such: no such file or directory\n"},
+		{[]string{"cat", "--url", url, "/none/such"}, "/none/such: no such file or directory\n"},
+	} {
+		if out, errs, code := harness.Run(t, "", append([]string{"remote"}, tt.args...)...); code != 1 || out != "" || !strings.HasPrefix(errs, "Error: "+tt.want) || strings.Contains(errs, "file://") {
+			t.Errorf("%q: %d %q, %q", tt.args, code, out, errs)
+		}
+	}
+}

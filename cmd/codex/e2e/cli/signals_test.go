@@ -1,0 +1,121 @@
+//go:build linux
+
+package cli
+
+import (
+	"bufio"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// background starts a process on the server that ignores what it can, and
+// one in a session of its own; it returns their pids by name.
+func background(t *testing.T, url string) map[string]int {
+	t.Helper()
+	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "trap '' INT TERM HUP; setsid sh -c 'echo own $$; exec sleep 1000' & echo leader $$; wait")
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r := bufio.NewReader(out)
+	pids := make(map[string]int)
+	for range 2 {
+		line, err := r.ReadString('\n')
+		harness.Must(t, err)
+		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		pid, err := strconv.Atoi(number)
+		harness.Must(t, err)
+		pids[name] = pid
+	}
+	return pids
+}
+
+func TestSIGTERMEndsInOrder(t *testing.T) {
+	for _, args := range [][]string{nil, {"--no-cgroups"}} {
+		cmd, url := harness.Server(t, args...)
+		pids := background(t, url)
+		harness.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+		harness.AwaitGone(t, pids["own"], pids["leader"])
+	}
+}
+
+func TestSIGKILLLeavesNobodyBehind(t *testing.T) {
+	for _, args := range [][]string{nil, {"--no-cgroups"}} {
+		cmd, url := harness.Server(t, args...)
+		pids := background(t, url)
+		harness.Must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		harness.AwaitGone(t, pids["leader"])
+		if len(args) == 0 && haveCgroups(t) {
+			harness.AwaitGone(t, pids["own"])
+			continue
+		}
+		// Without cgroups the watchdog does not know one that has made a
+		// session of its own: that is the documented limit.
+		_ = syscall.Kill(pids["own"], syscall.SIGKILL)
+	}
+}
+
+// haveCgroups tells whether the server can make cgroups on this machine.
+func haveCgroups(t *testing.T) bool {
+	t.Helper()
+	_, errs, _ := harness.Run(t, `{"id":1,"method":"initialize","params":{"clientName":"x"}}
+{"method":"initialized"}
+{"id":2,"method":"process/start","params":{"processId":"p","argv":["true"],"cwd":"/","env":{},"tty":false}}
+`, "exec-server", "--listen", "stdio")
+	return !strings.Contains(errs, "no cgroups")
+}
+
+func TestStdinCanEndTheServer(t *testing.T) {
+	cmd := exec.Command(harness.Codex, "exec-server", "--exit-on-stdin-close")
+	in, err := cmd.StdinPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	harness.Must(t, in.Close())
+	timer := time.AfterFunc(harness.Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStdioAnswersBeforeItEnds(t *testing.T) {
+	in := `{"id":1,"method":"initialize","params":{"clientName":"x"}}
+{"method":"initialized"}
+{"id":2,"method":"fs/getMetadata","params":{"path":"/"}}
+{"id":3,"method":"nope"}`
+	for range 10 {
+		out, _, code := harness.Run(t, in, "exec-server", "--listen", "stdio")
+		if code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, `"id":2`) {
+			t.Fatalf("%d %s", code, out)
+		}
+	}
+}
+
+func TestSignalsAreNormalised(t *testing.T) {
+	// The server starts with SIGINT ignored, as in the background of a script.
+	cmd := exec.Command("sh", "-c", "trap '' INT; exec "+harness.Codex+" exec-server --listen stdio")
+	cmd.Stdin = strings.NewReader(`{"id":1,"method":"initialize","params":{"clientName":"x"}}
+{"method":"initialized"}
+{"id":2,"method":"process/start","params":{"processId":"p","argv":["grep","SigIgn","/proc/self/status"],"cwd":"/","env":{"PATH":"/usr/bin:/bin"},"tty":false}}
+{"id":3,"method":"process/read","params":{"processId":"p","waitMs":20000}}
+`)
+	out, err := cmd.Output()
+	harness.Must(t, err)
+	const zero = "U2lnSWduOgkwMDAwMDAwMDAwMDAwMDAwCg==" // SigIgn: 0000000000000000
+	if !strings.Contains(string(out), zero) {
+		t.Errorf("%s", out)
+	}
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+// Package harness has what the end-to-end tests share: the program under test, its
+// servers and services, people at terminals, and connections that are cut. The tests
+// lie beside it by story: cli, sandbox, recovery, rendezvous and interop.
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	// What the binary is made of, so that a cached result is not taken for
+	// another binary's.
+	_ "codex.internal/cmd/codex/cli"
+)
+
+// Patience is how long tests wait for what must come.
+const Patience = 30 * time.Second
+
+// testVariables are those of the environment that are for tests.
+var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE"}
+
+// Repository is the path of this repository from the directories of the tests.
+const Repository = "../../../.."
+
+// Codex is the binary under test, built once.
+var Codex string
+
+// Main is the TestMain of each package of end-to-end tests: it builds the program, runs
+// the tests with an empty home directory, and exits.
+func Main(m *testing.M) {
+	dir, err := os.MkdirTemp("", "e2e")
+	if err != nil {
+		panic(err)
+	}
+	// What this machine's user has configured is not to be seen, nor written to.
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
+			_ = os.Unsetenv(name) // the name is a good one
+		}
+	}
+	if err := os.Setenv("CODEX_HOME", dir); err != nil {
+		panic(err)
+	}
+	Codex = filepath.Join(dir, "codex")
+	// The program that ships: scripts/install builds it so, too.
+	build := exec.Command("bash", "-euc", `. "$1/scripts/lib.sh"; build "$2" codex`, "build", Repository, dir)
+	build.Stderr = os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// Server starts a server and returns it with its URL.
+func Server(t *testing.T, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.Command(Codex, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, args...)...)
+	cmd.Stderr = ShownOnFailure(t)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "ws://127.0.0.1:") {
+		t.Fatalf("first line %q: %v", line, err)
+	}
+	return cmd, strings.TrimSpace(line)
+}
+
+// maxShown bounds what is kept of a server's log: the end of it says what went
+// wrong.
+const maxShown = 64 << 10
+
+// ShownOnFailure returns a writer for the log of a server. The end of the log is
+// shown if the test fails.
+func ShownOnFailure(t *testing.T) io.Writer {
+	t.Helper()
+	w := &lastWritten{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the server's log:\n%s", w.text())
+		}
+	})
+	return w
+}
+
+// lastWritten keeps the last maxShown bytes that were written to it.
+type lastWritten struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (w *lastWritten) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = append(w.kept, b...)
+	w.kept = w.kept[max(0, len(w.kept)-maxShown):]
+	return len(b), nil
+}
+
+func (w *lastWritten) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.kept)
+}
+
+// Run runs codex to its end.
+func Run(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(Codex, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	timer := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func Must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func AwaitGone(t *testing.T, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		for deadline := time.Now().Add(Patience); ; {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err != nil || strings.Contains(string(text), ") Z ") {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d is still there: %s", pid, text)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// Eventually polls until nothing is left of what look finds.
+func Eventually(t *testing.T, what string, look func() []string) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+		left := look()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%s: %d are left:\n%s", what, len(left), strings.Join(left[:min(len(left), 20)], "\n"))
+			return
+		}
+	}
+}

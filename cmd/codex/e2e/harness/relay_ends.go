@@ -1,0 +1,152 @@
+//go:build linux
+
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/wire/websocket"
+)
+
+// ExecutorInProcess returns what starts executors that are a part of the test,
+// so that the race detector sees both ends.
+func ExecutorInProcess(srv *execserver.Server) NewExecutor {
+	return func(ctx context.Context, o ExecutorOptions) (func() error, error) {
+		identity, err := noiseik.GenerateIdentity()
+		if err != nil {
+			return nil, err
+		}
+		calls := new(http.Transport)
+		reg, err := registry.New(registry.Options{BaseURL: o.URL, Authorizer: registry.Bearer(o.Token, ""), Transport: calls})
+		if err != nil {
+			return nil, err
+		}
+		connected := make(chan struct{}, 1)
+		executor := relay.NewExecutor(relay.ExecutorOptions{
+			Identity: identity, Plain: o.plain,
+			Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("end", "executor"),
+			Register: func(ctx context.Context) (relay.Registration, error) {
+				r, err := reg.Register(ctx, o.Environment, identity.PublicKey())
+				return relay.Registration{URL: r.URL, EnvironmentID: o.Environment, RegistrationID: r.ID}, err
+			},
+			Validate: func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error {
+				return reg.Validate(ctx, o.Environment, registry.Claim{RegistrationID: registrationID, HarnessKey: harness, Authorization: authorization})
+			},
+			Serve:     func(c websocket.Transport) { _ = srv.ServeConn(c) },
+			Connected: func() { signal(connected) },
+		})
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			err = executor.Run(ctx)
+		}()
+		stop := func() error {
+			cancel()
+			<-done
+			calls.CloseIdleConnections()
+			return err
+		}
+		return stop, awaitConnected(connected, done, stop)
+	}
+}
+
+// executorProcess starts codex exec-server --remote.
+func executorProcess(_ context.Context, o ExecutorOptions) (func() error, error) {
+	connected := make(chan struct{}, 1)
+	cmd := exec.Command(Codex, "exec-server", "--remote", o.URL, "--environment-id", o.Environment, "--log-level", "debug")
+	cmd.Env = append(os.Environ(), "CODEX_API_KEY="+o.Token)
+	cmd.Stderr = &awaited{text: []byte(`msg="connected to the relay"`), found: connected, to: o.Log}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = cmd.Wait()
+	}()
+	stop := func() error {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		<-done
+		return err
+	}
+	return stop, awaitConnected(connected, done, stop)
+}
+
+// awaitConnected waits until an executor is connected. Otherwise it stops it.
+func awaitConnected(connected, done <-chan struct{}, stop func() error) error {
+	select {
+	case <-connected:
+		return nil
+	case <-done:
+		return errors.Join(errors.New("the executor has ended"), stop())
+	case <-time.After(Patience):
+		return errors.Join(fmt.Errorf("the executor is not connected after %v", Patience), stop())
+	}
+}
+
+// awaited passes on what is written and signals when a write has a text in it.
+type awaited struct {
+	text  []byte
+	found chan struct{} // capacity 1
+	to    io.Writer
+}
+
+func (a *awaited) Write(b []byte) (int, error) {
+	if bytes.Contains(b, a.text) {
+		signal(a.found)
+	}
+	return a.to.Write(b)
+}
+
+// relayDialer makes streams for a client.
+type relayDialer struct{ *relay.Harness }
+
+// NewRelayDialer makes a harness of its own for an environment.
+func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger) (relayDialer, error) {
+	identity, err := noiseik.GenerateIdentity()
+	if err != nil {
+		return relayDialer{}, err
+	}
+	reg, err := registry.New(registry.Options{
+		BaseURL: url, Authorizer: registry.Bearer(token, ""), Transport: &http.Transport{DisableKeepAlives: true},
+	})
+	if err != nil {
+		return relayDialer{}, err
+	}
+	connect := func(ctx context.Context) (relay.Bundle, error) {
+		c, err := reg.Connect(ctx, environment, identity.PublicKey())
+		return relay.Bundle{
+			Registration: relay.Registration{URL: c.URL, EnvironmentID: environment, RegistrationID: c.RegistrationID},
+			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
+		}, err
+	}
+	return relayDialer{relay.NewHarness(relay.HarnessOptions{Identity: identity, Plain: plain, Connect: connect, Logger: log})}, nil
+}
+
+// Dial implements execclient.Dialer.
+func (d relayDialer) Dial(ctx context.Context) (execclient.Transport, error) {
+	c, err := d.Harness.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,256 @@
+//go:build linux
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"codex.internal/pkg/execclient"
+)
+
+// runTime bounds one run: far more than the client's own 25 s of recovery.
+const runTime = 90 * time.Second
+
+// mostFaults is more than there are in any run.
+const mostFaults = 32
+
+// RecoverySetup is what the runs of a suite have in common.
+type RecoverySetup struct {
+	Routes NewRoute
+	Emit   string // the program
+	// Parallel is how many runs go on at a time, per processor.
+	Parallel int
+	// Pulsed has the time measured from each fault to the next event.
+	Pulsed bool
+	// Size is the most that most processes print, in bytes, and large the
+	// most that one in sixteen does.
+	Size, Large int64
+	// Lossy says that the server does not hold a process back for a client
+	// that is away: then output may be lost, but not without a word.
+	Lossy bool
+	// Killed are the exit codes that what is terminated may have.
+	Killed []int
+}
+
+// recoveryRun is a client that has processes run on a server while its
+// connections are disturbed. Everything follows from the seed, but for what the
+// scheduler makes of it.
+type recoveryRun struct {
+	RecoverySetup
+	seed uint64
+
+	route  Route
+	client *execclient.Client
+
+	faults  chan struct{}  // gets a value for each fault while there is room
+	pulses  chan time.Time // likewise
+	gate    net.Listener
+	opening sync.Once // closes the gate
+	enough  chan struct{}
+
+	recoveries atomic.Int64
+	slowest    atomic.Int64 // ns that a recovery took
+	losses     atomic.Int64 // that were told
+	ends       atomic.Int64 // of a terminal's output that are missing
+
+	mu     sync.Mutex
+	waits  []time.Duration // from a fault to the next event
+	jobs   []*job
+	states []string // what the client told of itself
+	wrong  error    // what was wrong about it
+}
+
+// do makes the run. The error says all there is to know about a failure.
+func (r *recoveryRun) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, runTime)
+	defer cancel()
+	err := r.connect(ctx)
+	if err == nil {
+		err = r.work(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, r.dump())
+	}
+	if r.client != nil {
+		err = errors.Join(err, r.client.Close())
+	}
+	if r.route != nil {
+		err = errors.Join(err, r.route.Close())
+	}
+	if r.gate != nil {
+		r.openGate()
+	}
+	return errors.Join(err, r.wrong)
+}
+
+func (r *recoveryRun) connect(ctx context.Context) error {
+	var err error
+	if r.gate, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	r.enough, r.faults, r.pulses = make(chan struct{}), make(chan struct{}, mostFaults), make(chan time.Time, mostFaults)
+	r.route = r.Routes(r.seed, r.fault)
+	since := time.Now()
+	r.client, err = r.route.Connect(ctx, execclient.Options{
+		ClientName: fmt.Sprintf("recovery-%d", r.seed),
+		OnStateChange: func(s execclient.StateChange) {
+			r.stateChanged(s, &since)
+		},
+	})
+	return err
+}
+
+// fault is told what happens to the route. It does not wait.
+func (r *recoveryRun) fault() {
+	r.openGate()
+	select {
+	case r.faults <- struct{}{}:
+	default:
+	}
+	select {
+	case r.pulses <- time.Now():
+	default:
+	}
+}
+
+// openGate lets the gated process end.
+func (r *recoveryRun) openGate() { r.opening.Do(func() { _ = r.gate.Close() }) }
+
+// stateChanged checks that the client goes from one state to another and
+// recovers.
+func (r *recoveryRun) stateChanged(s execclient.StateChange, since *time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.states = append(r.states, fmt.Sprintf("%v: %v", s.State, s.Err))
+	switch s.State {
+	case execclient.Recovering:
+		*since = time.Now()
+	case execclient.Connected:
+		took := int64(time.Since(*since))
+		r.slowest.Store(max(r.slowest.Load(), took))
+		r.recoveries.Add(1)
+	}
+	if (s.Err == nil) != (s.State == execclient.Connected) {
+		r.wrong = fmt.Errorf("the client is told to be %v because of %v", s.State, s.Err)
+	}
+}
+
+// work runs the jobs: most at once, a few when there is a fault, and the gated
+// and the idle one until the others have ended.
+func (r *recoveryRun) work(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m := &jobs{rng: rand.New(rand.NewPCG(r.seed, 1)), emit: r.Emit, seed: r.seed}
+	var first, last sync.WaitGroup
+	launch := func(wg *sync.WaitGroup, j *job) {
+		r.mu.Lock()
+		r.jobs = append(r.jobs, j)
+		r.mu.Unlock()
+		wg.Go(func() {
+			if err := j.run(ctx, r.client); err != nil && !r.lost(j, err) {
+				cancel(err)
+			}
+		})
+	}
+	launch(&last, m.gated(r.gate.Addr().String()))
+	if r.Pulsed {
+		launch(&last, m.pulse(r.pulses, r.enough, r.waited))
+	}
+	if m.rng.IntN(4) == 0 {
+		launch(&last, m.idle(r.enough, r.Killed))
+	}
+	for range 1 + m.rng.IntN(2) {
+		launch(&first, m.printer("printer", r.printed(m.rng)))
+	}
+	launch(&first, m.echo(10_000+m.rng.Int64N(150_000), r.client.Has("process/closeStdin") && m.rng.IntN(2) == 0))
+	quiet := make(chan struct{})
+	var starting sync.WaitGroup
+	starting.Go(func() {
+		for {
+			launch(&last, m.printer("short", m.rng.Int64N(5000)))
+			select {
+			case <-r.faults:
+			case <-quiet:
+				return
+			}
+		}
+	})
+	first.Wait()
+	close(quiet)
+	starting.Wait()
+	r.openGate()
+	close(r.enough)
+	last.Wait()
+	return context.Cause(ctx)
+}
+
+// waited notes how long after a fault the next event came.
+func (r *recoveryRun) waited(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits = append(r.waits, d)
+}
+
+// printed is how much a process prints.
+func (r *recoveryRun) printed(rng *rand.Rand) int64 {
+	const least = 100_000
+	if rng.IntN(16) == 0 {
+		return r.Size + rng.Int64N(r.Large-r.Size)
+	}
+	return int64(least * math.Exp(rng.Float64()*math.Log(float64(r.Size)/least)))
+}
+
+// everyServerRetains is how much of a process's newest output can always be read.
+const everyServerRetains = 1<<20 - 64<<10
+
+// lost reports whether a job's error says that output was lost, or the session
+// was, where that can be, or that a start was: Codex CLI's server leaves a
+// process starting for ever when the connection is cut at the wrong moment. Of a
+// terminal it loses the end now and then, with events in perfect order: that no
+// client can notice.
+func (r *recoveryRun) lost(j *job, err error) bool {
+	if !r.Lossy {
+		return false
+	}
+	var lost *execclient.EventsLostError
+	var short *shortError
+	output := errors.As(err, &lost) || strings.Contains(err.Error(), "failed to recover process")
+	session := strings.Contains(err.Error(), "failed to resume exec-server session")
+	switch {
+	case session, errors.Is(err, execclient.ErrStarting), output && j.out.length+j.err.length > everyServerRetains:
+		r.losses.Add(1)
+		return true
+	case errors.As(err, &short) && j.tty:
+		r.ends.Add(1)
+		return true
+	default:
+		return false
+	}
+}
+
+// dump tells how far everything is.
+func (r *recoveryRun) dump() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %v\n", r.route)
+	if r.client != nil {
+		fmt.Fprintf(&b, "  client: %v, %v\n", r.client.State(), r.client.Err())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.states {
+		fmt.Fprintf(&b, "  state: %s\n", s)
+	}
+	for _, j := range r.jobs {
+		fmt.Fprintf(&b, "  job: %v\n", j)
+	}
+	return b.String()
+}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package harness
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+)
+
+// RandomBytes is what emit prints for a seed on stdout (1) or stderr (2).
+func RandomBytes(seed uint64, stream byte) *rand.ChaCha8 {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	key[8] = stream
+	return rand.NewChaCha8(key)
+}
+
+// Checked is a writer that takes the expected bytes and no others. It is the
+// proof that each came once and in order.
+type Checked struct {
+	name   string
+	length int64 // how many are expected
+
+	mu   sync.Mutex // progress may be looked at meanwhile
+	want *rand.ChaCha8
+	got  int64
+	buf  []byte
+}
+
+func Expect(name string, seed uint64, stream byte, length int64) *Checked {
+	return &Checked{name: name, length: length, want: RandomBytes(seed, stream)}
+}
+
+// Write fails at the first byte that is wrong or too much.
+func (c *Checked) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.got+int64(len(b)) > c.length {
+		return 0, fmt.Errorf("%s: %d bytes came after %d, but only %d were written", c.name, len(b), c.got, c.length)
+	}
+	c.buf = append(c.buf[:0], b...)
+	_, _ = c.want.Read(c.buf) // it never fails
+	if !bytes.Equal(c.buf, b) {
+		i := 0
+		for b[i] == c.buf[i] {
+			i++
+		}
+		return 0, fmt.Errorf("%s: byte %d is wrong, in a chunk of %d from %d on", c.name, c.got+int64(i), len(b), c.got)
+	}
+	c.got += int64(len(b))
+	return len(b), nil
+}
+
+// Extend expects more.
+func (c *Checked) Extend(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.length += n
+}
+
+// Complete returns an error if bytes are missing.
+func (c *Checked) Complete() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.got != c.length {
+		return fmt.Errorf("%s: %d of %d bytes came", c.name, c.got, c.length)
+	}
+	return nil
+}
+
+// String tells how far it is.
+func (c *Checked) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("%s %d/%d", c.name, c.got, c.length)
+}

@@ -1,0 +1,128 @@
+//go:build linux
+
+package harness
+
+import (
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/testutil/faultproxy"
+)
+
+var (
+	recoverySeed = flag.Uint64("recovery.seed", 0, "make only the run of this seed")
+	recoveryRuns = flag.Uint64("recovery.runs", 0, "make the runs of the seeds 1 to this; 0: as many as fit")
+)
+
+// mostFailures is how many runs fail before no more are made.
+const mostFailures = 3
+
+// BuildEmit builds the program that runs print with.
+func BuildEmit(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "emit")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, Repository+"/cmd/codex/e2e/harness/testdata/emit")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build emit: %v\n%s", err, out)
+	}
+	return path
+}
+
+// RecoveryShape is what happens to connections in most runs.
+var RecoveryShape = faultproxy.Shape{
+	Cuts: 6, Refusals: 2, First: 4096, Up: 64 << 10, Down: 2 << 20, Pause: 40 * time.Millisecond,
+}
+
+// RecoverySuite makes the runs of the seeds from 1 on, or those that the flags
+// ask for, several at a time.
+func RecoverySuite(t *testing.T, name string, runs uint64, setup RecoverySetup) {
+	first := uint64(1)
+	switch {
+	case *recoverySeed > 0:
+		first, runs = *recoverySeed, *recoverySeed
+	case *recoveryRuns > 0:
+		runs = *recoveryRuns
+	}
+	began := time.Now()
+	var next atomic.Uint64
+	next.Store(first - 1)
+	var sum tally
+	var wg sync.WaitGroup
+	for range setup.Parallel * runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := next.Add(1); seed <= runs && sum.failures() < mostFailures; seed = next.Add(1) {
+				r := &recoveryRun{RecoverySetup: setup, seed: seed}
+				err := r.do(t.Context())
+				sum.add(r, err)
+				if err != nil {
+					t.Errorf("seed %d: %v  replay: go test -run '^%s$' ./cmd/codex/e2e/... -recovery.seed=%d", seed, err, name, seed)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%v, in %v", &sum, time.Since(began).Round(time.Millisecond))
+	if sum.runs > 10 && (sum.faults+sum.restarts < sum.runs || sum.recoveries < int64(sum.runs)/2) {
+		t.Errorf("too little happened: %v", &sum)
+	}
+}
+
+// tally sums runs up.
+type tally struct {
+	mu                         sync.Mutex
+	runs, failed, faults       int
+	stalls, refused, processes int
+	restarts                   int
+	recoveries, losses, ends   int64
+	bytes                      int64
+	slowest                    time.Duration
+	waits                      []time.Duration // from a fault to the next event
+}
+
+func (s *tally) add(r *recoveryRun, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs++
+	if err != nil {
+		s.failed++
+	}
+	if r.route != nil {
+		p := r.route.stats()
+		s.restarts += p.restarts
+		s.faults += p.Faults
+		s.stalls += p.Stalls
+		s.refused += p.Refused
+		s.bytes += p.Up + p.Down
+	}
+	s.processes += len(r.jobs)
+	s.recoveries += r.recoveries.Load()
+	s.losses += r.losses.Load()
+	s.ends += r.ends.Load()
+	s.slowest = max(s.slowest, time.Duration(r.slowest.Load()))
+	s.waits = append(s.waits, r.waits...)
+}
+
+func (s *tally) failures() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+func (s *tally) String() string {
+	text := fmt.Sprintf("%d runs, %d failed: %d processes, %d connections cut, %d refused, %d stalls, %d recoveries (the slowest took %v), %d losses told, %d ends of terminals lost, %d MB passed",
+		s.runs, s.failed, s.processes, s.faults, s.refused, s.stalls, s.recoveries, s.slowest.Round(time.Millisecond), s.losses, s.ends, s.bytes/1e6)
+	if len(s.waits) == 0 {
+		return text
+	}
+	waits := slices.Sorted(slices.Values(s.waits))
+	return fmt.Sprintf("%s, %d restarts, %d times from a fault to the next event (median %v, longest %v)",
+		text, s.restarts, len(waits), waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
+}

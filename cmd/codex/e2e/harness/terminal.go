@@ -1,0 +1,180 @@
+//go:build linux
+
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// Alone runs codex to its end where there is no terminal to ask on.
+func Alone(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(Codex, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	timer := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// User is somebody at a terminal, in which codex runs.
+type User struct {
+	T    *testing.T
+	Cmd  *exec.Cmd
+	TTY  *os.File
+	seen string // what is on the screen behind what was expected last
+	Stop *time.Timer
+}
+
+func AtTerminal(t *testing.T, args ...string) *User {
+	t.Helper()
+	return AtTerminalOf(t, Codex, args...)
+}
+
+// AtTerminalOf is AtTerminal with what starts codex.
+func AtTerminalOf(t *testing.T, name string, args ...string) *User {
+	t.Helper()
+	u := &User{T: t, Cmd: exec.Command(name, args...)}
+	tty, err := pty.StartWithSize(u.Cmd, &pty.Winsize{Rows: 31, Cols: 97})
+	Must(t, err)
+	u.TTY = tty
+	u.Stop = time.AfterFunc(Patience, func() { _ = u.Cmd.Process.Kill() })
+	t.Cleanup(func() {
+		u.Stop.Stop()
+		_ = u.Cmd.Process.Kill()
+		_ = u.Cmd.Wait()
+		_ = tty.Close()
+	})
+	return u
+}
+
+// Expect waits until the screen shows a text.
+func (u *User) Expect(want string) {
+	u.T.Helper()
+	b := make([]byte, 4096)
+	for {
+		if _, behind, found := strings.Cut(u.seen, want); found {
+			u.seen = behind
+			return
+		}
+		n, err := u.TTY.Read(b)
+		if u.seen += string(b[:n]); err != nil {
+			u.T.Fatalf("no %q: %q, %v", want, u.seen, err)
+		}
+	}
+}
+
+func (u *User) Types(keys string) {
+	u.T.Helper()
+	_, err := u.TTY.WriteString(keys)
+	Must(u.T, err)
+}
+
+// End waits for codex to end and returns the rest of the screen.
+func (u *User) End() (rest string, code int) {
+	u.T.Helper()
+	text, _ := io.ReadAll(u.TTY)
+	_ = u.Cmd.Wait()
+	return u.seen + string(text), u.Cmd.ProcessState.ExitCode()
+}
+
+// cutter passes connections on, and cuts them.
+type cutter struct {
+	net.Listener
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	to    string
+	conns []net.Conn
+}
+
+// ThroughCutter returns a way to a server that can be cut.
+func ThroughCutter(t *testing.T, url string) (*cutter, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Must(t, err)
+	c := &cutter{Listener: l}
+	c.Lead(url)
+	c.wg.Go(c.serve)
+	t.Cleanup(func() {
+		_ = l.Close()
+		c.Cut()
+		c.wg.Wait()
+	})
+	return c, "ws://" + l.Addr().String()
+}
+
+func (c *cutter) serve() {
+	for {
+		from, err := c.Accept()
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		to, err := net.Dial("tcp", c.to)
+		if err == nil {
+			c.conns = append(c.conns, from, to)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		pass := func(to, from net.Conn) {
+			_, _ = io.Copy(to, from)
+			_ = to.Close()
+		}
+		c.wg.Go(func() { pass(to, from) })
+		c.wg.Go(func() { pass(from, to) })
+	}
+}
+
+// Lead has the connections to come led to a server.
+func (c *cutter) Lead(url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.to = strings.TrimPrefix(url, "ws://")
+}
+
+// Cut ends all connections.
+func (c *cutter) Cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
+}
+
+// UpTo waits until the screen shows a text, and returns what came up to its end.
+func (u *User) UpTo(want string) string {
+	u.T.Helper()
+	before := u.seen
+	for b := make([]byte, 4096); ; {
+		if at := strings.Index(before, want); at >= 0 {
+			u.seen = before[at+len(want):]
+			return before[:at+len(want)]
+		}
+		n, err := u.TTY.Read(b)
+		if before += string(b[:n]); err != nil {
+			u.T.Fatalf("no %q: %q, %v", want, before, err)
+		}
+	}
+}

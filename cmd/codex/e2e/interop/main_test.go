@@ -1,0 +1,13 @@
+//go:build linux && interop
+
+// Package interop tests codex together with Codex CLI. The variable CODEX_REFERENCE names
+// its program: see scripts/interop.
+package interop
+
+import (
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }

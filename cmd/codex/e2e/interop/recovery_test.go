@@ -1,0 +1,167 @@
+//go:build linux && interop
+
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/faultproxy"
+)
+
+// The tests of this file are run by scripts/interop, which sets these.
+const (
+	// referenceVariable holds the path of Codex CLI's binary.
+	referenceVariable = "CODEX_REFERENCE"
+	// realClientVariable holds that of the program that drives it as a
+	// client.
+	realClientVariable = "CODEX_REAL_CLIENT"
+)
+
+const (
+	// referenceRuns are fewer than with our server: what is to be shown is
+	// that the client copes with the other's habits.
+	referenceRuns = 150
+
+	// turns is how many turns of Codex CLI's client are disturbed, each
+	// while a command prints so many lines.
+	turns, turnLines = 10, 200
+)
+
+func variable(t *testing.T, name string) string {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		t.Fatalf("%s is not set; use scripts/interop", name)
+	}
+	return value
+}
+
+// listen starts an exec-server with an empty home and returns its address.
+func listen(t *testing.T, binary string) string {
+	t.Helper()
+	cmd := exec.Command(binary, "exec-server", "--listen", "ws://127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "ws://")
+	if err != nil || !ok {
+		t.Fatalf("%s: first line %q: %v", binary, line, err)
+	}
+	return addr
+}
+
+// TestRecoveryWithTheReference: Codex CLI's server does not hold processes
+// back and does not let a session be taken over, so output may be lost; but
+// then the client says so.
+func TestRecoveryWithTheReference(t *testing.T) {
+	harness.RecoverySuite(t, t.Name(), referenceRuns, harness.RecoverySetup{
+		Routes: harness.Direct(listen(t, variable(t, referenceVariable)), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8,
+		Size: 1 << 20, Large: 10 << 20, Lossy: true,
+		// Pipes and terminals differ, and it is now and then quicker than
+		// its own bookkeeping.
+		Killed: []int{-1, 1, 137},
+	})
+}
+
+// givenUp is what Codex CLI's client tells the model when a connection is
+// cut before a start was answered: it does not send that again, whatever the
+// server.
+const givenUp = "Failed to create unified exec process: exec-server transport disconnected"
+
+// TestTheReferencesClientRecovers has Codex CLI's client run commands on our
+// server through connections that are cut, most of them while they print.
+func TestTheReferencesClientRecovers(t *testing.T) {
+	target := listen(t, harness.Codex)
+	var recovered, gaveUp atomic.Int32
+	t.Run("turns", func(t *testing.T) {
+		for seed := range uint64(turns) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				plan := faultproxy.Random(seed, faultproxy.Shape{
+					Cuts: 4, Refusals: 3, First: 2600, Up: 400, Down: 10_000, Pause: 40 * time.Millisecond,
+				})
+				proxy, err := faultproxy.New(t.Context(), target, plan)
+				harness.Must(t, err)
+				defer proxy.Close()
+				out, err := printing(t, "ws://"+proxy.Addr(), numberedLines("true"))
+				if err == nil {
+					err = allLines(out)
+				}
+				switch {
+				case strings.Contains(out, givenUp):
+					gaveUp.Add(1)
+					t.Logf("the client's own doing: %s", out)
+				case err != nil:
+					t.Errorf("%v\n  plan: %v\n  proxy: %+v", err, plan, proxy.Stats())
+				case proxy.Stats().Faults > 0:
+					recovered.Add(1)
+				}
+			})
+		}
+	})
+	t.Logf("%d turns: %d went through cuts unharmed, %d starts were given up by the client", turns, recovered.Load(), gaveUp.Load())
+	if recovered.Load() < turns/2 {
+		t.Error("too few turns went through cuts")
+	}
+}
+
+// numberedLines is a command that prints them for two seconds, does something
+// else in the middle, and exits with code 3.
+func numberedLines(middle string) string {
+	return fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "<line $i>"; sleep 0.01; [ $i != %d ] || %s; done; exit 3`, turnLines, turnLines/2, middle)
+}
+
+// printing has the client run a command and returns what it told the model
+// of it.
+func printing(t *testing.T, url, command string, env ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py", variable(t, realClientVariable), variable(t, referenceVariable), url, command)
+	cmd.Env = append(os.Environ(), env...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, errs.Bytes())
+	}
+	var told struct {
+		Outputs []string
+		Errors  []json.RawMessage
+	}
+	if err := json.Unmarshal(out, &told); err != nil {
+		return "", fmt.Errorf("%s: %w", out, err)
+	}
+	if len(told.Outputs) != 1 {
+		return "", fmt.Errorf("the model was told %q; errors: %s", told.Outputs, told.Errors)
+	}
+	return told.Outputs[0], nil
+}
+
+// allLines checks that each line is there once, in order, and how the command
+// ended.
+func allLines(out string) error {
+	var want strings.Builder
+	for i := range turnLines {
+		fmt.Fprintf(&want, "<line %d>\n", i+1)
+	}
+	if !strings.Contains(out, want.String()) || !strings.Contains(out, "exited with code 3") {
+		return errors.New("the model was told: " + out)
+	}
+	return nil
+}

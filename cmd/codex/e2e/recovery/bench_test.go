@@ -1,0 +1,101 @@
+//go:build linux
+
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil/faultproxy"
+)
+
+// calm is a little more than what a connection must have lasted for the client
+// to try at once to come back.
+const calm = 1100 * time.Millisecond
+
+// BenchmarkRecovery measures the time from the cut of a connection to the next
+// event of a process, which answers what it is sent after the cut. Each takes
+// more than a second, so -benchtime=20x is enough.
+func BenchmarkRecovery(b *testing.B) {
+	ctx := b.Context()
+	proxy, err := faultproxy.New(ctx, inProcess(b), faultproxy.Plan{})
+	benchOK(b, err)
+	defer proxy.Close()
+	client, err := execclient.DialWebSocket(ctx, "ws://"+proxy.Addr(), execclient.Options{})
+	benchOK(b, err)
+	defer client.Close()
+	measureCuts(b, client, func() error { proxy.Cut(); return nil })
+}
+
+// BenchmarkRelayRecovery is BenchmarkRecovery through a relay: the connection of
+// the harness is cut, that of the executor, or the relay is killed and started
+// again.
+func BenchmarkRelayRecovery(b *testing.B) {
+	for _, plain := range []harness.Plainness{harness.Acknowledging, harness.PlainBoth} {
+		for name, cut := range map[string]func(*harness.RelayRoute) error{
+			"harness":  func(r *harness.RelayRoute) error { r.HarnessProxy.Cut(); return nil },
+			"executor": func(r *harness.RelayRoute) error { r.ExecutorProxy.Cut(); return nil },
+			"service": func(r *harness.RelayRoute) error {
+				r.Service.Kill()
+				return r.Service.Start(b.Context())
+			},
+		} {
+			b.Run(fmt.Sprintf("%s/%v", name, plain), func(b *testing.B) {
+				s := newRelaySetup(b)
+				r := &harness.RelayRoute{RelaySetup: s, Plain: plain, Execute: s.InProcess}
+				client, err := r.Connect(b.Context(), execclient.Options{})
+				benchOK(b, err)
+				measureCuts(b, client, func() error { return cut(r) })
+				benchOK(b, errors.Join(client.Close(), r.Close()))
+			})
+		}
+	}
+}
+
+func benchOK(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// measureCuts measures the time from the beginning of a cut to the answer of a
+// process to what is sent after it.
+func measureCuts(b *testing.B, client *execclient.Client, cut func() error) {
+	ctx := b.Context()
+	p, err := client.Start(ctx, execproto.StartParams{
+		ProcessID: "p", Argv: []string{"cat"}, Cwd: "file:///", PipeStdin: true,
+		Env: map[string]string{"PATH": "/usr/bin:/bin"},
+	})
+	benchOK(b, err)
+	next, stop := iter.Pull2(p.Events(ctx))
+	defer stop()
+	ask := func() {
+		_, err := p.Write(ctx, []byte("x"))
+		benchOK(b, err)
+		_, err, _ = next()
+		benchOK(b, err)
+	}
+	ask() // so that both ends know each other
+	var took []time.Duration
+	for range b.N {
+		b.StopTimer()
+		time.Sleep(calm) // else the client's pause is measured with it
+		b.StartTimer()
+		began := time.Now()
+		benchOK(b, cut())
+		ask()
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/median")
+	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms/slowest")
+	b.ReportMetric(0, "ns/op")
+}

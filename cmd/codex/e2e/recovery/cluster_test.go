@@ -1,0 +1,231 @@
+//go:build linux
+
+package recovery
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/natstest"
+)
+
+var (
+	clusterSeed   = flag.Uint64("cluster.seed", 1, "decides which nodes connections come to")
+	clusterRounds = flag.Int("cluster.rounds", 1, "in each round a node of the service and a server of NATS are killed; up to three are others than before")
+)
+
+const (
+	clusterNodes = 3
+	// A test with the race detector, or with -short, has fewer.
+	clusterEnvironments, fewEnvironments = 50, 10
+	streamsPerEnvironment                = 4
+
+	// settled is how many blocks of each stream come back after a node was
+	// killed until the next is.
+	settled = 40
+	// clusterGap is what the service promises, and clusterPatience what a
+	// machine with other work is given.
+	clusterGap, clusterPatience = 5 * time.Second, 15 * time.Second
+	// clusterTime bounds all.
+	clusterTime = 5 * time.Minute
+)
+
+// cluster is a service of several nodes behind a balancer, with those who use
+// it.
+type cluster struct {
+	t         *testing.T
+	nats      natstest.Cluster
+	nodes     []*harness.Service
+	balancer  *balancer
+	log       harness.Tail // of the executors
+	executors []func() error
+	streams   []*clusterStream
+}
+
+// TestCluster has clients and executors meet at a service of three nodes and
+// send data to and fro, while one of its nodes is killed, and one of the servers
+// of NATS below it. Every byte arrives once and in order, and nobody waits for
+// long.
+func TestCluster(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), clusterTime)
+	defer cancel()
+	environments := clusterEnvironments
+	if testing.Short() || raceDetector {
+		environments = fewEnvironments
+	}
+	c := &cluster{t: t, nats: natstest.StartCluster(t, clusterNodes)}
+	defer c.close()
+	tokens := c.start(ctx)
+	c.populate(ctx, tokens, environments)
+
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	for _, s := range c.streams {
+		running.Go(func() {
+			if err := s.run(ctx, stop); err != nil {
+				fail(err)
+			}
+		})
+	}
+	c.measure(ctx, "undisturbed", func() {})
+	for round := range *clusterRounds {
+		n := round % clusterNodes
+		node, server := c.nodes[n], c.nats[n]
+		c.measure(ctx, fmt.Sprintf("node %d killed", n+1), node.Kill)
+		c.must(ctx, node.Start(ctx))
+		c.measure(ctx, fmt.Sprintf("NATS server %d killed", n+1), server.Kill)
+		server.Restart()
+	}
+	close(stop)
+	running.Wait()
+	if err := context.Cause(ctx); err != nil {
+		t.Errorf("%v; replay: go test -run '^TestCluster$' ./cmd/codex/e2e/recovery -cluster.seed=%d -cluster.rounds=%d", err, *clusterSeed, *clusterRounds)
+	}
+}
+
+// start starts the nodes and the balancer in front of them.
+func (c *cluster) start(ctx context.Context) (tokens string) {
+	tokens = filepath.Join(c.t.TempDir(), "tokens.json")
+	var addrs []string
+	for range clusterNodes {
+		node := &harness.Service{Args: []string{"--tokens", tokens, "--nats", c.nats.URLs()}}
+		c.nodes = append(c.nodes, node)
+		c.must(ctx, node.Start(ctx))
+		addrs = append(addrs, node.Addr)
+	}
+	var err error
+	c.balancer, err = newBalancer(ctx, *clusterSeed, addrs)
+	c.must(ctx, err)
+	return tokens
+}
+
+// populate makes environments with an executor and streams each. They have a
+// token of their own, as those who share a service have.
+func (c *cluster) populate(ctx context.Context, tokens string, environments int) {
+	execute := harness.ExecutorInProcess(executionServer(c.t))
+	url := "http://" + c.balancer.addr()
+	for e := range environments {
+		environment := fmt.Sprintf("env-%d", e)
+		token := newToken(c.t, tokens, environment)
+		stop, err := c.execute(ctx, execute, harness.ExecutorOptions{URL: url, Token: token, Environment: environment, Log: &c.log})
+		c.must(ctx, err)
+		c.executors = append(c.executors, stop)
+		for n := range streamsPerEnvironment {
+			s := &clusterStream{name: fmt.Sprintf("%s-%d", environment, n), seed: *clusterSeed<<16 | uint64(len(c.streams))}
+			d, err := harness.NewRelayDialer(url, token, environment, false, slog.New(slog.DiscardHandler))
+			c.must(ctx, err)
+			c.must(ctx, s.connect(ctx, d))
+			c.streams = append(c.streams, s)
+		}
+	}
+}
+
+// execute starts an executor, as its supervisor does: again, while the service
+// says that its state is out of reach, because JetStream elects a leader.
+func (c *cluster) execute(ctx context.Context, execute harness.NewExecutor, o harness.ExecutorOptions) (stop func() error, err error) {
+	for began := time.Now(); ; {
+		stop, err = execute(ctx, o)
+		if err == nil || !strings.Contains(err.Error(), "state_unavailable") || time.Since(began) > clusterPatience {
+			return stop, err
+		}
+		c.t.Log(err)
+	}
+}
+
+// close ends everybody.
+func (c *cluster) close() {
+	var closing sync.WaitGroup
+	for _, s := range c.streams {
+		closing.Go(func() { _ = s.client.Close() })
+	}
+	closing.Wait()
+	for _, stop := range c.executors {
+		if err := stop(); err != nil {
+			c.t.Errorf("executor: %v", err)
+		}
+	}
+	if c.balancer != nil {
+		c.balancer.close()
+	}
+	for _, n := range c.nodes {
+		n.Kill()
+	}
+}
+
+func (c *cluster) must(ctx context.Context, err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(errors.Join(err, context.Cause(ctx)))
+	}
+}
+
+// measure does something to the cluster and reports the longest time in which
+// each stream got nothing from then on.
+func (c *cluster) measure(ctx context.Context, what string, do func()) {
+	c.t.Helper()
+	recovered := c.recovered()
+	for _, s := range c.streams {
+		s.mark()
+	}
+	do()
+	gaps := c.await(ctx, what)
+	slices.Sort(gaps)
+	at := func(percent int) time.Duration {
+		return gaps[(len(gaps)-1)*percent/100].Round(time.Millisecond)
+	}
+	c.t.Logf("%s: longest time without data, of %d streams: median %v, 90%% %v, 99%% %v, all %v; %d sessions resumed, connections by node %v",
+		what, len(gaps), at(50), at(90), at(99), at(100), c.recovered()-recovered, c.balancer.connections())
+	switch longest := at(100); {
+	case longest > clusterPatience:
+		c.t.Errorf("%s: a stream got nothing for %v", what, longest)
+	case longest > clusterGap:
+		c.t.Logf("%s: that is more than the %v that the service promises", what, clusterGap)
+	}
+}
+
+func (c *cluster) recovered() (n int64) {
+	for _, s := range c.streams {
+		n += s.recovered.Load()
+	}
+	return n
+}
+
+// await waits until every stream has got some blocks and returns the longest
+// times without one.
+func (c *cluster) await(ctx context.Context, what string) []time.Duration {
+	c.t.Helper()
+	deadline := time.Now().Add(clusterPatience + 2*settled*blockPause)
+	for {
+		var gaps []time.Duration
+		var waiting []string
+		for _, s := range c.streams {
+			back, gap := s.measured()
+			gaps = append(gaps, gap)
+			if back < settled {
+				waiting = append(waiting, fmt.Sprintf("%s: %d blocks in all, none for %v, %v", s.name, back, gap, s.client.State()))
+			}
+		}
+		switch {
+		case len(waiting) == 0:
+			return gaps
+		case ctx.Err() != nil:
+			c.t.Fatalf("%s: %v", what, context.Cause(ctx))
+		case time.Now().After(deadline):
+			c.t.Fatalf("%s: %d streams do not go on:\n%s\n%s", what, len(waiting), strings.Join(waiting[:min(len(waiting), 20)], "\n"), &c.log)
+		}
+		harness.Pause(ctx, blockPause)
+	}
+}

@@ -1,0 +1,13 @@
+//go:build linux
+
+// Package recovery tests from outside that nothing is lost when connections are cut and
+// services are killed.
+package recovery
+
+import (
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }

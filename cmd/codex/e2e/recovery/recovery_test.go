@@ -1,0 +1,75 @@
+//go:build linux
+
+package recovery
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/process"
+)
+
+// The runs of an ordinary test, of one with -short and of one with the race
+// detector, chosen so that two processors need less than 90 s.
+const allRuns, shortRuns, raceRuns = 1000, 100, 100
+
+// inProcess returns the address of a server that ends with the test. It is a
+// part of the test, so that the race detector sees both sides.
+func inProcess(t testing.TB) string {
+	t.Helper()
+	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := srv.Serve(context.Background(), l); !errors.Is(err, execserver.ErrServerClosed) {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+		defer cancel()
+		if err := srv.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		serving.Wait()
+	})
+	return l.Addr().String()
+}
+
+// TestRecovery has many clients run processes through connections that are cut,
+// stalled and refused, and checks that nobody notices: every byte comes once
+// and in order, every exit code is right.
+func TestRecovery(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("runs", func(t *testing.T) {
+		runs := uint64(allRuns)
+		switch {
+		case testing.Short():
+			runs = shortRuns
+		case raceDetector:
+			runs = raceRuns
+		}
+		harness.RecoverySuite(t, "TestRecovery", runs, harness.RecoverySetup{
+			Routes: harness.Direct(inProcess(t), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8, Size: 1 << 20, Large: 10 << 20, Killed: []int{137},
+		})
+	})
+	harness.Eventually(t, "goroutines", func() []string {
+		if runtime.NumGoroutine() <= before {
+			return nil
+		}
+		buf := make([]byte, 1<<20)
+		return []string{string(buf[:runtime.Stack(buf, true)])}
+	})
+}

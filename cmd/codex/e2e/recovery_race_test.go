@@ -1,5 +1,0 @@
-//go:build linux && race
-
-package e2e
-
-const raceDetector = true

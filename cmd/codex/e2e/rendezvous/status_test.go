@@ -1,0 +1,161 @@
+//go:build linux
+
+package rendezvous
+
+import (
+	"bytes"
+	"fmt"
+	"image/png"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// hostileID is what the rules for ids allow.
+const hostileID = `<img src=x onerror=alert(1)>&lt;"'<b>`
+
+// read returns what a person reads on the page, one blank for any amount of
+// them.
+func (p *page) read() string {
+	p.t.Helper()
+	var text string
+	p.eval(`document.body.innerText`, &text)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// await waits until a person reads something on the page.
+func (p *page) await(want string) {
+	p.t.Helper()
+	p.eval(fmt.Sprintf(`new Promise(done => {
+		const look = () => { if (document.body.innerText.replace(/\s+/g, ' ').includes(%q)) done() }
+		new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true })
+		look()
+	})`, want), nil)
+}
+
+// expect checks that a person reads all of that.
+func (p *page) expect(wants ...string) {
+	p.t.Helper()
+	text := p.read()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			p.t.Errorf("%q is missing in %q", want, text)
+		}
+	}
+}
+
+// TestStatusPage looks at the page with a browser, as its reader does.
+func TestStatusPage(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	dir := t.TempDir()
+	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"))
+	token := m.Token("--role", "both", "--environment", "*")
+	executor := m.Dial(m.Register(token, "build-1"))
+	offline := m.Register(token, "build-2")
+	m.Register(token, hostileID)
+	m.Stream(token, "build-1", executor, 10)
+
+	p := b.open()
+	b.trust(token)
+	p.visit(m.URL + "/status")
+	p.expect("3 environments, 1 connected; 1 client, 1 stream;", hostileID,
+		"build-1 connected 1 1", "600.2 KiB in 11 frames", "300.2 KiB in 10 frames", "build-2 offline 0 0 0 B/s 0 B in 0 frames")
+	p.eval(`window.loaded = 'once'`, nil)
+
+	// Without a reload it follows what happens.
+	m.Dial(offline)
+	p.await("build-2 connected")
+	m.Register(token, "build-3")
+	p.await("4 environments, 2 connected")
+	p.await("KiB/s") // when the ten seconds that it is an average of are over
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int{1000, 360} {
+			p.look(width, scheme)
+		}
+	}
+	harness.Must(t, executor.Close())
+	p.await("build-1 offline 0 0")
+	if errs := b.complaints(); len(errs) > 0 {
+		t.Errorf("the page does not work well: %q", errs)
+	}
+
+	// A service that is gone is no news; without a state file the next knows
+	// of nothing.
+	m.End()
+	p.await("trying again")
+	p.expect("4 environments")
+	m = harness.Rendezvous(t, m.Tokens, "--listen", strings.TrimPrefix(m.URL, "http://"))
+	p.await("No environment is registered")
+	if text := p.read(); strings.Contains(text, "trying again") {
+		t.Errorf("after it came back: %q", text)
+	}
+	if _, errs, code := harness.Run(t, "", "rendezvous", "token", "revoke", "--tokens", m.Tokens, strings.Split(token, "_")[1]); code != 0 {
+		t.Fatal(errs)
+	}
+	p.await("The token is not good any more")
+	var loaded string
+	if p.eval(`window.loaded`, &loaded); loaded != "once" {
+		t.Errorf("it was loaded again: %q", loaded)
+	}
+	if got := b.asked(); !slices.Equal(got, []string{m.URL + "/status"}) {
+		t.Errorf("it has asked for %q", got)
+	}
+}
+
+// look checks how the page looks on a screen.
+func (p *page) look(width int, scheme string) {
+	p.t.Helper()
+	p.show(width, scheme)
+	what := fmt.Sprintf("%s-%d", scheme, width)
+	var wide int
+	if p.eval(`document.documentElement.scrollWidth`, &wide); wide > width {
+		p.t.Errorf("%s: the page is %d pixels wide", what, wide)
+	}
+	p.expect("build-1", "connected", hostileID, "frames")
+	picture := p.screenshot()
+	harness.Must(p.t, os.WriteFile(filepath.Join(p.t.ArtifactDir(), what+".png"), picture, 0o600))
+	decoded, err := png.Decode(bytes.NewReader(picture))
+	harness.Must(p.t, err)
+	if red, _, _, _ := decoded.At(1, 1).RGBA(); (red > 0x8000) != (scheme == "light") {
+		p.t.Errorf("%s: the background is %v", what, decoded.At(1, 1))
+	}
+}
+
+// TestStatusPageNeedsAToken: who has none sees nothing but that.
+func TestStatusPageNeedsAToken(t *testing.T) {
+	t.Parallel()
+	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	token := m.Token("--role", "both", "--environment", "build-*")
+	m.Register(token, "build-1")
+	id, secret, _ := strings.Cut(strings.TrimPrefix(token, "cxr_"), "_")
+	b := startBrowser(t)
+	for name, password := range map[string]string{
+		"none": "", "unknown": "cxr_000000000000_" + secret, "wrong": "cxr_" + id + "_" + strings.Repeat("a", len(secret)), "no token": "password",
+	} {
+		req, err := http.NewRequest(http.MethodGet, m.URL+"/status", nil)
+		harness.Must(t, err)
+		if password != "" {
+			req.SetBasicAuth("anybody", password)
+		}
+		res, err := http.DefaultClient.Do(req)
+		harness.Must(t, err)
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusUnauthorized || res.Header.Get("WWW-Authenticate") == "" || strings.Contains(string(body), "build") {
+			t.Errorf("%s: %d %s %v", name, res.StatusCode, body, err)
+		}
+		p := b.open()
+		b.trust(password)
+		p.visit(m.URL + "/status")
+		if text := p.read(); text != strings.TrimSpace(string(body)) {
+			t.Errorf("%s: a person reads %q", name, text)
+		}
+	}
+}

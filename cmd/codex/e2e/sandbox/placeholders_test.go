@@ -1,0 +1,64 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestEndOfServerLeavesNoPlaceholders: a server that ends while confined file
+// requests are being answered, also those that fail, leaves nothing in the
+// workspace of what the launcher had put there to mount on.
+func TestEndOfServerLeavesNoPlaceholders(t *testing.T) {
+	for _, test := range []struct {
+		name, method, path string
+		params             object
+		fails              bool
+	}{
+		{"a write that is denied", "fs/writeFile", "out/x", object{"dataBase64": "eA=="}, true},
+		{"a write that is allowed", "fs/writeFile", "ws/x", object{"dataBase64": "eA=="}, false},
+		{"a directory that is denied", "fs/createDirectory", "out/x", object{"recursive": true}, true},
+		{"a removal of what is not there", "fs/remove", "ws/none", object{"recursive": false, "force": false}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			harness.Must(t, err)
+			ws := filepath.Join(dir, "ws")
+			harness.Must(t, os.Mkdir(ws, 0o755))
+			harness.Must(t, os.Mkdir(filepath.Join(dir, "out"), 0o755))
+			entry := func(path object, access string) object { return object{"path": path, "access": access} }
+			at := func(path string) object { return object{"type": "path", "path": "file://" + path} }
+			params := object{"path": "file://" + filepath.Join(dir, test.path), "sandbox": object{
+				"cwd": "file://" + ws, "workspaceRoots": []string{"file://" + ws}, "windowsSandboxLevel": "disabled",
+				"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []object{
+					entry(object{"type": "special", "value": object{"kind": "root"}}, "read"),
+					entry(at(ws), "write"), entry(at(ws+"/gone/deep"), "deny"),
+				}}},
+			}}
+			for k, v := range test.params {
+				params[k] = v
+			}
+			request, err := json.Marshal(object{"id": 2, "method": test.method, "params": params})
+			harness.Must(t, err)
+			out, errs, code := harness.Run(t, `{"id":1,"method":"initialize","params":{"clientName":"x"}}
+{"method":"initialized"}
+`+string(request)+"\n", "exec-server", "--listen", "stdio")
+			if code != 0 || strings.Contains(out, `"error"`) != test.fails {
+				t.Fatalf("%d %s%s", code, out, errs)
+			}
+			names, err := os.ReadDir(ws)
+			harness.Must(t, err)
+			for _, n := range names {
+				if n.Name() != "x" {
+					t.Errorf("%s is left", n.Name())
+				}
+			}
+		})
+	}
+}

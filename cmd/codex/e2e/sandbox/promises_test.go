@@ -1,0 +1,49 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestPromisesOfTheBackend: Codex CLI asks for streams of confined files, and for
+// approved escalations under a profile with denied reads, only where the server
+// announces that its backend supports them. Landlock cannot enforce every policy,
+// so a server with this backend announces none of them.
+func TestPromisesOfTheBackend(t *testing.T) {
+	var probe struct {
+		Backends []struct {
+			Name  string
+			Works bool
+		}
+	}
+	out, _, _ := harness.Run(t, "", "doctor", "--json")
+	harness.Must(t, json.Unmarshal([]byte(out), &probe))
+	tried := 0
+	for _, b := range probe.Backends {
+		out, errs, code := harness.Run(t, `{"id":1,"method":"initialize","params":{"clientName":"t"}}
+{"method":"initialized"}
+{"id":2,"method":"environment/info","params":{}}
+`, "exec-server", "--listen", "stdio", "--sandbox-backend", b.Name)
+		if code != 0 {
+			t.Fatalf("%s: exit code %d: %s", b.Name, code, errs)
+		}
+		announced := 0
+		if b.Works && b.Name != "landlock" {
+			announced = 2 // in both answers
+			tried++
+		}
+		for _, name := range []string{"sandboxedFileStreaming", "linuxApprovedRootWritePreservesRestrictions", "linuxRootWritePreservesDevices"} {
+			if n := strings.Count(out, `"`+name+`":true`); n != announced {
+				t.Errorf("%s: %s is announced %d times, not %d: %s", b.Name, name, n, announced, out)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Skip("no backend here enforces every policy")
+	}
+}
