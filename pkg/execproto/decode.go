@@ -12,6 +12,9 @@ import (
 // DecodeInitialize decodes the params of initialize.
 func DecodeInitialize(src []byte) (InitializeParams, error) { return Decode[InitializeParams](src) }
 
+// DecodeConfigRead decodes the params of environmentConfig/read.
+func DecodeConfigRead(src []byte) (ConfigReadParams, error) { return Decode[ConfigReadParams](src) }
+
 // DecodeStart decodes the params of process/start.
 func DecodeStart(src []byte) (StartParams, error) { return Decode[StartParams](src) }
 

@@ -21,7 +21,9 @@ type Capabilities struct {
 	// entries deny or make read-only stays so, after an approved escalation too.
 	RootWriteKeepsDevices      bool
 	RootWriteKeepsRestrictions bool
-	HTTPHeaderEnvVars          bool
+	// EnvironmentConfigRead says that the server answers environmentConfig/read.
+	EnvironmentConfigRead bool
+	HTTPHeaderEnvVars     bool
 }
 
 func (p *Capabilities) fields(c *codec) {
@@ -29,6 +31,7 @@ func (p *Capabilities) fields(c *codec) {
 	boolean(c, "sandboxedFileStreaming", orNull, &p.SandboxedFileStreaming)
 	boolean(c, "linuxRootWritePreservesDevices", orNull|omit, &p.RootWriteKeepsDevices)
 	boolean(c, "linuxApprovedRootWritePreservesRestrictions", orNull|omit, &p.RootWriteKeepsRestrictions)
+	boolean(c, "environmentConfigRead", orNull|omit, &p.EnvironmentConfigRead)
 	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
 }
 

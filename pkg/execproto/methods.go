@@ -31,6 +31,8 @@ const (
 	MethodEnvironmentStatus = "environment/status"
 	MethodFSWalk            = "fs/walk"
 	MethodFSWriteBlock      = "fs/writeBlock"
+
+	MethodEnvironmentConfigRead = "environmentConfig/read"
 )
 
 // Requests that only this server has (docs/spec/wire.md §8.2).
@@ -78,6 +80,10 @@ const (
 	// MaxBlockBytes is the largest len of fs/readBlock and the largest
 	// chunk of fs/writeBlock.
 	MaxBlockBytes = 1 << 20
+	// MaxConfigPaths is how many paths of keys each list of environmentConfig/read
+	// may have, and MaxConfigKeys how many keys a path. Codex CLI sends one of one.
+	MaxConfigPaths = 1024
+	MaxConfigKeys  = 64
 	// MaxHandleIDBytes is the longest handleId of fs/open.
 	MaxHandleIDBytes = 32
 	// MaxOutputChunk is the most output that one process/output carries.

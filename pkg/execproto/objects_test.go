@@ -17,14 +17,14 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true},
 }
 
 const (
 	fullEnvironmentText = `{"shell":{"name":"sh","path":"/bin/sh"},"cwd":"file:///","tempDir":"file:///tmp","userHomeDir":"file:///home/u",` +
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
-		`"linuxApprovedRootWritePreservesRestrictions":true,"httpHeaderEnvVars":true}`
+		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"httpHeaderEnvVars":true}`
 )
 
 // vectors hold the exact spelling of every type. Each text is what Append writes
@@ -41,9 +41,21 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
+
+	{&ConfigReadParams{"file:///", [][]string{{"a", "b"}, {"c"}}, [][]string{}},
+		`{"cwd":"file:///","configPaths":[["a","b"],["c"]],"requirementsPaths":[]}`},
+	{&ConfigLayer{"s", "file:///", "a = 1\n"}, `{"source":"s","baseDir":"file:///","toml":"a = 1\n"}`},
+	{&ConfigStack{[]ConfigLayer{{}, {}}, 1},
+		`{"layers":[{"source":"","baseDir":"","toml":""},{"source":"","baseDir":"","toml":""}],"cloudInsertionIndex":1}`},
+	{&ConfigReadResult{nil, "file:///c", nil, ConfigStack{[]ConfigLayer{}, 0}, ConfigStack{[]ConfigLayer{}, 0}},
+		`{"userHomeDir":null,"codexHomeDir":"file:///c","hostname":null,"config":{"layers":[],"cloudInsertionIndex":0},` +
+			`"requirements":{"layers":[],"cloudInsertionIndex":0}}`},
+	{&ConfigReadResult{new("file:///h"), "file:///c", new("n"), ConfigStack{[]ConfigLayer{{}}, 1}, ConfigStack{[]ConfigLayer{}, 0}},
+		`{"userHomeDir":"file:///h","codexHomeDir":"file:///c","hostname":"n","config":{"layers":[` +
+			`{"source":"","baseDir":"","toml":""}],"cloudInsertionIndex":1},"requirements":{"layers":[],"cloudInsertionIndex":0}}`},
 
 	{&TerminalSize{1, 65535}, `{"rows":1,"cols":65535}`},
 	{&EnvPolicy{"core", true, []string{"x"}, map[string]string{"b": "2", "a": "1"}, []string{}},

@@ -26,6 +26,16 @@ func TestRefusals(t *testing.T) {
 		{errorOf(DecodeRead), `{"processId":"p","afterSeq":1.5}`, "afterSeq: invalid type: number `1.5`, expected u64"},
 		{errorOf(DecodeWrite), `{"processId":"p","chunk":"","writeId":""}`, "writeId must not be empty"},
 		{errorOf(DecodeWrite), `{"processId":"p","chunk":"***"}`, "chunk: Invalid symbol 42, offset 0."},
+		{errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[],"requirementsPaths":[]}`, "at least one config or requirements path is required"},
+		{errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[["a"]],"requirementsPaths":[[]]}`, "TOML paths must contain at least one key segment"},
+		{
+			errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[["a"` + strings.Repeat(`,"a"`, MaxConfigKeys) + `]],"requirementsPaths":[]}`,
+			"configPaths: at most 64 elements are allowed",
+		},
+		{
+			errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[["a"]` + strings.Repeat(`,["a"]`, MaxConfigPaths) + `],"requirementsPaths":[]}`,
+			"configPaths: at most 1024 elements are allowed",
+		},
 		{errorOf(DecodeInitialize), `{"clientName":"c","takeOver":1}`, "takeOver: invalid type: number `1`, expected a boolean"},
 		{
 			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`,

@@ -205,14 +205,7 @@ func texts(c *codec, name string, rule rule, to *[]string) {
 		return
 	}
 	if c.mode == writing {
-		c.b = append(c.b, '[')
-		for i, s := range *to {
-			if i > 0 {
-				c.b = append(c.b, ',')
-			}
-			c.b = jsonwire.AppendString(c.b, s)
-		}
-		c.b = append(c.b, ']')
+		c.b = appendTexts(c.b, *to)
 		return
 	}
 	list := []string{}
@@ -222,6 +215,17 @@ func texts(c *codec, name string, rule rule, to *[]string) {
 		return err
 	})
 	*to = list
+}
+
+func appendTexts(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsonwire.AppendString(b, s)
+	}
+	return append(b, ']')
 }
 
 // textMap is an object whose values are strings, written in the order of their

@@ -13,6 +13,7 @@ const (
 	familyExec        = "exec"
 	familyFilesystem  = "filesystem"
 	familyEnvironment = "environment info"
+	familyConfig      = "environment config"
 	familyHTTP        = "http"
 )
 
@@ -46,6 +47,8 @@ func init() {
 
 		execproto.MethodEnvironmentInfo:   plain(familyEnvironment, laneControl, empty, environmentInfo),
 		execproto.MethodEnvironmentStatus: plain(familyEnvironment, laneReader, empty, environmentStatus),
+
+		execproto.MethodEnvironmentConfigRead: plain(familyConfig, laneOrdinary, execproto.DecodeConfigRead, environmentConfigRead),
 
 		execproto.MethodProcessStart:      admitted(familyExec, laneOrdinary, execproto.DecodeStart, processStart),
 		execproto.MethodProcessRead:       admitted(familyExec, laneWaiting, execproto.DecodeRead, processRead),

@@ -35,6 +35,10 @@ type Options struct {
 	// Version is sent to clients as executorVersion.
 	Version string
 
+	// CodexHome is the directory with the user's config.toml, absolute and clean.
+	// Empty: environmentConfig/read is an error and is not announced.
+	CodexHome string
+
 	// SessionTTL is how long a session without a connection can be resumed;
 	// negative: it ends with its connection; 0: DefaultSessionTTL.
 	SessionTTL time.Duration
@@ -126,7 +130,7 @@ func New(opts Options) (*Server, error) {
 		log:        opts.Logger,
 		supervisor: supervisor,
 		fetcher:    fetch.NewClient(),
-		info:       describe(host, opts.Version),
+		info:       describe(host, opts),
 		home:       host.Home,
 		cwd:        host.Cwd,
 		memory:     newMemoryReleaser(),
@@ -141,7 +145,7 @@ func New(opts Options) (*Server, error) {
 
 // describe returns the result of environment/info for a host, without the
 // capabilities of the sandbox (docs/spec/wire.md §7.1).
-func describe(host hostinfo.Info, version string) execproto.EnvironmentInfo {
+func describe(host hostinfo.Info, opts Options) execproto.EnvironmentInfo {
 	uri := func(path string) string {
 		if path == "" {
 			return ""
@@ -155,10 +159,11 @@ func describe(host hostinfo.Info, version string) execproto.EnvironmentInfo {
 		UserHomeDir:          uri(host.Home),
 		TemporaryDirectories: []string{},
 		PlatformOS:           host.PlatformOS,
-		ExecutorVersion:      version,
+		ExecutorVersion:      opts.Version,
 		Capabilities: execproto.Capabilities{
-			FileWriteStreaming: true,
-			HTTPHeaderEnvVars:  true,
+			FileWriteStreaming:    true,
+			HTTPHeaderEnvVars:     true,
+			EnvironmentConfigRead: opts.CodexHome != "",
 		},
 	}
 	for _, dir := range host.TemporaryDirectories {

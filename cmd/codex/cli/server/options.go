@@ -5,11 +5,13 @@ package server
 import (
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/codexhome"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
@@ -57,6 +59,9 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
 		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
+	}
+	if home, err := codexhome.Find(); err == nil && filepath.IsAbs(home) {
+		opts.CodexHome = home
 	}
 	if self, err := os.Executable(); err == nil {
 		opts.Process.Watchdog = []string{self, WatchdogArg}
