@@ -82,8 +82,6 @@ const (
 	// childGrace is how long a server that was started as a command may take
 	// to end after its stdin has ended.
 	childGrace = 2 * time.Second
-	// farewellTime bounds how long the end of a websocket may be told.
-	farewellTime = time.Second
 )
 
 // Limits of Cmd.
@@ -131,7 +129,7 @@ const (
 	// as one message.
 	MaxRequestBody = 47 << 20
 
-	// socketBuffer is that of a websocket, in each direction: most messages
-	// are smaller, and output comes in chunks of about that size.
+	// socketBuffer is that of what is read from a websocket: most messages are
+	// smaller, and output comes in chunks of about that size.
 	socketBuffer = 32 << 10
 )

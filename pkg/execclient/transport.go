@@ -13,10 +13,10 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	wire "codex.internal/pkg/wire/websocket"
-	"github.com/gorilla/websocket"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // Transport carries whole JSON-RPC messages. Read and Write are used by one
@@ -46,19 +46,20 @@ type webSocketDialer struct {
 // to a loopback address or a Unix socket.
 func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	u, err := url.Parse(d.url)
-	_, local := wire.SocketPath(d.url)
+	_, local := websocket.SocketPath(d.url)
 	if !local && (err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss") {
-		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", wire.PublicURL(d.url))
+		return nil, fmt.Errorf("invalid exec-server URL %q: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH", websocket.PublicURL(d.url))
 	}
 	header := http.Header{}
 	if d.o.BearerToken != "" {
-		if !local && u.Scheme != "wss" && !wire.IsLoopback(u.Hostname()) {
-			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", wire.PublicURL(d.url))
+		if !local && u.Scheme != "wss" && !websocket.IsLoopback(u.Hostname()) {
+			return nil, fmt.Errorf("the connection token is not sent to %s: it could be read on the way; use wss:// or a loopback address", websocket.PublicURL(d.url))
 		}
 		header.Set("Authorization", "Bearer "+d.o.BearerToken)
 	}
-	c, err := wire.Dial(ctx, d.url, wire.DialOptions{
-		Header: header, Limit: d.o.ConnectTimeout, Buffer: socketBuffer, Refused: refusal,
+	c, err := websocket.Dial(ctx, d.url, websocket.DialOptions{
+		Options: websocket.Options{Limit: maxMessage, Ping: max(d.o.KeepAlive, 0)},
+		Header:  header, Timeout: d.o.ConnectTimeout, Buffer: socketBuffer, Refused: refusal,
 	})
 	if err != nil {
 		var e *DialError
@@ -67,46 +68,14 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 		}
 		return nil, err
 	}
-	c.SetReadLimit(maxMessage)
-	t := &webSocket{c: c}
-	if d.o.KeepAlive > 0 {
-		t.watch(d.o.KeepAlive)
-	}
-	return t, nil
+	return &webSocket{c: c}, nil
 }
 
 // webSocket is a Transport over a websocket.
 type webSocket struct {
 	c    *websocket.Conn
 	buf  bytes.Buffer // of messages whose size is not known before
-	once sync.Once
-
-	// With a watchdog, whatever comes in puts the deadline of reading off.
-	patience time.Duration
-	stop     chan struct{}
-	watching sync.WaitGroup
-}
-
-// watch probes a connection that may be dead.
-func (t *webSocket) watch(every time.Duration) {
-	t.patience, t.stop = 2*every+every/2, make(chan struct{})
-	alive := func() { _ = t.c.SetReadDeadline(time.Now().Add(t.patience)) }
-	alive()
-	t.c.SetPongHandler(func(string) error { alive(); return nil })
-	ping := t.c.PingHandler()
-	t.c.SetPingHandler(func(data string) error { alive(); return ping(data) })
-	t.watching.Go(func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				_ = t.c.WriteControl(websocket.PingMessage, nil, time.Now().Add(every))
-			case <-t.stop:
-				return
-			}
-		}
-	})
+	code atomic.Int64 // with which the server has closed the connection; 0: it has not
 }
 
 // refusal returns the error for a response that refuses the upgrade, with the first
@@ -119,30 +88,26 @@ func refusal(res *http.Response) error {
 
 func (t *webSocket) Read() ([]byte, error) {
 	t.buf.Reset()
-	_, r, err := t.c.NextReader()
-	if err == nil {
-		_, err = t.buf.ReadFrom(r)
-	}
-	if err == nil {
-		if t.patience > 0 {
-			_ = t.c.SetReadDeadline(time.Now().Add(t.patience))
-		}
-		if t.buf.Len() <= keepBuffer {
-			return bytes.Clone(t.buf.Bytes()), nil
-		}
-		message := t.buf.Bytes()
-		t.buf = bytes.Buffer{}
-		return message, nil
-	}
+	_, err := t.c.ReadTo(&t.buf)
 	var closed *websocket.CloseError
 	switch {
-	case !errors.As(err, &closed) || closed.Code == websocket.CloseAbnormalClosure:
+	case errors.As(err, &closed):
+		t.code.Store(int64(closed.Code))
+		if closed.Code == websocket.CloseNormal || closed.Reason == "" {
+			return nil, io.EOF
+		}
+		return nil, fmt.Errorf("the server closed the connection: %s", closed.Reason)
+	case errors.Is(err, websocket.ErrSilent):
+		return nil, errors.New("the server does not answer any more")
+	case err != nil:
 		return nil, reasonOf(err)
-	case closed.Code == websocket.CloseNormalClosure, closed.Text == "":
-		return nil, io.EOF
-	default:
-		return nil, fmt.Errorf("the server closed the connection: %s", closed.Text)
 	}
+	if t.buf.Len() <= keepBuffer {
+		return bytes.Clone(t.buf.Bytes()), nil
+	}
+	message := t.buf.Bytes()
+	t.buf = bytes.Buffer{}
+	return message, nil
 }
 
 // reasonOf is an error of the network without addresses, which are of no use.
@@ -166,24 +131,20 @@ func reasonOf(err error) error {
 }
 
 func (t *webSocket) Write(message []byte) error {
-	if err := t.c.WriteMessage(websocket.TextMessage, message); err != nil {
+	if err := t.c.WriteText(message); err != nil {
 		return reasonOf(err)
 	}
 	return nil
 }
 
+// Close tells the server, which gets its own code back if it has closed the
+// connection first.
 func (t *webSocket) Close() error {
-	var err error
-	t.once.Do(func() {
-		// The server is told, if it can be told at once.
-		_ = t.c.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(farewellTime))
-		err = t.c.Close()
-		if t.stop != nil {
-			close(t.stop)
-			t.watching.Wait()
-		}
-	})
-	return err
+	code := websocket.CloseNormal
+	if answer := int(t.code.Load()); answer != 0 {
+		code = answer
+	}
+	return t.c.Close(code, "")
 }
 
 // Command is a server that is spoken to over its stdin and stdout.

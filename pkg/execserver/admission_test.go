@@ -170,7 +170,7 @@ func TestSessionsBelongToAPrincipal(t *testing.T) {
 	as := func(principal string) *peer {
 		t.Helper()
 		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			c, err := wire.Upgrade(w, r, 0)
+			c, err := wire.Upgrade(w, r, wire.Options{}, nil)
 			if err != nil {
 				t.Error(err)
 				return

@@ -27,8 +27,8 @@ const (
 	stageReady                    // initialized was received
 )
 
-// conn is one connection: a reader (the goroutine of serve), a writer, a pinger
-// if the transport has pings, and one goroutine per running request. It ends
+// conn is one connection: a reader (the goroutine of serve), a writer, and one
+// goroutine per running request. It ends
 // when its context ends, or the client closes it or breaks the protocol. serve
 // returns when all its goroutines have returned.
 type conn struct {
@@ -90,10 +90,6 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, principal 
 func (c *conn) serve() {
 	defer c.cancel(nil)
 	var wg sync.WaitGroup
-	if p, ok := c.t.(websocket.Pinger); ok {
-		p.OnPing(c.out.wake)
-		wg.Go(func() { c.routinePinger(p) })
-	}
 	wg.Go(c.out.routineWriter)
 	wg.Go(c.routineInterrupt)
 	c.log.Debug("connection opened")
@@ -198,6 +194,9 @@ func (c *conn) readEnding(err error) ending {
 		return ending{code: websocket.CloseNormal, reason: "closed by the peer", closed: true}
 	case errors.As(err, &large):
 		return ending{code: websocket.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
+	case errors.Is(err, websocket.ErrSilent):
+		c.log.Info("connection ended", "reason", err)
+		return ending{lost: true, reason: err.Error()}
 	default:
 		return ending{lost: true, reason: err.Error()}
 	}
@@ -291,35 +290,6 @@ func (c *conn) tooEarly(family string) string {
 // dropped.
 func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 	_ = c.out.send(c.ctx, func(b []byte) []byte { return jsonrpc.AppendError(b, id, e) })
-}
-
-// routinePinger pings the client and closes the connection if the client neither
-// sends nor reads anything for missedPings intervals.
-func (c *conn) routinePinger(p websocket.Pinger) {
-	tick := time.NewTicker(pingInterval)
-	defer tick.Stop()
-	var heard, sent uint64
-	missed := -1 // no ping was sent before the first interval
-	for {
-		select {
-		case <-tick.C:
-		case <-c.ctx.Done():
-			return
-		}
-		h, s := p.Heard(), c.out.progress.Load()
-		if h != heard || s != sent {
-			missed = -1
-		}
-		missed++
-		if missed >= missedPings {
-			c.log.Info("connection ended: no answer to pings", "missed", missed)
-			c.cancel(nil)
-			return
-		}
-		c.out.probe()
-		// Writing the ping counts as progress, but shows nothing of the client.
-		heard, sent = h, s+1
-	}
 }
 
 // shorten returns a text of a client for an error or the log.

@@ -54,10 +54,9 @@ const (
 	// controlRequests bounds the control lane's requests in flight.
 	controlRequests = 1024
 
-	// pingInterval is how often a connection is probed, and missedPings how
-	// many intervals without any sign of life end it (docs/spec/wire.md §1.6).
+	// pingInterval is how often a websocket is pinged. Two and a half intervals
+	// without any sign of life end it (docs/spec/wire.md §1.6).
 	pingInterval = 30 * time.Second
-	missedPings  = 2
 
 	// flushTime bounds how long an ending connection waits for answers that
 	// are in work or queued.

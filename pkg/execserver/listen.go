@@ -160,7 +160,9 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	t, err := websocket.Upgrade(w, r, srv.opts.MaxMessage)
+	t, err := websocket.Upgrade(w, r, websocket.Options{
+		Limit: srv.opts.MaxMessage, ExplainLimit: true, Ping: pingInterval, CountWrites: true,
+	}, nil)
 	if err != nil {
 		srv.leave()
 		srv.log.Debug("upgrade failed", "peer", r.RemoteAddr, "error", err)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/wire/jsonwire"
@@ -35,12 +34,10 @@ type outbox struct {
 	queue []byte        // sealed frames
 	room  chan struct{} // closed and replaced when the queue was taken
 	err   error
-	ping  bool // a probe is due
 
-	work     chan struct{} // wakes the writer; capacity 1
-	ended    chan struct{} // closed with err
-	closed   chan struct{} // closed when the writer returned
-	progress atomic.Uint64
+	work   chan struct{} // wakes the writer; capacity 1
+	ended  chan struct{} // closed with err
+	closed chan struct{} // closed when the writer returned
 }
 
 func newOutbox(t websocket.Transport) *outbox {
@@ -150,7 +147,7 @@ func (o *outbox) flush() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := o.t.WriteFrames(batch, o.progressed)
+		err := o.t.WriteFrames(batch)
 		batch = batch[:0]
 		frameBuffers.Put(&batch)
 		if err != nil {
@@ -165,29 +162,11 @@ func (o *outbox) take() []byte {
 	defer o.mu.Unlock()
 	batch := o.queue
 	o.queue = nil
-	pinger, probes := o.t.(websocket.Pinger)
-	if probes {
-		batch = pinger.AppendPongs(batch)
-		if o.ping {
-			batch = pinger.AppendPing(batch)
-			o.ping = false
-		}
-	}
 	if len(batch) > 0 {
 		close(o.room)
 		o.room = make(chan struct{})
 	}
 	return batch
-}
-
-func (o *outbox) progressed() { o.progress.Add(1) }
-
-// probe makes the writer send a ping.
-func (o *outbox) probe() {
-	o.mu.Lock()
-	o.ping = true
-	o.mu.Unlock()
-	o.wake()
 }
 
 // finish sends the queued messages and closes the connection. After d it aborts
@@ -243,7 +222,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 		if last {
 			part = append(part, tail...)
 		}
-		if err := o.t.Fragment(part, first, last, o.progressed); err != nil {
+		if err := o.t.Fragment(part, first, last); err != nil {
 			_ = o.t.Abort()
 			return err
 		}

@@ -47,7 +47,7 @@ func echo(c wire.Transport) {
 		}
 		frames := c.Seal(append(c.Open(nil), m.Bytes()...), 0)
 		m.Release()
-		if c.WriteFrames(frames, func() {}) != nil {
+		if c.WriteFrames(frames) != nil {
 			return
 		}
 	}
@@ -334,8 +334,8 @@ func TestServeEnds(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: func(c wire.Transport) {
 		room := strings.Repeat("-", wire.FragmentRoom)
 		part := strings.Repeat("x", 40_000)
-		_ = c.Fragment([]byte(room+part), true, false, func() {})
-		_ = c.Fragment([]byte(room+part), false, true, func() {})
+		_ = c.Fragment([]byte(room+part), true, false)
+		_ = c.Fragment([]byte(room+part), false, true)
 		_ = c.Close(wire.CloseNormal, "not told")
 	}})
 	s := r.enter("a")

@@ -176,7 +176,7 @@ func TestStreamsThatEnd(t *testing.T) {
 	t.Run("with Serve", func(t *testing.T) {
 		d := newDouble(t)
 		d.Run(t, ExecutorOptions{Serve: func(c wire.Transport) {
-			_ = c.WriteFrames(c.Seal(append(c.Open(nil), hello...), 0), func() {})
+			_ = c.WriteFrames(c.Seal(append(c.Open(nil), hello...), 0))
 			_ = c.Close(wire.CloseNormal, "")
 		}})
 		c := dial(t, d.harness(HarnessOptions{}))
@@ -255,7 +255,7 @@ func TestHeldBack(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			_ = c.WriteFrames(c.Seal(append(c.Open(nil), m.Bytes()...), 0), func() {})
+			_ = c.WriteFrames(c.Seal(append(c.Open(nil), m.Bytes()...), 0))
 			<-gate
 		}
 		echo(c)
@@ -311,7 +311,7 @@ func TestSlowHarness(t *testing.T) {
 			return
 		}
 		for i := 0; bytes.Contains(m.Bytes(), []byte("m0")) && i < many; i++ {
-			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0), func() {}) != nil {
+			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, size)...), 0)) != nil {
 				return
 			}
 			// Before the first acknowledgement it would not be held back.

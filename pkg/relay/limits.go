@@ -45,18 +45,11 @@ const (
 	// controlOffer is how much of it resets for unknown streams may fill. Without
 	// a place for its answer to a handshake, an executor closes the connection.
 	controlOffer = controlQueue / 2
-	// pongQueue bounds the relay's probes that wait for an answer. One is enough,
-	// but some relays may expect an answer to each of a few.
-	pongQueue = 16
 	// pieceTime bounds the writing of one frame. A relay that takes so long
 	// takes nothing any more.
 	pieceTime = 30 * time.Second
 	// closeTime bounds the writing of what is queued when an end closes.
 	closeTime = 2 * time.Second
-	// writeBytes is how much is gathered to be written at a time; pieceBytes is
-	// what the last frame may add.
-	writeBytes = 64 << 10
-	pieceBytes = 64 << 10
 	// keepRecord is from which size, in bytes, a record has memory that is used
 	// again, which is as much as the largest needs: a stream has at most 32 in
 	// flight, and so holds 2 MiB in place of the 960 KiB of its window.
@@ -64,16 +57,15 @@ const (
 	// partSize is that of the pieces in which a message waits that is made part
 	// by part: whole records.
 	partSize = 16 * noiseik.MaxChunk
-	// bufferSize is that of a websocket's buffers: half a record.
+	// bufferSize is that of what is read from a websocket: half a record.
 	bufferSize = 32 << 10
 )
 
 // When an executor turns to its relay.
 const (
-	// pingInterval is how often the relay is probed, and silenceTime how long
-	// nothing, not even an answer to a probe, may come from it.
+	// pingInterval is how often the relay is pinged. Nothing, not even an answer
+	// to a ping, may come from it for two and a half intervals.
 	pingInterval = 30 * time.Second
-	silenceTime  = 75 * time.Second
 	// registerTime and executorDialTime bound what has no bound in Codex
 	// CLI.
 	registerTime     = 30 * time.Second

@@ -13,11 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorilla/websocket"
-
 	"codex.internal/pkg/relay/relayframe"
-	wire "codex.internal/pkg/wire/websocket"
-	"codex.internal/pkg/wire/wsframe"
+	"codex.internal/pkg/wire/websocket"
 )
 
 // link is a websocket to the relay, for the frames of any number of streams.
@@ -33,12 +30,10 @@ import (
 type link struct {
 	ws      *websocket.Conn
 	url     string // without what is secret
-	ping    time.Duration
 	log     *slog.Logger
 	slots   chan struct{} // held for each frame in records
 	records chan queued
 	control chan relayframe.Frame
-	pongs   wsframe.Pongs
 
 	once    sync.Once
 	closing chan struct{}
@@ -47,26 +42,26 @@ type link struct {
 
 	in bytes.Buffer // of the reader
 
-	// The writer's: what it is about to write, how many records are in it, and
-	// why it can write no more.
-	out     []byte // nil: nothing
-	written int
-	broken  error
+	// The writer's: how many records ws has gathered, and why it can write no
+	// more.
+	gathered int
+	broken   error
 }
 
 // dialLink makes a websocket within limit, with its TLS as config says. The
 // relay is probed every ping, or never if that is 0. The link ends with close.
-// The error is an errURL, a *wire.DialError, or ctx's.
+// The error is an errURL, a *websocket.DialError, or ctx's.
 func dialLink(ctx context.Context, address string, config *tls.Config, limit, ping time.Duration, log *slog.Logger) (*link, error) {
-	shown := wire.PublicURL(address)
+	shown := websocket.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
 		// Quoted, because a terminal might obey what is in it.
 		quoted := strconv.Quote(shown)
 		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
-	ws, err := wire.Dial(ctx, address, wire.DialOptions{
-		TLS: config, Limit: limit, Buffer: bufferSize,
+	ws, err := websocket.Dial(ctx, address, websocket.DialOptions{
+		Options: websocket.Options{Limit: relayframe.MaxFrame, Ping: ping, WriteTimeout: pieceTime},
+		TLS:     config, Timeout: limit, Buffer: bufferSize,
 		// The relay's body and reason phrase may repeat the query, which is a
 		// credential: the error has only the status.
 		Refused: func(res *http.Response) error {
@@ -77,50 +72,24 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 		return nil, err
 	}
 	l := &link{
-		ws: ws, url: shown, ping: ping, log: log,
-		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue),
-		control: make(chan relayframe.Frame, controlQueue), pongs: make(wsframe.Pongs, pongQueue),
+		ws: ws, url: shown, log: log,
+		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan relayframe.Frame, controlQueue),
 		closing: make(chan struct{}), down: make(chan struct{}),
 	}
-	l.prepare()
 	go l.routineWriter() // close waits for it
 	return l, nil
-}
-
-// prepare sets up the reading side.
-func (l *link) prepare() {
-	l.ws.SetReadLimit(relayframe.MaxFrame)
-	l.ws.SetPingHandler(func(data string) error {
-		l.heard()
-		l.pongs.Add(data)
-		return nil
-	})
-	l.ws.SetPongHandler(func(string) error { l.heard(); return nil })
-	l.ws.SetCloseHandler(func(int, string) error { return nil })
-	l.heard()
-}
-
-// heard puts off the end of a relay that says nothing.
-func (l *link) heard() {
-	if l.ping > 0 {
-		_ = l.ws.SetReadDeadline(time.Now().Add(silenceTime))
-	}
 }
 
 // read returns the next frame, whose payload is valid until the next call. With
 // errNotBinary, relayframe.ErrUndecodable and relayframe.ErrInvalid only that
 // message is bad; after any other error the link reads nothing more.
 func (l *link) read() (relayframe.Frame, error) {
-	kind, r, err := l.ws.NextReader()
+	l.in.Reset()
+	code, err := l.ws.ReadTo(&l.in)
 	if err != nil {
 		return relayframe.Frame{}, err
 	}
-	l.in.Reset()
-	if _, err := l.in.ReadFrom(r); err != nil {
-		return relayframe.Frame{}, err
-	}
-	l.heard()
-	if kind != websocket.BinaryMessage {
+	if code != websocket.Binary {
 		return relayframe.Frame{}, errNotBinary
 	}
 	return relayframe.Decode(l.in.Bytes())
@@ -195,7 +164,7 @@ func (l *link) pushLast(f relayframe.Frame) {
 // websocket, so that read ends too.
 func (l *link) shut() {
 	l.once.Do(func() {
-		l.force = time.AfterFunc(closeTime, func() { _ = l.ws.NetConn().Close() })
+		l.force = time.AfterFunc(closeTime, func() { _ = l.ws.Abort() })
 		close(l.closing)
 	})
 }
@@ -212,16 +181,10 @@ func (l *link) routineWriter() {
 	defer func() {
 		l.shut()
 		l.force.Stop()
-		_ = l.ws.Close()
+		_ = l.ws.Abort()
 	}()
-	var ping <-chan time.Time
-	if l.ping > 0 {
-		ticker := time.NewTicker(l.ping)
-		defer ticker.Stop()
-		ping = ticker.C
-	}
 	for {
-		err := l.writeNext(ping)
+		err := l.writeNext()
 		if err == nil {
 			continue
 		}
@@ -235,20 +198,16 @@ func (l *link) routineWriter() {
 }
 
 // writeNext writes what is next, and with it what else waits.
-func (l *link) writeNext(ping <-chan time.Time) error {
+func (l *link) writeNext() error {
 	select {
 	case f := <-l.control:
 		l.put(f)
 	case q := <-l.records:
 		l.putRecord(q)
-	case data := <-l.pongs:
-		l.out = wsframe.AppendMasked(l.room(), wsframe.Pong, []byte(data))
-	case <-ping:
-		l.out = wsframe.AppendMasked(l.room(), wsframe.Ping)
 	case <-l.closing:
 		return errLinkDown
 	}
-	for l.out != nil && (l.takeControl() || l.takeRecord()) {
+	for l.ws.Gathered() > 0 && (l.takeControl() || l.takeRecord()) {
 	}
 	l.flush()
 	return l.broken
@@ -282,12 +241,13 @@ func (l *link) takeRecord() bool {
 func (l *link) putRecord(q queued) {
 	for n := 0; n < controlQueue && l.takeControl(); n++ {
 	}
-	l.written++
+	l.gathered++
 	l.put(q.Frame)
 	q.record.release()
 }
 
-// put encodes a frame, and writes when there is enough.
+// put encodes a frame, and writes when there is enough. A broken link only gives
+// slots back.
 func (l *link) put(f relayframe.Frame) {
 	var space [relayframe.MaxHead]byte
 	head, payload, err := f.Split(space[:0])
@@ -296,37 +256,22 @@ func (l *link) put(f relayframe.Frame) {
 		l.log.Debug("frame not sent", "kind", f.Kind, "error", err)
 		return
 	}
-	if l.out = wsframe.AppendMasked(l.room(), wsframe.Binary, head, payload); len(l.out) >= writeBytes {
-		l.flush()
-	}
+	l.wrote(l.ws.Add(websocket.Binary, head, payload))
 }
 
-// room returns what will be written, for more to be appended.
-func (l *link) room() []byte {
-	if l.out == nil {
-		l.out = *writeBuffers.Get().(*[]byte)
-	}
-	return l.out
-}
+// flush writes what has been put, in one system call.
+func (l *link) flush() { l.wrote(l.ws.Flush()) }
 
-// writeBuffers hold what is being written, so that idle links hold nothing.
-var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes+pieceBytes); return &b }}
-
-// flush writes what has been put, in one system call, unless the link is
-// broken.
-func (l *link) flush() {
-	if l.out != nil && l.broken == nil {
-		conn := l.ws.NetConn()
-		_ = conn.SetWriteDeadline(time.Now().Add(pieceTime))
-		_, l.broken = conn.Write(l.out)
+// wrote gives the slots back of records that are written, or will never be.
+func (l *link) wrote(err error) {
+	if l.broken == nil {
+		l.broken = err
 	}
-	for ; l.written > 0; l.written-- {
+	if l.ws.Gathered() > 0 {
+		return
+	}
+	for ; l.gathered > 0; l.gathered-- {
 		l.release()
-	}
-	if l.out != nil {
-		buffer := l.out[:0]
-		writeBuffers.Put(&buffer)
-		l.out = nil
 	}
 }
 
@@ -335,12 +280,9 @@ func (l *link) flush() {
 func (l *link) farewell() {
 	for l.broken == nil && (l.takeRecord() || l.takeControl()) {
 	}
-	l.out = wsframe.AppendMasked(l.room(), wsframe.Close, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
 	l.flush()
+	_ = l.ws.Close(websocket.CloseNormal, "")
 }
 
 // isCloseFrame reports whether an error of read is the relay's orderly end.
-func isCloseFrame(err error) bool {
-	var closed *websocket.CloseError
-	return errors.As(err, &closed) && closed.Code != websocket.CloseAbnormalClosure
-}
+func isCloseFrame(err error) bool { return errors.Is(err, websocket.ErrClosed) }

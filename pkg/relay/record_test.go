@@ -18,7 +18,7 @@ func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
 	wrote := make(chan int, count)
 	r, _ := meet(t, ExecutorOptions{Serve: func(c websocket.Transport) {
 		for i := range count {
-			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, 3*keepRecord)...), 0), func() {}) != nil {
+			if c.WriteFrames(c.Seal(append(c.Open(nil), message(i, 3*keepRecord)...), 0)) != nil {
 				break
 			}
 			wrote <- i

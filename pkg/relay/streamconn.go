@@ -83,7 +83,7 @@ func (c *streamConn) Seal(b []byte, start int) []byte {
 // acknowledgements where the peer sends any. Such a peer gets the messages in
 // as few records as can be; any other a new record for each, as from Codex
 // CLI.
-func (c *streamConn) WriteFrames(frames []byte, progress func()) error {
+func (c *streamConn) WriteFrames(frames []byte) error {
 	for len(frames) > 0 {
 		n, err := c.together(frames)
 		if err != nil {
@@ -93,7 +93,6 @@ func (c *streamConn) WriteFrames(frames []byte, progress func()) error {
 			if err := c.s.send(chunk); err != nil {
 				return err
 			}
-			progress()
 		}
 		frames = frames[n:]
 	}
@@ -121,7 +120,7 @@ func (c *streamConn) together(frames []byte) (int, error) {
 
 // Fragment implements websocket.Transport. The parts are gathered first, because the
 // length goes ahead of them.
-func (c *streamConn) Fragment(part []byte, first, last bool, progress func()) error {
+func (c *streamConn) Fragment(part []byte, first, last bool) error {
 	if first {
 		c.drop()
 		c.keep(c.Open(nil))
@@ -142,7 +141,6 @@ func (c *streamConn) Fragment(part []byte, first, last bool, progress func()) er
 			if err := c.s.send(chunk); err != nil {
 				return err
 			}
-			progress()
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func TestSharedRecords(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if c.WriteFrames(c.Seal(append(c.Open(nil), m.Bytes()...), 0), func() {}) != nil {
+				if c.WriteFrames(c.Seal(append(c.Open(nil), m.Bytes()...), 0)) != nil {
 					return
 				}
 				known <- c.(*streamConn)
@@ -44,7 +44,7 @@ func TestSharedRecords(t *testing.T) {
 				for _, m := range messages {
 					batch = c.Seal(append(c.Open(batch), m...), len(batch))
 				}
-				_ = c.WriteFrames(batch, func() {})
+				_ = c.WriteFrames(batch)
 				_, _ = c.ReadMessage()
 			}})
 			c := dial(t, d.harness(HarnessOptions{Plain: tt.plain}))
@@ -88,7 +88,7 @@ func TestFragments(t *testing.T) {
 				}
 				part := append(bytes.Clone(room), rest[:n]...)
 				rest = rest[n:]
-				if c.Fragment(part, first, len(rest) == 0, func() {}) != nil {
+				if c.Fragment(part, first, len(rest) == 0) != nil {
 					return
 				}
 			}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"codex.internal/pkg/wire/websocket"
+
 	"codex.internal/pkg/relay/relayframe"
 )
 
 // receive takes what the executor sends.
-func (x *executor) receive(ctx context.Context, h header, in message) error {
+func (x *executor) receive(ctx context.Context, h header, in *websocket.Message) error {
 	x.mu.Lock()
 	harness, token := "", ""
 	var share *share
@@ -34,13 +36,13 @@ func (x *executor) receive(ctx context.Context, h header, in message) error {
 		x.srv.metrics.drop(dropUnknownStream)
 		return nil
 	}
-	size := len(in.text)
+	size := len(in.Bytes())
 	held := int64(size + frameBytes)
 	if !share.down.TryAcquire(held) {
 		err := x.stall(ctx, harness, token, share, func(ctx context.Context) error { return share.down.Acquire(ctx, held) })
 		switch {
 		case errors.Is(err, errCut):
-			in.free()
+			in.Release()
 			x.srv.metrics.drop(dropHarnessGone)
 			return nil
 		case err != nil:
@@ -52,8 +54,8 @@ func (x *executor) receive(ctx context.Context, h header, in message) error {
 		share.down.Release(held)
 		return err
 	}
-	done := func() { admitted(); share.down.Release(held); in.free() }
-	m := Message{Kind: Frame, From: x.address, Stream: h.stream, Frame: h.kind, Data: in.text, Done: done}
+	done := func() { admitted(); share.down.Release(held); in.Release() }
+	m := Message{Kind: Frame, From: x.address, Stream: h.stream, Frame: h.kind, Data: in.Bytes(), Done: done}
 	send := func(ctx context.Context) error {
 		_, err := x.srv.bus.Send(ctx, harness, m)
 		return err

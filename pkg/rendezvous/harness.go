@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+
+	"codex.internal/pkg/wire/websocket"
 )
 
 // harness is one connection of a harness.
@@ -72,21 +74,21 @@ func (n *harness) sendError(err error) error {
 }
 
 // receive takes what the harness sends.
-func (n *harness) receive(ctx context.Context, h header, in message) error {
+func (n *harness) receive(ctx context.Context, h header, in *websocket.Message) error {
 	// First its own token's share, then its share of the environment's: who
 	// waits for the former does not hold up others.
-	mine, err := n.account.up.admit(ctx, len(in.text))
+	mine, err := n.account.up.admit(ctx, len(in.Bytes()))
 	if err != nil {
 		return err
 	}
-	shared, err := n.up.admit(ctx, len(in.text))
+	shared, err := n.up.admit(ctx, len(in.Bytes()))
 	if err != nil {
 		mine()
 		return err
 	}
 	m := n.message(Frame)
-	m.Stream, m.Frame, m.Data = h.stream, h.kind, in.text
-	m.Done = func() { shared(); mine(); in.free() }
+	m.Stream, m.Frame, m.Data = h.stream, h.kind, in.Bytes()
+	m.Done = func() { shared(); mine(); in.Release() }
 	if _, err := n.srv.bus.Send(ctx, n.executor, m); err != nil {
 		m.done()
 		return n.sendError(err)

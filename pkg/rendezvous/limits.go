@@ -115,20 +115,8 @@ const (
 	// SourceReplies bounds the resets of the relay's own that wait for a
 	// harness, which are sent without regard to SourceBytes. More are dropped:
 	// who sends that many frames without reading answers needs none.
-	SourceReplies = 256
-	// keepBuffer is the largest buffer for a frame that is used again: one full
-	// record.
-	keepBuffer = 64 << 10
-	// largeFrame is from where a frame keeps the buffer that it was read into,
-	// and is written from there.
-	largeFrame = keepBuffer / 2
-	// mediumFrame is from where it is copied to a smaller one that is used again.
-	mediumFrame = largeFrame / 2
-	// writeBytes is how much of smaller ones is gathered to be written at a time.
-	writeBytes = 32 << 10
-
-	// pongQueue bounds the pings of a peer that wait for an answer: the last counts.
-	pongQueue = 4
+	SourceReplies = 256 // fullFrame has room for a frame with a full record.
+	fullFrame     = 64 << 10
 
 	// DefaultPingInterval is how often a peer is asked for a sign of life; it
 	// is that of Codex CLI's executors.
@@ -138,15 +126,9 @@ const (
 	// DefaultResumeTime is how long the two ends of a stream keep what it takes
 	// to go on with it.
 	DefaultResumeTime = 30 * time.Second
-	// closeTime bounds how long the end of a socket may be told, and
-	// lingerBytes what is read of it then.
-	closeTime   = 2 * time.Second
-	lingerBytes = 64 << 20
+	// closeTime bounds how long calls of the API are answered at the end.
+	closeTime = 2 * time.Second
 )
-
-// silence is how long nothing may be heard of a peer: two pings unanswered,
-// and time for the second answer.
-func silence(ping time.Duration) time.Duration { return 2*ping + ping/2 }
 
 // Limits of the API.
 const (

@@ -7,17 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/gorilla/websocket"
+	"codex.internal/pkg/wire/websocket"
 )
-
-// upgrader accepts any origin because ServeHTTP has refused requests that
-// carry one. It uses the HTTP server's buffers, of 4 KiB.
-var upgrader = websocket.Upgrader{
-	CheckOrigin: func(*http.Request) bool { return true },
-	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
-		writeError(w, &apiError{status, "no_websocket", reason.Error()})
-	},
-}
 
 // serveRelay turns a request with a signed URL into a socket, and serves it.
 func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +32,7 @@ func (s *Server) serveRelay(w http.ResponseWriter, r *http.Request) {
 
 // admit reads the ticket of a request and checks that it is still good.
 func (s *Server) admit(r *http.Request) (ticket, *apiError) {
-	if !websocket.IsWebSocketUpgrade(r) {
+	if !websocket.IsUpgrade(r) {
 		return ticket{}, &apiError{http.StatusUpgradeRequired, "no_websocket", "this URL is for a websocket"}
 	}
 	t, err := readTicket(r.URL.RawQuery, s.urls, s.now())
@@ -159,25 +150,26 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 
 // upgrade makes the socket; nil: the request has been answered.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) *socket {
-	ws, err := upgrader.Upgrade(w, r, nil)
+	ws, err := websocket.Upgrade(w, r, s.websocketOptions(), func(w http.ResponseWriter, status int, reason error) {
+		writeError(w, &apiError{status, "no_websocket", reason.Error()})
+	})
 	if err != nil {
 		s.metrics.request("relay", http.StatusBadRequest)
 		s.log.Debug("upgrade failed", "peer", r.RemoteAddr, "error", err)
 		return nil
 	}
 	s.metrics.request("relay", http.StatusSwitchingProtocols)
-	return newSocket(ws, s.opts.PingInterval, s.opts.WriteTimeout)
+	return &socket{ws: ws, check: s.opts.PingInterval}
+}
+
+func (s *Server) websocketOptions() websocket.Options {
+	return websocket.Options{Limit: MaxFrame, ReadSize: fullFrame, Ping: s.opts.PingInterval, WriteTimeout: s.opts.WriteTimeout}
 }
 
 // logEnd logs why a socket has ended.
 func (s *Server) logEnd(log *slog.Logger, why error) {
-	var closed *websocket.CloseError
-	switch {
-	case errors.Is(why, errSilent):
+	if errors.Is(why, websocket.ErrSilent) {
 		s.metrics.silent.Inc()
-	case errors.As(why, &closed):
-		// The reason of a peer is its own words.
-		why = errors.New("the peer has closed it")
 	}
 	log.Info("disconnected", "reason", why)
 }

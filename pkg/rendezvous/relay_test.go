@@ -306,6 +306,7 @@ func testSizes(t *testing.T, start starter) {
 	h.send(handshake("a", "1"))
 	x.want("a", relayframe.Handshake, "1")
 	const rounds = 20
+	const largeFrame, writeBytes = 32 << 10, 64 << 10 // of the websockets
 	sizes := []int{1, 60, largeFrame - 100, largeFrame, 61456, 1, 65535, 100, writeBytes / 3, writeBytes / 3, writeBytes / 3, writeBytes / 3}
 	text := func(n int) string { return strings.Repeat(string(rune('a'+n%26)), sizes[n%len(sizes)]) }
 	for _, way := range [][2]*peer{{x, h}, {h, x}} {

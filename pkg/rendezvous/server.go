@@ -220,11 +220,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 	h.WriteTimeout, h.MaxHeaderBytes = answerTime, maxHeader
 	// Websockets are upgraded from HTTP/1.1 alone.
 	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
-	h.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateHijacked {
-			websocket.Admit(conn) // it has shown a signed URL
-		}
-	}
 	if config != nil {
 		l = tls.NewListener(l, config)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"codex.internal/pkg/relay/relayframe"
+	wire "codex.internal/pkg/wire/websocket"
 )
 
 // TestLastFramesGoOut has the end come while frames before it are gathered.
@@ -30,12 +31,12 @@ func TestLastFramesGoOut(t *testing.T) {
 	serving.Add(1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer serving.Done()
-		ws, err := upgrader.Upgrade(w, r, nil)
+		ws, err := wire.Upgrade(w, r, wire.Options{Ping: patience, WriteTimeout: patience}, nil)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		s := newSocket(ws, patience, patience)
+		s := &socket{ws: ws, check: patience}
 		if err := s.run(t.Context(), box, &harness{socket: s}); err != closeExecutorGone {
 			t.Errorf("%v", err)
 		}

@@ -23,7 +23,7 @@ func oldServer(t *testing.T, started, exited, read string) (url string, methods 
 	ended := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
-		c, err := websocket.Upgrade(w, r, 0)
+		c, err := websocket.Upgrade(w, r, websocket.Options{}, nil)
 		if err != nil {
 			t.Error(err)
 			return
@@ -62,7 +62,7 @@ func oldServer(t *testing.T, started, exited, read string) (url string, methods 
 				}
 				answer = strings.ReplaceAll(answer, "PROCESS", processOf(request.Params))
 				frame := c.Seal(append(c.Open(nil), answer...), 0)
-				if err := c.WriteFrames(frame, func() {}); err != nil {
+				if err := c.WriteFrames(frame); err != nil {
 					t.Error(err)
 				}
 			}

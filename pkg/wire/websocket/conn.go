@@ -1,13 +1,12 @@
 package websocket
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"strings"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,51 +14,95 @@ import (
 	gorilla "github.com/gorilla/websocket"
 )
 
-// Conn is the server's side of a websocket connection. Messages are read
-// by gorilla/websocket; frames are written by this type itself, in calls that
-// hold whole frames only. The kernel's write lock therefore keeps them apart
-// from the control frames that the library writes on a protocol error.
+// Options configure a connection, at either end.
+type Options struct {
+	// Limit is the most bytes that an incoming message may have; 0:
+	// DefaultMaxMessage.
+	Limit int
+	// ExplainLimit has the caller close the connection with a reason after a
+	// *TooLargeError, which therefore comes when more than Limit bytes of a
+	// message have come. Without it, the length that a frame announces is
+	// enough, and the peer has been sent the code CloseTooLarge.
+	ExplainLimit bool
+	// ReadSize is how large, in bytes, most large messages are. ReadMessage reads
+	// into a buffer of that size and needs others only for larger messages.
+	ReadSize int
+	// Ping is how often the peer is pinged. A peer that has given no sign of
+	// life for two and a half times as long is lost: ReadMessage returns
+	// ErrSilent. 0: the peer is not pinged and may be silent.
+	Ping time.Duration
+	// CountWrites has each part of a write that the system takes be a sign of
+	// life. A peer that reads a large message slowly answers no ping before the
+	// end of it.
+	CountWrites bool
+	// WriteTimeout bounds each write; 0: it is not bounded.
+	WriteTimeout time.Duration
+}
+
+// Conn is one end of a websocket connection. Messages are read by
+// gorilla/websocket; frames are written by this type itself, so that several
+// can go out in one system call and a payload is copied once. Each write holds
+// whole frames. The lock of the network connection therefore keeps them apart
+// from the close frame that the library writes after an error of the protocol.
+//
+// One goroutine may read, and another one write. Pings and pongs are written
+// between their writes by a goroutine that runs only while there are any. Close
+// and Abort wait for it.
+//
+// States: open; ended (deadlines are not put off any more, no ping and no pong
+// is sent); closed.
 type Conn struct {
-	ws    *gorilla.Conn
-	net   net.Conn
-	limit int
+	ws     *gorilla.Conn
+	net    net.Conn
+	client bool // the end that has dialled: its frames are masked
+	o      Options
+	vector bool // net can write several buffers in one system call
 
-	heard  atomic.Uint64
-	onPing func()
+	// turn is a lock, held by the goroutine that writes to net. Its capacity is 1.
+	turn chan struct{}
+	// out is what Add has gathered; nil: nothing. It belongs to the writer.
+	out []byte
 
-	mu     sync.Mutex
-	pong   []byte // the data of the latest ping without an answer; nil: none
-	closed bool
+	made  time.Time
+	moved atomic.Int64 // when the read deadline was put off, as time since made
+
+	control sync.WaitGroup // of routineControl
+
+	mu       sync.Mutex
+	pong     []byte // the data of the newest ping without an answer; nil: none
+	ping     bool   // a ping is due
+	writing  bool   // routineControl runs
+	pinger   *time.Timer
+	ended    bool
+	closed   bool
+	told     bool  // a close frame was sent
+	writeErr error // why nothing can be written any more
 }
 
-// upgrader accepts any origin because the caller has refused requests that
-// carry one (docs/spec/wire.md §1.2), and writes with the HTTP server's
-// buffers.
-var upgrader = gorilla.Upgrader{
-	CheckOrigin: func(*http.Request) bool { return true },
-	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
-		http.Error(w, reason.Error(), status)
-	},
-}
-
-// Upgrade turns an HTTP request into a websocket connection that accepts
-// messages of up to limit bytes (0: DefaultMaxMessage). On failure the
-// request has been answered. The caller has decided that the client may stay:
-// Admit is called for the connection.
-func Upgrade(w http.ResponseWriter, r *http.Request, limit int) (*Conn, error) {
-	if limit <= 0 {
-		limit = DefaultMaxMessage
+// newConn returns an end of a connection that the library has made.
+func newConn(ws *gorilla.Conn, client bool, o Options) *Conn {
+	if o.Limit <= 0 {
+		o.Limit = DefaultMaxMessage
 	}
-	ws, err := upgrader.Upgrade(w, r, nil)
-	if err != nil {
-		return nil, fmt.Errorf("upgrade to a websocket: %w", err)
+	c := &Conn{ws: ws, net: ws.NetConn(), client: client, o: o, turn: make(chan struct{}, 1), made: time.Now()}
+	if w, ok := c.net.(*waitingConn); ok {
+		c.net = w.Conn // it waits no more, and adds nothing to the connection
 	}
-	Admit(ws.NetConn())
-	c := &Conn{ws: ws, net: ws.NetConn(), limit: limit, onPing: func() {}}
-	ws.SetPingHandler(c.takePing)
-	ws.SetPongHandler(func(string) error { c.heard.Add(1); return nil })
+	_, tcp := c.net.(*net.TCPConn)
+	c.vector = tcp && !client
+	if !o.ExplainLimit {
+		ws.SetReadLimit(int64(o.Limit))
+	}
+	ws.SetPingHandler(c.receivePing)
+	ws.SetPongHandler(func(string) error { c.alive(); return nil })
 	ws.SetCloseHandler(func(int, string) error { return nil })
-	return c, nil
+	if o.Ping > 0 {
+		c.putOff(0)
+		c.mu.Lock()
+		c.pinger = time.AfterFunc(o.Ping, c.probe)
+		c.mu.Unlock()
+	}
+	return c
 }
 
 // Peer returns the remote address. The clients of a Unix socket have none.
@@ -70,216 +113,107 @@ func (c *Conn) Peer() string {
 	return c.net.RemoteAddr().String()
 }
 
-// takePing records a ping. Only the latest is answered, as RFC 6455 5.5.3 allows,
-// so a peer that sends pings without reading the answers fills no queue.
-func (c *Conn) takePing(data string) error {
-	c.heard.Add(1)
-	c.mu.Lock()
-	c.pong = append(make([]byte, 0, len(data)), data...)
-	c.mu.Unlock()
-	c.onPing()
-	return nil
-}
-
 // ReadMessage implements Transport.
 func (c *Conn) ReadMessage() (*Message, error) {
-	kind, r, err := c.ws.NextReader()
+	code, r, err := c.next()
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
-	m := newMessage()
-	m.Text = kind == gorilla.TextMessage
-	if err := m.readAll(r, c.limit); err != nil {
+	m := newMessage(c.o.ReadSize)
+	m.Text = code == Text
+	if err := m.readAll(r, c.o.Limit); err != nil {
 		m.Release()
-		return nil, readError(err)
+		return nil, c.readError(err)
 	}
-	c.heard.Add(1)
+	c.alive()
 	return m, nil
 }
 
-func readError(err error) error {
-	var closed *gorilla.CloseError
-	if errors.As(err, &closed) && closed.Code != gorilla.CloseAbnormalClosure {
-		return ErrClosed
+// ReadTo appends the next message to b and returns its type. Its errors are those
+// of ReadMessage.
+func (c *Conn) ReadTo(b *bytes.Buffer) (Opcode, error) {
+	code, r, err := c.next()
+	if err != nil {
+		return 0, err
+	}
+	if c.o.ExplainLimit {
+		r = io.LimitReader(r, int64(c.o.Limit)+1)
+	}
+	n, err := b.ReadFrom(r)
+	switch {
+	case err != nil:
+		return 0, c.readError(err)
+	case n > int64(c.o.Limit):
+		return 0, &TooLargeError{Limit: c.o.Limit}
+	}
+	c.alive()
+	return code, nil
+}
+
+// next waits for the next message.
+func (c *Conn) next() (Opcode, io.Reader, error) {
+	if c.isEnded() {
+		return 0, nil, net.ErrClosed
+	}
+	kind, r, err := c.ws.NextReader()
+	if err != nil {
+		return 0, nil, c.readError(err)
+	}
+	return Opcode(kind), r, nil
+}
+
+func (c *Conn) isEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// readError returns the error that callers get for one of the library.
+func (c *Conn) readError(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var peer *gorilla.CloseError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &peer) && peer.Code != gorilla.CloseAbnormalClosure:
+		return &CloseError{Code: peer.Code, Reason: peer.Text}
+	case errors.Is(err, gorilla.ErrReadLimit):
+		c.told = true
+		return &TooLargeError{Limit: c.o.Limit}
+	case c.writeErr != nil:
+		return c.writeErr // it has closed the connection
+	case c.ended:
+		return net.ErrClosed
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("%w for %v", ErrSilent, c.silence())
 	}
 	return err
 }
 
-// Frame layout of RFC 6455 5.2, for unmasked frames.
-const (
-	opContinuation = 0x0
-	opText         = 0x1
-	opClose        = 0x8
-	opPing         = 0x9
-	opPong         = 0xA
-	finBit         = 0x80
-	shortHead      = 2
-	mediumHead     = 4
-	longHead       = 10
-)
+// silence is how long the peer may give no sign of life: two pings without an
+// answer, and time for the answer to the second.
+func (c *Conn) silence() time.Duration { return 2*c.o.Ping + c.o.Ping/2 }
 
-// Open implements Transport: most messages fit a medium head.
-func (c *Conn) Open(b []byte) []byte { return append(b, 0, 0, 0, 0) }
-
-// Seal implements Transport.
-func (c *Conn) Seal(b []byte, start int) []byte {
-	body := len(b) - start - mediumHead
-	if body > maxFrame {
-		return sealFragments(b, start)
-	}
-	if body > 0xFFFF {
-		b = append(b, 0, 0, 0, 0, 0, 0)
-		copy(b[start+longHead:], b[start+mediumHead:len(b)-6])
-		putHead(b[start:], finBit|opText, body, longHead)
-		return b
-	}
-	if body < 126 {
-		copy(b[start+shortHead:], b[start+mediumHead:])
-		b = b[:len(b)-2]
-		putHead(b[start:], finBit|opText, body, shortHead)
-		return b
-	}
-	putHead(b[start:], finBit|opText, body, mediumHead)
-	return b
-}
-
-// sealFragments is Seal for a message above maxFrame.
-func sealFragments(b []byte, start int) []byte {
-	text := b[start+mediumHead:]
-	out := make([]byte, 0, len(b)+(len(text)/maxFrame+1)*longHead)
-	out = append(out, b[:start]...)
-	for first := true; len(text) > 0; first = false {
-		n := min(len(text), maxFrame)
-		out = appendHead(out, first, n == len(text), n)
-		out = append(out, text[:n]...)
-		text = text[n:]
-	}
-	return out
-}
-
-// putHead writes a frame's head of the given size.
-func putHead(b []byte, first byte, body, head int) {
-	b[0] = first
-	switch head {
-	case shortHead:
-		b[1] = byte(body)
-	case mediumHead:
-		b[1] = 126
-		binary.BigEndian.PutUint16(b[2:], uint16(body))
-	default:
-		b[1] = 127
-		binary.BigEndian.PutUint64(b[2:], uint64(body))
-	}
-}
-
-// appendHead appends the head of one fragment of a text message.
-func appendHead(b []byte, first, last bool, body int) []byte {
-	op := byte(opContinuation)
-	if first {
-		op = opText
-	}
-	if last {
-		op |= finBit
-	}
-	size := longHead
-	switch {
-	case body < 126:
-		size = shortHead
-	case body <= 0xFFFF:
-		size = mediumHead
-	}
-	at := len(b)
-	b = append(b, "          "[:size]...)
-	putHead(b[at:], op, body, size)
-	return b
-}
-
-// WriteFrames implements Transport.
-func (c *Conn) WriteFrames(frames []byte, progress func()) error {
-	return writeSliced(c.net, frames, progress)
-}
-
-// Fragment implements Transport. The frame's head goes right before the text, so
-// that one write carries both.
-func (c *Conn) Fragment(part []byte, first, last bool, progress func()) error {
-	var head [longHead]byte
-	h := appendHead(head[:0], first, last, len(part)-FragmentRoom)
-	start := FragmentRoom - len(h)
-	copy(part[start:], h)
-	return writeSliced(c.net, part[start:], progress)
-}
-
-func writeSliced(w io.Writer, b []byte, progress func()) error {
-	for len(b) > 0 {
-		n := min(len(b), writeSlice)
-		if _, err := w.Write(b[:n]); err != nil {
-			return err
-		}
-		b = b[n:]
-		progress()
-	}
-	return nil
-}
-
-// OnPing implements Pinger.
-func (c *Conn) OnPing(f func()) { c.onPing = f }
-
-// Heard implements Pinger.
-func (c *Conn) Heard() uint64 { return c.heard.Load() }
-
-// AppendPing implements Pinger.
-func (c *Conn) AppendPing(b []byte) []byte { return append(b, finBit|opPing, 0) }
-
-// AppendPongs implements Pinger.
-func (c *Conn) AppendPongs(b []byte) []byte {
-	c.mu.Lock()
-	data := c.pong
-	c.pong = nil
-	c.mu.Unlock()
-	if data == nil {
-		return b
-	}
-	return append(append(b, finBit|opPong, byte(len(data))), data...)
-}
-
-// Close implements Transport. It must not run while another goroutine is in
-// WriteFrames, unless that one is stuck for good.
-func (c *Conn) Close(code int, reason string) error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	c.closed = true
-	c.mu.Unlock()
-
-	if len(reason) > closeReasonLimit {
-		reason = strings.ToValidUTF8(reason[:closeReasonLimit], "")
-	}
-	frame := []byte{finBit | opClose, byte(2 + len(reason)), byte(code >> 8), byte(code)}
-	frame = append(frame, reason...)
-	_ = c.net.SetWriteDeadline(time.Now().Add(closeWriteTime))
-	if _, err := c.net.Write(frame); err == nil {
-		c.linger()
-	}
-	return c.net.Close()
-}
-
-// linger closes the sending side and reads on until the peer has closed its own,
-// so that the peer receives the close frame and not a reset.
-func (c *Conn) linger() {
-	half, ok := c.net.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
+// alive notes a sign of life. It puts the read deadline off in steps, because
+// that costs more than the reading of a small message.
+func (c *Conn) alive() {
+	if c.o.Ping == 0 {
 		return
 	}
-	_ = c.net.SetReadDeadline(time.Now().Add(lingerTime))
-	_, _ = io.CopyN(io.Discard, c.net, lingerBytes)
+	now := time.Since(c.made)
+	if now-time.Duration(c.moved.Load()) >= c.o.Ping/deadlineSteps {
+		c.putOff(now)
+	}
 }
 
-// Abort implements Transport.
-func (c *Conn) Abort() error {
+// putOff moves the read deadline. It allows for the step by which the last sign
+// of life may be newer than now.
+func (c *Conn) putOff(now time.Duration) {
 	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	return c.net.Close()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.moved.Store(int64(now))
+	_ = c.net.SetReadDeadline(c.made.Add(now + c.silence() + c.o.Ping/deadlineSteps))
 }

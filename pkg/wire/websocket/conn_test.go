@@ -17,11 +17,11 @@ import (
 const patience = 20 * time.Second
 
 // pair returns both ends of a websocket.
-func pair(t *testing.T, limit int) (*Conn, *gorilla.Conn) {
+func pair(t *testing.T, o Options) (*Conn, *gorilla.Conn) {
 	t.Helper()
 	accepted := make(chan *Conn, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := Upgrade(w, r, limit)
+		c, err := Upgrade(w, r, o, nil)
 		if err != nil {
 			t.Error(err)
 			return
@@ -42,10 +42,8 @@ func pair(t *testing.T, limit int) (*Conn, *gorilla.Conn) {
 	return c, peer
 }
 
-func nothing() {}
-
 func TestFramesOfEverySize(t *testing.T) {
-	c, peer := pair(t, 0)
+	c, peer := pair(t, Options{})
 	sizes := []int{0, 1, 125, 126, 127, 0xFFFF, 0x10000, maxFrame, maxFrame + 1, 2*maxFrame + 7}
 	go func() {
 		var batch []byte
@@ -53,7 +51,7 @@ func TestFramesOfEverySize(t *testing.T) {
 			start := len(batch)
 			batch = c.Seal(append(c.Open(batch), bytes.Repeat([]byte{'a'}, n)...), start)
 		}
-		if err := c.WriteFrames(batch, nothing); err != nil {
+		if err := c.WriteFrames(batch); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -66,11 +64,11 @@ func TestFramesOfEverySize(t *testing.T) {
 }
 
 func TestFragmentsJoin(t *testing.T) {
-	c, peer := pair(t, 0)
+	c, peer := pair(t, Options{})
 	room := strings.Repeat("-", FragmentRoom)
 	go func() {
 		for i, part := range []string{"one ", strings.Repeat("x", 70_000), "", " end"} {
-			if err := c.Fragment([]byte(room+part), i == 0, i == 3, nothing); err != nil {
+			if err := c.Fragment([]byte(room+part), i == 0, i == 3); err != nil {
 				t.Error(err)
 			}
 		}
@@ -83,8 +81,9 @@ func TestFragmentsJoin(t *testing.T) {
 
 func TestMessagesUpToTheLimit(t *testing.T) {
 	const limit = 300_000
-	for _, n := range []int{0, 1, 2 << 10, 2<<10 + 1, 32 << 10, 256<<10 + 1, limit, limit + 1} {
-		c, peer := pair(t, limit)
+	for i, n := range []int{0, 1, 2 << 10, 2<<10 + 1, 32 << 10, 256<<10 + 1, limit, limit + 1, limit + 1} {
+		explain := i%2 == 0
+		c, peer := pair(t, Options{Limit: limit, ExplainLimit: explain})
 		if err := peer.WriteMessage(gorilla.BinaryMessage, bytes.Repeat([]byte{'b'}, n)); err != nil {
 			t.Fatal(err)
 		}
@@ -104,46 +103,12 @@ func TestMessagesUpToTheLimit(t *testing.T) {
 }
 
 func TestCloseTellsWhy(t *testing.T) {
-	c, peer := pair(t, 0)
+	c, peer := pair(t, Options{})
 	go func() { _ = c.Close(CloseTooLarge, strings.Repeat("é", 100)) }()
 	_, _, err := peer.ReadMessage()
 	var closed *gorilla.CloseError
 	if !errors.As(err, &closed) || closed.Code != CloseTooLarge || !strings.HasPrefix(closed.Text, "éé") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestPingsAreAnswered(t *testing.T) {
-	c, peer := pair(t, 0)
-	asked := make(chan struct{}, 1)
-	c.OnPing(func() { asked <- struct{}{} })
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.ReadMessage()
-		ended <- err
-	}()
-	if err := peer.WriteControl(gorilla.PingMessage, []byte("data"), time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	<-asked
-	got := make(chan string, 1)
-	peer.SetPongHandler(func(data string) error {
-		got <- data
-		return nil
-	})
-	if err := c.WriteFrames(c.AppendPongs(nil), nothing); err != nil {
-		t.Fatal(err)
-	}
-	if again := c.AppendPongs(nil); len(again) > 0 {
-		t.Error("a ping was answered twice")
-	}
-	go func() { _, _, _ = peer.ReadMessage() }()
-	if data := <-got; data != "data" {
-		t.Errorf("pong %q", data)
-	}
-	_ = peer.WriteControl(gorilla.CloseMessage, gorilla.FormatCloseMessage(1000, ""), time.Now().Add(patience))
-	if err := <-ended; !errors.Is(err, ErrClosed) {
-		t.Errorf("read: %v", err)
 	}
 }
 
@@ -160,12 +125,12 @@ func TestStdio(t *testing.T) {
 	if _, err := c.ReadMessage(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
-	if err := c.WriteFrames(c.Seal(append(c.Open(nil), "{}"...), 0), nothing); err != nil {
+	if err := c.WriteFrames(c.Seal(append(c.Open(nil), "{}"...), 0)); err != nil {
 		t.Fatal(err)
 	}
 	room := strings.Repeat("-", FragmentRoom)
-	_ = c.Fragment([]byte(room+"[1,"), true, false, nothing)
-	_ = c.Fragment([]byte(room+"2]"), false, true, nothing)
+	_ = c.Fragment([]byte(room+"[1,"), true, false)
+	_ = c.Fragment([]byte(room+"2]"), false, true)
 	if out.String() != "{}\n[1,2]\n" {
 		t.Errorf("%q", out.String())
 	}

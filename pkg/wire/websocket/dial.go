@@ -42,27 +42,29 @@ func (e *DialError) Retryable() bool { return true }
 
 // DialOptions say how a websocket is made.
 type DialOptions struct {
-	Header http.Header
-	TLS    *tls.Config // of wss, but for NextProtos; nil: the system's authorities are trusted
-	Limit  time.Duration
-	Buffer int // of each direction, in bytes
+	Options
+	Header  http.Header
+	TLS     *tls.Config   // of wss, but for NextProtos; nil: the system's authorities are trusted
+	Timeout time.Duration // until the websocket is open
+	Buffer  int           // of what is read, in bytes
 	// Refused returns the error for the answer of a server that refuses the
 	// upgrade. It need not close the body.
 	Refused func(*http.Response) error
 }
 
-// Dial connects to a websocket at a ws:// or wss:// URL within the limit, through
+// Dial connects to a websocket at a ws:// or wss:// URL within the timeout, through
 // the proxy that the environment names, or through the Unix socket of a
 // unix:///path URL. The error is a *DialError, or ctx's.
-func Dial(ctx context.Context, address string, o DialOptions) (*gorilla.Conn, error) {
-	bound, cancel := context.WithTimeout(ctx, o.Limit)
+func Dial(ctx context.Context, address string, o DialOptions) (*Conn, error) {
+	bound, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	// The library uses the context while it connects, but not while it waits for
 	// the server's answer.
 	attached := func() bool { return true }
 	opening := &openingConn{left: maxOpening}
 	dialer := gorilla.Dialer{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: withoutHTTP2(o.TLS), ReadBufferSize: o.Buffer, WriteBufferSize: o.Buffer,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: withoutHTTP2(o.TLS), ReadBufferSize: o.Buffer,
+		WriteBufferSize: unusedBuffer,
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			if err != nil {
@@ -91,7 +93,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*gorilla.Conn, er
 	}
 	if err == nil {
 		opening.left = math.MaxInt64
-		return ws, nil
+		return newConn(ws, true, o.Options), nil
 	}
 	e := &DialError{URL: PublicURL(address), Err: err}
 	var network net.Error
@@ -99,7 +101,7 @@ func Dial(ctx context.Context, address string, o DialOptions) (*gorilla.Conn, er
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case bound.Err() != nil, errors.As(err, &network) && network.Timeout():
-		e.Timeout = o.Limit
+		e.Timeout = o.Timeout
 	case res != nil:
 		e.Status, e.Err = res.StatusCode, o.Refused(res)
 	case !isPublic(err):
@@ -116,6 +118,10 @@ func withoutHTTP2(config *tls.Config) *tls.Config {
 	}
 	return config
 }
+
+// unusedBuffer is the size of the library's buffer for messages, which it does
+// not write here; 0 would be its default.
+const unusedBuffer = 1
 
 var (
 	errAnswer  = errors.New("the answer is none of a websocket server")

@@ -58,7 +58,7 @@ func TestDialSendsNoHeaderOfItsOwn(t *testing.T) {
 			want = append(want, own)
 		}
 		_, err := Dial(t.Context(), "ws://"+addr+"/?query", DialOptions{
-			Header: header, Limit: time.Minute, Refused: func(*http.Response) error { return errors.New("refused") },
+			Header: header, Timeout: time.Minute, Refused: func(*http.Response) error { return errors.New("refused") },
 		})
 		if err == nil {
 			t.Fatal("a websocket")
@@ -100,7 +100,7 @@ func TestDialTellsNothingOfTheAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			address := answering(t, tt.answer)
 			_, err := Dial(t.Context(), "ws://"+address+"/?secret=\x7e", DialOptions{
-				Limit: 20 * time.Second, Refused: func(*http.Response) error { return errors.New("refused") },
+				Timeout: 20 * time.Second, Refused: func(*http.Response) error { return errors.New("refused") },
 			})
 			if want := "failed to connect to exec-server websocket `ws://" + address + "/`: " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)

@@ -27,13 +27,13 @@ func TestDialOffersHTTP1Alone(t *testing.T) {
 	config := srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
 	ws, err := Dial(t.Context(), "wss://"+strings.TrimPrefix(srv.URL, "https://"), DialOptions{
-		TLS: config, Limit: 20 * time.Second, Refused: func(*http.Response) error { return errors.New("refused") },
+		TLS: config, Timeout: 20 * time.Second, Refused: func(*http.Response) error { return errors.New("refused") },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ws.Close()
-	if got := ws.NetConn().(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+	defer ws.Abort()
+	if got := ws.net.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" {
 		t.Errorf("negotiated %q", got)
 	}
 	if config.NextProtos[0] != "h2" {

@@ -28,12 +28,12 @@ func TestDialAUnixSocket(t *testing.T) {
 	go func() { _ = srv.Serve(l) }()
 	// A proxy is not for what is on this machine.
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:1")
-	options := DialOptions{Header: http.Header{"Authorization": {" given"}}, Limit: time.Minute, Buffer: 4 << 10}
+	options := DialOptions{Header: http.Header{"Authorization": {" given"}}, Timeout: time.Minute, Buffer: 4 << 10}
 	c, err := Dial(t.Context(), address, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = c.Close()
+	_ = c.Close(CloseNormal, "")
 	if got := <-seen; got != "localhost/ given" && got != "localhost/given" {
 		t.Errorf("the server saw %q", got)
 	}

@@ -21,7 +21,8 @@ const (
 	maxFrame = 8 << 20
 
 	// writeSlice is the most bytes of one write call, so that the progress of a
-	// slow peer is noticed often enough to tell it from a dead one.
+	// slow peer is noticed often enough to tell it from a dead one, and gets a
+	// time of its own where writes have a timeout.
 	writeSlice = 256 << 10
 
 	// maxOpening bounds the bytes that are read until a websocket is open: the
@@ -46,6 +47,18 @@ const (
 	// headerBytes bounds a request's head: a websocket upgrade with a token.
 	headerBytes = 64 << 10
 
-	// closeWriteTime bounds the last write of a connection.
-	closeWriteTime = 2 * time.Second
+	// closeTime bounds what is still written when a connection is closed.
+	closeTime = 2 * time.Second
+
+	// gatherBytes is how much Add gathers before it writes: a full record of a
+	// relayed stream and small ones beside it. gatherSpare is what the frame may
+	// add that makes it enough.
+	gatherBytes = 64 << 10
+	gatherSpare = 64 << 10
+	// vectorBytes is from which size, in bytes, a message is not copied behind
+	// others, but written from where it is.
+	vectorBytes = 32 << 10
+	// deadlineSteps is in how many steps a read deadline moves within the time
+	// between two pings.
+	deadlineSteps = 16
 )

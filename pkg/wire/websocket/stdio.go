@@ -37,7 +37,7 @@ func (c *Stdio) Peer() string { return "stdio" }
 // ReadMessage implements Transport. A last line without a newline is a message too.
 func (c *Stdio) ReadMessage() (*Message, error) {
 	for {
-		m := newMessage()
+		m := newMessage(0)
 		err := c.readLine(m)
 		if err != nil && !errors.Is(err, io.EOF) {
 			m.Release()
@@ -81,16 +81,19 @@ func (c *Stdio) Open(b []byte) []byte { return b }
 func (c *Stdio) Seal(b []byte, _ int) []byte { return append(b, '\n') }
 
 // WriteFrames implements Transport.
-func (c *Stdio) WriteFrames(frames []byte, progress func()) error {
-	return writeSliced(c.out, frames, progress)
+func (c *Stdio) WriteFrames(frames []byte) error {
+	_, err := c.out.Write(frames)
+	return err
 }
 
 // Fragment implements Transport.
-func (c *Stdio) Fragment(part []byte, _, last bool, progress func()) error {
-	if err := writeSliced(c.out, part[FragmentRoom:], progress); err != nil || !last {
-		return err
+func (c *Stdio) Fragment(part []byte, _, last bool) error {
+	part = part[FragmentRoom:]
+	if last {
+		part = append(part, '\n')
 	}
-	return writeSliced(c.out, []byte{'\n'}, progress)
+	_, err := c.out.Write(part)
+	return err
 }
 
 // Close implements Transport.

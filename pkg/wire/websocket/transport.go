@@ -1,11 +1,19 @@
-// Package websocket carries whole JSON-RPC messages: over a websocket, as lines
-// over a pair of streams, and by other implementations of Transport.
+// Package websocket carries whole messages: over a websocket, as lines over a
+// pair of streams, and by other implementations of Transport.
 //
-// A connection has one reader and one writer, which may run at the same time.
-// Reading returns pooled buffers that the reader owns until it releases
-// them. Writing is split in two so that many messages can share one system
-// call: the writer encodes messages one after the other into a buffer of its own,
-// turns each into its wire form with Seal, and sends all with WriteFrames.
+// Conn is a websocket connection at either end, of clients, servers and relays.
+// Dial and Upgrade make one. What these ends have in common is here: the frames,
+// the writing of several in one system call, pings and pongs, deadlines, limits
+// and the way in which a connection is closed. Queues belong to the callers,
+// because each protocol has its own rules for the order of messages and for
+// back-pressure.
+//
+// A connection has one reader and one writer, which may run at the same time. A
+// writer sends messages in one of three ways. Add gathers frames, and Flush
+// writes them: for messages that other code has built. With Open, Seal and
+// WriteFrames, which all transports have, messages are encoded one after the
+// other into a buffer of the writer's own, and copied nowhere. WriteText writes
+// one message.
 package websocket
 
 import (
@@ -23,11 +31,30 @@ const (
 	ClosePolicyViolation = 1008
 	CloseTooLarge        = 1009
 	CloseInternalError   = 1011
+	CloseServiceRestart  = 1012
+
+	// closeNoStatus stands for a close frame without a code.
+	closeNoStatus = 1005
 )
 
 // ErrClosed is what ReadMessage returns after the peer ended the connection
 // in an orderly way: a websocket close frame.
 var ErrClosed = errors.New("the peer closed the connection")
+
+// ErrSilent is what ReadMessage returns when the peer is lost: it has answered
+// no ping and given no other sign of life.
+var ErrSilent = errors.New("the peer gives no sign of life")
+
+// CloseError is the ErrClosed of a websocket.
+type CloseError struct {
+	Code   int
+	Reason string // in the peer's own words
+}
+
+func (e *CloseError) Error() string { return ErrClosed.Error() }
+
+// Is reports whether target is ErrClosed.
+func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
 // TooLargeError says that an incoming message is over the limit.
 type TooLargeError struct {
@@ -60,16 +87,16 @@ type Transport interface {
 	// Open.
 	Seal(b []byte, start int) []byte
 
-	// WriteFrames sends sealed messages. progress is called after each part
-	// that the system took. Only one goroutine may call it at a time.
-	WriteFrames(frames []byte, progress func()) error
+	// WriteFrames sends sealed messages. Only one goroutine may call it at a
+	// time.
+	WriteFrames(frames []byte) error
 
 	// Fragment sends one part of a message that is too large to be built in
 	// memory: parts in order, the first marked first, the last marked last.
 	// The first FragmentRoom bytes of part are room for the frame's head and
 	// no text.
 	// It must not be called while another goroutine is in WriteFrames.
-	Fragment(part []byte, first, last bool, progress func()) error
+	Fragment(part []byte, first, last bool) error
 
 	// Close closes the connection. It sends the peer code and reason if the
 	// transport can, and waits a bounded time for the peer to read them. It may
@@ -82,19 +109,6 @@ type Transport interface {
 
 	// Peer describes the other end for logs and error texts.
 	Peer() string
-}
-
-// Pinger is a Transport that can ping its peer.
-type Pinger interface {
-	// AppendPing appends a ping to b, which WriteFrames then sends.
-	AppendPing(b []byte) []byte
-	// AppendPongs appends the pending answers to the peer's pings.
-	AppendPongs(b []byte) []byte
-	// OnPing registers a function that ReadMessage calls when the peer has sent
-	// a ping, which must be answered. It must be called before ReadMessage.
-	OnPing(func())
-	// Heard returns how many messages, pings and pongs the peer has sent.
-	Heard() uint64
 }
 
 // Suspender is a Transport that outlives the network connection to its peer for a

@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"bytes"
 	"io"
 	"sync"
 )
@@ -8,7 +9,7 @@ import (
 // bufferClasses are the capacities in which message buffers come. A buffer
 // grows from one to the next as the bytes arrive, so that a peer cannot make
 // the server allocate by announcing a length.
-var bufferClasses = [...]int{2 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
+var bufferClasses = [...]int{2 << 10, 32 << 10, 64 << 10, 256 << 10, 2 << 20, 16 << 20, 64<<20 + 128<<10}
 
 // pools hold free buffers of each class but the last ones, which spare holds: the
 // garbage collector empties a sync.Pool so often under large messages that its
@@ -70,11 +71,26 @@ func giveBuffer(b []byte, class int) {
 // NewMessage returns a message of bytes that now belong to it.
 func NewMessage(b []byte) *Message { return &Message{buf: b, class: -1} }
 
-// newMessage returns an empty message of the smallest class.
-func newMessage() *Message {
-	m := &Message{}
-	m.buf = takeBuffer(0)
-	return m
+// Fit has a message hold not much more memory than it needs: one of a buffer that
+// is more than twice as large is copied.
+func (m *Message) Fit() {
+	if cap(m.buf) <= 2*len(m.buf) {
+		return
+	}
+	text := bytes.Clone(m.buf)
+	giveBuffer(m.buf, m.class)
+	m.buf, m.class = text, -1
+}
+
+// newMessage returns an empty message of the smallest class with room for size
+// bytes, or of the first class of all.
+func newMessage(size int) *Message {
+	for class, room := range bufferClasses {
+		if room >= size {
+			return &Message{buf: takeBuffer(class), class: class}
+		}
+	}
+	return &Message{buf: takeBuffer(0)}
 }
 
 func takeBuffer(class int) []byte {

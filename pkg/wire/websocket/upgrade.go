@@ -1,0 +1,33 @@
+package websocket
+
+import (
+	"fmt"
+	"net/http"
+
+	gorilla "github.com/gorilla/websocket"
+)
+
+// IsUpgrade reports whether a request wants to become a websocket.
+func IsUpgrade(r *http.Request) bool { return gorilla.IsWebSocketUpgrade(r) }
+
+// Upgrade turns an HTTP request into a connection. The caller has refused
+// requests that carry an origin (docs/spec/wire.md §1.2), and has decided that
+// the client may stay: Admit is called for the connection. On failure refuse
+// has answered the request; nil: http.Error.
+func Upgrade(w http.ResponseWriter, r *http.Request, o Options, refuse func(w http.ResponseWriter, status int, reason error)) (*Conn, error) {
+	if refuse == nil {
+		refuse = func(w http.ResponseWriter, status int, reason error) { http.Error(w, reason.Error(), status) }
+	}
+	upgrader := gorilla.Upgrader{ // it uses the HTTP server's buffers
+		CheckOrigin: func(*http.Request) bool { return true },
+		Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+			refuse(w, status, reason)
+		},
+	}
+	ws, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("upgrade to a websocket: %w", err)
+	}
+	Admit(ws.NetConn())
+	return newConn(ws, false, o), nil
+}
