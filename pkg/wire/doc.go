@@ -7,7 +7,6 @@
 //	secret      a credential that does not print, and types to embed where one is
 //	sessionid   the ids of sessions, and their digests for logs
 //	websocket   websockets and stdio, listeners and limits of connections
-//	wsframe     websocket frames
 //
 // The packages encode and decode messages. They do not know the meaning of a
 // method, and use nothing of the machine but connections. They import no other
