@@ -13,7 +13,9 @@ import (
 type laneID int
 
 const (
-	// laneReader runs on the connection's reader. Its requests never block.
+	// laneReader runs on the connection's reader, without the cost of another
+	// goroutine. Its requests never block. One whose turn has not come waits for
+	// it in a goroutine.
 	laneReader laneID = iota
 	// laneWaiting is for requests that only wait, for an event or another
 	// server: each runs in a goroutine of its own and takes no slot. Its context
@@ -206,6 +208,19 @@ func (t *turn) wait() {
 	if t != nil && t.before != nil {
 		<-t.before.ended
 		t.before = nil
+	}
+}
+
+// come reports whether the earlier requests have ended.
+func (t *turn) come() bool {
+	if t.before == nil {
+		return true
+	}
+	select {
+	case <-t.before.ended:
+		return true
+	default:
+		return false
 	}
 }
 

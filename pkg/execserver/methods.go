@@ -52,10 +52,10 @@ func init() {
 
 		execproto.MethodProcessStart:      admitted(familyExec, laneOrdinary, execproto.DecodeStart, processStart),
 		execproto.MethodProcessRead:       admitted(familyExec, laneWaiting, execproto.DecodeRead, processRead),
-		execproto.MethodProcessWrite:      byProcess(laneWaiting, execproto.DecodeWrite, writeID, processWrite),
-		execproto.MethodProcessCloseStdin: byProcess(laneWaiting, execproto.DecodeProcess, processID, processCloseStdin),
-		execproto.MethodProcessResize:     byProcess(laneControl, execproto.DecodeResize, resizeID, processResize),
-		execproto.MethodProcessSignal:     byProcess(laneControl, execproto.DecodeSignal, signalID, processSignal),
+		execproto.MethodProcessWrite:      byProcess(execproto.DecodeWrite, writeID, processWrite),
+		execproto.MethodProcessCloseStdin: byProcess(execproto.DecodeProcess, processID, processCloseStdin),
+		execproto.MethodProcessResize:     byProcess(execproto.DecodeResize, resizeID, processResize),
+		execproto.MethodProcessSignal:     byProcess(execproto.DecodeSignal, signalID, processSignal),
 		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.DecodeProcess, processTerminate),
 		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
 

@@ -184,7 +184,7 @@ func readResult(r *process.ReadResult) execproto.ReadResult {
 // processWrite queues the write, and answers when the process's stdin has taken
 // it. A write outlives its connection: it was queued, and a client that resumes
 // the session sends it again under the same id.
-func processWrite(_ context.Context, p *proc, params *execproto.WriteParams) (result, error) {
+func processWrite(p *proc, params *execproto.WriteParams) (result, error) {
 	if p == nil {
 		return writeResult(params, process.WriteResult{Status: process.WriteUnknown})
 	}
@@ -211,7 +211,7 @@ func writeResult(params *execproto.WriteParams, w process.WriteResult) (result, 
 }
 
 // processCloseStdin closes stdin after the earlier writes.
-func processCloseStdin(_ context.Context, p *proc, params *execproto.ProcessParams) (result, error) {
+func processCloseStdin(p *proc, params *execproto.ProcessParams) (result, error) {
 	if p == nil {
 		return nil, unknownProcess(params.ProcessID)
 	}
@@ -229,7 +229,7 @@ func processAck(c *conn, params *execproto.ProcessAck) {
 }
 
 // processResize sets a terminal's size.
-func processResize(_ context.Context, p *proc, params *execproto.ResizeParams) (result, error) {
+func processResize(p *proc, params *execproto.ResizeParams) (result, error) {
 	switch {
 	case p == nil:
 		return nil, unknownProcess(params.ProcessID)
@@ -253,7 +253,7 @@ var signals = map[execproto.Signal]syscall.Signal{
 }
 
 // processSignal signals a process. An unknown or ended process is no error.
-func processSignal(_ context.Context, p *proc, params *execproto.SignalParams) (result, error) {
+func processSignal(p *proc, params *execproto.SignalParams) (result, error) {
 	sig, ok := signals[params.Signal]
 	switch {
 	case !ok:
@@ -271,7 +271,7 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 	if p := c.session.find(params.ProcessID); p != nil && p.cancelStart() {
 		return call{run: func(context.Context) (result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil
 	}
-	return orderedCall(c, params.ProcessID, func(_ context.Context, p *proc) (result, error) {
+	return orderedCall(c, params.ProcessID, func(p *proc) (result, error) {
 		return execproto.TerminateResult{Running: p != nil && p.running.Terminate()}, nil
 	}), nil
 }

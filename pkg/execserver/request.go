@@ -79,31 +79,32 @@ func byHandle[P any](
 
 // byProcess is plain for a method about a process, which takes effect after the
 // earlier ones about the same process, its start included. handle gets the
-// running process, or nil if there is none of that id or it did not start.
+// running process, or nil if there is none of that id or it did not start. It
+// must not block: as a rule it runs on the reader.
 func byProcess[P any](
-	lane laneID, decode func([]byte) (P, error), id func(*P) string,
-	handle func(ctx context.Context, p *proc, params *P) (result, error),
+	decode func([]byte) (P, error), id func(*P) string,
+	handle func(p *proc, params *P) (result, error),
 ) row {
-	return admitted(familyExec, lane, decode, func(c *conn, params *P) (call, error) {
-		return orderedCall(c, id(params), func(ctx context.Context, p *proc) (result, error) { return handle(ctx, p, params) }), nil
+	return admitted(familyExec, laneReader, decode, func(c *conn, params *P) (call, error) {
+		return orderedCall(c, id(params), func(p *proc) (result, error) { return handle(p, params) }), nil
 	})
 }
 
 // orderedCall returns a call that runs handle after the earlier requests about
 // the process of that id. handle gets nil if there is none or it did not start.
-func orderedCall(c *conn, id string, handle func(ctx context.Context, p *proc) (result, error)) call {
+func orderedCall(c *conn, id string, handle func(p *proc) (result, error)) call {
 	p := c.session.find(id)
 	if p == nil {
-		return call{run: func(ctx context.Context) (result, error) { return handle(ctx, nil) }}
+		return call{run: func(context.Context) (result, error) { return handle(nil) }}
 	}
 	return call{
 		turn: c.session.order.enter(p.id),
-		run: func(ctx context.Context) (result, error) {
+		run: func(context.Context) (result, error) {
 			// The start has this turn until its end.
 			if <-p.started; p.running == nil {
-				return handle(ctx, nil)
+				return handle(nil)
 			}
-			return handle(ctx, p)
+			return handle(p)
 		},
 	}
 }
@@ -128,21 +129,32 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 		rq.fail(err)
 		return
 	}
-	switch lane {
-	case laneReader:
+	switch {
+	case lane == laneReader && cl.turn == nil:
 		rq.run(c.ctx, cl)
-	case laneWaiting:
-		if !rq.park() {
-			c.drop(cl)
-			rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
-			return
-		}
+	case lane == laneReader || lane == laneWaiting:
+		c.wait(rq, lane, cl)
+	case !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), run: func() { rq.run(c.ctx, cl) }}):
+		c.drop(cl)
+		rq.release()
+	}
+}
+
+// wait carries out a request that takes no slot, because all that it may do is
+// wait. It refuses the request if too many wait already.
+func (c *conn) wait(rq *request, lane laneID, cl call) {
+	if !rq.park() {
+		c.drop(cl)
+		rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
+		return
+	}
+	switch {
+	case lane == laneWaiting:
 		c.lanes.wg.Go(func() { rq.run(c.waits, cl) })
+	case cl.turn.come():
+		rq.run(c.ctx, cl)
 	default:
-		if !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), run: func() { rq.run(c.ctx, cl) }}) {
-			c.drop(cl)
-			rq.release()
-		}
+		c.lanes.wg.Go(func() { rq.run(c.ctx, cl) })
 	}
 }
 
