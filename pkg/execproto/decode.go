@@ -15,6 +15,11 @@ func DecodeInitialize(src []byte) (InitializeParams, error) { return Decode[Init
 // DecodeConfigRead decodes the params of environmentConfig/read.
 func DecodeConfigRead(src []byte) (ConfigReadParams, error) { return Decode[ConfigReadParams](src) }
 
+// DecodeWatchMissing decodes the params of fs/watchMissing.
+func DecodeWatchMissing(src []byte) (WatchMissingParams, error) {
+	return Decode[WatchMissingParams](src)
+}
+
 // DecodeStart decodes the params of process/start.
 func DecodeStart(src []byte) (StartParams, error) { return Decode[StartParams](src) }
 

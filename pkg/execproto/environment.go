@@ -23,7 +23,9 @@ type Capabilities struct {
 	RootWriteKeepsRestrictions bool
 	// EnvironmentConfigRead says that the server answers environmentConfig/read.
 	EnvironmentConfigRead bool
-	HTTPHeaderEnvVars     bool
+	// FSWatchMissing says that fs/watchMissing can watch paths.
+	FSWatchMissing    bool
+	HTTPHeaderEnvVars bool
 }
 
 func (p *Capabilities) fields(c *codec) {
@@ -32,6 +34,7 @@ func (p *Capabilities) fields(c *codec) {
 	boolean(c, "linuxRootWritePreservesDevices", orNull|omit, &p.RootWriteKeepsDevices)
 	boolean(c, "linuxApprovedRootWritePreservesRestrictions", orNull|omit, &p.RootWriteKeepsRestrictions)
 	boolean(c, "environmentConfigRead", orNull|omit, &p.EnvironmentConfigRead)
+	boolean(c, "fsWatchMissing", orNull|omit, &p.FSWatchMissing)
 	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
 }
 

@@ -32,6 +32,7 @@ const (
 	MethodFSWalk            = "fs/walk"
 	MethodFSWriteBlock      = "fs/writeBlock"
 
+	MethodFSWatchMissing        = "fs/watchMissing"
 	MethodEnvironmentConfigRead = "environmentConfig/read"
 )
 
@@ -61,6 +62,9 @@ const (
 	NotifyProcessExited = "process/exited"
 	NotifyProcessClosed = "process/closed"
 	NotifyHTTPBodyDelta = "http/request/bodyDelta"
+	// NotifyMissingChanged is known to later releases of Codex CLI. It follows only
+	// a request for it.
+	NotifyMissingChanged = "fs/missingChanged"
 )
 
 // Error codes (docs/spec/wire.md §2.2).

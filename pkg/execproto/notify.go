@@ -36,6 +36,12 @@ func (n ClosedNotification) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the notification.
+func (n MissingChanged) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"fs/missingChanged","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// AppendJSON appends the notification.
 func (n HTTPBodyDelta) AppendJSON(b []byte) []byte {
 	b = append(b, `{"method":"http/request/bodyDelta","params":`...)
 	return append(appendObject(b, &n), '}')

@@ -17,14 +17,14 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true, true},
 }
 
 const (
 	fullEnvironmentText = `{"shell":{"name":"sh","path":"/bin/sh"},"cwd":"file:///","tempDir":"file:///tmp","userHomeDir":"file:///home/u",` +
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
-		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"httpHeaderEnvVars":true}`
+		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true}`
 )
 
 // vectors hold the exact spelling of every type. Each text is what Append writes
@@ -41,10 +41,15 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
 
+	{&WatchMissingParams{1<<64 - 1, []string{"file:///a"}, new("file:///b")},
+		`{"watchId":18446744073709551615,"missing":["file:///a"],"present":"file:///b"}`},
+	{&WatchMissingParams{Missing: []string{}}, `{"watchId":0,"missing":[],"present":null}`},
+	{&WatchMissingResult{true}, `{"watching":true}`},
+	{&MissingChanged{7}, `{"watchId":7}`},
 	{&ConfigReadParams{"file:///", [][]string{{"a", "b"}, {"c"}}, [][]string{}},
 		`{"cwd":"file:///","configPaths":[["a","b"],["c"]],"requirementsPaths":[]}`},
 	{&ConfigLayer{"s", "file:///", "a = 1\n"}, `{"source":"s","baseDir":"file:///","toml":"a = 1\n"}`},

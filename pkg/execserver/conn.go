@@ -57,6 +57,7 @@ type conn struct {
 	session *session
 
 	handles handleTable
+	watch   missingWatch
 	streams streamTable
 }
 
@@ -114,6 +115,7 @@ func (c *conn) serve() {
 	c.out.end()
 	c.lanes.wg.Wait()
 	c.handles.closeAll()
+	c.watch.close()
 	wg.Wait()
 	c.log.Debug("connection closed", "reason", end.reason)
 }

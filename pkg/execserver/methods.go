@@ -64,6 +64,8 @@ func init() {
 		execproto.MethodFSWriteBlock: byHandle(laneOrdinary, execproto.DecodeWriteBlock, writeBlockID, fsWriteBlock),
 		execproto.MethodFSClose:      byHandle(laneControl, execproto.DecodeHandle, handleID, fsClose),
 
+		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.DecodeWatchMissing, fsWatchMissing),
+
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.DecodeHTTPRequest, httpRequest),
 	}
 	for i := range fsops.Operations() {

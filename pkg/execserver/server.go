@@ -17,6 +17,7 @@ import (
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/hostinfo"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/websocket"
@@ -164,6 +165,7 @@ func describe(host hostinfo.Info, opts Options) execproto.EnvironmentInfo {
 			FileWriteStreaming:    true,
 			HTTPHeaderEnvVars:     true,
 			EnvironmentConfigRead: opts.CodexHome != "",
+			FSWatchMissing:        watch.Supported,
 		},
 	}
 	for _, dir := range host.TemporaryDirectories {

@@ -1,0 +1,128 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/watch"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// missingWatch is the watch of a connection: at most one at a time. The
+// connection closes it at its end.
+type missingWatch struct {
+	order order // of requests
+
+	mu      sync.Mutex
+	asked   bool   // there was a request
+	last    uint64 // the highest id of the requests
+	current *watch.Watch
+
+	wg sync.WaitGroup // counts routineWatch
+}
+
+// replace ends the watch in force if id is larger than all earlier ones, which it
+// reports.
+func (m *missingWatch) replace(id uint64) bool {
+	m.mu.Lock()
+	if m.asked && id <= m.last {
+		m.mu.Unlock()
+		return false
+	}
+	m.asked, m.last = true, id
+	old := m.current
+	m.current = nil
+	m.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	return true
+}
+
+// close ends the watch in force and waits for its goroutine. No request may be
+// running.
+func (m *missingWatch) close() {
+	m.mu.Lock()
+	w := m.current
+	m.current = nil
+	m.mu.Unlock()
+	if w != nil {
+		w.Close()
+	}
+	m.wg.Wait()
+}
+
+// fsWatchMissing takes fs/watchMissing on: requests take effect in the order sent
+// (docs/spec/wire.md §5.8).
+func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
+	return call{
+		turn: c.watch.order.enter(""),
+		run:  func(context.Context) (result, error) { return c.watchMissing(p) },
+	}, nil
+}
+
+// watchMissing starts a watch. A change is not told before the answer, because
+// Codex CLI ignores a notification with an id that it does not know yet.
+func (c *conn) watchMissing(p *execproto.WatchMissingParams) (result, error) {
+	missing, present, native, err := c.srv.watchPaths(p)
+	if err != nil {
+		return nil, err
+	}
+	if !c.watch.replace(p.WatchID) || !native {
+		return execproto.WatchMissingResult{}, nil
+	}
+	w := watch.New(missing, present)
+	if w == nil {
+		return execproto.WatchMissingResult{}, nil
+	}
+	c.watch.mu.Lock()
+	c.watch.current = w
+	c.watch.mu.Unlock()
+	return followed{execproto.WatchMissingResult{Watching: true}, func() {
+		c.watch.wg.Go(func() { c.routineWatch(w, p.WatchID) })
+	}}, nil
+}
+
+// routineWatch notifies the client of the first change, and ends the watch.
+func (c *conn) routineWatch(w *watch.Watch, id uint64) {
+	changed := w.Wait()
+	w.Close()
+	c.watch.mu.Lock()
+	changed = changed && c.watch.current == w
+	if changed {
+		c.watch.current = nil
+	}
+	c.watch.mu.Unlock()
+	if changed {
+		_ = c.out.send(c.ctx, execproto.MissingChanged{WatchID: id}.AppendJSON)
+	}
+}
+
+// watchPaths returns the native paths of a request; native is false if one of
+// them is on another host.
+func (srv *Server) watchPaths(p *execproto.WatchMissingParams) (missing []string, present string, native bool, err error) {
+	native = true
+	convert := func(uri string) string {
+		path, parse := pathuri.Parse(uri, srv.home)
+		var elsewhere *pathuri.HostError
+		switch {
+		case errors.As(parse, &elsewhere):
+			native = false
+		case parse != nil && err == nil:
+			err = invalidParams(parse.Error())
+		}
+		return path
+	}
+	missing = make([]string, len(p.Missing))
+	for i, uri := range p.Missing {
+		missing[i] = convert(uri)
+	}
+	if p.Present != nil {
+		present = convert(*p.Present)
+	}
+	return missing, present, native, err
+}

@@ -1,0 +1,274 @@
+package watch
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supported reports whether New can watch anything on this system.
+const Supported = true
+
+const (
+	// entryMask is what is watched in a directory: its names, and itself.
+	entryMask = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | selfMask
+	// selfMask is what is watched of a file or directory itself.
+	selfMask = unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+	// presentMask is what is watched of the path that must exist.
+	presentMask = selfMask | unix.IN_MODIFY
+)
+
+// errRefused is the reason for which a watch is not made: a path is not as it
+// must be, or its file system does not tell of changes.
+var errRefused = errors.New("the path cannot be watched")
+
+// Watch is a watch of some paths. Wait is called once; Close may be called from
+// another goroutine at any time, and more than once.
+//
+// A Wait holds a thread in poll(2). The kernel bounds them: a user may have
+// fs.inotify.max_user_instances watches, 128 by default. The runtime's poller
+// cannot be used, because the poll of /proc/self/mountinfo tells of a change only
+// once: an epoll descriptor in another one loses it.
+type Watch struct {
+	inotify int
+	mounts  int             // /proc/self/mountinfo
+	ending  int             // an eventfd that ends Wait
+	nodes   map[int32]*node // by watch descriptor
+
+	closing sync.Once
+	waiting sync.Mutex // held by Wait
+	closed  bool       // the descriptors are; needs waiting
+}
+
+// New begins to watch. missing are the paths that must not exist, and present, if
+// it is not "", one that must; they are absolute and clean. Wait of the watch
+// returns true if something has happened since New that may have made a missing
+// path, or may have changed the present one or a directory on the way to one.
+//
+// New returns nil if that cannot be promised: a missing path exists, the present
+// one does not, a component is a symbolic link, something that is no directory is
+// on the way, a file system does not tell of every change, there are too many
+// paths or directories, or the system refuses.
+func New(missing []string, present string) *Watch {
+	tree := newTree(missing, present)
+	if tree == nil {
+		return nil
+	}
+	w, err := open()
+	if err != nil {
+		return nil
+	}
+	if err := w.watchRoot(tree); err != nil {
+		w.Close()
+		return nil
+	}
+	return w
+}
+
+// open opens the descriptors of a watch. A change of the mount table counts from
+// here on.
+func open() (*Watch, error) {
+	w := &Watch{nodes: make(map[int32]*node)}
+	var err error
+	if w.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	if w.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
+		_ = unix.Close(w.mounts)
+		return nil, err
+	}
+	if w.ending, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		_ = unix.Close(w.mounts)
+		_ = unix.Close(w.inotify)
+		return nil, err
+	}
+	return w, nil
+}
+
+// watchRoot watches the tree from `/`.
+func (w *Watch) watchRoot(tree *node) error {
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return w.watch(fd, tree)
+}
+
+// watch watches the file at fd, which is node n, and what is below it. A directory
+// is watched before its entries are looked up, by descriptor: what happens to an
+// entry after it was looked up is an event.
+func (w *Watch) watch(fd int, n *node) error {
+	if n.present {
+		if err := w.add(fd, n, presentMask); err != nil {
+			return err
+		}
+	}
+	if len(n.children) == 0 {
+		return nil
+	}
+	if err := w.add(fd, n, entryMask|unix.IN_ONLYDIR); err != nil {
+		return err
+	}
+	for name, child := range n.children {
+		if err := w.watchEntry(fd, name, child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchEntry watches the entry with this name of the directory at dir.
+func (w *Watch) watchEntry(dir int, name string, n *node) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) && !n.hasPresent() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	kind := st.Mode & unix.S_IFMT
+	if n.missing || kind == unix.S_IFLNK || len(n.children) > 0 && kind != unix.S_IFDIR {
+		return errRefused
+	}
+	return w.watch(fd, n)
+}
+
+// hasPresent reports whether the path that must exist ends at n or below it.
+func (n *node) hasPresent() bool {
+	if n.present {
+		return true
+	}
+	for _, child := range n.children {
+		if child.hasPresent() {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds an inotify watch for the file at fd.
+func (w *Watch) add(fd int, n *node, mask uint32) error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return err
+	}
+	if !tells(int64(st.Type)) {
+		return errRefused
+	}
+	wd, err := unix.InotifyAddWatch(w.inotify, "/proc/self/fd/"+strconv.Itoa(fd), mask|unix.IN_MASK_ADD)
+	if err != nil {
+		return err
+	}
+	if other := w.nodes[int32(wd)]; other != nil && other != n {
+		return errRefused // two paths to one file, by a bind mount
+	}
+	w.nodes[int32(wd)] = n
+	return nil
+}
+
+// tells reports whether inotify tells of every change in a file system of this
+// type. Others change by themselves, as /proc does, or on another machine. The
+// list is of what is known to be good, because a file system that tells nothing
+// would leave a client blind.
+func tells(kind int64) bool {
+	const (
+		bcachefs = 0xca451a4e
+		zfs      = 0x2fc12fc1
+	)
+	switch kind {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
+		unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.REISERFS_SUPER_MAGIC, unix.NILFS_SUPER_MAGIC, unix.SQUASHFS_MAGIC,
+		unix.EROFS_SUPER_MAGIC_V1, unix.ISOFS_SUPER_MAGIC, unix.ECRYPTFS_SUPER_MAGIC, bcachefs, zfs:
+		return true
+	}
+	return false
+}
+
+// Wait waits until something has happened and returns true, or returns false
+// after Close.
+func (w *Watch) Wait() bool {
+	w.waiting.Lock()
+	defer w.waiting.Unlock()
+	if w.closed {
+		return false
+	}
+	fds := []unix.PollFd{
+		{Fd: int32(w.ending), Events: unix.POLLIN},
+		{Fd: int32(w.mounts), Events: unix.POLLPRI},
+		{Fd: int32(w.inotify), Events: unix.POLLIN},
+	}
+	for {
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return true // a watch that cannot wait tells nothing any more
+		case fds[0].Revents != 0:
+			return false
+		case fds[1].Revents != 0 || fds[2].Revents != 0 && w.readEvents():
+			return true
+		}
+	}
+}
+
+// readEvents reads some inotify events and reports whether one is a change.
+func (w *Watch) readEvents() bool {
+	var buf [eventBytes]byte
+	n, err := unix.Read(w.inotify, buf[:])
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return false
+	}
+	if err != nil {
+		return true
+	}
+	return w.changes(buf[:n])
+}
+
+// changes reports whether one of the events in b, as the kernel writes them, is a
+// change.
+func (w *Watch) changes(b []byte) bool {
+	for len(b) > 0 {
+		if len(b) < unix.SizeofInotifyEvent {
+			return true
+		}
+		var event unix.InotifyEvent
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&event)), unix.SizeofInotifyEvent), b)
+		b = b[unix.SizeofInotifyEvent:]
+		if uint64(event.Len) > uint64(len(b)) {
+			return true
+		}
+		name, _, _ := bytes.Cut(b[:event.Len], []byte{0})
+		b = b[event.Len:]
+		n := w.nodes[event.Wd]
+		// An event without a name is about the file itself, or about the whole
+		// queue: some of it may be lost.
+		if n == nil || len(name) == 0 || n.concerns(string(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close ends the watch: a Wait returns, and Close waits for it.
+func (w *Watch) Close() {
+	w.closing.Do(func() {
+		one := [8]byte{1}
+		_, _ = unix.Write(w.ending, one[:])
+		w.waiting.Lock()
+		defer w.waiting.Unlock()
+		w.closed = true
+		for _, fd := range []int{w.inotify, w.mounts, w.ending} {
+			_ = unix.Close(fd)
+		}
+	})
+}
