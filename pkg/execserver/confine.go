@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
@@ -28,18 +27,16 @@ const (
 // that needs it, so that a server listens at once.
 type confiner struct {
 	once    sync.Once
-	known   atomic.Bool // sandboxes does not wait
 	runtime *sandbox.Runtime
 	err     error
 }
 
 // sandboxes returns the runtime. The first call probes the backends, and others
-// wait for that meanwhile: it must not be called on a connection's reader. The
-// choice of a backend is logged once.
+// wait for that meanwhile: only initialize may call it on a connection's reader.
+// The choice of a backend is logged once.
 func (srv *Server) sandboxes() (*sandbox.Runtime, error) {
 	c := &srv.confiner
 	c.once.Do(func() {
-		defer c.known.Store(true)
 		c.runtime, c.err = sandbox.NewRuntime(srv.opts.Sandbox)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)

@@ -10,8 +10,7 @@ import (
 
 // environment returns the result of environment/info. Three capabilities are set
 // only if the sandbox backend can enforce every plan. The backend is probed with
-// the first client and not earlier, so that a server listens at once: see
-// sandboxes for who must not call it.
+// the first client and not earlier, so that a server listens at once.
 func (srv *Server) environment() execproto.EnvironmentInfo {
 	info := srv.info
 	if r, err := srv.sandboxes(); err == nil && r.Status().Complete {

@@ -16,9 +16,10 @@ import (
 	"codex.internal/pkg/sandbox"
 )
 
-// blockedProbe returns options with a launcher whose probe of the backends waits
-// until release is called. In place of a sandbox it executes cat.
-func blockedProbe(t *testing.T) (opts sandbox.Options, release func()) {
+// blockProbe makes the server forget its sandbox, and gives it a launcher whose
+// probe of the backends waits until release is called. In place of a sandbox the
+// launcher executes cat. No request may be in work.
+func blockProbe(t *testing.T, srv *Server) (release func()) {
 	t.Helper()
 	dir := t.TempDir()
 	gate, launcher := filepath.Join(dir, "gate"), filepath.Join(dir, "launcher")
@@ -29,14 +30,16 @@ func blockedProbe(t *testing.T) (opts sandbox.Options, release func()) {
 	if err := os.WriteFile(launcher, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	release = func() {
+	srv.opts.Sandbox = sandbox.Options{Launcher: launcher, Helper: launcher}
+	srv.confiner.close()
+	srv.confiner = confiner{}
+	return func() {
 		// Without a reader the probe has not begun, or was given up.
 		if f, err := os.OpenFile(gate, os.O_RDWR, 0); err == nil {
 			t.Cleanup(func() { f.Close() })
 			_, _ = f.WriteString("\n")
 		}
 	}
-	return sandbox.Options{Launcher: launcher, Helper: launcher}, release
 }
 
 // confinedStart returns the params of a confined process/start.
@@ -46,15 +49,12 @@ func confinedStart(id string) object {
 	}}})
 }
 
-// The first client's requests that need no sandbox are answered while the server
-// still probes the backends, and those about a process that waits for the probe
-// keep their order.
+// Requests of a connection are answered while a process/start of it waits for the
+// probe of the backends, and those about that process keep their order.
 func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
-	opts, release := blockedProbe(t)
-	_, url := newTestServer(t, Options{Sandbox: opts})
-	p := dial(t, url)
-	hello := p.send("initialize", object{"clientName": "t"})
-	p.text(`{"method":"initialized"}`)
+	srv, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	release := blockProbe(t, srv)
 	start := p.send("process/start", confinedStart("p"))
 	want := ""
 	var writes []string
@@ -78,7 +78,7 @@ func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
 		t.Errorf("answered before the probe was over: %+v", m)
 	}
 	release()
-	for _, id := range append([]string{hello, start, end}, writes...) {
+	for _, id := range append([]string{start, end}, writes...) {
 		if m := p.answer(id); m.Error != nil {
 			t.Errorf("request %s: %+v", id, m.Error)
 		}
@@ -91,25 +91,24 @@ func TestTheProbeOfTheBackendsDelaysNothingElse(t *testing.T) {
 // A connection is taken over while its reader waits for a slot for a start: the
 // start never runs, and its id is free again.
 func TestAStartThatNeverRunsIsForgotten(t *testing.T) {
-	opts, release := blockedProbe(t)
-	srv, url := newTestServer(t, Options{Sandbox: opts, ConcurrentRequests: 1})
-	p := dial(t, url)
-	p.send("initialize", object{"clientName": "t"})
-	p.text(`{"method":"initialized"}`)
+	srv, url := newTestServer(t, Options{ConcurrentRequests: 1})
+	p, session := hello(t, url)
+	release := blockProbe(t, srv)
 	p.send("process/start", confinedStart("p"))
 	for range backlogRequests {
 		p.send("fs/getMetadata", object{"path": "file:///"})
 	}
 	p.send("process/start", startObject("q", "exit 3"))
-	s := awaitProcess(t, srv, "q")
+	awaitProcess(t, srv, session, "q", true)
 	next := dial(t, url)
-	hello := next.send("initialize", object{"clientName": "t", "resumeSessionId": s.id, "takeOver": true})
+	resumed := next.send("initialize", object{"clientName": "t", "resumeSessionId": session, "takeOver": true})
 	next.text(`{"method":"initialized"}`)
-	next.start("q", "exit 4")
+	awaitProcess(t, srv, session, "q", false)
 	release()
-	if m := next.answer(hello); m.Error != nil {
+	if m := next.answer(resumed); m.Error != nil {
 		t.Error(m.Error)
 	}
+	next.start("q", "exit 4")
 	if _, code := next.closed("q"); code != 4 {
 		t.Errorf("exit code %d", code)
 	}
@@ -121,20 +120,15 @@ func TestAStartThatNeverRunsIsForgotten(t *testing.T) {
 	}
 }
 
-// awaitProcess waits until a session of the server has a process of that id.
-func awaitProcess(t *testing.T, srv *Server, id string) *session {
+// awaitProcess waits until a session has a process of that id, or has none.
+func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); ; {
-		srv.mu.Lock()
-		for _, s := range srv.sessions {
-			if s.find(id) != nil {
-				srv.mu.Unlock()
-				return s
-			}
-		}
-		srv.mu.Unlock()
+	srv.mu.Lock()
+	s := srv.sessions[session]
+	srv.mu.Unlock()
+	for deadline := time.Now().Add(testTimeout); (s.find(id) != nil) != there; {
 		if time.Now().After(deadline) {
-			t.Fatalf("process %s never came", id)
+			t.Fatalf("process %s: there is %t for too long", id, !there)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -48,8 +48,9 @@ type session struct {
 }
 
 // initialize starts or resumes a session. It runs on the connection's reader
-// alone, which makes it a barrier (docs/spec/wire.md §9.1). While the server
-// finds out what it can enforce, only the answer waits.
+// alone, which makes it a barrier (docs/spec/wire.md §9.1): no later request is
+// answered before it. The first client therefore waits here for the probe of the
+// backends, whose outcome is in the answer.
 func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (result, error) {
 	if c.stage != stageNew {
 		return nil, invalid("initialize may only be sent once per connection")
@@ -62,16 +63,8 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	c.stage = stageInitialized
 	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
-	answer := func() result {
-		info := c.srv.environment()
-		return execproto.InitializeResult{SessionID: s.id, Extensions: extensions, EnvironmentInfo: &info}
-	}
-	if c.srv.confiner.known.Load() {
-		return answer(), nil
-	}
-	return pending(func(send func(result, error)) {
-		c.lanes.wg.Go(func() { send(answer(), nil) })
-	}), nil
+	info := c.srv.environment()
+	return execproto.InitializeResult{SessionID: s.id, Extensions: extensions, EnvironmentInfo: &info}, nil
 }
 
 // openSession attaches c to a new session or to the one that p names.
