@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -43,6 +44,9 @@ type ServerError struct {
 func (e *ServerError) Error() string {
 	return fmt.Sprintf("exec-server rejected request (%d): %s", e.Code, e.Message)
 }
+
+// Unwrap returns the error as the predicates of package execproto know it.
+func (e *ServerError) Unwrap() error { return &jsonrpc.Error{Code: e.Code, Message: e.Message} }
 
 // ProtocolError says that the server broke the protocol.
 type ProtocolError struct{ Message string }
@@ -100,13 +104,6 @@ func (e *EventsLostError) Unwrap() error { return e.Err }
 func IsCode(err error, code int) bool {
 	var e *ServerError
 	return errors.As(err, &e) && e.Code == code
-}
-
-// refusedAs reports whether err is a server's error of which is, a predicate of
-// package execproto, holds.
-func refusedAs(err error, is func(code int, message string) bool) bool {
-	var e *ServerError
-	return errors.As(err, &e) && is(e.Code, e.Message)
 }
 
 // transportClosed is a server's way to say that it is losing the connection.

@@ -120,7 +120,7 @@ func (c *Client) start(ctx context.Context, p *Process, params []byte) error {
 		if err == nil && m.Kind == jsonrpc.ErrorResponse {
 			err = serverError(execproto.MethodProcessStart, m)
 		}
-		if again && refusedAs(err, execproto.IsProcessExists) {
+		if again && execproto.IsProcessExists(err) {
 			// The first one has reached the server.
 			if err = c.adopt(ctx, l, p); err == nil {
 				return nil

@@ -196,7 +196,7 @@ func (p *Process) recover(ctx context.Context, l *connection) error {
 	}
 	var r execproto.ReadResult
 	switch err := decodeAnswer(execproto.MethodProcessRead, m, &r); {
-	case refusedAs(err, execproto.IsProcessStarting):
+	case execproto.IsProcessStarting(err):
 		return fmt.Errorf("process %s: %w", p.id, ErrStarting)
 	case IsCode(err, execproto.CodeInvalidRequest):
 		return &EventsLostError{ProcessID: p.id, After: after, Err: err}

@@ -1,6 +1,7 @@
 package execproto
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,14 +28,25 @@ func ProcessStarting(id string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("process id %s %s", id, textStarting)}
 }
 
-// IsProcessExists reports whether an error response with this code and message
-// to process/start means that the session has a process with that id.
-func IsProcessExists(code int, message string) bool {
-	return code == CodeInvalidRequest && strings.Contains(message, textExists)
+// IsProcessExists reports whether err is the answer of a server to process/start
+// that the session has a process with that id.
+func IsProcessExists(err error) bool {
+	e := invalidRequest(err)
+	return e != nil && strings.Contains(e.Message, textExists)
 }
 
-// IsProcessStarting reports whether an error response with this code and message
-// to process/read means that the process has not started yet.
-func IsProcessStarting(code int, message string) bool {
-	return code == CodeInvalidRequest && strings.HasSuffix(message, textStarting)
+// IsProcessStarting reports whether err is the answer of a server to process/read
+// that the process has not started yet.
+func IsProcessStarting(err error) bool {
+	e := invalidRequest(err)
+	return e != nil && strings.HasSuffix(e.Message, textStarting)
+}
+
+// invalidRequest returns the error with CodeInvalidRequest that err is or wraps.
+func invalidRequest(err error) *jsonrpc.Error {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) && e.Code == CodeInvalidRequest {
+		return e
+	}
+	return nil
 }

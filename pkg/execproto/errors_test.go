@@ -1,6 +1,12 @@
 package execproto
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"codex.internal/pkg/wire/jsonrpc"
+)
 
 // TestRefusalsAreRecognised has each predicate judge each of the errors that a
 // client must tell apart, and the same text under another code.
@@ -20,11 +26,17 @@ func TestRefusalsAreRecognised(t *testing.T) {
 		{CodeInternal, starting.Message, false, false},
 		{CodeInvalidRequest, "unknown process id p", false, false},
 	} {
-		if got := IsProcessExists(tt.code, tt.message); got != tt.exists {
+		err := fmt.Errorf("call: %w", &jsonrpc.Error{Code: tt.code, Message: tt.message})
+		if got := IsProcessExists(err); got != tt.exists {
 			t.Errorf("IsProcessExists(%d, %q) is %t, want %t", tt.code, tt.message, got, tt.exists)
 		}
-		if got := IsProcessStarting(tt.code, tt.message); got != tt.starting {
+		if got := IsProcessStarting(err); got != tt.starting {
 			t.Errorf("IsProcessStarting(%d, %q) is %t, want %t", tt.code, tt.message, got, tt.starting)
+		}
+	}
+	for _, err := range []error{nil, errors.New(exists.Message)} {
+		if IsProcessExists(err) || IsProcessStarting(err) {
+			t.Errorf("%v is not of a server", err)
 		}
 	}
 }
