@@ -216,7 +216,7 @@ func (l *connection) initialize(ctx context.Context, o Options, params execproto
 	if err == nil {
 		err = l.send(bound, jsonrpc.AppendNotification(nil, execproto.NotifyInitialized, []byte(`{}`)))
 	}
-	var refused *jsonrpc.Error
+	var refused *ServerError
 	if id := params.ResumeSessionID; id != nil && errors.As(err, &refused) {
 		// A server may repeat the id, and errors go to logs and screens.
 		refused.Message = strings.ReplaceAll(refused.Message, *id, sessionid.Digest(*id))

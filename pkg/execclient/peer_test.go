@@ -99,6 +99,10 @@ func (p *peer) expect(method string, params execproto.Object) jsonrpc.Message {
 	return m
 }
 
+// testSession is the session of every peer. A client that has the id can
+// resume it, so errors show only its digest.
+const testSession = "0190-f00d"
+
 // appender is a result.
 type appender interface{ AppendJSON(b []byte) []byte }
 
@@ -115,7 +119,7 @@ func (p *peer) greet(extensions ...string) execproto.InitializeParams {
 	p.t.Helper()
 	var params execproto.InitializeParams
 	m := p.expect("initialize", &params)
-	p.answer(m, execproto.InitializeResult{SessionID: "s", Extensions: extensions})
+	p.answer(m, execproto.InitializeResult{SessionID: testSession, Extensions: extensions})
 	p.expect("initialized", nil)
 	return params
 }

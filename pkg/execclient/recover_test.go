@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/sessionid"
 )
 
 // bubble runs a test with a fake clock, in which every goroutine has to end.
@@ -38,7 +39,7 @@ func TestASessionIsResumed(t *testing.T) {
 			t.Errorf("%d dials, the last after %v", h.dials, took)
 		}
 		params := p.greet()
-		if params.ResumeSessionID == nil || *params.ResumeSessionID != "s" || !params.TakeOver {
+		if params.ResumeSessionID == nil || *params.ResumeSessionID != testSession || !params.TakeOver {
 			t.Errorf("resumed with %+v", params)
 		}
 		var read execproto.ReadParams
@@ -282,8 +283,8 @@ func TestRecoveryEnds(t *testing.T) {
 		{"no dialer", Options{}, true, nil, 0, "exec-server transport disconnected"},
 		{"the session is unknown", Options{}, false, func(h *host) {
 			p := <-h.peers
-			p.refuse(p.expect("initialize", nil), execproto.CodeInvalidRequest, "unknown session id s")
-		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (-32600): unknown session id s"},
+			p.refuse(p.expect("initialize", nil), execproto.CodeInvalidRequest, "unknown session id "+testSession)
+		}, 0, "exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (-32600): unknown session id " + sessionid.Digest(testSession)},
 		{"another session", Options{}, false, func(h *host) {
 			p := <-h.peers
 			p.answer(p.expect("initialize", nil), execproto.InitializeResult{SessionID: "other"})
@@ -441,7 +442,7 @@ func TestABurstBeforeTheAnswer(t *testing.T) {
 		for seq := range uint64(2000) {
 			p.output("1", seq+1, "x")
 		}
-		p.answer(m, execproto.InitializeResult{SessionID: "s"})
+		p.answer(m, execproto.InitializeResult{SessionID: testSession})
 		p.expect("initialized", nil)
 		p.answer(p.expect("process/read", nil), execproto.ReadResult{NextSeq: 2001})
 		p.exited("1", 2001, 0)
