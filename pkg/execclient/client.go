@@ -376,25 +376,25 @@ func (c *Client) notification(m jsonrpc.Message) error {
 	var e Event
 	switch m.Method {
 	case execproto.NotifyProcessOutput:
-		n, err := execproto.DecodeOutputNotification(m.Params)
+		n, err := execproto.Decode[execproto.OutputNotification](m.Params)
 		if err != nil {
 			return err
 		}
 		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Output, Stream: n.Stream, Data: n.Chunk}
 	case execproto.NotifyProcessExited:
-		n, err := execproto.DecodeExitedNotification(m.Params)
+		n, err := execproto.Decode[execproto.ExitedNotification](m.Params)
 		if err != nil {
 			return err
 		}
 		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied}
 	case execproto.NotifyProcessClosed:
-		n, err := execproto.DecodeClosedNotification(m.Params)
+		n, err := execproto.Decode[execproto.ClosedNotification](m.Params)
 		if err != nil {
 			return err
 		}
 		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Closed}
 	case execproto.NotifyHTTPBodyDelta:
-		n, err := execproto.DecodeBodyDelta(m.Params)
+		n, err := execproto.Decode[execproto.HTTPBodyDelta](m.Params)
 		if err == nil {
 			c.bodies.deliver(n)
 		}

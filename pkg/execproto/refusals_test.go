@@ -12,42 +12,42 @@ func TestRefusals(t *testing.T) {
 		text   string
 		want   string
 	}{
-		{errorOf(DecodeStart), ``, "invalid type: null, expected an object"},
-		{errorOf(DecodeStart), `{}`, "missing field `processId`"},
-		{errorOf(DecodeStart), `{"processId":5}`, "processId: invalid type: number `5`, expected a string"},
-		{errorOf(DecodeStart), `{"processId":"p","processId":"q"}`, "duplicate field `processId`"},
-		{errorOf(DecodeStart), `{"processId":"p","argv":[],"cwd":"/","env":{},"tty":false}`, "argv must not be empty"},
-		{errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"pipeStdin":null}`, "pipeStdin: invalid type: null, expected a boolean"},
+		{errorOf(Decode[StartParams]), ``, "invalid type: null, expected an object"},
+		{errorOf(Decode[StartParams]), `{}`, "missing field `processId`"},
+		{errorOf(Decode[StartParams]), `{"processId":5}`, "processId: invalid type: number `5`, expected a string"},
+		{errorOf(Decode[StartParams]), `{"processId":"p","processId":"q"}`, "duplicate field `processId`"},
+		{errorOf(Decode[StartParams]), `{"processId":"p","argv":[],"cwd":"/","env":{},"tty":false}`, "argv must not be empty"},
+		{errorOf(Decode[StartParams]), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"pipeStdin":null}`, "pipeStdin: invalid type: null, expected a boolean"},
 		{
-			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"envPolicy":{"inherit":"some"}}`,
+			errorOf(Decode[StartParams]), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"envPolicy":{"inherit":"some"}}`,
 			"envPolicy: inherit: unknown variant `some`, expected one of `all`, `core`, `none`",
 		},
-		{errorOf(DecodeRead), `{"processId":"p","afterSeq":-1}`, "afterSeq: invalid value: integer `-1`, expected u64"},
-		{errorOf(DecodeRead), `{"processId":"p","afterSeq":1.5}`, "afterSeq: invalid type: number `1.5`, expected u64"},
-		{errorOf(DecodeWrite), `{"processId":"p","chunk":"","writeId":""}`, "writeId must not be empty"},
-		{errorOf(DecodeWrite), `{"processId":"p","chunk":"***"}`, "chunk: Invalid symbol 42, offset 0."},
-		{errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[],"requirementsPaths":[]}`, "at least one config or requirements path is required"},
-		{errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[["a"]],"requirementsPaths":[[]]}`, "TOML paths must contain at least one key segment"},
+		{errorOf(Decode[ReadParams]), `{"processId":"p","afterSeq":-1}`, "afterSeq: invalid value: integer `-1`, expected u64"},
+		{errorOf(Decode[ReadParams]), `{"processId":"p","afterSeq":1.5}`, "afterSeq: invalid type: number `1.5`, expected u64"},
+		{errorOf(Decode[WriteParams]), `{"processId":"p","chunk":"","writeId":""}`, "writeId must not be empty"},
+		{errorOf(Decode[WriteParams]), `{"processId":"p","chunk":"***"}`, "chunk: Invalid symbol 42, offset 0."},
+		{errorOf(Decode[ConfigReadParams]), `{"cwd":"/","configPaths":[],"requirementsPaths":[]}`, "at least one config or requirements path is required"},
+		{errorOf(Decode[ConfigReadParams]), `{"cwd":"/","configPaths":[["a"]],"requirementsPaths":[[]]}`, "TOML paths must contain at least one key segment"},
 		{
-			errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[["a"` + strings.Repeat(`,"a"`, MaxConfigKeys) + `]],"requirementsPaths":[]}`,
+			errorOf(Decode[ConfigReadParams]), `{"cwd":"/","configPaths":[["a"` + strings.Repeat(`,"a"`, MaxConfigKeys) + `]],"requirementsPaths":[]}`,
 			"configPaths: at most 64 elements are allowed",
 		},
 		{
-			errorOf(DecodeConfigRead), `{"cwd":"/","configPaths":[["a"]` + strings.Repeat(`,["a"]`, MaxConfigPaths) + `],"requirementsPaths":[]}`,
+			errorOf(Decode[ConfigReadParams]), `{"cwd":"/","configPaths":[["a"]` + strings.Repeat(`,["a"]`, MaxConfigPaths) + `],"requirementsPaths":[]}`,
 			"configPaths: at most 1024 elements are allowed",
 		},
-		{errorOf(DecodeInitialize), `{"clientName":"c","takeOver":1}`, "takeOver: invalid type: number `1`, expected a boolean"},
+		{errorOf(Decode[InitializeParams]), `{"clientName":"c","takeOver":1}`, "takeOver: invalid type: number `1`, expected a boolean"},
 		{
-			errorOf(DecodeStart), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`,
+			errorOf(Decode[StartParams]), `{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputWindow":-1}`,
 			"outputWindow: invalid value: integer `-1`, expected u64",
 		},
-		{errorOf(DecodeProcessAck), ``, "invalid type: null, expected an object"},
-		{errorOf(DecodeProcessAck), `{"processId":"p"}`, "missing field `seq`"},
-		{errorOf(DecodeProcessAck), `{"processId":"p","seq":null}`, "seq: invalid type: null, expected u64"},
-		{errorOf(DecodeHTTPAck), `{"seq":1}`, "missing field `requestId`"},
-		{errorOf(DecodeSignal), `{"processId":"p","signal":"Interrupt"}`, "signal: unknown variant `Interrupt`, expected one of `interrupt`"},
-		{errorOf(DecodeCopy), `{"sourcePath":"/","destinationPath":"/","recursive":null}`, "recursive: invalid type: null, expected a boolean"},
-		{errorOf(DecodeHTTPRequest), `{"method":"GET","url":"x","requestId":"r","headers":null}`, "headers: invalid type: null, expected a sequence"},
+		{errorOf(Decode[ProcessAck]), ``, "invalid type: null, expected an object"},
+		{errorOf(Decode[ProcessAck]), `{"processId":"p"}`, "missing field `seq`"},
+		{errorOf(Decode[ProcessAck]), `{"processId":"p","seq":null}`, "seq: invalid type: null, expected u64"},
+		{errorOf(Decode[HTTPAck]), `{"seq":1}`, "missing field `requestId`"},
+		{errorOf(Decode[SignalParams]), `{"processId":"p","signal":"Interrupt"}`, "signal: unknown variant `Interrupt`, expected one of `interrupt`"},
+		{errorOf(Decode[CopyParams]), `{"sourcePath":"/","destinationPath":"/","recursive":null}`, "recursive: invalid type: null, expected a boolean"},
+		{errorOf(Decode[HTTPRequestParams]), `{"method":"GET","url":"x","requestId":"r","headers":null}`, "headers: invalid type: null, expected a sequence"},
 		{DecodeEmpty, `[]`, "invalid type: sequence, expected unit"},
 		{DecodeEmpty, `{"a":1}`, "unexpected field `a`"},
 	} {
@@ -85,7 +85,7 @@ func BenchmarkDecodeWrite(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		copy(work, text)
-		if _, err := DecodeWrite(work); err != nil {
+		if _, err := Decode[WriteParams](work); err != nil {
 			b.Fatal(err)
 		}
 	}

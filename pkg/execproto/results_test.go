@@ -7,12 +7,12 @@ import (
 
 func TestDefaults(t *testing.T) {
 	for _, text := range []string{`{"handleId":"h","path":"/"}`, `{"handleId":"h","path":"/","mode":null}`} {
-		if p, err := DecodeOpen([]byte(text)); err != nil || p.Mode != OpenRead {
+		if p, err := Decode[OpenParams]([]byte(text)); err != nil || p.Mode != OpenRead {
 			t.Errorf("%s: %+v, %v", text, p, err)
 		}
 	}
 	const request = `{"method":"GET","url":"x","requestId":"r"}`
-	if p, err := DecodeHTTPRequest([]byte(request)); err != nil || p.RedirectPolicy != RedirectFollow {
+	if p, err := Decode[HTTPRequestParams]([]byte(request)); err != nil || p.RedirectPolicy != RedirectFollow {
 		t.Errorf("%s: %+v, %v", request, p, err)
 	}
 	// A result of an older server, and of a newer one.
@@ -31,7 +31,7 @@ func TestResultsOfFiles(t *testing.T) {
 		`{"chunk":"a","eof":true}`:             "chunk: ",
 		`null`:                                 "",
 	} {
-		r, err := DecodeReadBlockResult([]byte(text))
+		r, err := Decode[ReadBlockResult]([]byte(text))
 		switch {
 		case want == "" && text != "null":
 			if err != nil || string(r.Chunk) != "hi" || !r.EOF {
@@ -41,7 +41,7 @@ func TestResultsOfFiles(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if r, err := DecodeReadFileResult([]byte(`{"dataBase64":"aGk="}`)); err != nil || string(r.DataBase64) != "hi" {
+	if r, err := Decode[ReadFileResult]([]byte(`{"dataBase64":"aGk="}`)); err != nil || string(r.DataBase64) != "hi" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

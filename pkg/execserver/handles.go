@@ -93,7 +93,7 @@ type openRequest struct {
 }
 
 func decodeOpen(json []byte) (openRequest, error) {
-	p, err := execproto.DecodeOpen(json)
+	p, err := execproto.Decode[execproto.OpenParams](json)
 	return openRequest{p, json}, err
 }
 

@@ -24,7 +24,7 @@ func newBackend(t *testing.T, n int) string {
 func (p *peer) delta() execproto.HTTPBodyDelta {
 	p.t.Helper()
 	m := p.wait(func(m message) bool { return m.Method == "http/request/bodyDelta" })
-	d, err := execproto.DecodeBodyDelta(m.Params)
+	d, err := execproto.Decode[execproto.HTTPBodyDelta](m.Params)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -39,34 +39,34 @@ var notifications map[string]notification
 // reach them again through the connection.
 func init() {
 	notifications = map[string]notification{
-		execproto.NotifyProcessAck: notify(familyExec, execproto.DecodeProcessAck, processAck),
-		execproto.NotifyHTTPAck:    notify(familyHTTP, execproto.DecodeHTTPAck, httpAck),
+		execproto.NotifyProcessAck: notify(familyExec, execproto.Decode, processAck),
+		execproto.NotifyHTTPAck:    notify(familyHTTP, execproto.Decode, httpAck),
 	}
 	methods = map[string]row{
-		execproto.MethodInitialize: plain("", laneReader, execproto.DecodeInitialize, initialize),
+		execproto.MethodInitialize: plain("", laneReader, execproto.Decode, initialize),
 
 		execproto.MethodEnvironmentInfo:   plain(familyEnvironment, laneControl, empty, environmentInfo),
 		execproto.MethodEnvironmentStatus: plain(familyEnvironment, laneReader, empty, environmentStatus),
 
-		execproto.MethodEnvironmentConfigRead: plain(familyConfig, laneOrdinary, execproto.DecodeConfigRead, environmentConfigRead),
+		execproto.MethodEnvironmentConfigRead: plain(familyConfig, laneOrdinary, execproto.Decode, environmentConfigRead),
 
-		execproto.MethodProcessStart:      admitted(familyExec, laneOrdinary, execproto.DecodeStart, processStart),
-		execproto.MethodProcessRead:       admitted(familyExec, laneWaiting, execproto.DecodeRead, processRead),
-		execproto.MethodProcessWrite:      byProcess(execproto.DecodeWrite, writeID, processWrite),
-		execproto.MethodProcessCloseStdin: byProcess(execproto.DecodeProcess, processID, processCloseStdin),
-		execproto.MethodProcessResize:     byProcess(execproto.DecodeResize, resizeID, processResize),
-		execproto.MethodProcessSignal:     byProcess(execproto.DecodeSignal, signalID, processSignal),
-		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.DecodeProcess, processTerminate),
+		execproto.MethodProcessStart:      admitted(familyExec, laneOrdinary, execproto.Decode, processStart),
+		execproto.MethodProcessRead:       admitted(familyExec, laneWaiting, execproto.Decode, processRead),
+		execproto.MethodProcessWrite:      byProcess(execproto.Decode, writeID, processWrite),
+		execproto.MethodProcessCloseStdin: byProcess(execproto.Decode, processID, processCloseStdin),
+		execproto.MethodProcessResize:     byProcess(execproto.Decode, resizeID, processResize),
+		execproto.MethodProcessSignal:     byProcess(execproto.Decode, signalID, processSignal),
+		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.Decode, processTerminate),
 		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
 
 		execproto.MethodFSOpen:       byHandle(laneOrdinary, decodeOpen, openID, fsOpen),
-		execproto.MethodFSReadBlock:  byHandle(laneOrdinary, execproto.DecodeReadBlock, readBlockID, fsReadBlock),
-		execproto.MethodFSWriteBlock: byHandle(laneOrdinary, execproto.DecodeWriteBlock, writeBlockID, fsWriteBlock),
-		execproto.MethodFSClose:      byHandle(laneControl, execproto.DecodeHandle, handleID, fsClose),
+		execproto.MethodFSReadBlock:  byHandle(laneOrdinary, execproto.Decode, readBlockID, fsReadBlock),
+		execproto.MethodFSWriteBlock: byHandle(laneOrdinary, execproto.Decode, writeBlockID, fsWriteBlock),
+		execproto.MethodFSClose:      byHandle(laneControl, execproto.Decode, handleID, fsClose),
 
-		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.DecodeWatchMissing, fsWatchMissing),
+		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.Decode, fsWatchMissing),
 
-		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.DecodeHTTPRequest, httpRequest),
+		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.Decode, httpRequest),
 	}
 	for i := range fsops.Operations() {
 		operation := &fsops.Operations()[i]

@@ -2,7 +2,11 @@
 
 package execserver
 
-import "io"
+import (
+	"io"
+
+	"codex.internal/pkg/execproto"
+)
 
 // result is what a handler returns for the answer: a type of execproto, which
 // encodes itself, or one of the kinds below. It is encoded after the request's
@@ -15,10 +19,7 @@ type appender interface {
 }
 
 // done is the result {}.
-type done struct{}
-
-// AppendJSON implements result.
-func (done) AppendJSON(b []byte) []byte { return append(b, '{', '}') }
+type done = execproto.Empty
 
 // encoded is a result that is JSON text already.
 type encoded []byte

@@ -63,7 +63,7 @@ var errEnded = errors.New("ended")
 
 // open answers fs/open; the handle is nil when the answer is an error.
 func (s *session) open(rq request) (*handle, error) {
-	p, err := execproto.DecodeOpen(rq.params)
+	p, err := execproto.Decode[execproto.OpenParams](rq.params)
 	if err != nil {
 		return nil, err
 	}

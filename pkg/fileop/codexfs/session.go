@@ -111,7 +111,7 @@ func (s *session) finish(operation string, err error) error {
 	if err != nil {
 		return s.fail(err)
 	}
-	return s.answer(operation, fsops.Empty{})
+	return s.answer(operation, execproto.Empty{})
 }
 
 // fail answers with an error.

@@ -46,7 +46,7 @@ func linkOptions(follow *bool) files.Options {
 }
 
 func readFile(params []byte) (Call, error) {
-	p, err := execproto.DecodeLinkPath(params)
+	p, err := execproto.Decode[execproto.LinkPathParams](params)
 	return Call{Sandbox: p.Sandbox, paths: []string{p.Path}, run: func(_ context.Context, paths []string, _ bool) (Result, error) {
 		c, err := openContent(paths[0], linkOptions(p.FollowSymlinks))
 		return Result{Content: c}, err
@@ -54,7 +54,7 @@ func readFile(params []byte) (Call, error) {
 }
 
 func writeFile(params []byte) (Call, error) {
-	p, err := execproto.DecodeWriteFile(params)
+	p, err := execproto.Decode[execproto.WriteFileParams](params)
 	return Call{Sandbox: p.Sandbox, paths: []string{p.Path}, run: func(_ context.Context, paths []string, confined bool) (Result, error) {
 		data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
 		if err != nil {
@@ -62,19 +62,19 @@ func writeFile(params []byte) (Call, error) {
 		}
 		o := linkOptions(p.FollowSymlinks)
 		o.Confined = confined
-		return Result{Value: Empty{}}, files.WriteFile(paths[0], data, o)
+		return Result{Value: execproto.Empty{}}, files.WriteFile(paths[0], data, o)
 	}}, err
 }
 
 func createDirectory(params []byte) (Call, error) {
-	p, err := execproto.DecodeCreateDirectory(params)
-	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (Empty, error) {
-		return Empty{}, files.CreateDirectory(path, orTrue(p.Recursive), linkOptions(p.FollowSymlinks))
+	p, err := execproto.Decode[execproto.CreateDirectoryParams](params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Empty, error) {
+		return execproto.Empty{}, files.CreateDirectory(path, orTrue(p.Recursive), linkOptions(p.FollowSymlinks))
 	}), err
 }
 
 func getMetadata(params []byte) (Call, error) {
-	p, err := execproto.DecodeLinkPath(params)
+	p, err := execproto.Decode[execproto.LinkPathParams](params)
 	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Metadata, error) {
 		m, err := files.Stat(path, linkOptions(p.FollowSymlinks))
 		return execproto.Metadata{
@@ -85,7 +85,7 @@ func getMetadata(params []byte) (Call, error) {
 }
 
 func canonicalize(params []byte) (Call, error) {
-	p, err := execproto.DecodePath(params)
+	p, err := execproto.Decode[execproto.PathParams](params)
 	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.PathResult, error) {
 		real, err := files.Canonicalize(path)
 		return execproto.PathResult{Path: pathuri.Format(real)}, err
@@ -93,7 +93,7 @@ func canonicalize(params []byte) (Call, error) {
 }
 
 func readDirectory(params []byte) (Call, error) {
-	p, err := execproto.DecodePath(params)
+	p, err := execproto.Decode[execproto.PathParams](params)
 	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.ReadDirectoryResult, error) {
 		found, err := files.ReadDirectory(ctx, path)
 		entries := make([]execproto.DirectoryEntry, len(found))
@@ -107,9 +107,9 @@ func readDirectory(params []byte) (Call, error) {
 }
 
 func remove(params []byte) (Call, error) {
-	p, err := execproto.DecodeRemove(params)
-	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (Empty, error) {
-		return Empty{}, files.Remove(ctx, path, files.RemoveOptions{
+	p, err := execproto.Decode[execproto.RemoveParams](params)
+	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.Empty, error) {
+		return execproto.Empty{}, files.Remove(ctx, path, files.RemoveOptions{
 			Options:   linkOptions(p.FollowSymlinks),
 			Recursive: orTrue(p.Recursive), Force: orTrue(p.Force),
 		})
@@ -117,18 +117,18 @@ func remove(params []byte) (Call, error) {
 }
 
 func copyPath(params []byte) (Call, error) {
-	p, err := execproto.DecodeCopy(params)
+	p, err := execproto.Decode[execproto.CopyParams](params)
 	paths := []string{p.SourcePath, p.DestinationPath}
 	return Call{Sandbox: p.Sandbox, paths: paths, run: func(ctx context.Context, paths []string, confined bool) (Result, error) {
 		if confined {
-			return Result{Value: Empty{}}, files.CopyConfined(ctx, paths[0], paths[1], p.Recursive)
+			return Result{Value: execproto.Empty{}}, files.CopyConfined(ctx, paths[0], paths[1], p.Recursive)
 		}
-		return Result{Value: Empty{}}, files.Copy(ctx, paths[0], paths[1], p.Recursive)
+		return Result{Value: execproto.Empty{}}, files.Copy(ctx, paths[0], paths[1], p.Recursive)
 	}}, err
 }
 
 func walk(params []byte) (Call, error) {
-	p, err := execproto.DecodeWalk(params)
+	p, err := execproto.Decode[execproto.WalkParams](params)
 	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.WalkResult, error) {
 		w, err := files.Walk(ctx, path, files.WalkOptions{
 			MaxDepth: p.Options.MaxDepth, MaxDirectories: p.Options.MaxDirectories, MaxEntries: p.Options.MaxEntries,

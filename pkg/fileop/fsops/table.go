@@ -97,9 +97,3 @@ type Result struct {
 type Appender interface {
 	AppendJSON(b []byte) []byte
 }
-
-// Empty is the result {}.
-type Empty struct{}
-
-// AppendJSON appends {}.
-func (Empty) AppendJSON(b []byte) []byte { return append(b, '{', '}') }
