@@ -153,12 +153,9 @@ type processSandbox struct {
 	managed bool   // enforceManagedNetwork
 }
 
-// processSandbox decodes the sandbox of a process/start; nil: it has none. dir
-// is the directory of the command.
+// processSandbox decodes the sandbox of a process/start, which has one. dir is
+// the directory of the command.
 func (srv *Server) processSandbox(p *execproto.StartParams, dir string) (*processSandbox, error) {
-	if p.Sandbox == nil {
-		return nil, nil
-	}
 	ctx, err := srv.decodeSandbox(p.Sandbox, invalidParams)
 	if err != nil {
 		return nil, err
@@ -178,9 +175,6 @@ func (srv *Server) processSandbox(p *execproto.StartParams, dir string) (*proces
 // intent returns how the process must be confined; nil: not at all. It looks at
 // the disk, and the first call of a server probes the backends.
 func (s *processSandbox) intent() (*sandbox.Intent, error) {
-	if s == nil {
-		return nil, nil
-	}
 	cwd := s.w.cwd
 	if cwd == "" {
 		cwd = s.dir

@@ -7,10 +7,13 @@
 // the example. New makes a server, Serve or ServeHTTP pass it connections, and
 // Shutdown ends it with all processes that it started.
 //
-// How it works, from the outside in: a connection (conn.go) has one reader,
-// which decodes messages and calls the handlers of requests (methods.go, and a
-// file for each family). Handlers run on the reader and must not block: work
-// that may take time runs in a lane (lanes.go), waiting in a goroutine of its own.
+// How it works, from the outside in: a connection (conn.go) has one reader. For
+// each request it finds the row of the method in a table (methods.go). The row
+// decodes the params and says in which lane (lanes.go) the request runs and which
+// requests it follows; its handler, in a file for each family, returns a result
+// or an error, which the dispatcher (request.go) sends. Kinds of results are in
+// result.go. Handlers run in goroutines of the lane; those of laneReader, and the
+// part of a row that takes a request on, run on the reader and must not block.
 // Answers and notifications are encoded into the connection's queue
 // (outbox.go), whose one writer sends them; when the queue is full, adding to it
 // blocks: that is the backpressure on processes, files and HTTP bodies. A client

@@ -16,6 +16,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -23,7 +24,7 @@ import (
 type start struct {
 	p       *proc
 	spec    process.Spec
-	sandbox *processSandbox
+	sandbox *processSandbox // nil: it has none
 	log     *slog.Logger
 }
 
@@ -35,9 +36,11 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	box, err := c.srv.processSandbox(params, spec.Dir)
-	if err != nil {
-		return call{}, err
+	var box *processSandbox
+	if params.Sandbox != nil {
+		if box, err = c.srv.processSandbox(params, spec.Dir); err != nil {
+			return call{}, err
+		}
 	}
 	ctx, stop := context.WithCancel(c.session.ctx)
 	p := &proc{
@@ -65,8 +68,12 @@ func (st *start) run(ctx context.Context) (result, error) {
 	p := st.p
 	defer p.stop()
 	kind := sandboxNone
-	intent, err := st.sandbox.intent()
+	var intent *sandbox.Intent
 	var running *process.Process
+	var err error
+	if st.sandbox != nil {
+		intent, err = st.sandbox.intent()
+	}
 	switch {
 	case err != nil:
 	case intent != nil:
