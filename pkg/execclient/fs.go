@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 // Errors are *fs.PathError. The errors that they wrap match fs.ErrNotExist if the file
 // does not exist, fs.ErrInvalid if the server refuses the request, fs.ErrPermission too
 // if it refuses it because the user or the sandbox may not do that,
-// and fs.ErrExist where the server says so; all of these and others of the
+// and fs.ErrExist, and syscall.EXDEV for Rename, where the server says so; all of these and others of the
 // server wrap a *ServerError. A lost connection matches ErrClosed and
 // syscall.EPIPE.
 //
@@ -130,6 +131,8 @@ func kindsOf(e *ServerError) []error {
 			kinds = append(kinds, fs.ErrPermission)
 		case "17":
 			kinds = append(kinds, fs.ErrExist)
+		case "18":
+			kinds = append(kinds, syscall.EXDEV)
 		}
 	}
 	return kinds
@@ -204,6 +207,26 @@ func (f *FS) remove(ctx context.Context, path string, all bool) error {
 func (f *FS) Copy(ctx context.Context, source, destination string, recursive bool) error {
 	return f.call(ctx, "copy", source, execproto.MethodFSCopy, &execproto.CopyParams{
 		SourcePath: pathOf(source), DestinationPath: pathOf(destination), Recursive: recursive, Sandbox: f.sandbox,
+	}, nil)
+}
+
+// RenameOptions say how a path is renamed.
+type RenameOptions struct {
+	// Overwrite replaces an existing destination: a file or link by a file or link,
+	// an empty directory by a directory. Without it a destination that exists is
+	// fs.ErrExist.
+	Overwrite bool
+}
+
+// Rename renames a file, a link (not its target) or a directory within the server,
+// in one step. Between file systems that fails with syscall.EXDEV. Codex CLI's servers
+// cannot rename: ErrUnsupported.
+func (f *FS) Rename(ctx context.Context, source, destination string, o RenameOptions) error {
+	if !f.c.Has(execproto.MethodFSRename) {
+		return pathError("rename", source, fmt.Errorf("this server cannot rename files: %w", ErrUnsupported))
+	}
+	return f.call(ctx, "rename", source, execproto.MethodFSRename, &execproto.RenameParams{
+		SourcePath: pathOf(source), DestinationPath: pathOf(destination), Overwrite: o.Overwrite, Sandbox: f.sandbox,
 	}, nil)
 }
 

@@ -270,6 +270,14 @@ func TestFileOperations(t *testing.T) {
 	if want := []execproto.DirectoryEntry{{FileName: "c", IsDirectory: true}, {FileName: "f", IsFile: true}}; err != nil || !reflect.DeepEqual(entries, want) {
 		t.Errorf("%+v, %v", entries, err)
 	}
+	must(files.Rename(ctx, at("a2/b/f"), at("a2/b/g"), execclient.RenameOptions{}))
+	if err := files.Rename(ctx, at("a2/b/g"), at("a2/b/c"), execclient.RenameOptions{}); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	must(files.Rename(ctx, at("a2/b/g"), at("link"), execclient.RenameOptions{Overwrite: true}))
+	if data, err := os.ReadFile(at("a/b/f")); string(data) != "data" || err != nil {
+		t.Errorf("the link was followed: %q, %v", data, err)
+	}
 	must(files.Remove(ctx, at("a2/b/c")))
 	must(files.RemoveAll(ctx, at("a2")))
 	must(files.RemoveAll(ctx, at("a2")))

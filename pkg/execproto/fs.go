@@ -264,6 +264,22 @@ func (p *CopyParams) fields(c *codec) {
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
+// RenameParams rename a file, link or directory. An existing destination is an
+// error unless Overwrite is true.
+type RenameParams struct {
+	SourcePath      string
+	DestinationPath string
+	Overwrite       bool
+	Sandbox         json.RawMessage
+}
+
+func (p *RenameParams) fields(c *codec) {
+	text(c, "sourcePath", need, &p.SourcePath)
+	text(c, "destinationPath", need, &p.DestinationPath)
+	boolean(c, "overwrite", orNull|omit, &p.Overwrite)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+}
+
 // WalkOptions bound fs/walk. All but PruneHiddenDirectories are required;
 // a MaxDepth of 0 lists the root's children only.
 type WalkOptions struct {

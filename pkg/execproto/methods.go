@@ -41,6 +41,7 @@ const (
 	MethodProcessCloseStdin = "process/closeStdin"
 	MethodProcessResize     = "process/resize"
 	MethodProcessList       = "process/list"
+	MethodFSRename          = "fs/rename"
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only

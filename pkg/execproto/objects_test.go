@@ -137,6 +137,7 @@ var vectors = []vector{
 	{&RemoveParams{"/d", nil, new(false), new(false), []byte(`{}`)},
 		`{"path":"/d","recursive":null,"force":false,"followSymlinks":false,"sandbox":{}}`},
 	{&CopyParams{"/a", "/b", true, []byte(`{}`)}, `{"sourcePath":"/a","destinationPath":"/b","recursive":true,"sandbox":{}}`},
+	{&RenameParams{"/a", "/b", true, []byte(`{}`)}, `{"sourcePath":"/a","destinationPath":"/b","overwrite":true,"sandbox":{}}`},
 	{&WalkOptions{1, 2, 3, true, true},
 		`{"maxDepth":1,"maxDirectories":2,"maxEntries":3,"followDirectorySymlinks":true,"pruneHiddenDirectories":true}`},
 	{&WalkParams{"/", WalkOptions{MaxEntries: 3}, []byte(`{}`)},

@@ -48,6 +48,8 @@ func TestRefusals(t *testing.T) {
 		{errorOf(Decode[SignalParams]), `{"processId":"p","signal":"Interrupt"}`, "signal: unknown variant `Interrupt`, expected one of `interrupt`"},
 		{errorOf(Decode[CopyParams]), `{"sourcePath":"/","destinationPath":"/","recursive":null}`, "recursive: invalid type: null, expected a boolean"},
 		{errorOf(Decode[HTTPRequestParams]), `{"method":"GET","url":"x","requestId":"r","headers":null}`, "headers: invalid type: null, expected a sequence"},
+		{errorOf(Decode[RenameParams]), `{"sourcePath":"/","destinationPath":"/","overwrite":0}`, "overwrite: invalid type: number `0`, expected a boolean"},
+		{errorOf(Decode[RenameParams]), `{"sourcePath":"/"}`, "missing field `destinationPath`"},
 		{DecodeEmpty, `[]`, "invalid type: sequence, expected unit"},
 		{DecodeEmpty, `{"a":1}`, "unexpected field `a`"},
 	} {

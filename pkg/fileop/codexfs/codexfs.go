@@ -31,7 +31,7 @@ func Main(stdin io.Reader, stdout, stderr io.Writer) int {
 		// pipes of its requests and answers through /proc: they could write
 		// requests or answers of their own.
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: set dumpable: "+err.Error()+"\n")
+			_, _ = io.WriteString(unbufferedWriter(stderr), "fs sandbox helper failed: protect its memory from other processes: "+err.Error()+"\n")
 			return ExitFailed
 		}
 	}
@@ -60,4 +60,4 @@ func unbufferedWriter(w io.Writer) io.Writer {
 	return w
 }
 
-var errNoRequest = errors.New("EOF while parsing a value: no request on stdin")
+var errNoRequest = errors.New("no request on stdin")

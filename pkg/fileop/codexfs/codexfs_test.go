@@ -96,6 +96,12 @@ func TestOperations(t *testing.T) {
 			"-32600 fs/copy requires recursive: true when sourcePath is a directory",
 		},
 		{"copy to nowhere", "fs/copy", `{"sourcePath":"U/d","destinationPath":"e","recursive":false}`, "-32602 path is not absolute: e"},
+		{"rename to what exists", "fs/rename", `{"sourcePath":"U/l","destinationPath":"U/d/f"}`, "-32603 File exists (os error 17): D/d/f"},
+		{"rename nothing", "fs/rename", `{"sourcePath":"U/no","destinationPath":"U/e"}`, "-32004 No such file or directory (os error 2): D/no"},
+		{"rename to nowhere", "fs/rename", `{"sourcePath":"U/d","destinationPath":"U/no/e"}`,
+			"-32004 No such file or directory (os error 2): D/no/e"},
+		{"rename to a relative path", "fs/rename", `{"sourcePath":"U/d","destinationPath":"e"}`, "-32602 path is not absolute: e"},
+		{"rename the root", "fs/rename", `{"sourcePath":"/","destinationPath":"U/e"}`, "-32600 the root directory cannot be changed"},
 		{"walk", "fs/walk", `{"path":"U/d","options":{"maxDepth":1,"maxDirectories":1,"maxEntries":9,"followDirectorySymlinks":false}}`,
 			`{"entries":[{"path":"U/d/f","kind":"file"},{"path":"U/d/odd%FF","kind":"file"}],"errors":[],"truncated":false}`},
 		{"walk without limits", "fs/walk", `{"path":"U/d","options":{"maxDepth":1,"maxDirectories":0,"maxEntries":9,"followDirectorySymlinks":false}}`,
@@ -133,18 +139,21 @@ func TestOperationsDoWhatTheySay(t *testing.T) {
 		`{"operation":"fs/writeFile","params":{"path":"` + dir + `/l","dataBase64":"eHl6"}}`,
 		`{"operation":"fs/copy","params":{"sourcePath":"` + dir + `/d","destinationPath":"` + dir + `/e","recursive":true}}`,
 		`{"operation":"fs/remove","params":{"path":"` + dir + `/d"}}`,
+		`{"operation":"fs/writeFile","params":{"path":"` + dir + `/new","dataBase64":"eHl6"}}`,
+		`{"operation":"fs/rename","params":{"sourcePath":"` + dir + `/new","destinationPath":"` + dir + `/e/f","overwrite":true}}`,
+		`{"operation":"fs/rename","params":{"sourcePath":"` + dir + `/e","destinationPath":"` + dir + `/renamed"}}`,
 	} {
 		if _, stderr, code := run(request); code != ExitOK {
 			t.Fatal(stderr)
 		}
 	}
-	if data, err := os.ReadFile(dir + "/e/f"); err != nil || string(data) != "xyz" {
+	if data, err := os.ReadFile(dir + "/renamed/f"); err != nil || string(data) != "xyz" {
 		t.Errorf("%q, %v", data, err)
 	}
 	if _, err := os.Stat(dir + "/d"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	stdout, _, _ := run(`{"operation":"fs/getMetadata","params":{"path":"` + dir + `/e/f"}}`)
+	stdout, _, _ := run(`{"operation":"fs/getMetadata","params":{"path":"` + dir + `/renamed/f"}}`)
 	if !strings.Contains(stdout, `"isDirectory":false,"isFile":true,"isSymlink":false,"size":3,`) {
 		t.Error(stdout)
 	}

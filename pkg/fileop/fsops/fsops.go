@@ -127,6 +127,14 @@ func copyPath(params []byte) (Call, error) {
 	}}, err
 }
 
+func rename(params []byte) (Call, error) {
+	p, err := execproto.Decode[execproto.RenameParams](params)
+	paths := []string{p.SourcePath, p.DestinationPath}
+	return Call{Sandbox: p.Sandbox, paths: paths, run: func(_ context.Context, paths []string, _ bool) (Result, error) {
+		return Result{Value: execproto.Empty{}}, files.Rename(paths[0], paths[1], p.Overwrite)
+	}}, err
+}
+
 func walk(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.WalkParams](params)
 	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.WalkResult, error) {

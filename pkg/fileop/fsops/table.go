@@ -35,6 +35,7 @@ var operations = [...]Operation{
 	{Method: execproto.MethodFSReadDirectory, ReadOnly: true, decode: readDirectory},
 	{Method: execproto.MethodFSRemove, decode: remove},
 	{Method: execproto.MethodFSCopy, decode: copyPath},
+	{Method: execproto.MethodFSRename, Extension: true, decode: rename},
 	{Method: execproto.MethodFSWalk, ReadOnly: true, decode: walk},
 }
 

@@ -170,35 +170,39 @@ func exists(name string) bool {
 }
 
 // checkOutside returns ErrIntoItself if the destination is the source or in it.
-// It goes up from the destination and compares the directories: their names may
-// lead through links.
 func (c *copier) checkOutside(dir int, destination string) error {
-	at, err := openAt(dir, ".", anchor, 0, Options{})
-	var below fileID
-	for err == nil {
-		var st unix.Stat_t
-		if err = unix.Fstat(at, &st); err != nil {
-			break
-		}
-		id := idOf(&st)
-		if id == c.from.id {
-			err = ErrIntoItself
-			break
-		}
-		if id == below { // the root
-			break
-		}
-		below = id
-		var up int
-		if up, err = openAt(at, "..", anchor, 0, Options{}); err == nil {
-			_ = unix.Close(at)
-			at = up
-		}
-	}
-	if at >= 0 {
-		_ = unix.Close(at)
+	within, err := isWithin(dir, c.from.id)
+	if within {
+		return ErrIntoItself
 	}
 	return wrap(destination, err)
+}
+
+// isWithin reports whether an open directory is the one with that id or below it.
+// It goes up from the directory and compares: names may lead through links.
+func isWithin(dir int, top fileID) (bool, error) {
+	at, err := openAt(dir, ".", anchor, 0, Options{})
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = unix.Close(at) }()
+	for below := (fileID{}); ; {
+		var st unix.Stat_t
+		if err := unix.Fstat(at, &st); err != nil {
+			return false, err
+		}
+		id := idOf(&st)
+		if id == top || id == below { // below: the root
+			return id == top, nil
+		}
+		below = id
+		up, err := openAt(at, "..", anchor, 0, Options{})
+		if err != nil {
+			return false, err
+		}
+		_ = unix.Close(at)
+		at = up
+	}
 }
 
 // makeDir makes a directory, or opens an existing one that is not a link. The

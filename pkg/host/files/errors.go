@@ -77,12 +77,22 @@ var (
 	ErrMoved = newRule("a directory was moved while it was being worked on")
 	// ErrNotRecursive is the error of copying a directory without recursive.
 	ErrNotRecursive = newRule("fs/copy requires recursive: true when sourcePath is a directory")
-	// ErrIntoItself is the error of copying a directory into itself.
+	// ErrIntoItself is the error of copying or moving a directory into itself.
 	ErrIntoItself = newRule("fs/copy cannot copy a directory to itself or one of its descendants")
-	// ErrSameFile is the error of copying a file onto itself.
+	// ErrSameFile is the error of copying or renaming a file onto itself.
 	ErrSameFile = newRule("fs/copy cannot copy a file onto itself")
 	// ErrSpecial is the error of copying pipes, sockets and devices.
 	ErrSpecial = newRule("fs/copy only supports regular files, directories, and symlinks")
+	// ErrOtherFileSystem is the error of renaming to another file system, or to
+	// another mount: in a sandbox, writable roots are mounts.
+	ErrOtherFileSystem = newRule("source and destination are on different file systems")
+	// ErrNoReplace is the error of renaming without overwrite where the file system
+	// cannot refuse to replace a name in the same step.
+	ErrNoReplace = newRule("the file system cannot rename without replacing an existing destination: " +
+		"rename with overwrite, if nothing there must be kept")
+	// ErrBusy is the error of renaming to or from a mount point. A sandbox protects
+	// names by mounts.
+	ErrBusy = newRule("source or destination is a mount point, or is protected by the sandbox")
 	// ErrWalkLimits is the error of a walk with a limit of zero.
 	ErrWalkLimits = newRule("filesystem walk limits must be greater than zero")
 	// ErrWalkMaximums is the error of a walk with limits above the maximums.

@@ -57,7 +57,7 @@ Examples:
 		Flags:        serverFlags(),
 		Subcommands: []*cli.Command{
 			remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
-			remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s),
+			remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

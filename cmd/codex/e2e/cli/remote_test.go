@@ -26,6 +26,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--version"}, 0, "codex "},
 		{nil, 0, "codex exec-server"},
 		{[]string{"exec-server", "--help"}, 0, "--ws-token-file"},
+		{[]string{"remote", "mv", "--help"}, 0, "codex remote mv report.txt old-report.txt"},
 		{[]string{"remote", "cp", "--help"}, 0, "codex remote cp -r ./src :~/project"},
 		{[]string{"exec-servr"}, 2, "exec-servr"},
 		{[]string{"exec-server", "--lisen", "x"}, 2, "unknown flag --lisen"},
@@ -42,6 +43,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"remote", "run", "--url", "ws://127.0.0.1:1", "--", "true"}, 255, "is the server running"},
 		{[]string{"remote", "run", "--url", "http://x", "--", "true"}, 255, "expected ws://HOST:PORT"},
 		{[]string{"remote", "cp", "a", "b"}, 2, "colon"},
+		{[]string{"remote", "mv", "a"}, 2, "a source and a target"},
 		{[]string{"completion", "bash"}, 0, "complete -o"},
 		{[]string{"completion", "tcsh"}, 2, "bash, zsh or fish"},
 	} {

@@ -502,6 +502,53 @@ func TestConfinedFiles(t *testing.T) {
 	})
 }
 
+// TestConfinedRename renames within what may be written, and nowhere else.
+func TestConfinedRename(t *testing.T) {
+	onBoth(t, func(c *confined) {
+		s := c.usual()
+		params := func(from, to string) object {
+			return object{"sourcePath": uri(from), "destinationPath": uri(to), "overwrite": true, "sandbox": s}
+		}
+		no := func(from, to string, code int, text string) {
+			t.Helper()
+			c.refuse("fs/rename", params(from, to), code, text)
+		}
+		for _, sandbox := range []any{s, nil} {
+			c.call("fs/writeFile", object{"path": uri(c.ws + "/old"), "dataBase64": encode("old"), "sandbox": s})
+			c.call("fs/rename", with(params(c.ws+"/old", c.ws+"/sub/new"), "sandbox", sandbox))
+			c.is(c.ws+"/sub/new", "old")
+			c.refuse("fs/rename", object{"sourcePath": uri(c.ws + "/sub/new"), "destinationPath": uri(c.ws + "/f"), "sandbox": sandbox},
+				-32603, "File exists (os error 17): "+c.ws+"/f")
+			c.call("fs/remove", object{"path": uri(c.ws + "/sub/new")})
+		}
+		c.untouched()
+
+		const erofs, protected = "Read-only file system (os error 30): ", "is protected by the sandbox"
+		no(c.dir+"/outside", c.ws+"/taken", -32603, erofs+c.dir+"/outside")
+		no(c.ws+"/f", c.dir+"/given", -32603, erofs+c.dir+"/given")
+		no(c.ws+"/f", c.dir+"/outside", -32603, erofs+c.dir+"/outside")
+		no(c.dir+"/outside", c.dir+"/moved", -32603, erofs+c.dir+"/outside")
+		no(c.ws+"/secret", c.ws+"/told", -32600, protected)
+		no(c.ws+"/f", c.ws+"/secret", -32600, protected)
+		no(c.ws+"/f", c.ws+"/.codex/hook", -32600, "Permission denied (os error 13): "+c.ws+"/.codex/hook")
+		no(c.ws+"/sub", c.ws+"/.git", -32600, "")
+		no(c.ws, c.dir+"/gone", -32603, erofs+c.ws)
+		// Between two writable roots, which are two mounts.
+		harness.Must(t, os.Mkdir(c.dir+"/second", 0o755))
+		s = with(managed(special("root", "read"), special("project_roots", "write"), at(c.dir+"/second", "write")), "cwd", uri(c.ws))
+		no(c.ws+"/f", c.dir+"/second/f", -32600, "copy with fs/copy, then remove the source with fs/remove")
+		// A link that leads out is renamed itself.
+		harness.Must(t, os.Symlink(c.dir+"/outside", c.ws+"/link"))
+		s = c.usual()
+		c.call("fs/rename", params(c.ws+"/link", c.ws+"/sub/link"))
+		c.call("fs/rename", params(c.ws+"/f", c.ws+"/sub/link"))
+		c.call("fs/rename", params(c.ws+"/sub/link", c.ws+"/f"))
+		harness.Must(t, os.Remove(c.dir+"/second"))
+		c.untouched()
+		c.quiet()
+	})
+}
+
 func TestConfinedHandles(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()

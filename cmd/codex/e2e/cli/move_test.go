@@ -1,0 +1,102 @@
+//go:build linux
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+func TestRemoteMove(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	harness.Must(t, os.Mkdir(file("d"), 0o755))
+	for _, name := range []string{"a", "b", "c", "d/a"} {
+		harness.Must(t, os.WriteFile(file(name), []byte(name), 0o644))
+	}
+	harness.Must(t, os.Symlink("c", file("l")))
+	for _, tt := range []struct {
+		args []string
+		want string // what is there afterwards, with its contents
+	}{
+		{[]string{file("a"), file("new")}, "b=b c=c d/ d/a=d/a l=c new=a"},
+		{[]string{":" + file("new"), ":" + file("b")}, "b=a c=c d/ d/a=d/a l=c"},
+		{[]string{"-n", file("b"), file("a")}, "a=a c=c d/ d/a=d/a l=c"},
+		{[]string{file("a"), file("d")}, "c=c d/ d/a=a l=c"},
+		{[]string{file("l"), file("c"), file("d") + "/"}, "d/ d/a=a d/c=c d/l=c"},
+		{[]string{file("d"), file("e")}, "e/ e/a=a e/c=c e/l=c"},
+		{[]string{"file://" + file("e/a"), file("e/l")}, "e/ e/c=c e/l=a"},
+	} {
+		out, errs, code := harness.Run(t, "", append([]string{"remote", "mv", "--url", url}, tt.args...)...)
+		if got := contents(t, dir); got != tt.want || code != 0 || out != "" || errs != "" {
+			t.Fatalf("%q: %d %q, %q: %s, want %s", tt.args, code, out, errs, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		want string // how the error begins
+	}{
+		{[]string{file("no"), file("new")}, "move " + file("no") + ": no such file or directory\n"},
+		{[]string{":" + file("e/c"), file("no/new")}, "move :" + file("e/c") + ": " + file("no/new") + ": no such file or directory\n"},
+		{[]string{"-n", file("e/c"), file("e/l")}, "move " + file("e/c") + ": " + file("e/l") + ": file exists\n"},
+		{[]string{file("e/c"), file("new") + "/"}, "the target " + file("new") + "/ is not a directory on the server\n"},
+		{[]string{file("e/c"), file("e/l"), file("new")}, "the target " + file("new") + " is not a directory on the server\n"},
+		{[]string{file("e"), file("e")}, "move " + file("e") + ": a directory cannot be moved into itself: " + file("e") + "\n"},
+	} {
+		out, errs, code := harness.Run(t, "", append([]string{"remote", "mv", "--url", url}, tt.args...)...)
+		if code != 1 || out != "" || !strings.HasPrefix(errs, "Error: "+tt.want) || contents(t, dir) != "e/ e/c=c e/l=a" {
+			t.Errorf("%q: %d %q, %q", tt.args, code, out, errs)
+		}
+	}
+}
+
+// TestRemoteMoveToAnotherFileSystem prints a command that does what a rename cannot.
+func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
+	shm, err := os.MkdirTemp("/dev/shm", "codex")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.RemoveAll(shm)
+	_, url := harness.Server(t)
+	name := filepath.Join(t.TempDir(), "a file")
+	harness.Must(t, os.WriteFile(name, nil, 0o644))
+	if err := os.Rename(name, shm+"/f"); err == nil {
+		t.Skip("/dev/shm is the same file system as the temporary directory")
+	}
+	_, errs, code := harness.Run(t, "", "remote", "mv", "--url", url, "-n", name, shm+"/f")
+	if code != 1 || !strings.Contains(errs, "on different file systems") ||
+		!strings.Contains(errs, "codex remote run -- mv -n '"+name+"' "+shm+"/f\n") || strings.Contains(errs, "os error") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
+
+// contents lists the files of a directory with what is in them, and its directories.
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	var all []string
+	harness.Must(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		below := strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
+		switch {
+		case err != nil || below == "":
+			return err
+		case d.IsDir():
+			all = append(all, below+"/")
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if d.Type()&os.ModeSymlink != 0 { // what it leads to, or where
+			data, err = nil, nil
+			if target, _ := os.Readlink(name); target != "" {
+				data = []byte(target)
+			}
+		}
+		all = append(all, below+"="+string(data))
+		return err
+	}))
+	return strings.Join(all, " ")
+}
