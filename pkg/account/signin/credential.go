@@ -29,6 +29,8 @@ func Same(a, b Credential) bool {
 	switch a := a.(type) {
 	case rendezvousToken:
 		return a == b
+	case registrationBearer:
+		return a == b
 	case *apiKey:
 		b, ok := b.(*apiKey)
 		return ok && *a == *b
@@ -77,6 +79,22 @@ func (c rendezvousToken) Authorize(_ context.Context, header http.Header) error 
 }
 
 func (rendezvousToken) Describe() string { return "Using CODEX_RENDEZVOUS_TOKEN" }
+
+// registrationBearer is a token that was given for registering, by whoever started
+// the program.
+type registrationBearer struct {
+	secret.Unprinted
+	token Secret
+}
+
+func (registrationBearer) Mode() Mode { return ModeRendezvous }
+
+func (c registrationBearer) Authorize(_ context.Context, header http.Header) error {
+	setHeaders(header, "Bearer "+c.token.Reveal(), "", false)
+	return nil
+}
+
+func (registrationBearer) Describe() string { return "Using a registration bearer" }
 
 // maskKey shows the ends of a key that is long enough.
 func maskKey(key Secret) string {

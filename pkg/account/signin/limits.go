@@ -80,4 +80,8 @@ const (
 	// revokeTimeout bounds telling the identity service that a token is not
 	// used any more, on which signing out does not depend.
 	revokeTimeout = 10 * time.Second
+
+	// maxBearer is the longest registration bearer, in bytes: Codex CLI's limit. The
+	// registry may limit headers to less.
+	maxBearer = 16 << 10
 )

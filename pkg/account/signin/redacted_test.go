@@ -45,7 +45,7 @@ func TestNothingPrintsSecrets(t *testing.T) {
 	back.state, back.grant = secret, g
 	for _, v := range []any{
 		secret, tokens, &tokens, auth, *auth, NewAPIKey(secret), NewPersonalAccessToken(secret), NewAgentIdentity(secret),
-		&apiKey{key: secret}, apiKey{key: secret}, &accessToken{token: secret}, chat, record, &record,
+		&apiKey{key: secret}, apiKey{key: secret}, &accessToken{token: secret}, registrationBearer{token: secret}, chat, record, &record,
 		&agent{record: record, key: []byte(text)}, agent{record: record, key: []byte(text)},
 		g, &g, back, request{bearer: secret, body: []byte(text)}, answer{status: 200, body: []byte(text)}, deviceCode{id: text, user: text}, field{name: "token", value: text},
 		s.resolver(environment{"CODEX_API_KEY": text}, &memoryStore{auth: auth}, io.Discard), s.login(nil, &memoryStore{auth: auth}),

@@ -28,13 +28,14 @@ import (
 // checkRemote checks the options of a server that registers in place of
 // listening, in the words of Codex CLI.
 func checkRemote(c *cli.Context) error {
+	needsRemote := c.Bool("use-agent-identity-auth") || c.Bool("registration-bearer-stdin")
 	var missing []string
 	for _, flag := range []struct {
 		name, shown string
 		needed      bool
 	}{
-		{"environment-id", "--environment-id <ID>", c.IsSet("remote") || c.Bool("use-agent-identity-auth")},
-		{"remote", "--remote <URL>", c.Bool("use-agent-identity-auth")},
+		{"environment-id", "--environment-id <ID>", c.IsSet("remote") || needsRemote},
+		{"remote", "--remote <URL>", needsRemote},
 	} {
 		if flag.needed && !c.IsSet(flag.name) {
 			missing = append(missing, "  "+flag.shown)
@@ -43,6 +44,8 @@ func checkRemote(c *cli.Context) error {
 	switch {
 	case c.IsSet("remote") && c.IsSet("listen"):
 		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
+	case c.Bool("registration-bearer-stdin") && c.Bool("use-agent-identity-auth"):
+		return cmdutil.Usagef("the argument '--registration-bearer-stdin' cannot be used with '--use-agent-identity-auth'%s", remoteUsage(c))
 	case len(missing) > 0:
 		return cmdutil.Usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), remoteUsage(c))
 	default:
@@ -64,13 +67,23 @@ func remoteUsage(c *cli.Context) string {
 	if c.Bool("use-agent-identity-auth") {
 		flags = append(flags, "--use-agent-identity-auth")
 	}
+	if c.Bool("registration-bearer-stdin") {
+		flags = append(flags, "--registration-bearer-stdin")
+	}
 	return "\n\nUsage: codex exec-server " + strings.Join(flags, " ") + "\n\nFor more information, try '--help'."
 }
 
 // remoteFront registers at the environment registry that --remote names.
-func remoteFront(c *cli.Context, opts execserver.Options, log *slog.Logger) (front, error) {
+func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
 	if opts.Auth != nil {
 		return front{}, cmdutil.Usagef("--ws-auth is for a server that listens; with --remote the registry decides who may connect")
+	}
+	var bearer signin.Secret
+	if c.Bool("registration-bearer-stdin") {
+		var err error
+		if bearer, err = signin.ReadBearer(s.In); err != nil {
+			return front{}, err
+		}
 	}
 	config, err := cmdutil.LoadConfig(c)
 	if err != nil {
@@ -82,7 +95,7 @@ func remoteFront(c *cli.Context, opts execserver.Options, log *slog.Logger) (fro
 	}
 	r := &registrar{
 		url: strings.TrimSpace(c.String("remote")), environment: strings.TrimSpace(c.String("environment-id")),
-		agent: c.Bool("use-agent-identity-auth"), log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
+		agent: c.Bool("use-agent-identity-auth"), bearer: bearer, log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
 	}
 	if err := r.prepare(c.Context, config, takeSecrets()); err != nil {
 		transport.CloseIdleConnections()
@@ -131,7 +144,8 @@ func takeSecrets() func(name string) string {
 // who come through its relay.
 type registrar struct {
 	url, environment string
-	agent            bool // sign in as an agent
+	agent            bool          // sign in as an agent
+	bearer           signin.Secret // sign in with it; empty: there is none
 	log              *slog.Logger
 	transport        *http.Transport
 	tls              *tls.Config // of the relay; may be nil
@@ -173,7 +187,10 @@ func (r *registrar) prepare(ctx context.Context, config codexhome.Config, getenv
 }
 
 func (r *registrar) resolve(ctx context.Context) (signin.Credential, error) {
-	if r.agent {
+	switch {
+	case r.bearer != "":
+		return signin.BearerRegistration(r.bearer, r.url)
+	case r.agent:
 		return r.credentials.AgentRegistration(ctx)
 	}
 	return r.credentials.Registration(ctx, r.url)

@@ -65,6 +65,7 @@ killed. A second signal ends it at once.`,
 			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
 			&cli.StringFlag{Name: "name", Usage: "with --remote: accepted for compatibility with Codex CLI; ignored (`NAME`)"},
 			&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
+			&cli.BoolFlag{Name: "registration-bearer-stdin", Usage: "with --remote: sign in with the bearer token in the first line of standard input"},
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
 			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
@@ -117,7 +118,7 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 	}
 	var f front
 	if c.IsSet("remote") {
-		f, err = remoteFront(c, opts, log)
+		f, err = remoteFront(c, s, opts, log)
 	} else {
 		f, err = listenFront(c, s, opts, log)
 	}
