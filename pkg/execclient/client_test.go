@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/testutil/leakcheck"
 )
 
 // connect returns a client of a new server. Both end with the test, after
@@ -28,7 +28,7 @@ func connect(t *testing.T) (*execclient.Client, *execserver.Server) {
 
 func connectWith(t *testing.T, o execclient.Options) (*execclient.Client, *execserver.Server) {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	srv, err := execserver.New(execserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +47,7 @@ func connectWith(t *testing.T, o execclient.Options) (*execclient.Client, *execs
 		_ = client.Close()
 		_ = srv.Shutdown(context.Background())
 		serving.Wait()
-		for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+2; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Errorf("%d goroutines before, %d left", before, runtime.NumGoroutine())
-				return
-			}
-		}
+		noneLeft()
 	})
 	return client, srv
 }

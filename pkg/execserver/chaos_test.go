@@ -12,11 +12,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 )
 
@@ -48,12 +50,10 @@ func TestChaos(t *testing.T) {
 	if err := srv.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(testTimeout); descriptors(t) > before; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors before, %d after", before, descriptors(t))
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testutil.Eventually(t.Context(), t, fmt.Sprintf("at most the %d descriptors of before", before), func() (string, bool) {
+		n := descriptors(t)
+		return strconv.Itoa(n), n <= before
+	})
 	tasks, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, task := range tasks {
 		if children, _ := os.ReadFile(task); len(bytes.TrimSpace(children)) > 0 {

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil/leakcheck"
 	"github.com/gorilla/websocket"
 )
 
@@ -26,7 +26,7 @@ const testTimeout = 30 * time.Second
 // checks that nothing of the server is left then.
 func newTestServer(t testing.TB, opts Options) (*Server, string) {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	srv, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -48,22 +48,9 @@ func newTestServer(t testing.TB, opts Options) (*Server, string) {
 			t.Errorf("Shutdown: %v", err)
 		}
 		serving.Wait()
-		checkGoroutines(t, before)
+		noneLeft()
 	})
 	return srv, "ws://" + l.Addr().String()
-}
-
-// checkGoroutines waits until there are no more goroutines than before.
-func checkGoroutines(t testing.TB, before int) {
-	deadline := time.Now().Add(testTimeout)
-	for runtime.NumGoroutine() > before+2 { // the test's own and a timer's
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<20)
-			t.Errorf("%d goroutines before, %d left:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // peer is the other end of a connection.

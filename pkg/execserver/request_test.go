@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/testutil"
 )
 
 // blockProbe makes the server forget its sandbox, and gives it a launcher whose
@@ -126,12 +126,10 @@ func awaitProcess(t *testing.T, srv *Server, session, id string, there bool) {
 	srv.mu.Lock()
 	s := srv.sessions[session]
 	srv.mu.Unlock()
-	for deadline := time.Now().Add(testTimeout); (s.find(id) != nil) != there; {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %s: there is %t for too long", id, !there)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testutil.Eventually(t.Context(), t, fmt.Sprintf("process %s there: %t", id, there), func() (string, bool) {
+		found := s.find(id) != nil
+		return fmt.Sprint(found), found == there
+	})
 }
 
 // A request that is dropped lets none overtake the ones before it.

@@ -21,6 +21,7 @@ import (
 
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/testutil"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
@@ -263,15 +264,7 @@ func TestResume(t *testing.T) {
 	other.refuse("initialize", object{"clientName": "t", "resumeSessionId": session}, -32010, "already attached")
 	p.ws.Close()
 	q := dial(t, url)
-	for deadline := time.Now().Add(testTimeout); ; {
-		m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
-		if m.Error == nil {
-			break
-		}
-		if m.Error.Code != -32010 || time.Now().After(deadline) {
-			t.Fatalf("resume: %+v", m.Error)
-		}
-	}
+	q.resume(session)
 	q.text(`{"method":"initialized"}`)
 	q.call("process/write", object{"processId": "p", "chunk": "Cg==", "writeId": "1"}, nil)
 	var last event
@@ -296,15 +289,10 @@ func TestSessionsEnd(t *testing.T) {
 		p.ws.Close()
 		awaitGone(t, pid)
 		q := dial(t, url)
-		for deadline := time.Now().Add(testTimeout); ; {
+		testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of the session (ttl %v)", ttl), func() (string, bool) {
 			m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
-			if m.Error != nil && m.Error.Code == -32600 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("ttl %v: the session goes on: %+v", ttl, m)
-			}
-		}
+			return fmt.Sprintf("%+v", m), m.Error != nil && m.Error.Code == -32600
+		})
 	}
 }
 
@@ -346,16 +334,23 @@ func pidIn(t *testing.T, m message) int {
 // awaitGone waits for the end of a process that is nobody's child here.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); ; {
+	testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(text), ") Z ") {
-			return
+		return string(text), err != nil || strings.Contains(string(text), ") Z ")
+	})
+}
+
+// resume resumes a session, as soon as the server has seen that the connection which
+// it was attached to has ended.
+func (p *peer) resume(session string) {
+	p.t.Helper()
+	testutil.Eventually(p.t.Context(), p.t, "the session to be free", func() (string, bool) {
+		m := p.answer(p.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
+		if m.Error != nil && m.Error.Code != -32010 {
+			p.t.Fatalf("resume: %+v", m.Error)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d is still there: %s", pid, text)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return fmt.Sprintf("%+v", m.Error), m.Error == nil
+	})
 }
 
 // Order, concurrency and backpressure.
@@ -425,21 +420,15 @@ func TestAStalledClientIsBounded(t *testing.T) {
 	srv.mu.Unlock()
 	out := s.attached().out
 	// The queue fills up and stays within its bound.
-	for deadline := time.Now().Add(testTimeout); ; {
+	testutil.Eventually(t.Context(), t, "a full queue", func() (string, bool) {
 		out.mu.Lock()
 		n := len(out.queue)
 		out.mu.Unlock()
 		if n > queueBytes+2*process64K {
 			t.Fatalf("%d bytes are queued", n)
 		}
-		if n >= queueBytes {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the queue never filled: %d bytes", n)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return fmt.Sprintf("%d bytes", n), n >= queueBytes
+	})
 	// Another client does not notice.
 	q, _ := hello(t, url)
 	q.start("q", "echo hi")
@@ -515,16 +504,10 @@ func TestHandles(t *testing.T) {
 	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
 	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)
 	q.ws.Close()
-	for deadline := time.Now().Add(testTimeout); ; {
+	testutil.Eventually(t.Context(), t, "no temporary file", func() (string, bool) {
 		names, _ := os.ReadDir(dir)
-		if len(names) == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the temporary file stays: %v", names)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return fmt.Sprint(names), len(names) == 1
+	})
 	if data, _ := os.ReadFile(dir + "/f"); string(data) != "0123456789" {
 		t.Errorf("%q", data)
 	}

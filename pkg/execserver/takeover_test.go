@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
@@ -33,17 +35,12 @@ func takeOver(t testing.TB, url, session string) *peer {
 // awaitConns waits until a server has n connections.
 func awaitConns(t *testing.T, srv *Server, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(t.Context(), t, fmt.Sprintf("%d connections", n), func() (string, bool) {
 		srv.mu.Lock()
 		conns := srv.conns
 		srv.mu.Unlock()
-		if conns == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("there are %d connections, want %d", conns, n)
-		}
-	}
+		return strconv.Itoa(conns), conns == n
+	})
 }
 
 func TestTakeOverEndsTheOtherConnection(t *testing.T) {
@@ -129,17 +126,12 @@ func awaitFull(t *testing.T, srv *Server, session string) {
 	srv.mu.Lock()
 	out := srv.sessions[session].attached().out
 	srv.mu.Unlock()
-	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(t.Context(), t, "a full queue", func() (string, bool) {
 		out.mu.Lock()
 		n := len(out.queue)
 		out.mu.Unlock()
-		if n >= queueBytes {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the queue never filled: %d bytes", n)
-		}
-	}
+		return fmt.Sprintf("%d bytes", n), n >= queueBytes
+	})
 }
 
 // collector is a client's view of one process: what process/read tells of the

@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil"
 )
 
 func TestAcknowledgementsNeedAHandshake(t *testing.T) {
@@ -79,17 +80,12 @@ func TestHeldBackProcessesEnd(t *testing.T) {
 		peers = append(peers, p)
 	}
 	peers[0].ws.Close()
-	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(t.Context(), t, "one session", func() (string, bool) {
 		srv.mu.Lock()
 		n := len(srv.sessions)
 		srv.mu.Unlock()
-		if n == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d sessions are left", n)
-		}
-	}
+		return strconv.Itoa(n), n == 1
+	})
 }
 
 // TestWindowSurvivesCuts has processes write on both streams, or on a
@@ -182,16 +178,9 @@ func (w *windowClient) attach() *peer {
 		return takeOver(w.t, w.url, w.session)
 	}
 	p := dial(w.t, w.url)
-	for deadline := time.Now().Add(testTimeout); ; {
-		m := p.answer(p.send("initialize", object{"clientName": "t", "resumeSessionId": w.session}))
-		switch {
-		case m.Error == nil:
-			p.text(`{"method":"initialized"}`)
-			return p
-		case m.Error.Code != -32010 || time.Now().After(deadline):
-			w.t.Fatalf("resume: %+v", m.Error)
-		}
-	}
+	p.resume(w.session)
+	p.text(`{"method":"initialized"}`)
+	return p
 }
 
 // drop ends a connection, or leaves it to be noticed.

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +16,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/testutil/leakcheck"
 	wire "codex.internal/pkg/wire/websocket"
 )
 
@@ -53,22 +51,8 @@ func echo(c wire.Transport) {
 	}
 }
 
-// checkLeaks fails the test if goroutines are left in the end. That of os/signal
-// stays once it is there: it is not to come meanwhile.
-func checkLeaks(t *testing.T) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt)
-	signal.Stop(signals)
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; runtime.Gosched() {
-			if time.Now().After(deadline) {
-				buf := make([]byte, 1<<20)
-				t.Fatalf("%d goroutines before, %d left:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
-			}
-		}
-	})
-}
+// checkLeaks fails the test if goroutines are left in the end.
+func checkLeaks(t *testing.T) { t.Cleanup(leakcheck.Goroutines(t)) }
 
 // runExecutor runs an executor that does not pause until the test ends.
 func runExecutor(t *testing.T, url string, o ExecutorOptions) {

@@ -16,17 +16,14 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/testutil"
 	wire "codex.internal/pkg/wire/websocket"
 )
 
 // await waits until something is the case.
 func await(t *testing.T, what func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !what(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not happen")
-		}
-	}
+	testutil.Eventually(t.Context(), t, "it to happen", func() (string, bool) { return "not yet", what() })
 }
 
 // knowsAcks reports whether an end knows that the other acknowledges, or has

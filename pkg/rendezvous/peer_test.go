@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/testutil/leakcheck"
 )
 
 // service is a running server under test.
@@ -57,8 +57,7 @@ var JoinCluster func(t testing.TB) (join func() (State, Bus), kill func())
 // startTwo runs two nodes.
 func startTwo(t testing.TB, opts Options) *service {
 	t.Helper()
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() { checkGoroutines(t, before) }) // when the nodes have ended
+	t.Cleanup(leakcheck.Goroutines(t)) // when the nodes have ended
 	return startJoined(t, opts, JoinNodes(t))
 }
 
@@ -78,7 +77,7 @@ func startJoined(t testing.TB, opts Options, join func() (State, Bus)) *service 
 // left then.
 func start(t testing.TB, opts Options) *service {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	s := &service{t: t, tokens: opts.Tokens}
 	s.far = s
 	if s.tokens == nil {
@@ -114,20 +113,10 @@ func start(t testing.TB, opts Options) *service {
 			t.Errorf("left over: %+v", got)
 		}
 		if opts.State == nil {
-			checkGoroutines(t, before)
+			noneLeft()
 		}
 	})
 	return s
-}
-
-// checkGoroutines waits until there are no more goroutines than before.
-func checkGoroutines(t testing.TB, before int) {
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before+2; runtime.Gosched() { // the test's own and a timer's
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d left:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
-		}
-	}
 }
 
 // answer is that of the API.

@@ -3,6 +3,8 @@ package rendezvous
 import (
 	"testing"
 	"time"
+
+	"codex.internal/pkg/testutil"
 )
 
 // patience is how long tests wait for what must come.
@@ -11,9 +13,5 @@ const patience = 30 * time.Second
 // eventually polls for what has no event.
 func eventually(t testing.TB, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not happen")
-		}
-	}
+	testutil.Eventually(t.Context(), t, "it to happen", func() (string, bool) { return "not yet", done() })
 }

@@ -1,9 +1,12 @@
 // Package testutil groups what only tests use:
 //
+//	leakcheck    finds goroutines that a test leaves behind
 //	faultproxy   a TCP proxy that delays, cuts and reorders on purpose
 //	natstest     NATS servers that a test starts and kills
 //	relaypb      the relay's messages as the protobuf compiler generates them, to
 //	             compare with
+//
+// The package itself has Eventually, the one loop that polls.
 //
 // No program imports these packages.
 package testutil

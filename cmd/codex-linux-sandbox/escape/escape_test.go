@@ -28,6 +28,7 @@ import (
 	// What the program under test is made of, so that a cached result is not
 	// taken for another program's.
 	_ "codex.internal/cmd/codex-linux-sandbox/launcher"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -344,11 +345,7 @@ func must(t *testing.T, err error) {
 // await polls for what must become true.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s has not come", what)
-		}
-	}
+	testutil.Eventually(t.Context(), t, what, func() (string, bool) { return "not yet", f() })
 }
 
 func pid(p *place) string { return strconv.Itoa(p.victim) }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"codex.internal/pkg/testutil"
 )
 
 // recorder is a Sink that keeps what it gets and checks its order.
@@ -347,19 +349,11 @@ func TestTerminateReachesDescendants(t *testing.T) {
 // parent, so this looks again and again.
 func awaitGone(t testing.TB, name string, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	testutil.Eventually(t.Context(), t, fmt.Sprintf("%s: the end of %d", name, pid), func() (string, bool) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			return
-		}
-		if e, ok := parseStat(pid, string(text)); ok && e.zombie {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %d is still there: %s", name, pid, text)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		e, ok := parseStat(pid, string(text))
+		return string(text), errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || ok && e.zombie
+	})
 }
 
 func TestGroupCloseEndsWhatClosedProcessesLeft(t *testing.T) {

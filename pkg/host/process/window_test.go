@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -141,17 +142,12 @@ func (w *windowed) noted(seq uint64) {
 // more output waits behind it.
 func (w *windowed) awaitHeld(p *Process) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(w.t.Context(), w.t, "a process that is held back", func() (string, bool) {
 		p.win.mu.Lock()
 		held := p.win.refused
 		p.win.mu.Unlock()
-		if held && slices.ContainsFunc(p.streams, readable) {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("the process was never held back")
-		}
-	}
+		return fmt.Sprintf("window refused: %v", held), held && slices.ContainsFunc(p.streams, readable)
+	})
 }
 
 // readable reports whether a stream holds output.
@@ -281,11 +277,7 @@ func TestTerminateWhileHeldBack(t *testing.T) {
 				t.Errorf("%s: exit code %d", name, w.code)
 			}
 			before := len(w.text(Stdout) + w.text(PTY))
-			for deadline := time.Now().Add(20 * time.Second); !p.cut.Load(); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("%s: the output was not cut off", name)
-				}
-			}
+			testutil.Eventually(t.Context(), t, name+": streams that are cut off", func() (string, bool) { return "none", p.cut.Load() })
 			if p.State().Closed {
 				t.Errorf("%s: it closed before its output was read", name)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/natstest"
 )
 
@@ -19,11 +20,7 @@ const patience = 30 * time.Second
 // eventually polls for what has no event.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not happen: %s", what)
-		}
-	}
+	testutil.Eventually(t.Context(), t, what, func() (string, bool) { return "not yet", done() })
 }
 
 // join returns a node that ends with the test.

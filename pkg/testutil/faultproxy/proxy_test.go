@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"codex.internal/pkg/testutil/leakcheck"
 )
 
 // patience is how long tests wait for what must come.
@@ -27,7 +29,7 @@ type peers struct {
 // after which no goroutine may be left.
 func join(t *testing.T, plan Plan) peers {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	target, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
 	p, err := New(t.Context(), target.Addr().String(), plan)
@@ -46,19 +48,9 @@ func join(t *testing.T, plan Plan) peers {
 		_ = client.Close()
 		_ = server.Close()
 		_ = target.Close()
-		noneLeft(t, before)
+		noneLeft()
 	})
 	return j
-}
-
-func noneLeft(t *testing.T, before int) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d left:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
-		}
-	}
 }
 
 func must(t *testing.T, err error) {
@@ -259,7 +251,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestATargetThatIsNotThere(t *testing.T) {
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	gone, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
 	_ = gone.Close()
@@ -270,11 +262,11 @@ func TestATargetThatIsNotThere(t *testing.T) {
 	if s := p.Stats(); s != (Stats{Refused: 1}) {
 		t.Errorf("%+v", s)
 	}
-	noneLeft(t, before)
+	noneLeft()
 }
 
 func TestTheContextEndsEverything(t *testing.T) {
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	target, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -291,5 +283,5 @@ func TestTheContextEndsEverything(t *testing.T) {
 	_ = client.Close()
 	_ = target.Close()
 	p.Close()
-	noneLeft(t, before)
+	noneLeft()
 }

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 func TestExecServerOptions(t *testing.T) {
@@ -153,11 +153,7 @@ func TestServersRemoveWhatKilledOnesLeft(t *testing.T) {
 		t.Fatal("nothing is left")
 	}
 	start()
-	for deadline := time.Now().Add(harness.Patience); strings.Contains(left(), stale); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is still there", stale)
-		}
-	}
+	testutil.Eventually(t.Context(), t, "no "+stale, func() (string, bool) { return left(), !strings.Contains(left(), stale) })
 }
 
 func TestServersWorkWithoutAliases(t *testing.T) {

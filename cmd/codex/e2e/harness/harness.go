@@ -23,10 +23,11 @@ import (
 	// What the binary is made of, so that a cached result is not taken for
 	// another binary's.
 	_ "codex.internal/cmd/codex/cli"
+	"codex.internal/pkg/testutil"
 )
 
 // Patience is how long tests wait for what must come.
-const Patience = 30 * time.Second
+const Patience = testutil.Timeout
 
 // testVariables are those of the environment that are for tests.
 var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE"}
@@ -151,30 +152,18 @@ func Must(t *testing.T, err error) {
 func AwaitGone(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		for deadline := time.Now().Add(Patience); ; {
+		testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil || strings.Contains(string(text), ") Z ") {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d is still there: %s", pid, text)
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return string(text), err != nil || strings.Contains(string(text), ") Z ")
+		})
 	}
 }
 
 // Eventually polls until nothing is left of what look finds.
 func Eventually(t *testing.T, what string, look func() []string) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
+	testutil.Eventually(t.Context(), t, "no "+what, func() (string, bool) {
 		left := look()
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("%s: %d are left:\n%s", what, len(left), strings.Join(left[:min(len(left), 20)], "\n"))
-			return
-		}
-	}
+		return fmt.Sprintf("%d:\n%s", len(left), strings.Join(left[:min(len(left), 20)], "\n")), len(left) == 0
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 )
 
@@ -170,15 +172,12 @@ func (m *Meeting) status(token string) MeetingStatus {
 // Await polls the status until done likes it.
 func (m *Meeting) Await(token, what string, done func(MeetingStatus) bool) MeetingStatus {
 	m.t.Helper()
-	for deadline := time.Now().Add(Patience); ; time.Sleep(10 * time.Millisecond) {
-		s := m.status(token)
-		if done(s) {
-			return s
-		}
-		if time.Now().After(deadline) {
-			m.t.Fatalf("%s: %+v", what, s)
-		}
-	}
+	var s MeetingStatus
+	testutil.Eventually(m.t.Context(), m.t, what, func() (string, bool) {
+		s = m.status(token)
+		return fmt.Sprintf("%+v", s), done(s)
+	})
+	return s
 }
 
 // Pass sends a frame from one socket and reads it at the other.

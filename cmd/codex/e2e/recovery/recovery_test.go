@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"net"
-	"runtime"
 	"sync"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil/leakcheck"
 )
 
 // The runs of an ordinary test, of one with -short and of one with the race
@@ -52,7 +52,7 @@ func inProcess(t testing.TB) string {
 // stalled and refused, and checks that nobody notices: every byte comes once
 // and in order, every exit code is right.
 func TestRecovery(t *testing.T) {
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {
 		runs := uint64(allRuns)
 		switch {
@@ -65,11 +65,5 @@ func TestRecovery(t *testing.T) {
 			Routes: harness.Direct(inProcess(t), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8, Size: 1 << 20, Large: 10 << 20, Killed: []int{137},
 		})
 	})
-	harness.Eventually(t, "goroutines", func() []string {
-		if runtime.NumGoroutine() <= before {
-			return nil
-		}
-		buf := make([]byte, 1<<20)
-		return []string{string(buf[:runtime.Stack(buf, true)])}
-	})
+	noneLeft()
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/testutil/faultproxy"
+	"codex.internal/pkg/testutil/leakcheck"
 )
 
 // The runs through a relay of an ordinary test, of one with -short and of one
@@ -39,7 +39,7 @@ var (
 // TestRelayRecovery is TestRecovery through a rendezvous service. Connections of
 // either end are cut, and the service itself is killed and comes back.
 func TestRelayRecovery(t *testing.T) {
-	before := runtime.NumGoroutine()
+	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {
 		runs := uint64(allRelayRuns)
 		switch {
@@ -54,13 +54,7 @@ func TestRelayRecovery(t *testing.T) {
 			Routes: s.Routes, Emit: harness.BuildEmit(t), Parallel: 10, Pulsed: true, Size: 1 << 20, Large: 10 << 20, Killed: []int{137},
 		})
 	})
-	harness.Eventually(t, "goroutines", func() []string {
-		if runtime.NumGoroutine() <= before {
-			return nil
-		}
-		buf := make([]byte, 1<<20)
-		return []string{string(buf[:runtime.Stack(buf, true)])}
-	})
+	noneLeft()
 }
 
 // newRelaySetup makes what relays and the executors of the test need. No

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/relay/noiseik"
 	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/natstest"
 )
 
@@ -78,11 +80,10 @@ func TestRendezvousNodes(t *testing.T) {
 		t.Errorf("ready: %d", got)
 	}
 	nats.Restart()
-	for deadline := time.Now().Add(harness.Patience); b.Ready() != http.StatusOK; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it is not ready again")
-		}
-	}
+	testutil.Eventually(t.Context(), t, "a node that is ready again", func() (string, bool) {
+		status := b.Ready()
+		return strconv.Itoa(status), status == http.StatusOK
+	})
 	hello.StreamID = "another" // the former harness has the first
 	harness.Pass(t, join(), x, hello)
 	b.End()

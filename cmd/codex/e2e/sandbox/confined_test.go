@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 )
 
@@ -336,11 +337,7 @@ func (c *confined) quiet() {
 
 func (c *confined) until(what string, done func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(harness.Patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatal(what)
-		}
-	}
+	testutil.Eventually(c.t.Context(), c.t, "an end of this: "+what, func() (string, bool) { return "it goes on", done() })
 }
 
 // names are what is in the workspace.

@@ -1,0 +1,28 @@
+// Package leakcheck finds goroutines that a test leaves behind.
+package leakcheck
+
+import (
+	"context"
+	"testing"
+
+	"codex.internal/pkg/testutil"
+	"go.uber.org/goleak"
+)
+
+// Goroutines returns a function that fails the test if there are goroutines which
+// were not there when Goroutines was called. It waits for those that are ending, and
+// fails with the stacks of the others. Tests that run in parallel to it must not
+// start goroutines.
+func Goroutines(t testing.TB) (check func()) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	return func() {
+		t.Helper()
+		testutil.Eventually(context.Background(), t, "no goroutines left", func() (string, bool) {
+			if err := goleak.Find(before); err != nil {
+				return err.Error(), false
+			}
+			return "", true
+		})
+	}
+}
