@@ -31,11 +31,11 @@ func (p *Process) routineStream(s stream) {
 			// Woken up: by the exit, by a cut or by room in the window.
 			_ = s.file.SetReadDeadline(time.Time{})
 			if p.cut.Load() {
-				_ = r.drain(true)
+				_ = r.drain(true, draining)
 				return
 			}
 			if p.exiting.Load() && !drained {
-				if errors.Is(r.drain(false), io.EOF) {
+				if errors.Is(r.drain(false, nil), io.EOF) {
 					return
 				}
 				drained = true
@@ -136,8 +136,9 @@ func (r *reader) deliver(b *block, n int) {
 // io.EOF if the stream has ended. It is called once the program has ended, so
 // all that the program wrote is there, except that a terminal may take drainTime
 // to deliver it. If the window is full, drain waits for room if toEnd is set,
-// and otherwise leaves the rest to be read later.
-func (r *reader) drain(toEnd bool) error {
+// and otherwise leaves the rest to be read later. While it waits, it calls exited
+// once the program has ended.
+func (r *reader) drain(toEnd bool, exited func()) error {
 	left, err := r.available()
 	if err != nil {
 		return io.EOF
@@ -149,7 +150,7 @@ func (r *reader) drain(toEnd bool) error {
 		n, err := r.readNow()
 		switch {
 		case errors.Is(err, errWindowFull) && toEnd:
-			if err := r.awaitRoom(); err != nil {
+			if err := r.awaitRoom(exited); err != nil {
 				return err
 			}
 		case errors.Is(err, errWindowFull):
@@ -169,9 +170,15 @@ func (r *reader) drain(toEnd bool) error {
 	}
 }
 
-// awaitRoom waits until the window has room.
-func (r *reader) awaitRoom() error {
+// awaitRoom waits until the window has room, and calls exited once the program has
+// ended. On a busy machine a killed program may end after cutTime: the stream waits
+// here then, for an acknowledgement that the client may only send when it has been
+// told of the exit.
+func (r *reader) awaitRoom(exited func()) error {
 	for {
+		if r.p.exiting.Load() {
+			exited()
+		}
 		err := r.raw.Read(func(uintptr) bool { return r.p.win.room() })
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err

@@ -290,6 +290,29 @@ func TestTerminateWhileHeldBack(t *testing.T) {
 	})
 }
 
+// TestExitIsToldAfterTheCut has the streams of a process cut off before it ends, as
+// when a killed process takes longer than cutTime to end on a busy machine. Its exit
+// must not wait for acknowledgements.
+func TestExitIsToldAfterTheCut(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		spec := shell("exec yes")
+		spec.Window = MinWindow
+		p, w := startWindowed(t, g, spec)
+		w.awaitHeld(p)
+		p.win.mu.Lock()
+		p.win.refused = false
+		p.win.mu.Unlock()
+		p.cutOff()
+		w.awaitHeld(p) // the stream has seen the cut, and waits for room again
+		p.killTree()
+		await(t, "exit", w.exit)
+		if p.State().Closed {
+			t.Error("it closed before its output was read")
+		}
+		w.acknowledge(p, rand.New(rand.NewPCG(1, 1)))
+	})
+}
+
 // TestGroupCloseEndsWhatIsHeldBack closes a group without a word from the
 // receivers of its processes' output.
 func TestGroupCloseEndsWhatIsHeldBack(t *testing.T) {
