@@ -32,8 +32,7 @@ const (
 
 // bucket is a bucket of JetStream's key-value store, used by the store's subjects and
 // headers. The key-value type of the client library reads from any replica or only
-// from the leader, as the bucket was made, and this program needs both; in the
-// version of the library's interface that is used here it takes no contexts either.
+// from the leader, as the bucket was made, and this program needs both.
 type bucket struct {
 	js   nats.JetStreamContext
 	name string
