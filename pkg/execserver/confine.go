@@ -44,6 +44,7 @@ func (srv *Server) sandboxes() (*sandbox.Runtime, error) {
 		}
 		status := c.runtime.Status()
 		srv.log.Info("sandbox chosen", "backend", status.Backend, "reason", status.Reason)
+		srv.launchers.warm()
 	})
 	return c.runtime, c.err
 }
@@ -217,7 +218,7 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 	}
 	defer command.Close()
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.ExitGracePeriod, spec.DetectDenial = true, sandbox.Denied
+	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, sandbox.Denied, p.s.srv.launchers.take()
 	p.refusal, p.profile = command.Refusal, intent.Profile
 	running, err := p.s.group.Start(ctx, spec, p)
 	if err != nil {

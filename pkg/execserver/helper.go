@@ -26,9 +26,15 @@ type helper struct {
 	stderrRead sync.WaitGroup // done when stderr has been read to its end
 }
 
-// startHelper starts a helper in a sandbox. It is killed when ctx ends. The
-// caller must call end when the helper is no longer needed.
+// startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
+// must call end when the helper is no longer needed.
 func (srv *Server) startHelper(ctx context.Context, intent *sandbox.Intent) (*helper, error) {
+	return srv.startHelperBy(ctx, intent, srv.launchers.take)
+}
+
+// startHelperBy is startHelper with a launcher that was started ahead, if that
+// function returns one.
+func (srv *Server) startHelperBy(ctx context.Context, intent *sandbox.Intent, launcher func() *process.Standby) (*helper, error) {
 	runtime, err := srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)
@@ -40,6 +46,7 @@ func (srv *Server) startHelper(ctx context.Context, intent *sandbox.Intent) (*he
 	defer command.Close()
 	child, err := srv.supervisor.StartChild(process.Spec{
 		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: command.Files,
+		Standby: launcher(),
 	})
 	if err != nil {
 		return nil, internal("failed to prepare fs sandbox: " + err.Error())

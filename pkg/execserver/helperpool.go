@@ -92,7 +92,7 @@ func (p *helperPool) fill(key string, intent *sandbox.Intent) {
 		return
 	default:
 	}
-	h, err := p.srv.startHelper(context.Background(), intent)
+	h, err := p.srv.startHelperBy(context.Background(), intent, noLauncher)
 	if err != nil {
 		return // a request that starts a helper itself gets the error
 	}

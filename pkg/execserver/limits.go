@@ -110,6 +110,9 @@ const (
 	idleHelperTime = 3 * time.Second
 	// maxIdleHelpers bounds the idle helpers: each holds a few megabytes.
 	maxIdleHelpers = 4
+	// maxIdleLaunchers bounds the launchers that wait for a request: one for the
+	// next request, and one for what often comes with it. Each holds 3 MB.
+	maxIdleLaunchers = 2
 	// maxHelperPolicies bounds the policies whose last use is remembered.
 	maxHelperPolicies = 256
 

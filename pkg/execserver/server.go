@@ -101,6 +101,7 @@ type Server struct {
 	memory     *memoryReleaser
 	confiner   confiner
 	helpers    *helperPool
+	launchers  *launcherPool
 	confined   confinedTimes
 
 	// ctx ends every connection; it ends last in Shutdown.
@@ -140,6 +141,7 @@ func New(opts Options) (*Server, error) {
 		ended:      make(chan struct{}),
 	}
 	srv.helpers = newHelperPool(srv)
+	srv.launchers = &launcherPool{srv: srv}
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil
 }
@@ -256,6 +258,7 @@ func (srv *Server) routineEnd(sessions []*session) {
 	ending.Wait()
 	srv.cancel()
 	srv.wg.Wait()
+	srv.launchers.close()
 	srv.supervisor.Close()
 	srv.fetcher.Close()
 	srv.confiner.close()

@@ -1,6 +1,7 @@
 // Package host groups the packages that act on this machine:
 //
 //	process     starts, signals and ends processes; keeps their output
+//	standby     hands work to a program that was started ahead of need
 //	files       reads, writes, copies and watches files
 //	fetch       makes HTTP requests
 //	hostconfig  reads config.toml of the system, the user and trusted projects

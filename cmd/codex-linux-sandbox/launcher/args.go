@@ -41,6 +41,8 @@ type options struct {
 	envFD                 int // -1: none
 	selfFD                int // -1: none; the launcher itself, not for the command
 	refusalFD             int // -1: none; where the server reads why nothing ran
+	standbyFD             int // -1: none; where the options come from, later
+	cgroup                int // directory of the cgroup for what is started; 0: the launcher's own
 	helper                bool
 	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group
@@ -96,7 +98,7 @@ executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec,
@@ -109,7 +111,7 @@ func parse(args []string) (*options, error) {
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
-	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD}
+	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
 		if args[0] == "--" {
@@ -160,7 +162,7 @@ func parse(args []string) (*options, error) {
 func (o *options) check() error {
 	short := o.readOnly || o.writable
 	switch {
-	case o.help || o.probe || o.probeFirst || o.stage != "":
+	case o.help || o.probe || o.probeFirst || o.stage != "" || o.standbyFD >= 0:
 		return nil
 	case o.readOnly && o.writable:
 		return &usageError{"--read-only and --workspace-write exclude each other"}

@@ -187,7 +187,7 @@ func (w *wrapped) run(program string) (int, error) {
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		// A signal to the launcher's group is not for bwrap, which would die
 		// of it.
-		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+		Files: files, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, UseCgroupFD: w.l.cgroup > 0, CgroupFD: w.l.cgroup},
 	})
 	if err != nil {
 		return 0, &unavailable{fmt.Errorf("start %s: %w", program, err)}

@@ -21,6 +21,7 @@ import (
 // fork.
 type processes struct {
 	flags   uintptr // for clone
+	cgroup  int     // see options
 	init    *program
 	command *program
 	exec    *execution
@@ -140,13 +141,31 @@ func sigprocmask(set, old *uint64) {
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
+// clone forks, into a cgroup unless that is 0. Where the kernel, or a filter of
+// system calls, forbids that, the child is in the launcher's own.
+//
+//go:nosplit
+//go:norace
+func clone(flags uintptr, cgroup int) (uintptr, syscall.Errno) {
+	if cgroup > 0 {
+		// struct clone_args; the others are for threads and process numbers.
+		args := [11]uint64{0: uint64(flags) | unix.CLONE_INTO_CGROUP, 4: uint64(unix.SIGCHLD), 10: uint64(cgroup)}
+		pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+		if errno == 0 {
+			return pid, 0
+		}
+	}
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	return pid, errno
+}
+
 // fork makes the init. It returns in the launcher only.
 //
 //go:nosplit
 //go:norace
 //go:noinline
 func (c *processes) fork() (int, syscall.Errno) {
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, c.flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	pid, errno := clone(c.flags, c.cgroup)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
 	}

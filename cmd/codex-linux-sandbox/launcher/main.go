@@ -7,6 +7,7 @@
 //	plan        pkg/sandbox: what the command is to see, from the profile
 //	namespaces.go, mount.go, confine.go, seccomp.go   enter, mount, confine
 //	fork.go, exec.go, program.go   the first process of the sandbox, exec
+//	standby.go   a launcher that a server has started ahead of need
 //	bwrap.go, landlock.go   the other two backends
 //	stubs.go, proxy.go      what lives outside while the command runs
 package launcher
@@ -21,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
@@ -84,14 +86,19 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	// the parent's death is one of the first thread.
 	runtime.LockOSThread()
 	o, err := parse(args)
+	if err == nil && o.standbyFD >= 0 {
+		closeSelf(o)
+		o, err = awaitOrder(o.standbyFD)
+		if errors.Is(err, standby.ErrNoOrder) {
+			return 0
+		}
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
 		return exitUsage
 	}
 	l := &launch{options: o, stderr: stderr}
-	if o.selfFD >= 0 {
-		_ = unix.Close(o.selfFD)
-	}
+	closeSelf(o)
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
 		unix.CloseOnExec(o.refusalFD)
@@ -126,6 +133,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
 	return code
+}
+
+// closeSelf closes the descriptor of the launcher's program, which is not for the
+// command.
+func closeSelf(o *options) {
+	if o.selfFD >= 0 {
+		_ = unix.Close(o.selfFD)
+	}
 }
 
 // run is what the launcher does, from the options to the end of the command.

@@ -37,33 +37,40 @@ func (namespaces) run(l *launch) (int, error) {
 	if l.plan.OwnNetwork() {
 		c.flags |= unix.CLONE_NEWNET
 	}
-	enter(c.init)
-	s.entered = len(c.init.steps)
-	wall := l.wall(c.init)
+	s.build()
+	return s.run()
+}
+
+// build appends what the init does: it enters the namespaces, makes the view, and
+// gives up every privilege.
+func (s *supervisor) build() {
+	l, p := s.l, s.processes.init
+	enter(p)
+	s.entered = len(p.steps)
+	wall := l.wall(p)
 	if mounting {
-		(&mounter{program: c.init, plan: l.plan, wall: wall, helper: l.helper}).view()
+		(&mounter{program: p, plan: l.plan, wall: wall, helper: l.helper}).view()
 	}
 	for _, r := range s.stubs.undo.Names() {
 		// The command must not work in another directory than is watched.
-		c.init.look(path.Dir(r.Path), r.Dev, r.Ino)
+		p.look(path.Dir(r.Path), r.Dev, r.Ino)
 	}
 	for _, name := range l.plan.Absent {
-		c.init.absent(name)
+		p.absent(name)
 	}
 	wall.grantPaths(l.plan.WallGrants())
-	c.init.reopen(l.inherited)
-	c.init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, c.init.text(l.commandCwd))
+	p.reopen(l.inherited)
+	p.do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.text(l.commandCwd))
 	if l.plan.OwnNetwork() {
-		c.init.loopback()
+		p.loopback()
 	}
 	if l.proxies != nil {
-		l.proxies.listen(c.init)
+		l.proxies.listen(p)
 	}
-	c.init.undumpable()
-	c.init.dropPrivileges()
+	p.undumpable()
+	p.dropPrivileges()
 	wall.enforce()
-	c.init.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
-	return s.run()
+	p.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
 }
 
 // enter appends the first steps inside: the mapping of the user and the group

@@ -22,6 +22,7 @@ type stubs struct {
 	undo    *sandbox.Undo
 	alive   [2]int // a pair of sockets: the janitor's, and that which the launcher and the sandbox hold
 	janitor int
+	cgroup  int // see options
 }
 
 // placeStubs makes or joins the stubs of the plan, and drops covers where the
@@ -70,7 +71,7 @@ func rename(name string) func() {
 // takeStubs starts the janitor before it makes the first stub: a launcher may be
 // killed at any moment.
 func (l *launch) takeStubs(wanted bool) (*stubs, error) {
-	s := &stubs{alive: [2]int{-1, -1}}
+	s := &stubs{alive: [2]int{-1, -1}, cgroup: l.cgroup}
 	var mounts []sandbox.Mount
 	if wanted {
 		mounts = l.plan.Mounts
@@ -194,7 +195,7 @@ func (s *stubs) startJanitor(opened []*sandbox.Stub) error {
 		return fmt.Errorf("make a socket: %w", err)
 	}
 	s.alive = pair
-	j := &janitor{prepare: &program{}, socket: uintptr(s.alive[0]), stubs: opened}
+	j := &janitor{prepare: &program{}, cgroup: s.cgroup, socket: uintptr(s.alive[0]), stubs: opened}
 	j.vector.Base, j.vector.Len = (*byte)(unsafe.Pointer(&j.message)), uint64(unsafe.Sizeof(j.message))
 	j.header.Iov, j.header.Iovlen, j.header.Control = &j.vector, 1, &j.control[0]
 	keep := []int{s.alive[0]}
@@ -256,6 +257,7 @@ func (s *stubs) watch(init int) error {
 // the sandbox.
 type janitor struct {
 	prepare *program
+	cgroup  int // see options
 	socket  uintptr
 	stubs   []*sandbox.Stub // some are nil
 	undo    []*sandbox.Removal
@@ -274,7 +276,7 @@ const rightsSize = (unix.SizeofCmsghdr + 4 + 7) &^ 7
 //go:norace
 //go:noinline
 func (j *janitor) fork() (int, syscall.Errno) {
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	pid, errno := clone(0, j.cgroup)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
 	}

@@ -40,7 +40,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}, exec: e, subreap: subreap}}
+	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}, exec: e, subreap: subreap, cgroup: l.cgroup}}
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}

@@ -20,17 +20,19 @@ type Child struct {
 	// them.
 	Stdin, Stdout, Stderr *os.File
 
-	s     *Supervisor
-	pid   int
-	pidfd int
+	s       *Supervisor
+	standby *Standby // nil: none
+	pid     int
+	pidfd   int
 
 	mu     sync.Mutex
 	reaped bool // its pid may belong to another process
 }
 
 // StartChild starts a program in a session of its own. It uses Argv, Arg0, Dir,
-// Env and ExtraFiles of the spec, and ignores the other fields.
+// Env, ExtraFiles and Standby of the spec, and ignores the other fields.
 func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
+	defer spec.Standby.Close() // unless it is used
 	spec.PipeStdin, spec.TTY = true, false
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -66,7 +68,8 @@ func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	if s.closed {
 		return errClosed
 	}
-	c.pid, c.pidfd, err = spec.fork(e, program, -1)
+	c.pid, c.pidfd, err = spec.start(e, program, -1)
+	c.standby = spec.Standby
 	if err == nil {
 		s.pids[c.pid] = true
 	}
@@ -84,7 +87,7 @@ func (c *Child) Kill() {
 
 // Wait waits for the end of the program and returns how it ended.
 func (c *Child) Wait() (syscall.WaitStatus, error) {
-	awaitEnd(c.pid, c.pidfd)
+	c.standby.await(c.pid, c.pidfd)
 	status, err := c.reap()
 	c.s.mu.Lock()
 	delete(c.s.pids, c.pid)

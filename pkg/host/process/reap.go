@@ -11,7 +11,7 @@ import (
 // after signal n, -1 when it is not known. It does not hold a thread where
 // the kernel has process descriptors that can be polled.
 func (s *Supervisor) reap(p *Process, pidfd int) int {
-	code, waited := 0, awaitEnd(p.pid, pidfd)
+	code, waited := 0, p.spec.Standby.await(p.pid, pidfd)
 	if !waited {
 		// Another process may get the pid before reaped is set. The
 		// alternative is to hold the lock for the process's whole life.

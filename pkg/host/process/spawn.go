@@ -43,6 +43,10 @@ type Spec struct {
 	// up when it is killed, as the sandbox launcher does. Its cgroup is killed
 	// only after settleTime.
 	ExitGracePeriod bool
+	// Standby, if set, is a standby of the same program. It does what the spec
+	// says if it can; otherwise it is closed, and the program is started. It must
+	// not be used again.
+	Standby *Standby
 }
 
 // ends are the descriptors of a new process: ours, which are polled, and its

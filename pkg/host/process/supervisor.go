@@ -179,6 +179,7 @@ var errClosed = fmt.Errorf("no process can be started: %w", os.ErrClosed)
 // Start starts a process whose events go to sink once its OpenGate was
 // called. The context is for the start alone.
 func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
+	defer spec.Standby.Close() // unless it is used
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	if closed {
 		return -1, errClosed
 	}
-	p.pid, pidfd, err = p.spec.fork(e, program, p.cg.fd())
+	p.pid, pidfd, err = p.spec.start(e, program, p.cg.fd())
 	if err != nil && p.cg.path != "" {
 		// The system may refuse to start a process in this cgroup.
 		p.cg.remove()

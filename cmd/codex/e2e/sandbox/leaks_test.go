@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -212,6 +213,13 @@ func leaks(t *testing.T, backend string, requests int64) {
 	settled := func() bool { // nothing is on its way any more
 		f, k := descriptors(pid), children(pid)
 		same := slices.Equal(f, fds) && slices.Equal(k, kids)
+		idle := 0
+		for _, child := range k {
+			if n, err := strconv.Atoi(child); err == nil && isIdleLauncher(n) {
+				idle++
+			}
+		}
+		same = same && idle == idleLaunchers
 		fds, kids = f, k
 		return same
 	}

@@ -37,6 +37,9 @@ func (*Runtime) Process(Intent, []string, *string, []string) (*Command, error) {
 // FileHelper fails.
 func (*Runtime) FileHelper(Intent) (*Command, error) { return nil, errHere() }
 
+// Standby returns nothing that could be started.
+func (*Runtime) Standby() *Command { return &Command{} }
+
 // Command is never made here.
 type Command struct {
 	Argv  []string

@@ -217,6 +217,15 @@ func (c *Command) Close() {
 	}
 }
 
+// Standby prepares a launcher that waits for the arguments and the descriptors of a
+// Command (pkg/host/standby). The number of its socket follows as the last argument.
+func (r *Runtime) Standby() *Command {
+	return &Command{
+		Argv: []string{firstFile, "--self-fd", "3", "--standby-fd"},
+		Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher},
+	}
+}
+
 // Process prepares a command with an environment. Arg0 is the command's name
 // for itself; nil: argv[0].
 func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) (*Command, error) {

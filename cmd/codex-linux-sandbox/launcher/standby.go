@@ -1,0 +1,86 @@
+//go:build linux
+
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"codex.internal/pkg/host/standby"
+	"golang.org/x/sys/unix"
+)
+
+// A server starts launchers ahead of need (pkg/host/standby): the start of a Go
+// program and the first use of its memory take 2 ms of the 5 ms of a sandboxed
+// start. Such a launcher gets its arguments and descriptors when it is needed, and
+// is then like any other: it makes one sandbox and ends with it.
+//
+// The alternative was one launcher that forks the inits of all sandboxes. It saves
+// no more, as the fork and the namespaces remain, and it would be the parent of
+// every sandbox: exit codes, signals, terminals and clean-up would have to go
+// through it, and what one request leaves in its memory is there for the next.
+
+// awaitOrder waits for the order of a launcher that was started ahead, and returns
+// its options. Their descriptors are those that came.
+func awaitOrder(socket int) (*options, error) {
+	warmUp()
+	order, err := standby.Receive(socket)
+	if err != nil {
+		return nil, err
+	}
+	for fd := range standardFiles {
+		if err := unix.Dup3(order.Files[fd], fd, 0); err != nil {
+			return nil, fmt.Errorf("take the standard descriptors: %w", err)
+		}
+		_ = unix.Close(order.Files[fd])
+	}
+	_ = unix.Close(socket)
+	if order.Terminal {
+		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
+			return nil, fmt.Errorf("take the terminal: %w", err)
+		}
+	}
+	o, err := parse(order.Args)
+	if err != nil {
+		return nil, err
+	}
+	if order.Cgroup {
+		last := len(order.Files) - 1
+		o.cgroup, order.Files = order.Files[last], order.Files[:last]
+	}
+	return o, o.renumber(order.Files)
+}
+
+// renumber replaces the numbers that descriptors would have had in a launcher that
+// inherits them by those that they have.
+func (o *options) renumber(files []int) error {
+	for _, fd := range []*int{&o.profileFD, &o.execFD, &o.envFD, &o.selfFD, &o.refusalFD} {
+		switch {
+		case *fd < 0:
+		case *fd < standardFiles || *fd >= len(files):
+			return &usageError{fmt.Sprintf("there is no descriptor %d", *fd)}
+		default:
+			*fd = files[*fd]
+		}
+	}
+	return nil
+}
+
+// warmUp makes what a sandbox usually needs and drops it, so that the code and the
+// memory are there when an order comes. It only reads, and it may fail.
+func warmUp() {
+	o, err := parse([]string{"--workspace-write", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised", "--", "/bin/true"})
+	if err != nil {
+		return
+	}
+	l := &launch{options: o, stderr: io.Discard}
+	if errors.Join(l.environment(), l.paths(), l.profileOf(), l.makePlan()) != nil {
+		return
+	}
+	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}}, stubs: &stubs{}}
+	_, _ = prepareExec(l.command, l.env, l.command[0], -1)
+	s.processes.command.prepareCommand(false)
+	s.processes.command.restoreSignals(new(uint64))
+	s.build()
+}

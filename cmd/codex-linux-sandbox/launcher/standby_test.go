@@ -1,0 +1,159 @@
+//go:build linux
+
+package launcher
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"codex.internal/pkg/host/standby"
+	"golang.org/x/sys/unix"
+)
+
+// waiting starts a launcher that waits for an order, and returns the starter's end
+// of its socket.
+func waiting(t *testing.T) (*exec.Cmd, int) {
+	t.Helper()
+	ours, theirs, err := standby.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(theirs), "socket")
+	defer socket.Close()
+	cmd := launcherCommand(t, "--standby-fd", "3")
+	cmd.ExtraFiles = []*os.File{socket}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd, ours
+}
+
+// memory returns a file with a text.
+func memory(t *testing.T, text string) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	t.Cleanup(func() { _ = f.Close() })
+	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestStandby: a launcher that was started ahead runs the command of its order, with
+// the environment and the descriptors of the order and nothing else of its own.
+func TestStandby(t *testing.T) {
+	if err := (namespaces{}).probe(); err != nil {
+		t.Skip(err)
+	}
+	cmd, socket := waiting(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	env, refusal := memory(t, "PATH=/usr/bin:/bin\x00A=b\x00"), memory(t, "")
+	const script = "echo $A $LAUNCHER_TEST_MAIN; ls -l /proc/self/fd | grep -c memfd; grep -c . /proc/1/cmdline; exit 7"
+	order := &standby.Order{
+		Args: []string{
+			"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised",
+			"--env-fd", "3", "--refusal-fd", "4", "--", "sh", "-c", script,
+		},
+		Files: []int{int(null.Fd()), int(w.Fd()), int(w.Fd()), int(env.Fd()), int(refusal.Fd())},
+	}
+	err = standby.Send(socket, order)
+	_, _ = unix.Close(socket), w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	// The command has neither the environment of the launcher nor the memory of the
+	// order. Its init shows the launcher's name alone.
+	if got := string(text); cmd.ProcessState.ExitCode() != 7 || got != "b\n0\n1\n" {
+		t.Errorf("%s: %q", cmd.ProcessState, text)
+	}
+	if _, err := refusal.ReadAt(make([]byte, 1), 0); err != io.EOF {
+		t.Errorf("the refusal is not empty: %v", err)
+	}
+}
+
+// TestStandbyWithoutOrder: a launcher whose server has ended, or wants it no more,
+// ends; what is no order starts nothing.
+func TestStandbyWithoutOrder(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	for name, tt := range map[string]struct {
+		send func(socket int) error
+		code int
+	}{
+		"nothing": {func(int) error { return nil }, 0},
+		"garbage": {func(socket int) error {
+			_, err := unix.Write(socket, bytes.Repeat([]byte{1}, 100))
+			return err
+		}, exitUsage},
+		"a descriptor that was not sent": {func(socket int) error {
+			args := []string{"--read-only", "--env-fd", "3", "--", "true"}
+			return standby.Send(socket, &standby.Order{Args: args, Files: []int{fd, fd, fd}})
+		}, exitUsage},
+		"a standard descriptor for something else": {func(socket int) error {
+			args := []string{"--read-only", "--env-fd", "1", "--", "true"}
+			return standby.Send(socket, &standby.Order{Args: args, Files: []int{fd, fd, fd}})
+		}, exitUsage},
+		"no command": {func(socket int) error {
+			return standby.Send(socket, &standby.Order{Args: []string{"--read-only"}, Files: []int{fd, fd, fd}})
+		}, exitFailed},
+	} {
+		cmd, socket := waiting(t)
+		if err := tt.send(socket); err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(socket)
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != tt.code {
+			t.Errorf("%s: %s, want %d", name, cmd.ProcessState, tt.code)
+		}
+	}
+}
+
+// TestCloneIntoCgroup: the init starts in the cgroup of the order, where there is a
+// file system of cgroups that can be written, and elsewhere if it may not.
+func TestCloneIntoCgroup(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, cgroup := range []int{0, int(null.Fd())} {
+		c := &processes{cgroup: cgroup, init: &program{}, command: &program{}, status: -1}
+		c.init.do("end", "", unix.SYS_EXIT_GROUP, val(3))
+		pid, errno := c.start(false)
+		if errno != 0 {
+			t.Fatalf("descriptor %s: %v", strconv.Itoa(cgroup), errno)
+		}
+		if status, err := wait(pid); err != nil || syscall.WaitStatus(status).ExitStatus() != 3 {
+			t.Errorf("%v, %v", status, err)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"codex.internal/pkg/host/standby"
+	"golang.org/x/sys/unix"
+)
+
+// Standby is a program that was started ahead of need (pkg/host/standby). It takes
+// the place of one program that would be started from a Spec: a child of this
+// program with the same session, parent-death signal and exit status. It uses the
+// arguments, descriptors and terminal of the spec, and has the name and environment
+// with which it was started itself. It stays in its working directory and in its
+// cgroup: it starts its children in that of the process.
+//
+// A goroutine waits for its end. It must be used in Spec.Standby, or closed, before
+// the Supervisor is closed.
+type Standby struct {
+	s      *Supervisor
+	pid    int
+	ended  chan struct{} // closed when the program has ended; it is not reaped
+	mu     sync.Mutex
+	socket int  // -1: it was ordered or closed
+	taken  bool // a Process or a Child reaps it
+}
+
+// StartStandby starts a standby from the Argv, Arg0, Env and Dir of a spec. Its
+// ExtraFiles become the descriptors 3 and up; the next one is its socket, whose
+// number is the value of the last argument, which this function appends.
+func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
+	ours, theirs, err := standby.Pair()
+	if err != nil {
+		return nil, err
+	}
+	socket := os.NewFile(uintptr(theirs), "standby")
+	defer socket.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		_ = unix.Close(ours)
+		return nil, err
+	}
+	defer null.Close()
+	spec.ExtraFiles = append(spec.ExtraFiles[:len(spec.ExtraFiles):len(spec.ExtraFiles)], socket)
+	spec.Argv = append(spec.Argv[:len(spec.Argv):len(spec.Argv)], fmt.Sprint(2+len(spec.ExtraFiles)))
+	fd := int(null.Fd())
+	st := &Standby{s: s, socket: ours, ended: make(chan struct{})}
+	pidfd := -1
+	s.forks.RLock()
+	s.mu.Lock()
+	if err = errClosed; !s.closed {
+		st.pid, pidfd, err = spec.fork(&ends{files: [3]int{fd, fd, fd}}, spec.Argv[0], -1)
+	}
+	if err == nil {
+		s.pids[st.pid] = true
+	}
+	s.mu.Unlock()
+	s.forks.RUnlock()
+	if err != nil {
+		_ = unix.Close(ours)
+		return nil, err
+	}
+	s.wg.Go(func() { st.routineWaiter(pidfd) })
+	return st, nil
+}
+
+// routineWaiter waits for the end, and reaps the program if nobody else does.
+func (st *Standby) routineWaiter(pidfd int) {
+	awaitEnd(st.pid, pidfd)
+	st.mu.Lock()
+	taken := st.taken
+	if !taken {
+		st.closeSocket()
+		waitStatus(st.pid)
+	}
+	st.mu.Unlock()
+	close(st.ended)
+	if !taken {
+		st.s.mu.Lock()
+		delete(st.s.pids, st.pid)
+		st.s.mu.Unlock()
+		st.s.lookForOrphans()
+	}
+}
+
+// Close ends a standby that was not used, without waiting. It does nothing for one
+// that was used or closed, and for nil.
+func (st *Standby) Close() {
+	if st == nil {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.closeSocket()
+}
+
+func (st *Standby) closeSocket() {
+	if st.socket >= 0 {
+		_ = unix.Close(st.socket)
+		st.socket = -1
+	}
+}
+
+// Ended is closed when the program has ended.
+func (st *Standby) Ended() <-chan struct{} { return st.ended }
+
+// order has the standby do what the spec says, and reports whether it does. If
+// not, it is of no more use, and the program must be started. The caller then
+// reaps the program after its end. Cgroup is the directory in which the children of
+// the standby start, or -1.
+func (st *Standby) order(spec *Spec, e *ends, cgroup int) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.socket < 0 || !spec.reachable() {
+		return false
+	}
+	defer st.closeSocket()
+	o := &standby.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Files: e.files[:]}
+	for _, f := range spec.ExtraFiles {
+		o.Files = append(o.Files, int(f.Fd()))
+	}
+	if o.Cgroup {
+		o.Files = append(o.Files, cgroup)
+	}
+	if err := standby.Send(st.socket, o); err != nil {
+		// It may have got a part, which it does not carry out, or be stopped.
+		_ = syscall.Kill(st.pid, syscall.SIGKILL)
+		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+			st.s.log.Warn("a program that was started ahead of need cannot be used", "error", err)
+		}
+		return false
+	}
+	st.taken = true
+	return true
+}
+
+// reachable reports whether the working directory can be entered. If not, the
+// start of the program finds out why.
+func (spec *Spec) reachable() bool {
+	var st unix.Stat_t
+	return unix.Stat(spec.Dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR &&
+		unix.Faccessat(unix.AT_FDCWD, spec.Dir, unix.X_OK, unix.AT_EACCESS) == nil
+}
+
+// start has the spec's standby do what it says, or forks the program. The pidfd is
+// -1 for a standby: its end is awaited by awaitStandby.
+func (spec *Spec) start(e *ends, program string, cgroup int) (pid, pidfd int, err error) {
+	if st := spec.Standby; st != nil && st.order(spec, e, cgroup) {
+		return st.pid, -1, nil
+	}
+	spec.Standby = nil
+	return spec.fork(e, program, cgroup)
+}
+
+// await returns when a program has ended, as awaitEnd does.
+func (st *Standby) await(pid, pidfd int) bool {
+	if st == nil {
+		return awaitEnd(pid, pidfd)
+	}
+	<-st.ended
+	return true
+}

@@ -1,0 +1,248 @@
+//go:build linux
+
+// Package standby starts work in a program that was started ahead of need.
+//
+// A standby is a program that has done all that does not depend on what it is
+// needed for, and waits at one end of a socket pair. Its starter keeps the other
+// end, and sends one Order: arguments and descriptors. The standby then does what
+// it would have done if it had been started with these, and ends with it: it takes
+// no second order. So nothing of one order can reach another, and all that its
+// starter knows of a child (pid, exit status, signals, session) holds as it would
+// for a program that is started when it is needed.
+//
+// One message is sent, over a stream socket, in one direction:
+//
+//	offset 0   "cxo1", the version of the format
+//	offset 4   the size of the text in bytes, little endian, at most MaxText
+//	offset 8   flags: 1 says that descriptor 0 becomes the controlling terminal,
+//	           2 that the last descriptor is the directory of a cgroup
+//	offset 9   the number of descriptors, 3 to MaxFiles
+//	offset 10  two zero bytes
+//	offset 12  the text: each argument with a zero byte behind it
+//
+// The descriptors come as SCM_RIGHTS with the first byte. The first three become
+// standard input, output and error.
+package standby
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// MaxText bounds the arguments of an order. The kernel takes no more for a
+	// program that is started: a quarter of the stack, and that is 8 MiB.
+	MaxText = 2 << 20
+	// MaxFiles bounds the descriptors of an order: the launcher gets seven.
+	MaxFiles = 16
+	// standardFiles is the number of descriptors that each order has.
+	standardFiles = 3
+	headerSize    = 12
+	flagTerminal  = 1
+	flagCgroup    = 2
+	// sendTime is how many seconds an order may take. A standby that has been
+	// stopped would hold its starter otherwise.
+	sendTime = 5
+)
+
+var magic = [4]byte{'c', 'x', 'o', '1'}
+
+// ErrNoOrder says that the starter has closed its end and wants nothing.
+var ErrNoOrder = errors.New("no order came")
+
+// Order is what a standby is to do.
+type Order struct {
+	// Args are the arguments, without the program's name. They hold no NUL.
+	Args []string
+	// Terminal says that descriptor 0 becomes the controlling terminal.
+	Terminal bool
+	// Cgroup says that the last of Files is the directory of a cgroup, in which the
+	// standby starts its children. It stays in its own: to move a running process
+	// into another cgroup takes up to 20 ms.
+	Cgroup bool
+	// Files are the descriptors: standard input, output, error, and further ones.
+	Files []int
+}
+
+// encode returns the message of an order.
+func (o *Order) encode() ([]byte, error) {
+	size := 0
+	for _, a := range o.Args {
+		if strings.IndexByte(a, 0) >= 0 {
+			return nil, errors.New("an argument holds a NUL byte")
+		}
+		size += len(a) + 1
+	}
+	if size > MaxText || len(o.Files) > MaxFiles || len(o.Files) < standardFiles {
+		return nil, fmt.Errorf("%d bytes of arguments and %d descriptors cannot be sent", size, len(o.Files))
+	}
+	b := make([]byte, headerSize, headerSize+size)
+	copy(b, magic[:])
+	binary.LittleEndian.PutUint32(b[4:], uint32(size))
+	if o.Terminal {
+		b[8] = flagTerminal
+	}
+	if o.Cgroup {
+		b[8] |= flagCgroup
+	}
+	b[9] = byte(len(o.Files))
+	for _, a := range o.Args {
+		b = append(append(b, a...), 0)
+	}
+	return b, nil
+}
+
+// header is the first part of a message.
+type header struct {
+	size, files      int
+	terminal, cgroup bool
+}
+
+// decodeHeader checks the first bytes of a message, so that nothing is allocated
+// for a size that is too large.
+func decodeHeader(b []byte) (h header, err error) {
+	if len(b) < headerSize || [4]byte(b) != magic {
+		return h, errors.New("the order has another format")
+	}
+	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
+	h.terminal, h.cgroup = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0
+	least := standardFiles
+	if h.cgroup {
+		least++
+	}
+	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > flagTerminal|flagCgroup || b[10] != 0 || b[11] != 0 {
+		return h, errors.New("the order is malformed")
+	}
+	return h, nil
+}
+
+// decodeText splits the text of a message into its arguments.
+func decodeText(text []byte) ([]string, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if text[len(text)-1] != 0 {
+		return nil, errors.New("the order's last argument has no end")
+	}
+	return strings.Split(string(text[:len(text)-1]), "\x00"), nil
+}
+
+// Pair returns the two ends of a socket pair for one order, both closed on exec.
+func Pair() (starter, standby int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, -1, fmt.Errorf("make a socket pair: %w", err)
+	}
+	if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: sendTime}); err != nil {
+		_, _ = unix.Close(fds[0]), unix.Close(fds[1])
+		return -1, -1, fmt.Errorf("limit the time of an order: %w", err)
+	}
+	return fds[0], fds[1], nil
+}
+
+// Send sends the order of a standby. After an error the standby must not be used:
+// it has got no order, or a part of one, which it does not carry out.
+func Send(socket int, o *Order) error {
+	b, err := o.encode()
+	if err != nil {
+		return err
+	}
+	rights := unix.UnixRights(o.Files...)
+	for len(b) > 0 {
+		n, err := unix.SendmsgN(socket, b, rights, nil, unix.MSG_NOSIGNAL)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("send the order: %w", err)
+		}
+		b, rights = b[n:], nil
+	}
+	return nil
+}
+
+// Receive waits for the order. It returns ErrNoOrder if none comes. The descriptors
+// are closed on exec; after an error none is left open.
+func Receive(socket int) (o Order, err error) {
+	defer func() {
+		if err != nil {
+			for _, fd := range o.Files {
+				_ = unix.Close(fd)
+			}
+			o = Order{}
+		}
+	}()
+	head := make([]byte, headerSize)
+	rest, err := o.first(socket, head)
+	if err == nil {
+		err = readFull(socket, rest)
+	}
+	if err != nil {
+		return o, err
+	}
+	h, err := decodeHeader(head)
+	if err != nil {
+		return o, err
+	}
+	if len(o.Files) != h.files {
+		return o, fmt.Errorf("the order has %d descriptors of %d", len(o.Files), h.files)
+	}
+	text := make([]byte, h.size)
+	if err := readFull(socket, text); err != nil {
+		return o, err
+	}
+	o.Terminal, o.Cgroup = h.terminal, h.cgroup
+	o.Args, err = decodeText(text)
+	return o, err
+}
+
+// first reads the beginning of the header, with the descriptors, and returns the
+// part that has not come yet.
+func (o *Order) first(socket int, head []byte) (rest []byte, err error) {
+	control := make([]byte, unix.CmsgSpace(4*MaxFiles))
+	var n, size, flags int
+	for {
+		n, size, flags, _, err = unix.Recvmsg(socket, head, control, unix.MSG_CMSG_CLOEXEC)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for an order: %w", err)
+	}
+	if n == 0 {
+		return nil, ErrNoOrder
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:size])
+	for i := range messages {
+		if fds, e := unix.ParseUnixRights(&messages[i]); e == nil {
+			o.Files = slices.Concat(o.Files, fds)
+		}
+	}
+	if err == nil && flags&unix.MSG_CTRUNC != 0 {
+		err = errors.New("the order has too many descriptors")
+	}
+	return head[n:], err
+}
+
+// readFull fills b.
+func readFull(socket int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Read(socket, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("read the order: %w", err)
+		case n == 0:
+			return errors.New("the order ends too early")
+		default:
+			b = b[n:]
+		}
+	}
+	return nil
+}
