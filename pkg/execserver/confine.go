@@ -13,6 +13,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -23,21 +24,21 @@ const (
 	sandboxLinux = "linuxSeccomp"
 )
 
-// confiner holds the server's sandbox.Runtime. It is made with the first request
+// confiner holds the server's launch.Runtime. It is made with the first request
 // that needs it, so that a server listens at once.
 type confiner struct {
 	once    sync.Once
-	runtime *sandbox.Runtime
+	runtime *launch.Runtime
 	err     error
 }
 
 // sandboxes returns the runtime. The first call probes the backends, and others
 // wait for that meanwhile: only initialize may call it on a connection's reader.
 // The choice of a backend is logged once.
-func (srv *Server) sandboxes() (*sandbox.Runtime, error) {
+func (srv *Server) sandboxes() (*launch.Runtime, error) {
 	c := &srv.confiner
 	c.once.Do(func() {
-		c.runtime, c.err = sandbox.NewRuntime(srv.opts.Sandbox)
+		c.runtime, c.err = launch.NewRuntime(srv.opts.Sandbox)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)
 			return
@@ -112,7 +113,7 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 
 // fileIntent returns how a file system request must be confined; nil: not at
 // all (docs/spec/sandbox.md §5.1).
-func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
+func (srv *Server) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -142,7 +143,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*sandbox.Intent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	return &sandbox.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
+	return &launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
 // processSandbox is the decoded sandbox of a process/start.
@@ -175,7 +176,7 @@ func (srv *Server) processSandbox(p *execproto.StartParams, dir string) (*proces
 
 // intent returns how the process must be confined; nil: not at all. It looks at
 // the disk, and the first call of a server probes the backends.
-func (s *processSandbox) intent() (*sandbox.Intent, error) {
+func (s *processSandbox) intent() (*launch.Intent, error) {
 	cwd := s.w.cwd
 	if cwd == "" {
 		cwd = s.dir
@@ -188,7 +189,7 @@ func (s *processSandbox) intent() (*sandbox.Intent, error) {
 	if _, err := s.srv.sandboxes(); err != nil {
 		return nil, unenforceable(err)
 	}
-	return &sandbox.Intent{
+	return &launch.Intent{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
 		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed,
 	}, nil
@@ -196,15 +197,15 @@ func (s *processSandbox) intent() (*sandbox.Intent, error) {
 
 // unenforceable is the error of a request that this server cannot confine.
 func unenforceable(err error) error {
-	if errors.Is(err, sandbox.ErrUnenforceable) || errors.Is(err, sandbox.ErrWindows) {
+	if errors.Is(err, launch.ErrUnenforceable) || errors.Is(err, launch.ErrWindows) {
 		return invalidParams(err.Error())
 	}
-	return invalidParams(fmt.Sprintf("%v: %v", sandbox.ErrUnenforceable, err))
+	return invalidParams(fmt.Sprintf("%v: %v", launch.ErrUnenforceable, err))
 }
 
 // startConfined starts a process in a sandbox, with the terminal, the
 // environment and the name (argv[0]) of spec.
-func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec process.Spec) (*process.Process, error) {
+func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec process.Spec) (*process.Process, error) {
 	runtime, err := p.s.srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)
@@ -218,7 +219,7 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 	}
 	defer command.Close()
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, sandbox.Denied, p.s.srv.launchers.take()
+	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, launch.Denied, p.s.srv.launchers.take()
 	p.refusal, p.profile = command.Refusal, intent.Profile
 	running, err := p.s.group.Start(ctx, spec, p)
 	if err != nil {
@@ -231,7 +232,7 @@ func (p *proc) startConfined(ctx context.Context, intent *sandbox.Intent, spec p
 // still know the writable paths, because it treats links in them differently:
 // so the copy has Reading set, and only with Landlock's legacy mode, which does
 // not use them, are the entries themselves made read-only.
-func readOnly(intent *sandbox.Intent) *sandbox.Intent {
+func readOnly(intent *launch.Intent) *launch.Intent {
 	reading := *intent
 	if !intent.LegacyLandlock {
 		reading.Reading = true

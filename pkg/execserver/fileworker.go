@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 )
 
 // fileWorker carries out file requests: this process, or a confined helper. It
@@ -92,7 +92,7 @@ var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockByt
 // confinedFiles carries out each request in a helper of its own.
 type confinedFiles struct {
 	srv    *Server
-	intent *sandbox.Intent
+	intent *launch.Intent
 }
 
 func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error) {

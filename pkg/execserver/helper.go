@@ -14,7 +14,7 @@ import (
 
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 )
 
 // helper is a confined codex-fs. One goroutine uses it at a time.
@@ -28,13 +28,13 @@ type helper struct {
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
 // must call end when the helper is no longer needed.
-func (srv *Server) startHelper(ctx context.Context, intent *sandbox.Intent) (*helper, error) {
+func (srv *Server) startHelper(ctx context.Context, intent *launch.Intent) (*helper, error) {
 	return srv.startHelperBy(ctx, intent, srv.launchers.take)
 }
 
 // startHelperBy is startHelper with a launcher that was started ahead, if that
 // function returns one.
-func (srv *Server) startHelperBy(ctx context.Context, intent *sandbox.Intent, launcher func() *process.Standby) (*helper, error) {
+func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, launcher func() *process.Standby) (*helper, error) {
 	runtime, err := srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 )
 
 // helperPool starts confined helpers before a request needs them, which saves
@@ -42,7 +42,7 @@ func newHelperPool(srv *Server) *helperPool {
 
 // start returns a helper for a request that changes nothing. It is killed when
 // ctx ends.
-func (p *helperPool) start(ctx context.Context, intent *sandbox.Intent) (*helper, error) {
+func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
 	if !intent.Profile.FileSystem.FullRead() {
 		return p.srv.startHelper(ctx, intent)
 	}
@@ -86,7 +86,7 @@ func (p *helperPool) take(key string) (ready *idleHelper, again bool) {
 }
 
 // fill starts a helper, and ends it unless a request takes it in time.
-func (p *helperPool) fill(key string, intent *sandbox.Intent) {
+func (p *helperPool) fill(key string, intent *launch.Intent) {
 	select {
 	case <-p.stop:
 		return

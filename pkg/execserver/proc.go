@@ -11,7 +11,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 )
 
@@ -31,7 +31,7 @@ type proc struct {
 	argv      []string
 	tty       bool
 	confined  bool                // set before the start
-	refusal   *os.File            // set before a confined start: see sandbox.Command; closed at exit
+	refusal   *os.File            // set before a confined start: see launch.Command; closed at exit
 	profile   permissions.Profile // set before a confined start
 	startedAt time.Time
 	// stop cancels the start.
@@ -196,7 +196,7 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 		return nil
 	}
 	defer p.refusal.Close()
-	reason := sandbox.ReadRefusal(p.refusal)
+	reason := launch.ReadRefusal(p.refusal)
 	if reason == "" {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -68,7 +68,7 @@ func (st *start) run(ctx context.Context) (result, error) {
 	p := st.p
 	defer p.stop()
 	kind := sandboxNone
-	var intent *sandbox.Intent
+	var intent *launch.Intent
 	var running *process.Process
 	var err error
 	if st.sandbox != nil {

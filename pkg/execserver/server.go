@@ -18,7 +18,7 @@ import (
 	"codex.internal/pkg/host/hostinfo"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/watch"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -60,7 +60,7 @@ type Options struct {
 	MaxMessage         int // bytes of an incoming websocket message
 
 	// Sandbox names the programs that confine requests, and the backend.
-	Sandbox sandbox.Options
+	Sandbox launch.Options
 
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/testutil"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
@@ -514,7 +514,7 @@ func TestHandles(t *testing.T) {
 }
 
 func TestASandboxIsNeverIgnored(t *testing.T) {
-	_, url := newTestServer(t, Options{Sandbox: sandbox.Options{Launcher: "/nonexistent/launcher"}})
+	_, url := newTestServer(t, Options{Sandbox: launch.Options{Launcher: "/nonexistent/launcher"}})
 	p, _ := hello(t, url)
 	confined := object{"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []any{}}}}
 	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": confined}, -32602, "cannot be enforced")

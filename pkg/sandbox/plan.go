@@ -1,6 +1,6 @@
 // Package sandbox turns a permission policy into a plan that a sandbox can
-// carry out, tells whether a command was denied something, and starts the
-// launcher. It makes no mounts itself: the launcher does.
+// carry out. It makes no mounts itself: the launcher does, which package launch
+// starts.
 package sandbox
 
 import (

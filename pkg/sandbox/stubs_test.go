@@ -9,25 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// probeEnv is what this program answers as a launcher that is to probe: one of
-// the variables that a launcher gets.
-const probeEnv = "TEMP"
-
 // takeEnv makes this program take and release the stub of that path.
 const takeEnv = "SANDBOX_TEST_TAKE"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 3 && strings.HasPrefix(os.Args[3], "--probe") {
-		fmt.Println(os.Getenv(probeEnv))
-		os.Exit(0)
-	}
 	if name := os.Getenv(takeEnv); name != "" {
 		for range 200 {
 			if err := takeAndCheck(name); err != nil {

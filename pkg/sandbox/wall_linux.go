@@ -134,12 +134,15 @@ func ParseWall(text []byte) []Grant {
 	return grants
 }
 
+// LauncherName is the name of the launcher's program.
+const LauncherName = "codex-linux-sandbox"
+
 // isOwnDev reports whether /dev is the private one of bwrap: no host has the
 // launcher there.
 func isOwnDev() bool {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
-	return unix.Statfs("/dev", &fs) == nil && fs.Type == unix.TMPFS_MAGIC && unix.Lstat("/dev/"+launcherName, &st) == nil
+	return unix.Statfs("/dev", &fs) == nil && fs.Type == unix.TMPFS_MAGIC && unix.Lstat("/dev/"+LauncherName, &st) == nil
 }
 
 // isOwnProc reports whether /proc is the one of this PID namespace: in the

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 )
 
 // backends asks the launcher which backends work, and has each enforce what
 // it can.
 func (e *examination) backends() {
-	runtime, err := sandbox.NewRuntime(sandbox.Options{Self: true})
+	runtime, err := launch.NewRuntime(launch.Options{Self: true})
 	if err != nil {
 		e.note("The sandbox's launcher was not found (%v), so nothing can be confined; install codex again.", err)
 		return
@@ -72,7 +72,7 @@ func (e *examination) confine(backend, policy string, write bool) (bool, string)
 			permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: at.workspace}, Access: permissions.Write})
 		want = append(want, didWrite)
 	}
-	runtime, err := sandbox.NewRuntime(sandbox.Options{Self: true, Backend: backend})
+	runtime, err := launch.NewRuntime(launch.Options{Self: true, Backend: backend})
 	if err != nil {
 		return wrong(err)
 	}
@@ -81,7 +81,7 @@ func (e *examination) confine(backend, policy string, write bool) (bool, string)
 	if err != nil {
 		return wrong(err)
 	}
-	command, err := runtime.Process(sandbox.Intent{Profile: profile, PolicyCwd: at.workspace, CommandCwd: at.workspace},
+	command, err := runtime.Process(launch.Intent{Profile: profile, PolicyCwd: at.workspace, CommandCwd: at.workspace},
 		[]string{self, Arg, "confined", dir}, nil, []string{"PATH=/usr/bin:/bin"})
 	if err != nil {
 		return wrong(err)

@@ -1,4 +1,7 @@
-package sandbox
+// Package launch starts the sandbox launcher: it finds the programs, prepares their
+// arguments and descriptors, and reports which backend works and whether a command
+// was denied something. The launcher links nothing of it.
+package launch
 
 import (
 	"errors"

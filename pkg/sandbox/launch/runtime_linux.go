@@ -1,4 +1,4 @@
-package sandbox
+package launch
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/wire/jsonwire"
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +28,7 @@ const (
 
 // Names of the programs, which are also what a single binary goes by.
 const (
-	launcherName = "codex-linux-sandbox"
+	launcherName = sandbox.LauncherName
 	helperName   = "codex-fs"
 )
 

@@ -1,8 +1,9 @@
 //go:build linux
 
-package sandbox
+package launch
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,19 @@ import (
 
 	"codex.internal/pkg/sandbox/permissions"
 )
+
+// probeEnv is what this program answers as a launcher that is to probe: one of
+// the variables that a launcher gets.
+const probeEnv = "TEMP"
+
+// TestMain lets this program be the launcher of its own tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && strings.HasPrefix(os.Args[3], "--probe") {
+		fmt.Println(os.Getenv(probeEnv))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // program makes an executable file.
 func program(t *testing.T, dir, name, text string) string {
@@ -23,7 +37,12 @@ func program(t *testing.T, dir, name, text string) string {
 	return at
 }
 
-// runtime is one whose programs do nothing.
+// readOnly lets everything be read.
+var readOnly = permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{
+	Entries: []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}},
+}}
+
+// newRuntime returns a runtime whose programs do nothing.
 func newRuntime(t *testing.T, backend string) *Runtime {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +81,7 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 		{"legacy", Intent{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
 		{"proxy", Intent{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
 	} {
-		tt.in.Profile, tt.in.PolicyCwd, tt.in.CommandCwd = managed(t, "root=read"), "/p", "/c"
+		tt.in.Profile, tt.in.PolicyCwd, tt.in.CommandCwd = readOnly, "/p", "/c"
 		c, err := r.Process(tt.in, []string{"sh", "-c", "true"}, tt.arg0, []string{"A=1", "B=", "C=x=y"})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +102,7 @@ func TestArgumentsOfTheLauncher(t *testing.T) {
 
 func TestArgumentsOfTheHelper(t *testing.T) {
 	r := newRuntime(t, "bwrap")
-	profile := managed(t, "root=read")
+	profile := readOnly
 	profile.Network = permissions.NetworkEnabled
 	c, err := r.FileHelper(Intent{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true, Reading: true})
 	if err != nil {
@@ -105,7 +124,7 @@ func TestArgumentsOfTheHelper(t *testing.T) {
 func TestALongProfileGoesThroughMemory(t *testing.T) {
 	r := newRuntime(t, "namespaces")
 	for _, size := range []int{maxArgument, maxArgument + 1} {
-		in := Intent{Profile: managed(t, "root=read"), PolicyCwd: "/", CommandCwd: "/"}
+		in := Intent{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}
 		add := func(name string) {
 			in.Profile.FileSystem.Entries = append(in.Profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: name}, Access: permissions.Read})
 		}

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 )
 
 // errNotBegun ends a command that the server has not said to run yet; the
@@ -162,7 +162,7 @@ func cause(ctx context.Context, err error) error {
 func runError(err error) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
-		if strings.Contains(refused.Message, sandbox.ErrUnenforceable.Error()) {
+		if strings.Contains(refused.Message, launch.ErrUnenforceable.Error()) {
 			err = fmt.Errorf("%w; run codex doctor on the executor to see what is missing", err)
 		}
 		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: err}

@@ -46,7 +46,7 @@ func (l *localLaunch) exec() error {
 	return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", launcher, err)}
 }
 
-// findLauncher finds the launcher as sandbox.Runtime does: beside this
+// findLauncher finds the launcher as launch.Runtime does: beside this
 // program, or it is this program, by its name for itself.
 func findLauncher() (string, error) {
 	self, err := os.Executable()

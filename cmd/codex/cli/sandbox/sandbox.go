@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
@@ -45,7 +45,7 @@ Examples:
 			&cli.StringFlag{Name: "profile", Usage: "what `FILE` says, a permission profile as JSON"},
 			&cli.StringSliceFlag{Name: "writable-root", Usage: "write also below `DIR`; may be repeated"},
 			&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
-			&cli.StringFlag{Name: "backend", Value: sandbox.Backends[0], Usage: "what confines it: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
+			&cli.StringFlag{Name: "backend", Value: launch.Backends[0], Usage: "what confines it: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
 			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
 			&cli.StringFlag{Name: "target", Value: targetLinux, Usage: "explain for `SYSTEM`, linux or windows; nothing runs on windows"},
@@ -174,8 +174,8 @@ func checkSandbox(c *cli.Context) error {
 		return cmdutil.Usagef("--network and --writable-root do not go with --profile: the profile says these itself")
 	case c.IsSet("writable-root") && !c.Bool("workspace-write"):
 		return cmdutil.Usagef("--writable-root needs --workspace-write")
-	case !slices.Contains(sandbox.Backends, c.String("backend")):
-		return cmdutil.Usagef("--backend %q: there are %s", c.String("backend"), strings.Join(sandbox.Backends, ", "))
+	case !slices.Contains(launch.Backends, c.String("backend")):
+		return cmdutil.Usagef("--backend %q: there are %s", c.String("backend"), strings.Join(launch.Backends, ", "))
 	case c.String("profile") == "-" && !c.Bool("explain"):
 		return cmdutil.Usagef("--profile -: the standard input is the command's; write the profile to a file, or use --profile <(...) in bash")
 	default:

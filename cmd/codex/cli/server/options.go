@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"github.com/urfave/cli/v2"
 )
 
@@ -38,8 +38,8 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			return execserver.Options{}, cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
 		}
 	}
-	if b := c.String("sandbox-backend"); !slices.Contains(sandbox.Backends, b) {
-		return execserver.Options{}, cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(sandbox.Backends, ", "))
+	if b := c.String("sandbox-backend"); !slices.Contains(launch.Backends, b) {
+		return execserver.Options{}, cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(launch.Backends, ", "))
 	}
 	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
 		if c.IsSet(name) && c.String(name) == "" {
@@ -57,7 +57,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
-		Sandbox: sandbox.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
+		Sandbox: launch.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
 	}
 	if home, err := codexhome.Find(); err == nil && filepath.IsAbs(home) {

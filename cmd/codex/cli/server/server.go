@@ -21,7 +21,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/localpeer"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
@@ -84,7 +84,7 @@ killed. A second signal ends it at once.`,
 			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
 			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"},
 				Usage: "end when stdin does, as when the parent has ended"},
-			&cli.StringFlag{Name: "sandbox-backend", Value: sandbox.Backends[0], Usage: "what confines commands: " + strings.Join(sandbox.Backends, ", ") + " (`NAME`)"},
+			&cli.StringFlag{Name: "sandbox-backend", Value: launch.Backends[0], Usage: "what confines commands: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 		}...), cmdutil.LogFlags()...),
