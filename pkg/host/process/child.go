@@ -57,10 +57,15 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	return c, nil
 }
 
-// fork starts the program and registers its pid, so that it is not reaped as an
-// orphan.
+// fork starts the program, or has the standby of the spec do what it says, and
+// registers its pid, so that it is not reaped as an orphan.
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
+	// No lock is held: it waits for an answer. The supervisor knows the pid already.
+	if spec.order(e, -1) {
+		c.standby, c.pid, c.pidfd = spec.Standby, spec.Standby.pid, -1
+		return nil
+	}
 	s.forks.RLock()
 	defer s.forks.RUnlock()
 	s.mu.Lock()
@@ -68,8 +73,7 @@ func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	if s.closed {
 		return errClosed
 	}
-	c.pid, c.pidfd, err = spec.start(e, program, -1)
-	c.standby = spec.Standby
+	c.pid, c.pidfd, err = spec.fork(e, program, -1)
 	if err == nil {
 		s.pids[c.pid] = true
 	}

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -127,11 +126,8 @@ func (st *Standby) order(spec *Spec, e *ends, cgroup int) bool {
 		o.Files = append(o.Files, cgroup)
 	}
 	if err := standby.Send(st.socket, o); err != nil {
-		// It may have got a part, which it does not carry out, or be stopped.
 		_ = syscall.Kill(st.pid, syscall.SIGKILL)
-		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
-			st.s.log.Warn("a program that was started ahead of need cannot be used", "error", err)
-		}
+		st.s.log.Warn("a program that was started ahead of need cannot be used", "pid", st.pid, "error", err)
 		return false
 	}
 	st.taken = true
@@ -146,14 +142,14 @@ func (spec *Spec) reachable() bool {
 		unix.Faccessat(unix.AT_FDCWD, spec.Dir, unix.X_OK, unix.AT_EACCESS) == nil
 }
 
-// start has the spec's standby do what it says, or forks the program. The pidfd is
-// -1 for a standby: its end is awaited by awaitStandby.
-func (spec *Spec) start(e *ends, program string, cgroup int) (pid, pidfd int, err error) {
-	if st := spec.Standby; st != nil && st.order(spec, e, cgroup) {
-		return st.pid, -1, nil
+// order has the standby of the spec, if there is one, do what the spec says. If it
+// does not, the spec has none any more.
+func (spec *Spec) order(e *ends, cgroup int) bool {
+	if spec.Standby != nil && spec.Standby.order(spec, e, cgroup) {
+		return true
 	}
 	spec.Standby = nil
-	return spec.fork(e, program, cgroup)
+	return false
 }
 
 // await returns when a program has ended, as awaitEnd does.

@@ -153,6 +153,14 @@ func TestStandbyThatCannotBeUsed(t *testing.T) {
 			_ = syscall.Kill(st.pid, syscall.SIGKILL)
 			await(t, "the end of the standby", st.Ended())
 		},
+		// It gets the order and ends before it reads it.
+		"killed meanwhile": func(_ *testing.T, st *Standby) {
+			_ = syscall.Kill(st.pid, syscall.SIGSTOP)
+			go func() {
+				// The order is in the socket, or will find it closed.
+				_ = syscall.Kill(st.pid, syscall.SIGKILL)
+			}()
+		},
 		// Its end has not been noticed.
 		"just killed": func(t *testing.T, st *Standby) {
 			st.mu.Lock()

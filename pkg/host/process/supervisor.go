@@ -231,18 +231,26 @@ func (g *Group) cgroup() cgroupDir {
 	return parent.child(root)
 }
 
-// fork starts the program and registers the process.
+// fork starts the program, or has the standby of the spec do what it says, and
+// registers the process. The pidfd is -1 for a standby.
 func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error) {
 	s := g.s
+	cgroup := p.cg.fd()
+	// No lock is held: it waits for an answer. The supervisor knows the pid already.
+	ordered := p.spec.order(e, cgroup)
 	s.forks.RLock()
 	defer s.forks.RUnlock()
 	g.mu.Lock()
 	closed := g.closed
 	g.mu.Unlock()
-	if closed {
+	switch {
+	case ordered:
+		p.pid, pidfd = p.spec.Standby.pid, -1
+	case closed:
 		return -1, errClosed
+	default:
+		p.pid, pidfd, err = p.spec.fork(e, program, cgroup)
 	}
-	p.pid, pidfd, err = p.spec.start(e, program, p.cg.fd())
 	if err != nil && p.cg.path != "" {
 		// The system may refuse to start a process in this cgroup.
 		p.cg.remove()

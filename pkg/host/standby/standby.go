@@ -10,7 +10,7 @@
 // starter knows of a child (pid, exit status, signals, session) holds as it would
 // for a program that is started when it is needed.
 //
-// One message is sent, over a stream socket, in one direction:
+// One message is sent, over a stream socket:
 //
 //	offset 0   "cxo1", the version of the format
 //	offset 4   the size of the text in bytes, little endian, at most MaxText
@@ -21,13 +21,16 @@
 //	offset 12  the text: each argument with a zero byte behind it
 //
 // The descriptors come as SCM_RIGHTS with the first byte. The first three become
-// standard input, output and error.
+// standard input, output and error. The standby answers with one byte, 1, before it
+// does anything. A standby that is killed while the order is on its way does not, so
+// that its starter knows that nothing has run.
 package standby
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -45,9 +48,10 @@ const (
 	headerSize    = 12
 	flagTerminal  = 1
 	flagCgroup    = 2
-	// sendTime is how many seconds an order may take. A standby that has been
-	// stopped would hold its starter otherwise.
+	// sendTime is how many seconds an order, and then its answer, may take. A standby
+	// that has been stopped would hold its starter otherwise.
 	sendTime = 5
+	answer   = 1
 )
 
 var magic = [4]byte{'c', 'x', 'o', '1'}
@@ -138,15 +142,18 @@ func Pair() (starter, standby int, err error) {
 	if err != nil {
 		return -1, -1, fmt.Errorf("make a socket pair: %w", err)
 	}
-	if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: sendTime}); err != nil {
-		_, _ = unix.Close(fds[0]), unix.Close(fds[1])
-		return -1, -1, fmt.Errorf("limit the time of an order: %w", err)
+	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
+		if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, option, &unix.Timeval{Sec: sendTime}); err != nil {
+			_, _ = unix.Close(fds[0]), unix.Close(fds[1])
+			return -1, -1, fmt.Errorf("limit the time of an order: %w", err)
+		}
 	}
 	return fds[0], fds[1], nil
 }
 
-// Send sends the order of a standby. After an error the standby must not be used:
-// it has got no order, or a part of one, which it does not carry out.
+// Send sends the order of a standby, and returns when the standby has it. After an
+// error it must be killed: it has got no order or a part of one, or it is too slow to
+// say so.
 func Send(socket int, o *Order) error {
 	b, err := o.encode()
 	if err != nil {
@@ -162,6 +169,13 @@ func Send(socket int, o *Order) error {
 			return fmt.Errorf("send the order: %w", err)
 		}
 		b, rights = b[n:], nil
+	}
+	taken := []byte{0}
+	if err := readFull(socket, taken); err != nil {
+		return err
+	}
+	if taken[0] != answer {
+		return errors.New("the standby answers with something else")
 	}
 	return nil
 }
@@ -197,8 +211,13 @@ func Receive(socket int) (o Order, err error) {
 		return o, err
 	}
 	o.Terminal, o.Cgroup = h.terminal, h.cgroup
-	o.Args, err = decodeText(text)
-	return o, err
+	if o.Args, err = decodeText(text); err != nil {
+		return o, err
+	}
+	if err := unix.Sendto(socket, []byte{answer}, unix.MSG_NOSIGNAL, nil); err != nil {
+		return o, fmt.Errorf("answer: %w", err)
+	}
+	return o, nil
 }
 
 // first reads the beginning of the header, with the descriptors, and returns the
@@ -237,9 +256,9 @@ func readFull(socket int, b []byte) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return fmt.Errorf("read the order: %w", err)
+			return fmt.Errorf("read from the other end: %w", err)
 		case n == 0:
-			return errors.New("the order ends too early")
+			return io.ErrUnexpectedEOF
 		default:
 			b = b[n:]
 		}

@@ -146,12 +146,34 @@ func TestDescriptorsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	starter, socket := pair(t)
-	err = errors.Join(unix.Sendmsg(starter, whole, unix.UnixRights(0, 1), nil, 0), unix.Close(starter))
-	if err != nil {
+	if err := errors.Join(unix.Sendmsg(starter, whole, unix.UnixRights(0, 1), nil, 0), unix.Close(starter)); err != nil {
 		t.Fatal(err)
 	}
 	if o, err := Receive(socket); err == nil {
 		t.Errorf("%v is carried out", o)
+	}
+}
+
+// TestNoAnswer: what was sent to a standby that ends before it has read it, or that
+// answers with something else, is not carried out.
+func TestNoAnswer(t *testing.T) {
+	for name, end := range map[string]func(socket int) error{
+		"end":              unix.Close,
+		"something else":   func(socket int) error { _, err := unix.Write(socket, []byte{2}); return err },
+		"no more answers":  func(socket int) error { return unix.Shutdown(socket, unix.SHUT_WR) },
+		"no more requests": func(socket int) error { return unix.Shutdown(socket, unix.SHUT_RDWR) },
+	} {
+		starter, socket, err := Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := end(socket); err != nil {
+			t.Fatal(err)
+		}
+		if err := Send(starter, &vectors[1].order); err == nil {
+			t.Errorf("%s: sent", name)
+		}
+		_ = unix.Close(starter)
 	}
 }
 

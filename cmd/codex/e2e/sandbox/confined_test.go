@@ -331,10 +331,12 @@ func descendants(pid int) []int {
 const idleLaunchers = 2
 
 // isIdleLauncher reports whether a process is a launcher that was started ahead of
-// need, and has started nothing yet.
+// need, and has started nothing yet. A janitor has the command line of its launcher.
 func isIdleLauncher(pid int) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && strings.Contains(string(line), "\x00--standby-fd\x00") && len(children(pid)) == 0
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && string(name) != "codex-janitor\n" &&
+		strings.Contains(string(line), "\x00--standby-fd\x00") && len(children(pid)) == 0
 }
 
 // quiet waits until the server has no more processes than at first, but for the

@@ -1,0 +1,99 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// idle waits until the server has the launchers that it keeps, and returns them.
+func (c *confined) idle() []int {
+	c.t.Helper()
+	var found []int
+	c.until("launchers are missing", func() bool {
+		found = slices.DeleteFunc(descendants(c.pid), func(pid int) bool { return !isIdleLauncher(pid) })
+		return len(found) == idleLaunchers
+	})
+	return found
+}
+
+// cgroupOfPlain is the cgroup of the process without a sandbox.
+func (c *confined) cgroupOfPlain() string {
+	for _, pid := range descendants(c.pid) {
+		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(line), "/bin/sh\x00") {
+			return cgroupOf(pid)
+		}
+	}
+	c.t.Fatal("the process without a sandbox is gone")
+	return ""
+}
+
+// cgroupOf is the cgroup of a process, as /proc says it.
+func cgroupOf(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "0::"); ok {
+			return strings.TrimSpace(name)
+		}
+	}
+	return ""
+}
+
+// TestLaunchersAhead: a launcher that waits carries out the next request, holds
+// nothing but its socket before, and is replaced. What it starts is in the cgroup of
+// the process. A launcher that was killed is replaced too, and the request that would
+// have had it gets one of its own.
+func TestLaunchersAhead(t *testing.T) {
+	onBoth(t, func(c *confined) {
+		s := c.usual()
+		c.start("first of all", s, "true")
+		c.end("first of all")
+		c.start("plain", nil, "echo ready; read x", "pipeStdin", true)
+		c.saying("plain", "ready")
+		waiting := c.idle()
+		plain := c.cgroupOfPlain()
+		for _, pid := range waiting {
+			for _, to := range descriptors(pid) {
+				// The Go runtime reads its share of the processors from cgroups.
+				if to != os.DevNull && !strings.HasPrefix(to, "socket:") && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, "/sys/fs/cgroup/") {
+					t.Errorf("the launcher %d holds %s", pid, to)
+				}
+			}
+		}
+		c.start("used", s, "echo ready; read x", "pipeStdin", true)
+		c.saying("used", "ready")
+		used := slices.IndexFunc(waiting, func(pid int) bool { return len(children(pid)) > 0 })
+		if used < 0 {
+			t.Fatal("no launcher that was waiting has made the sandbox")
+		}
+		for _, pid := range descendants(waiting[used]) {
+			// Without cgroups all are in that of the server.
+			if got := cgroupOf(pid); path.Dir(got) != path.Dir(plain) {
+				t.Errorf("the process %d is in the cgroup %s, one without a sandbox in %s", pid, got, plain)
+			}
+		}
+		for _, pid := range c.idle() {
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+		for i := range 4 {
+			id := fmt.Sprint("after the kill ", i)
+			c.start(id, s, "exit 3")
+			if e := c.end(id); e.code != 3 {
+				t.Errorf("%+v", e)
+			}
+		}
+		c.call("process/terminate", object{"processId": "used"})
+		if e := c.end("used"); e.code != 137 {
+			t.Errorf("%+v", e)
+		}
+		c.call("process/terminate", object{"processId": "plain"})
+		c.end("plain")
+		c.quiet()
+	})
+}
