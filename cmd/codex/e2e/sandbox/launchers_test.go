@@ -1,6 +1,6 @@
 //go:build linux
 
-package e2e
+package sandbox
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
 )
 
 // idle waits until the server has the launchers that it keeps, and returns them.
@@ -79,7 +81,7 @@ func TestLaunchersAhead(t *testing.T) {
 			}
 		}
 		for _, pid := range c.idle() {
-			must(t, syscall.Kill(pid, syscall.SIGKILL))
+			harness.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 		for i := range 4 {
 			id := fmt.Sprint("after the kill ", i)
