@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -49,36 +48,45 @@ func TestRenameNeedsBothDirectories(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Chmod(dir+"/closed", 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir+"/closed", 0o755) })
 	if os.Geteuid() == 0 {
-		// Root may do everything; this thread gives that up meanwhile.
-		const nobody = 65534
-		for _, name := range []string{"/open", "/open/f"} {
-			if err := os.Chown(dir+name, nobody, nobody); err != nil {
-				t.Fatal(err)
+		if err := os.Chown(dir+"/closed", 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withoutCapabilities(t, func() {
+		if err := Rename(dir+"/open/f", dir+"/open/g", false); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, tt := range []struct{ source, destination, named string }{
+			{"/closed/f", "/open/new", "/closed/f"},
+			{"/open/g", "/closed/new", "/closed/new"},
+		} {
+			err := Rename(dir+tt.source, dir+tt.destination, false)
+			if want := "Permission denied (os error 13): " + dir + tt.named; err == nil || err.Error() != want {
+				t.Errorf("%s to %s: %v, want %s", tt.source, tt.destination, err, want)
 			}
 		}
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer func() { _, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), 0, ^uintptr(0)) }()
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), nobody, ^uintptr(0)); errno != 0 {
-			t.Fatal(errno)
+	})
+}
+
+// withoutCapabilities runs f on a thread of its own that has no capabilities:
+// root may do everything with them. It waits for f.
+func withoutCapabilities(t *testing.T, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		header, none := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+		if err := unix.Capset(header, &none[0]); err != nil {
+			t.Error(err)
+			return
 		}
-	} else if err := os.Chmod(dir+"/closed", 0o555); err != nil {
-		t.Fatal(err)
-	}
-	if err := Rename(dir+"/open/f", dir+"/open/g", false); err != nil {
-		if os.IsPermission(err) || errors.Is(err, unix.EACCES) {
-			t.Skip("the temporary directory is not everybody's: ", err)
-		}
-		t.Fatal(err)
-	}
-	for _, tt := range []struct{ source, destination, named string }{
-		{"/closed/f", "/open/new", "/closed/f"},
-		{"/open/g", "/closed/new", "/closed/new"},
-	} {
-		err := Rename(dir+tt.source, dir+tt.destination, false)
-		if want := "Permission denied (os error 13): " + dir + tt.named; err == nil || err.Error() != want {
-			t.Errorf("%s to %s: %v, want %s", tt.source, tt.destination, err, want)
-		}
-	}
+		f()
+	}()
+	<-done
 }

@@ -16,10 +16,10 @@ import (
 const standbyEnv = "PROCESS_TEST_STANDBY"
 
 // TestStandbyProgram is a standby that becomes /bin/sh with the arguments of its
-// order.
+// order. It is the program of other tests, and does nothing in place of one.
 func TestStandbyProgram(t *testing.T) {
 	if os.Getenv(standbyEnv) == "" {
-		t.Skip("it is the program of other tests")
+		return
 	}
 	socket, err := strconv.Atoi(flag.Arg(0))
 	if err != nil {
