@@ -18,6 +18,8 @@ import (
 const (
 	sockDiagByFamily = 20
 	tcpEstablished   = 1
+	tcpFinWait1      = 4
+	tcpFinWait2      = 5
 	unixShowPeer     = 0x4 // UDIAG_SHOW_PEER
 	unixDiagPeer     = 2   // UNIX_DIAG_PEER
 	noCookie         = ^uint32(0)
@@ -53,7 +55,9 @@ func findTCP(at, to netip.AddrPort) (socket, error) {
 	return socket{}, errNoSocket
 }
 
-// diagnoseTCP asks the kernel for an established connection.
+// diagnoseTCP asks the kernel for a connection that a process holds. It may have
+// ended its own direction already: a client that sends its whole request and shuts
+// that direction down has often done so before its connection is accepted.
 func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	q := make([]byte, inetRequestSize)
 	q[0] = unix.AF_INET6
@@ -72,7 +76,7 @@ func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
 	if err != nil {
 		return socket{}, err
 	}
-	if len(m) < inetMessageSize || m[1] != tcpEstablished {
+	if len(m) < inetMessageSize || m[1] != tcpEstablished && m[1] != tcpFinWait1 && m[1] != tcpFinWait2 {
 		return socket{}, errNoSocket
 	}
 	// A listening socket answers where no connection does.
