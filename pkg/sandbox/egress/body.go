@@ -1,0 +1,91 @@
+package egress
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http/httputil"
+	"sync"
+	"sync/atomic"
+)
+
+// body is the body of a request, on the connection to the process.
+type body struct {
+	// proceed, if set, tells the process to send the body, before it is read.
+	proceed func()
+	once    sync.Once
+	reader  io.Reader
+	lines   *bufio.Reader // of the connection, for the trailer; nil: not chunked
+	ended   atomic.Bool   // all of it was read
+}
+
+// newBody returns the body of a request with that head; nil: it has none.
+func newBody(h *head, r *bufio.Reader) *body {
+	chunked := len(h.TransferEncoding) > 0
+	switch {
+	case chunked:
+		return &body{reader: httputil.NewChunkedReader(r), lines: r}
+	case h.ContentLength > 0:
+		return &body{reader: io.LimitReader(r, h.ContentLength)}
+	default:
+		return nil
+	}
+}
+
+// Read reads the body. The trailer of a chunked one is dropped.
+func (b *body) Read(p []byte) (int, error) {
+	b.once.Do(func() {
+		if b.proceed != nil {
+			b.proceed()
+		}
+	})
+	if b.ended.Load() {
+		return 0, io.EOF
+	}
+	n, err := b.reader.Read(p)
+	if l, ok := b.reader.(*io.LimitedReader); ok {
+		switch {
+		case l.N == 0:
+			b.ended.Store(true)
+		case errors.Is(err, io.EOF):
+			err = io.ErrUnexpectedEOF
+		}
+	} else if errors.Is(err, io.EOF) {
+		if err = b.skipTrailer(); err == nil {
+			b.ended.Store(true)
+			err = io.EOF
+		}
+	}
+	return n, err
+}
+
+// skipTrailer reads the lines after the last chunk.
+func (b *body) skipTrailer() error {
+	for left := maxTrailer; ; {
+		line, err := readLine(b.lines, left)
+		if err != nil {
+			return err
+		}
+		if left -= len(line); len(line) <= len("\r\n") {
+			return nil
+		}
+	}
+}
+
+// Close does nothing: the connection is used on, or its owner closes it.
+func (b *body) Close() error { return nil }
+
+// drained reports whether the rest of the body was read, so that the connection
+// can be used on.
+func (b *body) drained() bool {
+	switch {
+	case b == nil:
+		return true
+	case b.ended.Load():
+		return true
+	case b.proceed != nil:
+		return false // the process has not begun to send it, and may never
+	}
+	_, err := io.CopyN(io.Discard, b, maxDrain)
+	return errors.Is(err, io.EOF) || b.ended.Load()
+}

@@ -1,0 +1,215 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Protocol is the way in which a process asks for a host.
+type Protocol string
+
+// The protocols.
+const (
+	HTTP    Protocol = "http"
+	Connect Protocol = "https_connect"
+	SOCKS   Protocol = "socks5_tcp"
+)
+
+// Verdict is what a decision comes to. Ask blocks like Block: the client wants
+// to be asked again later.
+type Verdict string
+
+// The verdicts.
+const (
+	Pass  Verdict = "allow"
+	Block Verdict = "deny"
+	Later Verdict = "ask"
+)
+
+// Source says who has decided.
+type Source string
+
+// The sources.
+const (
+	Baseline  Source = "baseline_policy" // the patterns and addresses
+	Decider   Source = "decider"         // the client
+	ModeGuard Source = "mode_guard"      // the limited mode
+	State     Source = "proxy_state"     // what the proxy cannot do
+)
+
+// The reasons that have a meaning of their own; a client may give others.
+const (
+	ReasonAllow      = "allow"
+	ReasonNotAllowed = "not_allowed"
+	ReasonLocal      = "not_allowed_local"
+	ReasonDenied     = "denied"
+	ReasonMethod     = "method_not_allowed"
+	ReasonMITM       = "mitm_required"
+	ReasonPolicy     = "policy_denied"
+	ReasonUnix       = "unix_socket_unsupported"
+)
+
+// Question asks about a host that the patterns do not settle.
+type Question struct {
+	Protocol Protocol
+	Host     string // normalised
+	Port     uint16
+}
+
+// Answer is the client's answer to a Question. The zero value is none, which
+// denies.
+type Answer struct {
+	Verdict Verdict
+	Reason  string
+}
+
+// decision is what was decided about one request.
+type decision struct {
+	verdict  Verdict
+	source   Source
+	reason   string
+	rule     string // the pattern or rule that matched, for the log
+	override bool   // the client allowed what the patterns do not
+	asked    bool   // there was a question
+	// addresses are where to connect, if the verdict is Pass: all were judged.
+	// None: the name is for an upstream proxy alone.
+	addresses []netip.Addr
+}
+
+func blocked(reason, rule string) decision {
+	return decision{verdict: Block, source: Baseline, reason: reason, rule: rule}
+}
+
+// decide decides about a normalised host (docs/spec/network.md §4.2). byName
+// says that an upstream proxy would resolve the name. The order of the steps
+// matters: no name is resolved before it is allowed, because a look-up alone
+// tells the owner of the name what the process says in it.
+func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
+	p := x.policy
+	if rule := p.deny.find(q.Host); rule != "" {
+		return blocked(ReasonDenied, rule)
+	}
+	address, err := netip.ParseAddr(q.Host)
+	literal := err == nil
+	local := q.Host == localhost || literal && !public(address)
+	if local && !p.config.LocalBinding && !p.allow.exact[q.Host] {
+		return blocked(ReasonLocal, "no entry names it exactly")
+	}
+	rule, review := p.allow.find(q.Host), p.review.find(q.Host)
+	d := decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
+	if rule == "" || review != "" {
+		if d = x.ask(ctx, q); d.verdict != Pass {
+			return d
+		}
+	}
+	asked := d.asked
+	switch {
+	case literal:
+		d.addresses = []netip.Addr{address.Unmap()}
+	case q.Host == localhost:
+		d.addresses = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	case p.config.LocalBinding && byName:
+	default:
+		x.resolve(ctx, q.Host, byName, &d)
+	}
+	d.asked = asked
+	return d
+}
+
+// resolve fills in the addresses of a name, or blocks it. Every address counts,
+// because the process could choose the name so that it has a public and a
+// private one.
+func (x *Proxy) resolve(ctx context.Context, name string, byName bool, d *decision) {
+	ctx, done := context.WithTimeout(ctx, resolveTime)
+	defer done()
+	addresses, err := x.host.resolve(ctx, name)
+	if x.policy.config.LocalBinding {
+		// Only the patterns decide: without an address, connecting fails.
+		d.addresses = addresses
+		return
+	}
+	if err != nil || len(addresses) == 0 {
+		if !byName {
+			*d = blocked(ReasonLocal, "it does not resolve")
+		}
+		return
+	}
+	for _, address := range addresses {
+		if !public(address) {
+			*d = blocked(ReasonLocal, "it resolves to "+address.String())
+			return
+		}
+	}
+	if !byName {
+		d.addresses = addresses[:min(len(addresses), maxAddresses)]
+	}
+}
+
+// ask asks the client. Nothing is remembered: the next request is asked about
+// again.
+func (x *Proxy) ask(ctx context.Context, q Question) decision {
+	if x.policy.config.AskTime == 0 || x.hooks.Ask == nil {
+		return blocked(ReasonNotAllowed, "no pattern allows it, and there is no one to ask")
+	}
+	d := decision{verdict: Block, source: Decider, reason: ReasonNotAllowed, rule: "no answer"}
+	select {
+	case x.questions <- struct{}{}:
+		defer func() { <-x.questions }()
+	default:
+		d.rule = "too many questions are open"
+		return d
+	}
+	ctx, done := context.WithTimeout(ctx, x.policy.config.AskTime+askGrace)
+	defer done()
+	stop := context.AfterFunc(x.asking, done)
+	defer stop()
+	if ctx.Err() != nil {
+		return d
+	}
+	a := x.hooks.Ask(ctx, q)
+	d.asked = true
+	if !utf8.ValidString(a.Reason) {
+		return d
+	}
+	switch {
+	case a.Verdict == Pass:
+		d.verdict, d.override, d.rule = Pass, true, "the client allows it"
+	case a.Verdict != Block && a.Verdict != Later || len(a.Reason) > maxReason || hasControl(a.Reason):
+	case a.Reason == "":
+		d.verdict, d.reason, d.rule = a.Verdict, ReasonPolicy, "the client denies it"
+	default:
+		d.verdict, d.reason, d.rule = a.Verdict, a.Reason, "the client denies it"
+	}
+	return d
+}
+
+func hasControl(text string) bool {
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal is how a reason is told to the process. Two of the messages contain
+// the word sandbox, by which Codex CLI takes the failure of a command for a
+// denial of the sandbox.
+type refusal struct{ code, message string }
+
+var refusals = map[string]refusal{
+	ReasonNotAllowed: {"blocked-by-allowlist", "Domain not in allowlist."},
+	ReasonLocal:      {"blocked-by-allowlist", "Sandbox policy blocks local/private network addresses."},
+	ReasonDenied:     {"blocked-by-denylist", "Domain denied by the sandbox policy."},
+	ReasonMethod:     {"blocked-by-method-policy", "Method not allowed in limited mode."},
+	ReasonMITM:       {"blocked-by-mitm-required", "MITM required for limited HTTPS."},
+}
+
+func refusalOf(reason string) refusal {
+	if r, ok := refusals[reason]; ok {
+		return r
+	}
+	return refusal{"blocked-by-policy", "Request blocked by network policy."}
+}

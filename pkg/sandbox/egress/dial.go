@@ -1,0 +1,210 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+)
+
+// route is where a request goes once it is allowed.
+type route struct {
+	addresses []netip.Addr
+	port      uint16
+	upstream  *url.URL // nil: none
+}
+
+// errOwnPort is the error of a port on which this program itself listens.
+var errOwnPort = errors.New("the port belongs to the server itself")
+
+// dial connects to one of the addresses of a route, which decide has judged, or
+// to its upstream proxy. Close closes the connection.
+func (x *Proxy) dial(ctx context.Context, r route) (net.Conn, error) {
+	if !x.begin() {
+		return nil, net.ErrClosed
+	}
+	defer x.wg.Done()
+	ctx, done := context.WithTimeout(ctx, connectTime)
+	defer done()
+	stop := context.AfterFunc(x.ctx, done)
+	defer stop()
+	var conn net.Conn
+	var err error
+	if r.upstream != nil {
+		// The operator named it: its address is not judged.
+		dialer := net.Dialer{Resolver: &net.Resolver{PreferGo: true}}
+		conn, err = dialer.DialContext(ctx, "tcp", r.upstream.Host)
+	} else {
+		conn, err = x.dialAddresses(ctx, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := x.keep(conn); err != nil {
+		return nil, err
+	}
+	return &outside{Conn: conn.(*net.TCPConn), proxy: x}, nil
+}
+
+// outside is a connection to a host. It keeps TCPConn's methods, so that bytes
+// can be moved within the kernel.
+type outside struct {
+	Conn
+	proxy *Proxy
+}
+
+// Conn is the part of a TCP connection that tunnels need.
+type Conn = *net.TCPConn
+
+// Close closes the connection.
+func (o *outside) Close() error {
+	o.proxy.forget(o.Conn)
+	return o.Conn.Close()
+}
+
+// dialAddresses connects to the first address that answers. Each gets
+// nextAddressTime before the next one is tried beside it: an address of a family
+// that does not work here would otherwise take all the time.
+func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
+	if len(r.addresses) == 0 {
+		return nil, errors.New("the name does not resolve")
+	}
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	type outcome struct {
+		conn net.Conn
+		err  error
+	}
+	outcomes := make(chan outcome, len(r.addresses))
+	next, running := 0, 0
+	start := func() {
+		to := netip.AddrPortFrom(r.addresses[next], r.port)
+		next++
+		running++
+		x.wg.Go(func() {
+			conn, err := x.dialOne(ctx, to)
+			outcomes <- outcome{conn, err}
+		})
+	}
+	defer func() {
+		// The attempts that were overtaken are cancelled and end by themselves.
+		for range running {
+			x.wg.Go(func() {
+				if o := <-outcomes; o.conn != nil {
+					_ = o.conn.Close()
+				}
+			})
+		}
+	}()
+	var first error
+	for start(); ; {
+		timer, stop := context.WithTimeout(ctx, nextAddressTime)
+		waiting := timer.Done()
+		if next == len(r.addresses) || ctx.Err() != nil {
+			waiting = nil
+		}
+		select {
+		case o := <-outcomes:
+			running--
+			if o.err == nil {
+				stop()
+				return o.conn, nil
+			}
+			if first == nil {
+				first = o.err
+			}
+		case <-waiting:
+		}
+		stop()
+		switch {
+		case ctx.Err() == nil && next < len(r.addresses):
+			start()
+		case running == 0:
+			return nil, first
+		}
+	}
+}
+
+// dialOne connects to an address, unless this program itself listens there.
+func (x *Proxy) dialOne(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	if _, proxy := x.host.ports.Load(to.Port()); (proxy || x.host.opts.OwnPort(to.Port())) && ofThisMachine(to.Addr()) {
+		return nil, errOwnPort
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", to.String())
+}
+
+// ofThisMachine reports whether an address is one of this machine's. If its
+// addresses cannot be listed, every address is.
+func ofThisMachine(address netip.Addr) bool {
+	if address.IsLoopback() || address.IsUnspecified() {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, a := range own {
+		if network, ok := a.(*net.IPNet); ok && network.IP.Equal(address.AsSlice()) {
+			return true
+		}
+	}
+	return false
+}
+
+// tunnelTo connects to the host of a tunnel, through its upstream proxy if it
+// has one. What the far side sent already is in the reader, nil if nothing.
+func (x *Proxy) tunnelTo(ctx context.Context, q Question, r route) (*outside, *bufio.Reader, error) {
+	conn, err := x.dial(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := conn.(*outside)
+	if r.upstream == nil {
+		return out, nil, nil
+	}
+	early, err := connectThrough(ctx, out, r.upstream, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
+	if err != nil {
+		_ = out.Close()
+		return nil, nil, err
+	}
+	return out, early, nil
+}
+
+// connectThrough asks an upstream proxy for a tunnel.
+func connectThrough(ctx context.Context, conn net.Conn, upstream *url.URL, target string) (*bufio.Reader, error) {
+	ctx, done := context.WithTimeout(ctx, connectTime)
+	defer done()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	text := "CONNECT " + target + " HTTP/1.1\r\nHost: " + target + "\r\n"
+	if user := upstream.User; user != nil {
+		password, _ := user.Password()
+		text += "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)) + "\r\n"
+	}
+	if _, err := io.WriteString(conn, text+"\r\n"); err != nil {
+		return nil, fmt.Errorf("ask the upstream proxy: %w", err)
+	}
+	head := &io.LimitedReader{R: conn, N: maxAnswerHead}
+	reader := bufio.NewReader(head)
+	answer, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return nil, fmt.Errorf("read the upstream proxy's answer: %w", err)
+	}
+	if answer.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("the upstream proxy answered %d", answer.StatusCode)
+	}
+	if !stop() {
+		return nil, ctx.Err()
+	}
+	// Only what was read with the head is needed of the reader.
+	head.N = 0
+	return reader, nil
+}

@@ -1,0 +1,237 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// head is the head of a request.
+type head struct {
+	*http.Request          // without a body
+	hosts         []string // the values of its Host headers
+}
+
+// Errors of a head. After each the connection ends.
+var (
+	errBadHead   = errors.New("not an HTTP request")
+	errLargeHead = errors.New("the head of the request is too large")
+)
+
+// readHead reads the head of a request. net/http parses it; the lines are read
+// here, because net/http's server and ReadRequest drop the Host header of a
+// request for an absolute URI, which must be compared with that, refuse a second
+// one without a text, and bound the head by its size alone. Headers that go on
+// in a second line are refused: the next server may read them in another way.
+func readHead(r *bufio.Reader) (*head, error) {
+	var text bytes.Buffer
+	h := &head{}
+	size, lines := 0, 0
+	for {
+		line, err := readLine(r, maxHead-size)
+		if err != nil {
+			return nil, err
+		}
+		size += len(line)
+		line = bytes.TrimRight(line, "\r\n")
+		switch {
+		case len(line) == 0 && text.Len() == 0:
+			continue // an empty line before a request is ignored (RFC 9112, section 2.2)
+		case len(line) == 0:
+			text.WriteString("\r\n")
+			h.Request, err = http.ReadRequest(bufio.NewReader(&text))
+			if err != nil || h.ProtoMajor != 1 {
+				return nil, errBadHead
+			}
+			return h, nil
+		case line[0] == ' ' || line[0] == '\t':
+			return nil, errBadHead
+		}
+		name, value, found := bytes.Cut(line, []byte(":"))
+		switch {
+		case text.Len() == 0: // the request line
+		case !found || len(name) == 0 || bytes.ContainsAny(name, " \t"):
+			return nil, errBadHead
+		default:
+			if lines++; lines > maxHeaders {
+				return nil, errLargeHead
+			}
+			if strings.EqualFold(string(name), "Host") {
+				h.hosts = append(h.hosts, string(bytes.TrimSpace(value)))
+				continue
+			}
+		}
+		text.Write(line)
+		text.WriteString("\r\n")
+	}
+}
+
+// readLine reads a line of at most limit bytes, with its end.
+func readLine(r *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > limit:
+			return nil, errLargeHead
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
+		}
+	}
+}
+
+// target is where a request goes.
+type target struct {
+	host   string // normalised
+	port   uint16
+	header string // the Host header for the far side
+	path   string // as it came, with the query
+	tls    bool   // https: this proxy opens no TLS
+}
+
+// Errors of a target, as Codex CLI tells them.
+var (
+	errNoHost       = errors.New("missing host")
+	errHosts        = errors.New("multiple Host headers")
+	errHostMismatch = errors.New("Host header does not match request target")
+	errHostHeader   = errors.New("invalid Host header")
+)
+
+// target returns where the request goes: to the host of its URI, else to that
+// of its Host header.
+func (h *head) target() (t target, err error) {
+	if h.Method == http.MethodConnect {
+		// Its Host header is ignored, as Codex CLI does.
+		if t.host, t.port, err = authority(h.RequestURI, 80); err != nil {
+			return t, errNoHost
+		}
+		return t, nil
+	}
+	if len(h.hosts) > 1 {
+		return t, errHosts
+	}
+	scheme, rest, absolute := strings.Cut(h.RequestURI, "://")
+	if !absolute || strings.HasPrefix(scheme, "/") {
+		t.path = h.RequestURI
+		if len(h.hosts) == 0 {
+			return t, errNoHost
+		}
+		t.header = h.hosts[0]
+		if t.host, t.port, err = authority(t.header, 80); err != nil {
+			return t, errNoHost
+		}
+		return t, nil
+	}
+	return h.absolute(strings.ToLower(scheme), rest)
+}
+
+// absolute is target for an absolute URI.
+func (h *head) absolute(scheme, rest string) (t target, err error) {
+	t.tls = scheme == "https" || scheme == "wss"
+	var port uint16 = 80
+	if t.tls {
+		port = 443
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	name, path := rest[:end], rest[end:]
+	name = name[strings.LastIndexByte(name, '@')+1:]
+	path, _, _ = strings.Cut(path, "#")
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	t.header, t.path = name, path
+	if t.host, t.port, err = authority(name, port); err != nil {
+		return t, errNoHost
+	}
+	if len(h.hosts) == 0 {
+		return t, nil
+	}
+	t.header = h.hosts[0]
+	host, number, err := authority(t.header, port)
+	switch {
+	case err != nil || strings.HasSuffix(t.header, "]"):
+		return t, errHostHeader
+	case host != t.host || number != t.port:
+		return t, errHostMismatch
+	}
+	return t, nil
+}
+
+// authority reads host[:port].
+func authority(text string, port uint16) (string, uint16, error) {
+	name := text
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && strings.IndexByte(text[i:], ']') < 0 {
+		n, err := strconv.ParseUint(text[i+1:], 10, 16)
+		if err != nil || !digits(text[i+1:]) {
+			return "", 0, errNoHost
+		}
+		name, port = text[:i], uint16(n)
+	}
+	if strings.Contains(name, ":") && !strings.HasPrefix(name, "[") {
+		return "", 0, errNoHost
+	}
+	host, ok := normalHost(name)
+	if !ok {
+		return "", 0, errNoHost
+	}
+	return host, port, nil
+}
+
+// hopByHop are the headers that concern one connection only.
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
+}
+
+// endToEnd returns the headers that are sent on.
+func endToEnd(headers http.Header) http.Header {
+	kept := headers.Clone()
+	for _, list := range headers["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			kept.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hopByHop {
+		kept.Del(name)
+	}
+	return kept
+}
+
+// outgoing returns the request for the far side, without a body. Its path is
+// the one that came, byte for byte.
+func (h *head) outgoing(t target, r route) *http.Request {
+	path, query, found := strings.Cut(t.path, "?")
+	to := &url.URL{
+		Scheme: "http", Host: hostPort(t.host, t.port), Opaque: path, RawQuery: query, ForceQuery: found && query == "",
+	}
+	switch {
+	case r.upstream != nil:
+		to.Opaque = "//" + t.header + path
+	case strings.HasPrefix(path, "//"):
+		// As Opaque it would become a host.
+		to.Opaque, to.Path, to.RawPath = "", path, path
+	}
+	out := &http.Request{
+		Method: h.Method, URL: to, Host: t.header, Header: endToEnd(h.Header),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: h.ContentLength,
+	}
+	if out.Header["User-Agent"] == nil {
+		out.Header["User-Agent"] = []string{""} // else net/http sends its own
+	}
+	return out
+}
+
+func hostPort(host string, port uint16) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(int(port))
+}

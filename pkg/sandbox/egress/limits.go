@@ -1,0 +1,71 @@
+package egress
+
+import "time"
+
+const (
+	// maxConnections bounds the connections that one process's proxy serves at a
+	// time. A browser keeps 256 at most. Further ones are refused.
+	maxConnections = 512
+	// DefaultConnections bounds the connections of all proxies of a Host. Each
+	// takes two descriptors of the server, and a tunnel up to six while data is
+	// in flight: 1024 leave most of a usual limit (20,000) to processes.
+	DefaultConnections = 1024
+	// acceptPause is how long accepting rests after an error, such as one for
+	// want of descriptors, which goes away by itself.
+	acceptPause = 50 * time.Millisecond
+
+	// maxHead bounds the bytes of a request's head: Codex CLI accepts 460,800
+	// and refuses 500,000.
+	maxHead = 480_000
+	// maxHeaders bounds the header lines of a request, as Codex CLI does.
+	maxHeaders = 99
+	// maxAnswerHead bounds the head of an answer from outside: no server that
+	// is known sends more than 64 KiB.
+	maxAnswerHead = 1 << 20
+	// maxDrain bounds the body of a refused request that is read so that the
+	// connection can be used again; beyond it the connection is closed.
+	maxDrain = 256 << 10
+	// maxTrailer bounds the lines after a chunked body, which are dropped.
+	maxTrailer = 64 << 10
+	// copyBuffer is how much of a body is moved at a time.
+	copyBuffer = 64 << 10
+	// readBuffer is what each connection from the process has for heads.
+	readBuffer = 16 << 10
+
+	// headTime bounds how long a head takes, and how long a connection may be
+	// idle between requests; as with Codex CLI.
+	headTime = 30 * time.Second
+	// lingerTime is how long a connection is read after a last answer. Without
+	// it, unread data makes the kernel reset the connection, and the process may
+	// lose the answer.
+	lingerTime = time.Second
+	// continueTime is how long a body waits for the far side's 100 Continue.
+	continueTime = time.Second
+
+	// resolveTime bounds a name's resolution, as with Codex CLI.
+	resolveTime = 2 * time.Second
+	// maxAddresses bounds the addresses of a name that are tried.
+	maxAddresses = 16
+	// connectTime bounds connecting to a host, over all its addresses.
+	connectTime = 30 * time.Second
+	// nextAddressTime is how long one address may take before the next one is
+	// tried beside it (RFC 8305, section 5).
+	nextAddressTime = 250 * time.Millisecond
+	// idleOutside and idleOutsideTime bound the idle connections to hosts.
+	idleOutside     = 32
+	idleOutsideTime = 30 * time.Second
+
+	// askGrace is added to the time that the client gave itself for an answer,
+	// so that an answer sent at the last moment still counts.
+	askGrace = 5 * time.Second
+	// maxQuestions bounds the unanswered questions of one process.
+	maxQuestions = 64
+	// maxReason bounds the reason in an answer: it is repeated in refusals.
+	maxReason = 1024
+
+	// maxHostBytes is the longest name that DNS has.
+	maxHostBytes = 253
+	// maxPatterns bounds the patterns of a policy, each of which is compared
+	// with each host.
+	maxPatterns = 16384
+)

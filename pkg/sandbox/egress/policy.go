@@ -1,0 +1,98 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Permission is what a policy says of the hosts that match a pattern.
+type Permission string
+
+// The permissions. None is as if the pattern were absent.
+const (
+	None  Permission = "none"
+	Allow Permission = "allow"
+	Deny  Permission = "deny"
+)
+
+// Config is a policy as its client writes it.
+type Config struct {
+	// SOCKS5 asks for a SOCKS5 proxy beside the HTTP proxy.
+	SOCKS5 bool
+	// Upstream permits the proxies that the server's own environment names.
+	Upstream bool
+	// Limited permits only GET, HEAD and OPTIONS of plain HTTP.
+	Limited bool
+	// LocalBinding leaves addresses alone: only the patterns decide.
+	LocalBinding bool
+	Domains      map[string]Permission
+	// Review lists the patterns of hosts that are asked about although they
+	// are allowed.
+	Review []string
+	// UnixSockets are paths. They are checked and have no effect: on Linux
+	// Codex CLI's proxy reaches no Unix sockets either.
+	UnixSockets map[string]Permission
+	// AskTime is how long the client takes at most to answer a question;
+	// 0: there are no questions.
+	AskTime time.Duration
+}
+
+// Policy is a checked Config. It does not change.
+type Policy struct {
+	config              Config
+	allow, deny, review patterns
+}
+
+// NewPolicy checks a Config. The error is one of the params.
+func NewPolicy(config Config) (*Policy, error) {
+	p := &Policy{config: config}
+	if len(config.Domains)+len(config.Review) > maxPatterns {
+		return nil, fmt.Errorf("a network proxy has at most %d domain patterns", maxPatterns)
+	}
+	for _, text := range slices.Sorted(maps.Keys(config.Domains)) {
+		if err := p.domain(text, config.Domains[text]); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range config.Review {
+		parsed, err := parsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		p.review.add(parsed)
+	}
+	return p, checkSockets(config.UnixSockets)
+}
+
+func (p *Policy) domain(text string, permission Permission) error {
+	parsed, err := parsePattern(text)
+	switch {
+	case err != nil:
+		return err
+	case permission == Deny && parsed.everything():
+		return fmt.Errorf("invalid value for network.denied_domains: %s (allowed exact hosts or scoped wildcards like "+
+			"*.example.com or **.example.com)", text)
+	case permission == Deny:
+		p.deny.add(parsed)
+	case permission == Allow:
+		p.allow.add(parsed)
+	}
+	return nil
+}
+
+func checkSockets(sockets map[string]Permission) error {
+	for i, path := range slices.Sorted(maps.Keys(sockets)) {
+		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+			return fmt.Errorf("invalid network.allow_unix_sockets[%d]: expected a NUL-free absolute path for Linux, got %q", i, path)
+		}
+	}
+	return nil
+}
+
+// errNoPolicy is the error of Start without a policy.
+var errNoPolicy = errors.New("a network proxy needs a policy")

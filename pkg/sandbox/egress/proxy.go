@@ -1,0 +1,310 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"codex.internal/pkg/host/localpeer"
+)
+
+// Options configure a Host. The zero value is complete.
+type Options struct {
+	// Logger receives the decisions with the rule that matched. Nil: no log.
+	Logger *slog.Logger
+	// PrivateViaUpstream sends private addresses, but for loopback ones, to
+	// upstream proxies too.
+	PrivateViaUpstream bool
+	// OwnPort reports whether this program listens on a port of this machine.
+	// Such a port is not connected to: this program would take the connection
+	// for its own, and serve a process whose policy names the address. Nil: none.
+	OwnPort func(port uint16) bool
+	// Getenv is where the variables of upstream proxies are read. Nil: os.Getenv.
+	Getenv func(name string) string
+	// Connections bounds the connections of all proxies; 0: DefaultConnections.
+	Connections int64
+	// Resolve resolves a name; it returns soon after its context has ended. Nil:
+	// the system's resolver.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
+}
+
+// Host is what the proxies of one server share. Its methods may be called from
+// any goroutine.
+type Host struct {
+	opts        Options
+	connections atomic.Int64
+	// ports are those of all proxies, by which no proxy may be reached through
+	// another one.
+	ports sync.Map
+}
+
+// NewHost returns a Host without proxies.
+func NewHost(opts Options) *Host {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.OwnPort == nil {
+		opts.OwnPort = func(uint16) bool { return false }
+	}
+	if opts.Getenv == nil {
+		opts.Getenv = os.Getenv
+	}
+	if opts.Connections == 0 {
+		opts.Connections = DefaultConnections
+	}
+	return &Host{opts: opts}
+}
+
+// resolve resolves a name by the system's configuration. It uses Go's resolver:
+// the C library's cannot be cancelled, and an answer that is still out would
+// hold Close back.
+func (h *Host) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+	if h.opts.Resolve != nil {
+		return h.opts.Resolve(ctx, name)
+	}
+	resolver := net.Resolver{PreferGo: true}
+	return resolver.LookupNetIP(ctx, "ip", name+".")
+}
+
+// Hooks are what a proxy tells its owner. Several goroutines call them at a time.
+type Hooks struct {
+	// Ask returns the answer to a question, or the zero Answer, at the latest
+	// soon after its context has ended. Nil: there is no one to ask.
+	Ask func(ctx context.Context, q Question) Answer
+	// Report gets each decision when it is made. It must not block.
+	Report func(r Report)
+}
+
+// Report is one decision, as Codex CLI reports it.
+type Report struct {
+	Time     time.Time
+	Domain   bool // it is about the host, not about a method or a mode
+	Verdict  Verdict
+	Source   Source
+	Reason   string
+	Protocol Protocol
+	Host     string
+	Port     uint16
+	Method   string // of HTTP; "": none
+	Client   string // the address of the connection that the proxy accepted
+	Override bool   // the client allowed what the patterns do not
+}
+
+// Proxy is the network proxy of one process. It has one goroutine per listener
+// and one per connection, and two for each tunnel. Close ends them all.
+type Proxy struct {
+	host   *Host
+	policy *Policy
+	hooks  Hooks
+	log    *slog.Logger
+
+	web, socks net.Listener // socks is nil if the policy has none
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	asking context.Context // ends with StopAsking
+	mute   context.CancelFunc
+	// questions holds an element for each open question.
+	questions chan struct{}
+	transport *http.Transport
+	wg        sync.WaitGroup
+
+	mu    sync.Mutex
+	over  bool
+	conns map[net.Conn]struct{} // those from the process, and those to hosts
+	count int                   // those from the process
+}
+
+// Start makes the proxy of a process. Close must be called.
+func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
+	if policy == nil {
+		return nil, errNoPolicy
+	}
+	x := &Proxy{
+		host: h, policy: policy, hooks: hooks, log: h.opts.Logger,
+		questions: make(chan struct{}, maxQuestions),
+		conns:     make(map[net.Conn]struct{}),
+	}
+	var err error
+	if x.web, err = h.listen(); err != nil {
+		return nil, err
+	}
+	if policy.config.SOCKS5 {
+		if x.socks, err = h.listen(); err != nil {
+			_ = x.web.Close()
+			h.ports.Delete(portOf(x.web))
+			return nil, err
+		}
+	}
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+	x.asking, x.mute = context.WithCancel(x.ctx)
+	x.transport = x.newTransport()
+	x.wg.Go(func() { x.routineAccept(x.web, x.serveHTTP, x.refuseHTTP) })
+	if x.socks != nil {
+		x.wg.Go(func() { x.routineAccept(x.socks, x.serveSOCKS, func(net.Conn) {}) })
+	}
+	return x, nil
+}
+
+func (h *Host) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for the network proxy of a process: %w", err)
+	}
+	h.ports.Store(portOf(l), nil)
+	return l, nil
+}
+
+func portOf(l net.Listener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }
+
+// StopAsking denies the open questions and all later ones.
+func (x *Proxy) StopAsking() { x.mute() }
+
+// Close closes the ports, cuts every connection and returns when nothing of the
+// proxy runs any more. It waits for no answer from outside.
+func (x *Proxy) Close() {
+	x.mu.Lock()
+	x.over = true
+	conns := x.conns
+	x.conns = nil
+	x.mu.Unlock()
+	x.cancel()
+	for _, l := range []net.Listener{x.web, x.socks} {
+		if l != nil {
+			_ = l.Close()
+			x.host.ports.Delete(portOf(l))
+		}
+	}
+	for c := range conns {
+		_ = c.Close()
+	}
+	x.transport.CloseIdleConnections()
+	x.wg.Wait()
+}
+
+// routineAccept serves the connections of one listener until Close.
+func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(net.Conn)) {
+	for {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			x.admit(conn, serve, refuse)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			x.log.Warn("network proxy: accept a connection", "error", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-x.ctx.Done():
+			}
+		}
+	}
+}
+
+// admit serves a connection in a goroutine of its own. It closes the connection
+// if its other end belongs to another user: any local user can connect to a
+// loopback port, and would have the network of this server's user. Root may use
+// it, because root can become this user.
+func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
+	user, err := localpeer.UserOf(conn)
+	if err != nil || user != os.Geteuid() && user != 0 {
+		x.log.Warn("network proxy: refused a connection of another user", "user", user, "error", err)
+		_ = conn.Close()
+		return
+	}
+	if !x.enter(conn) {
+		refuse(conn)
+		_ = conn.Close()
+		return
+	}
+	x.wg.Go(func() {
+		defer x.leave(conn)
+		serve(conn)
+	})
+}
+
+// enter counts a connection from the process. It returns false if there are too
+// many, or the proxy is closed.
+func (x *Proxy) enter(conn net.Conn) bool {
+	if x.host.connections.Add(1) > x.host.opts.Connections {
+		x.host.connections.Add(-1)
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over || x.count >= maxConnections {
+		x.host.connections.Add(-1)
+		return false
+	}
+	x.count++
+	x.conns[conn] = struct{}{}
+	return true
+}
+
+func (x *Proxy) leave(conn net.Conn) {
+	_ = conn.Close()
+	x.host.connections.Add(-1)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.count--
+	delete(x.conns, conn)
+}
+
+// begin makes Close wait for the caller, until wg.Done. It returns false if the
+// proxy is closed. Only goroutines of the transport need it, which connect for
+// later requests too: Close does not wait for them otherwise.
+func (x *Proxy) begin() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.over {
+		x.wg.Add(1)
+	}
+	return !x.over
+}
+
+// keep makes Close close a connection to a host. It closes the connection and
+// returns an error if the proxy is closed already.
+func (x *Proxy) keep(conn net.Conn) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		_ = conn.Close()
+		return net.ErrClosed
+	}
+	x.conns[conn] = struct{}{}
+	return nil
+}
+
+func (x *Proxy) forget(conn net.Conn) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.conns, conn)
+}
+
+// attempt is one request of the process, for reports and refusals.
+type attempt struct {
+	Question
+	method string
+	client string
+}
+
+// report reports a decision. domain says that it is about the host.
+func (x *Proxy) report(a attempt, d decision, domain bool) {
+	x.log.Info("network decision", "verdict", d.verdict, "reason", d.reason, "rule", d.rule, "source", d.source,
+		"protocol", a.Protocol, "host", a.Host, "port", a.Port)
+	if x.hooks.Report == nil {
+		return
+	}
+	x.hooks.Report(Report{
+		Time: time.Now(), Domain: domain, Verdict: d.verdict, Source: d.source, Reason: d.reason,
+		Protocol: a.Protocol, Host: a.Host, Port: a.Port, Method: a.method, Client: a.client, Override: d.override,
+	})
+}

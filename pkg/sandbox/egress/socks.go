@@ -1,0 +1,192 @@
+package egress
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// The parts of SOCKS5 that occur here (RFC 1928).
+const (
+	socksVersion = 5
+
+	socksNoAuth   = 0
+	socksNoMethod = 0xff
+
+	socksConnect = 1
+
+	socksIPv4 = 1
+	socksName = 3
+	socksIPv6 = 4
+
+	socksDone        = 0
+	socksRefused     = 2
+	socksUnreachable = 5
+	socksUnsupported = 7
+)
+
+// errSOCKS is the error of a client that does not speak SOCKS5: its connection
+// is closed without an answer.
+var errSOCKS = errors.New("not a SOCKS5 request")
+
+// socksHello reads a client's greeting and returns whether it offers to go on
+// without authentication.
+func socksHello(r *bufio.Reader) (bool, error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return false, err
+	}
+	if head[0] != socksVersion {
+		return false, errSOCKS
+	}
+	methods := make([]byte, head[1])
+	if _, err := io.ReadFull(r, methods); err != nil {
+		return false, err
+	}
+	for _, m := range methods {
+		if m == socksNoAuth {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// socksRequest reads a request.
+func socksRequest(r *bufio.Reader) (command byte, host string, port uint16, err error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return 0, "", 0, err
+	}
+	if head[0] != socksVersion {
+		return 0, "", 0, errSOCKS
+	}
+	size := 0
+	switch head[3] {
+	case socksIPv4:
+		size = 4
+	case socksIPv6:
+		size = 16
+	case socksName:
+		n, err := r.ReadByte()
+		if err != nil {
+			return 0, "", 0, err
+		}
+		size = int(n)
+	default:
+		return 0, "", 0, errSOCKS
+	}
+	rest := make([]byte, size+2)
+	if _, err := io.ReadFull(r, rest); err != nil {
+		return 0, "", 0, err
+	}
+	if head[3] == socksName {
+		host = string(rest[:size])
+	} else {
+		address, _ := netip.AddrFromSlice(rest[:size])
+		host = address.String()
+	}
+	host, ok := normalHost(host)
+	if !ok {
+		return 0, "", 0, errSOCKS
+	}
+	return head[1], host, binary.BigEndian.Uint16(rest[size:]), nil
+}
+
+// socksReply encodes a reply with an address of type IPv4, which is that of the
+// connection to the host; 0.0.0.0:0 if there is none, or it is one of IPv6.
+func socksReply(code byte, local net.Addr) []byte {
+	reply := []byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0}
+	if tcp, ok := local.(*net.TCPAddr); ok {
+		if a := tcp.AddrPort(); a.Addr().Unmap().Is4() {
+			copy(reply[4:], a.Addr().Unmap().AsSlice())
+		}
+		binary.BigEndian.PutUint16(reply[8:], uint16(tcp.Port))
+	}
+	return reply
+}
+
+// serveSOCKS serves one connection of the SOCKS5 proxy. net/http has a client
+// of SOCKS5 and no server.
+func (x *Proxy) serveSOCKS(conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(headTime))
+	r := bufio.NewReader(conn)
+	plain, err := socksHello(r)
+	if err != nil {
+		return
+	}
+	if !plain {
+		_, _ = conn.Write([]byte{socksVersion, socksNoMethod})
+		return
+	}
+	if _, err := conn.Write([]byte{socksVersion, socksNoAuth}); err != nil {
+		return
+	}
+	command, host, port, err := socksRequest(r)
+	if err != nil {
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	code := byte(socksUnsupported)
+	if command == socksConnect {
+		a := attempt{Question: Question{SOCKS, host, port}, client: conn.RemoteAddr().String()}
+		code = x.socksConnect(conn, r, a)
+	}
+	if code != socksDone {
+		_, _ = conn.Write(socksReply(code, nil))
+		finish(conn)
+	}
+}
+
+// socksConnect makes the tunnel of a CONNECT, and returns when it has ended. If
+// there is none, it returns the code of the reply.
+func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
+	const tls = 443
+	limited := x.policy.config.Limited
+	if limited && a.Port != tls {
+		x.report(a, guarded(ReasonMethod), false)
+		return socksRefused
+	}
+	d := x.decide(x.ctx, a.Question, false)
+	if d.asked && gone(conn, r) {
+		return socksRefused
+	}
+	x.report(a, d, true)
+	if d.verdict != Pass {
+		return socksRefused
+	}
+	if limited {
+		x.report(a, guarded(ReasonMITM), false)
+		return socksRefused
+	}
+	out, _, err := x.tunnelTo(x.ctx, a.Question, route{addresses: d.addresses, port: a.Port})
+	if err != nil {
+		x.log.Debug("network proxy: connect", "host", a.Host, "port", a.Port, "error", err)
+		return socksUnreachable
+	}
+	if _, err := conn.Write(socksReply(socksDone, out.LocalAddr())); err != nil {
+		_ = out.Close()
+		return socksDone
+	}
+	x.tunnel(conn, r, out, nil)
+	return socksDone
+}
+
+// guarded is the decision of the limited mode against a request whose host is
+// allowed.
+func guarded(reason string) decision {
+	return decision{verdict: Block, source: ModeGuard, reason: reason, rule: "limited mode"}
+}
+
+// gone reports whether the process has hung up while a question was open: then
+// nothing is done for it any more, and nothing reported.
+func gone(conn net.Conn, r *bufio.Reader) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := r.Peek(1)
+	_ = conn.SetReadDeadline(time.Time{})
+	var timeout net.Error
+	return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
+}

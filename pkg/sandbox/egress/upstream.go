@@ -1,0 +1,108 @@
+package egress
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Variables that name upstream proxies, the first one that is usable counts.
+// net/http's own rules differ: they read the environment once, know no
+// ALL_PROXY, and do not use HTTP_PROXY for tunnels.
+var (
+	plainUpstream  = []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
+	tunnelUpstream = append([]string{"HTTPS_PROXY", "https_proxy"}, plainUpstream...)
+)
+
+// upstream returns the proxy to which requests for a host go, or nil if they go
+// to the host itself.
+func (x *Proxy) upstream(q Question) *url.URL {
+	if !x.policy.config.Upstream || q.Protocol == SOCKS || x.direct(q.Host) {
+		return nil
+	}
+	getenv := x.host.opts.Getenv
+	except := getenv("NO_PROXY")
+	if except == "" {
+		except = getenv("no_proxy")
+	}
+	if exempt(except, q.Host, q.Port) {
+		return nil
+	}
+	names := plainUpstream
+	if q.Protocol == Connect {
+		names = tunnelUpstream
+	}
+	for _, name := range names {
+		if u := parseUpstream(getenv(name)); u != nil {
+			return u
+		}
+	}
+	return nil
+}
+
+// direct reports whether a host is never reached through an upstream proxy, to
+// which the address would mean another machine.
+func (x *Proxy) direct(host string) bool {
+	address, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return host == localhost
+	case address.IsLoopback() || address.IsUnspecified():
+		return true
+	default:
+		return !public(address) && !x.host.opts.PrivateViaUpstream
+	}
+}
+
+// parseUpstream reads a proxy's URL, whose scheme may be missing. It returns nil
+// if it is not the URL of an HTTP proxy.
+func parseUpstream(text string) *url.URL {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil
+	}
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" {
+		return nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return &url.URL{Scheme: "http", User: u.User, Host: net.JoinHostPort(u.Hostname(), port)}
+}
+
+// exempt reports whether a NO_PROXY list names a host: by name, which covers
+// the names below it, by address or network, with or without a port.
+func exempt(list, host string, port uint16) bool {
+	address, err := netip.ParseAddr(host)
+	literal := err == nil
+	for entry := range strings.SplitSeq(list, ",") {
+		entry = lower(strings.TrimSpace(entry))
+		if entry == "*" {
+			return true
+		}
+		if network, err := netip.ParsePrefix(entry); err == nil {
+			if literal && network.Contains(address) {
+				return true
+			}
+			continue
+		}
+		if name, number, err := net.SplitHostPort(entry); err == nil {
+			if number != strconv.Itoa(int(port)) {
+				continue
+			}
+			entry = name
+		}
+		name, ok := normalHost(strings.TrimPrefix(strings.TrimPrefix(entry, "*"), "."))
+		if ok && (name == host || !literal && strings.HasSuffix(host, "."+name)) {
+			return true
+		}
+	}
+	return false
+}

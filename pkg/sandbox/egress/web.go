@@ -1,0 +1,342 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// web is one connection to the HTTP proxy. Requests are served one after the
+// other, in the order in which they came.
+type web struct {
+	proxy  *Proxy
+	conn   net.Conn
+	r      *bufio.Reader
+	w      *bufio.Writer
+	client string
+}
+
+// serveHTTP serves one connection of the HTTP proxy. Its loop is not that of
+// net/http's server: see readHead.
+func (x *Proxy) serveHTTP(conn net.Conn) {
+	c := &web{
+		proxy: x, conn: conn, client: conn.RemoteAddr().String(),
+		r: bufio.NewReaderSize(conn, readBuffer), w: bufio.NewWriter(conn),
+	}
+	for more := true; more; {
+		_ = conn.SetReadDeadline(time.Now().Add(headTime))
+		h, err := readHead(c.r)
+		_ = conn.SetReadDeadline(time.Time{})
+		switch {
+		case errors.Is(err, errBadHead):
+			c.last("400 Bad Request")
+			return
+		case errors.Is(err, errLargeHead):
+			c.last("431 Request Header Fields Too Large")
+			return
+		case err != nil:
+			return
+		}
+		if more = c.serve(h); c.w.Flush() != nil {
+			return
+		}
+	}
+	finish(conn)
+}
+
+// refuseHTTP answers a connection that is one too many.
+func (x *Proxy) refuseHTTP(conn net.Conn) {
+	_ = conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"+
+		"too many connections are open through the network proxy")
+}
+
+// last answers with a status and no body, and ends the connection.
+func (c *web) last(status string) {
+	_, _ = c.w.WriteString("HTTP/1.1 " + status + "\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+	if c.w.Flush() == nil {
+		finish(c.conn)
+	}
+}
+
+// serve serves one request. It reports whether the connection can be used on.
+func (c *web) serve(h *head) bool {
+	x := c.proxy
+	b := newBody(h, c.r)
+	if b != nil && h.ProtoAtLeast(1, 1) && strings.EqualFold(h.Header.Get("Expect"), "100-continue") {
+		b.proceed = c.proceed
+	}
+	if h.Header["X-Unix-Socket"] != nil && h.Method != http.MethodConnect {
+		c.refuseUnix(h)
+		return c.keeps(h, b)
+	}
+	t, err := h.target()
+	if err != nil {
+		c.text(h, http.StatusBadRequest, err.Error())
+		return c.keeps(h, b)
+	}
+	a := attempt{Question: Question{HTTP, t.host, t.port}, method: h.Method, client: c.client}
+	if h.Method == http.MethodConnect {
+		a.Protocol = Connect
+	}
+	to := route{port: t.port, upstream: x.upstream(a.Question)}
+	d := x.decide(x.ctx, a.Question, to.upstream != nil)
+	if d.asked && gone(c.conn, c.r) {
+		return false
+	}
+	x.report(a, d, true)
+	if d.verdict != Pass {
+		c.refuse(h, a, d)
+		return c.keeps(h, b)
+	}
+	to.addresses = d.addresses
+	switch {
+	case x.policy.config.Limited && !safe(h.Method):
+		d = guarded(ReasonMethod)
+		if a.Protocol == Connect {
+			d = guarded(ReasonMITM)
+		}
+		x.report(a, d, false)
+		c.refuse(h, a, d)
+		return c.keeps(h, b)
+	case a.Protocol == Connect:
+		return c.connect(h, a.Question, to)
+	case t.tls:
+		c.text(h, http.StatusBadGateway, upstreamFailure)
+		return c.keeps(h, b)
+	default:
+		return c.forward(h, b, t, to)
+	}
+}
+
+// safe reports whether the limited mode permits a method.
+func safe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// keeps reports whether the connection can be used on after an answer that was
+// given without the request's body.
+func (c *web) keeps(h *head, b *body) bool {
+	return c.w.Flush() == nil && !h.Close && b.drained()
+}
+
+// proceed asks the process for the body that it holds back.
+func (c *web) proceed() {
+	_, _ = c.w.WriteString("HTTP/1.1 100 Continue\r\n\r\n")
+	_ = c.w.Flush()
+}
+
+// upstreamFailure is the text of an answer to a request that is allowed and
+// could not be carried out.
+const upstreamFailure = "upstream failure"
+
+// answer writes a whole answer. more are header lines, each with its end.
+func (c *web) answer(h *head, status int, kind, more string, text []byte) {
+	proto := "HTTP/1.1 "
+	if !h.ProtoAtLeast(1, 1) {
+		proto = "HTTP/1.0 "
+	}
+	_, _ = c.w.WriteString(proto + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\ncontent-type: " + kind + "\r\n" + more +
+		"content-length: " + strconv.Itoa(len(text)) + "\r\ndate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n")
+	if h.Close {
+		_, _ = c.w.WriteString("connection: close\r\n")
+	}
+	_, _ = c.w.WriteString("\r\n")
+	if h.Method != http.MethodHead {
+		_, _ = c.w.Write(text)
+	}
+}
+
+func (c *web) text(h *head, status int, text string) {
+	c.answer(h, status, "text/plain", "", []byte(text))
+}
+
+// refuse answers a request that the policy refuses.
+func (c *web) refuse(h *head, a attempt, d decision) {
+	r := refusalOf(d.reason)
+	more := "x-proxy-error: " + r.code + "\r\n"
+	if a.Protocol == Connect {
+		c.answer(h, http.StatusForbidden, "text/plain", more, []byte(r.message))
+		return
+	}
+	text := []byte(`{"status":"blocked","host":`)
+	add := func(name, value string) {
+		text = append(append(append(text, `,"`...), name...), `":`...)
+		text = jsonwire.AppendString(text, value)
+	}
+	text = jsonwire.AppendString(text, a.Host)
+	add("reason", d.reason)
+	add("decision", string(d.verdict))
+	add("source", string(d.source))
+	add("protocol", string(a.Protocol))
+	text = append(text, `,"port":`...)
+	text = jsonwire.AppendUint(text, uint64(a.Port))
+	add("message", r.message)
+	c.answer(h, http.StatusForbidden, "application/json", more, append(text, '}'))
+}
+
+// refuseUnix refuses a request for a Unix socket.
+func (c *web) refuseUnix(h *head) {
+	a := attempt{Question: Question{HTTP, "unix-socket", 0}, method: h.Method, client: c.client}
+	if c.proxy.policy.config.Limited && !safe(h.Method) {
+		c.proxy.report(a, guarded(ReasonMethod), false)
+		c.answer(h, http.StatusForbidden, "application/json", "x-proxy-error: "+refusalOf(ReasonMethod).code+"\r\n",
+			[]byte(`{"status":"blocked","host":"unix-socket","reason":"method_not_allowed"}`))
+		return
+	}
+	c.proxy.report(a, decision{verdict: Block, source: State, reason: ReasonUnix, rule: "Unix sockets"}, false)
+	c.text(h, http.StatusNotImplemented, "unix sockets unsupported")
+}
+
+// connect serves a CONNECT. The far side is connected before the answer: after a
+// 200 the process could not be told why nothing comes.
+func (c *web) connect(h *head, q Question, to route) bool {
+	out, early, err := c.proxy.tunnelTo(c.proxy.ctx, q, to)
+	if err != nil {
+		status := http.StatusBadGateway
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+			status = http.StatusGatewayTimeout
+		}
+		c.text(h, status, "connect to "+hostPort(q.Host, q.Port)+": "+err.Error())
+		return c.keeps(h, nil)
+	}
+	_, _ = c.w.WriteString("HTTP/1.1 200 OK\r\ndate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n")
+	if c.w.Flush() != nil {
+		_ = out.Close()
+		return false
+	}
+	c.proxy.tunnel(c.conn, c.r, out, early)
+	return false
+}
+
+// routeKey is the key of a request's route in its context.
+type routeKey struct{}
+
+// newTransport makes the client side of the HTTP proxy: net/http's transport,
+// which reuses connections and connects along the route of each request.
+func (x *Proxy) newTransport() *http.Transport {
+	routeOf := func(ctx context.Context) route {
+		r, _ := ctx.Value(routeKey{}).(route)
+		return r
+	}
+	return &http.Transport{
+		Proxy: func(rq *http.Request) (*url.URL, error) { return routeOf(rq.Context()).upstream, nil },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return x.dial(ctx, routeOf(ctx))
+		},
+		DisableCompression:     true,
+		MaxIdleConns:           idleOutside,
+		MaxIdleConnsPerHost:    idleOutside,
+		IdleConnTimeout:        idleOutsideTime,
+		ExpectContinueTimeout:  continueTime,
+		MaxResponseHeaderBytes: maxAnswerHead,
+	}
+}
+
+// forward sends a plain request on and its answer back.
+func (c *web) forward(h *head, b *body, t target, to route) bool {
+	ctx, done := context.WithCancel(context.WithValue(c.proxy.ctx, routeKey{}, to))
+	defer done()
+	out := h.outgoing(t, to)
+	if b != nil {
+		out.Body = b
+		trace := &httptrace.ClientTrace{Got100Continue: func() { b.once.Do(func() { callIf(b.proceed) }) }}
+		ctx = httptrace.WithClientTrace(ctx, trace)
+	}
+	resp, err := c.proxy.transport.RoundTrip(out.WithContext(ctx))
+	if b != nil {
+		// The transport may read the body still: it must not write 100 Continue
+		// into the answer.
+		b.once.Do(func() {})
+	}
+	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		c.proxy.log.Debug("network proxy: forward", "host", t.host, "port", t.port, "error", err)
+		c.text(h, http.StatusBadGateway, upstreamFailure)
+		return c.keeps(h, nil) && (b == nil || b.ended.Load())
+	}
+	defer resp.Body.Close()
+	more := c.copyAnswer(h, resp)
+	// The transport may read the body still, until the connection is closed.
+	return more && (b == nil || b.ended.Load())
+}
+
+func callIf(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+// copyAnswer writes the far side's answer. It reports whether the connection can
+// be used on.
+func (c *web) copyAnswer(h *head, resp *http.Response) bool {
+	bodiless := h.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+	chunked := !bodiless && resp.ContentLength < 0 && h.ProtoAtLeast(1, 1)
+	closes := h.Close || !bodiless && resp.ContentLength < 0 && !chunked
+	headers := endToEnd(resp.Header)
+	switch {
+	case chunked:
+		headers.Set("Transfer-Encoding", "chunked")
+	case !bodiless && resp.ContentLength >= 0:
+		headers.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+	}
+	if closes {
+		headers.Set("Connection", "close")
+	} else if !h.ProtoAtLeast(1, 1) {
+		headers.Set("Connection", "keep-alive")
+	}
+	proto := "HTTP/1.1 "
+	if !h.ProtoAtLeast(1, 1) {
+		proto = "HTTP/1.0 "
+	}
+	_, _ = c.w.WriteString(proto + resp.Status + "\r\n")
+	_ = headers.Write(c.w)
+	_, _ = c.w.WriteString("\r\n")
+	if bodiless {
+		return c.w.Flush() == nil && !closes
+	}
+	return c.copyBody(resp.Body, chunked) == nil && !closes
+}
+
+// copyBody writes a body, each part as soon as it comes.
+func (c *web) copyBody(from io.Reader, chunked bool) error {
+	buffer := make([]byte, copyBuffer)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 && chunked {
+			_, _ = c.w.WriteString(strconv.FormatInt(int64(n), 16) + "\r\n")
+		}
+		if n > 0 {
+			_, _ = c.w.Write(buffer[:n])
+		}
+		if n > 0 && chunked {
+			_, _ = c.w.WriteString("\r\n")
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if chunked {
+				_, _ = c.w.WriteString("0\r\n\r\n")
+			}
+			return c.w.Flush()
+		case err != nil:
+			// The process sees that the answer is cut off.
+			_ = c.conn.Close()
+			return err
+		}
+		if err := c.w.Flush(); err != nil {
+			return err
+		}
+	}
+}
