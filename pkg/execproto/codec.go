@@ -97,7 +97,7 @@ const (
 // codec goes through the members of one object after the other. To write one, it
 // calls the object's fields once. To read one, it calls fields for each member of
 // the text, upon which the line with the same name reads the value, and once
-// more at the end, when the lines report what is missing. An object has at most 13
+// more at the end, when the lines report what is missing. An object has at most 15
 // members, so that costs less than a table that must be filled for each value.
 type codec struct {
 	mode mode
@@ -105,6 +105,7 @@ type codec struct {
 	r    *jsonwire.Reader // what is read
 	err  error
 	at   position
+	bare bool // errors are told without the names of members
 }
 
 // position is where a codec is in the object that it reads.
@@ -226,7 +227,7 @@ func (c *codec) member(o Object, name []byte) error {
 		return fmt.Errorf("duplicate field `%s`", name)
 	case !c.at.found:
 		return c.r.Skip()
-	case c.err != nil && c.mode == reading:
+	case c.err != nil && c.mode == reading && !c.bare:
 		return fmt.Errorf("%s: %w", name, c.err)
 	}
 	return c.err

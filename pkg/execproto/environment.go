@@ -26,6 +26,10 @@ type Capabilities struct {
 	// FSWatchMissing says that fs/watchMissing can watch paths.
 	FSWatchMissing    bool
 	HTTPHeaderEnvVars bool
+	// NetworkProxyLaunch and NetworkProxyReviewDomains say that a process may have
+	// a network proxy of its own (docs/spec/network.md §4).
+	NetworkProxyLaunch        bool
+	NetworkProxyReviewDomains bool
 }
 
 func (p *Capabilities) fields(c *codec) {
@@ -36,6 +40,8 @@ func (p *Capabilities) fields(c *codec) {
 	boolean(c, "environmentConfigRead", orNull|omit, &p.EnvironmentConfigRead)
 	boolean(c, "fsWatchMissing", orNull|omit, &p.FSWatchMissing)
 	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
+	boolean(c, "networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
+	boolean(c, "networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
 }
 
 // EnvironmentInfo answers environment/info (docs/spec/wire.md §7.1). Cwd,

@@ -66,7 +66,13 @@ const (
 	// NotifyMissingChanged is known to later releases of Codex CLI. It follows only
 	// a request for it.
 	NotifyMissingChanged = "fs/missingChanged"
+	// NotifyPolicyDecision says what was decided about a host.
+	NotifyPolicyDecision = "network/policyDecision"
 )
+
+// MethodPolicyRequest is the only request from server to client
+// (docs/spec/network.md §4.5).
+const MethodPolicyRequest = "network/policyRequest"
 
 // Error codes (docs/spec/wire.md §2.2).
 const (

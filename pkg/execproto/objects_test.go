@@ -17,15 +17,19 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true},
 }
 
 const (
 	fullEnvironmentText = `{"shell":{"name":"sh","path":"/bin/sh"},"cwd":"file:///","tempDir":"file:///tmp","userHomeDir":"file:///home/u",` +
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
-		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true}`
+		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true,` +
+		`"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
 )
+
+const leastProxy = `{"enabled":false,"enableSocks5":false,"enableSocks5Udp":false,"allowUpstreamProxy":false,` +
+	`"dangerouslyAllowAllUnixSockets":false,"mode":"full","allowLocalBinding":false}`
 
 // vectors hold the exact spelling of every type. Each text is what Append writes
 // for the object, and Decode reads the object from it. Together the vectors of a
@@ -41,7 +45,7 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
 
@@ -73,10 +77,13 @@ var vectors = []vector{
 	{&StartParams{
 		ProcessID: "p", Argv: []string{"a", "b"}, Cwd: "/", Env: map[string]string{"A": "1"}, TTY: true, Arg0: new("sh"), PipeStdin: true,
 		EnvPolicy: &EnvPolicy{"all", false, []string{}, map[string]string{}, []string{"x"}}, Sandbox: []byte(`{"permissions":{}}`),
-		EnforceManagedNetwork: true, Metadata: &StartMetadata{ThreadID: "t"}, Size: &TerminalSize{2, 3}, OutputWindow: 65536,
+		EnforceManagedNetwork: true, ManagedNetwork: &ManagedNetwork{LoopbackPorts: []uint16{1, 65535}},
+		NetworkProxy: &NetworkProxyLaunch{Proxy: NetworkProxy{Mode: NetworkFull}}, Metadata: &StartMetadata{ThreadID: "t"}, Size: &TerminalSize{2, 3}, OutputWindow: 65536,
 	}, `{"processId":"p","argv":["a","b"],"cwd":"/","env":{"A":"1"},"tty":true,"arg0":"sh","pipeStdin":true,` +
 		`"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":["x"]},` +
-		`"sandbox":{"permissions":{}},"enforceManagedNetwork":true,"metadata":{"threadId":"t"},"size":{"rows":2,"cols":3},"outputWindow":65536}`},
+		`"sandbox":{"permissions":{}},"enforceManagedNetwork":true,` +
+		`"managedNetwork":{"loopbackPorts":[1,65535],"allowLocalBinding":false},` +
+		`"networkProxy":{"proxy":` + leastProxy + `,"auditMetadata":{}},"metadata":{"threadId":"t"},"size":{"rows":2,"cols":3},"outputWindow":65536}`},
 	{&StartResult{ProcessID: "p\""}, `{"processId":"p\""}`},
 	{&StartResult{"p", "none"}, `{"processId":"p","sandboxType":"none"}`},
 	{&ReadParams{ProcessID: "p"}, `{"processId":"p","afterSeq":null,"maxBytes":null,"waitMs":null}`},
@@ -109,6 +116,27 @@ var vectors = []vector{
 	{&SandboxRefusal{Reason: "no"}, `{"policy":null,"reason":"no"}`},
 	{&SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}, `{"policy":{"type":"disabled"},"reason":"no"}`},
 	{&ClosedNotification{"p", 3}, `{"processId":"p","seq":3}`},
+
+	{&ManagedNetwork{}, `{"allowLocalBinding":false}`},
+	{&ManagedNetwork{[]uint16{}, true, []string{"/s"}, true},
+		`{"loopbackPorts":[],"allowLocalBinding":true,"allowUnixSockets":["/s"],"dangerouslyAllowAllUnixSockets":true}`},
+	{&NetworkProxy{Mode: NetworkFull}, leastProxy},
+	{&NetworkProxy{
+		true, true, true, true, true, true, NetworkLimited, map[string]DomainPermission{"b": DomainDeny, "a": DomainNone, "c": DomainAllow},
+		[]string{"r"}, map[string]DomainPermission{"/s": DomainAllow},
+	}, `{"enabled":true,"enableSocks5":true,"enableSocks5Udp":true,"allowUpstreamProxy":true,"dangerouslyAllowAllUnixSockets":true,` +
+		`"mode":"limited","domains":{"a":"none","b":"deny","c":"allow"},"reviewDomains":["r"],"unixSockets":{"/s":"allow"},"allowLocalBinding":true}`},
+	{&NetworkProxyLaunch{NetworkProxy{Mode: NetworkFull}, AuditMetadata{Slug: "s"}, "e", "x", new(uint64(5))},
+		`{"proxy":` + leastProxy + `,"auditMetadata":{"slug":"s"},"environmentId":"e","executionId":"x","policyDecisionTimeoutMs":5}`},
+	{&AuditMetadata{"a", "b", "c", "d", "e", "f", "g", "h", "i"}, `{"conversationId":"a","appVersion":"b","userAccountId":"c",` +
+		`"authMode":"d","originator":"e","userEmail":"f","terminalType":"g","model":"h","slug":"i"}`},
+	{&PolicyRequestParams{"p", PolicyRequest{"http", "h", 80}}, `{"processId":"p","request":{"protocol":"http","host":"h","port":80}}`},
+	{&PolicyRequest{"http", "h", 80}, `{"protocol":"http","host":"h","port":80}`},
+	{&PolicyResult{PolicyDecision{Type: "allow"}}, `{"decision":{"type":"allow"}}`},
+	{&PolicyDecision{"deny", new("r")}, `{"type":"deny","reason":"r"}`},
+	{&PolicyDecisionNotification{"p", "t", "domain", "allow", "s", "r", "http", "h", 80, "GET", "c", true},
+		`{"processId":"p","timestamp":"t","scope":"domain","decision":"allow","source":"s","reason":"r","protocol":"http",` +
+			`"host":"h","port":80,"method":"GET","client":"c","policyOverride":true}`},
 
 	{&PathParams{Path: "/"}, `{"path":"/"}`},
 	{&PathParams{"/", []byte(`{}`)}, `{"path":"/","sandbox":{}}`},

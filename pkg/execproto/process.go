@@ -110,7 +110,11 @@ type StartParams struct {
 	// Sandbox is the undecoded sandbox context; nil when absent or null.
 	Sandbox               json.RawMessage
 	EnforceManagedNetwork bool
-	Metadata              *StartMetadata
+	// ManagedNetwork is ignored if there is a NetworkProxy.
+	ManagedNetwork *ManagedNetwork
+	// NetworkProxy asks for a network proxy of the process; nil: none.
+	NetworkProxy *NetworkProxyLaunch
+	Metadata     *StartMetadata
 	// Size is the terminal's first size; nil: 24 rows, 80 columns.
 	Size *TerminalSize
 	// OutputWindow is how many bytes of output may be unacknowledged; 0: any
@@ -136,6 +140,8 @@ func (p *StartParams) fields(c *codec) {
 	optional(c, "envPolicy", orNull, &p.EnvPolicy, objectValue)
 	raw(c, "sandbox", orNull, &p.Sandbox)
 	boolean(c, "enforceManagedNetwork", 0, &p.EnforceManagedNetwork)
+	optional(c, "managedNetwork", orNull|omit, &p.ManagedNetwork, objectValue)
+	optional(c, "networkProxy", orNull|omit, &p.NetworkProxy, bareValue)
 	optional(c, "metadata", orNull|omit, &p.Metadata, objectValue)
 	optional(c, "size", orNull|omit, &p.Size, objectValue)
 	uint64s(c, "outputWindow", orNull|omit, &p.OutputWindow)

@@ -54,7 +54,11 @@ func readWord[S ~string](r *jsonwire.Reader, words []S) (S, error) {
 		expected[i] = "`" + string(w) + "`"
 	}
 	const show = 64
-	return "", fmt.Errorf("unknown variant `%s`, expected one of %s", b[:min(len(b), show)], strings.Join(expected, ", "))
+	listed := "one of " + strings.Join(expected, ", ")
+	if len(expected) == 2 {
+		listed = strings.Join(expected, " or ")
+	}
+	return "", fmt.Errorf("unknown variant `%s`, expected %s", b[:min(len(b), show)], listed)
 }
 
 func boolean(c *codec, name string, rule rule, to *bool) {
@@ -281,6 +285,14 @@ func objectValue[T any, P Pointer[T]](c *codec, to *T) {
 		return
 	}
 	c.err = c.object(P(to), "an object")
+}
+
+// bareValue is objectValue for an object whose errors do not say where in the
+// message it is: clients compare them with those of Codex CLI.
+func bareValue[T any, P Pointer[T]](c *codec, to *T) {
+	c.bare = true
+	objectValue[T, P](c, to)
+	c.bare = c.err != nil
 }
 
 // objects is a list of objects.

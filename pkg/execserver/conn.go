@@ -56,9 +56,10 @@ type conn struct {
 	stage   stage
 	session *session
 
-	handles handleTable
-	watch   missingWatch
-	streams streamTable
+	handles   handleTable
+	watch     missingWatch
+	streams   streamTable
+	questions questions
 }
 
 // ending is how a connection ends: the close code and reason for the client.
@@ -228,8 +229,11 @@ func (c *conn) receive(msg *websocket.Message) *ending {
 		defer msg.Release()
 		return c.notification(m)
 	default:
-		msg.Release()
-		return &ending{code: websocket.CloseProtocolError, reason: "a client must not send responses: this server asks nothing"}
+		defer msg.Release()
+		if !c.questions.answer(m) {
+			return &ending{code: websocket.CloseProtocolError, reason: "a client must not send a response to a request that it did not get"}
+		}
+		return nil
 	}
 }
 

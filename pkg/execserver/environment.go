@@ -8,7 +8,7 @@ import (
 	"codex.internal/pkg/execproto"
 )
 
-// environment returns the result of environment/info. Three capabilities are set
+// environment returns the result of environment/info. Some capabilities are set
 // only if the sandbox backend can enforce every plan. The backend is probed with
 // the first client and not earlier, so that a server listens at once.
 func (srv *Server) environment() execproto.EnvironmentInfo {
@@ -17,6 +17,8 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 		info.Capabilities.SandboxedFileStreaming = true
 		info.Capabilities.RootWriteKeepsDevices = true
 		info.Capabilities.RootWriteKeepsRestrictions = true
+		info.Capabilities.NetworkProxyLaunch = proxies(r.Status())
+		info.Capabilities.NetworkProxyReviewDomains = proxies(r.Status())
 	}
 	return info
 }

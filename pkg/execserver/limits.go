@@ -105,6 +105,13 @@ const (
 	// notification.
 	maxProcessID = 4 << 10
 
+	// maxAskingID bounds processId of a process about whose hosts the client is
+	// asked, as Codex CLI does.
+	maxAskingID = 256
+	// maxQuestions bounds the unanswered requests to one client, as Codex CLI
+	// does.
+	maxQuestions = 256
+
 	// idleHelperTime is how long an idle helper waits for a request, and how
 	// recently a policy must have been used for a helper to be started ahead.
 	idleHelperTime = 3 * time.Second

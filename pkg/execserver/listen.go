@@ -23,6 +23,11 @@ import (
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
+	if a, ok := l.Addr().(*net.TCPAddr); ok {
+		srv.mu.Lock()
+		srv.ports = append(srv.ports, a.AddrPort().Port())
+		srv.mu.Unlock()
+	}
 	l = websocket.LimitWaiting(l, waitingLimit(), sourceOf)
 	h := websocket.NewHTTPServer(srv)
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {

@@ -68,6 +68,19 @@ func (o *outbox) send(ctx context.Context, encode func(b []byte) []byte) error {
 	return nil
 }
 
+// offer appends one message if there is room for it, and drops it otherwise.
+func (o *outbox) offer(encode func(b []byte) []byte) {
+	o.mu.Lock()
+	room := o.err == nil && len(o.queue) < queueBytes
+	if room {
+		o.append(encode)
+	}
+	o.mu.Unlock()
+	if room {
+		o.wake()
+	}
+}
+
 // lockWithRoom returns with the lock held and room in the queue, or with an
 // error and without the lock.
 func (o *outbox) lockWithRoom(ctx context.Context) error {

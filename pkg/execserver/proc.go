@@ -11,6 +11,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 )
@@ -33,6 +34,7 @@ type proc struct {
 	confined  bool                // set before the start
 	refusal   *os.File            // set before a confined start: see launch.Command; closed at exit
 	profile   permissions.Profile // set before a confined start
+	network   *egress.Proxy       // set before the start; nil: none
 	startedAt time.Time
 	// stop cancels the start.
 	stop context.CancelFunc
@@ -211,6 +213,7 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 // Closed implements process.Sink.
 func (p *proc) Closed(seq uint64) {
 	p.recordConfined()
+	p.closeNetwork()
 	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)
 }

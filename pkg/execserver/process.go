@@ -25,6 +25,7 @@ type start struct {
 	p       *proc
 	spec    process.Spec
 	sandbox *processSandbox // nil: it has none
+	network networkLaunch
 	log     *slog.Logger
 }
 
@@ -42,6 +43,10 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 			return call{}, err
 		}
 	}
+	network, err := c.srv.networkLaunch(params)
+	if err != nil {
+		return call{}, err
+	}
 	ctx, stop := context.WithCancel(c.session.ctx)
 	p := &proc{
 		s: c.session, id: params.ProcessID, argv: spec.Argv, tty: spec.TTY,
@@ -55,7 +60,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	if m := params.Metadata; m != nil {
 		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
 	}
-	st := &start{p: p, spec: spec, sandbox: box, log: log}
+	st := &start{p: p, spec: spec, sandbox: box, network: network, log: log}
 	return call{
 		turn: c.session.order.enter(p.id),
 		run:  func(context.Context) (result, error) { return st.run(ctx) },
@@ -73,6 +78,9 @@ func (st *start) run(ctx context.Context) (result, error) {
 	var err error
 	if st.sandbox != nil {
 		intent, err = st.sandbox.intent()
+	}
+	if err == nil {
+		err = st.openNetwork(intent)
 	}
 	switch {
 	case err != nil:
@@ -100,6 +108,7 @@ func (st *start) run(ctx context.Context) (result, error) {
 // request.
 func (st *start) failed(err error) error {
 	st.p.stop()
+	st.p.closeNetwork()
 	st.p.s.remove(st.p)
 	if st.p.setStarted(nil) {
 		err = internal("process " + shorten(st.p.id) + " was terminated while it was starting")
@@ -279,7 +288,14 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		return call{run: func(context.Context) (result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil
 	}
 	return orderedCall(c, params.ProcessID, func(p *proc) (result, error) {
-		return execproto.TerminateResult{Running: p != nil && p.running.Terminate()}, nil
+		if p == nil {
+			return execproto.TerminateResult{Running: false}, nil
+		}
+		if p.network != nil {
+			// Descendants that outlive an exited process are no longer asked about.
+			p.network.StopAsking()
+		}
+		return execproto.TerminateResult{Running: p.running.Terminate()}, nil
 	}), nil
 }
 

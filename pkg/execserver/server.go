@@ -18,6 +18,7 @@ import (
 	"codex.internal/pkg/host/hostinfo"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/watch"
+	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/websocket"
@@ -62,6 +63,10 @@ type Options struct {
 	// Sandbox names the programs that confine requests, and the backend.
 	Sandbox launch.Options
 
+	// ProxyPrivateIPsViaUpstream lets network proxies of processes reach private
+	// addresses through the upstream proxy that the server's environment names.
+	ProxyPrivateIPsViaUpstream bool
+
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.
 	Process process.Options
@@ -103,6 +108,7 @@ type Server struct {
 	helpers    *helperPool
 	launchers  *launcherPool
 	confined   confinedTimes
+	egress     *egress.Host
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -114,6 +120,7 @@ type Server struct {
 	stopping bool
 	conns    int
 	sessions map[string]*session
+	ports    []uint16      // on which Serve accepts clients
 	stopped  chan struct{} // closed when Shutdown begins
 	ended    chan struct{} // closed when Shutdown is done
 }
@@ -142,6 +149,7 @@ func New(opts Options) (*Server, error) {
 	}
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
+	srv.egress = srv.newEgress()
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil
 }

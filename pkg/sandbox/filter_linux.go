@@ -105,6 +105,9 @@ type Rules struct {
 	Nesting    bool // new namespaces and mounts are allowed
 	Sharing    bool // the IPC and PID namespaces are the host's
 	Attributes bool // nothing of the file system may be changed
+	// UnixSockets allows sockets of the Unix family where the network is that of
+	// proxies.
+	UnixSockets bool
 }
 
 // assembler writes BPF. Every check that matches ends in a return, so that
@@ -241,7 +244,11 @@ func (r Rules) Filter() []unix.SockFilter {
 		a.streamsOnly(unix.SYS_SOCKET)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
 	case NetworkProxy:
-		a.only(unix.SYS_SOCKET, unix.AF_INET, unix.AF_INET6)
+		families := []uint32{unix.AF_INET, unix.AF_INET6}
+		if r.UnixSockets {
+			families = append(families, unix.AF_UNIX)
+		}
+		a.only(unix.SYS_SOCKET, families...)
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
 	}

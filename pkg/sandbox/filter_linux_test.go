@@ -70,9 +70,9 @@ func thisArch() uint32 {
 // everyRules yields all Rules that there can be.
 func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
-		for bits := range 8 {
-			r := Rules{Network(network), bits&1 != 0, bits&2 != 0, bits&4 != 0}
-			f(fmt.Sprintf("%s nesting=%v sharing=%v attributes=%v", name, r.Nesting, r.Sharing, r.Attributes), r)
+		for bits := range 16 {
+			r := Rules{Network(network), bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0}
+			f(fmt.Sprintf("%s nesting=%v sharing=%v attributes=%v unix=%v", name, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets), r)
 		}
 	}
 }
@@ -167,7 +167,11 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 			families(unix.SYS_SOCKET, r, unix.AF_UNIX)
 			families(unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
 		case NetworkProxy:
-			families(unix.SYS_SOCKET, r, unix.AF_INET, unix.AF_INET6)
+			allowed := []uint64{unix.AF_INET, unix.AF_INET6}
+			if r.UnixSockets {
+				allowed = append(allowed, unix.AF_UNIX)
+			}
+			families(unix.SYS_SOCKET, r, allowed...)
 			families(unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
 		default:
 			families(unix.SYS_SOCKET, r)
@@ -246,7 +250,7 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 			for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
 				if r.Network == NetworkProxy {
 					want = actionAllow
-					if nr == unix.SYS_SOCKET || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+					if nr == unix.SYS_SOCKET && !r.UnixSockets || nr == unix.SYS_SOCKETPAIR && kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
 						want = actionDeny
 					}
 				}

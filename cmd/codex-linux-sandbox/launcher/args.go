@@ -14,6 +14,7 @@ import (
 const (
 	exitUsage      = 2   // the arguments are wrong; nothing ran
 	exitFailed     = 125 // the sandbox could not be made; nothing ran
+	exitProxy      = 101 // the managed proxies cannot be used; nothing ran
 	exitCannotExec = 126 // the command may not be executed
 	exitNotFound   = 127 // there is no such command
 )
@@ -47,6 +48,9 @@ type options struct {
 	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group
 	stage                 string // what the second stage does; see bwrap.go
+	proxyPorts            string // the ports on which proxies may be, if hasProxyPorts
+	hasProxyPorts         bool
+	unixSockets           bool // with proxied: Unix sockets are allowed
 	command               []string
 }
 
@@ -67,6 +71,9 @@ permission profile or one of the short forms.
   --allow-network-for-proxy   reach the proxies of HTTP_PROXY and the like on
                               this host, and nothing else
   --proxy-route-spec JSON     routes to proxies that the caller has opened
+  --proxy-ports N,...         refuse proxies on other ports of this host
+  --allow-unix-sockets        with --allow-network-for-proxy: COMMAND may use Unix
+                              sockets, also those of this host that it sees
   --use-legacy-landlock       Landlock alone, without protected metadata
   --no-proc                   leave /proc empty
 
@@ -92,8 +99,8 @@ permission profile or one of the short forms.
                               NUL behind it, from an inherited descriptor
 
 Exit codes: COMMAND's own; 128 and the number of the signal that ended it;
-2 wrong usage, 125 the sandbox could not be made, 126 COMMAND may not be
-executed, 127 there is no such COMMAND.
+2 wrong usage, 101 the managed proxies cannot be used, 125 the sandbox could not
+be made, 126 COMMAND may not be executed, 127 there is no such COMMAND.
 `
 
 // parse reads the command line. Every error is a *usageError.
@@ -101,11 +108,11 @@ func parse(args []string) (*options, error) {
 	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
-		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec,
+		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
 		"--backend": &o.backend, "--argv0": &o.arg0, "--second-stage": &o.stage,
 	}
 	flags := map[string]*bool{
-		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied,
+		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied, "--allow-unix-sockets": &o.unixSockets,
 		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe, "--probe-first": &o.probeFirst,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
@@ -145,6 +152,7 @@ func parse(args []string) (*options, error) {
 		case word != nil:
 			*word = value
 			o.hasArg0 = o.hasArg0 || name == "--argv0"
+			o.hasProxyPorts = o.hasProxyPorts || name == "--proxy-ports"
 		case number != nil:
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {

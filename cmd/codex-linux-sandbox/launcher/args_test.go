@@ -63,7 +63,7 @@ func TestRefusals(t *testing.T) {
 		{"JSON of nothing", profile(`{"type":"nope"}`, "--", "true"), 2, "invalid permission profile JSON: data did not match any variant of untagged enum PermissionProfileDe\n"},
 		{"a URI", profile(uriInside, "--", "true"), 2, "invalid permission profile JSON: "},
 		{"legacy and more than it can do", profile(carveOut, "--use-legacy-landlock", "--", "true"), 125, "codex-linux-sandbox: permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock\n"},
-		{"no proxy", profile(readOnly, "--allow-network-for-proxy", "--", "true"), 125, "codex-linux-sandbox: failed to prepare host proxy routing bridge: managed proxy mode requires proxy environment variables\n"},
+		{"no proxy", profile(readOnly, "--allow-network-for-proxy", "--", "true"), 101, "codex-linux-sandbox: failed to prepare host proxy routing bridge: managed proxy mode requires proxy environment variables\n"},
 		{"a missing descriptor", []string{"--sandbox-policy-cwd", "/", "--permission-profile-fd", "999", "--", "true"}, 125, "read the profile: "},
 	} {
 		var out, errs bytes.Buffer
@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 	}
 	t.Setenv("https_proxy", "http://proxy.example:1")
 	var errs bytes.Buffer
-	if code := Main(profile(readOnly, "--allow-network-for-proxy", "--", "true"), &errs, &errs); code != 125 || !strings.Contains(errs.String(), "managed proxy mode requires parseable loopback proxy endpoints\n") {
+	if code := Main(profile(readOnly, "--allow-network-for-proxy", "--", "true"), &errs, &errs); code != 101 || !strings.Contains(errs.String(), "managed proxy mode requires parseable loopback proxy endpoints\n") {
 		t.Errorf("%d %s", code, errs.String())
 	}
 }

@@ -135,7 +135,7 @@ func (w *wrapped) run(program string) (int, error) {
 	if !mounting {
 		view = &sandbox.Plan{Root: sandbox.RootWritable, Network: view.Network}
 	}
-	filter := sandbox.Rules{Network: w.l.plan.Network, Nesting: w.l.nesting}.Filter()
+	filter := w.l.rules().Filter()
 	for fd, data := range map[int][]byte{
 		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds, inheritedFD: again,
 		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
@@ -355,6 +355,9 @@ func (w *wrapped) spec() string {
 	if w.l.plan.Root == sandbox.RootWritable {
 		spec = append(spec, "root=1")
 	}
+	if w.l.unixSockets {
+		spec = append(spec, "unix=1")
+	}
 	if w.l.execFD >= 0 {
 		spec = append(spec, "exec=1")
 	}
@@ -384,6 +387,8 @@ func (l *launch) secondStage() (int, error) {
 			r.Network, l.plan.Network = sandbox.Network(n), sandbox.Network(n)
 		case "nesting":
 			r.Nesting, l.nesting = true, true
+		case "unix":
+			r.UnixSockets = true
 		case "root":
 			l.plan.Root = sandbox.RootWritable
 		case "terminal":

@@ -47,7 +47,7 @@ func (l *launch) explainTo(w io.Writer) error {
 	if plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 	} else {
-		r := sandbox.Rules{Network: plan.Network, Nesting: l.nesting}
+		r := l.rules()
 		fmt.Fprintf(&b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
 		b.WriteString("  ptrace, process_vm_*, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
 			"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
@@ -61,7 +61,11 @@ func (l *launch) explainTo(w io.Writer) error {
 			b.WriteString("  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
 				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n")
 		case sandbox.NetworkProxy:
-			b.WriteString("  sockets that are not of the IPv4 or IPv6 family\n")
+			b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
+			if l.unixSockets {
+				b.WriteString(", or of the Unix family")
+			}
+			b.WriteString("\n")
 		}
 	}
 	if !l.temporary {

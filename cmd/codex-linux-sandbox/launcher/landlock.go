@@ -61,7 +61,7 @@ func (b landlock) run(l *launch) (int, error) {
 	if err != nil {
 		return 0, &unavailable{err}
 	}
-	rules := sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}
+	rules := l.rules()
 	var grants []sandbox.Grant
 	if l.legacyLandlock {
 		grants, err = l.plan.LegacyGrants()

@@ -128,7 +128,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if code == exitFailed && o.stage != "" && tellFirstStage(err) {
 		return code
 	}
-	if code == exitFailed && o.refusalFD >= 0 {
+	if (code == exitFailed || code == exitProxy) && o.refusalFD >= 0 {
 		_, _ = unix.Write(o.refusalFD, []byte(err.Error()))
 	}
 	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
@@ -206,7 +206,7 @@ func (c *changed) Unwrap() error { return c.err }
 func (l *launch) runWithRetry() (code int, err error) {
 	l.before = l.env
 	if err := l.openProxies(); err != nil {
-		return 0, err
+		return exitProxy, err
 	}
 	for range planTries {
 		if l.legacyLandlock {
@@ -237,6 +237,11 @@ func (l *launch) openProxies() (err error) {
 	}
 	l.env = l.proxies.Env
 	return nil
+}
+
+// rules are those of the command's filter.
+func (l *launch) rules() sandbox.Rules {
+	return sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting, UnixSockets: l.unixSockets}
 }
 
 // prepareAgain is for another try: a plan of what is there now, and new

@@ -70,7 +70,7 @@ func (s *supervisor) build() {
 	p.undumpable()
 	p.dropPrivileges()
 	wall.enforce()
-	p.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
+	p.install(l.rules().Filter())
 }
 
 // enter appends the first steps inside: the mapping of the user and the group

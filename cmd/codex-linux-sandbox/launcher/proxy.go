@@ -3,9 +3,11 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
@@ -35,9 +37,17 @@ func (l *launch) findProxies() (*proxies, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, e := range routes.Endpoints {
+		if l.hasProxyPorts && e.Path == "" && !slices.Contains(strings.Split(l.proxyPorts, ","), strconv.Itoa(int(e.Port))) {
+			return nil, errOutside
+		}
+	}
 	x := &proxies{Routes: routes, ours: -1, theirs: -1}
 	return x, x.open()
 }
+
+// errOutside says that a variable names a proxy that is not the caller's.
+var errOutside = errors.New("proxy endpoint is outside the managed sandbox context")
 
 // open makes the socket over which the listeners come, and reserves numbers
 // for them.

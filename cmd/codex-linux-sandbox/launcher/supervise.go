@@ -309,7 +309,7 @@ func (l *launch) execDirectly() (int, error) {
 	}
 	if !l.plan.Unfiltered || l.plan.Network == sandbox.NetworkOff {
 		p.noNewPrivileges()
-		p.install(sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting}.Filter())
+		p.install(l.rules().Filter())
 	}
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {

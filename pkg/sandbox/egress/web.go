@@ -285,25 +285,28 @@ func (c *web) copyAnswer(h *head, resp *http.Response) bool {
 	bodiless := h.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 	chunked := !bodiless && resp.ContentLength < 0 && h.ProtoAtLeast(1, 1)
 	closes := h.Close || !bodiless && resp.ContentLength < 0 && !chunked
-	headers := endToEnd(resp.Header)
+	headers, framing := endToEnd(resp.Header), ""
+	if !bodiless {
+		headers.Del("Content-Length")
+	}
 	switch {
 	case chunked:
-		headers.Set("Transfer-Encoding", "chunked")
+		framing = "transfer-encoding: chunked\r\n"
 	case !bodiless && resp.ContentLength >= 0:
-		headers.Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
-	}
-	if closes {
-		headers.Set("Connection", "close")
-	} else if !h.ProtoAtLeast(1, 1) {
-		headers.Set("Connection", "keep-alive")
+		framing = "content-length: " + strconv.FormatInt(resp.ContentLength, 10) + "\r\n"
 	}
 	proto := "HTTP/1.1 "
 	if !h.ProtoAtLeast(1, 1) {
 		proto = "HTTP/1.0 "
 	}
+	if closes {
+		framing += "connection: close\r\n"
+	} else if !h.ProtoAtLeast(1, 1) {
+		framing += "connection: keep-alive\r\n"
+	}
 	_, _ = c.w.WriteString(proto + resp.Status + "\r\n")
 	_ = headers.Write(c.w)
-	_, _ = c.w.WriteString("\r\n")
+	_, _ = c.w.WriteString(framing + "\r\n")
 	if bodiless {
 		return c.w.Flush() == nil && !closes
 	}

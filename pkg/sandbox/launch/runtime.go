@@ -44,6 +44,11 @@ type Intent struct {
 	// LegacyLandlock and ManagedNetwork are as the launcher's options
 	// --use-legacy-landlock and --allow-network-for-proxy.
 	LegacyLandlock, ManagedNetwork bool
+	// ProxyPorts, if not nil, are the only ports of this machine on which the
+	// proxies of a managed network may be. UnixSockets allows Unix sockets in a
+	// managed network.
+	ProxyPorts  []uint16
+	UnixSockets bool
 	// Reading makes everything read-only, as MakeReading does.
 	Reading bool
 }

@@ -296,10 +296,28 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 	switch {
 	case in.ManagedNetwork:
 		args = append(args, "--allow-network-for-proxy")
+		if in.ProxyPorts != nil {
+			args = append(args, "--proxy-ports="+portList(in.ProxyPorts))
+		}
+		if in.UnixSockets {
+			args = append(args, "--allow-unix-sockets")
+		}
 	case in.LegacyLandlock:
 		args = append(args, "--use-legacy-landlock")
 	}
 	return c, args, nil
+}
+
+// portList is the value of the launcher's option --proxy-ports.
+func portList(ports []uint16) string {
+	var text []byte
+	for i, n := range ports {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendUint(text, uint64(n), 10)
+	}
+	return string(text)
 }
 
 // remember puts data into memory that the launcher inherits, and returns the

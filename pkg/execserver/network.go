@@ -1,0 +1,163 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// networkLaunch is what a process/start says about the process's network.
+type networkLaunch struct {
+	policy *egress.Policy // nil: no network proxy
+	// ports and unixSockets are for a sandbox that is confined to a proxy: the
+	// only ports on which it may be, nil for any, and whether sockets of the
+	// Unix family are allowed.
+	ports       []uint16
+	unixSockets bool
+}
+
+// networkLaunch checks the members of a process/start about the network.
+func (srv *Server) networkLaunch(p *execproto.StartParams) (networkLaunch, error) {
+	launch := p.NetworkProxy
+	if launch == nil {
+		var n networkLaunch
+		if m := p.ManagedNetwork; m != nil {
+			n.ports, n.unixSockets = append([]uint16{}, m.LoopbackPorts...), m.DangerouslyAllowAllUnixSockets
+		}
+		return n, nil
+	}
+	config := egress.Config{
+		SOCKS5: launch.Proxy.EnableSOCKS5, Upstream: launch.Proxy.AllowUpstreamProxy, LocalBinding: launch.Proxy.AllowLocalBinding,
+		Limited: launch.Proxy.Mode == execproto.NetworkLimited, Review: launch.Proxy.ReviewDomains,
+		Domains: permissionsOf(launch.Proxy.Domains), UnixSockets: permissionsOf(launch.Proxy.UnixSockets),
+	}
+	if limit := launch.PolicyDecisionTimeoutMS; limit != nil {
+		switch {
+		case *limit == 0:
+			return networkLaunch{}, invalidParams("network policy decision callback timeout must be nonzero")
+		case p.ProcessID == "" || len(p.ProcessID) > maxAskingID:
+			return networkLaunch{}, invalidParams("callback-enabled process ID must be non-empty and at most 256 bytes")
+		}
+		config.AskTime = time.Duration(min(*limit, uint64(maxWait/time.Millisecond))) * time.Millisecond
+	}
+	err := errors.New("executor-local network proxy launch requires an enabled proxy")
+	var policy *egress.Policy
+	if launch.Proxy.Enabled {
+		policy, err = egress.NewPolicy(config)
+	}
+	if err != nil {
+		return networkLaunch{}, invalidParams("invalid network proxy config: " + err.Error())
+	}
+	return networkLaunch{policy: policy, unixSockets: launch.Proxy.DangerouslyAllowAllUnixSockets}, nil
+}
+
+func permissionsOf(domains map[string]execproto.DomainPermission) map[string]egress.Permission {
+	m := make(map[string]egress.Permission, len(domains))
+	for text, permission := range domains {
+		m[text] = egress.Permission(permission)
+	}
+	return m
+}
+
+// openNetwork makes the network proxy of a process that is about to start, if
+// there is to be one, and points its environment at it. A sandbox that has no
+// network gets no proxy: it could not reach it, and variables that name dead
+// ports make programs fail later and with worse errors.
+func (st *start) openNetwork(intent *launch.Intent) error {
+	n := st.network
+	if intent != nil && intent.ManagedNetwork {
+		intent.ProxyPorts, intent.UnixSockets = n.ports, n.unixSockets
+	}
+	offline := intent != nil && !intent.ManagedNetwork && intent.Profile.Network != permissions.NetworkEnabled &&
+		intent.Profile.Kind != permissions.Disabled
+	if n.policy == nil || offline {
+		return nil
+	}
+	proxy, err := st.p.s.srv.egress.Start(n.policy, egress.Hooks{Ask: st.p.askClient, Report: st.p.reportDecision})
+	if err != nil {
+		return internal(err.Error())
+	}
+	st.p.network = proxy
+	st.spec.Env = proxy.Environ(st.spec.Env)
+	if intent != nil && intent.ManagedNetwork {
+		intent.ProxyPorts = proxy.Ports()
+	}
+	return nil
+}
+
+// closeNetwork ends the process's network proxy, if it has one. The ports are
+// closed when it returns.
+func (p *proc) closeNetwork() {
+	if p.network != nil {
+		p.network.Close()
+	}
+}
+
+// askClient asks the client that is attached about a host. Without one the zero
+// Answer denies: nothing is queued for the next connection.
+func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
+	c := p.s.attached()
+	if c == nil {
+		return egress.Answer{}
+	}
+	d, ok := c.questions.ask(ctx, c, execproto.PolicyRequestParams{
+		ProcessID: p.id,
+		Request:   execproto.PolicyRequest{Protocol: string(q.Protocol), Host: q.Host, Port: q.Port},
+	})
+	switch {
+	case !ok:
+		return egress.Answer{}
+	case d.Type == string(egress.Pass):
+		return egress.Answer{Verdict: egress.Pass}
+	case d.Reason == nil:
+		return egress.Answer{}
+	default:
+		return egress.Answer{Verdict: egress.Verdict(d.Type), Reason: *d.Reason}
+	}
+}
+
+// reportDecision tells the client that is attached what was decided. A client
+// that does not read misses reports, because proxies must not wait for it.
+func (p *proc) reportDecision(r egress.Report) {
+	c := p.s.attached()
+	if c == nil {
+		return
+	}
+	scope := "non_domain"
+	if r.Domain {
+		scope = "domain"
+	}
+	c.out.offer(execproto.PolicyDecisionNotification{
+		ProcessID: p.id, Timestamp: r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), Scope: scope,
+		Decision: string(r.Verdict), Source: string(r.Source), Reason: r.Reason, Protocol: string(r.Protocol),
+		Host: r.Host, Port: r.Port, Method: r.Method, Client: r.Client, PolicyOverride: r.Override,
+	}.AppendJSON)
+}
+
+// newEgress makes what the network proxies of all processes share.
+func (srv *Server) newEgress() *egress.Host {
+	return egress.NewHost(egress.Options{
+		Logger: srv.log, PrivateViaUpstream: srv.opts.ProxyPrivateIPsViaUpstream, OwnPort: srv.listensOn,
+	})
+}
+
+// listensOn reports whether Serve accepts clients on a port.
+func (srv *Server) listensOn(port uint16) bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return slices.Contains(srv.ports, port)
+}
+
+// proxies reports whether processes can have network proxies here. A port is
+// open to every user of the machine, so a system must be able to say which user
+// a connection belongs to.
+func proxies(status launch.Status) bool { return status.Complete && localpeer.Supported }

@@ -1,0 +1,133 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/websocket"
+)
+
+// launching returns the params of a process with a network proxy.
+func launching(change func(*execproto.StartParams)) *execproto.StartParams {
+	p := &execproto.StartParams{ProcessID: "p", NetworkProxy: &execproto.NetworkProxyLaunch{
+		Proxy: execproto.NetworkProxy{Enabled: true, Mode: execproto.NetworkFull},
+	}}
+	change(p)
+	return p
+}
+
+func TestNetworkLaunch(t *testing.T) {
+	srv := &Server{}
+	for name, tt := range map[string]struct {
+		change func(*execproto.StartParams)
+		want   string // an error; "": none
+	}{
+		"the smallest": {func(*execproto.StartParams) {}, ""},
+		"not enabled": {func(p *execproto.StartParams) { p.NetworkProxy.Proxy.Enabled = false },
+			"invalid network proxy config: executor-local network proxy launch requires an enabled proxy"},
+		"a bad pattern": {func(p *execproto.StartParams) {
+			p.NetworkProxy.Proxy.Domains = map[string]execproto.DomainPermission{"a b": execproto.DomainAllow}
+		}, "invalid network proxy config: unsupported domain pattern syntax: a b"},
+		"a relative socket": {func(p *execproto.StartParams) {
+			p.NetworkProxy.Proxy.UnixSockets = map[string]execproto.DomainPermission{"x": execproto.DomainAllow}
+		}, `invalid network proxy config: invalid network.allow_unix_sockets[0]: expected a NUL-free absolute path for Linux, got "x"`},
+		"no time": {func(p *execproto.StartParams) { p.NetworkProxy.PolicyDecisionTimeoutMS = new(uint64) },
+			"network policy decision callback timeout must be nonzero"},
+		"the longest time":           {func(p *execproto.StartParams) { p.NetworkProxy.PolicyDecisionTimeoutMS = new(uint64(1<<64 - 1)) }, ""},
+		"a long id and no questions": {func(p *execproto.StartParams) { p.ProcessID = strings.Repeat("p", 257) }, ""},
+		"a long id and questions": {func(p *execproto.StartParams) {
+			p.ProcessID, p.NetworkProxy.PolicyDecisionTimeoutMS = strings.Repeat("p", 257), new(uint64(1))
+		}, "callback-enabled process ID must be non-empty and at most 256 bytes"},
+	} {
+		n, err := srv.networkLaunch(launching(tt.change))
+		if tt.want == "" && (err != nil || n.policy == nil) || tt.want != "" && (err == nil || err.Error() != tt.want || toRPC(err).Code != execproto.CodeInvalidParams) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	n, err := srv.networkLaunch(&execproto.StartParams{ManagedNetwork: &execproto.ManagedNetwork{}})
+	if err != nil || n.policy != nil || n.ports == nil {
+		t.Errorf("managedNetwork without ports allows any: %+v %v", n, err)
+	}
+}
+
+// discard is a transport that takes messages and sends nothing.
+type discard struct{ websocket.Transport }
+
+func (discard) Open(b []byte) []byte        { return b }
+func (discard) Seal(b []byte, _ int) []byte { return b }
+
+// askingProc returns a process of a session whose connection is c.
+func askingProc(t *testing.T) (*proc, *conn) {
+	c := &conn{out: newOutbox(discard{})}
+	c.waits, c.hangup = context.WithCancel(t.Context())
+	return &proc{id: "p", s: &session{conn: c}}, c
+}
+
+// TestQuestions: an answer ends the question with its id, a second one is
+// ignored, and one that nothing was asked for is told apart.
+func TestQuestions(t *testing.T) {
+	var x questions
+	id, answer := x.begin()
+	if id != 1 {
+		t.Fatalf("the first id is %d", id)
+	}
+	for _, tt := range []struct {
+		text string
+		ok   bool
+	}{
+		{`{"id":2,"result":{"decision":{"type":"allow"}}}`, false},
+		{`{"id":0,"result":{}}`, false},
+		{`{"id":"1","result":{}}`, false},
+		{`{"id":1,"result":{"decision":{"type":"allow"}}}`, true},
+		{`{"id":1,"error":{"code":1,"message":"late"}}`, true},
+	} {
+		m, err := jsonrpc.Decode([]byte(tt.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok := x.answer(m); ok != tt.ok {
+			t.Errorf("%s: %v", tt.text, ok)
+		}
+	}
+	if d := <-answer; d == nil || d.Type != "allow" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestQuestionsEnd: a question ends without an answer when the client is gone, and
+// is not asked when too many are open.
+func TestQuestionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := askingProc(t)
+		answers := make(chan egress.Answer)
+		go func() {
+			answers <- p.askClient(t.Context(), egress.Question{Protocol: egress.HTTP, Host: "a.test", Port: 80})
+		}()
+		synctest.Wait()
+		c.hangup()
+		if a := <-answers; a != (egress.Answer{}) {
+			t.Errorf("%+v", a)
+		}
+		for range maxQuestions {
+			c.questions.begin()
+		}
+		ctx, done := context.WithTimeout(t.Context(), time.Hour)
+		defer done()
+		began := time.Now()
+		if a := p.askClient(ctx, egress.Question{}); a != (egress.Answer{}) || time.Since(began) > 0 {
+			t.Errorf("%+v after %s", a, time.Since(began))
+		}
+		p.s.conn = nil
+		if a := p.askClient(ctx, egress.Question{}); a != (egress.Answer{}) {
+			t.Errorf("without a connection: %+v", a)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/jsonrpc"
+)
+
+// questions are the requests of the server to the client of one connection. Its
+// methods may be called from any goroutine.
+type questions struct {
+	mu   sync.Mutex
+	last int64 // the id of the newest one; the first has 1
+	// open are those without an answer. Each channel has room for it.
+	open map[int64]chan *execproto.PolicyDecision
+}
+
+// ask sends a request and waits for its answer. ok is false if there is none,
+// or it cannot be decoded: ctx or the connection has ended, or maxQuestions are
+// open already, of which the client is asked no more.
+func (x *questions) ask(ctx context.Context, c *conn, params execproto.PolicyRequestParams) (d execproto.PolicyDecision, ok bool) {
+	id, answer := x.begin()
+	if answer == nil {
+		return d, false
+	}
+	defer x.end(id)
+	if c.out.send(ctx, func(b []byte) []byte { return params.AppendRequest(b, id) }) != nil {
+		return d, false
+	}
+	select {
+	case a := <-answer:
+		if a == nil {
+			return d, false
+		}
+		return *a, true
+	case <-ctx.Done():
+	case <-c.waits.Done():
+	case <-c.out.ended:
+	}
+	return d, false
+}
+
+// begin registers a request; nil: there are too many.
+func (x *questions) begin() (id int64, answer chan *execproto.PolicyDecision) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.open) >= maxQuestions {
+		return 0, nil
+	}
+	if x.open == nil {
+		x.open = make(map[int64]chan *execproto.PolicyDecision)
+	}
+	x.last++
+	answer = make(chan *execproto.PolicyDecision, 1)
+	x.open[x.last] = answer
+	return x.last, answer
+}
+
+func (x *questions) end(id int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.open, id)
+}
+
+// answer takes a response of the client. It returns false if there was no
+// request of that id. A second response and one that comes late are ignored.
+func (x *questions) answer(m jsonrpc.Message) bool {
+	id, err := strconv.ParseInt(m.ID.String(), 10, 64)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err != nil || id < 1 || id > x.last {
+		return false
+	}
+	answer := x.open[id]
+	delete(x.open, id)
+	if answer == nil {
+		return true
+	}
+	var d *execproto.PolicyDecision
+	if m.Kind == jsonrpc.Response {
+		if r, err := execproto.Decode[execproto.PolicyResult](m.Result); err == nil {
+			d = &r.Decision
+		}
+	}
+	answer <- d
+	return true
+}
