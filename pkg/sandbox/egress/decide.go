@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -97,6 +98,11 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	if local && !p.config.LocalBinding && !p.allow.exact[q.Host] {
 		return blocked(ReasonLocal, "no entry names it exactly")
 	}
+	if byName && strings.ContainsFunc(q.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		// An upstream proxy that maps names to ASCII makes another name of it, and no
+		// pattern was compared with that one.
+		return blocked(ReasonLocal, "it does not resolve")
+	}
 	rule, review := p.allow.find(q.Host), p.review.find(q.Host)
 	d := decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
 	if rule == "" || review != "" {
@@ -165,7 +171,8 @@ func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	defer done()
 	stop := context.AfterFunc(x.asking, done)
 	defer stop()
-	if ctx.Err() != nil {
+	// AfterFunc ends ctx in a goroutine of its own, which may not have run yet.
+	if ctx.Err() != nil || x.asking.Err() != nil {
 		return d
 	}
 	a := x.hooks.Ask(ctx, q)

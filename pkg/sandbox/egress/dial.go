@@ -85,7 +85,7 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	outcomes := make(chan outcome, len(r.addresses))
 	next, running := 0, 0
 	start := func() {
-		to := netip.AddrPortFrom(r.addresses[next], r.port)
+		to := netip.AddrPortFrom(r.addresses[next].Unmap(), r.port)
 		next++
 		running++
 		x.wg.Go(func() {
@@ -107,7 +107,7 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	for start(); ; {
 		timer, stop := context.WithTimeout(ctx, nextAddressTime)
 		waiting := timer.Done()
-		if next == len(r.addresses) || ctx.Err() != nil {
+		if next == len(r.addresses) || running >= maxAttempts || ctx.Err() != nil {
 			waiting = nil
 		}
 		select {
@@ -132,18 +132,32 @@ func (x *Proxy) dialAddresses(ctx context.Context, r route) (net.Conn, error) {
 	}
 }
 
-// dialOne connects to an address, unless this program itself listens there.
+// dialOne connects to an address, unless this program itself listens there. The
+// address that the connection got is looked at too: it is the one that counts.
 func (x *Proxy) dialOne(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	if _, proxy := x.host.ports.Load(to.Port()); (proxy || x.host.opts.OwnPort(to.Port())) && ofThisMachine(to.Addr()) {
+	own := x.host.ownPort(to.Port())
+	if own && ofThisMachine(to.Addr()) {
 		return nil, errOwnPort
 	}
-	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", to.String())
+	dialer := net.Dialer{Timeout: attemptTime}
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err == nil && own && ofThisMachine(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()) {
+		_ = conn.Close()
+		return nil, errOwnPort
+	}
+	return conn, err
+}
+
+// ownPort reports whether this program listens on a port of this machine.
+func (h *Host) ownPort(port uint16) bool {
+	_, proxy := h.ports.Load(port)
+	return proxy || h.opts.OwnPort(port)
 }
 
 // ofThisMachine reports whether an address is one of this machine's. If its
 // addresses cannot be listed, every address is.
 func ofThisMachine(address netip.Addr) bool {
+	address = address.Unmap() // 0.0.0.0 would not be found as ::ffff:0.0.0.0
 	if address.IsLoopback() || address.IsUnspecified() {
 		return true
 	}

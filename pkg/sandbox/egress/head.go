@@ -117,7 +117,11 @@ func (h *head) target() (t target, err error) {
 	}
 	scheme, rest, absolute := strings.Cut(h.RequestURI, "://")
 	if !absolute || strings.HasPrefix(scheme, "/") {
-		t.path = h.RequestURI
+		// Neither a path nor `*` of OPTIONS: in front of an upstream proxy it would
+		// become a part of the host.
+		if t.path = h.RequestURI; t.path[0] != '/' && (t.path != "*" || h.Method != http.MethodOptions) {
+			return t, errNoHost
+		}
 		if len(h.hosts) == 0 {
 			return t, errNoHost
 		}
@@ -213,6 +217,8 @@ func (h *head) outgoing(t target, r route) *http.Request {
 		Scheme: "http", Host: hostPort(t.host, t.port), Opaque: path, RawQuery: query, ForceQuery: found && query == "",
 	}
 	switch {
+	case r.upstream != nil && path == "*": // RFC 9112, section 3.2.4
+		to.Opaque = "//" + t.header
 	case r.upstream != nil:
 		to.Opaque = "//" + t.header + path
 	case strings.HasPrefix(path, "//"):

@@ -4,11 +4,13 @@ import "time"
 
 const (
 	// maxConnections bounds the connections that one process's proxy serves at a
-	// time. A browser keeps 256 at most. Further ones are refused.
-	maxConnections = 512
+	// time. A browser keeps 256 at most. Further ones are refused. Four processes
+	// must do their worst to take all connections of a Host from the others.
+	maxConnections = 256
 	// DefaultConnections bounds the connections of all proxies of a Host. Each
-	// takes two descriptors of the server, and a tunnel up to six while data is
-	// in flight: 1024 leave most of a usual limit (20,000) to processes.
+	// takes two descriptors of the server, maxAttempts more while it connects, and a
+	// tunnel up to six while data is in flight: 1024 leave most of a usual limit
+	// (20,000) to processes. Unfinished heads of all take 1 GB at most.
 	DefaultConnections = 1024
 	// acceptPause is how long accepting rests after an error, such as one for
 	// want of descriptors, which goes away by itself.
@@ -51,6 +53,11 @@ const (
 	// nextAddressTime is how long one address may take before the next one is
 	// tried beside it (RFC 8305, section 5).
 	nextAddressTime = 250 * time.Millisecond
+	// maxAttempts bounds the addresses that are connected to at a time, each for
+	// attemptTime: a name with sixteen addresses that swallow packets would take as
+	// many descriptors.
+	maxAttempts = 4
+	attemptTime = 8 * time.Second
 	// idleOutside and idleOutsideTime bound the idle connections to hosts.
 	idleOutside     = 32
 	idleOutsideTime = 30 * time.Second

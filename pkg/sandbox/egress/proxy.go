@@ -298,7 +298,11 @@ type attempt struct {
 
 // report reports a decision. domain says that it is about the host.
 func (x *Proxy) report(a attempt, d decision, domain bool) {
-	x.log.Info("network decision", "verdict", d.verdict, "reason", d.reason, "rule", d.rule, "source", d.source,
+	level := slog.LevelInfo
+	if d.verdict == Pass {
+		level = slog.LevelDebug // a record for each request would fill the log
+	}
+	x.log.Log(context.Background(), level, "network decision", "verdict", d.verdict, "reason", d.reason, "rule", d.rule, "source", d.source,
 		"protocol", a.Protocol, "host", a.Host, "port", a.Port)
 	if x.hooks.Report == nil {
 		return

@@ -449,12 +449,57 @@ func TestOwnPorts(t *testing.T) {
 	config := Config{LocalBinding: true, Domains: map[string]Permission{"*": Allow}}
 	x := testProxy(t, Options{OwnPort: func(port uint16) bool { return port == portOf(l) }}, config, Hooks{})
 	conn, r := wire(t, x.web)
-	for _, name := range []string{"localhost", "127.0.0.1", "127.9.9.9", "[::ffff:127.0.0.1]", "0.0.0.0"} {
+	x.host.opts.Resolve = mappedZero
+	for _, name := range []string{"localhost", "127.0.0.1", "127.9.9.9", "[::ffff:127.0.0.1]", "0.0.0.0", "mapped.test"} {
 		for _, port := range []uint16{portOf(l), portOf(x.web)} {
 			resp, body := exchange(t, conn, r, fmt.Sprintf("CONNECT %s:%d HTTP/1.1\r\n\r\n", name, port))
 			if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, errOwnPort.Error()) {
 				t.Errorf("%s:%d: %s %s", name, port, resp.Status, body)
 			}
+		}
+	}
+}
+
+// mappedZero answers for mapped.test with the IPv6 spelling of 0.0.0.0, to which
+// the kernel connects as to the loopback address.
+func mappedZero(ctx context.Context, name string) ([]netip.Addr, error) {
+	if name == "mapped.test" {
+		return []netip.Addr{netip.MustParseAddr("::ffff:0.0.0.0")}, nil
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}
+
+// TestOwnPortUpstream: a port of the server is not asked of an upstream proxy,
+// which may find another address for the name than this machine does.
+func TestOwnPortUpstream(t *testing.T) {
+	env := map[string]string{"HTTP_PROXY": "http://127.0.0.1:1", "HTTPS_PROXY": "http://127.0.0.1:1"}
+	config := local()
+	config.Domains["*"], config.LocalBinding = Allow, true
+	x := testProxy(t, Options{Getenv: func(name string) string { return env[name] }, OwnPort: func(port uint16) bool { return port == 4444 }}, config, Hooks{})
+	for port, want := range map[uint16]bool{4444: false, 80: true} {
+		if got := x.upstream(Question{HTTP, "far.test", port}) != nil; got != want {
+			t.Errorf("%d: %v", port, got)
+		}
+	}
+}
+
+// TestTargetsThatAreNoPath: what is neither a URI nor a path would become a part
+// of the host in front of an upstream proxy.
+func TestTargetsThatAreNoPath(t *testing.T) {
+	for request, want := range map[string]error{
+		"GET x.evil.org:80/p":       errNoHost,
+		"GET x:y@169.254.169.254/p": errNoHost,
+		"GET *":                     errNoHost,
+		"OPTIONS *":                 nil,
+		"GET /p?q":                  nil,
+		"GET http://a.test/p":       nil,
+	} {
+		h, err := readHead(bufio.NewReader(strings.NewReader(request + " HTTP/1.1\r\nHost: a.test\r\n\r\n")))
+		if err != nil {
+			t.Fatal(request, err)
+		}
+		if _, err := h.target(); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", request, err, want)
 		}
 	}
 }

@@ -22,6 +22,11 @@ func (x *Proxy) upstream(q Question) *url.URL {
 	if !x.policy.config.Upstream || q.Protocol == SOCKS || x.direct(q.Host) {
 		return nil
 	}
+	if x.host.ownPort(q.Port) {
+		// An upstream proxy on this machine would connect to this program for a name
+		// that it resolves to a loopback address.
+		return nil
+	}
 	getenv := x.host.opts.Getenv
 	except := getenv("NO_PROXY")
 	if except == "" {
