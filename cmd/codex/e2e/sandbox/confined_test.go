@@ -788,7 +788,7 @@ func TestManagedProxy(t *testing.T) {
 		}
 		delete(env, "HTTP_PROXY")
 		c.start("none", c.usual(), "", more...)
-		if e := c.end("none"); e.code != 125 || !strings.Contains(e.out, "managed proxy mode requires proxy environment variables") {
+		if e := c.end("none"); e.code != 101 || !strings.Contains(e.out, "managed proxy mode requires proxy environment variables") {
 			t.Errorf("%+v", e)
 		}
 		c.quiet()
