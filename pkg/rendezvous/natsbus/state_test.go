@@ -307,7 +307,13 @@ func TestRenewal(t *testing.T) {
 	if err != nil || rec.Node != "" {
 		t.Errorf("%+v, %v", rec, err)
 	}
-	eventually(t, "b knows it", func() bool { list := b.State.List(); return len(list) == 1 && !list[0].Connected })
+	// A copy of the time before the connection is not connected either.
+	eventually(t, "b knows it", func() bool {
+		b.State.mu.Lock()
+		defer b.State.mu.Unlock()
+		c := b.State.copied["r1"]
+		return c != nil && c.Node == "" && c.Expires.Equal(rec.Expires)
+	})
 	b.State.mu.Lock()
 	b.State.forgetCopies(rec.Expires.Add(-time.Second))
 	kept := len(b.State.copied)
