@@ -11,8 +11,11 @@ const (
 	// for what takes milliseconds alone.
 	Timeout = 30 * time.Second
 
-	// interval is the time between two looks at what has no event to wait for.
-	interval = time.Millisecond
+	// firstPause is the time between the first two looks at what has no event to wait
+	// for. Each pause is twice as long as the one before, and at most longestPause:
+	// a look may be a request to a service that limits how many it answers.
+	firstPause   = time.Millisecond
+	longestPause = 50 * time.Millisecond
 )
 
 // Eventually calls look until ok is true, for what gives no event to wait for: other
@@ -23,9 +26,7 @@ func Eventually(ctx context.Context, t testing.TB, want string, look func() (got
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		got, ok := look()
 		if ok {
 			return
@@ -33,7 +34,7 @@ func Eventually(ctx context.Context, t testing.TB, want string, look func() (got
 		select {
 		case <-ctx.Done():
 			t.Fatalf("want %s, got %s: %v", want, got, ctx.Err())
-		case <-ticker.C:
+		case <-time.After(pause):
 		}
 	}
 }
