@@ -193,9 +193,9 @@ func TestProgram(t *testing.T) {
 
 // TestLinkedPackages keeps out what would slow the start down.
 func TestLinkedPackages(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "..").Output()
+	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
-		t.Skip(err)
+		t.Fatalf("go list: %v: %s", err, out)
 	}
 	for pkg := range strings.FieldsSeq(string(out)) {
 		for _, heavy := range []string{
