@@ -1,7 +1,7 @@
 // Package account groups what belongs to the user of this machine and not to one
 // server or connection:
 //
-//	codexhome    the directory of configuration and credentials, config.toml
+//	home         the directory of configuration and credentials, config.toml
 //	signin       signing in, and the credentials that it leaves in auth.json
 //	registry     the client of the environment registry
 //	httpclient   HTTP with the proxies and certificates of the environment

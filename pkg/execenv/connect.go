@@ -48,7 +48,7 @@ func Connect(ctx context.Context, s Spec, o Options) (*execclient.Client, error)
 type connector struct {
 	spec  Spec
 	opts  Options
-	noise noise
+	noise noiseOpener
 }
 
 func newConnector(s Spec, o Options) *connector { return &connector{spec: s, opts: o.withDefaults()} }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -36,7 +36,7 @@ type entry struct {
 
 // parseFile reads the text of environments.toml at path, in the home
 // directory, which relative directories are relative to.
-func parseFile(text []byte, path, home string) (Config, error) {
+func parseFile(text []byte, path, dir string) (Config, error) {
 	f, err := decodeFile(text)
 	if err != nil {
 		return Config{}, invalid("failed to parse environment config `%s`: %v", path, err)
@@ -48,7 +48,7 @@ func parseFile(text []byte, path, home string) (Config, error) {
 	}
 	seen := make(map[string]bool, len(f.Environments))
 	for _, e := range f.Environments {
-		s, err := e.spec(home)
+		s, err := e.spec(dir)
 		if err != nil {
 			return Config{}, err
 		}
@@ -80,10 +80,10 @@ func decodeFile(text []byte) (file, error) {
 	var shape struct {
 		Environments any `toml:"environments"`
 	}
-	if err := codexhome.DecodeTOML(text, &f, true); err != nil {
+	if err := home.DecodeTOML(text, &f, true); err != nil {
 		return f, err
 	}
-	if err := codexhome.DecodeTOML(text, &shape, false); err != nil {
+	if err := home.DecodeTOML(text, &shape, false); err != nil {
 		return f, err
 	}
 	// The decoder takes [environments] for an array without elements.
@@ -104,7 +104,7 @@ func decodeFile(text []byte) (file, error) {
 }
 
 // spec checks an entry. The order of the checks is that of Codex CLI.
-func (e entry) spec(home string) (Spec, error) {
+func (e entry) spec(dir string) (Spec, error) {
 	s := Spec{ID: *e.ID, ConnectTimeout: timeout(e.ConnectTimeout), InitializeTimeout: timeout(e.InitializeTimeout)}
 	if err := checkID(s.ID); err != nil {
 		return s, err
@@ -121,7 +121,7 @@ func (e entry) spec(home string) (Spec, error) {
 	case e.URL != nil:
 		return e.webSocket(s)
 	default:
-		return e.stdio(s, home)
+		return e.stdio(s, dir)
 	}
 }
 
@@ -183,7 +183,7 @@ func (e entry) webSocket(s Spec) (Spec, error) {
 	return s, nil
 }
 
-func (e entry) stdio(s Spec, home string) (Spec, error) {
+func (e entry) stdio(s Spec, dir string) (Spec, error) {
 	s.Kind, s.Program, s.Args = Stdio, strings.TrimSpace(*e.Program), e.Args
 	if s.Program == "" {
 		return s, invalid("environment `%s` program cannot be empty", s.ID)
@@ -195,7 +195,7 @@ func (e entry) stdio(s Spec, home string) (Spec, error) {
 	if e.Dir != nil {
 		s.Dir = *e.Dir
 		if !filepath.IsAbs(s.Dir) {
-			s.Dir = filepath.Join(home, s.Dir)
+			s.Dir = filepath.Join(dir, s.Dir)
 		}
 	}
 	return s, nil

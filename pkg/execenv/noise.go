@@ -12,18 +12,18 @@ import (
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
-// noise opens sessions through a registry. All come from one identity, which is
+// noiseOpener opens sessions through a registry. All come from one identity, which is
 // made when it is first needed.
-type noise struct {
+type noiseOpener struct {
 	harness *relay.Harness
 	states  stateMerger
 }
 
-func (n *noise) connect(ctx context.Context, r Registry, opts execclient.Options) (*execclient.Client, error) {
+func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.Options) (*execclient.Client, error) {
 	if n.harness == nil {
 		harness, err := newHarness(r, opts.Logger, n.states.linkChanged)
 		if err != nil {
@@ -99,7 +99,7 @@ func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harnes
 	if err != nil {
 		return nil, err
 	}
-	identity, err := noiseik.GenerateIdentity()
+	identity, err := noise.GenerateIdentity()
 	if err != nil {
 		return nil, err
 	}

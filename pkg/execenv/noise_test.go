@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/rendezvous"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -26,7 +26,7 @@ type meetingPlace struct {
 	stop func() // the executor's server: its sessions are lost
 
 	mu   sync.Mutex
-	keys []noiseik.PublicKey
+	keys []noise.PublicKey
 }
 
 func newMeetingPlace(t *testing.T) *meetingPlace {
@@ -57,7 +57,7 @@ func (p *meetingPlace) serve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity, err := noiseik.GenerateIdentity()
+	identity, err := noise.GenerateIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (p *meetingPlace) serve(t *testing.T) {
 			r, err := client.Register(ctx, p.EnvironmentID, identity.PublicKey())
 			return relay.Registration{URL: r.URL, EnvironmentID: p.EnvironmentID, RegistrationID: r.ID}, err
 		},
-		Validate: func(ctx context.Context, registration string, key noiseik.PublicKey, authorization string) error {
+		Validate: func(ctx context.Context, registration string, key noise.PublicKey, authorization string) error {
 			p.mu.Lock()
 			p.keys = append(p.keys, key)
 			p.mu.Unlock()

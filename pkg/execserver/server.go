@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
-	"codex.internal/pkg/host/hostinfo"
+	"codex.internal/pkg/host/info"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/sandbox/egress"
@@ -133,7 +133,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare to run processes: %w", err)
 	}
-	host := hostinfo.Read()
+	host := info.Read()
 	srv := &Server{
 		opts:       opts,
 		log:        opts.Logger,
@@ -156,7 +156,7 @@ func New(opts Options) (*Server, error) {
 
 // describe returns the result of environment/info for a host, without the
 // capabilities of the sandbox (docs/spec/wire.md §7.1).
-func describe(host hostinfo.Info, opts Options) execproto.EnvironmentInfo {
+func describe(host info.Info, opts Options) execproto.EnvironmentInfo {
 	uri := func(path string) string {
 		if path == "" {
 			return ""

@@ -5,7 +5,7 @@
 //	files       reads, writes, copies and watches files
 //	fetch       makes HTTP requests
 //	hostconfig  reads config.toml of the system, the user and trusted projects
-//	hostinfo    describes the operating system, the shell and the user
+//	info        describes the operating system, the shell and the user
 //	envpolicy   selects the variables of an environment
 //	localpeer   finds the process at the other end of a local connection
 //	regular     opens files that must be regular files

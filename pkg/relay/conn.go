@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/wait"
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 )
 
 // Conn is a harness's end of a stream. It carries whole messages; Read and
@@ -30,10 +30,10 @@ type Conn struct {
 	wg     sync.WaitGroup
 }
 
-func newConn(h *Harness, b Bundle, l *link, id string, session *noiseik.Session) *Conn {
+func newConn(h *Harness, b Bundle, l *link, id string, session *noise.Session) *Conn {
 	c := &Conn{h: h, bundle: b}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.s = newStream(id, session, relayframe.Options{Harness: true, Plain: h.opts.Plain}, l, c.ended)
+	c.s = newStream(id, session, frame.Options{Harness: true, Plain: h.opts.Plain}, l, c.ended)
 	c.wg.Go(c.s.routineTimer)
 	c.wg.Go(func() { c.routineLinks(l) })
 	return c
@@ -48,14 +48,14 @@ func (c *Conn) ended(s *stream, l *link, why error) {
 
 // Read returns the next message, in memory of its own. Messages that came
 // before the end of the stream are returned before its reason, which is
-// ErrClosed after Close and relayframe.ErrReset if the executor ended it.
+// ErrClosed after Close and frame.ErrReset if the executor ended it.
 func (c *Conn) Read() ([]byte, error) { return c.s.read() }
 
 // Write sends a message of 1 byte to 64 MiB. It returns when its records are
 // on the way, and waits while the executor has too much to acknowledge. One
 // that is too long ends the stream, as an error of the stream does.
 func (c *Conn) Write(message []byte) error {
-	chunks, err := noiseik.Chunks(message)
+	chunks, err := noise.Chunks(message)
 	if err != nil {
 		err = fmt.Errorf("message of %d bytes: %w", len(message), err)
 		c.s.end(err)
@@ -97,13 +97,13 @@ func (c *Conn) receive(l *link) error {
 	for {
 		f, err := l.read()
 		switch {
-		case errors.Is(err, relayframe.ErrInvalid):
+		case errors.Is(err, frame.ErrInvalid):
 			if f.StreamID != c.s.id {
 				continue
 			}
 			err = errInvalid
 			c.s.end(err)
-		case errors.Is(err, relayframe.ErrUndecodable):
+		case errors.Is(err, frame.ErrUndecodable):
 			err = fmt.Errorf("failed to parse Noise relay frame: %w", err)
 			c.s.end(err)
 		case errors.Is(err, errNotBinary):

@@ -17,7 +17,7 @@
 //	conn, err := harness.Dial(ctx)
 //
 // Between two ends of this project a stream outlives its websockets: what was
-// lost is sent again (package relayframe). With an end that does not
+// lost is sent again (package frame). With an end that does not
 // acknowledge, such as Codex CLI's, it ends with the first.
 //
 // A slow stream holds up no other. Each record waits its turn behind at most

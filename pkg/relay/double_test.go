@@ -12,7 +12,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // double is a relay in the process: it passes the frames of one executor and
@@ -21,7 +21,7 @@ import (
 type double struct {
 	url string
 	// lose says which frames get lost; it may be nil.
-	lose func(relayframe.Frame) bool
+	lose func(frame.Frame) bool
 
 	mu        sync.Mutex
 	executor  *side
@@ -98,7 +98,7 @@ func (d *double) pump(s *side, executor bool) {
 		if err != nil {
 			return
 		}
-		f, err := relayframe.Decode(message)
+		f, err := frame.Decode(message)
 		if err != nil || d.lose != nil && d.lose(f) {
 			continue
 		}

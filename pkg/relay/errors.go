@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // ErrClosed is what a stream's methods return after its own end has closed it.
@@ -32,8 +32,8 @@ var (
 	errLinkDown   = errors.New("Noise relay websocket ended")
 	errNotBinary  = errors.New("Noise relay transport expects binary protobuf frames")
 	errInboxFull  = errors.New("Noise relay stream does not take its messages")
-	errReplaced   = fmt.Errorf("%w: the executor is registered anew", relayframe.ErrLost)
-	errOther      = fmt.Errorf("%w: the executor was replaced", relayframe.ErrLost)
+	errReplaced   = fmt.Errorf("%w: the executor is registered anew", frame.ErrLost)
+	errOther      = fmt.Errorf("%w: the executor was replaced", frame.ErrLost)
 	errInvalid    = errors.New("Noise relay received invalid post-handshake frame")
 	errTooLarge   = errors.New("Noise relay JSON-RPC message exceeds maximum length")
 	errRejected   = errors.New("the authorization has an impossible form")

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/wait"
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -26,7 +26,7 @@ type Registration struct {
 // goroutines, must heed their context and are waited for.
 type ExecutorOptions struct {
 	// Identity is the executor's for the life of the process.
-	Identity *noiseik.Identity
+	Identity *noise.Identity
 	// Register makes the executor's public key known and says where to go. It
 	// is called before the first connection and whenever the relay refuses the
 	// last answer with HTTP 4xx; see Run for its errors. It has 30 s.
@@ -34,7 +34,7 @@ type ExecutorOptions struct {
 	// Validate says whether a harness may connect, given the registration id
 	// of the connection and the authorization that the harness has shown, of at
 	// most 4096 bytes of UTF-8. It has 10 s.
-	Validate func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error
+	Validate func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) error
 	// Serve serves one stream until it ends or Serve wants it to end.
 	Serve func(websocket.Transport)
 	// Connected is called each time that harnesses can begin to come; nil: it
@@ -215,7 +215,7 @@ func (e *Executor) ended(s *stream, l *link, why error) {
 // Close the stream's records go first.
 func farewell(s *stream, l *link, why error, reason string) {
 	switch reset := s.reset(reason); {
-	case l == nil, errors.Is(why, relayframe.ErrReset):
+	case l == nil, errors.Is(why, frame.ErrReset):
 	case why == ErrClosed:
 		l.pushLast(reset)
 	default:
@@ -229,6 +229,6 @@ const (
 	reasonHarness  = "harness_closed"
 )
 
-func resetOf(id, reason string) relayframe.Frame {
-	return relayframe.Frame{StreamID: id, Kind: relayframe.Reset, Reason: reason}
+func resetOf(id, reason string) frame.Frame {
+	return frame.Frame{StreamID: id, Kind: frame.Reset, Reason: reason}
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil/leakcheck"
 	wire "codex.internal/pkg/wire/websocket"
 )
@@ -26,15 +26,15 @@ const patience = 20 * time.Second
 var where = Registration{EnvironmentID: "env-1", RegistrationID: "registration-1"}
 
 // identity is made once: tests are about other things.
-var identity = sync.OnceValue(func() *noiseik.Identity {
-	id, err := noiseik.GenerateIdentity()
+var identity = sync.OnceValue(func() *noise.Identity {
+	id, err := noise.GenerateIdentity()
 	if err != nil {
 		panic(err)
 	}
 	return id
 })
 
-func yes(context.Context, string, noiseik.PublicKey, string) error { return nil }
+func yes(context.Context, string, noise.PublicKey, string) error { return nil }
 
 // echo serves a stream by sending everything back.
 func echo(c wire.Transport) {
@@ -89,36 +89,36 @@ func runExecutor(t *testing.T, url string, o ExecutorOptions) {
 // TestWhatEndsAStream sends one thing too much on an active stream, which ends
 // it and nothing else.
 func TestWhatEndsAStream(t *testing.T) {
-	for name, send := range map[string]func(*remote, *noiseik.Session){
-		"a forged record":      func(r *remote, _ *noiseik.Session) { r.data("a", 0, make([]byte, 40)) },
-		"less than a tag":      func(r *remote, _ *noiseik.Session) { r.data("a", 0, make([]byte, 15)) },
-		"a record far ahead":   func(r *remote, _ *noiseik.Session) { r.data("a", 65, make([]byte, 40)) },
-		"the last of all":      func(r *remote, _ *noiseik.Session) { r.data("a", 1<<32-1, make([]byte, 40)) },
-		"an empty message":     func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, make([]byte, 4))) },
-		"a message too long":   func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, []byte{4, 0, 0, 1})) },
-		"the longest length":   func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, []byte{255, 255, 255, 255})) },
-		"a record too long":    func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, make([]byte, noiseik.MaxChunk+1))) },
-		"text that is no JSON": func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{"))) },
-		"text with more":       func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed(hello+hello))) },
-		"text that is no text": func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{\"method\":\"\xff\"}"))) },
-		"an array":             func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("[]"))) },
-		"a number":             func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("1"))) },
-		"an empty object":      func(r *remote, s *noiseik.Session) { r.data("a", 0, seal(r.t, s, framed("{}"))) },
-		"a record again, as the next": func(r *remote, s *noiseik.Session) {
+	for name, send := range map[string]func(*remote, *noise.Session){
+		"a forged record":      func(r *remote, _ *noise.Session) { r.data("a", 0, make([]byte, 40)) },
+		"less than a tag":      func(r *remote, _ *noise.Session) { r.data("a", 0, make([]byte, 15)) },
+		"a record far ahead":   func(r *remote, _ *noise.Session) { r.data("a", 65, make([]byte, 40)) },
+		"the last of all":      func(r *remote, _ *noise.Session) { r.data("a", 1<<32-1, make([]byte, 40)) },
+		"an empty message":     func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, make([]byte, 4))) },
+		"a message too long":   func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, []byte{4, 0, 0, 1})) },
+		"the longest length":   func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, []byte{255, 255, 255, 255})) },
+		"a record too long":    func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, make([]byte, noise.MaxChunk+1))) },
+		"text that is no JSON": func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("{"))) },
+		"text with more":       func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed(hello+hello))) },
+		"text that is no text": func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("{\"method\":\"\xff\"}"))) },
+		"an array":             func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("[]"))) },
+		"a number":             func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("1"))) },
+		"an empty object":      func(r *remote, s *noise.Session) { r.data("a", 0, seal(r.t, s, framed("{}"))) },
+		"a record again, as the next": func(r *remote, s *noise.Session) {
 			record := seal(r.t, s, nil)
 			r.data("a", 0, record)
 			r.data("a", 1, record)
 		},
-		"a record of its own": func(r *remote, s *noiseik.Session) {
+		"a record of its own": func(r *remote, s *noise.Session) {
 			r.data("a", 0, seal(r.t, s, framed(hello)))
-			r.data("a", 1, r.expect("a", relayframe.Data).Payload)
+			r.data("a", 1, r.expect("a", frame.Data).Payload)
 		},
-		"records in the wrong order": func(r *remote, s *noiseik.Session) {
+		"records in the wrong order": func(r *remote, s *noise.Session) {
 			first, second := seal(r.t, s, nil), seal(r.t, s, nil)
 			r.data("a", 1, first)
 			r.data("a", 0, second)
 		},
-		"too many bytes ahead": func(r *remote, _ *noiseik.Session) {
+		"too many bytes ahead": func(r *remote, _ *noise.Session) {
 			for seq := range uint32(17) {
 				r.data("a", 1+seq, make([]byte, 1<<16-1))
 			}
@@ -128,7 +128,7 @@ func TestWhatEndsAStream(t *testing.T) {
 			r, _ := meet(t, ExecutorOptions{Serve: echo})
 			other := r.enter("b")
 			send(r, r.enter("a"))
-			r.expect("a", relayframe.Reset)
+			r.expect("a", frame.Reset)
 			r.says("b", other, 0)
 			r.says("a", r.enter("a"), 0) // the id is free again
 		})
@@ -139,10 +139,10 @@ func TestWhatEndsAStream(t *testing.T) {
 func TestWhatIsAccepted(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
-	text := framed(`{"method":"` + strings.Repeat("x", noiseik.MaxChunk) + `"}`)
-	records := [][]byte{seal(t, s, text[:noiseik.MaxChunk]), seal(t, s, nil)}
-	for i := range len(text) - noiseik.MaxChunk {
-		records = append(records, seal(t, s, text[noiseik.MaxChunk+i:][:1])) // a byte each
+	text := framed(`{"method":"` + strings.Repeat("x", noise.MaxChunk) + `"}`)
+	records := [][]byte{seal(t, s, text[:noise.MaxChunk]), seal(t, s, nil)}
+	for i := range len(text) - noise.MaxChunk {
+		records = append(records, seal(t, s, text[noise.MaxChunk+i:][:1])) // a byte each
 	}
 	for len(records) <= 64 {
 		records = append(records, seal(t, s, nil))
@@ -153,7 +153,7 @@ func TestWhatIsAccepted(t *testing.T) {
 	}
 	var got []byte
 	for range 2 {
-		plaintext, err := s.Open(nil, r.expect("a", relayframe.Data).Payload)
+		plaintext, err := s.Open(nil, r.expect("a", frame.Data).Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,20 +172,20 @@ func TestWhatIsDropped(t *testing.T) {
 	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte{0xff})
 	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte{8, 2})
 	for _, id := range []string{"a", "nobody's"} {
-		r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Ack})
-		r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Heartbeat})
-		r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Ack, Ack: 7, AckBits: 7})
+		r.send(frame.Frame{StreamID: id, Kind: frame.Ack})
+		r.send(frame.Frame{StreamID: id, Kind: frame.Heartbeat})
+		r.send(frame.Frame{StreamID: id, Kind: frame.Ack, Ack: 7, AckBits: 7})
 	}
-	r.send(relayframe.Frame{StreamID: "nobody's", Kind: relayframe.Reset, Reason: "x"})
-	r.send(relayframe.Frame{StreamID: "nobody's", Kind: relayframe.Resume, Seq: 3})
+	r.send(frame.Frame{StreamID: "nobody's", Kind: frame.Reset, Reason: "x"})
+	r.send(frame.Frame{StreamID: "nobody's", Kind: frame.Resume, Seq: 3})
 	r.says("a", s, 0)
 	r.data("a", 0, make([]byte, 40)) // the first copy wins
 	r.says("a", s, 1)
 	r.knock("a", "again")
-	r.expect("a", relayframe.Reset)
+	r.expect("a", frame.Reset)
 	r.says("a", s, 2) // the stream stays
 	r.data("unknown", 0, make([]byte, 40))
-	r.expect("unknown", relayframe.Reset)
+	r.expect("unknown", frame.Reset)
 }
 
 // TestFailedHandshakes are refused, and however many there are the streams of
@@ -193,7 +193,7 @@ func TestWhatIsDropped(t *testing.T) {
 func TestFailedHandshakes(t *testing.T) {
 	for name, fail := range map[string]func(*remote){
 		"not readable": func(r *remote) {
-			r.send(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: []byte("hi")})
+			r.send(frame.Frame{StreamID: "x", Kind: frame.Handshake, Payload: []byte("hi")})
 		},
 		"authorization too long": func(r *remote) { r.knock("x", strings.Repeat("a", maxAuthorization+1)) },
 		"authorization no text":  func(r *remote) { r.knock("x", "\xff") },
@@ -212,7 +212,7 @@ func TestFailedHandshakes(t *testing.T) {
 			other := r.enter("other")
 			for range 3 * warnFailures {
 				fail(r)
-				r.expect("x", relayframe.Reset)
+				r.expect("x", frame.Reset)
 			}
 			r.says("other", other, 0)
 			r.says("another", r.enter("another"), 0)
@@ -221,7 +221,7 @@ func TestFailedHandshakes(t *testing.T) {
 }
 
 // judge refuses "no" and does not answer to "wait".
-func judge(ctx context.Context, registration string, _ noiseik.PublicKey, authorization string) error {
+func judge(ctx context.Context, registration string, _ noise.PublicKey, authorization string) error {
 	if registration != where.RegistrationID {
 		return fmt.Errorf("registration %q", registration)
 	}
@@ -239,7 +239,7 @@ func judge(ctx context.Context, registration string, _ noiseik.PublicKey, author
 // answered, and the answer come late.
 func TestSecondHandshake(t *testing.T) {
 	release := make(chan struct{})
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(ctx context.Context, _ string, _ noiseik.PublicKey, a string) error {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(ctx context.Context, _ string, _ noise.PublicKey, a string) error {
 		if a == "late" {
 			<-release
 		}
@@ -247,7 +247,7 @@ func TestSecondHandshake(t *testing.T) {
 	}})
 	r.knock("a", "late")
 	r.knock("a", "second")
-	r.expect("a", relayframe.Reset)
+	r.expect("a", frame.Reset)
 	s := r.enter("a")
 	close(release)
 	r.says("a", s, 0)
@@ -259,16 +259,16 @@ func TestSecondHandshake(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Run("streams", func(t *testing.T) {
 		r, _ := meet(t, ExecutorOptions{Serve: echo})
-		sessions := make([]*noiseik.Session, maxStreams)
+		sessions := make([]*noise.Session, maxStreams)
 		for i := range sessions {
 			sessions[i] = r.enter(fmt.Sprint(i))
 		}
 		r.knock("more", "")
-		r.expect("more", relayframe.Reset)
+		r.expect("more", frame.Reset)
 		for i, s := range sessions {
 			r.says(fmt.Sprint(i), s, 0)
 		}
-		r.send(relayframe.Frame{StreamID: "7", Kind: relayframe.Reset, Reason: "done"})
+		r.send(frame.Frame{StreamID: "7", Kind: frame.Reset, Reason: "done"})
 		r.says("more", r.enter("more"), 0)
 	})
 	t.Run("validations", func(t *testing.T) {
@@ -277,15 +277,15 @@ func TestLimits(t *testing.T) {
 			r.knock(fmt.Sprint(i), "wait")
 		}
 		r.knock("more", "yes")
-		r.expect("more", relayframe.Reset)
+		r.expect("more", frame.Reset)
 	})
 	t.Run("message of the websocket", func(t *testing.T) {
 		r, accepted := meet(t, ExecutorOptions{Serve: echo})
-		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame)); err != nil {
+		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, frame.MaxFrame)); err != nil {
 			t.Fatal(err) // no frame, but not too long
 		}
 		r.says("a", r.enter("a"), 0)
-		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame+1)); err != nil {
+		if err := r.ws.WriteMessage(websocket.BinaryMessage, make([]byte, frame.MaxFrame+1)); err != nil {
 			t.Fatal(err)
 		}
 		r.ended()
@@ -309,7 +309,7 @@ func TestSlowStream(t *testing.T) {
 	}
 	r.says("quick", quick, 0)
 	r.data("slow", inboxMessages, seal(t, slow, framed(hello)))
-	r.expect("slow", relayframe.Reset)
+	r.expect("slow", frame.Reset)
 	r.says("quick", quick, 1)
 }
 
@@ -323,10 +323,10 @@ func TestServeEnds(t *testing.T) {
 		_ = c.Close(wire.CloseNormal, "not told")
 	}})
 	s := r.enter("a")
-	var reader noiseik.MessageReader
+	var reader noise.MessageReader
 	var got []byte
 	for range 2 {
-		plaintext, err := s.Open(nil, r.expect("a", relayframe.Data).Payload)
+		plaintext, err := s.Open(nil, r.expect("a", frame.Data).Payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,7 +337,7 @@ func TestServeEnds(t *testing.T) {
 	if string(got) != strings.Repeat("x", 80_000) {
 		t.Errorf("%d bytes", len(got))
 	}
-	r.expect("a", relayframe.Reset)
+	r.expect("a", frame.Reset)
 }
 
 // TestLastFrameAcknowledges what a stream has ended by.
@@ -346,7 +346,7 @@ func TestLastFrameAcknowledges(t *testing.T) {
 	s := r.enter("a")
 	r.says("a", s, 0)
 	r.data("a", 1, seal(t, s, framed("no JSON")))
-	if f := r.expect("a", relayframe.Reset); f.Ack != 1 || f.AckBits != 0 {
+	if f := r.expect("a", frame.Reset); f.Ack != 1 || f.AckBits != 0 {
 		t.Errorf("%+v", f)
 	}
 }

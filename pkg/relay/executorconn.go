@@ -6,8 +6,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 )
 
 // executorConn is one connection of an executor to the relay. It reads the frames and
@@ -30,7 +30,7 @@ type executorConn struct {
 
 // claim is a handshake that waits for the registry's answer.
 type claim struct {
-	responder *noiseik.Responder
+	responder *noise.Responder
 	cancel    context.CancelFunc
 }
 
@@ -64,22 +64,22 @@ func (v *executorConn) end() {
 	v.cancel()
 }
 
-func (v *executorConn) receive(f relayframe.Frame) {
+func (v *executorConn) receive(f frame.Frame) {
 	switch f.Kind {
-	case relayframe.Handshake:
+	case frame.Handshake:
 		v.handshake(f)
 		return
-	case relayframe.Data:
+	case frame.Data:
 		if v.forget(f.StreamID) {
-			v.fail(f.StreamID, fmt.Errorf("%w: data before the end of the handshake", relayframe.ErrProtocol))
+			v.fail(f.StreamID, fmt.Errorf("%w: data before the end of the handshake", frame.ErrProtocol))
 			return
 		}
-	case relayframe.Reset:
+	case frame.Reset:
 		v.forget(f.StreamID)
 	}
 	s := v.e.stream(f.StreamID)
 	if s == nil {
-		if f.Kind == relayframe.Data {
+		if f.Kind == frame.Data {
 			v.reset(f.StreamID)
 		}
 		return
@@ -92,7 +92,7 @@ func (v *executorConn) receive(f relayframe.Frame) {
 // reset tells the peer that there is no stream. Ids that cannot be sent may be
 // long, and are not kept.
 func (v *executorConn) reset(id string) {
-	if relayframe.Sendable(id) {
+	if frame.Sendable(id) {
 		v.l.offer(resetOf(id, reasonExecutor))
 	}
 }
@@ -129,7 +129,7 @@ func (v *executorConn) forget(id string) bool {
 // handshake reads message 1 and asks the registry about who sent it. Only the
 // reader calls it, so that there is no other claim to the id meanwhile. An id
 // that cannot be sent makes the frame invalid, as in the builds that refuse it.
-func (v *executorConn) handshake(f relayframe.Frame) {
+func (v *executorConn) handshake(f frame.Frame) {
 	v.e.mu.Lock()
 	over := v.over
 	active := v.e.streams[f.StreamID] != nil
@@ -137,12 +137,12 @@ func (v *executorConn) handshake(f relayframe.Frame) {
 	v.e.mu.Unlock()
 	switch {
 	case over:
-	case !relayframe.Sendable(f.StreamID):
+	case !frame.Sendable(f.StreamID):
 		v.e.log.Debug("relay message dropped", "error", errUnsendable)
 	case active:
 		v.reset(f.StreamID)
 	case v.forget(f.StreamID):
-		v.fail(f.StreamID, fmt.Errorf("%w: a second handshake", relayframe.ErrProtocol))
+		v.fail(f.StreamID, fmt.Errorf("%w: a second handshake", frame.ErrProtocol))
 	case full:
 		v.reset(f.StreamID)
 	default:
@@ -156,11 +156,11 @@ func (v *executorConn) handshake(f relayframe.Frame) {
 }
 
 // respond checks message 1.
-func (v *executorConn) respond(f relayframe.Frame) (*noiseik.Responder, error) {
-	channel := noiseik.Channel{
+func (v *executorConn) respond(f frame.Frame) (*noise.Responder, error) {
+	channel := noise.Channel{
 		EnvironmentID: v.registration.EnvironmentID, ExecutorRegistrationID: v.registration.RegistrationID, StreamID: f.StreamID,
 	}
-	responder, err := noiseik.NewResponder(v.e.opts.Identity, channel, f.Payload)
+	responder, err := noise.NewResponder(v.e.opts.Identity, channel, f.Payload)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (v *executorConn) respond(f relayframe.Frame) (*noiseik.Responder, error) {
 }
 
 // ask asks the registry in the background.
-func (v *executorConn) ask(id string, responder *noiseik.Responder) {
+func (v *executorConn) ask(id string, responder *noise.Responder) {
 	ctx, cancel := context.WithTimeout(v.ctx, validationTime)
 	c := &claim{responder: responder, cancel: cancel}
 	v.e.mu.Lock()
@@ -191,7 +191,7 @@ func (v *executorConn) ask(id string, responder *noiseik.Responder) {
 // decide lets a harness in, unless its claim is none any more.
 func (v *executorConn) decide(id string, c *claim, err error) {
 	var message2 []byte
-	var session *noiseik.Session
+	var session *noise.Session
 	if err == nil {
 		message2, session, err = c.responder.Finish()
 	}
@@ -204,7 +204,7 @@ func (v *executorConn) decide(id string, c *claim, err error) {
 	}
 	var s *stream
 	if mine && !full && err == nil {
-		s = newStream(id, session, relayframe.Options{Plain: v.e.opts.Plain}, v.l, v.e.ended)
+		s = newStream(id, session, frame.Options{Plain: v.e.opts.Plain}, v.l, v.e.ended)
 		v.e.streams[id] = s
 	}
 	v.e.mu.Unlock()
@@ -221,9 +221,9 @@ func (v *executorConn) decide(id string, c *claim, err error) {
 
 // admit answers a harness and has its stream served. The stream is known
 // already: its first record may come as soon as the answer is out.
-func (v *executorConn) admit(s *stream, message2 []byte, harness noiseik.PublicKey) {
+func (v *executorConn) admit(s *stream, message2 []byte, harness noise.PublicKey) {
 	v.e.log.Debug("stream opened", "stream", streamID(s.id))
-	if !v.l.push(relayframe.Frame{StreamID: s.id, Kind: relayframe.Handshake, Payload: message2}) {
+	if !v.l.push(frame.Frame{StreamID: s.id, Kind: frame.Handshake, Payload: message2}) {
 		v.l.shut() // and the stream ends with it
 	}
 	c := &streamConn{s: s, principal: principalOf(harness)}

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -13,15 +13,15 @@ import (
 // which each has its length in two bytes in front. Whatever they are, what it
 // keeps is bounded, and everything ends with the connection.
 func FuzzExecutor(f *testing.F) {
-	channel := noiseik.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: "a"}
-	_, message1, err := noiseik.NewInitiator(identity(), identity().PublicKey(), channel, []byte("please"))
+	channel := noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: "a"}
+	_, message1, err := noise.NewInitiator(identity(), identity().PublicKey(), channel, []byte("please"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	seed := func(frames ...relayframe.Frame) {
+	seed := func(frames ...frame.Frame) {
 		var messages []byte
-		for _, frame := range frames {
-			m, err := frame.Append(nil)
+		for _, message := range frames {
+			m, err := message.Append(nil)
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -29,10 +29,10 @@ func FuzzExecutor(f *testing.F) {
 		}
 		f.Add(messages)
 	}
-	hello := relayframe.Frame{StreamID: "a", Kind: relayframe.Handshake, Payload: message1}
-	record := relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: 1, Payload: []byte("x")}
-	seed(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume}, hello, hello, record)
-	seed(hello, relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat, Ack: 3, AckBits: 5}, relayframe.Frame{StreamID: "a", Kind: relayframe.Resume, Seq: 7}, record, resetOf("a", "x"))
+	hello := frame.Frame{StreamID: "a", Kind: frame.Handshake, Payload: message1}
+	record := frame.Frame{StreamID: "a", Kind: frame.Data, Seq: 1, Payload: []byte("x")}
+	seed(frame.Frame{StreamID: "a", Kind: frame.Resume}, hello, hello, record)
+	seed(hello, frame.Frame{StreamID: "a", Kind: frame.Heartbeat, Ack: 3, AckBits: 5}, frame.Frame{StreamID: "a", Kind: frame.Resume, Seq: 7}, record, resetOf("a", "x"))
 	seed(record, record, resetOf("b", "y"))
 	f.Fuzz(func(t *testing.T, messages []byte) {
 		e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c websocket.Transport) {
@@ -44,12 +44,12 @@ func FuzzExecutor(f *testing.F) {
 				m.Release()
 			}
 		}})
-		l := &link{slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan relayframe.Frame, controlQueue), closing: make(chan struct{})}
+		l := &link{slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan frame.Frame, controlQueue), closing: make(chan struct{})}
 		l.once.Do(func() { close(l.closing) }) // there is no websocket to close
 		v := newExecutorConn(t.Context(), e, l, where)
 		for len(messages) >= 2 {
 			n := min(int(binary.BigEndian.Uint16(messages)), len(messages)-2)
-			if f, err := relayframe.Decode(messages[2 : 2+n]); err == nil {
+			if f, err := frame.Decode(messages[2 : 2+n]); err == nil {
 				v.receive(f)
 			}
 			messages = messages[2+n:]

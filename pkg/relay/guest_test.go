@@ -7,8 +7,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 )
 
 // guest is a harness whose executor, and the relay before it, is the test.
@@ -18,7 +18,7 @@ type guest struct {
 	accepted chan *remote
 	conn     *Conn
 	id       string
-	session  *noiseik.Session // the executor's
+	session  *noise.Session // the executor's
 }
 
 // invite has a harness make a stream.
@@ -40,7 +40,7 @@ func invite(t *testing.T) *guest {
 	}()
 	g.remote = next(t, accepted)
 	g.id = g.get().StreamID // of the resume
-	responder, err := noiseik.NewResponder(identity(), channelOf(g.id), g.expect(g.id, relayframe.Handshake).Payload)
+	responder, err := noise.NewResponder(identity(), channelOf(g.id), g.expect(g.id, frame.Handshake).Payload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +76,10 @@ func TestHostileExecutor(t *testing.T) {
 		"no frame":            {func(g *guest) { g.raw(websocket.BinaryMessage, 255) }, "failed to parse Noise relay frame: invalid relay message frame"},
 		"a forged record":     {func(g *guest) { g.data(g.id, 1, make([]byte, 40)) }, "Noise channel transport failed: Cipher error: Decrypt error"},
 		"a record far ahead":  {func(g *guest) { g.data(g.id, 66, make([]byte, 40)) }, "Noise relay ciphertext exceeds reorder window"},
-		"a record too long":   {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, noiseik.MaxChunk+1))) }, "Noise relay plaintext record exceeds maximum length"},
+		"a record too long":   {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, noise.MaxChunk+1))) }, "Noise relay plaintext record exceeds maximum length"},
 		"an empty message":    {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, make([]byte, 4))) }, "Noise relay JSON-RPC message has invalid length"},
 		"a message too long":  {func(g *guest) { g.data(g.id, 1, seal(g.t, g.session, []byte{4, 0, 0, 1})) }, "Noise relay JSON-RPC message has invalid length"},
-		"its own record back": {func(g *guest) { g.data(g.id, 1, g.expect(g.id, relayframe.Data).Payload) }, "Noise channel transport failed: Cipher error: Decrypt error"},
+		"its own record back": {func(g *guest) { g.data(g.id, 1, g.expect(g.id, frame.Data).Payload) }, "Noise channel transport failed: Cipher error: Decrypt error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := invite(t)
@@ -92,8 +92,8 @@ func TestHostileExecutor(t *testing.T) {
 			g.data("another", 0, []byte("x"))
 			g.shake("another", []byte("x"))
 			g.raw(websocket.BinaryMessage, 8, 2)
-			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Resume, relayframe.Heartbeat} {
-				g.send(relayframe.Frame{StreamID: g.id, Kind: kind, Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
+			for _, kind := range []frame.Kind{frame.Ack, frame.Resume, frame.Heartbeat} {
+				g.send(frame.Frame{StreamID: g.id, Kind: kind, Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
 			}
 			tt.send(g)
 			if got, err := g.conn.Read(); err != nil || string(got) != hello {
@@ -118,13 +118,13 @@ func TestOversizeMessage(t *testing.T) {
 	if err := g.conn.Write([]byte(hello)); err != nil {
 		t.Fatal(err)
 	}
-	g.expect(g.id, relayframe.Data)
-	g.send(relayframe.Frame{StreamID: g.id, Kind: relayframe.Ack})
+	g.expect(g.id, frame.Data)
+	g.send(frame.Frame{StreamID: g.id, Kind: frame.Ack})
 	awaitAcking(t, g.conn)
-	g.raw(websocket.BinaryMessage, make([]byte, relayframe.MaxFrame+1)...)
+	g.raw(websocket.BinaryMessage, make([]byte, frame.MaxFrame+1)...)
 	g.ended()
 	g.remote = next(t, g.accepted)
-	g.expect(g.id, relayframe.Resume)
+	g.expect(g.id, frame.Resume)
 	g.data(g.id, 0, seal(t, g.session, framed(hello)))
 	if got, err := g.conn.Read(); err != nil || string(got) != hello {
 		t.Errorf("%q, %v", got, err)

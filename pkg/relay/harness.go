@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -22,7 +22,7 @@ import (
 // values of two must not be mixed.
 type Bundle struct {
 	Registration
-	ExecutorKey noiseik.PublicKey
+	ExecutorKey noise.PublicKey
 	// Authorization convinces the executor's registry: at most 4096 bytes of
 	// UTF-8, for once.
 	Authorization string
@@ -31,7 +31,7 @@ type Bundle struct {
 // HarnessOptions configure a Harness.
 type HarnessOptions struct {
 	// Identity is the harness's for the life of the environment.
-	Identity *noiseik.Identity
+	Identity *noise.Identity
 	// Connect asks the registry for a bundle. It has 10 s. Its errors are passed
 	// on as they are.
 	Connect func(context.Context) (Bundle, error)
@@ -108,8 +108,8 @@ func (h *Harness) dial(ctx context.Context) (Bundle, *link, error) {
 // open makes a stream on a link. After an error the caller closes the link.
 func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 	id := uuid.NewString()
-	channel := noiseik.Channel{EnvironmentID: b.EnvironmentID, ExecutorRegistrationID: b.RegistrationID, StreamID: id}
-	initiator, message1, err := noiseik.NewInitiator(h.opts.Identity, b.ExecutorKey, channel, []byte(b.Authorization))
+	channel := noise.Channel{EnvironmentID: b.EnvironmentID, ExecutorRegistrationID: b.RegistrationID, StreamID: id}
+	initiator, message1, err := noise.NewInitiator(h.opts.Identity, b.ExecutorKey, channel, []byte(b.Authorization))
 	if err != nil {
 		return nil, handshakeFailed(err)
 	}
@@ -120,8 +120,8 @@ func (h *Harness) open(ctx context.Context, b Bundle, l *link) (*Conn, error) {
 		l.push(reset)
 		l.shut()
 	})
-	l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Resume})
-	l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: message1})
+	l.push(frame.Frame{StreamID: id, Kind: frame.Resume})
+	l.push(frame.Frame{StreamID: id, Kind: frame.Handshake, Payload: message1})
 	message2, err := l.answer(id)
 	if !interrupt() {
 		if ctx.Err() != nil {
@@ -153,24 +153,24 @@ func (l *link) answer(id string) ([]byte, error) {
 	for {
 		f, err := l.read()
 		switch {
-		case errors.Is(err, relayframe.ErrInvalid):
+		case errors.Is(err, frame.ErrInvalid):
 			if f.StreamID == id {
 				return fail(early, err)
 			}
 		case errors.Is(err, errNotBinary):
 			return fail(err.Error(), err)
-		case errors.Is(err, relayframe.ErrUndecodable):
+		case errors.Is(err, frame.ErrUndecodable):
 			return fail(fmt.Sprintf("failed to parse Noise relay frame: %v", err), err)
 		case isCloseFrame(err):
 			return fail("Noise relay websocket received close frame during handshake", err)
 		case err != nil:
 			return fail("Noise relay websocket ended during handshake", err)
 		case f.StreamID != id:
-		case f.Kind == relayframe.Handshake:
+		case f.Kind == frame.Handshake:
 			return f.Payload, nil
-		case f.Kind == relayframe.Reset:
-			return fail(relayframe.ErrReset.Error(), relayframe.ErrReset)
-		case f.Kind == relayframe.Data:
+		case f.Kind == frame.Reset:
+			return fail(frame.ErrReset.Error(), frame.ErrReset)
+		case f.Kind == frame.Data:
 			return fail(early, nil)
 		}
 	}

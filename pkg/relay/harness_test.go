@@ -14,8 +14,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil"
 	wire "codex.internal/pkg/wire/websocket"
 )
@@ -89,7 +89,7 @@ func TestMessagesOfEverySize(t *testing.T) {
 			c := dial(t, h)
 			wg.Go(func() {
 				envelope := len(message(0, 0)) + headerSize
-				sizes := []int{0, noiseik.MaxChunk - envelope, noiseik.MaxChunk - envelope + 1, 2 << 20}
+				sizes := []int{0, noise.MaxChunk - envelope, noise.MaxChunk - envelope + 1, 2 << 20}
 				var all [][]byte
 				for i, n := range sizes {
 					all = append(all, message(i, n))
@@ -109,8 +109,8 @@ func TestCuts(t *testing.T) {
 	d := newDouble(t)
 	var mu sync.Mutex
 	n := 0
-	d.lose = func(f relayframe.Frame) bool {
-		if f.Kind != relayframe.Data || f.Seq == 0 {
+	d.lose = func(f frame.Frame) bool {
+		if f.Kind != frame.Data || f.Seq == 0 {
 			return false
 		}
 		mu.Lock()
@@ -163,10 +163,10 @@ func TestStreamsThatEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.cut(1)
-		if _, err := c.Read(); !errors.Is(err, relayframe.ErrLost) {
+		if _, err := c.Read(); !errors.Is(err, frame.ErrLost) {
 			t.Errorf("Read: %v", err)
 		}
-		if err := c.Write(message(1, 1)); !errors.Is(err, relayframe.ErrLost) {
+		if err := c.Write(message(1, 1)); !errors.Is(err, frame.ErrLost) {
 			t.Errorf("Write: %v", err)
 		}
 	})
@@ -180,7 +180,7 @@ func TestStreamsThatEnd(t *testing.T) {
 		if got, err := c.Read(); err != nil || string(got) != hello {
 			t.Errorf("%q, %v", got, err)
 		}
-		if _, err := c.Read(); !errors.Is(err, relayframe.ErrReset) || err.Error() != "Noise relay stream reset" {
+		if _, err := c.Read(); !errors.Is(err, frame.ErrReset) || err.Error() != "Noise relay stream reset" {
 			t.Errorf("Read: %v", err)
 		}
 	})
@@ -208,10 +208,10 @@ func TestStreamsThatEnd(t *testing.T) {
 		d := newDouble(t)
 		d.Run(t, ExecutorOptions{Serve: echo})
 		c := dial(t, d.harness(HarnessOptions{}))
-		if err := c.Write(make([]byte, noiseik.MaxMessage+1)); !errors.Is(err, noiseik.ErrFraming) {
+		if err := c.Write(make([]byte, noise.MaxMessage+1)); !errors.Is(err, noise.ErrFraming) {
 			t.Errorf("Write: %v", err)
 		}
-		if _, err := c.Read(); !errors.Is(err, noiseik.ErrFraming) {
+		if _, err := c.Read(); !errors.Is(err, noise.ErrFraming) {
 			t.Errorf("Read: %v", err)
 		}
 	})
@@ -231,7 +231,7 @@ func TestStreamsThatEnd(t *testing.T) {
 		}
 		awaitAcking(t, c)
 		d.cut(1)
-		if _, err := c.Read(); !errors.Is(err, errOther) || !errors.Is(err, relayframe.ErrLost) {
+		if _, err := c.Read(); !errors.Is(err, errOther) || !errors.Is(err, frame.ErrLost) {
 			t.Errorf("Read: %v", err)
 		}
 	})
@@ -363,11 +363,11 @@ func TestFirstRefusal(t *testing.T) {
 
 // TestHandshakeTexts has the relay answer a harness's handshake wrongly.
 func TestHandshakeTexts(t *testing.T) {
-	frame := func(f relayframe.Frame) func(*remote, string) {
+	frameOf := func(f frame.Frame) func(*remote, string) {
 		return func(r *remote, id string) {
 			f.StreamID = id
-			r.send(relayframe.Frame{StreamID: "another", Kind: relayframe.Reset, Reason: "x"}) // skipped
-			r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Heartbeat})                 // skipped
+			r.send(frame.Frame{StreamID: "another", Kind: frame.Reset, Reason: "x"}) // skipped
+			r.send(frame.Frame{StreamID: id, Kind: frame.Heartbeat})                 // skipped
 			r.send(f)
 		}
 	}
@@ -375,10 +375,10 @@ func TestHandshakeTexts(t *testing.T) {
 		return func(r *remote, _ string) { _ = r.ws.WriteMessage(kind, []byte(message)) }
 	}
 	for want, answer := range map[string]func(*remote, string){
-		"Noise relay stream reset":                                                               frame(relayframe.Frame{Kind: relayframe.Reset, Reason: "the peer's text"}),
-		"Noise relay received data before handshake completion":                                  frame(relayframe.Frame{Kind: relayframe.Data, Payload: []byte("x")}),
-		"Noise relay handshake failed: Noise channel handshake failed: Received invalid message": frame(relayframe.Frame{Kind: relayframe.Handshake, Payload: []byte("x")}),
-		"Noise relay handshake failed: Noise channel handshake failed: Cipher error":             frame(relayframe.Frame{Kind: relayframe.Handshake, Payload: make([]byte, 3424)}),
+		"Noise relay stream reset":                                                               frameOf(frame.Frame{Kind: frame.Reset, Reason: "the peer's text"}),
+		"Noise relay received data before handshake completion":                                  frameOf(frame.Frame{Kind: frame.Data, Payload: []byte("x")}),
+		"Noise relay handshake failed: Noise channel handshake failed: Received invalid message": frameOf(frame.Frame{Kind: frame.Handshake, Payload: []byte("x")}),
+		"Noise relay handshake failed: Noise channel handshake failed: Cipher error":             frameOf(frame.Frame{Kind: frame.Handshake, Payload: make([]byte, 3424)}),
 		"Noise relay transport expects binary protobuf frames":                                   raw(websocket.TextMessage, "x"),
 		"failed to parse Noise relay frame: invalid relay message frame":                         raw(websocket.BinaryMessage, "\xff"),
 		"Noise relay websocket received close frame during handshake":                            raw(websocket.CloseMessage, "\x03\xe8"),
@@ -397,10 +397,10 @@ func TestHandshakeTexts(t *testing.T) {
 			}()
 			r := next(t, accepted)
 			resume := r.get()
-			if resume.Kind != relayframe.Resume || resume.Seq != 0 {
+			if resume.Kind != frame.Resume || resume.Seq != 0 {
 				t.Errorf("first comes %v", resume.Kind)
 			}
-			r.expect(resume.StreamID, relayframe.Handshake)
+			r.expect(resume.StreamID, frame.Handshake)
 			answer(r, resume.StreamID)
 			err := <-failed
 			if err == nil || !strings.HasPrefix(err.Error(), want) || !retryable(err) {
@@ -446,8 +446,8 @@ func TestSilentExecutor(t *testing.T) {
 	}
 	r := next(t, accepted)
 	id := r.get().StreamID
-	r.expect(id, relayframe.Handshake)
-	if f := r.get(); f.StreamID != id || f.Kind != relayframe.Reset || f.Reason != reasonHarness {
+	r.expect(id, frame.Handshake)
+	if f := r.get(); f.StreamID != id || f.Kind != frame.Reset || f.Reason != reasonHarness {
 		t.Errorf("the executor is told %v", f.Kind)
 	}
 }
@@ -467,13 +467,13 @@ func TestDialHeedsItsContext(t *testing.T) {
 	}()
 	r := next(t, accepted)
 	id := r.get().StreamID
-	r.expect(id, relayframe.Handshake)
+	r.expect(id, frame.Handshake)
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	// An answer that is under way makes no stream that nobody uses.
-	if f := r.get(); f.StreamID != id || f.Kind != relayframe.Reset {
+	if f := r.get(); f.StreamID != id || f.Kind != frame.Reset {
 		t.Errorf("the executor is told %v", f.Kind)
 	}
 }

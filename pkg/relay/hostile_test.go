@@ -11,15 +11,15 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	wire "codex.internal/pkg/wire/websocket"
 )
 
 // message1 is what a harness with the test's identity sends to begin a stream.
-func message1(t *testing.T, executor noiseik.PublicKey, channel noiseik.Channel, authorization string) []byte {
+func message1(t *testing.T, executor noise.PublicKey, channel noise.Channel, authorization string) []byte {
 	t.Helper()
-	_, message, err := noiseik.NewInitiator(identity(), executor, channel, []byte(authorization))
+	_, message, err := noise.NewInitiator(identity(), executor, channel, []byte(authorization))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +27,14 @@ func message1(t *testing.T, executor noiseik.PublicKey, channel noiseik.Channel,
 }
 
 // channelOf is what the handshakes of a stream are bound to.
-func channelOf(id string) noiseik.Channel {
-	return noiseik.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
+func channelOf(id string) noise.Channel {
+	return noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
 }
 
 // shake sends message 1 of a stream's handshake, whatever that is.
 func (r *remote) shake(id string, message []byte) {
 	r.t.Helper()
-	r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: message})
+	r.send(frame.Frame{StreamID: id, Kind: frame.Handshake, Payload: message})
 }
 
 // flipped is a message 1 with one bit of it changed.
@@ -47,23 +47,23 @@ func flipped(t *testing.T, at int) []byte {
 // TestForgedHandshakes sends what no harness sends as message 1 for stream x.
 // Each is refused in the same way, and the connection stays.
 func TestForgedHandshakes(t *testing.T) {
-	stranger, err := noiseik.GenerateIdentity()
+	stranger, err := noise.GenerateIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}
 	me := identity().PublicKey()
 	good := message1(t, me, channelOf("x"), "please")
-	other := func(change func(*noiseik.Channel)) []byte {
+	other := func(change func(*noise.Channel)) []byte {
 		c := channelOf("x")
 		change(&c)
 		return message1(t, me, c, "please")
 	}
 	for name, message := range map[string][]byte{
 		"for another executor":     message1(t, stranger.PublicKey(), channelOf("x"), "please"),
-		"of another environment":   other(func(c *noiseik.Channel) { c.EnvironmentID = "env-2" }),
-		"of another registration":  other(func(c *noiseik.Channel) { c.ExecutorRegistrationID = "" }),
-		"of another stream":        other(func(c *noiseik.Channel) { c.StreamID = "y" }),
-		"with its parts moved":     other(func(c *noiseik.Channel) { c.EnvironmentID, c.ExecutorRegistrationID = "env-1r", "egistration-1" }),
+		"of another environment":   other(func(c *noise.Channel) { c.EnvironmentID = "env-2" }),
+		"of another registration":  other(func(c *noise.Channel) { c.ExecutorRegistrationID = "" }),
+		"of another stream":        other(func(c *noise.Channel) { c.StreamID = "y" }),
+		"with its parts moved":     other(func(c *noise.Channel) { c.EnvironmentID, c.ExecutorRegistrationID = "env-1r", "egistration-1" }),
 		"encapsulation changed":    flipped(t, 0),
 		"ephemeral X25519 changed": flipped(t, 1088),
 		"ephemeral ML-KEM changed": flipped(t, 1120),
@@ -82,7 +82,7 @@ func TestForgedHandshakes(t *testing.T) {
 		"authorization no text":                              message1(t, me, channelOf("x"), "a\xc3"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noiseik.PublicKey, a string) error {
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noise.PublicKey, a string) error {
 				if a != "please" {
 					t.Errorf("the registry is asked about %q", a)
 				}
@@ -91,7 +91,7 @@ func TestForgedHandshakes(t *testing.T) {
 			s := r.enter("other")
 			for range warnFailures {
 				r.shake("x", message)
-				r.expect("x", relayframe.Reset)
+				r.expect("x", frame.Reset)
 			}
 			r.says("other", s, 0)
 			r.says("x", r.enter("x"), 0)
@@ -102,20 +102,20 @@ func TestForgedHandshakes(t *testing.T) {
 // TestLargestAuthorization is one that is still read.
 func TestLargestAuthorization(t *testing.T) {
 	want := strings.Repeat("é", maxAuthorization/2)
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noiseik.PublicKey, got string) error {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(_ context.Context, _ string, _ noise.PublicKey, got string) error {
 		if got != want {
 			t.Errorf("the registry is asked about %d bytes", len(got))
 		}
 		return nil
 	}})
 	r.knock("x", want)
-	r.expect("x", relayframe.Handshake)
+	r.expect("x", frame.Handshake)
 }
 
 // gate is a registry that answers when it is told to.
 type gate chan struct{}
 
-func (g gate) validate(ctx context.Context, _ string, _ noiseik.PublicKey, authorization string) error {
+func (g gate) validate(ctx context.Context, _ string, _ noise.PublicKey, authorization string) error {
 	if authorization != "wait" {
 		return nil
 	}
@@ -143,8 +143,8 @@ func TestUncounted(t *testing.T) {
 		"a reset of what is pending":      {0, 1, func(r *remote) { r.knock("x", "wait"); r.send(resetOf("x", "\x1b[2J")) }, false},
 		"a reset of nothing":              {0, 0, func(r *remote) { r.send(resetOf("x", "y")) }, false},
 		"frames of nothing": {0, 0, func(r *remote) {
-			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Resume, relayframe.Heartbeat} {
-				r.send(relayframe.Frame{StreamID: "x", Kind: kind, Seq: 9, Ack: 9, AckBits: 9})
+			for _, kind := range []frame.Kind{frame.Ack, frame.Resume, frame.Heartbeat} {
+				r.send(frame.Frame{StreamID: "x", Kind: kind, Seq: 9, Ack: 9, AckBits: 9})
 			}
 		}, false},
 	} {
@@ -162,7 +162,7 @@ func TestUncounted(t *testing.T) {
 				tt.do(r)
 				if tt.resets {
 					f := r.get()
-					if f.Kind != relayframe.Reset || f.StreamID != "x" && f.StreamID != "other" {
+					if f.Kind != frame.Reset || f.StreamID != "x" && f.StreamID != "other" {
 						t.Fatalf("%v of %q", f.Kind, f.StreamID)
 					}
 				}
@@ -170,7 +170,7 @@ func TestUncounted(t *testing.T) {
 			r.says("other", s, 0)
 			close(g)
 			for range tt.pending {
-				if f := r.get(); f.Kind != relayframe.Handshake {
+				if f := r.get(); f.Kind != frame.Handshake {
 					t.Fatalf("%v of %q, which was pending", f.Kind, f.StreamID)
 				}
 			}
@@ -189,20 +189,20 @@ func TestNoRoomByThen(t *testing.T) {
 		r.enter(fmt.Sprint(i))
 	}
 	close(g)
-	r.expect("late", relayframe.Reset)
+	r.expect("late", frame.Reset)
 }
 
 // TestSilentRegistry does not say whether a harness may come in: that is a
 // failure after a while.
 func TestSilentRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &link{control: make(chan relayframe.Frame, controlQueue)}
+		l := &link{control: make(chan frame.Frame, controlQueue)}
 		v := newExecutorConn(t.Context(), NewExecutor(ExecutorOptions{Identity: identity(), Validate: judge}), l, where)
 		defer v.end()
 		asked := time.Now()
-		v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "wait")})
+		v.receive(frame.Frame{StreamID: "x", Kind: frame.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "wait")})
 		f := <-l.control
-		if waited := time.Since(asked); f.StreamID != "x" || f.Kind != relayframe.Reset || waited != 10*time.Second {
+		if waited := time.Since(asked); f.StreamID != "x" || f.Kind != frame.Reset || waited != 10*time.Second {
 			t.Errorf("%v of %q after %v", f.Kind, f.StreamID, waited)
 		}
 		v.wg.Wait()
@@ -223,7 +223,7 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 	e := NewExecutor(ExecutorOptions{Identity: identity(), Validate: yes, Serve: func(c wire.Transport) { _, _ = c.ReadMessage() }})
 	v := newExecutorConn(t.Context(), e, l, where)
 	defer v.end()
-	v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "please")})
+	v.receive(frame.Frame{StreamID: "x", Kind: frame.Handshake, Payload: message1(t, identity().PublicKey(), channelOf("x"), "please")})
 	select {
 	case <-l.closing:
 		l.force.Stop()
@@ -239,11 +239,11 @@ func TestNoRoomForAnAnswer(t *testing.T) {
 // TestUnsendableIDs are dropped and not counted: a stream whose frames cannot be
 // answered would only take up a place.
 func TestUnsendableIDs(t *testing.T) {
-	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noiseik.PublicKey, string) error {
+	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noise.PublicKey, string) error {
 		t.Error("the registry is asked")
 		return nil
 	}})
-	ids := []string{" x", "x\n", strings.Repeat("x", relayframe.MaxStreamID+1), strings.Repeat("x", 200<<10)}
+	ids := []string{" x", "x\n", strings.Repeat("x", frame.MaxStreamID+1), strings.Repeat("x", 200<<10)}
 	for _, id := range slices.Repeat(ids, warnFailures) {
 		// The id is field 2, the payload field 1 of field 10; both have their
 		// lengths in front.
@@ -253,7 +253,7 @@ func TestUnsendableIDs(t *testing.T) {
 		}
 	}
 	r.data("unknown", 0, []byte("x"))
-	r.expect("unknown", relayframe.Reset)
+	r.expect("unknown", frame.Reset)
 }
 
 // TestFloodLeavesRoom has a stranger ask for more resets than are sent, while
@@ -264,12 +264,12 @@ func TestFloodLeavesRoom(t *testing.T) {
 	v := newExecutorConn(t.Context(), NewExecutor(ExecutorOptions{}), l, where)
 	defer v.end()
 	for range 2 * controlQueue {
-		v.receive(relayframe.Frame{StreamID: "x", Kind: relayframe.Data, Payload: []byte("x")})
+		v.receive(frame.Frame{StreamID: "x", Kind: frame.Data, Payload: []byte("x")})
 	}
 	if n := len(l.control); n != controlOffer {
 		t.Errorf("%d frames wait", n)
 	}
-	if !l.push(relayframe.Frame{StreamID: "y", Kind: relayframe.Handshake, Payload: []byte("x")}) {
+	if !l.push(frame.Frame{StreamID: "y", Kind: frame.Handshake, Payload: []byte("x")}) {
 		t.Error("there is no room for an answer")
 	}
 }
@@ -285,7 +285,7 @@ func TestHeldRecordsAreBounded(t *testing.T) {
 	}})
 	session := r.enter("a")
 	s := <-streams
-	r.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat})
+	r.send(frame.Frame{StreamID: "a", Kind: frame.Heartbeat})
 	for seq := range uint32(inboxMessages) {
 		r.data("a", seq, seal(t, session, framed(hello)))
 	}
@@ -294,14 +294,14 @@ func TestHeldRecordsAreBounded(t *testing.T) {
 		r.data("a", inboxMessages+seq, []byte("y")) // takes up nothing
 	}
 	r.data("unknown", 0, []byte("x")) // behind all that
-	r.expect("unknown", relayframe.Reset)
+	r.expect("unknown", frame.Reset)
 	s.mu.Lock()
 	if len(s.held) != heldRecords || len(s.inbox) != inboxMessages || s.err != nil {
 		t.Errorf("%d records and %d messages are held, %v", len(s.held), len(s.inbox), s.err)
 	}
 	s.mu.Unlock()
 	r.data("a", inboxMessages+heldRecords, []byte("x"))
-	r.expect("a", relayframe.Reset)
+	r.expect("a", frame.Reset)
 }
 
 // TestWaitRoom has a harness with a full inbox stop reading its websocket before
@@ -322,13 +322,13 @@ func TestWaitRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStream("a", nil, relayframe.Options{Harness: true}, nil, func(*stream, *link, error) {})
+				s := newStream("a", nil, frame.Options{Harness: true}, nil, func(*stream, *link, error) {})
 				if tt.acking {
-					if err := s.receive(relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat}); err != nil {
+					if err := s.receive(frame.Frame{StreamID: "a", Kind: frame.Heartbeat}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				s.inbox, s.held, s.heldSize = make([][]byte, tt.inbox), make([]relayframe.Frame, tt.held), tt.size
+				s.inbox, s.held, s.heldSize = make([][]byte, tt.inbox), make([]frame.Frame, tt.held), tt.size
 				done := make(chan struct{})
 				go func() { s.waitRoom(); close(done) }()
 				synctest.Wait()
@@ -355,8 +355,8 @@ func TestForgedControl(t *testing.T) {
 	r, _ := meet(t, ExecutorOptions{Serve: echo})
 	s := r.enter("a")
 	seq := uint32(0)
-	for _, kind := range []relayframe.Kind{relayframe.Heartbeat, relayframe.Ack, relayframe.Resume} {
-		for _, ack := range []relayframe.Frame{
+	for _, kind := range []frame.Kind{frame.Heartbeat, frame.Ack, frame.Resume} {
+		for _, ack := range []frame.Frame{
 			{AckBits: 1}, {Ack: 0, AckBits: 1<<32 - 1}, {Ack: 1<<32 - 1, AckBits: 1<<32 - 1}, {Ack: 1<<32 - 1}, {Ack: seq + 1}, {},
 		} {
 			ack.StreamID, ack.Kind, ack.Seq = "a", kind, 1<<32-1
@@ -364,10 +364,10 @@ func TestForgedControl(t *testing.T) {
 			r.data("a", seq, seal(t, s, framed(hello)))
 			for {
 				f := r.get()
-				if f.StreamID != "a" || f.Kind == relayframe.Reset {
+				if f.StreamID != "a" || f.Kind == frame.Reset {
 					t.Fatalf("after %+v: %v", ack, f.Kind)
 				}
-				if f.Kind != relayframe.Data || f.Seq < seq {
+				if f.Kind != frame.Data || f.Seq < seq {
 					continue // an answer to the resume, and what it repeats
 				}
 				if plaintext, err := s.Open(nil, f.Payload); err != nil || f.Seq != seq || string(plaintext) != string(framed(hello)) {
@@ -387,37 +387,37 @@ func TestReplays(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the authorization is good once: %v", once), func(t *testing.T) {
 			asked := 0
-			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noiseik.PublicKey, string) error {
+			r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: func(context.Context, string, noise.PublicKey, string) error {
 				if asked++; once && asked > 1 {
 					return errRejected
 				}
 				return nil
 			}})
-			initiator, message, err := noiseik.NewInitiator(identity(), identity().PublicKey(), channelOf("a"), []byte("please"))
+			initiator, message, err := noise.NewInitiator(identity(), identity().PublicKey(), channelOf("a"), []byte("please"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.shake("a", message)
-			session, err := initiator.Finish(r.expect("a", relayframe.Handshake).Payload)
+			session, err := initiator.Finish(r.expect("a", frame.Handshake).Payload)
 			if err != nil {
 				t.Fatal(err)
 			}
 			record := seal(t, session, framed(hello))
 			r.data("a", 0, record)
-			r.expect("a", relayframe.Data)
+			r.expect("a", frame.Data)
 			r.shake("a", message) // while it is there
-			r.expect("a", relayframe.Reset)
+			r.expect("a", frame.Reset)
 			r.shake("b", message) // as another
-			r.expect("b", relayframe.Reset)
+			r.expect("b", frame.Reset)
 			r.send(resetOf("a", "forged"))
 			r.shake("a", message)
 			if once {
-				r.expect("a", relayframe.Reset)
+				r.expect("a", frame.Reset)
 				return
 			}
-			r.expect("a", relayframe.Handshake)
+			r.expect("a", frame.Handshake)
 			r.data("a", 0, record)
-			r.expect("a", relayframe.Reset)
+			r.expect("a", frame.Reset)
 		})
 	}
 }

@@ -3,7 +3,7 @@ package relay
 import (
 	"time"
 
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 )
 
 // The limits of an executor. They are those of Codex CLI.
@@ -28,7 +28,7 @@ const (
 const (
 	// inboxBytes is the same bound as inboxMessages for large messages: one of
 	// the largest waits while the next is being put together.
-	inboxBytes = noiseik.MaxMessage
+	inboxBytes = noise.MaxMessage
 	// heldBytes bounds the records of a stream that wait for room in its inbox.
 	// A peer that acknowledges has no more in flight, and one record of maxRecord
 	// bytes less.
@@ -56,7 +56,7 @@ const (
 	keepRecord = 16 << 10
 	// partSize is that of the pieces in which a message waits that is made part
 	// by part: whole records.
-	partSize = 16 * noiseik.MaxChunk
+	partSize = 16 * noise.MaxChunk
 	// bufferSize is that of what is read from a websocket: half a record.
 	bufferSize = 32 << 10
 )

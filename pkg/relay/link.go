@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -33,7 +33,7 @@ type link struct {
 	log     *slog.Logger
 	slots   chan struct{} // held for each frame in records
 	records chan queued
-	control chan relayframe.Frame
+	control chan frame.Frame
 
 	once    sync.Once
 	closing chan struct{}
@@ -60,7 +60,7 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
 	ws, err := websocket.Dial(ctx, address, websocket.DialOptions{
-		Options: websocket.Options{Limit: relayframe.MaxFrame, Ping: ping, WriteTimeout: pieceTime},
+		Options: websocket.Options{Limit: frame.MaxFrame, Ping: ping, WriteTimeout: pieceTime},
 		TLS:     config, Timeout: limit, Buffer: bufferSize,
 		// The relay's body and reason phrase may repeat the query, which is a
 		// credential: the error has only the status.
@@ -73,7 +73,7 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 	}
 	l := &link{
 		ws: ws, url: shown, log: log,
-		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan relayframe.Frame, controlQueue),
+		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan frame.Frame, controlQueue),
 		closing: make(chan struct{}), down: make(chan struct{}),
 	}
 	go l.routineWriter() // close waits for it
@@ -81,23 +81,23 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 }
 
 // read returns the next frame, whose payload is valid until the next call. With
-// errNotBinary, relayframe.ErrUndecodable and relayframe.ErrInvalid only that
+// errNotBinary, frame.ErrUndecodable and frame.ErrInvalid only that
 // message is bad; after any other error the link reads nothing more.
-func (l *link) read() (relayframe.Frame, error) {
+func (l *link) read() (frame.Frame, error) {
 	l.in.Reset()
 	code, err := l.ws.ReadTo(&l.in)
 	if err != nil {
-		return relayframe.Frame{}, err
+		return frame.Frame{}, err
 	}
 	if code != websocket.Binary {
-		return relayframe.Frame{}, errNotBinary
+		return frame.Frame{}, errNotBinary
 	}
-	return relayframe.Decode(l.in.Bytes())
+	return frame.Decode(l.in.Bytes())
 }
 
 // badMessage reports whether an error of read is about one message only.
 func badMessage(err error) bool {
-	return errors.Is(err, errNotBinary) || errors.Is(err, relayframe.ErrUndecodable) || errors.Is(err, relayframe.ErrInvalid)
+	return errors.Is(err, errNotBinary) || errors.Is(err, frame.ErrUndecodable) || errors.Is(err, frame.ErrInvalid)
 }
 
 // reserve waits for a slot, which the next call of write uses. It reports false
@@ -122,7 +122,7 @@ func (l *link) release() { <-l.slots }
 
 // queued is a frame that waits for the writer with a slot.
 type queued struct {
-	relayframe.Frame
+	frame.Frame
 	record *record // the owner of the payload; nil: the garbage collector
 }
 
@@ -130,7 +130,7 @@ type queued struct {
 func (l *link) write(q queued) { l.records <- q }
 
 // push queues a frame without a slot and reports whether there was room.
-func (l *link) push(f relayframe.Frame) bool {
+func (l *link) push(f frame.Frame) bool {
 	select {
 	case l.control <- f:
 		return true
@@ -141,7 +141,7 @@ func (l *link) push(f relayframe.Frame) bool {
 
 // offer is push for what strangers can ask for without end: it leaves room for
 // the answers that others wait for.
-func (l *link) offer(f relayframe.Frame) {
+func (l *link) offer(f frame.Frame) {
 	if len(l.control) < controlOffer {
 		l.push(f)
 	}
@@ -149,7 +149,7 @@ func (l *link) offer(f relayframe.Frame) {
 
 // pushLast queues a stream's last frame behind its records, if there is room
 // for it in time.
-func (l *link) pushLast(f relayframe.Frame) {
+func (l *link) pushLast(f frame.Frame) {
 	late := make(chan struct{})
 	timer := time.AfterFunc(closeTime, func() { close(late) })
 	defer timer.Stop()
@@ -248,8 +248,8 @@ func (l *link) putRecord(q queued) {
 
 // put encodes a frame, and writes when there is enough. A broken link only gives
 // slots back.
-func (l *link) put(f relayframe.Frame) {
-	var space [relayframe.MaxHead]byte
+func (l *link) put(f frame.Frame) {
+	var space [frame.MaxHead]byte
 	head, payload, err := f.Split(space[:0])
 	if err != nil {
 		// A reset for an id that peers refuse: nobody would take it.

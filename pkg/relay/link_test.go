@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 	wire "codex.internal/pkg/wire/websocket"
 )
 
@@ -64,16 +64,16 @@ func TestLinkClosesBehindWhatIsQueued(t *testing.T) {
 		if !l.reserve(nil) {
 			t.Fatal("no slot")
 		}
-		l.write(queued{Frame: relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: seq, Payload: []byte("x")}})
+		l.write(queued{Frame: frame.Frame{StreamID: "a", Kind: frame.Data, Seq: seq, Payload: []byte("x")}})
 	}
 	l.pushLast(resetOf("a", reasonHarness))
 	l.close()
 	for seq := range uint32(recordQueue) {
-		if f := r.get(); f.Kind != relayframe.Data || f.Seq != seq {
+		if f := r.get(); f.Kind != frame.Data || f.Seq != seq {
 			t.Fatalf("%v %d instead of record %d", f.Kind, f.Seq, seq)
 		}
 	}
-	if f := r.get(); f.Kind != relayframe.Reset || f.Reason != "harness_closed" {
+	if f := r.get(); f.Kind != frame.Reset || f.Reason != "harness_closed" {
 		t.Errorf("in the end %v", f.Kind)
 	}
 	if _, _, err := r.ws.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
@@ -94,21 +94,21 @@ func TestRecordsFollowTheirHandshake(t *testing.T) {
 	}
 	defer ws.Abort()
 	r := next(t, accepted)
-	l := &link{ws: ws, slots: make(chan struct{}, 1), records: make(chan queued, 1), control: make(chan relayframe.Frame, 2)}
+	l := &link{ws: ws, slots: make(chan struct{}, 1), records: make(chan queued, 1), control: make(chan frame.Frame, 2)}
 	for i := range 20 {
 		id := fmt.Sprint(i)
-		l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: []byte("x")})
-		l.push(relayframe.Frame{StreamID: id, Kind: relayframe.Resume})
+		l.push(frame.Frame{StreamID: id, Kind: frame.Handshake, Payload: []byte("x")})
+		l.push(frame.Frame{StreamID: id, Kind: frame.Resume})
 		l.reserve(nil)
-		l.write(queued{Frame: relayframe.Frame{StreamID: id, Kind: relayframe.Data, Payload: []byte("x")}})
+		l.write(queued{Frame: frame.Frame{StreamID: id, Kind: frame.Data, Payload: []byte("x")}})
 		for len(l.control)+len(l.records) > 0 {
 			if err := l.writeNext(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r.expect(id, relayframe.Handshake)
-		r.expect(id, relayframe.Resume)
-		r.expect(id, relayframe.Data)
+		r.expect(id, frame.Handshake)
+		r.expect(id, frame.Resume)
+		r.expect(id, frame.Data)
 	}
 }
 
@@ -166,23 +166,23 @@ func TestControlGoesBeforeLaterRecords(t *testing.T) {
 	open := make(chan bool, 1)
 	go func() {
 		for i := range uint32(streams) {
-			for !l.push(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume, Seq: i}) {
+			for !l.push(frame.Frame{StreamID: "a", Kind: frame.Resume, Seq: i}) {
 				runtime.Gosched()
 			}
 			if !l.reserve(nil) {
 				open <- false
 				return
 			}
-			l.write(queued{Frame: relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: i, Payload: payload}})
+			l.write(queued{Frame: frame.Frame{StreamID: "a", Kind: frame.Data, Seq: i, Payload: payload}})
 		}
 		open <- true
 	}()
 	begun := uint32(0)
 	for data := uint32(0); data < streams; {
 		switch f := r.get(); {
-		case f.Kind == relayframe.Resume && f.Seq == begun:
+		case f.Kind == frame.Resume && f.Seq == begun:
 			begun++
-		case f.Kind == relayframe.Data && f.Seq == data && data < begun:
+		case f.Kind == frame.Data && f.Seq == data && data < begun:
 			data++
 		default:
 			t.Fatalf("%v %d behind %d beginnings and %d records", f.Kind, f.Seq, begun, data)
@@ -204,11 +204,11 @@ func TestControlGoesBeforeATakenRecord(t *testing.T) {
 	}
 	defer ws.Abort()
 	r := next(t, accepted)
-	l := &link{ws: ws, slots: make(chan struct{}, 1), control: make(chan relayframe.Frame, controlQueue), log: slog.New(slog.DiscardHandler)}
-	l.push(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume})
+	l := &link{ws: ws, slots: make(chan struct{}, 1), control: make(chan frame.Frame, controlQueue), log: slog.New(slog.DiscardHandler)}
+	l.push(frame.Frame{StreamID: "a", Kind: frame.Resume})
 	l.reserve(nil)
-	l.putRecord(queued{Frame: relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Payload: []byte("x")}})
+	l.putRecord(queued{Frame: frame.Frame{StreamID: "a", Kind: frame.Data, Payload: []byte("x")}})
 	l.flush()
-	r.expect("a", relayframe.Resume)
-	r.expect("a", relayframe.Data)
+	r.expect("a", frame.Resume)
+	r.expect("a", frame.Data)
 }

@@ -5,7 +5,7 @@ import (
 	"net"
 	"testing"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -30,14 +30,14 @@ func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
 	if err := r.ws.NetConn().(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
-	r.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Heartbeat})
+	r.send(frame.Frame{StreamID: "a", Kind: frame.Heartbeat})
 	n := 0
 	for i := range wrote {
 		n++
 		if i%8 == 7 {
 			// All but the second of eight, which is sent again for that, and then all.
-			r.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Ack, Ack: uint32(i - 7), AckBits: 0b1111110})
-			r.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Ack, Ack: uint32(i)})
+			r.send(frame.Frame{StreamID: "a", Kind: frame.Ack, Ack: uint32(i - 7), AckBits: 0b1111110})
+			r.send(frame.Frame{StreamID: "a", Kind: frame.Ack, Ack: uint32(i)})
 		}
 	}
 	if n != count {
@@ -45,7 +45,7 @@ func TestRecordsAreWrittenAsTheyWere(t *testing.T) {
 	}
 	again := 0
 	for next, records := uint32(0), map[uint32][]byte{}; next < count; {
-		f := r.expect("a", relayframe.Data)
+		f := r.expect("a", frame.Data)
 		if record, twice := records[f.Seq]; twice {
 			again++
 			if !bytes.Equal(record, f.Payload) {

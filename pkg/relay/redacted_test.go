@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // lockedBuffer is a log that can be read while it is written.
@@ -47,12 +47,12 @@ func TestLogHasNothingOfThePeers(t *testing.T) {
 		r.send(resetOf(id, "secret"))
 	}
 	r.knock("x", "secret\xff")
-	r.expect("x", relayframe.Reset)
+	r.expect("x", frame.Reset)
 	_ = r.ws.WriteMessage(websocket.TextMessage, []byte("secret"))
 	_ = r.ws.WriteMessage(websocket.BinaryMessage, []byte("secret"))
 	r.enter("broken")
 	r.data("broken", 0, []byte("secret and more than a tag"))
-	r.expect("broken", relayframe.Reset)
+	r.expect("broken", frame.Reset)
 	r.says("other", s, 0)
 	text := log.String()
 	for _, want := range []string{"connected to the relay", "stream=" + streamID("active").LogValue().String(), "handshake failed", "relay message dropped", "stream=" + streamID("broken").LogValue().String()} {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 )
 
 // remote is the relay as an executor sees it; the test says what it sends.
@@ -59,7 +59,7 @@ func next(t *testing.T, accepted chan *remote) *remote {
 	}
 }
 
-func (r *remote) send(f relayframe.Frame) {
+func (r *remote) send(f frame.Frame) {
 	r.t.Helper()
 	message, err := f.Append(nil)
 	if err == nil {
@@ -72,34 +72,34 @@ func (r *remote) send(f relayframe.Frame) {
 
 func (r *remote) data(id string, seq uint32, record []byte) {
 	r.t.Helper()
-	r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Data, Seq: seq, Payload: record})
+	r.send(frame.Frame{StreamID: id, Kind: frame.Data, Seq: seq, Payload: record})
 }
 
 // get returns the next frame that is no acknowledgement.
-func (r *remote) get() relayframe.Frame {
+func (r *remote) get() frame.Frame {
 	r.t.Helper()
 	for {
 		kind, message, err := r.ws.ReadMessage()
 		if err != nil || kind != websocket.BinaryMessage {
 			r.t.Fatalf("kind %d, %v", kind, err)
 		}
-		f, err := relayframe.Decode(message)
+		f, err := frame.Decode(message)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if f.Kind != relayframe.Ack {
+		if f.Kind != frame.Ack {
 			return f
 		}
 	}
 }
 
-func (r *remote) expect(id string, kind relayframe.Kind) relayframe.Frame {
+func (r *remote) expect(id string, kind frame.Kind) frame.Frame {
 	r.t.Helper()
 	f := r.get()
 	if f.StreamID != id || f.Kind != kind {
 		r.t.Fatalf("%v of stream %q, want %v of %q", f.Kind, f.StreamID, kind, id)
 	}
-	if kind == relayframe.Reset && f.Reason != "noise_relay_protocol_error" {
+	if kind == frame.Reset && f.Reason != "noise_relay_protocol_error" {
 		r.t.Errorf("the reset says %q", f.Reason)
 	}
 	return f
@@ -119,29 +119,29 @@ func (r *remote) ended() {
 }
 
 // knock sends message 1.
-func (r *remote) knock(id, authorization string) *noiseik.Initiator {
+func (r *remote) knock(id, authorization string) *noise.Initiator {
 	r.t.Helper()
-	channel := noiseik.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
-	initiator, message1, err := noiseik.NewInitiator(identity(), identity().PublicKey(), channel, []byte(authorization))
+	channel := noise.Channel{EnvironmentID: where.EnvironmentID, ExecutorRegistrationID: where.RegistrationID, StreamID: id}
+	initiator, message1, err := noise.NewInitiator(identity(), identity().PublicKey(), channel, []byte(authorization))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.send(relayframe.Frame{StreamID: id, Kind: relayframe.Handshake, Payload: message1})
+	r.send(frame.Frame{StreamID: id, Kind: frame.Handshake, Payload: message1})
 	return initiator
 }
 
 // enter makes a stream.
-func (r *remote) enter(id string) *noiseik.Session {
+func (r *remote) enter(id string) *noise.Session {
 	r.t.Helper()
 	initiator := r.knock(id, "please")
-	session, err := initiator.Finish(r.expect(id, relayframe.Handshake).Payload)
+	session, err := initiator.Finish(r.expect(id, frame.Handshake).Payload)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return session
 }
 
-func seal(t *testing.T, s *noiseik.Session, plaintext []byte) []byte {
+func seal(t *testing.T, s *noise.Session, plaintext []byte) []byte {
 	t.Helper()
 	record, err := s.Seal(nil, plaintext)
 	if err != nil {
@@ -157,10 +157,10 @@ func framed(text string) []byte {
 const hello = `{"method":"hello"}`
 
 // says sends a message and expects it back, both as record seq.
-func (r *remote) says(id string, s *noiseik.Session, seq uint32) {
+func (r *remote) says(id string, s *noise.Session, seq uint32) {
 	r.t.Helper()
 	r.data(id, seq, seal(r.t, s, framed(hello)))
-	f := r.expect(id, relayframe.Data)
+	f := r.expect(id, frame.Data)
 	plaintext, err := s.Open(nil, f.Payload)
 	if err != nil || f.Seq != seq || !bytes.Equal(plaintext, framed(hello)) {
 		r.t.Fatalf("record %d: %q, %v", f.Seq, plaintext, err)

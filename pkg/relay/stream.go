@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/wait"
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 )
 
 // stream is one end of a stream whose handshake is over: the encryption, the
@@ -20,13 +20,13 @@ import (
 // be read.
 type stream struct {
 	id      string
-	session *noiseik.Session
+	session *noise.Session
 	// onEnd is called once, without the lock, by whoever ends the stream.
 	onEnd func(s *stream, l *link, why error)
 
 	mu       sync.Mutex
-	frames   *relayframe.Stream
-	messages noiseik.MessageReader
+	frames   *frame.Stream
+	messages noise.MessageReader
 	link     *link // nil: detached
 	unheard  bool  // nothing came since the last link was lost
 	armed    time.Time
@@ -34,7 +34,7 @@ type stream struct {
 
 	inbox     [][]byte
 	inboxSize int
-	held      []relayframe.Frame // data that waits for room in the inbox
+	held      []frame.Frame // data that waits for room in the inbox
 	heldSize  int
 
 	arrived chan struct{} // wakes the consumer; capacity 1, as the others
@@ -44,10 +44,10 @@ type stream struct {
 	ended   chan struct{} // closed with err
 }
 
-func newStream(id string, session *noiseik.Session, o relayframe.Options, l *link, onEnd func(*stream, *link, error)) *stream {
+func newStream(id string, session *noise.Session, o frame.Options, l *link, onEnd func(*stream, *link, error)) *stream {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	return &stream{
-		id: id, session: session, onEnd: onEnd, frames: relayframe.NewStream(id, o, time.Now()), link: l,
+		id: id, session: session, onEnd: onEnd, frames: frame.NewStream(id, o, time.Now()), link: l,
 		arrived: signal(), taken: signal(), ready: signal(), rearm: signal(), ended: make(chan struct{}),
 	}
 }
@@ -68,7 +68,7 @@ func (s *stream) end(why error) {
 }
 
 // reset is the stream's last frame.
-func (s *stream) reset(reason string) relayframe.Frame {
+func (s *stream) reset(reason string) frame.Frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.frames.Reset(reason)
@@ -90,14 +90,14 @@ func (s *stream) acking() bool {
 // the consumer is slow, a peer that acknowledges is held back: its records are
 // put aside without being acknowledged, and it does not send many more. With
 // any other peer there is no way, and the error is errInboxFull.
-func (s *stream) receive(f relayframe.Frame) error {
+func (s *stream) receive(f frame.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unheard = false
 	switch {
 	case s.err != nil:
 		return nil // it came late
-	case f.Kind != relayframe.Data || !s.full() && len(s.held) == 0:
+	case f.Kind != frame.Data || !s.full() && len(s.held) == 0:
 		return s.take(f)
 	case !s.frames.Acking():
 		return errInboxFull
@@ -106,12 +106,12 @@ func (s *stream) receive(f relayframe.Frame) error {
 		return errInboxFull
 	}
 	// The acknowledgements in the frame are handled although its record is not.
-	return s.take(relayframe.Frame{StreamID: f.StreamID, Kind: relayframe.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
+	return s.take(frame.Frame{StreamID: f.StreamID, Kind: frame.Heartbeat, Ack: f.Ack, AckBits: f.AckBits})
 }
 
 // hold puts a record aside, and reports whether there was room. There is for a
 // peer that knows that its records are acknowledged: it has few in flight.
-func (s *stream) hold(f relayframe.Frame) bool {
+func (s *stream) hold(f frame.Frame) bool {
 	for _, h := range s.held {
 		if h.Seq == f.Seq {
 			return true
@@ -127,7 +127,7 @@ func (s *stream) hold(f relayframe.Frame) bool {
 }
 
 // take has a frame understood and its records read. The caller holds the lock.
-func (s *stream) take(f relayframe.Frame) error {
+func (s *stream) take(f frame.Frame) error {
 	out, err := s.frames.Receive(f, time.Now())
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *stream) deliver(message []byte) error {
 
 // push queues frames that are repeated if they get lost. The caller holds the
 // lock.
-func (s *stream) push(frames []relayframe.Frame) {
+func (s *stream) push(frames []frame.Frame) {
 	for _, f := range frames {
 		if s.link == nil || !s.link.push(f) {
 			return
@@ -247,7 +247,7 @@ func (s *stream) send(chunk []byte) error {
 func (s *stream) writable(n int) (*link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || !s.frames.Ready(n+noiseik.RecordOverhead) {
+	if s.err != nil || !s.frames.Ready(n+noise.RecordOverhead) {
 		return nil, s.err
 	}
 	return s.link, nil
@@ -257,7 +257,7 @@ func (s *stream) writable(n int) (*link, error) {
 func (s *stream) sendOn(l *link, chunk []byte) (sent bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(chunk) + noiseik.RecordOverhead
+	n := len(chunk) + noise.RecordOverhead
 	if s.err != nil || s.link != l || !s.frames.Ready(n) {
 		return false, s.err
 	}

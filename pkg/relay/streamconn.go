@@ -9,8 +9,8 @@ import (
 	"slices"
 	"sync"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -38,7 +38,7 @@ func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
 func (c *streamConn) Principal() string { return c.principal }
 
 // principalOf names a harness by a digest of its key.
-func principalOf(key noiseik.PublicKey) string {
+func principalOf(key noise.PublicKey) string {
 	digest := sha256.Sum256(key.AppendJSON(nil))
 	return "harness " + hex.EncodeToString(digest[:])
 }
@@ -47,14 +47,14 @@ func principalOf(key noiseik.PublicKey) string {
 // ends the stream, as in Codex CLI, and is not answered.
 func (c *streamConn) ReadMessage() (*websocket.Message, error) {
 	message, err := c.s.read()
-	if errors.Is(err, relayframe.ErrReset) {
+	if errors.Is(err, frame.ErrReset) {
 		return nil, websocket.ErrClosed
 	}
 	if err != nil {
 		return nil, err
 	}
 	if _, err := jsonrpc.Decode(message); err != nil {
-		err = fmt.Errorf("%w: %w", relayframe.ErrProtocol, err)
+		err = fmt.Errorf("%w: %w", frame.ErrProtocol, err)
 		c.s.end(err)
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c *streamConn) WriteFrames(frames []byte) error {
 		if err != nil {
 			return err
 		}
-		for chunk := range slices.Chunk(frames[:n], noiseik.MaxChunk) {
+		for chunk := range slices.Chunk(frames[:n], noise.MaxChunk) {
 			if err := c.s.send(chunk); err != nil {
 				return err
 			}
@@ -106,10 +106,10 @@ func (c *streamConn) together(frames []byte) (int, error) {
 	n := 0
 	for n < len(frames) && (n == 0 || acking) {
 		length := int(binary.BigEndian.Uint32(frames[n:]))
-		if length > noiseik.MaxMessage && n > 0 {
+		if length > noise.MaxMessage && n > 0 {
 			break
 		}
-		if length > noiseik.MaxMessage {
+		if length > noise.MaxMessage {
 			c.s.end(errTooLarge)
 			return 0, errTooLarge
 		}
@@ -125,7 +125,7 @@ func (c *streamConn) Fragment(part []byte, first, last bool) error {
 		c.drop()
 		c.keep(c.Open(nil))
 	}
-	if part = part[websocket.FragmentRoom:]; len(part) > headerSize+noiseik.MaxMessage-c.size {
+	if part = part[websocket.FragmentRoom:]; len(part) > headerSize+noise.MaxMessage-c.size {
 		c.drop()
 		c.s.end(errTooLarge)
 		return errTooLarge
@@ -137,7 +137,7 @@ func (c *streamConn) Fragment(part []byte, first, last bool) error {
 	defer c.drop()
 	binary.BigEndian.PutUint32(*c.parts[0], uint32(c.size-headerSize))
 	for _, part := range c.parts {
-		for chunk := range slices.Chunk(*part, noiseik.MaxChunk) {
+		for chunk := range slices.Chunk(*part, noise.MaxChunk) {
 			if err := c.s.send(chunk); err != nil {
 				return err
 			}

@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
 // TestSharedRecords counts the records of messages that are written together:
 // as few as can be for a harness that acknowledges, else those of Codex CLI.
 func TestSharedRecords(t *testing.T) {
-	messages := [][]byte{message(1, 1), message(2, 1), message(3, noiseik.MaxChunk), message(4, 1), message(5, 2*noiseik.MaxChunk)}
+	messages := [][]byte{message(1, 1), message(2, 1), message(3, noise.MaxChunk), message(4, 1), message(5, 2*noise.MaxChunk)}
 	for _, tt := range []struct {
 		plain bool
 		want  int64
@@ -22,8 +22,8 @@ func TestSharedRecords(t *testing.T) {
 		t.Run(fmt.Sprintf("plain %v", tt.plain), func(t *testing.T) {
 			d := newDouble(t)
 			var records atomic.Int64
-			d.lose = func(f relayframe.Frame) bool {
-				if f.Kind == relayframe.Data {
+			d.lose = func(f frame.Frame) bool {
+				if f.Kind == frame.Data {
 					records.Add(1)
 				}
 				return false

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"codex.internal/pkg/internal/strictjson"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -23,8 +23,8 @@ const securityProfile = "noise_hybrid_ik_v1"
 // The bodies of the API. All members are required.
 type (
 	registerRequest struct {
-		SecurityProfile   string             `json:"security_profile"`
-		ExecutorPublicKey *noiseik.PublicKey `json:"executor_public_key"`
+		SecurityProfile   string           `json:"security_profile"`
+		ExecutorPublicKey *noise.PublicKey `json:"executor_public_key"`
 	}
 	registerResponse struct {
 		secret.Unprinted
@@ -34,19 +34,19 @@ type (
 		ExecutorRegistrationID string `json:"executor_registration_id"`
 	}
 	connectRequest struct {
-		HarnessPublicKey *noiseik.PublicKey `json:"harness_public_key"`
+		HarnessPublicKey *noise.PublicKey `json:"harness_public_key"`
 	}
 	connectResponse struct {
 		secret.Unprinted
 		registerResponse
-		ExecutorPublicKey       noiseik.PublicKey `json:"executor_public_key"`
-		HarnessKeyAuthorization string            `json:"harness_key_authorization"`
+		ExecutorPublicKey       noise.PublicKey `json:"executor_public_key"`
+		HarnessKeyAuthorization string          `json:"harness_key_authorization"`
 	}
 	validateRequest struct {
 		secret.Unprinted
-		ExecutorRegistrationID  string             `json:"executor_registration_id"`
-		HarnessPublicKey        *noiseik.PublicKey `json:"harness_public_key"`
-		HarnessKeyAuthorization string             `json:"harness_key_authorization"`
+		ExecutorRegistrationID  string           `json:"executor_registration_id"`
+		HarnessPublicKey        *noise.PublicKey `json:"harness_public_key"`
+		HarnessKeyAuthorization string           `json:"harness_key_authorization"`
 	}
 	validateResponse struct {
 		Valid bool `json:"valid"`

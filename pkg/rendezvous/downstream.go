@@ -7,7 +7,7 @@ import (
 
 	"codex.internal/pkg/wire/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // receive takes what the executor sends.
@@ -17,16 +17,16 @@ func (x *executor) receive(ctx context.Context, h header, in *websocket.Message)
 	var share *share
 	if s := x.streams[h.stream]; s != nil {
 		harness, token, share = s.harness, s.token, s.share
-		s.executorAcks = s.executorAcks || h.kind == relayframe.Ack
-		if h.kind != relayframe.Reset {
+		s.executorAcks = s.executorAcks || h.kind == frame.Ack
+		if h.kind != frame.Reset {
 			x.answer(s)
 		} else {
 			x.failed(s)
 		}
-	} else if h.kind == relayframe.Reset {
+	} else if h.kind == frame.Reset {
 		x.refusedLate(h.stream)
 	}
-	if h.kind == relayframe.Reset {
+	if h.kind == frame.Reset {
 		// Before the harness learns it: it may use the id again.
 		x.free(h.stream)
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // executor is one connection of an executor, and the table of the streams that
@@ -172,7 +172,7 @@ func (x *executor) route(m *Message) bool {
 		x.srv.metrics.drop(dropNotJoined)
 		return false
 	}
-	opens := m.Frame == relayframe.Handshake || m.Frame == relayframe.Resume
+	opens := m.Frame == frame.Handshake || m.Frame == frame.Resume
 	s := x.streams[m.Stream]
 	switch {
 	case s == nil && opens:
@@ -181,13 +181,13 @@ func (x *executor) route(m *Message) bool {
 			return false
 		}
 	case s == nil:
-		if m.Frame == relayframe.Data {
+		if m.Frame == frame.Data {
 			x.refuse(m, resetUnknownStream)
 		} else {
 			x.srv.metrics.drop(dropUnknownStream)
 		}
 		return false
-	case m.Frame == relayframe.Handshake && (s.handshaken || s.answered):
+	case m.Frame == frame.Handshake && (s.handshaken || s.answered):
 		// The executor would refuse it with a reset, and keep the stream.
 		x.refuse(m, resetStreamTaken)
 		return false
@@ -203,9 +203,9 @@ func (x *executor) route(m *Message) bool {
 		return false
 	}
 	switch s = x.streams[m.Stream]; m.Frame {
-	case relayframe.Reset:
+	case frame.Reset:
 		x.free(m.Stream)
-	case relayframe.Handshake:
+	case frame.Handshake:
 		if !x.account.beginHandshake(s.token) {
 			x.free(m.Stream)
 			x.refuse(m, resetStreamLimit)
@@ -213,7 +213,7 @@ func (x *executor) route(m *Message) bool {
 		}
 		s.handshaken, s.opening, s.overdue = true, true, false
 		s.lapses.Reset(x.srv.handshakeClaim)
-	case relayframe.Ack:
+	case frame.Ack:
 		s.harnessAcks = true
 	}
 	return true

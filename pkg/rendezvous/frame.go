@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // errFrame says that a message is no frame that can be routed.
@@ -14,27 +14,27 @@ var errFrame = errors.New("not a frame that can be routed")
 // header is what the relay reads of a frame; the rest is between the ends.
 type header struct {
 	stream string
-	kind   relayframe.Kind
+	kind   frame.Kind
 }
 
 // peek reads a frame's header. Frames with ids that other ends would refuse are
 // errors, as is what ends would drop, unless it is data: by the other kinds the
 // relay knows which streams there are, and it must not forget one that goes on
 // at the executor.
-func peek(frame []byte) (header, error) {
-	stream, kind, err := relayframe.Route(frame)
+func peek(message []byte) (header, error) {
+	stream, kind, err := frame.Route(message)
 	switch {
 	case err != nil:
 		return header{}, fmt.Errorf("%w: %w", errFrame, err)
 	case kind == 0:
 		return header{}, fmt.Errorf("%w: it has no body", errFrame)
-	case len(stream) > relayframe.MaxStreamID, stream == "" || strings.TrimSpace(stream) != stream:
-		return header{}, fmt.Errorf("%w: its stream_id is empty, longer than %d bytes, or has blanks around it", errFrame, relayframe.MaxStreamID)
+	case len(stream) > frame.MaxStreamID, stream == "" || strings.TrimSpace(stream) != stream:
+		return header{}, fmt.Errorf("%w: its stream_id is empty, longer than %d bytes, or has blanks around it", errFrame, frame.MaxStreamID)
 	}
-	if kind != relayframe.Data {
-		f, err := relayframe.Decode(frame)
-		if err == nil && len(f.Reason) > relayframe.MaxReason {
-			err = fmt.Errorf("its reason is longer than %d bytes", relayframe.MaxReason)
+	if kind != frame.Data {
+		f, err := frame.Decode(message)
+		if err == nil && len(f.Reason) > frame.MaxReason {
+			err = fmt.Errorf("its reason is longer than %d bytes", frame.MaxReason)
 		}
 		if err != nil {
 			return header{}, fmt.Errorf("%w: %w", errFrame, err)
@@ -54,11 +54,11 @@ const (
 
 // resetFrame ends a stream whose id peek has accepted.
 func resetFrame(stream, reason string) []byte {
-	f := relayframe.Frame{StreamID: stream, Kind: relayframe.Reset, Reason: reason}
-	frame, err := f.Append(nil)
+	f := frame.Frame{StreamID: stream, Kind: frame.Reset, Reason: reason}
+	message, err := f.Append(nil)
 	if err != nil {
 		// Frames with such ids are dropped by peek.
 		panic(fmt.Sprintf("rendezvous: reset of stream %q: %v", stream, err))
 	}
-	return frame
+	return message
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // TestHostileHarness has one harness of an environment do what none does, while
@@ -28,7 +28,7 @@ func TestHostileHarness(t *testing.T) {
 		}
 	}
 	// frame is one that no end would send: its id is not checked.
-	frame := func(id string) []byte {
+	message := func(id string) []byte {
 		return append(append([]byte{8, 1, 18, byte(len(id))}, id...), 0x52, 3, 10, 1, 'x')
 	}
 	const (
@@ -40,9 +40,9 @@ func TestHostileHarness(t *testing.T) {
 		closed int // with which code; or stays, or left
 	}{
 		"frames on the stream of another": {func(a *peer) {
-			for kind := relayframe.Data; kind <= relayframe.Heartbeat; kind++ {
-				a.send(relayframe.Frame{StreamID: "s", Kind: kind, Payload: []byte("x"), Reason: "x", Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
-				a.want("s", relayframe.Reset, resetStreamTaken)
+			for kind := frame.Data; kind <= frame.Heartbeat; kind++ {
+				a.send(frame.Frame{StreamID: "s", Kind: kind, Payload: []byte("x"), Reason: "x", Seq: 1<<32 - 1, Ack: 1<<32 - 1, AckBits: 1<<32 - 1})
+				a.want("s", frame.Reset, resetStreamTaken)
 			}
 		}, stays},
 		"a flood of frames on no stream, without reading": {func(a *peer) {
@@ -56,8 +56,8 @@ func TestHostileHarness(t *testing.T) {
 			}
 		}, stays},
 		"control frames on no stream": {func(a *peer) {
-			for _, kind := range []relayframe.Kind{relayframe.Ack, relayframe.Heartbeat, relayframe.Reset} {
-				a.send(relayframe.Frame{StreamID: "none", Kind: kind, Reason: "\x1b[2J"})
+			for _, kind := range []frame.Kind{frame.Ack, frame.Heartbeat, frame.Reset} {
+				a.send(frame.Frame{StreamID: "none", Kind: kind, Reason: "\x1b[2J"})
 			}
 		}, stays},
 		"resets that executors drop": {func(a *peer) {
@@ -69,17 +69,17 @@ func TestHostileHarness(t *testing.T) {
 		"a second handshake": {func(a *peer) {
 			a.send(handshake("kept", "x"))
 			a.send(handshake("kept", "y"))
-			a.want("kept", relayframe.Reset, resetStreamTaken)
+			a.want("kept", frame.Reset, resetStreamTaken)
 			_ = a.ws.Close()
 		}, left},
 		"ids that others refuse": {func(a *peer) {
 			for _, id := range []string{"", " ", " s", "s\n", "\xff", strings.Repeat("s", 127) + "\u00a0"} {
-				raw(a, websocket.BinaryMessage, frame(id))
+				raw(a, websocket.BinaryMessage, message(id))
 			}
 			raw(a, websocket.BinaryMessage, append(append([]byte{8, 1, 18, 129, 1}, strings.Repeat("s", 129)...), 0x52, 3, 10, 1, 'x'))
 		}, stays},
 		"text and what is no frame": {func(a *peer) {
-			raw(a, websocket.TextMessage, frame("t"))
+			raw(a, websocket.TextMessage, message("t"))
 			raw(a, websocket.BinaryMessage, nil)
 			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0xff}, MaxFrame))
 			raw(a, websocket.BinaryMessage, bytes.Repeat([]byte{0x0b}, 100_000)) // groups in groups
@@ -107,23 +107,23 @@ func TestHostileHarness(t *testing.T) {
 			s := start(t, Options{})
 			x, b := s.executor("env"), s.harness("env")
 			b.send(handshake("s", "1"))
-			x.want("s", relayframe.Handshake, "1")
+			x.want("s", frame.Handshake, "1")
 			a := s.dial(s.connect("env", makeKey()).URL)
 			tt.attack(a)
 			switch tt.closed {
 			case left:
-				x.want("kept", relayframe.Handshake, "x")
-				x.want("kept", relayframe.Reset, resetHarnessGone)
+				x.want("kept", frame.Handshake, "x")
+				x.want("kept", frame.Reset, resetHarnessGone)
 			case stays:
 				a.send(handshake("a", "2"))
-				x.want("a", relayframe.Handshake, "2")
+				x.want("a", frame.Handshake, "2")
 			default:
 				a.wantClosed(tt.closed)
 			}
 			b.send(data("s", 0, "3"))
-			x.want("s", relayframe.Data, "3")
+			x.want("s", frame.Data, "3")
 			x.send(data("s", 0, "4"))
-			b.want("s", relayframe.Data, "4")
+			b.want("s", frame.Data, "4")
 		})
 	}
 }
@@ -137,10 +137,10 @@ func TestHostileExecutor(t *testing.T) {
 	c := s.harness("other")
 	for id, p := range map[string]*peer{"a": a, "b": b} {
 		p.send(handshake(id, "1"))
-		x.want(id, relayframe.Handshake, "1")
+		x.want(id, frame.Handshake, "1")
 	}
 	c.send(handshake("c", "1"))
-	other.want("c", relayframe.Handshake, "1")
+	other.want("c", frame.Handshake, "1")
 	for range 2000 {
 		x.send(data("none", 0, "x"))
 		x.send(reset("c", "not its own"))
@@ -153,14 +153,14 @@ func TestHostileExecutor(t *testing.T) {
 	x.send(reset("a", "\x1b[2J")) // for its end to ignore
 	x.send(data("a", 0, "late"))
 	x.send(data("b", 0, "2"))
-	a.want("a", relayframe.Reset, "\x1b[2J")
-	b.want("b", relayframe.Data, "2")
+	a.want("a", frame.Reset, "\x1b[2J")
+	b.want("b", frame.Data, "2")
 	other.send(data("c", 0, "3"))
-	c.want("c", relayframe.Data, "3")
+	c.want("c", frame.Data, "3")
 	a.send(handshake("a", "4"))
-	x.want("a", relayframe.Handshake, "4")
+	x.want("a", frame.Handshake, "4")
 	x.send(data("a", 0, "5"))
-	a.want("a", relayframe.Data, "5")
+	a.want("a", frame.Data, "5")
 	if err := x.ws.WriteMessage(websocket.BinaryMessage, make([]byte, MaxFrame+1)); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package rendezvous
 import (
 	"time"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // Limits of the service as a whole.
@@ -104,7 +104,7 @@ const (
 // Limits of a socket.
 const (
 	// MaxFrame is the longest frame, in bytes: what both ends accept.
-	MaxFrame = relayframe.MaxFrame
+	MaxFrame = frame.MaxFrame
 	// frameBytes is about what a frame on its way takes besides its bytes: without
 	// it small ones would take 50 times what the limits say.
 	frameBytes = 256

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // MessageKind is what a Message is.
@@ -29,7 +29,7 @@ type Message struct {
 	Token    string // of a harness: the id of its token
 	Identity string // of a harness: the digest of its key
 	Stream   string // Frame: as in Data
-	Frame    relayframe.Kind
+	Frame    frame.Kind
 	Data     []byte // Frame, Reply: as it came from the websocket
 	// Done, if it is not nil, releases the message's share of the limits and the
 	// memory of Data. The receiver must call it once, when the message has been

@@ -18,8 +18,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil/leakcheck"
 )
 
@@ -158,17 +158,17 @@ func (s *service) post(token, path, body string) answer {
 }
 
 // identity is a key pair; making one takes a while, so tests share some.
-var identity = sync.OnceValue(func() noiseik.PublicKey { return makeKey() })
+var identity = sync.OnceValue(func() noise.PublicKey { return makeKey() })
 
-func makeKey() noiseik.PublicKey {
-	id, err := noiseik.GenerateIdentity()
+func makeKey() noise.PublicKey {
+	id, err := noise.GenerateIdentity()
 	if err != nil {
 		panic(err)
 	}
 	return id.PublicKey()
 }
 
-func keyText(key noiseik.PublicKey) string { return string(key.AppendJSON(nil)) }
+func keyText(key noise.PublicKey) string { return string(key.AppendJSON(nil)) }
 
 // register registers an environment with the token of the test.
 func (s *service) register(environment string) answer {
@@ -181,7 +181,7 @@ func (s *service) register(environment string) answer {
 }
 
 // connect asks for an environment with the token of the test.
-func (s *service) connect(environment string, key noiseik.PublicKey) answer {
+func (s *service) connect(environment string, key noise.PublicKey) answer {
 	s.t.Helper()
 	a := s.far.post(s.token, "/cloud/environment/"+environment+"/connect", `{"harness_public_key":`+keyText(key)+`}`)
 	if a.status != http.StatusOK {
@@ -241,12 +241,12 @@ func (s *service) connectAs(token, environment string) answer {
 func (p *peer) open(x *peer, id string) {
 	p.t.Helper()
 	p.send(handshake(id, "1"))
-	x.want(id, relayframe.Handshake, "1")
+	x.want(id, frame.Handshake, "1")
 	x.send(handshake(id, "2"))
-	p.want(id, relayframe.Handshake, "2")
+	p.want(id, frame.Handshake, "2")
 }
 
-func (p *peer) send(f relayframe.Frame) {
+func (p *peer) send(f frame.Frame) {
 	p.t.Helper()
 	if err := p.ws.WriteMessage(websocket.BinaryMessage, encode(p.t, f)); err != nil {
 		p.t.Fatal(err)
@@ -254,17 +254,17 @@ func (p *peer) send(f relayframe.Frame) {
 }
 
 // next returns the next frame, or why there is none.
-func (p *peer) next() (relayframe.Frame, error) {
+func (p *peer) next() (frame.Frame, error) {
 	_ = p.ws.SetReadDeadline(time.Now().Add(patience))
 	_, message, err := p.ws.ReadMessage()
 	if err != nil {
-		return relayframe.Frame{}, err
+		return frame.Frame{}, err
 	}
-	return relayframe.Decode(message)
+	return frame.Decode(message)
 }
 
 // want reads a frame and compares what matters.
-func (p *peer) want(stream string, kind relayframe.Kind, text string) {
+func (p *peer) want(stream string, kind frame.Kind, text string) {
 	p.t.Helper()
 	f, err := p.next()
 	if err != nil || f.StreamID != stream || f.Kind != kind || string(f.Payload)+f.Reason != text {
@@ -289,16 +289,16 @@ func (p *peer) wantClosed(code int) {
 	}
 }
 
-func handshake(stream, payload string) relayframe.Frame {
-	return relayframe.Frame{StreamID: stream, Kind: relayframe.Handshake, Payload: []byte(payload)}
+func handshake(stream, payload string) frame.Frame {
+	return frame.Frame{StreamID: stream, Kind: frame.Handshake, Payload: []byte(payload)}
 }
 
-func data(stream string, seq int, payload string) relayframe.Frame {
-	return relayframe.Frame{StreamID: stream, Kind: relayframe.Data, Seq: uint32(seq), Payload: []byte(payload)}
+func data(stream string, seq int, payload string) frame.Frame {
+	return frame.Frame{StreamID: stream, Kind: frame.Data, Seq: uint32(seq), Payload: []byte(payload)}
 }
 
-func reset(stream, reason string) relayframe.Frame {
-	return relayframe.Frame{StreamID: stream, Kind: relayframe.Reset, Reason: reason}
+func reset(stream, reason string) frame.Frame {
+	return frame.Frame{StreamID: stream, Kind: frame.Reset, Reason: reason}
 }
 
 // refused dials a URL and returns the status and the code of the refusal.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 func TestRouting(t *testing.T) { everywhere(t, testRouting) }
@@ -24,44 +24,44 @@ func testRouting(t *testing.T, start starter) {
 	x := s.executor("env")
 	a, b := s.harness("env"), s.harness("env")
 
-	a.send(relayframe.Frame{StreamID: "a", Kind: relayframe.Resume})
-	x.want("a", relayframe.Resume, "")
+	a.send(frame.Frame{StreamID: "a", Kind: frame.Resume})
+	x.want("a", frame.Resume, "")
 	a.send(handshake("a", "1"))
-	x.want("a", relayframe.Handshake, "1")
+	x.want("a", frame.Handshake, "1")
 	b.send(handshake("b", "2"))
-	x.want("b", relayframe.Handshake, "2")
+	x.want("b", frame.Handshake, "2")
 	x.send(handshake("b", "3"))
-	b.want("b", relayframe.Handshake, "3")
+	b.want("b", frame.Handshake, "3")
 	x.send(data("a", 0, "4"))
-	a.want("a", relayframe.Data, "4")
+	a.want("a", frame.Data, "4")
 
 	// A stream of another harness is out of reach.
 	b.send(data("a", 0, "stolen"))
-	b.want("a", relayframe.Reset, resetStreamTaken)
+	b.want("a", frame.Reset, resetStreamTaken)
 	// Frames of a stream that no harness has are dropped.
 	x.send(data("nobody", 0, "x"))
 	// A stream that is not there cannot go on.
 	a.send(data("unknown", 0, "x"))
-	a.want("unknown", relayframe.Reset, resetUnknownStream)
+	a.want("unknown", frame.Reset, resetUnknownStream)
 
 	// Either end can reset, and the id can be used again.
 	x.send(reset("a", "why"))
-	a.want("a", relayframe.Reset, "why")
+	a.want("a", frame.Reset, "why")
 	a.send(data("a", 1, "late"))
-	a.want("a", relayframe.Reset, resetUnknownStream)
+	a.want("a", frame.Reset, resetUnknownStream)
 	a.send(handshake("a", "5"))
-	x.want("a", relayframe.Handshake, "5")
+	x.want("a", frame.Handshake, "5")
 	a.send(reset("a", "harness_closed"))
-	x.want("a", relayframe.Reset, "harness_closed")
+	x.want("a", frame.Reset, "harness_closed")
 	b.send(handshake("a", "6"))
-	x.want("a", relayframe.Handshake, "6")
+	x.want("a", frame.Handshake, "6")
 
 	// A vanished harness leaves no stream behind.
 	_ = b.ws.Close()
 	gone := map[string]bool{}
 	for range 2 {
 		f, err := x.next()
-		if err != nil || f.Kind != relayframe.Reset || f.Reason != resetHarnessGone {
+		if err != nil || f.Kind != frame.Reset || f.Reason != resetHarnessGone {
 			t.Fatalf("%+v, %v", f, err)
 		}
 		gone[f.StreamID] = true
@@ -91,9 +91,9 @@ func testNoFrames(t *testing.T, start starter) {
 		t.Fatal(err)
 	}
 	a.send(handshake("s", "good"))
-	x.want("s", relayframe.Handshake, "good")
+	x.want("s", frame.Handshake, "good")
 	x.send(data("s", 0, "back"))
-	a.want("s", relayframe.Data, "back")
+	a.want("s", frame.Data, "back")
 	invalid := s.metrics.set.GetOrCreateCounter(dropName(dropInvalid)).Get()
 	if s.far != s {
 		invalid += s.far.metrics.set.GetOrCreateCounter(dropName(dropInvalid)).Get()
@@ -103,23 +103,23 @@ func testNoFrames(t *testing.T, start starter) {
 	}
 	// Largest, and one byte more.
 	payload := bytes.Repeat([]byte{'x'}, MaxFrame)
-	frame := func(size int) []byte {
+	message := func(size int) []byte {
 		head := append([]byte{0x12, 1, 's', 0x2a}, binary.AppendUvarint(nil, uint64(size))...)
 		b := append(head, payload[:size]...)
 		return b
 	}
-	fits := MaxFrame - len(frame(MaxFrame)) + MaxFrame
-	if err := a.ws.WriteMessage(websocket.BinaryMessage, frame(fits)); err != nil {
+	fits := MaxFrame - len(message(MaxFrame)) + MaxFrame
+	if err := a.ws.WriteMessage(websocket.BinaryMessage, message(fits)); err != nil {
 		t.Fatal(err)
 	}
 	if _, got, err := x.ws.ReadMessage(); err != nil || len(got) != MaxFrame {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	if err := a.ws.WriteMessage(websocket.BinaryMessage, frame(fits+1)); err != nil {
+	if err := a.ws.WriteMessage(websocket.BinaryMessage, message(fits+1)); err != nil {
 		t.Fatal(err)
 	}
 	a.wantClosed(websocket.CloseMessageTooBig)
-	x.want("s", relayframe.Reset, resetHarnessGone)
+	x.want("s", frame.Reset, resetHarnessGone)
 }
 
 func TestNewestExecutorWins(t *testing.T) { everywhere(t, testNewestExecutorWins) }
@@ -130,13 +130,13 @@ func testNewestExecutorWins(t *testing.T, start starter) {
 	former := s.dial(bundle.URL)
 	a := s.harness("env")
 	a.send(handshake("s", "1"))
-	former.want("s", relayframe.Handshake, "1")
+	former.want("s", frame.Handshake, "1")
 	newer := s.dial(bundle.URL)
 	former.wantClosed(websocket.ClosePolicyViolation)
 	a.wantClosed(websocket.CloseServiceRestart)
 	b := s.harness("env")
 	b.send(handshake("s", "2"))
-	newer.want("s", relayframe.Handshake, "2")
+	newer.want("s", frame.Handshake, "2")
 }
 
 func TestNewRegistrationTakesOver(t *testing.T) { everywhere(t, testNewRegistrationTakesOver) }
@@ -147,7 +147,7 @@ func testNewRegistrationTakesOver(t *testing.T, start starter) {
 	old := s.dial(first.URL)
 	a := s.harness("env")
 	a.send(handshake("a", "1"))
-	old.want("a", relayframe.Handshake, "1")
+	old.want("a", frame.Handshake, "1")
 	second := s.register("env")
 	if second.ExecutorRegistrationID == first.ExecutorRegistrationID {
 		t.Fatal("the registration is the same")
@@ -156,9 +156,9 @@ func testNewRegistrationTakesOver(t *testing.T, start starter) {
 	// Those who are there go on, those who come go to the newest.
 	b := s.harness("env")
 	b.send(handshake("b", "2"))
-	x.want("b", relayframe.Handshake, "2")
+	x.want("b", frame.Handshake, "2")
 	a.send(data("a", 0, "3"))
-	old.want("a", relayframe.Data, "3")
+	old.want("a", frame.Data, "3")
 	_ = old.ws.Close()
 	a.wantClosed(websocket.CloseServiceRestart)
 	eventually(t, func() bool { return refused(t, first.URL) == "404 unknown_registration" })
@@ -171,26 +171,26 @@ func testHarnessComesBackToItsStream(t *testing.T, start starter) {
 	x := s.executor("env")
 	a := s.harness("env")
 	a.send(handshake("s", "1"))
-	x.want("s", relayframe.Handshake, "1")
+	x.want("s", frame.Handshake, "1")
 	// The relay does not know yet that a is gone.
 	again := s.harness("env")
-	again.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
-	x.want("s", relayframe.Resume, "")
+	again.send(frame.Frame{StreamID: "s", Kind: frame.Resume, Seq: 1})
+	x.want("s", frame.Resume, "")
 	x.send(data("s", 0, "2"))
-	again.want("s", relayframe.Data, "2")
+	again.want("s", frame.Data, "2")
 	a.send(data("s", 1, "late"))
-	a.want("s", relayframe.Reset, resetStreamTaken)
+	a.want("s", frame.Reset, resetStreamTaken)
 	// Another harness cannot do that.
 	other := s.dial(s.connect("env", makeKey()).URL)
-	other.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
-	other.want("s", relayframe.Reset, resetStreamTaken)
+	other.send(frame.Frame{StreamID: "s", Kind: frame.Resume, Seq: 1})
+	other.want("s", frame.Reset, resetStreamTaken)
 	// Nor can one with another token, which only claims to have the key.
 	mine := s.token
 	s.token, _ = newToken(t, s.tokens, RoleHarness, "*")
 	liar := s.harness("env")
 	s.token = mine
-	liar.send(relayframe.Frame{StreamID: "s", Kind: relayframe.Resume, Seq: 1})
-	liar.want("s", relayframe.Reset, resetStreamTaken)
+	liar.send(frame.Frame{StreamID: "s", Kind: frame.Resume, Seq: 1})
+	liar.want("s", frame.Reset, resetStreamTaken)
 }
 
 // Streams whose ends acknowledge wait for a harness that is gone: it goes on
@@ -202,35 +202,35 @@ func testResumableStreamsWait(t *testing.T, start starter) {
 	x := s.executor("env")
 	key := makeKey()
 	join := func() *peer { return s.dial(s.connect("env", key).URL) }
-	ack := func(stream string) relayframe.Frame {
-		return relayframe.Frame{StreamID: stream, Kind: relayframe.Ack}
+	ack := func(stream string) frame.Frame {
+		return frame.Frame{StreamID: stream, Kind: frame.Ack}
 	}
 	a := join()
 	for _, stream := range []string{"both", "theirs"} {
 		a.send(handshake(stream, "1"))
-		x.want(stream, relayframe.Handshake, "1")
+		x.want(stream, frame.Handshake, "1")
 		x.send(ack(stream))
-		a.want(stream, relayframe.Ack, "")
+		a.want(stream, frame.Ack, "")
 	}
 	a.send(ack("both"))
-	x.want("both", relayframe.Ack, "")
+	x.want("both", frame.Ack, "")
 	_ = a.ws.Close()
-	x.want("theirs", relayframe.Reset, resetHarnessGone)
+	x.want("theirs", frame.Reset, resetHarnessGone)
 	// Another harness cannot have it; this one can.
 	b := s.harness("env")
-	b.send(relayframe.Frame{StreamID: "both", Kind: relayframe.Resume})
-	b.want("both", relayframe.Reset, resetStreamTaken)
+	b.send(frame.Frame{StreamID: "both", Kind: frame.Resume})
+	b.want("both", frame.Reset, resetStreamTaken)
 	a = join()
-	a.send(relayframe.Frame{StreamID: "both", Kind: relayframe.Resume, Seq: 3})
-	x.want("both", relayframe.Resume, "")
+	a.send(frame.Frame{StreamID: "both", Kind: frame.Resume, Seq: 3})
+	x.want("both", frame.Resume, "")
 	x.send(data("both", 0, "on"))
-	a.want("both", relayframe.Data, "on")
+	a.want("both", frame.Data, "on")
 	// The harness does not come back in time.
 	_ = a.ws.Close()
-	x.want("both", relayframe.Reset, resetHarnessGone)
+	x.want("both", frame.Reset, resetHarnessGone)
 	a = join()
 	a.send(data("both", 1, "late"))
-	a.want("both", relayframe.Reset, resetUnknownStream)
+	a.want("both", frame.Reset, resetUnknownStream)
 }
 
 // TestManyStreams has harnesses talk to an executor that echoes, all at once.
@@ -259,7 +259,7 @@ func testManyStreams(t *testing.T, start starter) {
 		for j := range streams { // not all at once: see environmentOpening
 			id := fmt.Sprintf("%d-%d", i, j)
 			h.send(handshake(id, "x"))
-			h.want(id, relayframe.Handshake, "x")
+			h.want(id, frame.Handshake, "x")
 		}
 		wg.Go(func() {
 			for n := range frames {
@@ -304,7 +304,7 @@ func testSizes(t *testing.T, start starter) {
 	x := s.executor("env")
 	h := s.harness("env")
 	h.send(handshake("a", "1"))
-	x.want("a", relayframe.Handshake, "1")
+	x.want("a", frame.Handshake, "1")
 	const rounds = 20
 	const largeFrame, writeBytes = 32 << 10, 64 << 10 // of the websockets
 	sizes := []int{1, 60, largeFrame - 100, largeFrame, 61456, 1, 65535, 100, writeBytes / 3, writeBytes / 3, writeBytes / 3, writeBytes / 3}
@@ -314,7 +314,7 @@ func testSizes(t *testing.T, start starter) {
 		var sending sync.WaitGroup
 		sending.Go(func() {
 			for n := range rounds * len(sizes) {
-				message, err := (&relayframe.Frame{StreamID: "a", Kind: relayframe.Data, Seq: uint32(n), Payload: []byte(text(n))}).Append(nil)
+				message, err := (&frame.Frame{StreamID: "a", Kind: frame.Data, Seq: uint32(n), Payload: []byte(text(n))}).Append(nil)
 				if err == nil {
 					err = from.ws.WriteMessage(websocket.BinaryMessage, message)
 				}
@@ -344,11 +344,11 @@ func testStreamLimit(t *testing.T, start starter) {
 		a.open(x, fmt.Sprint(i))
 	}
 	b.send(handshake("more", "x"))
-	b.want("more", relayframe.Reset, resetStreamLimit)
+	b.want("more", frame.Reset, resetStreamLimit)
 	a.send(reset("7", "done"))
-	x.want("7", relayframe.Reset, "done")
+	x.want("7", frame.Reset, "done")
 	b.send(handshake("more", "x"))
-	x.want("more", relayframe.Handshake, "x")
+	x.want("more", frame.Handshake, "x")
 }
 
 func TestExecutorLimit(t *testing.T) {
@@ -403,7 +403,7 @@ func testDeadPeers(t *testing.T, start starter) {
 		t.Fatalf("%v", seen)
 	}
 	// b reads nothing, so it answers no ping: its stream is reset, a's is not.
-	x.want("b", relayframe.Reset, resetHarnessGone)
+	x.want("b", frame.Reset, resetHarnessGone)
 	_ = x.ws.Close()
 	alive.Wait()
 	// It is counted after its executor was told.
@@ -433,9 +433,9 @@ func testStalledHarness(t *testing.T, start starter) {
 	x := s.executor("env")
 	stalled, good := s.harness("env"), s.harness("env")
 	stalled.send(handshake("stalled", "x"))
-	x.want("stalled", relayframe.Handshake, "x")
+	x.want("stalled", frame.Handshake, "x")
 	good.send(handshake("good", "x"))
-	x.want("good", relayframe.Handshake, "x")
+	x.want("good", frame.Handshake, "x")
 	const frames = 400 // 24 MB: more than all buffers hold
 	payload := strings.Repeat("p", 60<<10)
 	var sending sync.WaitGroup
@@ -448,10 +448,10 @@ func testStalledHarness(t *testing.T, start starter) {
 		}
 	})
 	for range frames / 10 {
-		good.want("good", relayframe.Data, payload)
+		good.want("good", frame.Data, payload)
 	}
 	sending.Wait()
-	x.want("stalled", relayframe.Reset, resetHarnessGone)
+	x.want("stalled", frame.Reset, resetHarnessGone)
 }
 
 func TestRevokedTokenLosesItsSockets(t *testing.T) { everywhere(t, testRevokedTokenLosesItsSockets) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // crowd is an environment with an executor, and two tokens for its harnesses:
@@ -44,11 +44,11 @@ func (c *crowd) served() {
 	h := c.harnessOf(c.honest, "env")
 	h.open(c.x, "honest")
 	h.send(data("honest", 0, "up"))
-	c.x.want("honest", relayframe.Data, "up")
+	c.x.want("honest", frame.Data, "up")
 	c.x.send(data("honest", 0, "down"))
-	h.want("honest", relayframe.Data, "down")
+	h.want("honest", frame.Data, "down")
 	_ = h.ws.Close()
-	c.x.want("honest", relayframe.Reset, resetHarnessGone)
+	c.x.want("honest", frame.Reset, resetHarnessGone)
 }
 
 func TestShareOfSockets(t *testing.T) { everywhere(t, testShareOfSockets) }
@@ -82,12 +82,12 @@ func testShareOfStreams(t *testing.T, start starter) {
 	c := newCrowd(t, start, Options{}, func(s *Server) { s.resumeClaim = time.Hour })
 	h := c.harnessOf(c.hostile, "env")
 	for i := range environmentStreams / 2 {
-		h.send(relayframe.Frame{StreamID: fmt.Sprint(i), Kind: relayframe.Resume})
-		c.x.want(fmt.Sprint(i), relayframe.Resume, "")
+		h.send(frame.Frame{StreamID: fmt.Sprint(i), Kind: frame.Resume})
+		c.x.want(fmt.Sprint(i), frame.Resume, "")
 	}
 	for range 8 {
-		h.send(relayframe.Frame{StreamID: "more", Kind: relayframe.Resume})
-		h.want("more", relayframe.Reset, resetStreamLimit)
+		h.send(frame.Frame{StreamID: "more", Kind: frame.Resume})
+		h.want("more", frame.Reset, resetStreamLimit)
 	}
 	c.served()
 }
@@ -105,16 +105,16 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 		hostile = append(hostile, h)
 		// A resume before it makes no difference.
 		if i%2 == 0 {
-			h.send(relayframe.Frame{StreamID: fmt.Sprint(i), Kind: relayframe.Resume})
-			c.x.want(fmt.Sprint(i), relayframe.Resume, "")
+			h.send(frame.Frame{StreamID: fmt.Sprint(i), Kind: frame.Resume})
+			c.x.want(fmt.Sprint(i), frame.Resume, "")
 		}
 		h.send(handshake(fmt.Sprint(i), "x"))
-		c.x.want(fmt.Sprint(i), relayframe.Handshake, "x")
+		c.x.want(fmt.Sprint(i), frame.Handshake, "x")
 	}
 	refused := func() {
 		t.Helper()
 		hostile[0].send(handshake("more", "x"))
-		hostile[0].want("more", relayframe.Reset, resetStreamLimit)
+		hostile[0].want("more", frame.Reset, resetStreamLimit)
 	}
 	refused()
 	c.served()
@@ -122,10 +122,10 @@ func testShareOfHandshakes(t *testing.T, start starter) {
 	for i, h := range hostile {
 		if i%2 == 0 {
 			h.send(reset(fmt.Sprint(i), "given up"))
-			c.x.want(fmt.Sprint(i), relayframe.Reset, "given up")
+			c.x.want(fmt.Sprint(i), frame.Reset, "given up")
 		} else {
 			_ = h.ws.Close()
-			c.x.want(fmt.Sprint(i), relayframe.Reset, resetHarnessGone)
+			c.x.want(fmt.Sprint(i), frame.Reset, resetHarnessGone)
 		}
 	}
 	hostile[0].open(c.x, "not a failure yet")
@@ -147,21 +147,21 @@ func testClaimsEnd(t *testing.T, start starter) {
 		c := newCrowd(t, start, Options{}, func(s *Server) { s.resumeClaim = short })
 		h := c.harnessOf(c.hostile, "env")
 		h.open(c.x, "answered")
-		h.send(relayframe.Frame{StreamID: "claimed", Kind: relayframe.Resume})
-		c.x.want("claimed", relayframe.Resume, "")
+		h.send(frame.Frame{StreamID: "claimed", Kind: frame.Resume})
+		c.x.want("claimed", frame.Resume, "")
 		eventually(t, func() bool { return c.totals().streams == 1 })
 		// The executor does not know of it, so that nothing has to be reset there.
 		c.x.send(data("answered", 0, "x"))
-		h.want("answered", relayframe.Data, "x")
+		h.want("answered", frame.Data, "x")
 		c.served()
 	})
 	t.Run("a handshake", func(t *testing.T) {
 		c := newCrowd(t, start, Options{}, func(s *Server) { s.handshakeClaim = short })
 		h := c.harnessOf(c.hostile, "env")
 		h.send(handshake("claimed", "x"))
-		c.x.want("claimed", relayframe.Handshake, "x")
-		c.x.want("claimed", relayframe.Reset, resetHarnessGone)
-		h.want("claimed", relayframe.Reset, resetUnanswered)
+		c.x.want("claimed", frame.Handshake, "x")
+		c.x.want("claimed", frame.Reset, resetHarnessGone)
+		h.want("claimed", frame.Reset, resetUnanswered)
 	})
 }
 
@@ -177,17 +177,17 @@ func testFailuresAreCharged(t *testing.T, start starter) {
 		for j := range harnessFailures {
 			id := fmt.Sprint(i, "-", j)
 			h.send(handshake(id, "forged"))
-			c.x.want(id, relayframe.Handshake, "forged")
+			c.x.want(id, frame.Handshake, "forged")
 			c.x.send(reset(id, "no"))
 			if j < harnessFailures-1 {
-				h.want(id, relayframe.Reset, "no")
+				h.want(id, frame.Reset, "no")
 			}
 		}
 		h.wantClosed(websocket.ClosePolicyViolation)
 	}
 	h := c.harnessOf(c.hostile, "env")
 	h.send(handshake("more", "forged"))
-	h.want("more", relayframe.Reset, resetStreamLimit)
+	h.want("more", frame.Reset, resetStreamLimit)
 	c.served()
 }
 
@@ -211,8 +211,8 @@ func testSlowReader(t *testing.T, start starter) {
 		}
 		c.x.send(data("good", 0, "x"))
 	})
-	good.want("good", relayframe.Data, "x")
+	good.want("good", frame.Data, "x")
 	sending.Wait()
-	c.x.want("stalled", relayframe.Reset, resetHarnessGone)
+	c.x.want("stalled", frame.Reset, resetHarnessGone)
 	c.served()
 }

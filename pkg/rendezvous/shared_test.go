@@ -9,7 +9,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 // at returns a URL as another node would have made it.
@@ -31,9 +31,9 @@ func TestExecutorComesToAnotherNode(t *testing.T) {
 	former := s.dial(bundle.URL)
 	near, far := s.dial(s.post(s.token, "/cloud/environment/env/connect", `{"harness_public_key":`+keyText(identity())+`}`).URL), s.harness("env")
 	near.send(handshake("a", "1"))
-	former.want("a", relayframe.Handshake, "1")
+	former.want("a", frame.Handshake, "1")
 	far.send(handshake("b", "2"))
-	former.want("b", relayframe.Handshake, "2")
+	former.want("b", frame.Handshake, "2")
 	began := time.Now()
 	newer := s.dial(s.far.at(t, bundle.URL))
 	former.wantClosed(websocket.ClosePolicyViolation)
@@ -44,14 +44,14 @@ func TestExecutorComesToAnotherNode(t *testing.T) {
 	}
 	again := s.harness("env")
 	again.send(handshake("c", "3"))
-	newer.want("c", relayframe.Handshake, "3")
+	newer.want("c", frame.Handshake, "3")
 	// It stays with the newest, and is the only one.
 	last := s.dial(bundle.URL)
 	newer.wantClosed(websocket.ClosePolicyViolation)
 	again.wantClosed(websocket.CloseServiceRestart)
 	b := s.harness("env")
 	b.send(handshake("d", "4"))
-	last.want("d", relayframe.Handshake, "4")
+	last.want("d", frame.Handshake, "4")
 }
 
 // TestTwoExecutorsOfOneRegistration has two come again and again at once, each to
@@ -87,7 +87,7 @@ func TestTwoExecutorsOfOneRegistration(t *testing.T) {
 		for _, p := range peers {
 			go func() {
 				f, err := p.next()
-				got <- err == nil && f.Kind == relayframe.Handshake
+				got <- err == nil && f.Kind == frame.Handshake
 			}()
 		}
 		served := 0

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 	wire "codex.internal/pkg/wire/websocket"
 )
 
@@ -47,8 +47,8 @@ func TestLastFramesGoOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &peer{t, ws}
-	p.want("s", relayframe.Data, "last")
-	p.want("s", relayframe.Reset, "why")
+	p.want("s", frame.Data, "last")
+	p.want("s", frame.Reset, "why")
 	p.wantClosed(websocket.CloseServiceRestart)
 }
 
@@ -58,7 +58,7 @@ func TestPingOfSlowPeer(t *testing.T) {
 	s := start(t, Options{WriteTimeout: patience})
 	x, h := s.executor("env"), s.harness("env")
 	h.send(handshake("s", "x"))
-	x.want("s", relayframe.Handshake, "x")
+	x.want("s", frame.Handshake, "x")
 	const frames = 400 // 24 MB: more than all buffers hold
 	payload := strings.Repeat("p", 60<<10)
 	var sending sync.WaitGroup

@@ -5,17 +5,17 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
 
 // Registration is an executor that offers an environment.
 type Registration struct {
-	ID          string            `json:"id"`
-	Environment string            `json:"environment"`
-	Key         noiseik.PublicKey `json:"executor_public_key"`
-	Token       string            `json:"token"`   // id of whose it is
-	Expires     time.Time         `json:"expires"` // when its URL cannot be dialled any more
+	ID          string          `json:"id"`
+	Environment string          `json:"environment"`
+	Key         noise.PublicKey `json:"executor_public_key"`
+	Token       string          `json:"token"`   // id of whose it is
+	Expires     time.Time       `json:"expires"` // when its URL cannot be dialled any more
 }
 
 // Listed is a registration that harnesses are sent to, and whether its executor

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -112,7 +112,7 @@ func readTicket(query string, s *signer, now time.Time) (ticket, error) {
 }
 
 // keyDigest names a key in URLs and signatures.
-func keyDigest(key noiseik.PublicKey) string { return hexDigest(string(key.AppendJSON(nil))) }
+func keyDigest(key noise.PublicKey) string { return hexDigest(string(key.AppendJSON(nil))) }
 
 // grant is what an authorization of a harness is for.
 type grant struct {

@@ -20,7 +20,7 @@ import (
 	"codex.internal/cmd/codex/cli/rendezvous"
 	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/cmd/codex/cli/server"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/host/terminal"
 	checks "codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
@@ -53,11 +53,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // loadDotenv sets the variables of the home directory's .env. Without a home
 // there is none; who needs the home says what is wrong with it.
 func loadDotenv(stderr io.Writer) {
-	home, err := codexhome.Find()
+	dir, err := home.Find()
 	if err != nil {
 		return
 	}
-	if err := codexhome.LoadDotenv(home); err != nil {
+	if err := home.LoadDotenv(dir); err != nil {
 		cmdutil.Messagef(stderr, "WARNING: proceeding without .env: %v\n", err)
 	}
 }

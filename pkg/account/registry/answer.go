@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/account/httpclient"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/jsonwire"
 )
 
@@ -60,7 +60,7 @@ func (b *bundle) check(environmentID string) error {
 // connectAnswer is the answer to the question how to connect.
 type connectAnswer struct {
 	bundle
-	executorKey   noiseik.PublicKey
+	executorKey   noise.PublicKey
 	keyErr        error // the key is none; nil: it may be one
 	authorization string
 }
@@ -73,7 +73,7 @@ func (a *connectAnswer) members() []member {
 				return err
 			}
 			err = a.executorKey.UnmarshalJSON(document)
-			if errors.Is(err, noiseik.ErrPublicKey) {
+			if errors.Is(err, noise.ErrPublicKey) {
 				a.keyErr = err // as the last thing that is wrong
 				return nil
 			}

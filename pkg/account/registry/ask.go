@@ -11,24 +11,24 @@ import (
 	"net/url"
 	"time"
 
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
 
 type registerRequest struct {
-	SecurityProfile string            `json:"security_profile"`
-	ExecutorKey     noiseik.PublicKey `json:"executor_public_key"`
+	SecurityProfile string          `json:"security_profile"`
+	ExecutorKey     noise.PublicKey `json:"executor_public_key"`
 }
 
 type connectRequest struct {
-	HarnessKey noiseik.PublicKey `json:"harness_public_key"`
+	HarnessKey noise.PublicKey `json:"harness_public_key"`
 }
 
 type validateRequest struct {
 	secret.Unprinted
-	RegistrationID string            `json:"executor_registration_id"`
-	HarnessKey     noiseik.PublicKey `json:"harness_public_key"`
-	Authorization  string            `json:"harness_key_authorization"`
+	RegistrationID string          `json:"executor_registration_id"`
+	HarnessKey     noise.PublicKey `json:"harness_public_key"`
+	Authorization  string          `json:"harness_key_authorization"`
 }
 
 // ask posts a question about an environment and reads the answer.

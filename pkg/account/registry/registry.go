@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
 
@@ -111,7 +111,7 @@ type Connection struct {
 	// RegistrationID is the executor's, which handshakes are bound to.
 	RegistrationID string
 	// ExecutorKey is the key that the executor must have.
-	ExecutorKey noiseik.PublicKey
+	ExecutorKey noise.PublicKey
 	// Authorization is what the harness shows the executor in its handshake.
 	Authorization string
 }
@@ -122,7 +122,7 @@ type Claim struct {
 	// RegistrationID is the executor's.
 	RegistrationID string
 	// HarnessKey is the key that the harness has proved to have.
-	HarnessKey noiseik.PublicKey
+	HarnessKey noise.PublicKey
 	// Authorization is the text that it sent.
 	Authorization string
 }
@@ -131,7 +131,7 @@ type Claim struct {
 // takes at most 30 seconds. An error is a *ConfigError, *AuthorizationError,
 // *TransportError, *StatusError,
 // *DecodeError or *ProtocolError.
-func (c *Client) Register(ctx context.Context, environmentID string, key noiseik.PublicKey) (Registration, error) {
+func (c *Client) Register(ctx context.Context, environmentID string, key noise.PublicKey) (Registration, error) {
 	environmentID = strings.TrimSpace(environmentID)
 	var answer bundle
 	err := c.ask(ctx, registerTimeout, environmentID, "register", registerRequest{securityProfile, key}, &answer)
@@ -147,7 +147,7 @@ func (c *Client) Register(ctx context.Context, environmentID string, key noiseik
 // Connect asks how a harness with a key reaches the environment of an id. What
 // it returns is good for one attempt. It takes at most 10 seconds. Errors are
 // those of Register.
-func (c *Client) Connect(ctx context.Context, environmentID string, key noiseik.PublicKey) (Connection, error) {
+func (c *Client) Connect(ctx context.Context, environmentID string, key noise.PublicKey) (Connection, error) {
 	environmentID = strings.TrimSpace(environmentID)
 	var answer connectAnswer
 	err := c.ask(ctx, connectTimeout, environmentID, "connect", connectRequest{key}, &answer)

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"codex.internal/pkg/account/registry"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 )
 
 // publicKey is a key and its document.
-func publicKey(t testing.TB) (noiseik.PublicKey, string) {
+func publicKey(t testing.TB) (noise.PublicKey, string) {
 	t.Helper()
-	id, err := noiseik.GenerateIdentity()
+	id, err := noise.GenerateIdentity()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func send(t testing.TB, n *Node, to string, m rendezvous.Message) {
 	}
 }
 
-func frame(from, text string) rendezvous.Message {
+func frameFrom(from, text string) rendezvous.Message {
 	return rendezvous.Message{Kind: rendezvous.Frame, From: from, Stream: "s", Data: []byte(text)}
 }
 
@@ -126,7 +126,7 @@ func TestBus(t *testing.T) {
 			t.Errorf("to %q: %v", to, err)
 		}
 	}
-	if _, err := b.Bus.Send(ctx, "executor.1", frame("harness.1", "early")); !errors.Is(err, rendezvous.ErrNobody) {
+	if _, err := b.Bus.Send(ctx, "executor.1", frameFrom("harness.1", "early")); !errors.Is(err, rendezvous.ErrNobody) {
 		t.Errorf("before it has joined: %v", err)
 	}
 	send(t, b, "executor.1", joined("harness.1"))
@@ -135,8 +135,8 @@ func TestBus(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for i := range 100 {
-		send(t, b, "executor.1", frame("harness.1", fmt.Sprint("up ", i)))
-		send(t, a, "harness.1", frame("executor.1", fmt.Sprint("down ", i)))
+		send(t, b, "executor.1", frameFrom("harness.1", fmt.Sprint("up ", i)))
+		send(t, a, "harness.1", frameFrom("executor.1", fmt.Sprint("down ", i)))
 	}
 	for i := range 100 {
 		want(t, x, rendezvous.Frame, "harness.1", fmt.Sprint("up ", i))
@@ -145,7 +145,7 @@ func TestBus(t *testing.T) {
 	// The other node notices at once that a node ends.
 	b.Bus.Unbind("harness.1", h)
 	want(t, x, rendezvous.Lost, "harness.1", "")
-	if _, err := a.Bus.Send(ctx, "harness.1", frame("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
+	if _, err := a.Bus.Send(ctx, "harness.1", frameFrom("executor.1", "late")); !errors.Is(err, rendezvous.ErrNobody) {
 		t.Errorf("%v", err)
 	}
 	a.Bus.Unbind("executor.1", x)
@@ -169,7 +169,7 @@ func TestWindow(t *testing.T) {
 	x, _ := openLine(t, a, b)
 	var mu sync.Mutex
 	held := 0
-	m := frame("h", strings.Repeat("p", 100_000))
+	m := frameFrom("h", strings.Repeat("p", 100_000))
 	add := func(n int) { mu.Lock(); held += n; mu.Unlock() }
 	m.Done = func() { add(-1) }
 	short, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
@@ -244,14 +244,14 @@ func TestLostMessage(t *testing.T) {
 			url := natstest.Start(t).URL()
 			a, b := join(t, url), join(t, url)
 			x, _ := openLine(t, a, b)
-			send(t, b, "x", frame("h", "first"))
+			send(t, b, "x", frameFrom("h", "first"))
 			l := b.Bus.pairs[pair{"h", "x"}]
-			lost := frame("h", "lost")
+			lost := frameFrom("h", "lost")
 			l.mu.Lock()
 			l.count(&lost) // as if it was sent
 			l.mu.Unlock()
 			for n := range follows {
-				send(t, b, "x", frame("h", fmt.Sprint(n)))
+				send(t, b, "x", frameFrom("h", fmt.Sprint(n)))
 			}
 			want(t, x, rendezvous.Joined, "h", "")
 			want(t, x, rendezvous.Frame, "h", "first")
@@ -268,7 +268,7 @@ func TestLostMessage(t *testing.T) {
 			if err := l.sendAgain(1, time.Now()); err != nil {
 				t.Error(err)
 			}
-			send(t, b, "x", frame("h", "end"))
+			send(t, b, "x", frameFrom("h", "end"))
 			want(t, x, rendezvous.Frame, "h", "end")
 		})
 	}
@@ -285,7 +285,7 @@ func TestServerOfAClusterEnds(t *testing.T) {
 		var sending sync.WaitGroup
 		sending.Go(func() {
 			for n := range each {
-				send(t, b, "x", frame("h", fmt.Sprint(n)))
+				send(t, b, "x", frameFrom("h", fmt.Sprint(n)))
 			}
 		})
 		for n := range each {
@@ -384,7 +384,7 @@ func TestAddressMoves(t *testing.T) {
 	if _, err := take(t, late); !errors.Is(err, rendezvous.ErrReplaced) {
 		t.Errorf("%v", err)
 	}
-	send(t, c, "x", frame("h2", "still"))
+	send(t, c, "x", frameFrom("h2", "still"))
 	want(t, newer, rendezvous.Frame, "h2", "still")
 }
 
@@ -444,7 +444,7 @@ func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 	var taking sync.WaitGroup
 	taking.Go(func() {
 		for number := uint64(1); number <= 200; number++ {
-			if _, err := l.take(number, frame("h", "x")); err != nil {
+			if _, err := l.take(number, frameFrom("h", "x")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -478,12 +478,12 @@ func TestRestart(t *testing.T) {
 	}
 	s.Restart()
 	eventually(t, "it is there again", func() bool { return a.State.Check(ctxOf(t)) == nil && b.State.Check(ctxOf(t)) == nil })
-	if _, err := b.Bus.Send(ctxOf(t), "x", frame("h", "after")); err != nil {
+	if _, err := b.Bus.Send(ctxOf(t), "x", frameFrom("h", "after")); err != nil {
 		want(t, h, rendezvous.Lost, "x", "")
 		want(t, x, rendezvous.Lost, "h", "")
 		send(t, b, "x", joined("h"))
 		want(t, x, rendezvous.Joined, "h", "")
-		send(t, b, "x", frame("h", "after"))
+		send(t, b, "x", frameFrom("h", "after"))
 	}
 	want(t, x, rendezvous.Frame, "h", "after")
 }

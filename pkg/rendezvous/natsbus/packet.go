@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/rendezvous"
 )
 
@@ -174,7 +174,7 @@ func (r *reader) line() (id lineID) {
 func (r *reader) message() rendezvous.Message {
 	var m rendezvous.Message
 	if head := r.take(2); head != nil {
-		m.Kind, m.Frame = rendezvous.MessageKind(head[0]), relayframe.Kind(head[1])
+		m.Kind, m.Frame = rendezvous.MessageKind(head[0]), frame.Kind(head[1])
 	}
 	m.Token, m.Identity, m.Stream = r.text(), r.text(), r.text()
 	m.Data = r.take(uint64(len(r.rest)))
@@ -182,7 +182,7 @@ func (r *reader) message() rendezvous.Message {
 		r.failed = true
 	}
 	// A stream may have to be reset, which takes an id that can be sent.
-	if m.Kind == rendezvous.Frame && (!relayframe.Sendable(m.Stream) || !utf8.ValidString(m.Stream)) {
+	if m.Kind == rendezvous.Frame && (!frame.Sendable(m.Stream) || !utf8.ValidString(m.Stream)) {
 		r.failed = true
 	}
 	return m

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 	"codex.internal/pkg/rendezvous"
 )
 
@@ -19,7 +19,7 @@ var packets = []packet{
 	{kind: packetAccept, node: "n", number: 7},
 	{kind: packetRefuse, node: "n"},
 	{kind: packetPing, node: "n"},
-	{kind: packetData, node: "n", line: lineID{3}, number: 300, message: rendezvous.Message{Kind: rendezvous.Frame, Stream: "s", Frame: relayframe.Data, Data: []byte("data")}},
+	{kind: packetData, node: "n", line: lineID{3}, number: 300, message: rendezvous.Message{Kind: rendezvous.Frame, Stream: "s", Frame: frame.Data, Data: []byte("data")}},
 	{kind: packetAck, node: "n", acks: []ack{{lineID{4}, 5, 4}, {lineID{5}, 1 << 40, 0}}},
 	{kind: packetProbe, node: "n", line: lineID{6}, number: 9},
 	{kind: packetBroken, node: "n", line: lineID{7}},
@@ -82,8 +82,8 @@ func TestLargestPacket(t *testing.T) {
 // TestStreamsOfPackets: a node must not fall over the id of another's stream.
 func TestStreamsOfPackets(t *testing.T) {
 	for stream, ok := range map[string]bool{
-		"s": true, strings.Repeat("s", relayframe.MaxStreamID): true,
-		"": false, " s": false, "\xff": false, strings.Repeat("s", relayframe.MaxStreamID+1): false,
+		"s": true, strings.Repeat("s", frame.MaxStreamID): true,
+		"": false, " s": false, "\xff": false, strings.Repeat("s", frame.MaxStreamID+1): false,
 	} {
 		p := packet{kind: packetData, node: "n", message: rendezvous.Message{Kind: rendezvous.Frame, Stream: stream}}
 		if _, err := decodePacket(p.append(nil)); (err == nil) != ok {

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/rendezvous"
 	"codex.internal/pkg/testutil/natstest"
 )
 
 // publicKey is one that can be stored.
-var publicKey = sync.OnceValue(func() noiseik.PublicKey {
-	id, err := noiseik.GenerateIdentity()
+var publicKey = sync.OnceValue(func() noise.PublicKey {
+	id, err := noise.GenerateIdentity()
 	if err != nil {
 		panic(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/rendezvous"
 )
 
@@ -242,12 +242,12 @@ func (e *environment) dialer() (streams, error) {
 }
 
 // registry returns a new identity and a client of the service.
-func (s *service) registry(token string) (*noiseik.Identity, *registry.Client, error) {
+func (s *service) registry(token string) (*noise.Identity, *registry.Client, error) {
 	client, err := registry.New(registry.Options{BaseURL: s.url, Authorizer: registry.Bearer(token, "")})
 	if err != nil {
 		return nil, nil, err
 	}
-	identity, err := noiseik.GenerateIdentity()
+	identity, err := noise.GenerateIdentity()
 	return identity, client, err
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -95,7 +95,7 @@ func (e *environment) idleExecutor(id string, connected func()) (*relay.Executor
 			r, err := client.Register(ctx, id, identity.PublicKey())
 			return relay.Registration{URL: r.URL, EnvironmentID: id, RegistrationID: r.ID}, err
 		},
-		Validate: func(context.Context, string, noiseik.PublicKey, string) error { return errors.New("nobody is let in") },
+		Validate: func(context.Context, string, noise.PublicKey, string) error { return errors.New("nobody is let in") },
 		Serve:    func(websocket.Transport) {},
 	}), nil
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/account/httpclient"
 	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/host/regular"
@@ -92,7 +92,7 @@ type loginRun struct {
 	c      *cli.Context
 	s      cmdutil.Streams
 	id     Identity
-	config codexhome.Config
+	config home.Config
 	log    *slog.Logger // of codex-login.log
 	in     signin.Login
 }
@@ -102,8 +102,8 @@ func withLogin(c *cli.Context, s cmdutil.Streams, id Identity, run func(*loginRu
 	if err := cmdutil.RefuseRootFlags(c); err != nil {
 		return err
 	}
-	home, err := codexhome.Find()
-	var config codexhome.Config
+	dir, err := home.Find()
+	var config home.Config
 	if err == nil {
 		config, err = cmdutil.LoadConfig(c)
 	}
@@ -111,7 +111,7 @@ func withLogin(c *cli.Context, s cmdutil.Streams, id Identity, run func(*loginRu
 		cmdutil.Messagef(s.Err, "Error loading configuration: %v\n", err)
 		return &cmdutil.ExitError{Code: cmdutil.ExitFailed}
 	}
-	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { fmt.Fprintf(s.Err, "WARNING: %s\n", terminal.Text(text)) })
+	store, err := signin.OpenStore(config.CredentialsStore, dir, func(text string) { fmt.Fprintf(s.Err, "WARNING: %s\n", terminal.Text(text)) })
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func withLogin(c *cli.Context, s cmdutil.Streams, id Identity, run func(*loginRu
 		defer transport.CloseIdleConnections()
 		id.transport = transport
 	}
-	file, log := openLoginLog(home, c.Command.Name == "login", s.Err)
+	file, log := openLoginLog(dir, c.Command.Name == "login", s.Err)
 	defer func() { _ = file.Close() }()
 	authority := signin.NewAuthority(signin.AuthorityOptions{Getenv: os.Getenv, Transport: id.transport, Version: cmdutil.Version()})
 	r := &loginRun{c: c, s: s, id: id, config: config, log: log.With("command", c.Command.FullName(), "pid", os.Getpid()), in: signin.Login{
@@ -147,9 +147,9 @@ func codeOf(err error) int {
 // in it, but says when and how one did, so it is for the user alone. Without
 // it, signing in works all the same. Where there is no home directory, there is
 // no log unless makeHome says that signing in will make one.
-func openLoginLog(home string, makeHome bool, stderr io.Writer) (io.Closer, *slog.Logger) {
-	path := filepath.Join(home, "log", "codex-login.log")
-	_, err := os.Stat(home)
+func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog.Logger) {
+	path := filepath.Join(dir, "log", "codex-login.log")
+	_, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) && !makeHome {
 		return io.NopCloser(nil), slog.New(slog.DiscardHandler)
 	}

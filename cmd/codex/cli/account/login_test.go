@@ -43,9 +43,9 @@ func (s *identityService) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// home is a home directory with files in it; nothing in the environment says
+// homeWith returns a home directory with files in it; nothing in the environment says
 // who one is.
-func home(t *testing.T, files map[string]string) string {
+func homeWith(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -173,7 +173,7 @@ func TestLoginTranscripts(t *testing.T) {
 		"logout of nobody": {"logout", "", nil, nil, nil, "Not logged in\n", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := home(t, tt.files)
+			dir := homeWith(t, tt.files)
 			for name, v := range tt.env {
 				t.Setenv(name, v)
 			}
@@ -191,7 +191,7 @@ func TestLoginTranscripts(t *testing.T) {
 
 // Commands that only read, or have nothing to sign out of, create no home directory.
 func TestStatusMakesNothing(t *testing.T) {
-	home(t, nil)
+	homeWith(t, nil)
 	dir := t.TempDir()
 	for _, name := range []string{"HOME", "USERPROFILE"} {
 		t.Setenv(name, dir)
@@ -215,7 +215,7 @@ func TestLoginNeedsAPipe(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // the test's terminal is Linux's
 	}
-	home(t, nil)
+	homeWith(t, nil)
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestBrowserLogin(t *testing.T) {
 		"is cancelled": {"", "Error logging in: Login cancelled\n", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := home(t, nil)
+			dir := homeWith(t, nil)
 			authorize := ""
 			id := Identity{
 				transport: &identityService{t: t, answers: map[string]identityAnswer{tokenPost: tokens}},
@@ -290,7 +290,7 @@ On a remote or headless machine\? Use ` + "`codex login --device-auth`" + ` inst
 }
 
 func TestDeviceLogin(t *testing.T) {
-	home(t, nil)
+	homeWith(t, nil)
 	const issuer = "http://127.0.0.1:1/x"
 	s := &identityService{t: t, answers: map[string]identityAnswer{
 		"POST " + issuer + "/api/accounts/deviceauth/usercode": {200, `{"device_auth_id":"d","user_code":"ABCD-1234","interval":"1"}`},

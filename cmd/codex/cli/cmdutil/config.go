@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"github.com/urfave/cli/v2"
 )
 
@@ -64,14 +64,14 @@ func IsStrict(c *cli.Context) bool {
 
 // LoadConfig reads config.toml with what -c says, before the command, at its
 // words, and after it.
-func LoadConfig(c *cli.Context) (codexhome.Config, error) {
-	home, err := codexhome.Find()
+func LoadConfig(c *cli.Context) (home.Config, error) {
+	dir, err := home.Find()
 	if err != nil {
-		return codexhome.Config{}, err
+		return home.Config{}, err
 	}
 	var overrides []string
 	for _, level := range slices.Backward(levels(c)) {
 		overrides = append(overrides, level.StringSlice("config")...)
 	}
-	return codexhome.LoadConfig(home, overrides, IsStrict(c))
+	return home.LoadConfig(dir, overrides, IsStrict(c))
 }

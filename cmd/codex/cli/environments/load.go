@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execenv"
 )
@@ -15,7 +15,7 @@ import (
 // Load finds out which environments there are; an id may be one of
 // a registry.
 func Load(id string) (execenv.Config, error) {
-	config, err := execenv.Load(execenv.LoadOptions{Home: codexhome.Find, EnvironmentID: id})
+	config, err := execenv.Load(execenv.LoadOptions{Home: home.Find, EnvironmentID: id})
 	var file *execenv.FileError
 	if errors.As(err, &file) && !strings.Contains(err.Error(), file.Path) {
 		return config, cmdutil.WithAdvice(err, "the file is "+file.Path)

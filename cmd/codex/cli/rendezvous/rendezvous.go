@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/rendezvous"
 	"codex.internal/pkg/rendezvous/natsbus"
 	"github.com/urfave/cli/v2"
@@ -94,11 +94,11 @@ func openTokens(c *cli.Context) (*rendezvous.TokenFile, error) {
 	case path == "" && c.IsSet("tokens"):
 		return nil, emptyFlag("tokens")
 	case path == "":
-		home, err := codexhome.Find()
+		dir, err := home.Find()
 		if err != nil {
 			return nil, err
 		}
-		path = filepath.Join(home, "rendezvous", "tokens.json")
+		path = filepath.Join(dir, "rendezvous", "tokens.json")
 	}
 	return rendezvous.OpenTokens(path), nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/winsandbox"
 	"github.com/urfave/cli/v2"
@@ -31,7 +31,7 @@ func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 	if err != nil {
 		return err
 	}
-	home, err := codexhome.Find()
+	dir, err := home.Find()
 	if err != nil {
 		return err
 	}
@@ -46,13 +46,13 @@ func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 			env[name], shown[name] = value, "..."
 		}
 	}
-	launch := winsandbox.Launch{CodexHome: home, CommandCwd: cwd, Env: env, NetworkRestricted: profile.Network != permissions.NetworkEnabled}
+	launch := winsandbox.Launch{CodexHome: dir, CommandCwd: cwd, Env: env, NetworkRestricted: profile.Network != permissions.NetworkEnabled}
 	command := c.Args().Slice()
 	if len(command) == 0 {
 		command = []string{"COMMAND"}
 	}
 	request := winsandbox.Request{
-		CodexHome: home, CommandCwd: cwd, PermissionProfile: profile.AppendJSON(nil), Env: shown,
+		CodexHome: dir, CommandCwd: cwd, PermissionProfile: profile.AppendJSON(nil), Env: shown,
 		Level: winsandbox.Elevated, Command: command,
 	}
 	args, err := request.Args()

@@ -10,7 +10,7 @@ import (
 	"runtime"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 )
 
 // aliases are the names, beside its own, that this program goes by: see main.
@@ -23,7 +23,7 @@ func aliases() []string {
 
 // makeAliases puts the aliases on the PATH, for what the server starts. A
 // server works without them: then the result is nil.
-func makeAliases(stderr io.Writer) *codexhome.Aliases {
+func makeAliases(stderr io.Writer) *home.Aliases {
 	a, err := aliasDirectory()
 	if err != nil {
 		cmdutil.Messagef(stderr, "WARNING: proceeding, even though we could not create PATH aliases: %v\n", err)
@@ -32,8 +32,8 @@ func makeAliases(stderr io.Writer) *codexhome.Aliases {
 	return a
 }
 
-func aliasDirectory() (*codexhome.Aliases, error) {
-	home, err := codexhome.Find()
+func aliasDirectory() (*home.Aliases, error) {
+	dir, err := home.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func aliasDirectory() (*codexhome.Aliases, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	a, err := codexhome.MakeAliases(home, os.TempDir(), self, aliases())
+	a, err := home.MakeAliases(dir, os.TempDir(), self, aliases())
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +53,14 @@ func aliasDirectory() (*codexhome.Aliases, error) {
 }
 
 // cleanUpAliases begins to remove what servers that were killed left behind.
-func cleanUpAliases(a *codexhome.Aliases, stderr io.Writer) {
+func cleanUpAliases(a *home.Aliases, stderr io.Writer) {
 	if a != nil {
 		a.CleanUp(func(err error) { cmdutil.Messagef(stderr, "WARNING: %v\n", err) })
 	}
 }
 
 // removeAliases removes the aliases when the server has ended.
-func removeAliases(a *codexhome.Aliases, stderr io.Writer) {
+func removeAliases(a *home.Aliases, stderr io.Writer) {
 	if a == nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
@@ -62,8 +62,8 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
 	}
-	if home, err := codexhome.Find(); err == nil && filepath.IsAbs(home) {
-		opts.CodexHome = home
+	if dir, err := home.Find(); err == nil && filepath.IsAbs(dir) {
+		opts.CodexHome = dir
 	}
 	if self, err := os.Executable(); err == nil {
 		opts.Process.Watchdog = []string{self, WatchdogArg}

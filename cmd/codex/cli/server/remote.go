@@ -14,13 +14,13 @@ import (
 	"sync"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/account/codexhome"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/account/httpclient"
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
@@ -152,7 +152,7 @@ type registrar struct {
 
 	credentials signin.Resolver
 	client      *registry.Client
-	identity    *noiseik.Identity
+	identity    *noise.Identity
 
 	mu         sync.Mutex
 	credential signin.Credential
@@ -160,12 +160,12 @@ type registrar struct {
 }
 
 // prepare finds the credentials and checks the rest of what registering needs.
-func (r *registrar) prepare(ctx context.Context, config codexhome.Config, getenv func(string) string) error {
-	home, err := codexhome.Find()
+func (r *registrar) prepare(ctx context.Context, config home.Config, getenv func(string) string) error {
+	dir, err := home.Find()
 	if err != nil {
 		return err
 	}
-	store, err := signin.OpenStore(config.CredentialsStore, home, func(text string) { r.log.Warn(text) })
+	store, err := signin.OpenStore(config.CredentialsStore, dir, func(text string) { r.log.Warn(text) })
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (r *registrar) prepare(ctx context.Context, config codexhome.Config, getenv
 	if r.client, err = registry.New(registry.Options{BaseURL: r.url, Authorizer: r, Transport: r.transport}); err != nil {
 		return err
 	}
-	r.identity, err = noiseik.GenerateIdentity()
+	r.identity, err = noise.GenerateIdentity()
 	return err
 }
 
@@ -242,7 +242,7 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 }
 
 // validate asks whether a harness may come in.
-func (r *registrar) validate(ctx context.Context, registration string, harness noiseik.PublicKey, authorization string) error {
+func (r *registrar) validate(ctx context.Context, registration string, harness noise.PublicKey, authorization string) error {
 	claim := registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization}
 	return r.ask(ctx, func() error { return r.client.Validate(ctx, r.environment, claim) })
 }

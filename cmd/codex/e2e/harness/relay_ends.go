@@ -19,7 +19,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noiseik"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -27,7 +27,7 @@ import (
 // so that the race detector sees both ends.
 func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 	return func(ctx context.Context, o ExecutorOptions) (func() error, error) {
-		identity, err := noiseik.GenerateIdentity()
+		identity, err := noise.GenerateIdentity()
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 				r, err := reg.Register(ctx, o.Environment, identity.PublicKey())
 				return relay.Registration{URL: r.URL, EnvironmentID: o.Environment, RegistrationID: r.ID}, err
 			},
-			Validate: func(ctx context.Context, registrationID string, harness noiseik.PublicKey, authorization string) error {
+			Validate: func(ctx context.Context, registrationID string, harness noise.PublicKey, authorization string) error {
 				return reg.Validate(ctx, o.Environment, registry.Claim{RegistrationID: registrationID, HarnessKey: harness, Authorization: authorization})
 			},
 			Serve:     func(c websocket.Transport) { _ = srv.ServeConn(c) },
@@ -122,7 +122,7 @@ type relayDialer struct{ *relay.Harness }
 
 // NewRelayDialer makes a harness of its own for an environment.
 func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger) (relayDialer, error) {
-	identity, err := noiseik.GenerateIdentity()
+	identity, err := noise.GenerateIdentity()
 	if err != nil {
 		return relayDialer{}, err
 	}

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 )
@@ -134,10 +134,10 @@ func (m *Meeting) Stream(token, id string, executor *websocket.Conn, records uin
 		m.t.Fatalf("%q: %d %v", id, status, connected)
 	}
 	h := m.Dial(connected)
-	Pass(m.t, h, executor, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("1")})
+	Pass(m.t, h, executor, frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("1")})
 	for seq := range records {
-		Pass(m.t, h, executor, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 60<<10)})
-		Pass(m.t, executor, h, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 30<<10)})
+		Pass(m.t, h, executor, frame.Frame{StreamID: "s", Kind: frame.Data, Seq: seq, Payload: make([]byte, 60<<10)})
+		Pass(m.t, executor, h, frame.Frame{StreamID: "s", Kind: frame.Data, Seq: seq, Payload: make([]byte, 30<<10)})
 	}
 }
 
@@ -181,7 +181,7 @@ func (m *Meeting) Await(token, what string, done func(MeetingStatus) bool) Meeti
 }
 
 // Pass sends a frame from one socket and reads it at the other.
-func Pass(t *testing.T, from, to *websocket.Conn, f relayframe.Frame) {
+func Pass(t *testing.T, from, to *websocket.Conn, f frame.Frame) {
 	t.Helper()
 	sent, err := f.Append(nil)
 	Must(t, err)
@@ -191,9 +191,9 @@ func Pass(t *testing.T, from, to *websocket.Conn, f relayframe.Frame) {
 	}
 }
 
-func PublicKey(t *testing.T) noiseik.PublicKey {
+func PublicKey(t *testing.T) noise.PublicKey {
 	t.Helper()
-	id, err := noiseik.GenerateIdentity()
+	id, err := noise.GenerateIdentity()
 	Must(t, err)
 	return id.PublicKey()
 }

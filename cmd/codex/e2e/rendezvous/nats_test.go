@@ -19,8 +19,8 @@ import (
 	"github.com/gorilla/websocket"
 
 	"codex.internal/cmd/codex/e2e/harness"
-	"codex.internal/pkg/relay/noiseik"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/natstest"
 )
@@ -33,7 +33,7 @@ func TestRendezvousNodes(t *testing.T) {
 	node := func() *harness.Meeting { return harness.Rendezvous(t, tokens, "--nats", nats.URL()) }
 	a, b := node(), node()
 	token := a.Token("--role", "both", "--environment", "*")
-	id, err := noiseik.GenerateIdentity()
+	id, err := noise.GenerateIdentity()
 	harness.Must(t, err)
 	status, registration := a.Call(token, "env/register", map[string]any{"security_profile": "noise_hybrid_ik_v1", "executor_public_key": id.PublicKey()})
 	if status != http.StatusOK {
@@ -50,7 +50,7 @@ func TestRendezvousNodes(t *testing.T) {
 		}
 		return b.Dial(bundle)
 	}
-	hello := relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("hello")}
+	hello := frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("hello")}
 	x, h := a.Dial(registration), join()
 	harness.Pass(t, h, x, hello)
 	harness.Pass(t, x, h, hello)

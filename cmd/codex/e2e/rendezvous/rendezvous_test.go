@@ -24,7 +24,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"codex.internal/cmd/codex/e2e/harness"
-	"codex.internal/pkg/relay/relayframe"
+	"codex.internal/pkg/relay/frame"
 )
 
 func TestRendezvous(t *testing.T) {
@@ -50,8 +50,8 @@ func TestRendezvous(t *testing.T) {
 		t.Fatalf("%d %v", status, connected)
 	}
 	h := m.Dial(connected)
-	harness.Pass(t, h, x, relayframe.Frame{StreamID: "s", Kind: relayframe.Resume})
-	harness.Pass(t, h, x, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("message 1")})
+	harness.Pass(t, h, x, frame.Frame{StreamID: "s", Kind: frame.Resume})
+	harness.Pass(t, h, x, frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("message 1")})
 	status, validated := m.Call(executor, "ci-1/validate", map[string]any{
 		"executor_registration_id": registered["executor_registration_id"], "harness_public_key": harnessKey,
 		"harness_key_authorization": connected["harness_key_authorization"],
@@ -59,10 +59,10 @@ func TestRendezvous(t *testing.T) {
 	if status != 200 || validated["valid"] != true {
 		t.Errorf("%d %v", status, validated)
 	}
-	harness.Pass(t, x, h, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("message 2")})
+	harness.Pass(t, x, h, frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("message 2")})
 	for seq := range uint32(20) {
-		harness.Pass(t, h, x, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 60<<10)})
-		harness.Pass(t, x, h, relayframe.Frame{StreamID: "s", Kind: relayframe.Data, Seq: seq, Payload: make([]byte, 60<<10)})
+		harness.Pass(t, h, x, frame.Frame{StreamID: "s", Kind: frame.Data, Seq: seq, Payload: make([]byte, 60<<10)})
+		harness.Pass(t, x, h, frame.Frame{StreamID: "s", Kind: frame.Data, Seq: seq, Payload: make([]byte, 60<<10)})
 	}
 	res, err := http.Get(m.URL + "/metrics")
 	harness.Must(t, err)
@@ -120,7 +120,7 @@ func TestRendezvousWithTLS(t *testing.T) {
 	}
 	x := m.Dial(registered)
 	_, connected := m.Call(token, "env/connect", map[string]any{"harness_public_key": harness.PublicKey(t)})
-	harness.Pass(t, m.Dial(connected), x, relayframe.Frame{StreamID: "s", Kind: relayframe.Handshake, Payload: []byte("1")})
+	harness.Pass(t, m.Dial(connected), x, frame.Frame{StreamID: "s", Kind: frame.Handshake, Payload: []byte("1")})
 }
 
 // certificate makes a certificate for 127.0.0.1.

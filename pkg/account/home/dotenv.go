@@ -1,0 +1,229 @@
+package home
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"codex.internal/pkg/host/regular"
+)
+
+// reservedPrefix begins the names, in any case, that .env cannot set: what
+// decides about codex itself comes from who starts it.
+const reservedPrefix = "CODEX_"
+
+// LoadDotenv sets the variables of home's .env, also those that are set
+// already, but none whose name begins with CODEX_. Lines that are malformed
+// are skipped. It is no error if there is no such file. It must be called
+// before other goroutines read the environment.
+func LoadDotenv(home string) error {
+	path := filepath.Join(home, ".env")
+	text, err := regular.ReadFile(path, maxFileBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, cause(err))
+	}
+	for _, v := range parseDotenv(string(text), os.LookupEnv) {
+		if len(v.name) >= len(reservedPrefix) && strings.EqualFold(v.name[:len(reservedPrefix)], reservedPrefix) {
+			continue
+		}
+		if err := os.Setenv(v.name, v.value); err != nil {
+			continue // a NUL is one more way to be malformed
+		}
+	}
+	return nil
+}
+
+type variable struct{ name, value string }
+
+// parseDotenv returns the variables of a file in its order. A value may go on
+// over lines inside of quotes and may refer to variables, those of lookup
+// first, then earlier ones of the file.
+func parseDotenv(text string, lookup func(string) (string, bool)) []variable {
+	p := &dotenvParser{rest: strings.TrimPrefix(text, "\ufeff"), lookup: lookup, earlier: make(map[string]string)}
+	var all []variable
+	for p.rest != "" {
+		v, ok := p.line()
+		if ok {
+			all = append(all, v)
+			p.earlier[v.name] = v.value
+		}
+	}
+	return all
+}
+
+// dotenvParser reads one line, or what is one because of its quotes, after
+// the other.
+type dotenvParser struct {
+	rest    string
+	lookup  func(string) (string, bool)
+	earlier map[string]string
+	// expanded counts the bytes that references have become: they could double
+	// with every line.
+	expanded int
+}
+
+// line reads an assignment; false: there is none, or it is malformed.
+func (p *dotenvParser) line() (variable, bool) {
+	p.blanks()
+	name := p.name()
+	if name == "export" && !strings.HasPrefix(strings.TrimLeft(p.rest, " \t"), "=") {
+		p.blanks()
+		name = p.name()
+	}
+	p.blanks()
+	if name == "" || !strings.HasPrefix(p.rest, "=") {
+		p.skipLine()
+		return variable{}, false
+	}
+	p.rest = p.rest[1:]
+	p.blanks()
+	value, ok := p.value()
+	p.skipLine()
+	return variable{name, value}, ok
+}
+
+func (p *dotenvParser) blanks() { p.rest = strings.TrimLeft(p.rest, " \t") }
+
+// skipLine leaves what is left of a line, and the line.
+func (p *dotenvParser) skipLine() { _, p.rest, _ = strings.Cut(p.rest, "\n") }
+
+// name takes a variable's name, which may have dots; empty: there is none.
+func (p *dotenvParser) name() string {
+	n := 0
+	for n < len(p.rest) && (isWord(p.rest[n]) || n > 0 && p.rest[n] == '.') {
+		n++
+	}
+	if n > 0 && p.rest[0] >= '0' && p.rest[0] <= '9' {
+		return ""
+	}
+	name := p.rest[:n]
+	p.rest = p.rest[n:]
+	return name
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// value takes a value: quoted and bare parts in a row, then nothing but a
+// comment; false: it is malformed.
+func (p *dotenvParser) value() (string, bool) {
+	var b strings.Builder
+	if strings.HasPrefix(p.rest, "#") {
+		return "", true
+	}
+	for p.rest != "" {
+		c := p.rest[0]
+		switch c {
+		case '\n', '\r':
+			return b.String(), strings.HasPrefix(strings.TrimPrefix(p.rest, "\r"), "\n") || p.rest == "\r"
+		case ' ', '\t':
+			p.blanks()
+			end := p.rest == "" || strings.ContainsRune("#\r\n", rune(p.rest[0]))
+			return b.String(), end
+		}
+		p.rest = p.rest[1:]
+		ok := true
+		switch c {
+		case '\'':
+			ok = p.literal(&b)
+		case '"':
+			ok = p.quoted(&b)
+		case '\\':
+			ok = p.escape(&b)
+		case '$':
+			ok = p.reference(&b)
+		default:
+			b.WriteByte(c)
+		}
+		if !ok {
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+// literal takes what is inside of single quotes, where nothing is special.
+func (p *dotenvParser) literal(b *strings.Builder) bool {
+	inside, rest, ok := strings.Cut(p.rest, "'")
+	if p.rest = rest; ok {
+		b.WriteString(inside)
+	}
+	return ok
+}
+
+// quoted takes what is inside of double quotes.
+func (p *dotenvParser) quoted(b *strings.Builder) bool {
+	for p.rest != "" {
+		c := p.rest[0]
+		p.rest = p.rest[1:]
+		ok := true
+		switch c {
+		case '"':
+			return true
+		case '\\':
+			ok = p.escape(b)
+		case '$':
+			ok = p.reference(b)
+		default:
+			b.WriteByte(c)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return false
+}
+
+// escape takes what follows a backslash.
+func (p *dotenvParser) escape(b *strings.Builder) bool {
+	if p.rest == "" {
+		return false
+	}
+	c := p.rest[0]
+	switch c {
+	case 'n':
+		b.WriteByte('\n')
+	case '\\', '\'', '"', '$', ' ':
+		b.WriteByte(c)
+	default:
+		return false
+	}
+	p.rest = p.rest[1:]
+	return true
+}
+
+// reference takes what follows a dollar: a name, perhaps in braces. A dollar
+// that no name follows is one.
+func (p *dotenvParser) reference(b *strings.Builder) bool {
+	name, braced := "", strings.HasPrefix(p.rest, "{")
+	if braced {
+		var ok bool
+		if name, p.rest, ok = strings.Cut(p.rest[1:], "}"); !ok {
+			return false
+		}
+	} else {
+		n := 0
+		for n < len(p.rest) && isWord(p.rest[n]) {
+			n++
+		}
+		name, p.rest = p.rest[:n], p.rest[n:]
+	}
+	if name == "" && !braced {
+		b.WriteByte('$')
+		return true
+	}
+	value, ok := p.lookup(name)
+	if !ok {
+		value = p.earlier[name]
+	}
+	p.expanded += len(value)
+	b.WriteString(value)
+	return p.expanded <= maxFileBytes
+}

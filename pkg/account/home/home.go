@@ -1,0 +1,64 @@
+// Package home knows the home directory of codex: where it is, the
+// environment and the settings that are kept in it, and the directory of
+// aliases that it offers to what the server starts.
+//
+//	dir, err := home.Find()
+//	...
+//	err = home.LoadDotenv(dir)
+//	aliases, err := home.MakeAliases(dir, os.TempDir(), self, names)
+//	...
+//	defer aliases.Close()
+//
+// The rules are in docs/spec/client.md §7.
+package home
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Variable names the home directory where it is not ~/.codex.
+const Variable = "CODEX_HOME"
+
+// Find returns the path of the home directory: what CODEX_HOME names, which
+// must be a directory, without symbolic links; or ~/.codex, which need not be
+// there.
+func Find() (string, error) {
+	named := os.Getenv(Variable)
+	if named == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", errors.New("Could not find home directory") //lint:ignore ST1005 Codex CLI's text
+		}
+		return filepath.Join(home, ".codex"), nil
+	}
+	st, err := os.Stat(named)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%s points to %q, but that path does not exist", Variable, named)
+	case err != nil:
+		return "", fmt.Errorf("failed to read %s %q: %w", Variable, named, cause(err))
+	case !st.IsDir():
+		return "", fmt.Errorf("%s points to %q, but that path is not a directory", Variable, named)
+	}
+	real, err := filepath.EvalSymlinks(named)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return "", fmt.Errorf("failed to canonicalize %s %q: %w", Variable, named, cause(err))
+	}
+	return real, nil
+}
+
+// cause is an error without the path, which the message has already.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,99 @@
+// Package info describes the server's machine for clients
+// (docs/spec/wire.md §7.1): the user's shell, the platform and some directories,
+// as native paths.
+//
+//	i := info.Read() // once per server
+//
+// It reads the environment and /etc/passwd, asks the kernel, and starts nothing.
+package info
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// Info describes the machine at the time of Read. Paths are native, absolute and
+// clean, or empty if they are unknown; they need not exist.
+type Info struct {
+	// Shell runs a user's command lines.
+	Shell Shell
+	// Cwd is the server's working directory, without symbolic links.
+	Cwd string
+	// TempDir is where temporary files go: TMPDIR, or the platform's default.
+	TempDir string
+	// Home is the user's home: HOME, or the one of the user database. It is
+	// empty if HOME is not absolute.
+	Home string
+	// TemporaryDirectories are those that TMPDIR names; none if it is unset.
+	TemporaryDirectories []string
+	// PlatformOS is the operating system in the words of the protocol:
+	// "linux", "macos", "windows"…
+	PlatformOS string
+}
+
+// Read describes the machine. Unknown fields are empty; Shell is always set. It
+// reads at most maxUserDatabase bytes of /etc/passwd.
+func Read() Info {
+	// Not os.Getwd, which believes PWD.
+	cwd, err := syscall.Getwd()
+	if err != nil || !filepath.IsAbs(cwd) {
+		cwd = "" // removed, or outside the root
+	}
+	return describe(machine{
+		getenv: os.Getenv,
+		user:   lookupUser("/etc/passwd", os.Getuid()),
+		cwd:    cwd,
+		goos:   runtime.GOOS,
+		runs:   runs,
+	})
+}
+
+// machine is the input of describe.
+type machine struct {
+	getenv func(name string) string
+	user   account
+	cwd    string
+	goos   string
+	runs   func(path string) bool // whether a path is a program
+}
+
+func describe(m machine) Info {
+	info := Info{
+		Cwd:        m.cwd,
+		TempDir:    "/tmp",
+		Home:       m.user.home,
+		PlatformOS: m.goos,
+		Shell:      chooseShell(m.user.shell, m.getenv("PATH"), m.runs),
+	}
+	if info.PlatformOS == "darwin" {
+		info.PlatformOS = "macos"
+	}
+	if home := m.getenv("HOME"); home != "" {
+		info.Home = home
+	}
+	if info.Home = filepath.Clean(info.Home); !filepath.IsAbs(info.Home) {
+		info.Home = ""
+	}
+	if dir := absolute(m.getenv("TMPDIR"), m.cwd); dir != "" {
+		info.TempDir = dir
+		info.TemporaryDirectories = []string{dir}
+	}
+	return info
+}
+
+// absolute returns a path relative to a working directory as an absolute one, or
+// "" if that is not possible.
+func absolute(path, cwd string) string {
+	switch {
+	case path == "":
+		return ""
+	case filepath.IsAbs(path):
+		return filepath.Clean(path)
+	case cwd == "":
+		return ""
+	default:
+		return filepath.Join(cwd, path)
+	}
+}

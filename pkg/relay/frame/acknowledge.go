@@ -1,0 +1,81 @@
+package frame
+
+import "time"
+
+// owe notes that a frame with data has arrived. One that had arrived before
+// counts too: the acknowledgement of the first was lost.
+func (s *Stream) owe(n int, now time.Time) {
+	if s.unackedRecords == 0 {
+		s.unackedSince = now
+	}
+	s.unackedRecords++
+	s.unackedBytes += n
+}
+
+// owes reports whether there is something to acknowledge. Before the first
+// record has arrived there is no way to say what has.
+func (s *Stream) owes() bool { return s.unackedRecords > 0 && s.in.next > 0 && !s.options.Plain }
+
+// ackDue reports whether it is time to do that.
+func (s *Stream) ackDue(now time.Time) bool {
+	return s.owes() && (s.unackedRecords >= ackRecords || s.unackedBytes >= ackBytes || !now.Before(s.unackedSince.Add(ackDelay)))
+}
+
+// learn takes what a frame says about the peer and about what has arrived
+// there.
+func (s *Stream) learn(f *Frame, now time.Time) {
+	if s.peer == plain {
+		return
+	}
+	said, news := s.out.acknowledge(f)
+	switch {
+	case s.peer == acking:
+		if news {
+			s.progress(now)
+		}
+	case said || f.Kind == Heartbeat:
+		s.peer = acking
+		s.progress(now)
+	case f.Kind == Data:
+		if s.data++; s.data >= unsignedData {
+			s.peer = plain
+			s.out.forget()
+		}
+	}
+}
+
+// progress begins the waiting for the acknowledgement of what is in flight.
+func (s *Stream) progress(now time.Time) {
+	s.stalledSince = now
+	s.pause = firstRetransmit
+	s.retransmitAt = now.Add(s.pause)
+}
+
+// waiting reports whether something in flight will be acknowledged.
+func (s *Stream) waiting() bool { return s.peer == acking && s.out.inFlight() > 0 }
+
+// resend returns the frames of records that are missing at the peer, or only of
+// those that others have overtaken.
+func (s *Stream) resend(early bool, now time.Time) []Frame {
+	var frames []Frame
+	s.out.missing(early, func(seq uint32, record []byte) {
+		frames = append(frames, s.frame(Frame{Kind: Data, Seq: seq, Payload: record}, now))
+	})
+	return frames
+}
+
+// answer says to a peer that goes on with the stream that it is still there,
+// and repeats what may have been lost with the peer's connection. Whoever
+// forwards the frames could ask for that without end.
+func (s *Stream) answer(now time.Time) []Frame {
+	var frames []Frame
+	if now.Sub(s.answered) >= firstRetransmit {
+		s.answered = now
+		frames = s.resend(false, now)
+	}
+	kind := Heartbeat
+	if s.in.next > 0 {
+		kind = Ack
+	}
+	return append(frames, s.frame(Frame{Kind: kind}, now))
+}

@@ -1,0 +1,70 @@
+// Package frame is the words of the relay that stands between a harness
+// and an executor: the frames, which of them are valid, and what each end of a
+// stream does so that records arrive once and in order.
+//
+// Decode and Frame.Append are the frames as they are encoded. A Stream is one
+// end of one stream after its handshake: a state machine without goroutines,
+// clock or connection. Its owner tells it what has happened and when, and does
+// what it answers:
+//
+//	out, err := stream.Receive(frame, now) // open out.Records, write out.Frames
+//	frame, err := stream.Send(record, now) // write frame, if stream.Ready(...)
+//	frames, err := stream.Advance(now)     // at stream.Deadline(); write frames
+//
+// An error is the end of the stream; the owner tells the peer by a frame of
+// kind Reset.
+//
+// Everything but the payloads is unauthenticated: whoever forwards the frames
+// can change it. It can therefore delay a stream and end it, and no more.
+//
+// The rules are in docs/spec/relay.md §5.
+package frame
+
+import "fmt"
+
+// Kind is what a frame is.
+type Kind uint8
+
+// The kinds of frames. Peers that do not acknowledge ignore the last three.
+const (
+	Data      Kind = iota + 1 // one record: Seq, Payload
+	Handshake                 // one message of the handshake: Payload
+	Reset                     // the stream has ended: Reason
+	Ack                       // nothing but Ack and AckBits
+	Resume                    // the stream begins, or goes on: Seq
+	Heartbeat                 // the sender is still there
+)
+
+// String returns the kind's name in the protocol.
+func (k Kind) String() string {
+	switch k {
+	case Data:
+		return "data"
+	case Handshake:
+		return "handshake"
+	case Reset:
+		return "reset"
+	case Ack:
+		return "ack_frame"
+	case Resume:
+		return "resume"
+	case Heartbeat:
+		return "heartbeat"
+	default:
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+}
+
+// Frame is one message between an end and the relay.
+type Frame struct {
+	StreamID string // never blank
+	// Ack is the highest seq up to which every record has arrived at the
+	// sender of the frame, AckBits what has arrived beyond it: bit i is for the
+	// record Ack+1+i. Both are 0 before the record 0 has arrived, and always
+	// from a peer that does not acknowledge.
+	Ack, AckBits uint32
+	Kind         Kind
+	Seq          uint32 // Data: of the record; Resume: the lowest that is not acknowledged
+	Payload      []byte // Data, Handshake: never empty
+	Reason       string // Reset: never empty; of the peer's choice, not to be shown
+}

@@ -1,0 +1,78 @@
+package frame
+
+import "time"
+
+// Limits of frames.
+const (
+	// MaxFrame is the longest encoded frame, in bytes: a websocket that brings
+	// more must be closed, as Codex CLI does.
+	MaxFrame = 256 << 10
+	// MaxStreamID and MaxReason are in bytes. Some builds of Codex CLI
+	// refuse more; the others, and Decode, do not.
+	MaxStreamID = 128
+	MaxReason   = 256
+
+	// maxPayload is the longest Noise message.
+	maxPayload = 1<<16 - 1
+	// MaxHead is more than an encoded frame has beside its payload or reason, in
+	// bytes: its stream_id, and eight tags of a byte with as many numbers of at
+	// most five.
+	MaxHead = MaxStreamID + 8*6
+)
+
+// The limits that Codex CLI sets, per stream, for records that arrive before one that
+// precedes them: how far ahead they may be, and how many bytes they may have.
+const (
+	reorderWindow = 64
+	pendingBytes  = 1 << 20
+)
+
+// The limits of what a sender has in flight: below every receiver's limits for early
+// records, and no more records than AckBits has bits.
+const (
+	windowRecords = 32
+	windowBytes   = 960 << 10
+
+	// memoryRecords and memoryBytes are the last records that are kept while it
+	// is unknown whether the peer acknowledges.
+	memoryRecords = windowRecords
+	memoryBytes   = 1 << 20
+	// unsignedData is how many records a peer sends before it is taken for one
+	// that does not.
+	unsignedData = 8
+)
+
+// When records are acknowledged that no other frame acknowledges: in the middle
+// of the window at the latest.
+const (
+	ackRecords = 16
+	ackBytes   = 256 << 10
+	ackDelay   = 200 * time.Millisecond
+)
+
+// When something is sent again. A round trip through a relay stays well below
+// a second.
+const (
+	firstRetransmit = time.Second
+	lastRetransmit  = 8 * time.Second
+	// earlyAfter is how many later records must have arrived for one to be
+	// sent again before its time.
+	earlyAfter = 3
+	// stallTime is how long records may be in flight without any of them being
+	// acknowledged.
+	stallTime = 30 * time.Second
+)
+
+// When a stream is given up.
+const (
+	// retainTime is how long it outlives its websocket: as long as Codex
+	// CLI keeps sessions.
+	retainTime = 30 * time.Second
+	// answerTime is how long a harness waits for a sign that the executor still
+	// has the stream, before it makes a new one.
+	answerTime = 5 * time.Second
+	// heartbeatTime is how long an end says nothing, and silenceTime how long it
+	// listens to nothing: two heartbeats, and time for the second to arrive.
+	heartbeatTime = 30 * time.Second
+	silenceTime   = 75 * time.Second
+)

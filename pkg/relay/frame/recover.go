@@ -1,0 +1,104 @@
+package frame
+
+import "time"
+
+// Deadline returns when Advance is to be called if nothing else happens before;
+// the zero time if there is nothing to wait for.
+func (s *Stream) Deadline() time.Time {
+	var next time.Time
+	at := func(on bool, t time.Time) {
+		if on && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	switch {
+	case s.failed != nil:
+	case s.lost:
+		at(true, s.lostAt.Add(retainTime))
+	default:
+		at(s.owes(), s.unackedSince.Add(ackDelay))
+		at(!s.resumedAt.IsZero(), s.resumedAt.Add(answerTime))
+		at(s.waiting(), s.retransmitAt)
+		at(s.waiting(), s.stalledSince.Add(stallTime))
+		at(s.Acking(), s.wrote.Add(heartbeatTime))
+		at(s.Acking(), s.heard.Add(silenceTime))
+	}
+	return next
+}
+
+// Advance does what is due at now and returns the frames to write. It may be
+// called at any time.
+func (s *Stream) Advance(now time.Time) ([]Frame, error) {
+	if s.failed == nil {
+		s.failed = s.expired(now)
+	}
+	if s.failed != nil || s.lost {
+		return nil, s.failed
+	}
+	var frames []Frame
+	if s.waiting() && !now.Before(s.retransmitAt) {
+		frames = s.resend(false, now)
+		s.pause = min(2*s.pause, lastRetransmit)
+		s.retransmitAt = now.Add(s.pause)
+	}
+	if s.ackDue(now) {
+		frames = append(frames, s.frame(Frame{Kind: Ack}, now))
+	}
+	if s.Acking() && !now.Before(s.wrote.Add(heartbeatTime)) {
+		frames = append(frames, s.frame(Frame{Kind: Heartbeat}, now))
+	}
+	return frames, nil
+}
+
+// expired returns why the stream has to end at now, if it has to.
+func (s *Stream) expired(now time.Time) error {
+	since := func(t time.Time, limit time.Duration) bool { return now.Sub(t) >= limit }
+	switch {
+	case s.lost && since(s.lostAt, retainTime):
+		return errNotRestored
+	case s.lost:
+		return nil
+	case !s.resumedAt.IsZero() && since(s.resumedAt, answerTime):
+		return errNoAnswer
+	case s.waiting() && since(s.stalledSince, stallTime):
+		return errStalled
+	case s.Acking() && since(s.heard, silenceTime):
+		return errSilent
+	}
+	return nil
+}
+
+// Disconnected says that the end's websocket is gone. A stream whose peer
+// acknowledges is kept for 30 s, in which Send has no room; any other has lost
+// what was under way and is at its end.
+func (s *Stream) Disconnected(now time.Time) error {
+	switch {
+	case s.failed != nil:
+		return s.failed
+	case !s.Acking():
+		return s.fail(errDisconnected)
+	case !s.lost:
+		s.lost, s.lostAt = true, now
+	}
+	return nil
+}
+
+// Reconnected says that there is another websocket on which the stream can go
+// on: under the same executor registration, and at a harness with the same
+// executor key. It returns the frames to write there first.
+func (s *Stream) Reconnected(now time.Time) ([]Frame, error) {
+	if s.failed == nil {
+		s.failed = s.expired(now)
+	}
+	if s.failed != nil || !s.lost {
+		return nil, s.failed
+	}
+	s.lost = false
+	s.heard = now
+	if s.options.Harness {
+		s.resumedAt = now
+	}
+	s.progress(now)
+	frames := []Frame{s.frame(Frame{Kind: Resume, Seq: uint32(min(s.out.base, maxSeq))}, now)}
+	return append(frames, s.resend(false, now)...), nil
+}

@@ -1,0 +1,198 @@
+package frame
+
+import "time"
+
+// Options configure a stream.
+type Options struct {
+	// Harness is set at the end that made the stream. After Reconnected it
+	// does not wait long for an executor that has forgotten it.
+	Harness bool
+	// Plain has a stream do what Codex CLI does: it acknowledges nothing
+	// and sends every record once.
+	Plain bool
+}
+
+// peer is what is known about the other end.
+type peer uint8
+
+const (
+	// unknown: it has not shown whether it acknowledges. Records are sent once
+	// and the last of them kept.
+	unknown peer = iota
+	// acking: it has acknowledged something or sent a heartbeat. Records are
+	// kept and sent again until they are acknowledged, and there is a window.
+	acking
+	// plain: it has sent data without that. It gets every record once, for
+	// good.
+	plain
+)
+
+// Stream is one end of a stream after its handshake. All methods are for one
+// goroutine at a time. Times that are passed to it must not go back. Once a
+// method has returned an error other than ErrNotReady, all return it.
+//
+// A stream is connected until Disconnected is called and again after
+// Reconnected. It must be given the frames that arrive without delay: what
+// waits in front of it is not acknowledged and will be sent again.
+type Stream struct {
+	id      string
+	options Options
+	failed  error
+	in      receiver
+	out     sender
+	peer    peer
+	data    int // frames with data while the peer is unknown
+
+	// The records and bytes that were received and not acknowledged yet, and when the
+	// first of them arrived.
+	unackedRecords, unackedBytes int
+	unackedSince                 time.Time
+
+	lost      bool
+	lostAt    time.Time
+	resumedAt time.Time // until the peer has been heard since; zero: no answer is awaited
+	answered  time.Time // when the last resume was answered with records
+	wrote     time.Time // the last frame
+	heard     time.Time
+
+	retransmitAt time.Time // while records are in flight
+	pause        time.Duration
+	stalledSince time.Time
+}
+
+// NewStream returns one end of a stream of the given id, whose handshake is
+// over.
+func NewStream(id string, o Options, now time.Time) *Stream {
+	s := &Stream{id: id, options: o, wrote: now, heard: now}
+	if o.Plain {
+		s.peer = plain
+	}
+	return s
+}
+
+// Acking reports whether the peer is known to acknowledge records, so that the
+// stream survives the loss of a connection.
+func (s *Stream) Acking() bool { return s.peer == acking }
+
+// Ready reports whether a record of n bytes may be sent. It is false while a
+// peer that acknowledges has not yet acknowledged enough, or is not connected.
+func (s *Stream) Ready(n int) bool {
+	switch {
+	case s.failed != nil || s.lost:
+		return false
+	case s.peer != acking:
+		return true
+	default:
+		return s.out.inFlight() < windowRecords && s.out.bytes+n <= windowBytes
+	}
+}
+
+// Send returns the frame of the next record, which is a sealed one in the order
+// of sealing. The record is kept and must not be changed before free is called,
+// if that is not nil: when neither this stream nor a frame of it but the
+// returned one has the record any more, which may be during Send, and need not
+// be ever.
+func (s *Stream) Send(record []byte, free func(), now time.Time) (Frame, error) {
+	switch {
+	case s.failed != nil:
+		return Frame{}, s.failed
+	case !s.Ready(len(record)):
+		return Frame{}, ErrNotReady
+	case s.out.next > maxSeq:
+		return Frame{}, s.fail(ErrExhausted)
+	}
+	idle := s.out.inFlight() == 0
+	seq := s.out.add(record, free)
+	switch s.peer {
+	case unknown:
+		s.out.trim()
+	case plain:
+		s.out.forget()
+	case acking:
+		if idle {
+			s.progress(now)
+		}
+	}
+	return s.frame(Frame{Kind: Data, Seq: seq, Payload: record}, now), nil
+}
+
+// Output is what follows from a frame.
+type Output struct {
+	// Records are those that can be opened now, in order. If one cannot, the
+	// stream is at its end and Frames must not be written.
+	Records [][]byte
+	Frames  []Frame
+}
+
+// Receive takes a valid frame of this stream. A frame of kind Handshake is an
+// error: an executor, where it does not end the stream, must not pass it on.
+// The frame's payload is copied if it came early, and otherwise what is
+// released.
+func (s *Stream) Receive(f Frame, now time.Time) (Output, error) {
+	if s.failed != nil {
+		return Output{}, s.failed
+	}
+	s.heard, s.resumedAt = now, time.Time{}
+	first := s.in.next == 0
+	var out Output
+	switch f.Kind {
+	case Reset:
+		return Output{}, s.fail(ErrReset)
+	case Handshake:
+		return Output{}, s.fail(errUnexpected)
+	case Data:
+		var err error
+		if out.Records, err = s.in.accept(f.Seq, f.Payload, nil); err != nil {
+			return Output{}, s.fail(err)
+		}
+		s.owe(len(f.Payload), now)
+	}
+	if s.options.Plain {
+		return out, nil
+	}
+	s.learn(&f, now)
+	switch {
+	case s.lost:
+		return out, nil // Reconnected will say what is to be said
+	case s.peer == acking && f.Kind == Resume:
+		out.Frames = s.answer(now)
+	case s.peer == acking:
+		out.Frames = s.resend(true, now)
+	}
+	// The first record is acknowledged at once, so that the peer learns that it
+	// can count on it.
+	if first && s.in.next > 0 || s.ackDue(now) {
+		out.Frames = append(out.Frames, s.frame(Frame{Kind: Ack}, now))
+	}
+	return out, nil
+}
+
+// frame completes a frame that is about to be written.
+func (s *Stream) frame(f Frame, now time.Time) Frame {
+	f.StreamID = s.id
+	if !s.options.Plain {
+		f.Ack, f.AckBits = s.in.acks()
+	}
+	// 0 in a frame of another kind does not say whether the first record is
+	// there.
+	if f.Ack > 0 || f.AckBits > 0 || f.Kind == Ack {
+		s.unackedRecords, s.unackedBytes = 0, 0
+	}
+	s.wrote = now
+	return f
+}
+
+// Reset returns the frame that tells the peer that the stream has ended. It may
+// be called after any error.
+func (s *Stream) Reset(reason string) Frame {
+	f := Frame{StreamID: s.id, Kind: Reset, Reason: reason}
+	if !s.options.Plain {
+		f.Ack, f.AckBits = s.in.acks()
+	}
+	return f
+}
+
+func (s *Stream) fail(err error) error {
+	s.failed = err
+	return err
+}

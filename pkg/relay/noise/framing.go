@@ -1,0 +1,101 @@
+package noise
+
+import (
+	"encoding/binary"
+	"iter"
+)
+
+// Chunks cuts a message into the plaintexts of its records, of at most MaxChunk
+// bytes: its length, 32 bits big endian, then its bytes. A chunk is valid until
+// the next is asked for. A message that is empty or longer than MaxMessage is
+// an ErrFraming.
+func Chunks(message []byte) (iter.Seq[[]byte], error) {
+	switch {
+	case len(message) == 0:
+		return nil, errInvalidLength
+	case len(message) > MaxMessage:
+		return nil, errMessageLarge
+	}
+	return func(yield func([]byte) bool) {
+		// Only the first chunk is copied, to stand behind the length.
+		n := min(len(message), MaxChunk-headerSize)
+		first := binary.BigEndian.AppendUint32(make([]byte, 0, headerSize+n), uint32(len(message)))
+		if !yield(append(first, message[:n]...)) {
+			return
+		}
+		for rest := message[n:]; len(rest) > 0; rest = rest[n:] {
+			n = min(len(rest), MaxChunk)
+			if !yield(rest[:n:n]) {
+				return
+			}
+		}
+	}, nil
+}
+
+// MessageReader puts messages together from the plaintexts of records, however
+// they were cut. The zero MessageReader expects the beginning of a message. It
+// takes memory as bytes arrive, not as they are announced: at most twice what
+// it has got. It is for one goroutine at a time.
+type MessageReader struct {
+	header  [headerSize]byte
+	got     int    // bytes of header
+	length  int    // what the complete header says
+	message []byte // as far as it has arrived
+	failed  error
+}
+
+// Read takes the plaintext of the next record, which may be empty, and calls
+// emit with each message that it completes. The message is emit's to keep. An
+// error, which is an ErrFraming or emit's own, is final: every later call
+// returns the same.
+func (r *MessageReader) Read(plaintext []byte, emit func(message []byte) error) error {
+	if r.failed == nil {
+		r.failed = r.read(plaintext, emit)
+	}
+	return r.failed
+}
+
+func (r *MessageReader) read(plaintext []byte, emit func([]byte) error) error {
+	if len(plaintext) > MaxChunk {
+		return errRecordLarge
+	}
+	// Codex CLI appends a record to what it has before it looks at it.
+	if r.got+len(r.message)+len(plaintext) > headerSize+MaxMessage {
+		return errReassemblyLarge
+	}
+	for len(plaintext) > 0 {
+		if r.got < headerSize {
+			n := copy(r.header[r.got:], plaintext)
+			plaintext = plaintext[n:]
+			if r.got += n; r.got < headerSize {
+				return nil
+			}
+			length := binary.BigEndian.Uint32(r.header[:])
+			if length == 0 || length > MaxMessage {
+				return errInvalidLength
+			}
+			r.length = int(length)
+		}
+		n := min(len(plaintext), r.length-len(r.message))
+		r.append(plaintext[:n])
+		plaintext = plaintext[n:]
+		if len(r.message) == r.length {
+			message := r.message
+			r.got, r.length, r.message = 0, 0, nil
+			if err := emit(message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// append adds to the message. Its memory doubles until the whole message fits.
+func (r *MessageReader) append(part []byte) {
+	if need := len(r.message) + len(part); need > cap(r.message) {
+		grown := make([]byte, len(r.message), min(r.length, max(need, 2*cap(r.message), trusted)))
+		copy(grown, r.message)
+		r.message = grown
+	}
+	r.message = append(r.message, part...)
+}

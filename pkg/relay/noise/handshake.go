@@ -1,0 +1,58 @@
+package noise
+
+import (
+	"crypto/mlkem"
+	"encoding/binary"
+)
+
+// Channel is what a handshake is bound to: both ends must name the same, or it
+// fails. The parts are texts of any length.
+type Channel struct {
+	EnvironmentID          string
+	ExecutorRegistrationID string // of the registration whose relay is used
+	StreamID               string
+}
+
+// prologueVersion begins every prologue.
+const prologueVersion = "codex-exec-server-relay-noise/v1"
+
+func (c Channel) prologue() []byte {
+	var b []byte
+	for _, part := range []string{prologueVersion, c.EnvironmentID, c.ExecutorRegistrationID, c.StreamID} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	return b
+}
+
+// start begins a transcript: what both ends know before the first message.
+func start(channel Channel, responder *PublicKey) *symmetric {
+	s := newSymmetric()
+	s.mixHash(channel.prologue())
+	s.mixHash(responder.dh[:])
+	s.mixHash(responder.kem[:])
+	return s
+}
+
+// entropy is what a handshake needs at random. Tests replay what was recorded;
+// nothing outside of the package can.
+type entropy interface {
+	ephemeral() (keyPair, error)
+	encapsulate(*mlkem.EncapsulationKey768) (secret, ciphertext []byte)
+}
+
+// system is the entropy of the system.
+type system struct{}
+
+func (system) ephemeral() (keyPair, error) { return generateKeyPair() }
+
+func (system) encapsulate(key *mlkem.EncapsulationKey768) (secret, ciphertext []byte) {
+	return key.Encapsulate()
+}
+
+// cut takes the next n bytes off a message whose length was checked.
+func cut(message *[]byte, n int) []byte {
+	part := (*message)[:n:n]
+	*message = (*message)[n:]
+	return part
+}

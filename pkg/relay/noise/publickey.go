@@ -1,0 +1,115 @@
+package noise
+
+import (
+	"crypto/ecdh"
+	"crypto/mlkem"
+	"errors"
+	"fmt"
+
+	"codex.internal/pkg/wire/jsonwire"
+)
+
+// PublicKey is the public half of an Identity. It can be compared with == and
+// is a valid map key; nothing in it is secret, so that need not take constant
+// time. The zero PublicKey is no key.
+//
+// Its JSON is the document that registries exchange. A document with a key of
+// the right length is accepted even if the key is unusable: then the handshake
+// fails.
+type PublicKey struct {
+	redacted
+	dh  [dhSize]byte
+	kem [kemKeySize]byte
+}
+
+// The members of a key document, in the order they are written.
+const (
+	memberSuite = "suite"
+	memberDH    = "x25519_public_key"
+	memberKEM   = "mlkem768_public_key"
+)
+
+// MarshalJSON returns the key document.
+func (k PublicKey) MarshalJSON() ([]byte, error) { return k.AppendJSON(nil), nil }
+
+// AppendJSON appends the key document.
+func (k PublicKey) AppendJSON(b []byte) []byte {
+	b = append(b, `{"`+memberSuite+`":"`+suite+`","`+memberDH+`":`...)
+	b = jsonwire.AppendBase64String(b, k.dh[:])
+	b = append(b, `,"`+memberKEM+`":`...)
+	b = jsonwire.AppendBase64String(b, k.kem[:])
+	return append(b, '}')
+}
+
+// UnmarshalJSON reads a key document: exactly the three members, in any order.
+// It validates their values; the error is ErrPublicKey. On error the key is left
+// unchanged.
+func (k *PublicKey) UnmarshalJSON(text []byte) error {
+	members := make(map[string][]byte, 3)
+	r := jsonwire.NewReader(text)
+	err := r.Object("a Noise channel public key", func(name []byte) error {
+		switch member := string(name); member {
+		case memberSuite, memberDH, memberKEM:
+			if _, twice := members[member]; twice {
+				return fmt.Errorf("duplicate field `%s`", member)
+			}
+			value, err := r.StringBytes()
+			// The text of a value is decoded in place.
+			members[member] = append([]byte{}, value...)
+			return err
+		default:
+			return fmt.Errorf("unknown field `%s`, expected one of `%s`, `%s`, `%s`", name, memberSuite, memberDH, memberKEM)
+		}
+	})
+	if err == nil {
+		err = r.End()
+	}
+	if err != nil {
+		return fmt.Errorf("public key of a Noise channel: %w", err)
+	}
+	for _, member := range []string{memberSuite, memberDH, memberKEM} {
+		if members[member] == nil {
+			return fmt.Errorf("public key of a Noise channel: missing field `%s`", member)
+		}
+	}
+	if string(members[memberSuite]) != suite {
+		return fmt.Errorf("%w: unsupported Noise channel suite", ErrPublicKey)
+	}
+	var key PublicKey
+	if err := decodeKey(key.dh[:], members[memberDH], "X25519"); err != nil {
+		return err
+	}
+	if err := decodeKey(key.kem[:], members[memberKEM], "ML-KEM-768"); err != nil {
+		return err
+	}
+	*k = key
+	return nil
+}
+
+// decodeKey decodes base64, strictly, into all of key.
+func decodeKey(key, text []byte, algorithm string) error {
+	data, err := jsonwire.DecodeBase64InPlace(text)
+	if err != nil {
+		return fmt.Errorf("%w: invalid %s public key", ErrPublicKey, algorithm)
+	}
+	if len(data) != len(key) {
+		return fmt.Errorf("%w: invalid %s public key length", ErrPublicKey, algorithm)
+	}
+	copy(key, data)
+	return nil
+}
+
+// parse returns the key in the forms that can be used. Codex CLI accepts
+// encapsulation keys that are none (FIPS 203, 7.2); Go does not, and there is
+// nothing to be gained from talking to whoever has one.
+func (k *PublicKey) parse() (*ecdh.PublicKey, *mlkem.EncapsulationKey768, error) {
+	dh, err := ecdh.X25519().NewPublicKey(k.dh[:])
+	if err != nil {
+		return nil, nil, fmt.Errorf("X25519 public key: %w", err)
+	}
+	kem, err := mlkem.NewEncapsulationKey768(k.kem[:])
+	if err != nil {
+		return nil, nil, errors.New("ML-KEM-768 public key is not valid")
+	}
+	return dh, kem, nil
+}
