@@ -26,6 +26,9 @@ type Capabilities struct {
 	// FSWatchMissing says that fs/watchMissing can watch paths.
 	FSWatchMissing    bool
 	HTTPHeaderEnvVars bool
+	// CapabilityDiscoverySandbox says that capabilityRoots/discoverV1 takes a
+	// sandbox for each root.
+	CapabilityDiscoverySandbox bool
 	// NetworkProxyLaunch and NetworkProxyReviewDomains say that a process may have
 	// a network proxy of its own (docs/spec/network.md §4).
 	NetworkProxyLaunch        bool
@@ -40,6 +43,7 @@ func (p *Capabilities) fields(c *codec) {
 	boolean(c, "environmentConfigRead", orNull|omit, &p.EnvironmentConfigRead)
 	boolean(c, "fsWatchMissing", orNull|omit, &p.FSWatchMissing)
 	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
+	boolean(c, "capabilityDiscoverySandbox", orNull|omit, &p.CapabilityDiscoverySandbox)
 	boolean(c, "networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
 	boolean(c, "networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
 }

@@ -34,6 +34,8 @@ const (
 
 	MethodFSWatchMissing        = "fs/watchMissing"
 	MethodEnvironmentConfigRead = "environmentConfig/read"
+
+	MethodCapabilityRootsDiscover = "capabilityRoots/discoverV1"
 )
 
 // Requests that only this server has (docs/spec/wire.md §8.2).
@@ -95,6 +97,8 @@ const (
 	// may have, and MaxConfigKeys how many keys a path. Codex CLI sends one of one.
 	MaxConfigPaths = 1024
 	MaxConfigKeys  = 64
+	// MaxCapabilityRoots is how many roots capabilityRoots/discoverV1 takes.
+	MaxCapabilityRoots = 128
 	// MaxHandleIDBytes is the longest handleId of fs/open.
 	MaxHandleIDBytes = 32
 	// MaxOutputChunk is the most output that one process/output carries.

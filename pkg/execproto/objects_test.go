@@ -17,7 +17,7 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true},
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
 		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true,` +
-		`"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
+		`"capabilityDiscoverySandbox":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
 )
 
 const leastProxy = `{"enabled":false,"enableSocks5":false,"enableSocks5Udp":false,"allowUpstreamProxy":false,` +
@@ -45,7 +45,7 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
 
@@ -65,6 +65,22 @@ var vectors = []vector{
 	{&ConfigReadResult{new("file:///h"), "file:///c", new("n"), ConfigStack{[]ConfigLayer{{}}, 1}, ConfigStack{[]ConfigLayer{}, 0}},
 		`{"userHomeDir":"file:///h","codexHomeDir":"file:///c","hostname":"n","config":{"layers":[` +
 			`{"source":"","baseDir":"","toml":""}],"cloudInsertionIndex":1},"requirements":{"layers":[],"cloudInsertionIndex":0}}`},
+
+	{&DiscoverParams{[]DiscoverRoot{{"a", "file:///a", []byte(`{"permissions":{}}`)}, {ID: "b", Path: "/b"}}},
+		`{"roots":[{"id":"a","path":"file:///a","sandbox":{"permissions":{}}},{"id":"b","path":"/b"}]}`},
+	{&DiscoverRoot{"a", "/a", []byte(`{}`)}, `{"id":"a","path":"/a","sandbox":{}}`},
+	{&CapabilityFile{"file:///a", "x"}, `{"path":"file:///a","contents":"x"}`},
+	{&CapabilityPlugin{CapabilityFile{"m", ""}, &CapabilityFile{"c", ""}, &CapabilityFile{"d", ""}},
+		`{"manifest":{"path":"m","contents":""},"mcpConfig":{"path":"c","contents":""},"appsConfig":{"path":"d","contents":""}}`},
+	{&CapabilityPlugin{}, `{"manifest":{"path":"","contents":""},"mcpConfig":null,"appsConfig":null}`},
+	{&CapabilitySkill{CapabilityFile{"s", "t"}, &CapabilityFile{"y", ""}},
+		`{"instructions":{"path":"s","contents":"t"},"metadata":{"path":"y","contents":""}}`},
+	{&CapabilityRoot{ID: "a", Path: "/a", Skills: []CapabilitySkill{}, NamespaceManifests: []CapabilityFile{}, Warnings: []string{}},
+		`{"id":"a","path":"/a","plugin":null,"skills":[],"namespaceManifests":[],"warnings":[],"error":null}`},
+	{&CapabilityRoot{"a", "/a", &CapabilityPlugin{}, []CapabilitySkill{{}}, []CapabilityFile{{}}, []string{"w"}, new("e")},
+		`{"id":"a","path":"/a","plugin":{"manifest":{"path":"","contents":""},"mcpConfig":null,"appsConfig":null},"skills":[{"instructions":` +
+			`{"path":"","contents":""},"metadata":null}],"namespaceManifests":[{"path":"","contents":""}],"warnings":["w"],"error":"e"}`},
+	{&DiscoverResult{[]CapabilityRoot{}}, `{"roots":[]}`},
 
 	{&TerminalSize{1, 65535}, `{"rows":1,"cols":65535}`},
 	{&EnvPolicy{"core", true, []string{"x"}, map[string]string{"b": "2", "a": "1"}, []string{}},

@@ -17,6 +17,7 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 		info.Capabilities.SandboxedFileStreaming = true
 		info.Capabilities.RootWriteKeepsDevices = true
 		info.Capabilities.RootWriteKeepsRestrictions = true
+		info.Capabilities.CapabilityDiscoverySandbox = true
 		info.Capabilities.NetworkProxyLaunch = proxies(r.Status())
 		info.Capabilities.NetworkProxyReviewDomains = proxies(r.Status())
 	}

@@ -15,6 +15,7 @@ const (
 	familyEnvironment = "environment info"
 	familyConfig      = "environment config"
 	familyHTTP        = "http"
+	familyCapability  = "capability discovery"
 )
 
 // methods is every request that the server answers. Those about a path come from
@@ -66,10 +67,15 @@ func init() {
 
 		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.Decode, fsWatchMissing),
 
+		execproto.MethodCapabilityRootsDiscover: plain(familyCapability, laneOrdinary, execproto.Decode, discoverRoots),
+
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.Decode, httpRequest),
 	}
 	for i := range fsops.Operations() {
 		operation := &fsops.Operations()[i]
+		if operation.Part {
+			continue
+		}
 		methods[operation.Method] = fileOperation(operation)
 		if operation.Extension {
 			extensions = append(extensions, operation.Method)

@@ -1,6 +1,7 @@
 // Package fileop groups the file operations that clients ask for:
 //
 //	fsops       carries out an operation with package files, and maps its errors
+//	capability  finds the plugins and skills below directories
 //	fshelper    the line protocol between the server and codex-fs, the helper
 //	            that carries out one operation inside a sandbox
 //	codexfs     the program codex-fs

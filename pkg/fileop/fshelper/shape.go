@@ -19,6 +19,8 @@ var results = map[string]execproto.Object{
 	execproto.MethodFSCanonicalize:  &execproto.PathResult{},
 	execproto.MethodFSReadDirectory: &execproto.ReadDirectoryResult{},
 	execproto.MethodFSWalk:          &execproto.WalkResult{},
+
+	execproto.MethodCapabilityRootsDiscover: &execproto.DiscoverResult{},
 }
 
 var errTwoLines = errors.New("the answer has more than one line")

@@ -25,6 +25,7 @@ import (
 	"encoding/json"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/capability"
 	"codex.internal/pkg/host/files"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
@@ -167,4 +168,22 @@ func walkResult(w files.WalkResult) execproto.WalkResult {
 		r.Errors[i] = execproto.WalkError{Path: pathuri.Format(e.Path), Message: e.Err.Error()}
 	}
 	return r
+}
+
+// discoverRoots is a request whose roots all have the sandbox of the call, which
+// is not among the params.
+func discoverRoots(params []byte) (Call, error) {
+	p, err := execproto.Decode[execproto.DiscoverParams](params)
+	paths := make([]string, len(p.Roots))
+	for i, r := range p.Roots {
+		paths[i] = r.Path
+	}
+	return Call{paths: paths, run: func(ctx context.Context, paths []string, _ bool) (Result, error) {
+		roots := make([]capability.Root, len(paths))
+		for i, native := range paths {
+			roots[i] = capability.Root{ID: p.Roots[i].ID, URI: p.Roots[i].Path, Path: native}
+		}
+		found, err := capability.Discover(ctx, roots)
+		return Result{Value: execproto.DiscoverResult{Roots: found}}, err
+	}}, err
 }

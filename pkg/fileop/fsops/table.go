@@ -20,6 +20,9 @@ type Operation struct {
 	ReadOnly bool
 	// Extension operations are unknown to Codex CLI: initialize announces them.
 	Extension bool
+	// Part operations are a part of a request: the server divides the request by
+	// sandboxes, and has a row of its own for the method.
+	Part bool
 
 	decode func(params []byte) (Call, error)
 }
@@ -37,6 +40,7 @@ var operations = [...]Operation{
 	{Method: execproto.MethodFSCopy, decode: copyPath},
 	{Method: execproto.MethodFSRename, Extension: true, decode: rename},
 	{Method: execproto.MethodFSWalk, ReadOnly: true, decode: walk},
+	{Method: execproto.MethodCapabilityRootsDiscover, ReadOnly: true, Part: true, decode: discoverRoots},
 }
 
 // Operations returns the table, which must not be changed.
