@@ -3,6 +3,7 @@ package execclient
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -47,6 +48,17 @@ func (e *ServerError) Error() string {
 
 // Unwrap returns the error as the predicates of package execproto know it.
 func (e *ServerError) Unwrap() error { return &jsonrpc.Error{Code: e.Code, Message: e.Message} }
+
+// LeftOutError says that FS.Copy copied all of a directory but pipes, sockets and
+// devices: Count of them, of which URIs names the first 100.
+type LeftOutError struct {
+	Count uint64
+	URIs  []string
+}
+
+func (e *LeftOutError) Error() string {
+	return fmt.Sprintf("copied all but %d pipes, sockets or devices: %s", e.Count, strings.Join(e.URIs, ", "))
+}
 
 // ProtocolError says that the server broke the protocol.
 type ProtocolError struct{ Message string }

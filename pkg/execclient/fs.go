@@ -203,11 +203,17 @@ func (f *FS) remove(ctx context.Context, path string, all bool) error {
 }
 
 // Copy copies a file, or with recursive a directory, within the server. A link
-// is copied as a link.
+// is copied as a link. Pipes, sockets and devices in a directory are left out: when
+// all else is copied, the error is a *LeftOutError.
 func (f *FS) Copy(ctx context.Context, source, destination string, recursive bool) error {
-	return f.call(ctx, "copy", source, execproto.MethodFSCopy, &execproto.CopyParams{
+	var result execproto.CopyResult
+	err := f.call(ctx, "copy", source, execproto.MethodFSCopy, &execproto.CopyParams{
 		SourcePath: pathOf(source), DestinationPath: pathOf(destination), Recursive: recursive, Sandbox: f.sandbox,
-	}, nil)
+	}, &result)
+	if err != nil || result.LeftOut == nil {
+		return err
+	}
+	return pathError("copy", source, &LeftOutError{Count: result.LeftOut.Count, URIs: result.LeftOut.Paths})
 }
 
 // RenameOptions say how a path is renamed.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"golang.org/x/sys/unix"
 )
 
 func TestFilesInBlocks(t *testing.T) {
@@ -266,6 +268,12 @@ func TestFileOperations(t *testing.T) {
 		t.Errorf("%q, %v", real, err)
 	}
 	must(files.Copy(ctx, at("a"), at("a2"), true))
+	must(unix.Mkfifo(at("a/pipe"), 0o600))
+	err = files.Copy(ctx, at("a"), at("a2"), true)
+	left, ok := errors.AsType[*execclient.LeftOutError](err)
+	if !ok || left.Count != 1 || !slices.Equal(left.URIs, []string{"file://" + at("a/pipe")}) {
+		t.Errorf("a directory with a pipe: %v", err)
+	}
 	entries, err := files.ReadDir(ctx, at("a2/b"))
 	if want := []execproto.DirectoryEntry{{FileName: "c", IsDirectory: true}, {FileName: "f", IsFile: true}}; err != nil || !reflect.DeepEqual(entries, want) {
 		t.Errorf("%+v, %v", entries, err)

@@ -264,6 +264,29 @@ func (p *CopyParams) fields(c *codec) {
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
+// CopyResult answers fs/copy. LeftOut is set if the source was a directory with
+// files that cannot be copied: everything else was copied.
+type CopyResult struct{ LeftOut *LeftOut }
+
+func (r *CopyResult) fields(c *codec) {
+	optional(c, "leftOut", orNull|omit, &r.LeftOut, objectValue)
+}
+
+// AppendJSON appends r.
+func (r CopyResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
+
+// LeftOut says how many pipes, sockets and devices a copy left out. Paths has the
+// URIs of the first of them.
+type LeftOut struct {
+	Count uint64
+	Paths []string
+}
+
+func (l *LeftOut) fields(c *codec) {
+	uint64s(c, "count", need, &l.Count)
+	texts(c, "paths", need, &l.Paths)
+}
+
 // RenameParams rename a file, link or directory. An existing destination is an
 // error unless Overwrite is true.
 type RenameParams struct {

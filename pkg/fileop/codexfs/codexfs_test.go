@@ -47,6 +47,8 @@ func tree(t *testing.T) string {
 		os.Symlink("d/f", dir+"/l"),
 		os.WriteFile(dir+"/d/odd\xff", nil, 0o644),
 		unix.Mkfifo(dir+"/p", 0o644),
+		os.Mkdir(dir+"/pipes", 0o755),
+		unix.Mkfifo(dir+"/pipes/q", 0o644),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -91,6 +93,14 @@ func TestOperations(t *testing.T) {
 		{"remove a full directory", "fs/remove", `{"path":"U/d","recursive":false}`, "-32603 Directory not empty (os error 39): D/d"},
 		{"remove the root", "fs/remove", `{"path":"file:///"}`, "-32600 the root directory cannot be changed"},
 		{"copy", "fs/copy", `{"sourcePath":"U/d","destinationPath":"U/e","recursive":true}`, `{}`},
+		{
+			"copy a directory with a pipe", "fs/copy", `{"sourcePath":"U/pipes","destinationPath":"U/e","recursive":true}`,
+			`{"leftOut":{"count":1,"paths":["U/pipes/q"]}}`,
+		},
+		{
+			"copy a pipe", "fs/copy", `{"sourcePath":"U/p","destinationPath":"U/e","recursive":true}`,
+			"-32600 fs/copy only supports regular files, directories, and symlinks",
+		},
 		{
 			"copy without recursive", "fs/copy", `{"sourcePath":"U/d","destinationPath":"U/e","recursive":false}`,
 			"-32600 fs/copy requires recursive: true when sourcePath is a directory",

@@ -18,6 +18,7 @@ var results = map[string]execproto.Object{
 	execproto.MethodFSGetMetadata:   &execproto.Metadata{},
 	execproto.MethodFSCanonicalize:  &execproto.PathResult{},
 	execproto.MethodFSReadDirectory: &execproto.ReadDirectoryResult{},
+	execproto.MethodFSCopy:          &execproto.CopyResult{},
 	execproto.MethodFSWalk:          &execproto.WalkResult{},
 
 	execproto.MethodCapabilityRootsDiscover: &execproto.DiscoverResult{},

@@ -23,6 +23,7 @@ package fsops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/capability"
@@ -121,11 +122,26 @@ func copyPath(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.CopyParams](params)
 	paths := []string{p.SourcePath, p.DestinationPath}
 	return Call{Sandbox: p.Sandbox, paths: paths, run: func(ctx context.Context, paths []string, confined bool) (Result, error) {
+		copyAll := files.Copy
 		if confined {
-			return Result{Value: execproto.Empty{}}, files.CopyConfined(ctx, paths[0], paths[1], p.Recursive)
+			copyAll = files.CopyConfined
 		}
-		return Result{Value: execproto.Empty{}}, files.Copy(ctx, paths[0], paths[1], p.Recursive)
+		return copied(copyAll(ctx, paths[0], paths[1], p.Recursive))
 	}}, err
+}
+
+// copied is the answer to fs/copy that came to err. A tree that was copied but for
+// special files is a success that names them (docs/spec/wire.md section 5.6).
+func copied(err error) (Result, error) {
+	left, ok := errors.AsType[*files.LeftOutError](err)
+	if !ok {
+		return Result{Value: execproto.CopyResult{}}, err
+	}
+	uris := make([]string, len(left.Paths))
+	for i, path := range left.Paths {
+		uris[i] = pathuri.Format(path)
+	}
+	return Result{Value: execproto.CopyResult{LeftOut: &execproto.LeftOut{Count: left.Count, Paths: uris}}}, nil
 }
 
 func rename(params []byte) (Call, error) {

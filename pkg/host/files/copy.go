@@ -5,8 +5,6 @@ package files
 import (
 	"context"
 	"path"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +20,8 @@ import (
 // if the copy has the same owner, or group, as the original.
 //
 // An error names the path that it concerns; files that were copied before stay.
-// Special files in a tree do not stop the copy: they are left out, and ErrSpecial
-// names them at the end.
+// Special files in a tree do not stop the copy: they are left out, and when all
+// else is copied the error is a *LeftOutError that names them.
 func Copy(ctx context.Context, source, destination string, recursive bool) error {
 	return copyAll(&copier{ctx: ctx}, source, destination, recursive)
 }
@@ -76,12 +74,12 @@ type located struct {
 // copier makes one copy.
 type copier struct {
 	ctx      context.Context
-	confined bool     // see Options
-	from, to *cursor  // at the same place of their trees
-	top      fileID   // the destination
-	buffer   []byte   // for copies that the kernel does not make by itself
-	special  []string // paths of special files, at most showSpecial
-	left     int      // how many special files there are
+	confined bool    // see Options
+	from, to *cursor // at the same place of their trees
+	top      fileID  // the destination
+	buffer   []byte  // for copies that the kernel does not make by itself
+	leftOut  LeftOutError
+	named    int // bytes of the paths that were left out
 }
 
 // tree copies a directory.
@@ -112,8 +110,8 @@ func (c *copier) tree(source located, destination string) error {
 			return wrap(destination, err)
 		}
 	}
-	if c.left > 0 {
-		return ruleErr(ErrSpecial, ErrSpecial.text+": left out "+strconv.Itoa(c.left)+": "+strings.Join(c.special, ", "))
+	if c.leftOut.Count > 0 {
+		return &c.leftOut
 	}
 	return nil
 }
@@ -319,14 +317,17 @@ func (c *copier) entry(e dirent) error {
 	case unix.S_IFREG:
 		return c.file(located{c.from.fd, e.name, ""}, located{c.to.fd, e.name, ""}, false)
 	}
-	c.left++
-	switch {
-	case len(c.special) < showSpecial:
-		c.special = append(c.special, c.from.path(e.name))
-	case len(c.special) == showSpecial:
-		c.special = append(c.special, "…")
-	}
+	c.leaveOut(c.from.path(e.name))
 	return nil
+}
+
+// leaveOut counts a special file, and names it if there is room.
+func (c *copier) leaveOut(path string) {
+	c.leftOut.Count++
+	c.named += len(path)
+	if len(c.leftOut.Paths) < namedLeftOut && c.named <= namedLeftOutBytes {
+		c.leftOut.Paths = append(c.leftOut.Paths, path)
+	}
 }
 
 // sourcePath and targetPath make the paths for error texts.

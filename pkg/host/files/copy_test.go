@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -173,12 +174,24 @@ func TestCopyReportsSpecialFiles(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	wantTree(t, in("e"), "a=x", "s/", "z=y")
-	for i := range showSpecial {
-		plant(t, dir, "d/p"+string(rune('0'+i))+"|")
+	for i := range namedLeftOut {
+		plant(t, dir, "d/p"+strconv.Itoa(i)+"|")
 	}
 	err = Copy(t.Context(), in("d"), in("e2"), true)
-	if err == nil || !strings.Contains(err.Error(), "left out 7: ") || strings.Count(err.Error(), dir) != showSpecial {
+	if left, ok := errors.AsType[*LeftOutError](err); !ok || left.Count != namedLeftOut+2 || len(left.Paths) != namedLeftOut {
 		t.Errorf("many: %v", err)
+	}
+}
+
+// TestLongPathsLeftOut: paths that have too many bytes together are counted only.
+func TestLongPathsLeftOut(t *testing.T) {
+	var c copier
+	long := strings.Repeat("x", namedLeftOutBytes/2)
+	for range 5 {
+		c.leaveOut(long)
+	}
+	if c.leftOut.Count != 5 || len(c.leftOut.Paths) != 2 {
+		t.Errorf("%d counted and %d named, want 5 and 2", c.leftOut.Count, len(c.leftOut.Paths))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,19 @@ var (
 	ErrWalkMaximums = newRule("filesystem walk limits exceed maximums: depth=" + strconv.Itoa(MaxWalkDepth) +
 		", directories=" + strconv.Itoa(MaxWalkDirectories) + ", entries=" + strconv.Itoa(MaxWalkEntries))
 )
+
+// LeftOutError says that a tree was copied but for its special files. It matches
+// ErrSpecial. Paths names Count of them, or as many as an answer has room for.
+type LeftOutError struct {
+	Count uint64
+	Paths []string
+}
+
+func (e *LeftOutError) Error() string {
+	return ErrSpecial.text + ": left out " + strconv.FormatUint(e.Count, 10) + ": " + strings.Join(e.Paths, ", ")
+}
+
+func (e *LeftOutError) Unwrap() error { return ErrSpecial }
 
 var (
 	// ErrTooManyNames means that a directory has more than maxNames names. Its

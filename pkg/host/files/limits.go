@@ -41,8 +41,11 @@ const (
 	// make by itself.
 	copyBuffer = 256 << 10
 
-	// showSpecial is how many special files the error of a copy names.
-	showSpecial = 5
+	// namedLeftOut is how many of the files that a copy left out are named, and
+	// namedLeftOutBytes how many bytes their paths may have together: enough to see
+	// what they are, in an answer of less than 1 MiB when each byte is escaped.
+	namedLeftOut      = 100
+	namedLeftOutBytes = 256 << 10
 
 	// maxLink is the kernel's limit on the target of a link, in bytes.
 	maxLink = 4096
