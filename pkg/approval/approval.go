@@ -19,7 +19,7 @@
 //		}
 //	}
 //
-// A Detector makes the Result from the server's messages about the process;
+// The front end makes the Result from what the server says of the process;
 // ProcessID and RetryParams make the requests.
 //
 // In any order of calls: a command runs without its sandbox only if the policy
@@ -48,8 +48,6 @@ var (
 	// ErrDeniedReads means that the permissions deny reading a path, which only
 	// the sandbox enforces.
 	ErrDeniedReads = errors.New("its permissions deny reading some paths, and without the sandbox it could read them")
-	// ErrLate means that the denial came after the Window in which it counts.
-	ErrLate = errors.New("it was denied too long after its start")
 	// ErrOrder means that a method was called that the last decision did not
 	// request: an error of the front end, which ends the run.
 	ErrOrder = errors.New("approval: called out of order")
@@ -126,15 +124,11 @@ const (
 	TimedOut
 )
 
-// Result is how an attempt ended; see Detector.
+// Result is how an attempt ended.
 type Result struct {
 	ExitCode int // -1 if it is not known
 	// Denied says that the sandbox probably denied the process something.
 	Denied bool
-	// Late says that the denial came after the Window in which it counts.
-	Late bool
-	// Failure is the server's text if the process failed instead of exiting.
-	Failure string
 }
 
 // state is the state of a run.
@@ -213,12 +207,8 @@ func (r *Run) Result(result Result) Decision {
 	default:
 		return r.refuse(fmt.Errorf("%w: Result called without a preceding Start decision", ErrOrder))
 	}
-	why := error(nil)
-	switch {
-	case !result.Denied:
-	case result.Late:
-		why = ErrLate
-	default:
+	var why error
+	if result.Denied {
 		if why = r.mayRetry(); why == nil {
 			return r.denied(result)
 		}

@@ -95,7 +95,7 @@ func TestDecisions(t *testing.T) {
 		forbids = "refused: approval policy disallowed sandbox approval prompt"
 	)
 	granular := Policy{Kind: Granular, SandboxPrompts: true}
-	denied, fine, late := Result{ExitCode: 1, Denied: true}, Result{}, Result{ExitCode: 1, Denied: true, Late: true}
+	denied, fine := Result{ExitCode: 1, Denied: true}, Result{}
 	for _, tt := range []struct {
 		name    string
 		profile permissions.Profile
@@ -122,7 +122,6 @@ func TestDecisions(t *testing.T) {
 		{"denied reads are final", secret, Policy{Kind: OnFailure}, nil, []Result{denied}, []string{"run", reads}},
 		{"denied patterns are final", secretGlob, granular, []Answer{Once}, []Result{denied}, []string{"ask", "run", reads}},
 		{"and approval does not help", secret, Policy{Kind: Untrusted}, []Answer{ForSession}, []Result{denied}, []string{"ask", "run", reads}},
-		{"a late denial is final", readOnly, Policy{Kind: OnFailure}, nil, []Result{late}, []string{"run", "done 1: it was denied too long after its start"}},
 		{"on-failure asks", readOnly, Policy{Kind: OnFailure}, []Answer{Once}, []Result{denied, fine}, []string{"run", again, "rerun unconfined", "done 0"}},
 		{
 			"untrusted has asked already", readOnly, Policy{Kind: Untrusted}, []Answer{Once}, []Result{denied, fine},
@@ -297,7 +296,7 @@ func TestInvariants(t *testing.T) {
 				d = run.Answer(a)
 				continue
 			}
-			d = run.Result(Result{ExitCode: random.IntN(3) - 1, Denied: random.IntN(2) == 0, Late: random.IntN(4) == 0})
+			d = run.Result(Result{ExitCode: random.IntN(3) - 1, Denied: random.IntN(2) == 0})
 		}
 		if attempts > 2 {
 			t.Fatalf("%s: %d attempts", spelled, attempts)

@@ -50,9 +50,6 @@ func newEnvironment(s Spec, o Options) *Environment {
 	return &Environment{connector: newConnector(s, o)}
 }
 
-// Spec returns what the environment is.
-func (e *Environment) Spec() Spec { return e.connector.spec }
-
 // startConnecting begins to connect, unless that would start a program, which
 // waits for somebody who needs it.
 func (e *Environment) startConnecting() {

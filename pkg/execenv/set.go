@@ -56,13 +56,6 @@ func (s *Set) Get(id string) (*Environment, error) {
 	return e, nil
 }
 
-// IDs returns every id, the default's first.
-func (s *Set) IDs() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config.IDs()
-}
-
 // Close closes every environment, at the same time.
 func (s *Set) Close() error {
 	s.mu.Lock()

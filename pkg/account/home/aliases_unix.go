@@ -139,9 +139,6 @@ func packagePath(self string) string {
 	return dir
 }
 
-// Dir returns the path of the directory.
-func (a *Aliases) Dir() string { return a.dir }
-
 // Path returns a PATH that finds the aliases first, then what the package of
 // this program brings, then what old finds.
 func (a *Aliases) Path(old string) string {

@@ -43,22 +43,22 @@ func TestAliases(t *testing.T) {
 	if st, err := os.Stat(root); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("the mode of %s: %v, %v", root, st.Mode(), err)
 	}
-	if name := filepath.Base(a.Dir()); !strings.HasPrefix(name, "codex-arg0") || len(name) != len("codex-arg0XXXXXX") {
+	if name := filepath.Base(a.dir); !strings.HasPrefix(name, "codex-arg0") || len(name) != len("codex-arg0XXXXXX") {
 		t.Errorf("the directory is called %s", name)
 	}
-	if got := listing(t, a.Dir()); !slices.Equal(got, []string{".lock", "codex-fs", "codex-linux-sandbox"}) {
+	if got := listing(t, a.dir); !slices.Equal(got, []string{".lock", "codex-fs", "codex-linux-sandbox"}) {
 		t.Errorf("it holds %q", got)
 	}
-	if to, err := os.Readlink(filepath.Join(a.Dir(), "codex-fs")); to != "/usr/bin/codex" {
+	if to, err := os.Readlink(filepath.Join(a.dir, "codex-fs")); to != "/usr/bin/codex" {
 		t.Errorf("codex-fs leads to %q: %v", to, err)
 	}
-	if got, want := a.Path("/bin:/usr/bin"), a.Dir()+":/bin:/usr/bin"; got != want {
+	if got, want := a.Path("/bin:/usr/bin"), a.dir+":/bin:/usr/bin"; got != want {
 		t.Errorf("PATH is %q, want %q", got, want)
 	}
-	if got := a.Path(""); got != a.Dir() {
+	if got := a.Path(""); got != a.dir {
 		t.Errorf("PATH is %q without an old one", got)
 	}
-	other, err := os.Open(filepath.Join(a.Dir(), lockName))
+	other, err := os.Open(filepath.Join(a.dir, lockName))
 	must(t, err)
 	defer other.Close()
 	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
@@ -98,7 +98,7 @@ func TestJanitor(t *testing.T) {
 	must(t, err)
 	a.CleanUp(func(err error) { t.Errorf("a warning: %v", err) })
 	a.janitor.Wait()
-	if got, want := listing(t, root), []string{"codex-arg0inuse", "codex-arg0link", "codex-arg0nolock", filepath.Base(a.Dir())}; !slices.Equal(slices.Sorted(slices.Values(want)), got) {
+	if got, want := listing(t, root), []string{"codex-arg0inuse", "codex-arg0link", "codex-arg0nolock", filepath.Base(a.dir)}; !slices.Equal(slices.Sorted(slices.Values(want)), got) {
 		t.Errorf("%q is left, want %q", got, want)
 	}
 	if _, err := os.Stat(filepath.Join(away, lockName)); err != nil {

@@ -2,14 +2,11 @@ package envpolicy
 
 import "unicode"
 
-// Match reports whether a pattern matches the whole of a name, without regard
-// to case. In a pattern `*` stands for any number of characters and `?` for
-// one; every other character stands for itself, and none can be quoted.
+// patterns are compiled once and matched against many names. A pattern matches the
+// whole of a name, without regard to case: `*` stands for any number of characters
+// and `?` for one; every other character stands for itself, and none can be quoted.
 //
 // No pattern takes more steps than the product of both lengths.
-func Match(pattern, name string) bool { return matchFolded(fold(pattern), fold(name)) }
-
-// patterns are compiled once and matched against many names.
 type patterns [][]rune
 
 func compile(texts []string) patterns {

@@ -4,7 +4,7 @@
 // A terminal obeys what is written to it: an escape sequence in the name of a
 // file or in the error of a server can change colours, hide what follows, set the
 // title of the window or write to the clipboard, and characters that turn the
-// direction of writing make one text look like another. Text, Lines and Writer
+// direction of writing make one text look like another. Text, Literal and Writer
 // replace every such character by a visible escape, as in Go's quoted strings:
 // \x1b, \u202e. Writer is for whole streams, so that a program has one place
 // through which its messages reach the terminal. Reset is for the moment when a
@@ -29,9 +29,6 @@ const maxMarks = 4
 // lines and paragraphs, blanks other than the space, and bytes that are not UTF-8.
 // Text that contains none of them is returned as it is.
 func Text(s string) string { return string(visible(nil, s, false)) }
-
-// Lines is Text for text of several lines: line breaks and tabs stay.
-func Lines(s string) string { return string(visible(nil, s, true)) }
 
 // Literal is Text for what a person must read exactly, such as a command to be
 // approved: letters that are written from right to left are replaced too, since a

@@ -35,9 +35,6 @@ func TestText(t *testing.T) {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}
 	}
-	if got := Lines("a\n\tb\x1b\r"); got != "a\n\tb\\x1b\\r" {
-		t.Errorf("Lines: %q", got)
-	}
 	if got := Literal("rm \u05d0\u0627 größer\x1b"); got != `rm \u05d0\u0627 größer\x1b` {
 		t.Errorf("Literal: %s", got)
 	}
@@ -60,12 +57,12 @@ func FuzzText(f *testing.F) {
 func TestWriter(t *testing.T) {
 	var out bytes.Buffer
 	w := NewWriter(&out)
-	for _, piece := range []string{"gr\xc3", "\xb6\xc3\x9fer\r", "\nline\rover\x1b", "[2J\n\xe2\x80", "\xaeend\n"} {
+	for _, piece := range []string{"gr\xc3", "\xb6\xc3\x9fer\r", "\nline\rover\x1b", "[2J\n\xe2\x80", "\xae\tend\n"} {
 		if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
 			t.Fatalf("%q: %d, %v", piece, n, err)
 		}
 	}
-	const want = "größer\nline\\rover\\x1b[2J\n\\u202eend\n"
+	const want = "größer\nline\\rover\\x1b[2J\n\\u202e\tend\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

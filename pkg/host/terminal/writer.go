@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text on with everything made visible that Lines makes visible. It
+// Writer writes text on, made visible as by Text; line breaks and tabs stay. It
 // may be used by several goroutines. A line that ends with a carriage return and a
 // line feed, as programs write it, loses the former.
 type Writer struct {

@@ -111,7 +111,6 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 
 // follow passes the process's output on and tells how it ended.
 func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.Result, error) {
-	end := approval.NewDetector(approval.Window{}, time.Now())
 	for e, err := range p.Events(ctx) {
 		if err == nil {
 			err = a.report.process(e)
@@ -125,11 +124,7 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	if err != nil {
 		return approval.Result{}, err
 	}
-	now := time.Now()
-	end.Exited(now, state.Code, state.SandboxDenied && a.params.Sandbox != nil)
-	end.Closed(now)
-	result, _ := end.Result(now)
-	return result, nil
+	return approval.Result{ExitCode: state.Code, Denied: state.SandboxDenied && a.params.Sandbox != nil}, nil
 }
 
 // giveUp kills a process that cannot be followed any more, if the server can
