@@ -32,6 +32,11 @@ const (
 	// reason: only maxChunks of them are retained.
 	maxUnacked = maxChunks / 2
 
+	// maxHeldInput is how many bytes of accepted input a process holds beyond what its
+	// pipe takes, so that a client that waits for the answers to its writes goes on
+	// while the program does not read yet. It is as much as is retained of the output.
+	maxHeldInput = 1 << 20
+
 	// rememberedWrites is how many write ids a process remembers.
 	rememberedWrites = 4096
 

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"sync"
@@ -29,7 +30,9 @@ type WriteResult struct {
 
 // stdin is the input of a process: a queue of writes that goes straight into
 // the pipe while it has room. When it has none, a goroutine serves the queue
-// until it is empty again.
+// until it is empty again. Writes in the queue are accepted, in their order, as far
+// as the accepted ones have at most maxHeldInput bytes together; the others wait
+// for that.
 //
 // States: open; ending (a close is queued, nothing more is taken); shut.
 type stdin struct {
@@ -37,7 +40,9 @@ type stdin struct {
 	file    *os.File // nil: there is none
 	tty     bool
 	queue   []*input
-	queued  map[string]*input // the queued writes that have an id
+	held    int               // bytes of the queued inputs that are accepted
+	waiting int               // how many queued inputs are not accepted: the last ones
+	queued  map[string]*input // those of them that have an id
 	serving bool              // the goroutine runs
 	ending  bool
 	shutNow bool
@@ -51,16 +56,20 @@ type stdin struct {
 type input struct {
 	data  []byte
 	id    *string
-	done  []func(WriteResult) // one per request that sent this write
+	done  []func(WriteResult) // one per request that sent this write and waits
 	close func(error)         // set for the end of the input
+
+	accepted bool
 }
 
 // Write queues data for the process's stdin, behind the earlier writes, and
 // never blocks. done is called once, from this or another goroutine, when the
-// pipe has taken the data or never will; data must not change until then. A
-// write with the id of an earlier one that was accepted is accepted and not
-// repeated; while the earlier one is queued it waits too and gets the same
-// result.
+// data is accepted or never will be; data must not change until then. It is
+// accepted when the pipe has taken it, or when it is held for the pipe: at most
+// maxHeldInput bytes are. A write with the id of an earlier one that was accepted
+// is accepted and not repeated; while the earlier one waits it waits too and gets
+// the same result. Input that was accepted and that the process does not read
+// before it ends is lost, as what is in a pipe.
 func (p *Process) Write(data []byte, id *string, done func(WriteResult)) {
 	in := &input{data: data, id: id, done: []func(WriteResult){done}}
 	if result, finished := p.stdin.push(in); finished {
@@ -112,12 +121,20 @@ func (s *stdin) push(in *input) (WriteResult, bool) {
 		s.serving = true
 		s.wg.Go(s.routineServe)
 	}
+	if in.accepted {
+		return WriteResult{Status: WriteAccepted}, true
+	}
 	return WriteResult{}, false
 }
 
-// enqueue adds to the queue. The caller holds the lock.
+// enqueue adds to the queue, and accepts what is added if it can. The caller holds
+// the lock.
 func (s *stdin) enqueue(in *input) {
 	s.queue = append(s.queue, in)
+	if s.waiting == 0 && s.accept(in) {
+		return
+	}
+	s.waiting++
 	if in.id == nil {
 		return
 	}
@@ -127,18 +144,54 @@ func (s *stdin) enqueue(in *input) {
 	s.queued[*in.id] = in
 }
 
-// dequeue removes the oldest input from the queue, whose outcome is err. The
-// caller holds the lock.
-func (s *stdin) dequeue(err error) {
+// accept accepts a write that is in the queue, if there is room for its data. The
+// end of the input is never accepted before it is carried out. The caller holds the
+// lock.
+func (s *stdin) accept(in *input) bool {
+	if in.close != nil || len(in.data) > maxHeldInput-s.held {
+		return false
+	}
+	// The caller has its memory back now.
+	in.data = bytes.Clone(in.data)
+	in.accepted = true
+	s.held += len(in.data)
+	s.remember(in.id)
+	return true
+}
+
+// dequeue removes the oldest input from the queue, whose outcome is err, and
+// returns those that are accepted now. The caller holds the lock.
+func (s *stdin) dequeue(err error) (accepted []*input) {
 	in := s.queue[0]
 	s.queue[0] = nil
 	s.queue = s.queue[1:]
-	if in.id == nil {
-		return
+	if in.accepted {
+		s.held -= len(in.data)
+		if err != nil {
+			s.close() // what follows would come after a gap
+		}
+	} else {
+		s.stopWaiting(in)
+		if err == nil {
+			s.remember(in.id)
+		}
 	}
-	delete(s.queued, *in.id)
-	if err == nil {
-		s.remember(in.id)
+	for s.waiting > 0 && err == nil {
+		next := s.queue[len(s.queue)-s.waiting]
+		if !s.accept(next) {
+			break
+		}
+		s.stopWaiting(next)
+		accepted = append(accepted, next)
+	}
+	return accepted
+}
+
+// stopWaiting records that in has its result. The caller holds the lock.
+func (s *stdin) stopWaiting(in *input) {
+	s.waiting--
+	if in.id != nil {
+		delete(s.queued, *in.id)
 	}
 }
 
@@ -221,9 +274,14 @@ func (s *stdin) routineServe() {
 		err := s.write(in)
 
 		s.mu.Lock()
-		s.dequeue(err)
+		accepted := s.dequeue(err)
 		s.mu.Unlock()
-		finish(in, err)
+		if !in.accepted {
+			finish(in, err)
+		}
+		for _, in := range accepted {
+			finish(in, nil)
+		}
 	}
 }
 
@@ -259,6 +317,11 @@ func finish(in *input, err error) {
 func (s *stdin) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.close()
+}
+
+// close is shut for a caller who holds the lock.
+func (s *stdin) close() {
 	s.shutNow = true
 	if s.file != nil {
 		_ = s.file.Close()

@@ -53,10 +53,10 @@ func TestBlockedWritesEndWithTheProcess(t *testing.T) {
 		spec.PipeStdin = true
 		p, _ := start(t, g, spec)
 		result := make(chan WriteResult, 1)
-		p.Write(make([]byte, 1<<20), nil, func(w WriteResult) { result <- w })
+		p.Write(make([]byte, 2*maxHeldInput), nil, func(w WriteResult) { result <- w })
 		select {
 		case w := <-result:
-			t.Fatalf("the pipe took a megabyte: %+v", w)
+			t.Fatalf("two megabytes were accepted: %+v", w)
 		default:
 		}
 		p.Terminate()
@@ -64,6 +64,78 @@ func TestBlockedWritesEndWithTheProcess(t *testing.T) {
 			t.Errorf("%+v", w)
 		}
 		await(t, "close", p.Done())
+	})
+}
+
+// TestInputIsHeld writes to a program that does not read yet: what may be held is
+// accepted at once, and once; what is more waits, also if it is small. The program
+// gets all of it in the order sent.
+func TestInputIsHeld(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		gate := filepath.Join(t.TempDir(), "gate")
+		if err := syscall.Mkfifo(gate, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		spec := shell("cat " + gate + "; exec cat")
+		spec.PipeStdin = true
+		p, r := start(t, g, spec)
+		var want bytes.Buffer
+		write := func(id string, size int) (answered chan WriteResult) {
+			data := bytes.Repeat([]byte(id), size)
+			want.Write(data)
+			answered = make(chan WriteResult, 2)
+			for range 2 { // once only
+				p.Write(data, &id, func(w WriteResult) { answered <- w })
+			}
+			clear(data) // it is the caller's again
+			return answered
+		}
+		const piece = 32 << 10
+		for i := range maxHeldInput / piece {
+			answered := write(string(rune('A'+i)), piece)
+			for range 2 {
+				select {
+				case w := <-answered:
+					if w.Status != WriteAccepted {
+						t.Fatalf("piece %d: %+v", i, w)
+					}
+				default:
+					t.Fatalf("piece %d waits", i)
+				}
+			}
+		}
+		large := func(id string, size int) chan WriteResult {
+			data := bytes.Repeat([]byte(id), size)
+			want.Write(data)
+			answered := make(chan WriteResult, 1)
+			p.Write(data, &id, func(w WriteResult) { answered <- w })
+			return answered
+		}
+		waiting := []chan WriteResult{large("x", 2*maxHeldInput), large("y", 1)}
+		closed := make(chan error, 1)
+		p.CloseStdin(func(err error) { closed <- err })
+		for i, answered := range waiting {
+			select {
+			case w := <-answered:
+				t.Errorf("write %d, which there is no room for: %+v", i, w)
+			default:
+			}
+		}
+		if err := os.WriteFile(gate, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		for _, answered := range waiting {
+			if w := <-answered; w.Status != WriteAccepted {
+				t.Errorf("%+v", w)
+			}
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		await(t, "close", p.Done())
+		if r.text(Stdout) != want.String() {
+			t.Error("the program got something else")
+		}
 	})
 }
 
@@ -86,7 +158,7 @@ func TestARepeatedWriteWaitsForTheFirst(t *testing.T) {
 			spec := shell("cat " + gate + "; exec cat")
 			spec.PipeStdin = true
 			p, r := start(t, g, spec)
-			data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+			data := bytes.Repeat([]byte("0123456789abcdef"), 2*maxHeldInput/16)
 			results := make(chan WriteResult, 3)
 			for _, id := range []string{"first", "second", "first"} {
 				p.Write(data, &id, func(w WriteResult) { results <- w })
@@ -131,13 +203,13 @@ func TestAWriteThatFailedIsNotRemembered(t *testing.T) {
 		p, _ := start(t, g, spec)
 		id := "id"
 		result := make(chan WriteResult, 1)
-		p.Write(make([]byte, 1<<20), &id, func(w WriteResult) { result <- w })
+		p.Write(make([]byte, 2*maxHeldInput), &id, func(w WriteResult) { result <- w })
 		p.Terminate()
 		for range 2 {
 			if w := <-result; w.Status != WriteStdinClosed {
 				t.Errorf("%+v", w)
 			}
-			p.Write(make([]byte, 1<<20), &id, func(w WriteResult) { result <- w })
+			p.Write(make([]byte, 2*maxHeldInput), &id, func(w WriteResult) { result <- w })
 		}
 		await(t, "close", p.Done())
 	})
