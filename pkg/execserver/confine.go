@@ -38,7 +38,9 @@ type confiner struct {
 func (srv *Server) sandboxes() (*launch.Runtime, error) {
 	c := &srv.confiner
 	c.once.Do(func() {
-		c.runtime, c.err = launch.NewRuntime(srv.opts.Sandbox)
+		opts := srv.opts.Sandbox
+		opts.CodexHome = srv.opts.CodexHome
+		c.runtime, c.err = launch.NewRuntime(opts)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)
 			return

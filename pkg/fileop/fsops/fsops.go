@@ -131,7 +131,7 @@ func copyPath(params []byte) (Call, error) {
 }
 
 // copied is the answer to fs/copy that came to err. A tree that was copied but for
-// special files is a success that names them (docs/spec/wire.md section 5.6).
+// special files is a success that names them (docs/spec/wire.md §5.6).
 func copied(err error) (Result, error) {
 	left, ok := errors.AsType[*files.LeftOutError](err)
 	if !ok {

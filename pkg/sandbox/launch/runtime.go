@@ -33,6 +33,9 @@ type Options struct {
 	// protected or denied nothing new can be made, and files keep their modes,
 	// owners and times.
 	Stricter bool
+	// CodexHome is the directory with the marker of a set-up, which only Windows
+	// has.
+	CodexHome string
 }
 
 // Intent is what a client wants to be confined to.

@@ -5,11 +5,14 @@ package launch
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
 // Runtime would start commands in sandboxes; there are none on this system.
-type Runtime struct{}
+type Runtime struct {
+	home, programs string
+}
 
 // errHere says why there is no sandbox: on Windows in the words of the
 // protocol.
@@ -20,8 +23,18 @@ func errHere() error {
 	return fmt.Errorf("%w: there is no sandbox for %s", ErrUnenforceable, runtime.GOOS)
 }
 
-// NewRuntime fails: there are no sandboxes on this system.
-func NewRuntime(Options) (*Runtime, error) { return nil, errHere() }
+// NewRuntime fails where there are no sandboxes. On Windows a runtime goes through
+// the launch of a helper for files, and says what is missing.
+func NewRuntime(opts Options) (*Runtime, error) {
+	if runtime.GOOS != "windows" {
+		return nil, errHere()
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return &Runtime{home: opts.CodexHome, programs: filepath.Dir(self)}, nil
+}
 
 // Close does nothing.
 func (*Runtime) Close() {}
@@ -34,8 +47,10 @@ func (*Runtime) Process(Intent, []string, *string, []string) (*Command, error) {
 	return nil, errHere()
 }
 
-// FileHelper fails.
-func (*Runtime) FileHelper(Intent) (*Command, error) { return nil, errHere() }
+// FileHelper fails; see windowsHelper.
+func (r *Runtime) FileHelper(in Intent) (*Command, error) {
+	return nil, windowsHelper(in, r.home, r.programs)
+}
 
 // Standby returns nothing that could be started.
 func (*Runtime) Standby() *Command { return &Command{} }

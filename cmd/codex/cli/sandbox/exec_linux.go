@@ -16,8 +16,6 @@ const (
 	// maxArgument is the longest profile that is passed as an argument: the
 	// kernel takes 128 KiB. A longer one is passed in memory.
 	maxArgument = 100 << 10
-	// notStarted is the launcher's exit code for what keeps it from working.
-	notStarted = 125
 )
 
 // exec becomes the launcher: signals, the terminal and the exit code are its

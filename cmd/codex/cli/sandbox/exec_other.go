@@ -2,9 +2,15 @@
 
 package sandbox
 
-import "errors"
+import (
+	"errors"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+)
 
 // errNotHere is what the command says where there are no sandboxes.
-var errNotHere = errors.New("codex sandbox runs on Linux only; on this system use a sandbox of an executor on Linux: codex remote run --sandbox")
+var errNotHere = errors.New("codex sandbox runs on Linux only")
 
-func (*localLaunch) exec() error { return errNotHere }
+func (*localLaunch) exec() error {
+	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(errNotHere, onAnExecutor)}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -17,8 +18,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// maxProfile bounds a profile, as the launcher does.
-const maxProfile = 16 << 20
+const (
+	// maxProfile bounds a profile, as the launcher does.
+	maxProfile = 16 << 20
+	// notStarted is the launcher's exit code for what keeps it from working.
+	notStarted = 125
+	// onAnExecutor is the advice where this machine has no sandbox.
+	onAnExecutor = "use the sandbox of a server on Linux: codex remote run --sandbox"
+)
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
@@ -55,8 +62,11 @@ Examples:
 			if err := checkTarget(c); err != nil {
 				return err
 			}
-			if c.String("target") == targetWindows {
+			switch {
+			case c.String("target") == targetWindows:
 				return explainWindows(c, s)
+			case runtime.GOOS == targetWindows && !c.Bool("explain"):
+				return runWindows(c, s)
 			}
 			l, err := launchOf(c, s)
 			if err != nil {

@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/sandbox/launch"
 	"github.com/urfave/cli/v2"
 )
 
@@ -24,5 +26,21 @@ func TestTheSandboxOfThisMachineIsNotTheRoot(t *testing.T) {
 		if _, err := launchOf(c, cmdutil.Streams{}); (err != nil) != refused {
 			t.Errorf("%s: %v", args, err)
 		}
+	}
+}
+
+// TestWindowsSaysWhatIsMissing goes the way of codex sandbox on a Windows host.
+func TestWindowsSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	command := Command(cmdutil.Streams{})
+	command.Action = func(c *cli.Context) error { return runWindows(c, cmdutil.Streams{}) }
+	app := &cli.App{Commands: []*cli.Command{command}, Writer: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
+	err := app.Run([]string{"codex", "sandbox", "--workspace-write", "--", "dir"})
+	var exit *cmdutil.ExitError
+	if !errors.As(err, &exit) || exit.Code != notStarted || !errors.Is(err, launch.ErrNoSetup) {
+		t.Fatalf("got %v", err)
+	}
+	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, onAnExecutor) {
+		t.Errorf("the advice is %q", advice)
 	}
 }

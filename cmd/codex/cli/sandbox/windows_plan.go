@@ -10,6 +10,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/winsandbox"
 	"github.com/urfave/cli/v2"
@@ -24,20 +25,47 @@ const (
 // explainWindows prints what a Windows host would be asked for to confine the
 // command of the options: the user, the firewall rules, the steps of the set-up,
 // and the arguments of the wrapper (docs/spec/sandbox.md §9). Nothing is run, here
-// or there. The environment is this process's; only the names of its variables
-// are printed, as their values may be secret.
+// or there.
 func explainWindows(c *cli.Context, s cmdutil.Streams) error {
-	profile, err := windowsProfile(c, s.In)
+	launch, args, err := windowsLaunch(c, s.In)
 	if err != nil {
 		return err
+	}
+	printWindowsPlan(s.Out, winsandbox.PlanLaunch(launch, nil, false), args)
+	return nil
+}
+
+// runWindows goes through the launch of the command on a Windows host, and returns
+// the error that says what is missing there. Nothing is run.
+func runWindows(c *cli.Context, s cmdutil.Streams) error {
+	l, _, err := windowsLaunch(c, s.In)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	err = launch.PrepareWindows(l, filepath.Dir(self))
+	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(err, onAnExecutor)}
+}
+
+// windowsLaunch makes of the options what decides about the set-up, and the
+// arguments of the wrapper. The environment is this process's; only the names of its
+// variables are among the arguments, as their values may be secret.
+func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string, error) {
+	var none winsandbox.Launch
+	profile, err := windowsProfile(c, stdin)
+	if err != nil {
+		return none, nil, err
 	}
 	dir, err := home.Find()
 	if err != nil {
-		return err
+		return none, nil, err
 	}
 	cwd, err := filepath.Abs(c.String("cwd"))
 	if err != nil {
-		return fmt.Errorf("--cwd: %w", err)
+		return none, nil, fmt.Errorf("--cwd: %w", err)
 	}
 	env, shown := make(map[string]string), make(map[string]string)
 	for _, variable := range os.Environ() {
@@ -46,7 +74,7 @@ func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 			env[name], shown[name] = value, "..."
 		}
 	}
-	launch := winsandbox.Launch{CodexHome: dir, CommandCwd: cwd, Env: env, NetworkRestricted: profile.Network != permissions.NetworkEnabled}
+	l := winsandbox.Launch{CodexHome: dir, CommandCwd: cwd, Env: env, NetworkRestricted: profile.Network != permissions.NetworkEnabled}
 	command := c.Args().Slice()
 	if len(command) == 0 {
 		command = []string{"COMMAND"}
@@ -57,10 +85,9 @@ func explainWindows(c *cli.Context, s cmdutil.Streams) error {
 	}
 	args, err := request.Args()
 	if err != nil {
-		return fmt.Errorf("ask the wrapper: %w", err)
+		return none, nil, fmt.Errorf("ask the wrapper: %w", err)
 	}
-	printWindowsPlan(s.Out, winsandbox.PlanLaunch(launch, nil, false), args)
-	return nil
+	return l, args, nil
 }
 
 // windowsProfile is the profile of the options.
