@@ -29,6 +29,8 @@ type Capabilities struct {
 	// CapabilityDiscoverySandbox says that capabilityRoots/discoverV1 takes a
 	// sandbox for each root.
 	CapabilityDiscoverySandbox bool
+	// CapabilityDiscoveryV2 says that the server answers capabilities/discoverV2.
+	CapabilityDiscoveryV2 bool
 	// NetworkProxyLaunch and NetworkProxyReviewDomains say that a process may have
 	// a network proxy of its own (docs/spec/network.md §4).
 	NetworkProxyLaunch        bool
@@ -44,6 +46,7 @@ func (p *Capabilities) fields(c *codec) {
 	boolean(c, "fsWatchMissing", orNull|omit, &p.FSWatchMissing)
 	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
 	boolean(c, "capabilityDiscoverySandbox", orNull|omit, &p.CapabilityDiscoverySandbox)
+	boolean(c, "capabilityDiscoveryV2", orNull|omit, &p.CapabilityDiscoveryV2)
 	boolean(c, "networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
 	boolean(c, "networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
 }

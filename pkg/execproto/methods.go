@@ -36,6 +36,7 @@ const (
 	MethodEnvironmentConfigRead = "environmentConfig/read"
 
 	MethodCapabilityRootsDiscover = "capabilityRoots/discoverV1"
+	MethodCapabilitiesDiscover    = "capabilities/discoverV2"
 )
 
 // Requests that only this server has (docs/spec/wire.md §8.2).

@@ -17,7 +17,7 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true, true},
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
 		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true,` +
-		`"capabilityDiscoverySandbox":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
+		`"capabilityDiscoverySandbox":true,"capabilityDiscoveryV2":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
 )
 
 const leastProxy = `{"enabled":false,"enableSocks5":false,"enableSocks5Udp":false,"allowUpstreamProxy":false,` +
@@ -45,7 +45,7 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true, true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
 
@@ -81,6 +81,26 @@ var vectors = []vector{
 		`{"id":"a","path":"/a","plugin":{"manifest":{"path":"","contents":""},"mcpConfig":null,"appsConfig":null},"skills":[{"instructions":` +
 			`{"path":"","contents":""},"metadata":null}],"namespaceManifests":[{"path":"","contents":""}],"warnings":["w"],"error":"e"}`},
 	{&DiscoverResult{[]CapabilityRoot{}}, `{"roots":[]}`},
+
+	{&InstalledParams{"file:///", []byte(`{"permissions":{}}`)}, `{"cwd":"file:///","sandbox":{"permissions":{}}}`},
+	{&SkillTool{Type: "t", Value: "v"}, `{"type":"t","value":"v","description":null,"transport":null,"command":null,"url":null,` +
+		`"oauthCallbackPort":null}`},
+	{&SkillTool{"t", "v", new("d"), new("s"), new("c"), new("u"), new(uint64(7))},
+		`{"type":"t","value":"v","description":"d","transport":"s","command":"c","url":"u","oauthCallbackPort":7}`},
+	{&SkillDependencies{[]SkillTool{}}, `{"tools":[]}`},
+	{&SkillPolicy{nil, []string{}}, `{"allowImplicitInvocation":null,"products":[]}`},
+	{&SkillPolicy{new(true), []string{"p"}}, `{"allowImplicitInvocation":true,"products":["p"]}`},
+	{&SkillRoot{"a", "file:///a"}, `{"id":"a","path":"file:///a"}`},
+	{&InstalledSkill{Name: "n", Description: "d", Path: "p"},
+		`{"name":"n","description":"d","shortDescription":null,"path":"p","dependencies":null,"policy":null}`},
+	{&InstalledSkill{"n", "d", new("s"), "p", &SkillRoot{"a", "b"}, &SkillDependencies{[]SkillTool{}}, &SkillPolicy{nil, []string{}}},
+		`{"name":"n","description":"d","shortDescription":"s","path":"p","discoveryRoot":{"id":"a","path":"b"},` +
+			`"dependencies":{"tools":[]},"policy":{"allowImplicitInvocation":null,"products":[]}}`},
+	{&InstalledPlugin{"a@m", "A", new("r"), "1", "file:///a", CapabilityPlugin{Manifest: CapabilityFile{"m", "x"}}, []InstalledSkill{{}}},
+		`{"id":"a@m","displayName":"A","remotePluginId":"r","version":"1","root":"file:///a","files":{"manifest":` +
+			`{"path":"m","contents":"x"},"mcpConfig":null,"appsConfig":null},"skills":[{"name":"","description":"","shortDescription":null,` +
+			`"path":"","dependencies":null,"policy":null}]}`},
+	{&InstalledResult{[]InstalledPlugin{}, []InstalledSkill{}, []string{}}, `{"plugins":[],"skills":[],"warnings":[]}`},
 
 	{&TerminalSize{1, 65535}, `{"rows":1,"cols":65535}`},
 	{&EnvPolicy{"core", true, []string{"x"}, map[string]string{"b": "2", "a": "1"}, []string{}},

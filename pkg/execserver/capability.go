@@ -118,16 +118,11 @@ func (g *discoverGroup) prepare(home string) error {
 
 // run looks at the roots of the group.
 func (g *discoverGroup) run(ctx context.Context) (execproto.DiscoverResult, error) {
-	var found execproto.DiscoverResult
 	r, err := g.worker.run(ctx, g.request)
-	switch r := r.(type) {
-	case execproto.DiscoverResult:
-		found = r
-	case encoded:
-		if err == nil {
-			found, err = execproto.Decode[execproto.DiscoverResult](r)
-		}
+	if err != nil {
+		return execproto.DiscoverResult{}, err
 	}
+	found, err := decoded[execproto.DiscoverResult](r)
 	if err == nil && len(found.Roots) != len(g.roots) {
 		err = internal("unexpected fs sandbox helper response: another number of roots")
 	}

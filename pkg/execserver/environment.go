@@ -18,6 +18,7 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 		info.Capabilities.RootWriteKeepsDevices = true
 		info.Capabilities.RootWriteKeepsRestrictions = true
 		info.Capabilities.CapabilityDiscoverySandbox = true
+		info.Capabilities.CapabilityDiscoveryV2 = srv.opts.CodexHome != ""
 		info.Capabilities.NetworkProxyLaunch = proxies(r.Status())
 		info.Capabilities.NetworkProxyReviewDomains = proxies(r.Status())
 	}

@@ -112,6 +112,11 @@ const (
 	// does.
 	maxQuestions = 256
 
+	// cacheDirectories and cacheEntries bound the walk of the cache of plugins,
+	// of which 512 are told: twenty versions of each.
+	cacheDirectories = 10_000
+	cacheEntries     = 20_000
+
 	// idleHelperTime is how long an idle helper waits for a request, and how
 	// recently a policy must have been used for a helper to be started ahead.
 	idleHelperTime = 3 * time.Second

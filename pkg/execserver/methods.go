@@ -68,6 +68,7 @@ func init() {
 		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.Decode, fsWatchMissing),
 
 		execproto.MethodCapabilityRootsDiscover: plain(familyCapability, laneOrdinary, execproto.Decode, discoverRoots),
+		execproto.MethodCapabilitiesDiscover:    plain(familyCapability, laneOrdinary, execproto.Decode, discoverInstalled),
 
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.Decode, httpRequest),
 	}

@@ -2,6 +2,7 @@
 //
 //	fsops       carries out an operation with package files, and maps its errors
 //	capability  finds the plugins and skills below directories
+//	installed   the answer about what is installed for the server's user
 //	fshelper    the line protocol between the server and codex-fs, the helper
 //	            that carries out one operation inside a sandbox
 //	codexfs     the program codex-fs

@@ -1,0 +1,161 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/fileop/installed"
+	"codex.internal/pkg/host/hostconfig"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// discoverInstalled answers capabilities/discoverV2 (docs/spec/wire.md §5.11).
+func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParams) (result, error) {
+	srv := c.srv
+	if _, err := pathuri.Parse(p.Cwd, srv.home); err != nil {
+		return nil, invalidParams("cwd: " + err.Error())
+	}
+	worker, err := srv.fileWorker(p.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	x := &installedFiles{worker: worker, home: srv.home}
+	return x.discover(ctx, srv.opts.CodexHome)
+}
+
+// installedFiles looks at what is installed, all in one sandbox.
+type installedFiles struct {
+	worker fileWorker
+	home   string
+	answer installed.Answer
+}
+
+func (x *installedFiles) discover(ctx context.Context, codexHome string) (result, error) {
+	var roots []execproto.DiscoverRoot
+	add := func(id, native string) {
+		roots = append(roots, execproto.DiscoverRoot{ID: id, Path: pathuri.Format(native)})
+	}
+	if codexHome != "" {
+		add("codex-home-skills", codexHome+"/skills")
+	}
+	if x.home != "" {
+		add("user-agent-skills", x.home+"/.agents/skills")
+	}
+	add("system-skills", hostconfig.SystemDirectory+"/skills")
+	skills := len(roots)
+	plugins := x.plugins(ctx, codexHome)
+	for _, p := range plugins {
+		roots = append(roots, execproto.DiscoverRoot{ID: p.ID, Path: p.Dir})
+	}
+	g := &discoverGroup{worker: x.worker, roots: roots}
+	if err := g.prepare(x.home); err != nil {
+		return nil, err
+	}
+	found, err := g.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range plugins {
+		x.answer.Plugin(p, &found.Roots[skills+i], x.remoteID(p))
+	}
+	for i := range skills {
+		root := &found.Roots[i]
+		root.ID, root.Path = roots[i].ID, roots[i].Path // a confined helper is not trusted
+		x.answer.Skills(root)
+	}
+	return x.answer.Result(), nil
+}
+
+// plugins returns the installed plugins, one version of each.
+func (x *installedFiles) plugins(ctx context.Context, codexHome string) []installed.Plugin {
+	if codexHome == "" {
+		return nil
+	}
+	cache := pathuri.Format(codexHome + "/plugins/cache")
+	walk, err := x.walk(ctx, cache)
+	if err != nil {
+		return nil // there is no cache, or the sandbox hides it
+	}
+	if len(walk.Errors) > 0 {
+		x.answer.Unresolved()
+	}
+	entries := make(map[string]bool, len(walk.Entries))
+	for _, e := range walk.Entries {
+		entries[e.Path] = e.Kind == "directory"
+	}
+	plugins, truncated := installed.Choose(cache, entries)
+	if truncated || walk.Truncated {
+		x.answer.Truncated()
+	}
+	return plugins
+}
+
+// remoteID returns the id that a plugin has elsewhere, or nil. The file is read
+// by a block, which bounds what a large one costs.
+func (x *installedFiles) remoteID(p installed.Plugin) *string {
+	if p.Remote == "" {
+		return nil
+	}
+	open := execproto.OpenParams{HandleID: "installed", Path: p.Remote, Mode: execproto.OpenRead}
+	params, _ := execproto.Append(nil, &open)
+	native, err := pathuri.Parse(p.Remote, x.home)
+	if err != nil {
+		return nil
+	}
+	f, err := x.worker.open(native, &openRequest{open, params})
+	if err != nil {
+		return nil
+	}
+	defer f.abandon()
+	r, err := f.readBlock(0, installed.MaxRemoteInstall+1)
+	if err != nil {
+		return nil
+	}
+	if done, ok := r.(followed); ok {
+		defer done.then()
+		r = done.result
+	}
+	block, err := decoded[execproto.ReadBlockResult](r)
+	if err != nil || len(block.Chunk) > installed.MaxRemoteInstall {
+		return nil
+	}
+	return installed.ParseRemoteInstall(block.Chunk)
+}
+
+// decoded returns the result of a file operation, which a helper has encoded.
+func decoded[T any, P execproto.Pointer[T]](r result) (v T, err error) {
+	switch r := r.(type) {
+	case encoded:
+		return execproto.Decode[T, P](r)
+	case T:
+		return r, nil
+	}
+	return v, errors.New("another kind of result")
+}
+
+// walk lists the cache of plugins.
+func (x *installedFiles) walk(ctx context.Context, cache string) (walk execproto.WalkResult, err error) {
+	fr := &fileRequest{operation: fsops.Find(execproto.MethodFSWalk)}
+	fr.json, err = execproto.Append(nil, &execproto.WalkParams{Path: cache, Options: execproto.WalkOptions{
+		MaxDepth: 2, MaxDirectories: cacheDirectories, MaxEntries: cacheEntries,
+	}})
+	if err != nil {
+		return walk, err
+	}
+	if fr.call, err = fr.operation.Decode(bytes.Clone(fr.json)); err != nil {
+		return walk, err
+	}
+	if err := fr.call.Resolve(x.home); err != nil {
+		return walk, err
+	}
+	r, err := x.worker.run(ctx, fr)
+	if err != nil {
+		return walk, err
+	}
+	return decoded[execproto.WalkResult](r)
+}

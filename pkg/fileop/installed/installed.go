@@ -1,0 +1,205 @@
+// Package installed makes the answer to capabilities/discoverV2 of what package
+// capability has found below the directories in which plugins and skills are
+// installed (docs/spec/wire.md §5.11). It reads no files itself: what is read
+// under a sandbox has come out of the sandbox before it is parsed here.
+package installed
+
+import (
+	"path"
+	"strings"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// The warnings of an answer. They name no paths: a sandbox may hide them.
+const (
+	warnMetadata  = "some capability metadata could not be loaded; discovery may be incomplete"
+	warnLocations = "some capability locations could not be resolved; discovery may be incomplete"
+	warnSize      = "capability discovery size limit reached"
+)
+
+// Answer collects an answer. The zero value is empty.
+type Answer struct {
+	result                    execproto.InstalledResult
+	metadata, locations, size bool // the warnings
+	entries, bytes            int
+}
+
+// Unresolved says that a place could not be listed.
+func (a *Answer) Unresolved() { a.locations = true }
+
+// Truncated says that not everything was looked at.
+func (a *Answer) Truncated() { a.size = true }
+
+// Skills adds the skills below a root, whose ID is told with each. A root that
+// cannot be looked at has none: it is missing, or the sandbox hides it.
+func (a *Answer) Skills(root *execproto.CapabilityRoot) {
+	if root.Error != nil {
+		return
+	}
+	for _, s := range a.skillsOf(root) {
+		s.DiscoveryRoot = &execproto.SkillRoot{ID: root.ID, Path: root.Path}
+		if a.admit(&s) {
+			a.result.Skills = append(a.result.Skills, s)
+		}
+	}
+}
+
+// Plugin adds a plugin, with its id elsewhere if it has one.
+func (a *Answer) Plugin(p Plugin, root *execproto.CapabilityRoot, remote *string) {
+	if root.Error != nil || root.Plugin == nil {
+		a.metadata = true
+		return
+	}
+	manifest := parseNames(root.Plugin.Manifest.Contents)
+	found := execproto.InstalledPlugin{
+		ID: p.ID, DisplayName: firstOf(manifest.display, manifest.name, p.Version), RemotePluginID: remote, Version: p.Version, Root: p.Dir,
+		Files: *root.Plugin, Skills: a.skillsOf(root),
+	}
+	a.entries += len(found.Skills)
+	if a.admit(&found) {
+		a.result.Plugins = append(a.result.Plugins, found)
+	}
+}
+
+// Result returns the answer.
+func (a *Answer) Result() execproto.InstalledResult {
+	for _, w := range []struct {
+		given bool
+		text  string
+	}{{a.metadata, warnMetadata}, {a.locations, warnLocations}, {a.size, warnSize}} {
+		if w.given {
+			a.result.Warnings = append(a.result.Warnings, w.text)
+		}
+	}
+	return a.result
+}
+
+// admit counts an entry of the answer. It returns false if there is no room for
+// it.
+func (a *Answer) admit(entry execproto.Object) bool {
+	text, err := execproto.Append(nil, entry)
+	a.entries++
+	a.bytes += len(text) + len(",")
+	if err != nil || a.entries > maxEntries || a.bytes > maxAnswer {
+		a.size = true
+		return false
+	}
+	return true
+}
+
+// skillsOf returns the skills below a root, without those whose heads are not
+// valid.
+func (a *Answer) skillsOf(root *execproto.CapabilityRoot) []execproto.InstalledSkill {
+	if len(root.Warnings) > 0 {
+		a.metadata = true
+	}
+	spaces := namespaces(root)
+	found := []execproto.InstalledSkill{}
+	for i := range root.Skills {
+		file := &root.Skills[i].Instructions
+		dir := parent(file.Path)
+		skill, ok := parseSkill(file.Contents, baseName(dir))
+		if !ok {
+			a.metadata = true
+			continue
+		}
+		if space := spaces.nearest(dir); space != "" {
+			skill.Name = space + ":" + skill.Name
+		}
+		skill.Path = file.Path
+		if m := root.Skills[i].Metadata; m != nil {
+			skill.Dependencies, skill.Policy = parseMetadata(m.Contents)
+		}
+		found = append(found, skill)
+	}
+	return found
+}
+
+// spaces are the names that manifests give to the skills below their directories,
+// by the URIs of these.
+type spaces map[string]string
+
+func namespaces(root *execproto.CapabilityRoot) spaces {
+	s := make(spaces)
+	for i := range root.NamespaceManifests {
+		m := &root.NamespaceManifests[i]
+		dir := parent(parent(m.Path))
+		if names := parseNames(m.Contents); names.valid {
+			s[dir] = firstOf(names.name, baseName(dir))
+		}
+	}
+	return s
+}
+
+// nearest returns the name that counts in a directory, "" for none.
+func (s spaces) nearest(dir string) string {
+	for dir != "" && s[dir] == "" {
+		dir = parent(dir)
+	}
+	return s[dir]
+}
+
+// parent returns the URI without its last name, "" above the root. Package path
+// would take the slashes after the scheme for one.
+func parent(uri string) string {
+	return uri[:max(strings.LastIndexByte(uri, '/'), 0)]
+}
+
+// baseName returns the last name of a URI.
+func baseName(uri string) string {
+	native, err := pathuri.Parse(uri, "")
+	if err != nil {
+		return ""
+	}
+	return path.Base(native)
+}
+
+// names are the names in a manifest.
+type names struct {
+	name, display string
+	valid         bool // the manifest is JSON
+}
+
+func parseNames(text string) (n names) {
+	r := jsonwire.NewReader([]byte(text))
+	read := func(to *string) (err error) {
+		if r.Peek() != jsonwire.String {
+			return r.Skip()
+		}
+		*to, err = r.String()
+		*to = oneBlank(*to)
+		return err
+	}
+	err := r.Object("a manifest", func(name []byte) error {
+		switch {
+		case string(name) == "name":
+			return read(&n.name)
+		case string(name) == "interface" && r.Peek() == jsonwire.Object:
+			return r.Object("an interface", func(name []byte) error {
+				if string(name) == "displayName" {
+					return read(&n.display)
+				}
+				return r.Skip()
+			})
+		}
+		return r.Skip()
+	})
+	if err != nil || r.End() != nil {
+		return names{}
+	}
+	n.valid = true
+	return n
+}
+
+// firstOf returns the first text that is not empty.
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}

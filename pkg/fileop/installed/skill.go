@@ -1,0 +1,124 @@
+package installed
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"codex.internal/pkg/execproto"
+)
+
+// parseSkill reads the head of a SKILL.md: YAML between two lines `---`. named
+// is its name if the head has none. ok is false if there is no head, or it lacks
+// what it needs.
+func parseSkill(text, named string) (skill execproto.InstalledSkill, ok bool) {
+	head, ok := headOf(text)
+	if !ok {
+		return skill, false
+	}
+	n, err := parseYAML(head)
+	if err != nil {
+		return skill, false
+	}
+	skill.Name = tidy(n.get("name"))
+	if skill.Name == "" {
+		skill.Name = oneBlank(named)
+	}
+	skill.Description = tidy(n.get("description"))
+	if short := tidy(n.get("metadata").get("short-description")); short != "" {
+		skill.ShortDescription = &short
+	}
+	length := utf8.RuneCountInString(skill.Name)
+	return skill, skill.Description != "" && length >= 1 && length <= maxName
+}
+
+// headOf returns the lines between the two lines `---` at the beginning.
+func headOf(text string) (string, bool) {
+	first, rest, found := strings.Cut(text, "\n")
+	if !found || strings.TrimRight(first, " \t\r") != "---" {
+		return "", false
+	}
+	for at := 0; at < len(rest) && at <= maxYAML; {
+		line, _, more := strings.Cut(rest[at:], "\n")
+		if strings.TrimRight(line, " \t\r") == "---" {
+			return rest[:at], true
+		}
+		if !more {
+			break
+		}
+		at += len(line) + 1
+	}
+	return "", false
+}
+
+// tidy returns a scalar with one blank in place of each run of white space.
+func tidy(n *node) string {
+	text, _ := n.scalar()
+	return oneBlank(text)
+}
+
+func oneBlank(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// parseMetadata reads an agents/openai.yaml. What cannot be read is absent.
+func parseMetadata(text string) (*execproto.SkillDependencies, *execproto.SkillPolicy) {
+	n, err := parseYAML(text)
+	if err != nil {
+		return nil, nil
+	}
+	var dependencies *execproto.SkillDependencies
+	if d := n.get("dependencies"); d != nil && d.kind == mapping {
+		dependencies = &execproto.SkillDependencies{Tools: []execproto.SkillTool{}}
+		if tools := d.get("tools"); tools != nil {
+			for _, item := range tools.items {
+				if tool := toolOf(item); tool.Type != "" && tool.Value != "" {
+					dependencies.Tools = append(dependencies.Tools, tool)
+				}
+			}
+		}
+	}
+	var policy *execproto.SkillPolicy
+	if p := n.get("policy"); p != nil && p.kind == mapping {
+		policy = policyOf(p)
+	}
+	return dependencies, policy
+}
+
+func toolOf(n *node) execproto.SkillTool {
+	text := func(name string) *string {
+		if s, ok := n.get(name).scalar(); ok {
+			return &s
+		}
+		return nil
+	}
+	tool := execproto.SkillTool{
+		Description: text("description"), Transport: text("transport"), Command: text("command"), URL: text("url"),
+	}
+	tool.Type, _ = n.get("type").scalar()
+	tool.Value, _ = n.get("value").scalar()
+	if port := text("oauth_callback_port"); port != nil {
+		if number, err := strconv.ParseUint(*port, 10, 16); err == nil {
+			tool.OAuthCallbackPort = &number
+		}
+	}
+	return tool
+}
+
+func policyOf(n *node) *execproto.SkillPolicy {
+	p := &execproto.SkillPolicy{Products: []string{}}
+	if word := n.get("allow_implicit_invocation"); word != nil && word.kind == plain {
+		switch strings.ToLower(word.text) {
+		case "true":
+			p.AllowImplicitInvocation = new(true)
+		case "false":
+			p.AllowImplicitInvocation = new(bool)
+		}
+	}
+	if products := n.get("products"); products != nil {
+		for _, item := range products.items {
+			if s, ok := item.scalar(); ok {
+				p.Products = append(p.Products, s)
+			}
+		}
+	}
+	return p
+}
