@@ -35,10 +35,17 @@ var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_RE
 // Repository is the path of this repository from the directories of the tests.
 const Repository = "../../../.."
 
-// Codex is the binary under test, built once.
+// builtVariable names a directory with the three programs as they ship. scripts/test
+// builds them once for all packages of tests; without it each package builds its own.
+const builtVariable = "CODEX_TEST_PROGRAMS"
+
+// built is the value of builtVariable.
+var built string
+
+// Codex is the binary under test.
 var Codex string
 
-// Main is the TestMain of each package of end-to-end tests: it builds the program, runs
+// Main is the TestMain of each package of end-to-end tests: it installs the program, runs
 // the tests with an empty home directory, and exits.
 func Main(m *testing.M) {
 	dir, err := os.MkdirTemp("", "e2e")
@@ -47,7 +54,11 @@ func Main(m *testing.M) {
 	}
 	// What this machine's user has configured is not to be seen, nor written to.
 	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
+		name, value, _ := strings.Cut(kv, "=")
+		if name == builtVariable {
+			built = value // not by os.Getenv, after which another directory would mean another result
+		}
+		if strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
 			_ = os.Unsetenv(name) // the name is a good one
 		}
 	}
@@ -55,15 +66,45 @@ func Main(m *testing.M) {
 		panic(err)
 	}
 	Codex = filepath.Join(dir, "codex")
-	// The program that ships: scripts/install builds it so, too.
-	build := exec.Command("bash", "-euc", `. "$1/scripts/lib.sh"; build "$2" codex`, "build", Repository, dir)
-	build.Stderr = os.Stderr
 	code := 1
-	if err := build.Run(); err == nil {
+	if err := Install(dir, "codex"); err == nil {
 		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, err)
 	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// Install puts programs into a directory, as they ship: what scripts/test has built, or
+// else built now, as scripts/install does it.
+func Install(dir string, programs ...string) error {
+	if built == "" {
+		args := append([]string{"-euc", `. "$1/scripts/lib.sh"; shift; build "$@"`, "build", Repository, dir}, programs...)
+		out, err := exec.Command("bash", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("build %q: %w\n%s", programs, err, out)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range programs {
+		from, to := filepath.Join(built, name), filepath.Join(dir, name)
+		if os.Link(from, to) == nil {
+			continue
+		}
+		// On another file system.
+		program, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, program, 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("install %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Server starts a server and returns it with its URL.

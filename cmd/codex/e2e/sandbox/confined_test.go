@@ -62,12 +62,8 @@ type confined struct {
 
 // separate lays out codex with helpers of their own, once.
 var separate = sync.OnceValues(func() (string, error) {
-	prefix := filepath.Join(filepath.Dir(harness.Codex), "separate")
-	out, err := exec.Command(harness.Repository+"/scripts/install", prefix, "--separate").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return filepath.Join(prefix, "bin", "codex"), nil
+	dir := filepath.Join(filepath.Dir(harness.Codex), "separate")
+	return filepath.Join(dir, "codex"), harness.Install(dir, "codex", "codex-fs", "codex-linux-sandbox")
 })
 
 // onBoth runs a test on the single binary and on separate ones, and, where
