@@ -78,20 +78,36 @@ func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 	if opts.Auth != nil {
 		return front{}, cmdutil.Usagef("--ws-auth is for a server that listens; with --remote the registry decides who may connect")
 	}
+	r, err := newRegistrar(c, s, log)
+	if err != nil {
+		return front{}, err
+	}
+	return front{serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+		return r.serve(ctx, ready, func(conn websocket.Transport) {
+			if err := srv.ServeConn(conn); err != nil {
+				log.Debug("connection ended", "error", err)
+			}
+		})
+	}}, nil
+}
+
+// newRegistrar returns a registrar for the options of a command, which has what it
+// needs for registering.
+func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registrar, error) {
 	var bearer signin.Secret
 	if c.Bool("registration-bearer-stdin") {
 		var err error
 		if bearer, err = signin.ReadBearer(s.In); err != nil {
-			return front{}, err
+			return nil, err
 		}
 	}
 	config, err := cmdutil.LoadConfig(c)
 	if err != nil {
-		return front{}, err
+		return nil, err
 	}
 	transport, err := httpclient.New(os.Getenv)
 	if err != nil {
-		return front{}, err
+		return nil, err
 	}
 	r := &registrar{
 		url: strings.TrimSpace(c.String("remote")), environment: strings.TrimSpace(c.String("environment-id")),
@@ -103,9 +119,9 @@ func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 		if cmdutil.AdviceOn(err) == "" && !strings.Contains(r.url, "://") {
 			err = cmdutil.WithAdvice(err, wantURL)
 		}
-		return front{}, err
+		return nil, err
 	}
-	return front{serve: r.serve}, nil
+	return r, nil
 }
 
 const wantURL = "give --remote https://HOST:PORT"
@@ -140,7 +156,7 @@ func takeSecrets() func(name string) string {
 	}
 }
 
-// registrar makes a server known to an environment registry, and serves those
+// registrar makes a server known to an environment registry, and has those served
 // who come through its relay.
 type registrar struct {
 	url, environment string
@@ -204,16 +220,11 @@ func (r *registrar) Authorize(ctx context.Context, header http.Header) error {
 	return credential.Authorize(ctx, header)
 }
 
-// serve connects to the relay until ctx ends.
-func (r *registrar) serve(ctx context.Context, srv *execserver.Server, ready func()) error {
+// serve connects to the relay until ctx ends, and has each stream served.
+func (r *registrar) serve(ctx context.Context, ready func(), stream func(websocket.Transport)) error {
 	defer r.transport.CloseIdleConnections()
 	err := relay.NewExecutor(relay.ExecutorOptions{
-		Identity: r.identity, Register: r.register, Validate: r.validate, Connected: ready, TLS: r.tls, Logger: r.log,
-		Serve: func(conn websocket.Transport) {
-			if err := srv.ServeConn(conn); err != nil {
-				r.log.Debug("connection ended", "error", err)
-			}
-		},
+		Identity: r.identity, Register: r.register, Validate: r.validate, Serve: stream, Connected: ready, TLS: r.tls, Logger: r.log,
 	}).Run(ctx)
 	r.mu.Lock()
 	mode := r.credential.Mode()

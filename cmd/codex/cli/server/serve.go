@@ -22,6 +22,31 @@ import (
 
 // serve runs the server behind its front, and ends it in order.
 func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger, ready func()) error {
+	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
+		err := f.serve(ctx, srv, ready)
+		logEnd(ctx, log)
+		bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
+		defer cancel()
+		if e := srv.Shutdown(bound); e != nil {
+			log.Warn("not everything ended in time", "error", e)
+		}
+		if errors.Is(err, execserver.ErrServerClosed) {
+			return nil
+		}
+		return err
+	})
+}
+
+// logEnd logs why a program was asked to end, if it was.
+func logEnd(ctx context.Context, log *slog.Logger) {
+	if cause := context.Cause(ctx); cause != nil {
+		log.Info("shutting down", "reason", cause)
+	}
+}
+
+// untilAsked runs f, whose context ends at the first SIGINT or SIGTERM and, with
+// watchStdin, at the end of stdin. A second signal ends the program at once.
+func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Logger, f func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(c.Context)
 	defer stop(nil)
 	var wg sync.WaitGroup
@@ -37,26 +62,14 @@ func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, l
 	defer close(ended)
 	wg.Go(func() { routineSignals(signals, ended, stop, log) })
 
-	if !f.stdin && c.Bool("exit-on-stdin-close") {
+	if watchStdin {
 		// Reading stdin cannot be interrupted, so this one is not waited for.
 		go func() {
 			_, _ = io.Copy(io.Discard, s.In)
 			stop(errors.New("stdin closed"))
 		}()
 	}
-	err := f.serve(ctx, srv, ready)
-	if cause := context.Cause(ctx); cause != nil {
-		log.Info("shutting down", "reason", cause)
-	}
-	bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
-	defer cancel()
-	if e := srv.Shutdown(bound); e != nil {
-		log.Warn("not everything ended in time", "error", e)
-	}
-	if errors.Is(err, execserver.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return f(ctx)
 }
 
 // serveStdio serves the one connection that stdin and stdout are.

@@ -1,0 +1,61 @@
+package websocket
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// keptSplice is the most memory, in bytes, that a splice keeps for the next message
+// of a direction: more than all but rare messages have.
+const keptSplice = 1 << 20
+
+// Splice passes whole messages between two connections, in both directions, until
+// one of them ends; then it closes the other: in order if the first was closed in
+// order, else without a message. It returns the error that ended it, nil for an
+// orderly end. A direction holds one message at a time, so a slow reader holds back
+// the writer at the other end.
+//
+// Splice reads from and writes to both connections; nobody else may. It returns when
+// its two goroutines have.
+func Splice(a, b Transport) error {
+	var (
+		wg    sync.WaitGroup
+		once  sync.Once
+		cause error
+	)
+	end := func(err error) {
+		once.Do(func() {
+			if errors.Is(err, ErrClosed) || errors.Is(err, io.EOF) {
+				_, _ = a.Close(CloseNormal, ""), b.Close(CloseNormal, "")
+				return
+			}
+			cause = err
+			_, _ = a.Abort(), b.Abort()
+		})
+	}
+	wg.Go(func() { end(pass(a, b)) })
+	wg.Go(func() { end(pass(b, a)) })
+	wg.Wait()
+	return cause
+}
+
+// pass writes each message of from to to until one of them fails.
+func pass(from, to Transport) error {
+	var frame []byte
+	for {
+		m, err := from.ReadMessage()
+		if err != nil {
+			return err
+		}
+		frame = append(to.Open(frame[:0]), m.Bytes()...)
+		m.Release()
+		frame = to.Seal(frame, 0)
+		if err := to.WriteFrames(frame); err != nil {
+			return err
+		}
+		if cap(frame) > keptSplice {
+			frame = nil
+		}
+	}
+}
