@@ -56,16 +56,13 @@ Examples:
       --ws-auth capability-token --ws-token-file /run/secrets/exec-token
    codex exec-server --remote https://meet.example:8766 --environment-id box
 
+With forward it runs nothing itself, but registers a server that listens elsewhere.
+
 SIGINT and SIGTERM end it in order: connections are closed and processes
 killed. A second signal ends it at once.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
-			&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
-			&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
-			&cli.StringFlag{Name: "name", Usage: "with --remote: accepted for compatibility with Codex CLI; ignored (`NAME`)"},
-			&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
-			&cli.BoolFlag{Name: "registration-bearer-stdin", Usage: "with --remote: sign in with the bearer token in the first line of standard input"},
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
 			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
@@ -88,8 +85,9 @@ killed. A second signal ends it at once.`,
 			&cli.BoolFlag{Name: "proxy-private-ips-via-upstream", EnvVars: []string{"CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM"}, Usage: "let network proxies of processes reach private addresses through the proxy of HTTP_PROXY and the like"},
 			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
-		}...), cmdutil.LogFlags()...),
-		Action: func(c *cli.Context) error { return runExecServer(c, s) },
+		}...), append(remoteFlags(), cmdutil.LogFlags()...)...),
+		Subcommands: []*cli.Command{forwardCommand(s)},
+		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
 	}
 }
 
@@ -101,7 +99,7 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 		return err
 	}
 	if c.Args().Present() {
-		return cmdutil.Usagef("exec-server takes no arguments, got %q; see codex exec-server --help", c.Args().First())
+		return cmdutil.Usagef("exec-server takes no arguments but forward, got %q; see codex exec-server --help", c.Args().First())
 	}
 	if err := checkRemote(c); err != nil {
 		return err

@@ -124,7 +124,7 @@ func Server(t *testing.T, args ...string) (*exec.Cmd, string) {
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "ws://127.0.0.1:") {
+	if err != nil || !strings.HasPrefix(line, "ws://127.0.0.1:") && !strings.HasPrefix(line, "unix:///") {
 		t.Fatalf("first line %q: %v", line, err)
 	}
 	return cmd, strings.TrimSpace(line)

@@ -97,6 +97,37 @@ func TestRemoteEnvironment(t *testing.T) {
 	}
 }
 
+// TestForward has a client reach a server that listens, through a program that
+// registers for it: also again after the server was away.
+func TestForward(t *testing.T) {
+	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	home, env := harness.HomeDirectory(t, nil)
+	url := "unix://" + filepath.Join(t.TempDir(), "socket")
+	forward := executor(t, append(env, "CODEX_RENDEZVOUS_TOKEN="+m.Token("--role", "executor", "--environment", "e")),
+		"forward", "--remote", m.URL, "--environment-id", "e", "--connect", url)
+	client := registryEnv(env, m, m.Token("--role", "harness", "--environment", "e"))
+	run := func(args ...string) (out, errs string, code int) {
+		t.Helper()
+		return harness.RunWith(t, client, home, "in", append([]string{"remote", "--env", "e"}, args...)...)
+	}
+	if out, errs, code := run("info"); code != 255 || errs == "" {
+		t.Errorf("without a server: %d %q %q", code, out, errs)
+	}
+	for range 2 {
+		server, _ := harness.Server(t, "--listen", url)
+		out, errs, code := run("run", "--", "sh", "-c", "cat; head -c 3000000 /dev/zero; echo err >&2; exit 7")
+		if code != 7 || len(out) != 3000002 || !strings.HasPrefix(out, "in") || errs != "err\n" {
+			t.Errorf("run: %d, %d bytes, %q", code, len(out), errs)
+		}
+		harness.Must(t, server.Process.Kill())
+		_ = server.Wait()
+	}
+	harness.Must(t, forward.Process.Signal(syscall.SIGTERM))
+	if err := forward.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A program that inherits blocked signals executes itself once more, and its
 // secrets must be there then.
 func TestExecutorInheritsBlockedSignals(t *testing.T) {

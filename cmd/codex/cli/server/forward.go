@@ -1,0 +1,142 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/urfave/cli/v2"
+)
+
+const (
+	// forwardDialTime is how long connecting to the destination may take: the client
+	// has 10 s for its first answer.
+	forwardDialTime = 8 * time.Second
+
+	// forwardPing is how often the destination is pinged, as other servers are.
+	forwardPing = 30 * time.Second
+)
+
+func forwardCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name:  "forward",
+		Usage: "register a server that listens elsewhere, and pass its messages on",
+		Description: `Registers at an environment registry, such as a codex rendezvous, as
+codex exec-server --remote does, and runs nothing itself: for each client that comes
+it opens a connection to the server at --connect, and passes messages both ways. Any
+server that speaks the protocol over a websocket can so be found by its
+--environment-id, without a change to it.
+
+The server is not dialed before a client comes. If it cannot be reached, that client
+is told, and the program goes on. Clients are authorized by the registry; the server
+sees connections of this program, which shows no token.
+
+Example:
+   codex exec-server forward --remote https://meet.example:8766 \
+      --environment-id box --connect ws://127.0.0.1:8765`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags: append(append(append(cmdutil.ConfigFlags(),
+			&cli.StringFlag{Name: "connect", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}),
+			remoteFlags()...), cmdutil.LogFlags()...),
+		Action: func(c *cli.Context) error { return runForward(c, s) },
+	}
+}
+
+// runForward registers, and passes streams on until a signal ends it.
+func runForward(c *cli.Context, s cmdutil.Streams) error {
+	if err := process.UnblockSignals(); err != nil {
+		return err
+	}
+	if err := checkForward(c); err != nil {
+		return err
+	}
+	if err := cmdutil.RefuseRootFlags(c); err != nil {
+		return err
+	}
+	log, err := cmdutil.NewLogger(c, s.Err)
+	if err != nil {
+		return err
+	}
+	r, err := newRegistrar(c, s, log)
+	if err != nil {
+		return err
+	}
+	to := forwarder{url: c.String("connect"), r: r, log: log}
+	return untilAsked(c, s, false, log, func(ctx context.Context) error {
+		defer logEnd(ctx, log)
+		return r.serve(ctx, func() {}, func(client websocket.Transport) { to.pass(ctx, client) })
+	})
+}
+
+// checkForward checks the options, in the words of Codex CLI.
+func checkForward(c *cli.Context) error {
+	if c.Args().Present() {
+		return cmdutil.Usagef("forward takes no arguments, got %q; see codex exec-server forward --help", c.Args().First())
+	}
+	var missing []string
+	for _, flag := range []struct{ name, shown string }{
+		{"remote", "--remote <URL>"}, {"environment-id", "--environment-id <ID>"}, {"connect", "--connect <URL>"},
+	} {
+		if !c.IsSet(flag.name) {
+			missing = append(missing, "  "+flag.shown)
+		}
+	}
+	const usage = "\n\nUsage: codex exec-server forward --remote <URL> --environment-id <ID> --connect <URL>\n\nFor more information, try '--help'."
+	if len(missing) > 0 {
+		return cmdutil.Usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), usage)
+	}
+	if c.Bool("registration-bearer-stdin") && c.Bool("use-agent-identity-auth") {
+		return cmdutil.Usagef("the argument '--registration-bearer-stdin' cannot be used with '--use-agent-identity-auth'%s", usage)
+	}
+	address := c.String("connect")
+	if path, ok := websocket.SocketPath(address); ok && path != "" {
+		return nil
+	}
+	if u, err := url.Parse(address); err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil {
+		return fmt.Errorf("unsupported --connect URL `%s`; expected `ws://HOST:PORT`, `wss://HOST:PORT` or `unix:///PATH`",
+			websocket.PublicURL(address))
+	}
+	return nil
+}
+
+// forwarder passes the streams of clients on to a server.
+type forwarder struct {
+	url string
+	r   *registrar
+	log *slog.Logger
+}
+
+// pass opens a connection to the server, and passes messages both ways until the
+// client or the server ends it, or ctx ends: that ends the client's stream.
+func (f *forwarder) pass(ctx context.Context, client websocket.Transport) {
+	server, err := websocket.Dial(ctx, f.url, websocket.DialOptions{
+		Options: websocket.Options{Ping: forwardPing},
+		TLS:     f.r.tls, Timeout: forwardDialTime,
+	})
+	if err != nil {
+		f.log.Warn("no connection to the server", "client", client.Peer(), "error", err)
+		_ = client.Abort()
+		return
+	}
+	f.log.Debug("client connected", "client", client.Peer())
+	f.log.Debug("client disconnected", "client", client.Peer(), "reason", websocket.Splice(client, server))
+}
+
+// remoteFlags are the options for registering.
+func remoteFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
+		&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
+		&cli.StringFlag{Name: "name", Usage: "with --remote: accepted for compatibility with Codex CLI; ignored (`NAME`)"},
+		&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
+		&cli.BoolFlag{Name: "registration-bearer-stdin", Usage: "with --remote: sign in with the bearer token in the first line of standard input"},
+	}
+}
