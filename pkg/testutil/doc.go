@@ -6,7 +6,8 @@
 //	relaypb      the relay's messages as the protobuf compiler generates them, to
 //	             compare with
 //
-// The package itself has Eventually, the one loop that polls.
+// The package itself has Eventually, the one loop that polls, and Need, which skips a
+// test for what a machine lacks and fails it for any other error.
 //
 // No program imports these packages.
 package testutil

@@ -2,20 +2,20 @@ package files
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
 // TestRenameToAnotherFileSystem refuses, names the remedy, and leaves the source.
 func TestRenameToAnotherFileSystem(t *testing.T) {
 	shm, err := os.MkdirTemp("/dev/shm", "codex")
-	if err != nil {
-		t.Skip(err)
-	}
+	testutil.Need(t, "/dev/shm", err, fs.ErrNotExist, fs.ErrPermission)
 	defer os.RemoveAll(shm)
 	name := t.TempDir() + "/f"
 	if err := os.WriteFile(name, nil, 0o600); err != nil {

@@ -4,6 +4,7 @@ package files
 
 import (
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -234,9 +236,7 @@ func slowWalk(t *testing.T, root string, o WalkOptions) (result WalkResult) {
 func fewDescriptors(t *testing.T, more uint64) {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skipf("no /proc to count descriptors with: %v", err)
-	}
+	testutil.Need(t, "/proc to count descriptors with", err, fs.ErrNotExist)
 	highest := 0
 	for _, e := range open {
 		var fd int

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
 
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/host/terminal/terminaltest"
+	"codex.internal/pkg/testutil"
 	"github.com/creack/pty"
 )
 
@@ -28,9 +30,7 @@ type person struct {
 func newPerson(t *testing.T, rows, cols int) *person {
 	t.Helper()
 	master, tty, err := pty.Open()
-	if err != nil {
-		t.Skip(err)
-	}
+	testutil.Need(t, "terminals", err, fs.ErrNotExist)
 	in := newInput(tty)
 	p := &person{t: t, keys: master, tty: tty, console: &console{f: tty, in: in, out: tty}}
 	t.Cleanup(func() {

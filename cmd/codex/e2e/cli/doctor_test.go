@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -162,9 +163,8 @@ func inside(flags uintptr, name string, args ...string) *exec.Cmd {
 // needNamespaces skips a test that breaks a host by namespaces.
 func needNamespaces(t *testing.T) {
 	t.Helper()
-	if err := inside(syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, "/bin/true").Run(); err != nil {
-		t.Skipf("no namespaces here: %v", err)
-	}
+	err := inside(syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, "/bin/true").Run()
+	testutil.Need(t, "namespaces for its users", err, syscall.EPERM, syscall.EACCES, syscall.ENOSPC, syscall.EINVAL)
 }
 
 func TestDoctorOfABrokenHost(t *testing.T) {

@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 func TestRemoteMove(t *testing.T) {
@@ -58,9 +60,7 @@ func TestRemoteMove(t *testing.T) {
 // TestRemoteMoveToAnotherFileSystem prints a command that does what a rename cannot.
 func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
 	shm, err := os.MkdirTemp("/dev/shm", "codex")
-	if err != nil {
-		t.Skip(err)
-	}
+	testutil.Need(t, "/dev/shm", err, fs.ErrNotExist, fs.ErrPermission)
 	defer os.RemoveAll(shm)
 	_, url := harness.Server(t)
 	name := filepath.Join(t.TempDir(), "a file")

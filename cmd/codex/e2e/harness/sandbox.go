@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,8 +12,16 @@ import (
 // NeedSandbox skips a test on a host where nothing can be confined.
 func NeedSandbox(t *testing.T) {
 	t.Helper()
-	if out, _, code := Run(t, "", "doctor"); code != 0 {
-		t.Skipf("this host cannot enforce workspace-write:\n%s", out)
+	out, errs, code := Run(t, "", "doctor", "--json")
+	var host struct {
+		WorkspaceWrite *bool
+		Backends       json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(out), &host); err != nil || host.WorkspaceWrite == nil || *host.WorkspaceWrite != (code == 0) {
+		t.Fatalf("codex doctor ends with %d, %v: %s%s", code, err, out, errs)
+	}
+	if !*host.WorkspaceWrite {
+		t.Skipf("this host cannot enforce workspace-write: %s", host.Backends)
 	}
 }
 

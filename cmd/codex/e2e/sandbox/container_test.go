@@ -215,11 +215,11 @@ func workspace(t *testing.T) (ws, secret string) {
 // probed is what the launcher says of a container.
 func probed(t *testing.T, kind string) map[string]string {
 	t.Helper()
-	cmd := contained(kind, harness.Codex, "codex-linux-sandbox", "--probe")
-	out, err := cmd.Output()
-	if err != nil {
+	if err := contained(kind, "/bin/true", "true").Run(); err != nil {
 		t.Skipf("this container cannot be made here: %v", err)
 	}
+	out, err := contained(kind, harness.Codex, "codex-linux-sandbox", "--probe").Output()
+	harness.Must(t, err)
 	var probe struct {
 		Backends []struct {
 			Name   string
