@@ -31,6 +31,8 @@ type Capabilities struct {
 	CapabilityDiscoverySandbox bool
 	// CapabilityDiscoveryV2 says that the server answers capabilities/discoverV2.
 	CapabilityDiscoveryV2 bool
+	// ShellSnapshotV2 says that process/start takes a shellSnapshot.
+	ShellSnapshotV2 bool
 	// NetworkProxyLaunch and NetworkProxyReviewDomains say that a process may have
 	// a network proxy of its own (docs/spec/network.md §4).
 	NetworkProxyLaunch        bool
@@ -47,6 +49,7 @@ func (p *Capabilities) fields(c *codec) {
 	boolean(c, "httpHeaderEnvVars", orNull, &p.HTTPHeaderEnvVars)
 	boolean(c, "capabilityDiscoverySandbox", orNull|omit, &p.CapabilityDiscoverySandbox)
 	boolean(c, "capabilityDiscoveryV2", orNull|omit, &p.CapabilityDiscoveryV2)
+	boolean(c, "shellSnapshotV2", orNull|omit, &p.ShellSnapshotV2)
 	boolean(c, "networkProxyLaunch", orNull|omit, &p.NetworkProxyLaunch)
 	boolean(c, "networkProxyReviewDomains", orNull|omit, &p.NetworkProxyReviewDomains)
 }

@@ -17,7 +17,7 @@ import (
 var fullEnvironment = EnvironmentInfo{
 	Shell: Shell{"sh", "/bin/sh"}, Cwd: "file:///", TempDir: "file:///tmp", UserHomeDir: "file:///home/u", PlatformOS: "linux",
 	ExecutorVersion: "1", TemporaryDirectories: []string{"file:///t"},
-	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true, true},
+	Capabilities: Capabilities{true, true, true, true, true, true, true, true, true, true, true, true},
 }
 
 const (
@@ -25,7 +25,7 @@ const (
 		`"platformOs":"linux","executorVersion":"1","temporaryDirectories":["file:///t"],"capabilities":` + allCapabilities + `}`
 	allCapabilities = `{"fileWriteStreaming":true,"sandboxedFileStreaming":true,"linuxRootWritePreservesDevices":true,` +
 		`"linuxApprovedRootWritePreservesRestrictions":true,"environmentConfigRead":true,"fsWatchMissing":true,"httpHeaderEnvVars":true,` +
-		`"capabilityDiscoverySandbox":true,"capabilityDiscoveryV2":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
+		`"capabilityDiscoverySandbox":true,"capabilityDiscoveryV2":true,"shellSnapshotV2":true,"networkProxyLaunch":true,"networkProxyReviewDomains":true}`
 )
 
 const leastProxy = `{"enabled":false,"enableSocks5":false,"enableSocks5Udp":false,"allowUpstreamProxy":false,` +
@@ -45,7 +45,7 @@ var vectors = []vector{
 	{&EnvironmentInfo{TemporaryDirectories: []string{}}, `{"shell":{"name":"","path":""},"temporaryDirectories":[],` +
 		`"capabilities":{"fileWriteStreaming":false,"sandboxedFileStreaming":false,"httpHeaderEnvVars":false}}`},
 	{&Shell{"a", "b"}, `{"name":"a","path":"b"}`},
-	{&Capabilities{true, true, true, true, true, true, true, true, true, true, true}, allCapabilities},
+	{&Capabilities{true, true, true, true, true, true, true, true, true, true, true, true}, allCapabilities},
 	{&StatusResult{"ready"}, `{"status":"ready"}`},
 	{&Empty{}, `{}`},
 
@@ -82,6 +82,8 @@ var vectors = []vector{
 			`{"path":"","contents":""},"metadata":null}],"namespaceManifests":[{"path":"","contents":""}],"warnings":["w"],"error":"e"}`},
 	{&DiscoverResult{[]CapabilityRoot{}}, `{"roots":[]}`},
 
+	{&ShellSnapshot{"s", SnapshotShell{"bash", "/bin/bash"}}, `{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}}`},
+	{&SnapshotShell{"bash", "/bin/bash"}, `{"name":"bash","path":"/bin/bash"}`},
 	{&InstalledParams{"file:///", []byte(`{"permissions":{}}`)}, `{"cwd":"file:///","sandbox":{"permissions":{}}}`},
 	{&SkillTool{Type: "t", Value: "v"}, `{"type":"t","value":"v","description":null,"transport":null,"command":null,"url":null,` +
 		`"oauthCallbackPort":null}`},
@@ -114,12 +116,14 @@ var vectors = []vector{
 		ProcessID: "p", Argv: []string{"a", "b"}, Cwd: "/", Env: map[string]string{"A": "1"}, TTY: true, Arg0: new("sh"), PipeStdin: true,
 		EnvPolicy: &EnvPolicy{"all", false, []string{}, map[string]string{}, []string{"x"}}, Sandbox: []byte(`{"permissions":{}}`),
 		EnforceManagedNetwork: true, ManagedNetwork: &ManagedNetwork{LoopbackPorts: []uint16{1, 65535}},
-		NetworkProxy: &NetworkProxyLaunch{Proxy: NetworkProxy{Mode: NetworkFull}}, Metadata: &StartMetadata{ThreadID: "t"}, Size: &TerminalSize{2, 3}, OutputWindow: 65536,
+		NetworkProxy: &NetworkProxyLaunch{Proxy: NetworkProxy{Mode: NetworkFull}}, Metadata: &StartMetadata{ThreadID: "t"},
+		ShellSnapshot: &ShellSnapshot{"s", SnapshotShell{"sh", "/s"}}, Size: &TerminalSize{2, 3}, OutputWindow: 65536,
 	}, `{"processId":"p","argv":["a","b"],"cwd":"/","env":{"A":"1"},"tty":true,"arg0":"sh","pipeStdin":true,` +
 		`"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":["x"]},` +
 		`"sandbox":{"permissions":{}},"enforceManagedNetwork":true,` +
 		`"managedNetwork":{"loopbackPorts":[1,65535],"allowLocalBinding":false},` +
-		`"networkProxy":{"proxy":` + leastProxy + `,"auditMetadata":{}},"metadata":{"threadId":"t"},"size":{"rows":2,"cols":3},"outputWindow":65536}`},
+		`"networkProxy":{"proxy":` + leastProxy + `,"auditMetadata":{}},"metadata":{"threadId":"t"},` +
+		`"shellSnapshot":{"scopeId":"s","shell":{"name":"sh","path":"/s"}},"size":{"rows":2,"cols":3},"outputWindow":65536}`},
 	{&StartResult{ProcessID: "p\""}, `{"processId":"p\""}`},
 	{&StartResult{"p", "none"}, `{"processId":"p","sandboxType":"none"}`},
 	{&ReadParams{ProcessID: "p"}, `{"processId":"p","afterSeq":null,"maxBytes":null,"waitMs":null}`},

@@ -95,6 +95,29 @@ func (p *StartMetadata) fields(c *codec) {
 	text(c, "toolCallId", orNull|omit, &p.ToolCallID)
 }
 
+// ShellSnapshot names the commands that share what start-up files have set
+// (docs/spec/wire.md §4.9).
+type ShellSnapshot struct {
+	ScopeID string
+	Shell   SnapshotShell
+}
+
+func (p *ShellSnapshot) fields(c *codec) {
+	text(c, "scopeId", need, &p.ScopeID)
+	nested(c, "shell", need, &p.Shell)
+}
+
+// SnapshotShell is the shell of a ShellSnapshot: its name and native path.
+type SnapshotShell struct {
+	Name string
+	Path string
+}
+
+func (p *SnapshotShell) fields(c *codec) {
+	text(c, "name", need, &p.Name)
+	text(c, "path", need, &p.Path)
+}
+
 // StartParams start a process (docs/spec/wire.md §4.1). ProcessID, Argv, Cwd,
 // Env and TTY are required.
 type StartParams struct {
@@ -115,6 +138,9 @@ type StartParams struct {
 	// NetworkProxy asks for a network proxy of the process; nil: none.
 	NetworkProxy *NetworkProxyLaunch
 	Metadata     *StartMetadata
+	// ShellSnapshot asks that the start-up files of a login shell run once for
+	// several commands; nil: they run each time.
+	ShellSnapshot *ShellSnapshot
 	// Size is the terminal's first size; nil: 24 rows, 80 columns.
 	Size *TerminalSize
 	// OutputWindow is how many bytes of output may be unacknowledged; 0: any
@@ -143,6 +169,7 @@ func (p *StartParams) fields(c *codec) {
 	optional(c, "managedNetwork", orNull|omit, &p.ManagedNetwork, objectValue)
 	optional(c, "networkProxy", orNull|omit, &p.NetworkProxy, bareValue)
 	optional(c, "metadata", orNull|omit, &p.Metadata, objectValue)
+	optional(c, "shellSnapshot", orNull|omit, &p.ShellSnapshot, objectValue)
 	optional(c, "size", orNull|omit, &p.Size, objectValue)
 	uint64s(c, "outputWindow", orNull|omit, &p.OutputWindow)
 	c.refuse(len(p.Argv) == 0, errNoArgv)

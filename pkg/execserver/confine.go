@@ -208,7 +208,23 @@ func unenforceable(err error) error {
 // startConfined starts a process in a sandbox, with the terminal, the
 // environment and the name (argv[0]) of spec.
 func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec process.Spec) (*process.Process, error) {
-	runtime, err := p.s.srv.sandboxes()
+	command, err := p.s.srv.confine(intent, &spec)
+	if err != nil {
+		return nil, err
+	}
+	defer command.Close()
+	p.refusal, p.profile = command.Refusal, intent.Profile
+	running, err := p.s.group.Start(ctx, spec, p)
+	if err != nil {
+		_ = command.Refusal.Close()
+	}
+	return running, err
+}
+
+// confine makes of a spec that of the launcher, which runs it in a sandbox. The
+// caller must close the command after the start, and its Refusal after the end.
+func (srv *Server) confine(intent *launch.Intent, spec *process.Spec) (*launch.Command, error) {
+	runtime, err := srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)
 	}
@@ -219,15 +235,9 @@ func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec pr
 	if err != nil {
 		return nil, invalidParams("failed to prepare process sandbox: " + err.Error())
 	}
-	defer command.Close()
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, launch.Denied, p.s.srv.launchers.take()
-	p.refusal, p.profile = command.Refusal, intent.Profile
-	running, err := p.s.group.Start(ctx, spec, p)
-	if err != nil {
-		_ = command.Refusal.Close()
-	}
-	return running, err
+	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, launch.Denied, srv.launchers.take()
+	return command, nil
 }
 
 // readOnly returns a copy of the intent without write access. The launcher must

@@ -117,6 +117,16 @@ const (
 	cacheDirectories = 10_000
 	cacheEntries     = 20_000
 
+	// maxSnapshotScope bounds the scope of a shell's snapshot, and maxSnapshots the
+	// snapshots of a session, as with Codex CLI: 16 states of 960 KiB.
+	maxSnapshotScope = 256
+	maxSnapshots     = 16
+	// snapshotTime is how long start-up files may take. After snapshotTries that
+	// failed, snapshotPause apart, a shell's state is not asked for again.
+	snapshotTime  = 10 * time.Second
+	snapshotTries = 3
+	snapshotPause = time.Second
+
 	// idleHelperTime is how long an idle helper waits for a request, and how
 	// recently a policy must have been used for a helper to be started ahead.
 	idleHelperTime = 3 * time.Second

@@ -26,6 +26,7 @@ type start struct {
 	spec    process.Spec
 	sandbox *processSandbox // nil: it has none
 	network networkLaunch
+	shell   *snapshotRequest // nil: start-up files run as usual
 	log     *slog.Logger
 }
 
@@ -47,6 +48,10 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
+	shell, err := newSnapshotRequest(params)
+	if err != nil {
+		return call{}, err
+	}
 	ctx, stop := context.WithCancel(c.session.ctx)
 	p := &proc{
 		s: c.session, id: params.ProcessID, argv: spec.Argv, tty: spec.TTY,
@@ -60,7 +65,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	if m := params.Metadata; m != nil {
 		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
 	}
-	st := &start{p: p, spec: spec, sandbox: box, network: network, log: log}
+	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, log: log}
 	return call{
 		turn: c.session.order.enter(p.id),
 		run:  func(context.Context) (result, error) { return st.run(ctx) },
@@ -81,6 +86,9 @@ func (st *start) run(ctx context.Context) (result, error) {
 	}
 	if err == nil {
 		err = st.openNetwork(intent)
+	}
+	if err == nil {
+		st.restoreShell(ctx, intent)
 	}
 	switch {
 	case err != nil:

@@ -176,6 +176,7 @@ func describe(host info.Info, opts Options) execproto.EnvironmentInfo {
 			HTTPHeaderEnvVars:     true,
 			EnvironmentConfigRead: opts.CodexHome != "",
 			FSWatchMissing:        watch.Supported,
+			ShellSnapshotV2:       true,
 		},
 	}
 	for _, dir := range host.TemporaryDirectories {

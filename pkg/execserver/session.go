@@ -34,6 +34,7 @@ type session struct {
 	cancel context.CancelFunc
 	group  *process.Group
 	order  order // of the requests about a process, by its id
+	shells snapshots
 
 	mu     sync.Mutex
 	conn   *conn

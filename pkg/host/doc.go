@@ -6,6 +6,7 @@
 //	fetch       makes HTTP requests
 //	hostconfig  reads config.toml of the system, the user and trusted projects
 //	info        describes the operating system, the shell and the user
+//	shellsnapshot keeps what the start-up files of a shell have set
 //	envpolicy   selects the variables of an environment
 //	localpeer   finds the process at the other end of a local connection
 //	regular     opens files that must be regular files

@@ -1,0 +1,260 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/envpolicy"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/shellsnapshot"
+	"codex.internal/pkg/sandbox/launch"
+)
+
+// snapshotRequest is what a process/start says about its shell's start-up files.
+type snapshotRequest struct {
+	// key names the snapshot: all that start-up files may depend on but the
+	// variables of the request, so that these need not be the same.
+	key    string
+	policy envpolicy.Policy // of the variables that start-up files export
+	env    map[string]string
+}
+
+// newSnapshotRequest checks the shellSnapshot of a process/start. It returns nil
+// if there is none, or it has no effect.
+func newSnapshotRequest(p *execproto.StartParams) (*snapshotRequest, error) {
+	s := p.ShellSnapshot
+	if s == nil {
+		return nil, nil
+	}
+	if len(s.ScopeID) == 0 || len(s.ScopeID) > maxSnapshotScope {
+		return nil, invalidParams(fmt.Sprintf("shell snapshot scope must be non-empty and at most %d bytes", maxSnapshotScope))
+	}
+	if len(p.Argv) < 3 || p.Argv[0] != s.Shell.Path || p.Argv[1] != "-lc" {
+		return nil, nil
+	}
+	switch s.Shell.Name {
+	case shellsnapshot.Shell:
+	case "zsh", "sh":
+		return nil, nil // they start as without a snapshot
+	default:
+		return nil, invalidParams(fmt.Sprintf("shell snapshots are unsupported for shell `%s`", shorten(s.Shell.Name)))
+	}
+	rq := &snapshotRequest{env: p.Env, policy: envpolicy.Policy{Inherit: envpolicy.InheritAll, IgnoreDefaultExcludes: true}}
+	var policy []byte
+	if e := p.EnvPolicy; e != nil {
+		rq.policy = envpolicy.Policy{
+			Inherit: envpolicy.InheritAll, IgnoreDefaultExcludes: e.IgnoreDefaultExcludes,
+			Exclude: e.Exclude, Set: e.Set, IncludeOnly: e.IncludeOnly,
+		}
+		policy, _ = execproto.Append(nil, e)
+	}
+	for _, part := range []string{
+		s.ScopeID, s.Shell.Path, p.Cwd, string(policy), string(p.Sandbox), strconv.FormatBool(p.EnforceManagedNetwork),
+		strconv.FormatBool(p.NetworkProxy != nil),
+	} {
+		rq.key += strconv.Itoa(len(part)) + ":" + part
+	}
+	return rq, nil
+}
+
+// restoreShell makes the command restore what the start-up files have set, if
+// that is known or can be found out. Otherwise the command runs them itself.
+func (st *start) restoreShell(ctx context.Context, intent *launch.Intent) {
+	rq := st.shell
+	if rq == nil {
+		return
+	}
+	s := st.p.s
+	found := s.shells.get(ctx, rq.key, func(ctx context.Context) (*shellsnapshot.Snapshot, error) {
+		found, err := s.captureShell(ctx, intent, st.spec)
+		if err != nil {
+			st.log.Info("no shell snapshot", "shell", st.spec.Argv[0], "error", err)
+		}
+		return found, err
+	})
+	if found == nil {
+		return
+	}
+	env := envpolicy.Environ(found.Environ, &rq.policy, rq.env)
+	if st.p.network != nil {
+		// The snapshot may be that of a process with a proxy of its own.
+		env = st.p.network.Environ(env)
+	}
+	st.spec.Argv, st.spec.Env = found.Argv(st.spec.Argv), append(env, found.Variables()...)
+}
+
+// snapshots are the shells' states that a session keeps.
+type snapshots struct {
+	mu      sync.Mutex
+	entries map[string]*snapshotEntry
+	uses    uint64
+}
+
+// snapshotEntry is a state, or the attempts to get it.
+type snapshotEntry struct {
+	used     uint64        // when, by the count of uses
+	busy     chan struct{} // closed at the end of the attempt that goes on; nil: none
+	found    *shellsnapshot.Snapshot
+	failures int
+	failed   time.Time // when the last attempt failed
+}
+
+// get returns the state of a key; nil: there is none. Of several callers, one
+// gets it by capture while the others wait.
+func (x *snapshots) get(
+	ctx context.Context, key string, capture func(context.Context) (*shellsnapshot.Snapshot, error),
+) *shellsnapshot.Snapshot {
+	x.mu.Lock()
+	e := x.enter(key)
+	for e.busy != nil {
+		busy := e.busy
+		x.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil
+		}
+		x.mu.Lock()
+	}
+	defer x.mu.Unlock()
+	if e.found != nil || e.failures >= snapshotTries || e.failures > 0 && time.Since(e.failed) < snapshotPause {
+		return e.found
+	}
+	e.busy = make(chan struct{})
+	x.mu.Unlock()
+	limited, done := context.WithTimeout(ctx, snapshotTime)
+	found, err := capture(limited)
+	done()
+	x.mu.Lock()
+	close(e.busy)
+	e.busy = nil
+	switch {
+	case err == nil:
+		e.found = found
+	case ctx.Err() == nil: // a start that was cancelled says nothing about the shell
+		e.failures++
+		e.failed = time.Now()
+	}
+	return e.found
+}
+
+// enter returns the entry of a key. The caller holds the lock. The entry that was
+// not used for the longest time makes room for a new one; callers that still wait
+// for it keep it.
+func (x *snapshots) enter(key string) *snapshotEntry {
+	e := x.entries[key]
+	if e == nil {
+		if len(x.entries) >= maxSnapshots {
+			oldest := ""
+			for k, other := range x.entries {
+				if oldest == "" || other.used < x.entries[oldest].used {
+					oldest = k
+				}
+			}
+			delete(x.entries, oldest)
+		}
+		if x.entries == nil {
+			x.entries = make(map[string]*snapshotEntry)
+		}
+		e = &snapshotEntry{}
+		x.entries[key] = e
+	}
+	x.uses++
+	e.used = x.uses
+	return e
+}
+
+// captureShell runs the start-up files and returns what they have set. They run
+// in the directory, the environment and the sandbox of a command, as a process of
+// the session: jobs that they leave in the background live on, as those of a
+// command do, until the session ends.
+func (s *session) captureShell(ctx context.Context, intent *launch.Intent, spec process.Spec) (*shellsnapshot.Snapshot, error) {
+	marker := shellsnapshot.NewMarker()
+	spec = process.Spec{Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env}
+	c := &shellCapture{s: s, marker: marker, ended: make(chan struct{})}
+	if intent != nil {
+		command, err := s.srv.confine(intent, &spec)
+		if err != nil {
+			return nil, err
+		}
+		defer command.Close()
+		defer command.Refusal.Close()
+		s.srv.confined.record()
+		c.confined = true
+	}
+	running, err := s.group.Start(ctx, spec, c)
+	if err != nil {
+		return nil, err
+	}
+	running.OpenGate()
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		running.Terminate()
+		<-c.ended
+	}
+	running.Release()
+	if c.output == nil {
+		return nil, errors.Join(shellsnapshot.ErrNone, ctx.Err())
+	}
+	return shellsnapshot.Parse(c.output, marker)
+}
+
+// shellCapture is the process.Sink of start-up files.
+type shellCapture struct {
+	s        *session
+	marker   string
+	confined bool
+
+	// Only one event is delivered at a time; output may be read when ended is
+	// closed.
+	collected []byte
+	output    []byte // the state; nil: there is none
+	over      bool
+	ended     chan struct{}
+}
+
+// Output implements process.Sink. What start-up files write to stderr is dropped.
+func (c *shellCapture) Output(_ uint64, stream process.Stream, chunk []byte) {
+	if c.over || stream != process.Stdout {
+		return
+	}
+	if len(c.collected)+len(chunk) > shellsnapshot.MaxOutput {
+		c.end(nil)
+		return
+	}
+	// Only what may hold the rest of the mark is searched: start-up files may write
+	// byte by byte.
+	from := max(len(c.collected)-2*len(c.marker), 0)
+	c.collected = append(c.collected, chunk...)
+	if shellsnapshot.Complete(c.collected[from:], c.marker) {
+		c.end(c.collected)
+	}
+}
+
+// end ends the capture with the state, or nil.
+func (c *shellCapture) end(output []byte) {
+	if c.over {
+		return
+	}
+	c.over, c.output, c.collected = true, output, nil
+	close(c.ended)
+}
+
+// Exited implements process.Sink. All output of the shell itself came before.
+func (c *shellCapture) Exited(uint64, int, bool) { c.end(nil) }
+
+// Closed implements process.Sink.
+func (c *shellCapture) Closed(uint64) {
+	if c.confined {
+		c.s.srv.confined.record()
+	}
+	c.end(nil)
+}
