@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +78,38 @@ func newProcess(c *Client, params execproto.StartParams) *Process {
 // context ends before, the process is terminated in the background; so it is
 // with an *EventsLostError, when too much of it was missed meanwhile, and with
 // ErrStarting, when the server has lost track of the start.
+//
+// If the server refuses the start, the error is a *ServerError. It matches
+// exec.ErrNotFound and fs.ErrNotExist if there is no such program, fs.ErrNotExist if
+// there is no such directory, and fs.ErrPermission if either may not be used.
 func (c *Client) Start(ctx context.Context, params execproto.StartParams) (*Process, error) {
+	p, err := c.startProcess(ctx, params)
+	return p, startError(err)
+}
+
+// startError lets the error of a start that a server refuses match those of os/exec
+// and io/fs.
+func startError(err error) error {
+	refused, ok := errors.AsType[*ServerError](err)
+	if !ok {
+		return err
+	}
+	m := osError.FindStringSubmatch(refused.Message)
+	switch {
+	case m == nil:
+		return err
+	case m[1] == "2" && strings.Contains(refused.Message, "(os error 2): working directory "):
+		return &fileError{err, []error{fs.ErrNotExist}}
+	case m[1] == "2":
+		return &fileError{err, []error{exec.ErrNotFound, fs.ErrNotExist}}
+	case m[1] == "1", m[1] == "13":
+		return &fileError{err, []error{fs.ErrPermission}}
+	default:
+		return err
+	}
+}
+
+func (c *Client) startProcess(ctx context.Context, params execproto.StartParams) (*Process, error) {
 	p := newProcess(c, params)
 	if params.Env == nil {
 		params.Env = map[string]string{}

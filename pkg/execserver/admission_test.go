@@ -83,6 +83,24 @@ func TestConfinedClientsAreRefusedInAMux(t *testing.T) {
 	ws.Close()
 }
 
+// TestServerAtAPathOfAMux: another program chooses the path of its server. The port of
+// Serve has one.
+func TestServerAtAPathOfAMux(t *testing.T) {
+	srv, own := newTestServer(t, Options{})
+	mux := http.NewServeMux()
+	mux.Handle("/tools/exec", srv)
+	mux.Handle("/stripped", http.StripPrefix("/stripped", srv))
+	web := httptest.NewServer(mux)
+	defer web.Close()
+	for _, path := range []string{"/tools/exec", "/stripped"} {
+		p, _ := hello(t, "ws"+strings.TrimPrefix(web.URL, "http")+path)
+		p.ws.Close()
+	}
+	if _, res, err := websocket.DefaultDialer.Dial(own+"/elsewhere", nil); err == nil || res == nil || res.StatusCode != http.StatusNotFound {
+		t.Errorf("the port of Serve at another path: %v", err)
+	}
+}
+
 func TestUnixSocket(t *testing.T) {
 	srv, err := New(Options{})
 	if err != nil {

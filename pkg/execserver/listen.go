@@ -29,7 +29,7 @@ func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
 		srv.mu.Unlock()
 	}
 	l = websocket.LimitWaiting(l, waitingLimit(), sourceOf)
-	h := websocket.NewHTTPServer(srv)
+	h := websocket.NewHTTPServer(http.HandlerFunc(srv.servePort))
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, conn)
 	}
@@ -123,11 +123,21 @@ func (srv *Server) identify(r *http.Request) (uid int, err error) {
 	return localpeer.IdentifyTCP(local.AddrPort(), remote, opts)
 }
 
-// ServeHTTP is the listening port's HTTP side (docs/spec/wire.md §1.2):
-// websockets at /, readiness at /readyz, /livez and /healthz. Requests with an
-// Origin come from web pages and are refused. It can stand in any mux, at the
-// root.
+// ServeHTTP serves a server in the mux of another program: a request for a
+// websocket is a client's, whatever its path is. Other requests are answered as
+// those to the port of Serve.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if websocket.IsUpgrade(r) && len(r.Header.Values("Origin")) == 0 {
+		srv.serveRoot(w, r)
+		return
+	}
+	srv.servePort(w, r)
+}
+
+// servePort is the listening port's HTTP side (docs/spec/wire.md §1.2):
+// websockets at /, readiness at /readyz, /livez and /healthz. Requests with an
+// Origin come from web pages and are refused.
+func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header.Values("Origin")) > 0 {
 		w.WriteHeader(http.StatusForbidden)
 		return

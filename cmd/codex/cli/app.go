@@ -35,6 +35,15 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	loadDotenv(s.Err)
 	app := newApp(s)
 	err := app.Run(args)
+	code := report(s, err)
+	if e, ok := errors.AsType[*cmdutil.ExitError](err); ok && e.Signal != 0 {
+		cmdutil.Die(e.Signal)
+	}
+	return code
+}
+
+// report prints an error and returns the exit code for it.
+func report(s cmdutil.Streams, err error) int {
 	var code *cmdutil.ExitError
 	switch {
 	case err == nil:

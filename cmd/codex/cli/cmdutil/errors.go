@@ -18,14 +18,25 @@ const (
 	ExitDenied      = 126 // of remote exec: the sandbox denied it, or somebody did
 	ExitNotStarted  = 127 // a remote command could not be started, as in a shell
 	ExitInterrupted = 130 // as in a shell
+	ExitBrokenPipe  = 141 // nobody reads the output any more: SIGPIPE, as in a shell
 	ExitUnreachable = 255
+
+	signalBase = 128 // and the number of a signal, as in a shell
 )
 
 // ExitError is an error with an exit code of its own. Without err it only
-// carries the code: everything has been said.
+// carries the code: everything has been said. With Signal the program ends by that
+// signal, which Code amounts to.
 type ExitError struct {
-	Code int
-	Err  error
+	Code   int
+	Err    error
+	Signal syscall.Signal // 0: none
+}
+
+// Signaled returns the error of a program that ends by a signal, because of err. That
+// is printed; it may be nil.
+func Signaled(sig syscall.Signal, err error) error {
+	return &ExitError{Code: signalBase + int(sig), Err: err, Signal: sig}
 }
 
 func (e *ExitError) Error() string {
@@ -39,7 +50,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 // Usagef is the error of a command that was called in a wrong way.
 func Usagef(format string, args ...any) error {
-	return &ExitError{ExitUsage, fmt.Errorf(format, args...)}
+	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }
 
 func ExitCode(err error) int {

@@ -8,13 +8,16 @@ import (
 )
 
 // FlagValue returns what was given for a flag, after the command or before it;
-// empty: nothing. A value with an equals sign sets a variable, where --env does
-// that too.
+// empty: nothing. A value of --env with an equals sign sets a variable where the
+// flag may be repeated, and is an error elsewhere.
 func FlagValue(c *cli.Context, name string) (string, error) {
 	for _, at := range c.Lineage() {
 		var values []string
 		switch v := at.Value(name).(type) {
 		case string:
+			if name == "env" && strings.Contains(v, "=") {
+				return "", Usagef("--env %s: an environment's id has no =; to set a variable, write --env-var NAME=VALUE behind run, exec or shell", v)
+			}
 			values = []string{v}
 		case cli.StringSlice:
 			values = v.Value()

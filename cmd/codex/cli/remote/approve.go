@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -90,6 +91,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 	e.report.attempt++
 	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed, secret: e.job.secret}
 	result, err := e.last.run(ctx)
+	e.x.caught = syscall.Signal(e.last.caught.Load())
 	if err == nil && e.last.late.Load() {
 		err = &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command did not end within --timeout %v and was killed", e.x.timeout)}
 	}

@@ -21,14 +21,14 @@ import (
 
 // errNotBegun ends a command that the server has not said to run yet; the
 // client sees to it that it does not.
-var errNotBegun = &cmdutil.ExitError{Code: cmdutil.ExitInterrupted, Err: errors.New("interrupted before the command had started")}
+var errNotBegun = errors.New("interrupted before the command had started")
 
 // errNotConfined ends a command that a server runs without the sandbox that it was
 // asked for.
 var errNotConfined = errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox")
 
 // errInterrupted ends a command whose server cannot be told of an interrupt.
-var errInterrupted = &cmdutil.ExitError{Code: cmdutil.ExitInterrupted, Err: errors.New("interrupted; the command may go on for a while where the server cannot be reached")}
+var errInterrupted = errors.New("interrupted; the command may go on for a while where the server cannot be reached")
 
 // attempt is one process on the server, with this terminal as its own.
 type attempt struct {
@@ -39,6 +39,7 @@ type attempt struct {
 	secret string                             // is written to the process first
 	p      atomic.Pointer[execclient.Process] // nil until it is started
 	late   atomic.Bool                        // --timeout has passed
+	caught atomic.Int32                       // the last signal, 0: none
 }
 
 // run starts the process and stays with it to its end.
@@ -79,6 +80,8 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	}
 	routine(func() { a.routineTimeout(ctx, cancel) })
 	switch {
+	case a.params.TTY && a.x.screen.f == nil:
+		routine(func() { a.routineStdin(ctx) })
 	case a.params.TTY:
 		routine(func() { routineResize(ctx, a.x.screen.size, func() { a.resize(ctx) }) })
 		routine(func() { pumpKeys(ctx, a.feed.in, p) })
@@ -86,7 +89,12 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 		routine(func() { a.routineStdin(ctx) })
 	}
 	result, err := a.follow(ctx, p)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EPIPE) && context.Cause(ctx) == nil && !a.x.link.lost() && a.x.client.Err() == nil:
+		// Who reads the output has ended: so does the command, as on this machine.
+		kill(ctx, p)
+		return result, &cmdutil.ExitError{Code: cmdutil.ExitBrokenPipe}
+	case err != nil:
 		return result, a.giveUp(ctx, p, err)
 	}
 	return result, nil
@@ -167,7 +175,7 @@ func runError(err error) error {
 
 // routineStdin passes stdin on, with its end.
 func (a *attempt) routineStdin(ctx context.Context) {
-	switch err := a.feed.pump(ctx, a.p.Load()); {
+	switch err := a.feed.pump(ctx, a.p.Load(), a.params.TTY); {
 	case errors.Is(err, execclient.ErrNoCloseStdin):
 		fmt.Fprintln(a.x.s.Err, "codex: this server cannot close a command's stdin; a command that reads to its end will wait")
 	case err != nil:
@@ -183,20 +191,22 @@ func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCause
 		select {
 		case <-ctx.Done():
 			return
-		case sig := <-a.x.signals:
+		case received := <-a.x.signals:
+			sig, _ := received.(syscall.Signal)
+			a.caught.Store(int32(sig))
 			p := a.p.Load()
 			switch {
 			case a.x.link.lost():
-				cancel(errInterrupted)
+				cancel(cmdutil.Signaled(sig, errInterrupted))
 			case p == nil:
-				cancel(errNotBegun)
+				cancel(cmdutil.Signaled(sig, errNotBegun))
 			case sig == syscall.SIGINT && time.Since(last) > secondInterrupt:
 				last = time.Now()
 				bound, stop := context.WithTimeout(ctx, secondInterrupt)
 				_ = p.Signal(bound, execproto.SignalInterrupt)
 				stop()
 			case !kill(ctx, p):
-				cancel(errInterrupted)
+				cancel(cmdutil.Signaled(sig, errInterrupted))
 			}
 		}
 	}

@@ -40,6 +40,9 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if err != nil {
 		return execenv.Spec{}, err
 	}
+	if url != "" && id != "" {
+		return execenv.Spec{}, cmdutil.Usagef("--url and --env exclude each other: both name the server")
+	}
 	if url != "" {
 		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken()}, nil
 	}

@@ -52,8 +52,8 @@ Examples:
    codex remote exec --sandbox workspace-write --cwd /src -- make test
    codex remote exec --yes -- touch /srv/x
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
-		Flags: serverFlags(
-			cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
+		Flags: []cli.Flag{
+			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Value: sandbox.ReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
@@ -61,7 +61,7 @@ Examples:
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again"},
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
-		),
+		},
 		Action: func(c *cli.Context) error { return ourFailure(execRemote(c, s)) },
 	}
 }
@@ -132,6 +132,7 @@ type remoteExec struct {
 	screen  screen
 	input   *input
 	signals chan os.Signal
+	caught  syscall.Signal // the last one that was passed on to a command
 	link    *link
 	jobs    int
 	closing []func() // in reverse
@@ -176,7 +177,11 @@ func (x *remoteExec) open(c *cli.Context) error {
 		return err
 	}
 	signal.Notify(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	x.closing = append(x.closing, func() { signal.Stop(x.signals) })
+	// A write to a pipe that nobody reads is an error then, and the command is ended
+	// before the program. Nobody receives the signal itself.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	x.closing = append(x.closing, func() { signal.Stop(x.signals); signal.Stop(broken) })
 	if x.approves && !x.noInput && !x.yes && x.ask != askNever {
 		if x.console, err = openConsole(x.input, x.screen, x.signals); err == nil {
 			x.closing = append(x.closing, x.console.close)
@@ -220,12 +225,18 @@ func (x *remoteExec) close() {
 	}
 }
 
-// exit makes the error of a command's exit code.
+// exit makes the error of a command's exit code. If a signal that was passed on has
+// ended the command, it ends the program too.
 func (x *remoteExec) exit(code int, err error) error {
-	if err == nil && code != 0 {
+	ended := code == exitKilled || x.caught == syscall.SIGINT && code == cmdutil.ExitInterrupted
+	switch {
+	case err == nil && x.caught != 0 && ended:
+		return cmdutil.Signaled(x.caught, nil)
+	case err == nil && code != 0:
 		return &cmdutil.ExitError{Code: code}
+	default:
+		return err
 	}
-	return err
 }
 
 // job is one command of the user.

@@ -105,11 +105,19 @@ type feed struct {
 	kept  []byte
 	more  bool // there was more than is kept
 	ended bool
+	// midLine says that what was read last ends in the middle of a line.
+	midLine bool
 }
+
+// endOfFile is the end-of-file character of terminals, Ctrl-D.
+const endOfFile = 4
 
 // pump writes the input to a process until one of them ends. Its errors are of
 // the input, and ErrNoCloseStdin: a process may end before its input does.
-func (f *feed) pump(ctx context.Context, p *execclient.Process) error {
+//
+// A terminal is typed the end-of-file character at the end: twice in the middle of a
+// line, of which the first only ends the wait for more of the line.
+func (f *feed) pump(ctx context.Context, p *execclient.Process, tty bool) error {
 	to := p.Stdin(ctx)
 	if len(f.kept) > 0 {
 		if _, err := to.Write(f.kept); err != nil {
@@ -128,12 +136,21 @@ func (f *feed) pump(ctx context.Context, p *execclient.Process) error {
 			return fmt.Errorf("read the input: %w", err)
 		}
 		f.keep(buf[:n])
+		if n > 0 {
+			f.midLine = buf[n-1] != '\n'
+		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return nil
 		}
 	}
+	if f.midLine && tty {
+		_, _ = to.Write([]byte{endOfFile})
+	}
 	if err := to.Close(); errors.Is(err, execclient.ErrNoCloseStdin) {
-		return err
+		if !tty {
+			return err
+		}
+		_, _ = to.Write([]byte{endOfFile})
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ const (
 	// sends more has been understood.
 	maxSignals = 8
 
+	// exitKilled is the exit code of a command that was killed.
+	exitKilled = 128 + 9
+
 	// maxIDBytes bounds what a process's id has of the command's name.
 	maxIDBytes = 32
 

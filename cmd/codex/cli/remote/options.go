@@ -139,5 +139,5 @@ func envVarFlag() cli.Flag {
 }
 
 func ttyFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal"}
+	return &cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal; if the input is none, its end is Ctrl-D there"}
 }

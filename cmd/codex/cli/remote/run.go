@@ -55,6 +55,9 @@ Example:
 			if c.Args().Present() {
 				return cmdutil.Usagef("shell takes no arguments, got %q; to run a command use codex remote run", c.Args().First())
 			}
+			if newScreen(s).f == nil {
+				return cmdutil.Usagef("shell needs a terminal as its input; to run a script use codex remote run -- sh < FILE")
+			}
 			return runRemote(c, s, nil, true)
 		},
 	}

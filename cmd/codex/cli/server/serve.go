@@ -44,7 +44,7 @@ func logEnd(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// untilAsked runs f, whose context ends at the first SIGINT or SIGTERM and, with
+// untilAsked runs f, whose context ends at the first SIGINT, SIGTERM or SIGHUP and, with
 // watchStdin, at the end of stdin. A second signal ends the program at once.
 func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Logger, f func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(c.Context)
@@ -53,8 +53,10 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	defer wg.Wait()
 	signals := make(chan os.Signal, 2)
 	asked := []os.Signal{syscall.SIGTERM}
-	if !process.InheritedIgnore(syscall.SIGINT) {
-		asked = append(asked, syscall.SIGINT)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if !process.InheritedIgnore(sig) {
+			asked = append(asked, sig)
+		}
 	}
 	signal.Notify(signals, asked...)
 	defer signal.Stop(signals)

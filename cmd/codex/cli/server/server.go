@@ -58,8 +58,8 @@ Examples:
 
 With forward it runs nothing itself, but registers a server that listens elsewhere.
 
-SIGINT and SIGTERM end it in order: connections are closed and processes
-killed. A second signal ends it at once.`,
+SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
+processes killed. A second signal ends it at once.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
@@ -185,7 +185,12 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
 			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
 	}
-	listener, err := net.Listen("tcp", where.addr.String())
+	// "tcp" would take an IPv4 wildcard address for one of both families.
+	family := "tcp6"
+	if where.addr.Addr().Is4() {
+		family = "tcp4"
+	}
+	listener, err := net.Listen(family, where.addr.String())
 	if err != nil {
 		return front{}, listenError(where.addr, err)
 	}

@@ -1,0 +1,141 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestReaderOfOutputEnds runs a command that writes for ever, and reads one line of
+// it: the command ends at once, and the client by the same signal as other programs.
+func TestReaderOfOutputEnds(t *testing.T) {
+	server, url := harness.Server(t)
+	client := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "echo $$; exec yes")
+	var errs bytes.Buffer
+	client.Stderr = &errs
+	out, err := client.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, client.Start())
+	line := make([]byte, 64)
+	n, err := io.ReadAtLeast(out, line, 2)
+	harness.Must(t, err)
+	harness.Must(t, out.Close())
+	first, _, _ := strings.Cut(string(line[:n]), "\n")
+	pid, err := strconv.Atoi(first)
+	harness.Must(t, err)
+	_ = client.Wait()
+	if code := client.ProcessState.ExitCode(); code != 128+int(syscall.SIGPIPE) || errs.Len() > 0 {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+	harness.AwaitGone(t, pid)
+	harness.Must(t, server.Process.Signal(syscall.Signal(0)))
+}
+
+// TestInterruptedClientEndsByTheSignal interrupts a client. A shell that runs it in a
+// loop ends the loop then.
+func TestInterruptedClientEndsByTheSignal(t *testing.T) {
+	_, url := harness.Server(t)
+	for sig, script := range map[syscall.Signal]string{
+		syscall.SIGINT:  "echo ready; exec sleep 1000",
+		syscall.SIGTERM: "trap '' TERM; echo ready; while :; do sleep 1000; done",
+	} {
+		client := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", script)
+		client.Stderr = harness.ShownOnFailure(t)
+		out, err := client.StdoutPipe()
+		harness.Must(t, err)
+		harness.Must(t, client.Start())
+		_, err = io.ReadFull(out, make([]byte, len("ready\n")))
+		harness.Must(t, err)
+		harness.Must(t, client.Process.Signal(sig))
+		_ = client.Wait()
+		if status := client.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != sig {
+			t.Errorf("after %v: %v", sig, client.ProcessState)
+		}
+	}
+}
+
+// TestSignalThatTheCommandHandles: a command that goes on after an interrupt decides
+// how its client ends.
+func TestSignalThatTheCommandHandles(t *testing.T) {
+	_, url := harness.Server(t)
+	client := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "trap 'exit 7' INT; echo ready; while :; do sleep 0.02; done")
+	out, err := client.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, client.Start())
+	_, err = io.ReadFull(out, make([]byte, len("ready\n")))
+	harness.Must(t, err)
+	harness.Must(t, client.Process.Signal(os.Interrupt))
+	_ = client.Wait()
+	if code := client.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("%v", client.ProcessState)
+	}
+}
+
+// TestTerminalWithoutALocalOne gives commands a terminal whose input is none: they see
+// the end of that, also in the middle of a line.
+func TestTerminalWithoutALocalOne(t *testing.T) {
+	_, url := harness.Server(t)
+	for input, want := range map[string]string{"": "end\r\n", "hi\n": "hi\r\nhi\r\nend\r\n", "hi": "hihiend\r\n"} {
+		out, errs, code := harness.Run(t, input, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "cat; echo end")
+		if code != 0 || strings.ReplaceAll(out, "^D\b\b", "") != want {
+			t.Errorf("%q: %d %q %q", input, code, out, errs)
+		}
+	}
+	for _, command := range [][]string{{"shell"}, {"exec", "--shell"}} {
+		args := append([]string{"remote", "--url", url}, command...)
+		if _, errs, code := harness.Run(t, "", args...); code != 2 || !strings.Contains(errs, "needs a terminal") {
+			t.Errorf("%v: %d %q", command, code, errs)
+		}
+	}
+}
+
+// TestEnvironmentVariablesAndIDs: --env names an environment, or sets a variable where
+// it says so. It never does nothing.
+func TestEnvironmentVariablesAndIDs(t *testing.T) {
+	_, url := harness.Server(t)
+	for _, command := range []string{"run", "exec"} {
+		out, errs, code := harness.Run(t, "", "remote", command, "--url", url, "--env", "A=b", "--", "sh", "-c", "echo $A")
+		if code != 0 || out != "b\n" {
+			t.Errorf("%s: %d %q %q", command, code, out, errs)
+		}
+	}
+	for _, args := range [][]string{
+		{"--env", "A=b", "run", "--url", url, "--", "true"},
+		{"ls", "--url", url, "--env", "A=b", "/"},
+		{"info", "--url", url, "--env", "A=b"},
+		{"run", "--url", url, "--env", "nosuch", "--", "true"},
+		{"--env", "nosuch", "run", "--url", url, "--", "true"},
+	} {
+		if _, errs, code := harness.Run(t, "", append([]string{"remote"}, args...)...); code != 2 || !strings.Contains(errs, "--env") {
+			t.Errorf("%v: %d %q", args, code, errs)
+		}
+	}
+}
+
+// TestListensOnOneFamily: a wildcard address of IPv4 is none of IPv6.
+func TestListensOnOneFamily(t *testing.T) {
+	cmd := exec.Command(harness.Codex, "exec-server", "--listen", "ws://0.0.0.0:0", "--allow-unauthenticated-bind")
+	cmd.Stderr = harness.ShownOnFailure(t)
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	line := make([]byte, 64)
+	n, err := out.Read(line)
+	if err != nil || !strings.HasPrefix(string(line[:n]), "ws://0.0.0.0:") {
+		t.Errorf("%q, %v", line[:n], err)
+	}
+	// The end of the terminal is an orderly end.
+	harness.Must(t, cmd.Process.Signal(syscall.SIGHUP))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGHUP: %v", err)
+	}
+}
