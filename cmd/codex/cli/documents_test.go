@@ -283,6 +283,7 @@ func TestDocumentedNames(t *testing.T) {
 		document, title  string
 		cell             string // finds a name in the document
 		leftOut, outside []string
+		others           bool // the document has other words of this form
 	}{
 		{
 			what: "methods and notifications", sources: []string{"pkg/execproto/methods.go"}, source: `(?:Method|Notify)\w+ += "([a-zA-Z/]+)"`,
@@ -291,6 +292,26 @@ func TestDocumentedNames(t *testing.T) {
 		{
 			what: "error codes", sources: []string{"pkg/execproto/methods.go"}, source: `Code\w+ += (-\d+)`,
 			document: "docs/protocol.md", title: "Error codes", cell: `(?m)^\| (-\d+) \|`,
+		},
+		{
+			what: "error codes of the specification", sources: []string{"pkg/execproto/methods.go"}, source: `Code\w+ += (-\d+)`,
+			document: "docs/spec/wire.md", title: "2.2 Error codes", cell: `(?m)^\| (-\d+) \|`,
+		},
+		{
+			what: "error codes of the rendezvous service", sources: []string{"pkg/rendezvous"}, source: `apiError\{[a-zA-Z.]+, "([a-z_]+)"`,
+			document: "docs/rendezvous.md", title: "Errors of the service", cell: "`([a-z]+(?:_[a-z]+)*)`", outside: []string{"error"},
+		},
+		{
+			what: "events of --json", sources: []string{"cmd/codex/cli/remote"}, source: `Type: +"([a-z]+)"`,
+			document: "docs/cli.md", title: "codex remote exec", cell: "(?m)^\\| `([a-z]+)` \\| ", outside: []string{"always", "never"},
+		},
+		{
+			what: "members of events", sources: []string{"cmd/codex/cli/remote/report.go"}, source: `json:"([a-zA-Z0-9]+)`,
+			document: "docs/cli.md", title: "codex remote exec", cell: "`([a-zA-Z0-9]+)`", others: true,
+		},
+		{
+			what: "members of codex doctor --json", sources: []string{"pkg/sandbox/doctor/doctor.go"}, source: `json:"([a-zA-Z]+)`,
+			document: "docs/cli.md", title: "codex doctor", cell: `([a-zA-Z]+)`, others: true,
 		},
 		{
 			what: "exit codes", sources: []string{"cmd/codex/cli/cmdutil/errors.go"}, source: `Exit[A-Z]\w+ += (\d+)`,
@@ -320,12 +341,36 @@ func TestDocumentedNames(t *testing.T) {
 			}
 		}
 		for name := range shown {
-			if !has[name] && !slices.Contains(tt.outside, name) {
+			if !has[name] && !tt.others && !slices.Contains(tt.outside, name) {
 				t.Errorf("%s: %s shows %s, which the source does not have", tt.what, tt.document, name)
 			}
 		}
 		if len(has) == 0 || len(shown) == 0 {
 			t.Errorf("%s: found %d in the source, %d in the document", tt.what, len(has), len(shown))
+		}
+	}
+}
+
+// TestSpecifiedNames checks that the specification has each method, each notification
+// and each member of a message that the protocol's types have.
+func TestSpecifiedNames(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(repository, "docs/spec/*.md"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no specification: %v", err)
+	}
+	text := ""
+	for _, name := range names {
+		text += read(t, filepath.Join("docs/spec", filepath.Base(name)))
+	}
+	methods := matches(`(?:Method|Notify)\w+ += "([a-zA-Z0-9/]+)"`, sourceText(t, "pkg/execproto/methods.go"))
+	members := matches(`\(c, "([a-zA-Z0-9]+)"`, sourceText(t, "pkg/execproto"))
+	if len(methods) < 30 || len(members) < 100 {
+		t.Errorf("found %d methods and %d members", len(methods), len(members))
+	}
+	maps.Copy(methods, members)
+	for name := range methods {
+		if !regexp.MustCompile(`[^a-zA-Z0-9/]` + name + `[^a-zA-Z0-9/]`).MatchString(text) {
+			t.Errorf("docs/spec does not have %s", name)
 		}
 	}
 }
@@ -375,5 +420,13 @@ func TestDocumentedPaths(t *testing.T) {
 			}
 			exists(t, strings.TrimSuffix(words[0], ":"))
 		}
+	}
+}
+
+// TestReadmeIsShort keeps the README to what a newcomer reads; the rest is in docs.
+func TestReadmeIsShort(t *testing.T) {
+	const most = 200
+	if n := strings.Count(read(t, "README.md"), "\n"); n > most {
+		t.Errorf("README.md has %d lines, at most %d are allowed", n, most)
 	}
 }

@@ -24,7 +24,7 @@ const checkout = harness.Repository
 // documents are those whose commands are run, one after the other, each document
 // with a server and a home directory of its own. Of the others, only the names of
 // commands and options are checked: see TestDocumentedCommands in the package cli.
-var documents = []string{"README.md", "docs/getting-started.md"}
+var documents = []string{"README.md", "docs/getting-started.md", "docs/sign-in.md"}
 
 // notRun are the commands that cannot be run by a test, and why.
 var notRun = map[string]string{
@@ -46,19 +46,40 @@ var notRunIn = map[string]string{
 	"docs/configuration.md": "it needs a machine named build: see TestEnvironments",
 	"docs/embedding.md":     "it downloads modules: the examples of the packages execclient and execserver are run",
 	"docs/rendezvous.md":    "it needs three machines, a name and NATS: see TestRendezvousWithTLS and TestRendezvousNodes",
-	"docs/sign-in.md":       "it needs credentials: see TestLoginThroughAProxy",
 }
+
+// notMarked are the command lines that are shown without a dollar sign and an answer,
+// and why they are not run.
+var notMarked = map[string]string{
+	"scripts/run":                     notRun["scripts/run"],
+	"scripts/test":                    "it is what runs this test: scripts/check tests it",
+	"scripts/test --quick":            "it is what runs this test: scripts/check tests it",
+	".ci/run":                         "it runs this test",
+	"source <(codex completion bash)": "it changes the shell: see TestBashCompletion",
+	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'": "it runs tests, as scripts/test does",
+	"go test ./cmd/codex/e2e/cli -run TestDocuments":                  "it is this test",
+}
+
+// unmarked finds a command line without a dollar sign in an indented block.
+var unmarked = regexp.MustCompile(`(?m)^    ((?:source |go [a-z]+ |codex |bin/|scripts/|\.ci/|\./).*)$`)
 
 // TestDocumentsAreListed: each document that shows command lines is run, or it is
 // said why it cannot be, and tests that are named instead exist.
 func TestDocumentsAreListed(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(checkout, "docs/*.md"))
 	harness.Must(t, err)
-	unused := maps.Clone(notRunIn)
-	for _, name := range names {
+	unused, unusedLines := maps.Clone(notRunIn), maps.Clone(notMarked)
+	for _, name := range append(names, filepath.Join(checkout, "README.md"), filepath.Join(checkout, "CONTRIBUTING.md")) {
 		text, err := os.ReadFile(name)
 		harness.Must(t, err)
-		name = filepath.Join("docs", filepath.Base(name))
+		name, err = filepath.Rel(checkout, name)
+		harness.Must(t, err)
+		for _, line := range commandsWithoutPrompt(string(text)) {
+			if _, listed := notMarked[line]; !listed {
+				t.Errorf("%s shows %q: show it behind a dollar sign, so that it is run, or say why it cannot be", name, line)
+			}
+			delete(unusedLines, line)
+		}
 		shows := len(documented(string(text))) > 0
 		if _, listed := notRunIn[name]; shows && !listed && !slices.Contains(documents, name) {
 			t.Errorf("%s shows command lines: run them, or say why they cannot be", name)
@@ -69,15 +90,20 @@ func TestDocumentsAreListed(t *testing.T) {
 	for name := range unused {
 		t.Errorf("%s shows no command line: take it out of the list", name)
 	}
+	for line := range unusedLines {
+		t.Errorf("no document shows %q: take it out of the list", line)
+	}
 	tests := ""
 	files, err := filepath.Glob(filepath.Join("..", "*", "*_test.go"))
 	harness.Must(t, err)
-	for _, file := range files {
+	more, err := filepath.Glob(filepath.Join("..", "..", "cli", "*_test.go"))
+	harness.Must(t, err)
+	for _, file := range append(files, more...) {
 		text, err := os.ReadFile(file)
 		harness.Must(t, err)
 		tests += string(text)
 	}
-	for _, reason := range slices.Concat(slices.Collect(maps.Values(notRun)), slices.Collect(maps.Values(notRunIn))) {
+	for _, reason := range slices.Concat(slices.Collect(maps.Values(notRun)), slices.Collect(maps.Values(notRunIn)), slices.Collect(maps.Values(notMarked))) {
 		for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(reason, -1) {
 			if !strings.Contains(tests, "\nfunc "+name+"(") {
 				t.Errorf("%q: there is no %s", reason, name)
@@ -113,6 +139,16 @@ func TestDocuments(t *testing.T) {
 	for line := range unused {
 		t.Errorf("no document shows %s: take it out of the list", line)
 	}
+}
+
+// commandsWithoutPrompt returns the command lines of indented blocks that are not behind
+// a dollar sign, without comments.
+func commandsWithoutPrompt(text string) (lines []string) {
+	for _, m := range unmarked.FindAllStringSubmatch(text, -1) {
+		line, _, _ := strings.Cut(m[1], " #")
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
 }
 
 // example is a command line of a document, and the lines that it shows below.
@@ -168,7 +204,7 @@ func newReader(t *testing.T) *reader {
 		"ws://127.0.0.1:8765": url, "/src/codex": r.dir, "/root/": home + "/",
 		"/var/tmp/demo": filepath.Join(beside, "demo"), "/var/tmp/tour": filepath.Join(beside, "tour"),
 	}
-	r.env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TERM=xterm", "SHELL=/bin/bash"}
+	r.env = []string{"HOME=" + home, "PATH=" + filepath.Join(r.dir, "bin") + ":" + os.Getenv("PATH"), "LC_ALL=C", "TERM=xterm", "SHELL=/bin/bash", "OPENAI_API_KEY=sk-proj-0123456789ABCDE"}
 	return r
 }
 
@@ -313,6 +349,9 @@ func TestDocumentsDiffer(t *testing.T) {
 		if problem := differs(tt.want, tt.got); (problem == "") != tt.same {
 			t.Errorf("%q, %q: %q", tt.want, tt.got, problem)
 		}
+	}
+	if got := commandsWithoutPrompt("    codex: no\n    codex yes\n    $ codex no\n    scripts/test  # all\ncodex no\n"); !slices.Equal(got, []string{"codex yes", "scripts/test"}) {
+		t.Errorf("%q", got)
 	}
 	got := documented("$ no\n\n    $ a \\\n    b\n\n    c\n\ntext\n    $ d\n")
 	if len(got) != 2 || got[0].line != `a \` || got[1].line != "d" || len(got[1].want) != 0 {
