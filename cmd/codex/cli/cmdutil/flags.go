@@ -11,12 +11,22 @@ import (
 // empty: nothing. A value of --env with an equals sign sets a variable where the
 // flag may be repeated, and is an error elsewhere.
 func FlagValue(c *cli.Context, name string) (string, error) {
-	for _, at := range c.Lineage() {
+	value, _, err := FlagLevel(c, name)
+	return value, err
+}
+
+// FlagLevel is FlagValue, and tells where the flag was given: 0 behind the last
+// command, more before it.
+func FlagLevel(c *cli.Context, name string) (value string, level int, err error) {
+	for level, at := range c.Lineage() {
+		if !slices.Contains(at.LocalFlagNames(), name) {
+			continue // Value would look further out
+		}
 		var values []string
 		switch v := at.Value(name).(type) {
 		case string:
 			if name == "env" && strings.Contains(v, "=") {
-				return "", Usagef("--env %s: an environment's id has no =; to set a variable, write --env-var NAME=VALUE behind run, exec or shell", v)
+				return "", level, Usagef("--env %s: an environment's id has no =; to set a variable, write --env-var NAME=VALUE behind run, exec or shell", v)
 			}
 			values = []string{v}
 		case cli.StringSlice:
@@ -26,10 +36,10 @@ func FlagValue(c *cli.Context, name string) (string, error) {
 		switch len(values) {
 		case 0:
 		case 1:
-			return values[0], nil
+			return values[0], level, nil
 		default:
-			return "", Usagef("--%s: %s and %s cannot both be the environment; to set a variable write NAME=VALUE", name, values[0], values[1])
+			return "", level, Usagef("--%s: %s and %s cannot both be the environment; to set a variable write NAME=VALUE", name, values[0], values[1])
 		}
 	}
-	return "", nil
+	return "", 0, nil
 }

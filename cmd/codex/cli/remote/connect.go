@@ -29,19 +29,32 @@ func serverFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{urlFlag(), envFlag()}, more...)
 }
 
+// serverFlag returns which server --url and --env name: one that stands behind the
+// command has precedence over one before it.
+func serverFlag(c *cli.Context) (url, id string, err error) {
+	url, urlLevel, err := cmdutil.FlagLevel(c, "url")
+	if err != nil {
+		return "", "", err
+	}
+	id, idLevel, err := cmdutil.FlagLevel(c, "env")
+	switch {
+	case err != nil || url == "" || id == "":
+		return url, id, err
+	case urlLevel == idLevel:
+		return "", "", cmdutil.Usagef("--url and --env exclude each other: both name the server")
+	case urlLevel < idLevel:
+		return url, "", nil
+	default:
+		return "", id, nil
+	}
+}
+
 // chooseServer returns the environment that a command works in: --url, or
 // --env, or the default.
 func chooseServer(c *cli.Context) (execenv.Spec, error) {
-	url, err := cmdutil.FlagValue(c, "url")
+	url, id, err := serverFlag(c)
 	if err != nil {
 		return execenv.Spec{}, err
-	}
-	id, err := cmdutil.FlagValue(c, "env")
-	if err != nil {
-		return execenv.Spec{}, err
-	}
-	if url != "" && id != "" {
-		return execenv.Spec{}, cmdutil.Usagef("--url and --env exclude each other: both name the server")
 	}
 	if url != "" {
 		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken()}, nil
