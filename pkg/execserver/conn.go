@@ -52,6 +52,10 @@ type conn struct {
 	// ended, the reader handles no message.
 	receiving sync.Mutex
 
+	// answered is closed when initialize was answered: nothing about processes is
+	// sent before.
+	answered chan struct{}
+
 	// Only the reader uses these.
 	stage   stage
 	session *session
@@ -81,6 +85,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, principal 
 		lanes:     newLanes(srv.opts.ConcurrentRequests),
 		log:       srv.log.With("peer", t.Peer()),
 		principal: principal,
+		answered:  make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)
@@ -160,6 +165,29 @@ func (c *conn) evict() {
 	c.cancel(errTakenOver)
 	c.receiving.Lock()
 	defer c.receiving.Unlock()
+}
+
+// greeted waits until the answer to initialize is in the queue, because a client
+// does not know its session before. It returns false if ctx or the connection
+// ends first.
+func (c *conn) greeted(ctx context.Context) bool {
+	select {
+	case <-c.answered:
+		return true
+	case <-c.out.ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// isGreeted reports whether initialize was answered.
+func (c *conn) isGreeted() bool {
+	select {
+	case <-c.answered:
+		return true
+	default:
+		return false
+	}
 }
 
 // suspended reports whether the client cannot be reached at the moment.

@@ -19,8 +19,9 @@ func (srv *Server) environment() execproto.EnvironmentInfo {
 		info.Capabilities.RootWriteKeepsRestrictions = true
 		info.Capabilities.CapabilityDiscoverySandbox = true
 		info.Capabilities.CapabilityDiscoveryV2 = srv.opts.CodexHome != ""
-		info.Capabilities.NetworkProxyLaunch = proxies(r.Status())
-		info.Capabilities.NetworkProxyReviewDomains = proxies(r.Status())
+		proxies := srv.proxies(r.Status())
+		info.Capabilities.NetworkProxyLaunch = proxies
+		info.Capabilities.NetworkProxyReviewDomains = proxies
 	}
 	return info
 }

@@ -23,11 +23,7 @@ import (
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
-	if a, ok := l.Addr().(*net.TCPAddr); ok {
-		srv.mu.Lock()
-		srv.ports = append(srv.ports, a.AddrPort().Port())
-		srv.mu.Unlock()
-	}
+	srv.listening(l.Addr())
 	l = websocket.LimitWaiting(l, waitingLimit(), sourceOf)
 	h := websocket.NewHTTPServer(http.HandlerFunc(srv.servePort))
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -127,6 +123,7 @@ func (srv *Server) identify(r *http.Request) (uid int, err error) {
 // websocket is a client's, whatever its path is. Other requests are answered as
 // those to the port of Serve.
 func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	srv.listening(r.Context().Value(http.LocalAddrContextKey))
 	if websocket.IsUpgrade(r) && len(r.Header.Values("Origin")) == 0 {
 		srv.serveRoot(w, r)
 		return

@@ -5,7 +5,7 @@ package execserver
 import (
 	"context"
 	"errors"
-	"slices"
+	"net"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -82,11 +82,15 @@ func (st *start) openNetwork(intent *launch.Intent) error {
 	if n.policy == nil || offline {
 		return nil
 	}
+	if err := st.p.s.srv.egress.Works(); err != nil {
+		return internal("this server cannot give processes network proxies: " + err.Error())
+	}
 	proxy, err := st.p.s.srv.egress.Start(n.policy, egress.Hooks{Ask: st.p.askClient, Report: st.p.reportDecision})
 	if err != nil {
 		return internal(err.Error())
 	}
-	st.p.network = proxy
+	st.network.policy = nil // the proxy has it, and ends before the process is forgotten
+	st.p.setNetwork(proxy)
 	st.spec.Env = proxy.Environ(st.spec.Env)
 	if intent != nil && intent.ManagedNetwork {
 		intent.ProxyPorts = proxy.Ports()
@@ -94,11 +98,31 @@ func (st *start) openNetwork(intent *launch.Intent) error {
 	return nil
 }
 
-// closeNetwork ends the process's network proxy, if it has one. The ports are
-// closed when it returns.
-func (p *proc) closeNetwork() {
+// setNetwork replaces the process's network proxy and returns the one before.
+func (p *proc) setNetwork(proxy *egress.Proxy) *egress.Proxy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.network
+	p.network = proxy
+	return old
+}
+
+// stopAsking denies the open and the later questions about the process, if it has
+// a network proxy.
+func (p *proc) stopAsking() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.network != nil {
-		p.network.Close()
+		p.network.StopAsking()
+	}
+}
+
+// closeNetwork ends the process's network proxy, if it has one. The ports are
+// closed when it returns. The proxy is forgotten: its policy may be large, and
+// closed processes are kept for some time.
+func (p *proc) closeNetwork() {
+	if proxy := p.setNetwork(nil); proxy != nil {
+		proxy.Close()
 	}
 }
 
@@ -106,7 +130,7 @@ func (p *proc) closeNetwork() {
 // Answer denies: nothing is queued for the next connection.
 func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 	c := p.s.attached()
-	if c == nil {
+	if c == nil || !c.greeted(ctx) {
 		return egress.Answer{}
 	}
 	d, ok := c.questions.ask(ctx, c, execproto.PolicyRequestParams{
@@ -129,7 +153,7 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 // that does not read misses reports, because proxies must not wait for it.
 func (p *proc) reportDecision(r egress.Report) {
 	c := p.s.attached()
-	if c == nil {
+	if c == nil || !c.isGreeted() {
 		return
 	}
 	scope := "non_domain"
@@ -150,14 +174,31 @@ func (srv *Server) newEgress() *egress.Host {
 	})
 }
 
-// listensOn reports whether Serve accepts clients on a port.
+// listensOn reports whether this server accepts clients on a port.
 func (srv *Server) listensOn(port uint16) bool {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	return slices.Contains(srv.ports, port)
+	_, found := srv.ports.Load(port)
+	return found
+}
+
+// listening records an address on which this server accepts clients: that of a
+// listener, or of a request, because a program that embeds the server has
+// listeners of its own.
+func (srv *Server) listening(on any) {
+	if a, ok := on.(*net.TCPAddr); ok {
+		srv.ports.LoadOrStore(a.AddrPort().Port(), nil)
+	}
 }
 
 // proxies reports whether processes can have network proxies here. A port is
 // open to every user of the machine, so a system must be able to say which user
 // a connection belongs to.
-func proxies(status launch.Status) bool { return status.Complete && localpeer.Supported }
+func (srv *Server) proxies(status launch.Status) bool {
+	if !status.Complete || !localpeer.Supported {
+		return false
+	}
+	err := srv.egress.Works()
+	if err != nil {
+		srv.log.Warn("processes can have no network proxies", "error", err)
+	}
+	return err == nil
+}

@@ -4,6 +4,10 @@ package execserver
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +15,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -66,7 +71,8 @@ func (discard) Seal(b []byte, _ int) []byte { return b }
 
 // askingProc returns a process of a session whose connection is c.
 func askingProc(t *testing.T) (*proc, *conn) {
-	c := &conn{out: newOutbox(discard{})}
+	c := &conn{out: newOutbox(discard{}), answered: make(chan struct{})}
+	close(c.answered)
 	c.waits, c.hangup = context.WithCancel(t.Context())
 	return &proc{id: "p", s: &session{conn: c}}, c
 }
@@ -130,4 +136,89 @@ func TestQuestionsEnd(t *testing.T) {
 			t.Errorf("without a connection: %+v", a)
 		}
 	})
+}
+
+// TestNothingComesBeforeTheAnswer: a client that resumes its session learns of it
+// by the answer to initialize, and must not get questions or output before.
+func TestNothingComesBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := askingProc(t)
+		p.s.ctx = t.Context()
+		c.answered = make(chan struct{})
+		go p.askClient(t.Context(), egress.Question{Protocol: egress.HTTP, Host: "a.test", Port: 80})
+		go p.Output(1, "stdout", []byte("x"))
+		p.reportDecision(egress.Report{Host: "a.test"})
+		synctest.Wait()
+		if len(c.out.queue) > 0 {
+			t.Errorf("sent %q", c.out.queue)
+		}
+		close(c.answered)
+		synctest.Wait()
+		for _, want := range []string{execproto.MethodPolicyRequest, execproto.NotifyProcessOutput} {
+			if !strings.Contains(string(c.out.queue), want) {
+				t.Errorf("%s was not sent: %q", want, c.out.queue)
+			}
+		}
+		c.hangup()
+	})
+}
+
+// TestNoProxiesWhereUsersAreUnknown: a proxy that refuses every connection is not
+// announced.
+func TestNoProxiesWhereUsersAreUnknown(t *testing.T) {
+	srv, _ := newTestServer(t, Options{})
+	if !srv.proxies(launch.Status{Complete: true}) {
+		t.Error("there are no proxies here")
+	}
+	if srv.proxies(launch.Status{}) {
+		t.Error("there are proxies without a sandbox")
+	}
+	srv.egress = egress.NewHost(egress.Options{UserOf: func(net.Conn) (int, error) { return 0, errors.New("not known") }})
+	if srv.proxies(launch.Status{Complete: true}) {
+		t.Error("there are proxies that no process could use")
+	}
+}
+
+// TestClosedProcessesForgetTheirPolicy: a session keeps thousands of closed
+// processes, and a policy may have thousands of patterns.
+func TestClosedProcessesForgetTheirPolicy(t *testing.T) {
+	srv, url := newTestServer(t, Options{})
+	p, id := hello(t, url)
+	p.start("a", "true", object{"networkProxy": object{"proxy": object{
+		"enabled": true, "enableSocks5": true, "enableSocks5Udp": false, "allowUpstreamProxy": false,
+		"dangerouslyAllowAllUnixSockets": false, "mode": "full", "allowLocalBinding": false,
+	}}})
+	p.closed("a")
+	srv.mu.Lock()
+	s := srv.sessions[id]
+	srv.mu.Unlock()
+	closed := s.find("a")
+	if closed == nil {
+		t.Fatal("the process is forgotten")
+	}
+	closed.mu.Lock()
+	defer closed.mu.Unlock()
+	if closed.network != nil {
+		t.Error("the proxy is kept")
+	}
+}
+
+// TestEmbeddedServersKnowTheirPort: a program that serves the handler on a listener
+// of its own accepts clients there too.
+func TestEmbeddedServersKnowTheirPort(t *testing.T) {
+	srv, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = srv.Shutdown(context.Background()) }()
+	web := httptest.NewServer(srv)
+	defer web.Close()
+	resp, err := http.Get(web.URL + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if port := web.Listener.Addr().(*net.TCPAddr).AddrPort().Port(); !srv.listensOn(port) || srv.listensOn(port^1) {
+		t.Errorf("the server does not know that it listens on port %d", port)
+	}
 }

@@ -34,7 +34,6 @@ type proc struct {
 	confined  bool                // set before the start
 	refusal   *os.File            // set before a confined start: see launch.Command; closed at exit
 	profile   permissions.Profile // set before a confined start
-	network   *egress.Proxy       // set before the start; nil: none
 	startedAt time.Time
 	// stop cancels the start.
 	stop context.CancelFunc
@@ -45,6 +44,8 @@ type proc struct {
 	mu        sync.Mutex
 	cancelled bool   // terminated while starting
 	acked     uint64 // what was acknowledged while it was starting
+	// network is set before the start; nil: there is none, or it is closed.
+	network *egress.Proxy
 
 	// The session's lock guards these.
 	closedAt time.Time
@@ -169,7 +170,7 @@ func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
 		encode := func(b []byte) []byte {
 			return execproto.AppendOutput(b, p.id, seq, execproto.Stream(stream), chunk)
 		}
-		if c.out.send(p.s.ctx, encode) == nil {
+		if c.greeted(p.s.ctx) && c.out.send(p.s.ctx, encode) == nil {
 			return
 		}
 	}
@@ -221,7 +222,7 @@ func (p *proc) Closed(seq uint64) {
 // notify sends a notification, which appends its whole message.
 func (p *proc) notify(n appender) {
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
-		if c.out.send(p.s.ctx, n.AppendJSON) == nil {
+		if c.greeted(p.s.ctx) && c.out.send(p.s.ctx, n.AppendJSON) == nil {
 			return
 		}
 	}

@@ -299,10 +299,8 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		if p == nil {
 			return execproto.TerminateResult{Running: false}, nil
 		}
-		if p.network != nil {
-			// Descendants that outlive an exited process are no longer asked about.
-			p.network.StopAsking()
-		}
+		// Descendants that outlive an exited process are no longer asked about.
+		p.stopAsking()
 		return execproto.TerminateResult{Running: p.running.Terminate()}, nil
 	}), nil
 }

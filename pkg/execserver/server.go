@@ -116,11 +116,12 @@ type Server struct {
 	// wg counts connections, session ends and kills.
 	wg sync.WaitGroup
 
+	ports sync.Map // on which clients are accepted
+
 	mu       sync.Mutex
 	stopping bool
 	conns    int
 	sessions map[string]*session
-	ports    []uint16      // on which Serve accepts clients
 	stopped  chan struct{} // closed when Shutdown begins
 	ended    chan struct{} // closed when Shutdown is done
 }

@@ -65,7 +65,8 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
-	return execproto.InitializeResult{SessionID: s.id, Extensions: extensions, EnvironmentInfo: &info}, nil
+	r := execproto.InitializeResult{SessionID: s.id, Extensions: extensions, EnvironmentInfo: &info}
+	return followed{r, func() { close(c.answered) }}, nil
 }
 
 // openSession attaches c to a new session or to the one that p names.

@@ -61,13 +61,17 @@ func (b *body) Read(p []byte) (int, error) {
 
 // skipTrailer reads the lines after the last chunk.
 func (b *body) skipTrailer() error {
-	for left := maxTrailer; ; {
-		line, err := readLine(b.lines, left)
-		if err != nil {
-			return err
+	size := 0
+	count := func(n int) error {
+		if size += n; size > maxTrailer {
+			return errLargeHead
 		}
-		if left -= len(line); len(line) <= len("\r\n") {
-			return nil
+		return nil
+	}
+	for {
+		line, err := readLine(b.lines, count)
+		if err != nil || len(line) <= len("\r\n") {
+			return err
 		}
 	}
 }

@@ -30,7 +30,9 @@ var (
 const localNetworks = "localhost,127.0.0.1,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
 
 // Environ returns a copy of an environment (NAME=VALUE) that points its process
-// at the proxy. Proxy variables in env are replaced.
+// at the proxy. Proxy variables in env are replaced, in any case of their letters:
+// some programs read Http_Proxy as they read http_proxy, and would go past this
+// proxy.
 func (x *Proxy) Environ(env []string) []string {
 	web := "http://" + x.web.Addr().String()
 	all, except, local := web, "", "0"
@@ -54,14 +56,14 @@ func (x *Proxy) Environ(env []string) []string {
 	replaced := make(map[string]bool)
 	for _, kv := range set {
 		name, _, _ := strings.Cut(kv, "=")
-		replaced[name] = true
+		replaced[lower(name)] = true
 	}
 	for _, name := range removedVariables {
-		replaced[name] = true
+		replaced[lower(name)] = true
 	}
 	kept := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return replaced[name]
+		return replaced[lower(name)]
 	})
 	return append(kept, set...)
 }

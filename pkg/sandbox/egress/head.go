@@ -20,23 +20,46 @@ type head struct {
 var (
 	errBadHead   = errors.New("not an HTTP request")
 	errLargeHead = errors.New("the head of the request is too large")
+	errBusyHead  = errors.New("too many requests have large heads")
 )
+
+// headSize counts the bytes of a head while it is read, and takes a slot of its
+// proxy when it becomes a large one: without that, a process could make the server
+// hold maxHead bytes for each connection by heads that it does not finish.
+type headSize struct {
+	admit func() bool // takes a slot; called once at most
+	size  int
+	large bool // it has a slot
+}
+
+func (s *headSize) add(n int) error {
+	s.size += n
+	switch {
+	case s.size > maxHead:
+		return errLargeHead
+	case s.size > smallHead && !s.large:
+		if !s.admit() {
+			return errBusyHead
+		}
+		s.large = true
+	}
+	return nil
+}
 
 // readHead reads the head of a request. net/http parses it; the lines are read
 // here, because net/http's server and ReadRequest drop the Host header of a
 // request for an absolute URI, which must be compared with that, refuse a second
 // one without a text, and bound the head by its size alone. Headers that go on
 // in a second line are refused: the next server may read them in another way.
-func readHead(r *bufio.Reader) (*head, error) {
+func readHead(r *bufio.Reader, counted *headSize) (*head, error) {
 	var text bytes.Buffer
 	h := &head{}
-	size, lines := 0, 0
+	lines := 0
 	for {
-		line, err := readLine(r, maxHead-size)
+		line, err := readLine(r, counted.add)
 		if err != nil {
 			return nil, err
 		}
-		size += len(line)
 		line = bytes.TrimRight(line, "\r\n")
 		switch {
 		case len(line) == 0 && text.Len() == 0:
@@ -70,16 +93,17 @@ func readHead(r *bufio.Reader) (*head, error) {
 	}
 }
 
-// readLine reads a line of at most limit bytes, with its end.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
+// readLine reads a line with its end. Each part is counted by count, whose error
+// ends the line.
+func readLine(r *bufio.Reader, count func(int) error) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
+		if wrong := count(len(part)); wrong != nil {
+			return nil, wrong
+		}
 		line = append(line, part...)
-		switch {
-		case len(line) > limit:
-			return nil, errLargeHead
-		case !errors.Is(err, bufio.ErrBufferFull):
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
 	}
@@ -222,8 +246,14 @@ func (h *head) outgoing(t target, r route) *http.Request {
 	case r.upstream != nil:
 		to.Opaque = "//" + t.header + path
 	case strings.HasPrefix(path, "//"):
-		// As Opaque it would become a host.
-		to.Opaque, to.Path, to.RawPath = "", path, path
+		// As Opaque it would become a host. net/url sends RawPath as it is only if it
+		// is an encoding of Path that it knows; for others the whole URI says what
+		// the host is, which every server must accept (RFC 9112, section 3.2.2).
+		to.Opaque, to.RawPath = "", path
+		to.Path, _ = url.PathUnescape(path)
+		if to.EscapedPath() != path {
+			to.Opaque = "//" + t.header + path
+		}
 	}
 	out := &http.Request{
 		Method: h.Method, URL: to, Host: t.header, Header: endToEnd(h.Header),

@@ -10,7 +10,7 @@ const (
 	// DefaultConnections bounds the connections of all proxies of a Host. Each
 	// takes two descriptors of the server, maxAttempts more while it connects, and a
 	// tunnel up to six while data is in flight: 1024 leave most of a usual limit
-	// (20,000) to processes. Unfinished heads of all take 1 GB at most.
+	// (20,000) to processes. Their heads take 200 MB at most, and the large ones 50 MB.
 	DefaultConnections = 1024
 	// acceptPause is how long accepting rests after an error, such as one for
 	// want of descriptors, which goes away by itself.
@@ -19,6 +19,13 @@ const (
 	// maxHead bounds the bytes of a request's head: Codex CLI accepts 460,800
 	// and refuses 500,000.
 	maxHead = 480_000
+	// smallHead is the size up to which a head needs no slot: browsers and package
+	// managers send less than 16 KiB. maxLargeHeads bounds the larger heads of one
+	// process, and maxAllLargeHeads those of all, until their requests are
+	// answered: a parsed head takes three times its size.
+	smallHead        = 64 << 10
+	maxLargeHeads    = 4
+	maxAllLargeHeads = 32
 	// maxHeaders bounds the header lines of a request, as Codex CLI does.
 	maxHeaders = 99
 	// maxAnswerHead bounds the head of an answer from outside: no server that
@@ -33,6 +40,9 @@ const (
 	copyBuffer = 64 << 10
 	// readBuffer is what each connection from the process has for heads.
 	readBuffer = 16 << 10
+
+	// testTime bounds the connection that tries what this machine can do.
+	testTime = 5 * time.Second
 
 	// headTime bounds how long a head takes, and how long a connection may be
 	// idle between requests; as with Codex CLI.

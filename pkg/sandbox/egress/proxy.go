@@ -34,6 +34,9 @@ type Options struct {
 	// Resolve resolves a name; it returns soon after its context has ended. Nil:
 	// the system's resolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
+	// UserOf returns the user of the process at the other end of a connection
+	// within this machine. Nil: localpeer.UserOf.
+	UserOf func(conn net.Conn) (int, error)
 }
 
 // Host is what the proxies of one server share. Its methods may be called from
@@ -44,6 +47,11 @@ type Host struct {
 	// ports are those of all proxies, by which no proxy may be reached through
 	// another one.
 	ports sync.Map
+	// heads holds an element for each large head.
+	heads chan struct{}
+
+	tested sync.Once
+	works  error
 }
 
 // NewHost returns a Host without proxies.
@@ -60,7 +68,46 @@ func NewHost(opts Options) *Host {
 	if opts.Connections == 0 {
 		opts.Connections = DefaultConnections
 	}
-	return &Host{opts: opts}
+	if opts.UserOf == nil {
+		opts.UserOf = localpeer.UserOf
+	}
+	return &Host{opts: opts, heads: make(chan struct{}, maxAllLargeHeads)}
+}
+
+// Works returns an error if this machine does not say which user a connection
+// belongs to: every connection to a proxy would be refused. The first call tries
+// it with a connection of its own.
+func (h *Host) Works() error {
+	h.tested.Do(func() { h.works = h.test() })
+	return h.works
+}
+
+// test asks for the user of both ends of a connection to itself.
+func (h *Host) test() error {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("try a connection within this machine: %w", err)
+	}
+	defer l.Close()
+	client, err := net.DialTimeout("tcp4", l.Addr().String(), testTime)
+	if err != nil {
+		return fmt.Errorf("try a connection within this machine: %w", err)
+	}
+	defer client.Close()
+	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(testTime))
+	conn, err := l.Accept()
+	if err != nil {
+		return fmt.Errorf("try a connection within this machine: %w", err)
+	}
+	defer conn.Close()
+	user, err := h.opts.UserOf(conn)
+	if err == nil && user != os.Geteuid() {
+		err = fmt.Errorf("it is said to be of user %d", user)
+	}
+	if err != nil {
+		return fmt.Errorf("find the user of a connection within this machine: %w", err)
+	}
+	return nil
 }
 
 // resolve resolves a name by the system's configuration. It uses Go's resolver:
@@ -114,6 +161,7 @@ type Proxy struct {
 	mute   context.CancelFunc
 	// questions holds an element for each open question.
 	questions chan struct{}
+	heads     chan struct{} // holds an element for each large head
 	transport *http.Transport
 	wg        sync.WaitGroup
 
@@ -131,6 +179,7 @@ func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
 	x := &Proxy{
 		host: h, policy: policy, hooks: hooks, log: h.opts.Logger,
 		questions: make(chan struct{}, maxQuestions),
+		heads:     make(chan struct{}, maxLargeHeads),
 		conns:     make(map[net.Conn]struct{}),
 	}
 	var err error
@@ -214,7 +263,7 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 // loopback port, and would have the network of this server's user. Root may use
 // it, because root can become this user.
 func (x *Proxy) admit(conn net.Conn, serve, refuse func(net.Conn)) {
-	user, err := localpeer.UserOf(conn)
+	user, err := x.host.opts.UserOf(conn)
 	if err != nil || user != os.Geteuid() && user != 0 {
 		x.log.Warn("network proxy: refused a connection of another user", "user", user, "error", err)
 		_ = conn.Close()
@@ -256,6 +305,27 @@ func (x *Proxy) leave(conn net.Conn) {
 	defer x.mu.Unlock()
 	x.count--
 	delete(x.conns, conn)
+}
+
+// admitHead takes a slot for a large head; false: there is none.
+func (x *Proxy) admitHead() bool {
+	select {
+	case x.heads <- struct{}{}:
+	default:
+		return false
+	}
+	select {
+	case x.host.heads <- struct{}{}:
+		return true
+	default:
+		<-x.heads
+		return false
+	}
+}
+
+func (x *Proxy) releaseHead() {
+	<-x.host.heads
+	<-x.heads
 }
 
 // begin makes Close wait for the caller, until wg.Done. It returns false if the

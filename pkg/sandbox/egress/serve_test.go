@@ -105,6 +105,9 @@ func TestPlainRequests(t *testing.T) {
 		{"GET http://SERVER/a?b=%20c HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET /a?b=%20c SERVER [] "},
 		{"GET http://user:pw@SERVER/a|b//c#d HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET /a|b//c SERVER [] "},
 		{"GET http://SERVER//evil.test/x HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET //evil.test/x SERVER [] "},
+		{"GET http://SERVER//a%20b HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET //a%20b SERVER [] "},
+		{"GET http://SERVER//a%2Fb%7E HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET //a%2Fb%7E SERVER [] "},
+		{"GET http://SERVER//a|b?c HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET http://SERVER//a|b?c SERVER [] "},
 		{"GET http://SERVER?q HTTP/1.1\r\nHost: SERVER\r\n\r\n", "200", "GET /?q SERVER [] "},
 		{"GET http://SERVER HTTP/1.1\r\n\r\n", "200", "GET / SERVER [] "},
 		{"GET http://SERVER/? HTTP/1.1\r\n\r\n", "200", "GET /? SERVER [] "},
@@ -419,7 +422,7 @@ func TestUpstreamProxy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := readHead(bufio.NewReader(up))
+		h, err := readHead(bufio.NewReader(up), anyHead())
 		if err != nil || h.Method+" "+h.RequestURI+" "+h.Proto != tt.want || h.Header.Get("Proxy-Authorization") != "Basic bWU6c2VjcmV0" {
 			t.Errorf("%+v %v", h, err)
 		}
@@ -494,7 +497,7 @@ func TestTargetsThatAreNoPath(t *testing.T) {
 		"GET /p?q":                  nil,
 		"GET http://a.test/p":       nil,
 	} {
-		h, err := readHead(bufio.NewReader(strings.NewReader(request + " HTTP/1.1\r\nHost: a.test\r\n\r\n")))
+		h, err := readHead(bufio.NewReader(strings.NewReader(request+" HTTP/1.1\r\nHost: a.test\r\n\r\n")), anyHead())
 		if err != nil {
 			t.Fatal(request, err)
 		}
@@ -625,7 +628,8 @@ func TestHangUp(t *testing.T) {
 
 func TestEnviron(t *testing.T) {
 	x := testProxy(t, Options{}, local(), Hooks{})
-	env := x.Environ([]string{"PATH=/bin", "HTTP_PROXY=http://corp:1", "no_proxy=a.b", "RSYNC_PROXY=r", "CODEX_NETWORK_PROXY_ATTRIBUTION=x"})
+	env := x.Environ([]string{"PATH=/bin", "HTTP_PROXY=http://corp:1", "no_proxy=a.b", "RSYNC_PROXY=r", "CODEX_NETWORK_PROXY_ATTRIBUTION=x",
+		"Http_Proxy=http://corp:1", "nO_pROXY=*"})
 	if len(env) != 2+34 || env[0] != "PATH=/bin" || env[1] != "RSYNC_PROXY=r" {
 		t.Errorf("%d %q", len(env), env)
 	}
@@ -655,7 +659,7 @@ func FuzzHead(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		h, err := readHead(bufio.NewReader(strings.NewReader(text)))
+		h, err := readHead(bufio.NewReader(strings.NewReader(text)), anyHead())
 		if err != nil {
 			return
 		}
@@ -698,4 +702,104 @@ func FuzzSOCKS(f *testing.F) {
 			t.Fatalf("%q: %q", data, host)
 		}
 	})
+}
+
+// anyHead counts a head that always gets a slot.
+func anyHead() *headSize { return &headSize{admit: func() bool { return true }} }
+
+// TestLargeHeadsAreBounded: heads that a process does not finish do not take
+// maxHead bytes for each of its connections.
+func TestLargeHeadsAreBounded(t *testing.T) {
+	x := testProxy(t, Options{}, local(), Hooks{})
+	host := x.host
+	open := make([]net.Conn, 0, maxLargeHeads)
+	large := "GET http://localhost:1/ HTTP/1.1\r\nX: " + strings.Repeat("x", smallHead)
+	for range maxLargeHeads {
+		conn, _ := wire(t, x.web)
+		if _, err := io.WriteString(conn, large); err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	await(t, func() bool { return len(host.heads) == maxLargeHeads })
+	conn, r := wire(t, x.web)
+	if resp, _ := exchange(t, conn, r, large); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one head too many: %s", resp.Status)
+	}
+	conn, r = wire(t, x.web)
+	if resp, _ := exchange(t, conn, r, large[:smallHead/2]+"\r\n\r\n"); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("a small head: %s", resp.Status)
+	}
+	_ = open[0].Close()
+	await(t, func() bool { return len(host.heads) < maxLargeHeads })
+	conn, r = wire(t, x.web)
+	if resp, _ := exchange(t, conn, r, large+"\r\n\r\n"); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("after one has ended: %s", resp.Status)
+	}
+	for range maxAllLargeHeads {
+		host.heads <- struct{}{}
+		if len(host.heads) == maxAllLargeHeads {
+			break
+		}
+	}
+	conn, r = wire(t, x.web)
+	if resp, _ := exchange(t, conn, r, large); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("other processes have all slots: %s", resp.Status)
+	}
+}
+
+// await waits until a condition holds that no event tells of.
+func await(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// TestHalfClosedClients: a client that sends no more still waits for its answer,
+// also if somebody had to be asked.
+func TestHalfClosedClients(t *testing.T) {
+	server := echo(t)
+	port := uint16(server.Addr().(*net.TCPAddr).Port)
+	config := local()
+	config.Domains, config.AskTime, config.LocalBinding = nil, time.Minute, true
+	ends := make(chan struct{})
+	x := testProxy(t, Options{}, config, Hooks{Ask: func(ctx context.Context, _ Question) Answer {
+		select {
+		case <-ends:
+			return Answer{Verdict: Pass}
+		case <-ctx.Done():
+			return Answer{}
+		}
+	}})
+	conn, r := wire(t, x.socks)
+	request := append([]byte{socksVersion, 1, socksNoAuth}, socksAsk(socksConnect, "localhost", port)...)
+	if _, err := conn.Write(append(request, "hello"...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	close(ends)
+	answer, err := io.ReadAll(r)
+	if err != nil || len(answer) != 2+10+9 || answer[3] != socksDone || string(answer[12:]) != "got hello" {
+		t.Errorf("got %q, %v", answer, err)
+	}
+}
+
+// TestWorks: a machine that does not say whose a connection is has no proxies.
+func TestWorks(t *testing.T) {
+	if err := NewHost(Options{}).Works(); err != nil {
+		t.Error(err)
+	}
+	for name, user := range map[string]func(net.Conn) (int, error){
+		"not known":    func(net.Conn) (int, error) { return 0, errors.New("not known") },
+		"another user": func(net.Conn) (int, error) { return os.Geteuid() + 1, nil },
+	} {
+		if err := NewHost(Options{UserOf: user}).Works(); err == nil {
+			t.Errorf("%s: there is no error", name)
+		}
+	}
 }

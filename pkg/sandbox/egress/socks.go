@@ -151,7 +151,7 @@ func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 		return socksRefused
 	}
 	d := x.decide(x.ctx, a.Question, false)
-	if d.asked && gone(conn, r) {
+	if d.asked && x.gone(conn, r) {
 		return socksRefused
 	}
 	x.report(a, d, true)
@@ -182,11 +182,20 @@ func guarded(reason string) decision {
 }
 
 // gone reports whether the process has hung up while a question was open: then
-// nothing is done for it any more, and nothing reported.
-func gone(conn net.Conn, r *bufio.Reader) bool {
+// nothing is done for it any more, and nothing reported. A process that has ended
+// its own direction alone still waits for the answer; the kernel then knows its
+// socket.
+func (x *Proxy) gone(conn net.Conn, r *bufio.Reader) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := r.Peek(1)
 	_ = conn.SetReadDeadline(time.Time{})
 	var timeout net.Error
-	return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
+	switch {
+	case err == nil, errors.As(err, &timeout) && timeout.Timeout():
+		return false
+	case errors.Is(err, io.EOF):
+		_, err := x.host.opts.UserOf(conn)
+		return err != nil
+	}
+	return true
 }

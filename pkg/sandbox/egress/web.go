@@ -33,25 +33,42 @@ func (x *Proxy) serveHTTP(conn net.Conn) {
 		proxy: x, conn: conn, client: conn.RemoteAddr().String(),
 		r: bufio.NewReaderSize(conn, readBuffer), w: bufio.NewWriter(conn),
 	}
-	for more := true; more; {
-		_ = conn.SetReadDeadline(time.Now().Add(headTime))
-		h, err := readHead(c.r)
-		_ = conn.SetReadDeadline(time.Time{})
-		switch {
-		case errors.Is(err, errBadHead):
-			c.last("400 Bad Request")
-			return
-		case errors.Is(err, errLargeHead):
-			c.last("431 Request Header Fields Too Large")
-			return
-		case err != nil:
-			return
-		}
-		if more = c.serve(h); c.w.Flush() != nil {
-			return
-		}
+	for c.next() {
 	}
-	finish(conn)
+}
+
+// next serves the next request. It reports whether the connection can be used on.
+func (c *web) next() bool {
+	size := &headSize{admit: c.proxy.admitHead}
+	defer func() {
+		if size.large {
+			c.proxy.releaseHead()
+		}
+	}()
+	_ = c.conn.SetReadDeadline(time.Now().Add(headTime))
+	h, err := readHead(c.r, size)
+	_ = c.conn.SetReadDeadline(time.Time{})
+	switch {
+	case errors.Is(err, errBadHead):
+		c.last("400 Bad Request")
+		return false
+	case errors.Is(err, errLargeHead):
+		c.last("431 Request Header Fields Too Large")
+		return false
+	case errors.Is(err, errBusyHead):
+		c.last("503 Service Unavailable")
+		return false
+	case err != nil:
+		return false
+	}
+	more := c.serve(h)
+	if c.w.Flush() != nil {
+		return false
+	}
+	if !more {
+		finish(c.conn)
+	}
+	return more
 }
 
 // refuseHTTP answers a connection that is one too many.
@@ -91,7 +108,7 @@ func (c *web) serve(h *head) bool {
 	}
 	to := route{port: t.port, upstream: x.upstream(a.Question)}
 	d := x.decide(x.ctx, a.Question, to.upstream != nil)
-	if d.asked && gone(c.conn, c.r) {
+	if d.asked && x.gone(c.conn, c.r) {
 		return false
 	}
 	x.report(a, d, true)
