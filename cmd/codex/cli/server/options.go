@@ -19,6 +19,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// pidNamespaceIsolate gives each sandbox a PID namespace of its own. Codex CLI has
+// inherit too, which leaves commands in that of the server, for debuggers.
+const pidNamespaceIsolate = "isolate"
+
 // serverOptions are what the flags make of a server.
 func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
 	auth := wsauth.Config{
@@ -40,6 +44,10 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	}
 	if b := c.String("sandbox-backend"); !slices.Contains(launch.Backends, b) {
 		return execserver.Options{}, cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(launch.Backends, ", "))
+	}
+	if word := c.String("linux-sandbox-pid-namespace"); word != pidNamespaceIsolate {
+		return execserver.Options{}, cmdutil.Usagef(
+			"--linux-sandbox-pid-namespace %q: isolate is supported; inherit is not, because a sandboxed command would see processes outside", word)
 	}
 	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
 		if c.IsSet(name) && c.String(name) == "" {
