@@ -9,9 +9,6 @@ const (
 	maxYAML = 64 << 10
 	// maxYAMLDepth bounds the values within each other.
 	maxYAMLDepth = 32
-	// maxContinued bounds the lines of a value in quotes or brackets, which is
-	// looked at again with each line.
-	maxContinued = 64
 
 	// MaxLocations bounds the plugins that are looked at, maxEntries the plugins
 	// and skills of an answer, and maxAnswer its bytes; as with Codex CLI.

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
+	"go.yaml.in/yaml/v3"
 )
 
 // parseSkill reads the head of a SKILL.md: YAML between two lines `---`. named
@@ -66,18 +67,16 @@ func parseMetadata(text string) (*execproto.SkillDependencies, *execproto.SkillP
 		return nil, nil
 	}
 	var dependencies *execproto.SkillDependencies
-	if d := n.get("dependencies"); d != nil && d.kind == mapping {
+	if d := n.get("dependencies"); d.is(yaml.MappingNode) {
 		dependencies = &execproto.SkillDependencies{Tools: []execproto.SkillTool{}}
-		if tools := d.get("tools"); tools != nil {
-			for _, item := range tools.items {
-				if tool := toolOf(item); tool.Type != "" && tool.Value != "" {
-					dependencies.Tools = append(dependencies.Tools, tool)
-				}
+		for _, item := range d.get("tools").items() {
+			if tool := toolOf(item); tool.Type != "" && tool.Value != "" {
+				dependencies.Tools = append(dependencies.Tools, tool)
 			}
 		}
 	}
 	var policy *execproto.SkillPolicy
-	if p := n.get("policy"); p != nil && p.kind == mapping {
+	if p := n.get("policy"); p.is(yaml.MappingNode) {
 		policy = policyOf(p)
 	}
 	return dependencies, policy
@@ -105,19 +104,12 @@ func toolOf(n *node) execproto.SkillTool {
 
 func policyOf(n *node) *execproto.SkillPolicy {
 	p := &execproto.SkillPolicy{Products: []string{}}
-	if word := n.get("allow_implicit_invocation"); word != nil && word.kind == plain {
-		switch strings.ToLower(word.text) {
-		case "true":
-			p.AllowImplicitInvocation = new(true)
-		case "false":
-			p.AllowImplicitInvocation = new(bool)
-		}
+	if implicit, ok := n.get("allow_implicit_invocation").boolean(); ok {
+		p.AllowImplicitInvocation = &implicit
 	}
-	if products := n.get("products"); products != nil {
-		for _, item := range products.items {
-			if s, ok := item.scalar(); ok {
-				p.Products = append(p.Products, s)
-			}
+	for _, item := range n.get("products").items() {
+		if s, ok := item.scalar(); ok {
+			p.Products = append(p.Products, s)
 		}
 	}
 	return p
