@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -40,6 +41,7 @@ func (srv *Server) sandboxes() (*launch.Runtime, error) {
 	c.once.Do(func() {
 		opts := srv.opts.Sandbox
 		opts.CodexHome = srv.opts.CodexHome
+		opts.Janitor = func() *os.File { return srv.janitor.connect(c.runtime) }
 		c.runtime, c.err = launch.NewRuntime(opts)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)
@@ -48,6 +50,11 @@ func (srv *Server) sandboxes() (*launch.Runtime, error) {
 		status := c.runtime.Status()
 		srv.log.Info("sandbox chosen", "backend", status.Backend, "reason", status.Reason)
 		srv.launchers.warm()
+		srv.wg.Go(func() {
+			if f := opts.Janitor(); f != nil {
+				_ = f.Close() // the first request finds a janitor
+			}
+		})
 	})
 	return c.runtime, c.err
 }

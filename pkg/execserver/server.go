@@ -107,6 +107,7 @@ type Server struct {
 	confiner   confiner
 	helpers    *helperPool
 	launchers  *launcherPool
+	janitor    *janitorKeeper
 	confined   confinedTimes
 	egress     *egress.Host
 
@@ -150,6 +151,7 @@ func New(opts Options) (*Server, error) {
 	}
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
+	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil

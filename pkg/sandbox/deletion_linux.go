@@ -11,15 +11,10 @@ import (
 // at 19.
 const direntName = 19
 
-//go:nosplit
-//go:norace
 func direntSize(list *[512]byte, at int) int { return int(list[at+16]) | int(list[at+17])<<8 }
 
 // delete deletes what is at a name of the removal's directory, and reports
 // whether nothing is left.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) delete(r *Removal, name *[256]byte) bool {
 	m.dirs[0] = r.dir
 	m.names[0] = *name
@@ -52,9 +47,6 @@ func (m *Remover) delete(r *Removal, name *[256]byte) bool {
 
 // entry removes the name that is looked at in a directory, or opens it as the
 // next directory if it is one that is not empty.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	m.steps--
 	errno := m.stat(m.dirs[depth], &m.names[depth][0], unix.AT_SYMLINK_NOFOLLOW)
@@ -75,7 +67,7 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 	}
 	m.how.Flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	m.how.Resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-	at, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT2, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.names[depth][0])),
+	at, _, errno := syscall.Syscall6(unix.SYS_OPENAT2, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.names[depth][0])),
 		uintptr(unsafe.Pointer(&m.how)), unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
 		return errno == unix.ENOENT, false
@@ -86,7 +78,7 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 			m.chmod(int(at), 0o700)
 		}
 		m.path[0], m.path[1] = '.', 0
-		fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, at, uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
+		fd, _, errno := syscall.Syscall6(unix.SYS_OPENAT, at, uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
 		m.dirs[depth+1], entered = int(fd), errno == 0
 	}
 	m.close(int(at))
@@ -94,22 +86,16 @@ func (m *Remover) entry(r *Removal, depth int) (gone, entered bool) {
 }
 
 // isNew reports whether the command can have made what was looked at.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) isNew(r *Removal) bool {
 	return m.st.Uid == r.uid && m.st.Mask&unix.STATX_BTIME != 0 &&
 		(m.st.Btime.Sec > r.since.Sec || m.st.Btime.Sec == r.since.Sec && m.st.Btime.Nsec >= r.since.Nsec)
 }
 
 // next finds the first name of a directory; false: there is none.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) next(depth int) bool {
-	_, _, _ = syscall.RawSyscall(unix.SYS_LSEEK, uintptr(m.dirs[depth]), 0, unix.SEEK_SET)
+	_, _, _ = syscall.Syscall(unix.SYS_LSEEK, uintptr(m.dirs[depth]), 0, unix.SEEK_SET)
 	for {
-		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.list[0])), uintptr(len(m.list)))
+		n, _, errno := syscall.Syscall(unix.SYS_GETDENTS64, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.list[0])), uintptr(len(m.list)))
 		if errno != 0 || n == 0 {
 			return false
 		}
@@ -128,28 +114,21 @@ func (m *Remover) next(depth int) bool {
 	}
 }
 
-//go:nosplit
-//go:norace
 func (m *Remover) stat(fd int, name *byte, flags uintptr) syscall.Errno {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(name)), flags,
+	_, _, errno := syscall.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(name)), flags,
 		unix.STATX_BASIC_STATS|unix.STATX_BTIME, uintptr(unsafe.Pointer(&m.st)), 0)
 	return errno
 }
 
-//go:nosplit
-//go:norace
 func (m *Remover) unlink(depth int, flags uintptr) syscall.Errno {
-	_, _, errno := syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.names[depth][0])), flags)
+	_, _, errno := syscall.Syscall(unix.SYS_UNLINKAT, uintptr(m.dirs[depth]), uintptr(unsafe.Pointer(&m.names[depth][0])), flags)
 	return errno
 }
 
 // chmod changes the mode of an open directory. Before Linux 6.6 only /proc
 // can do that for a descriptor that was opened as a place.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) chmod(fd int, mode uintptr) {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_FCHMODAT2, uintptr(fd), uintptr(unsafe.Pointer(&m.empty)), mode, unix.AT_EMPTY_PATH, 0, 0)
+	_, _, errno := syscall.Syscall6(unix.SYS_FCHMODAT2, uintptr(fd), uintptr(unsafe.Pointer(&m.empty)), mode, unix.AT_EMPTY_PATH, 0, 0)
 	if errno == 0 {
 		return
 	}
@@ -163,18 +142,14 @@ func (m *Remover) chmod(fd int, mode uintptr) {
 		m.path[i] = byte('0' + n%10)
 		n /= 10
 	}
-	_, _, _ = syscall.RawSyscall6(unix.SYS_FCHMODAT, uintptr(cwdFD), uintptr(unsafe.Pointer(&m.path[0])), mode, 0, 0, 0)
+	_, _, _ = syscall.Syscall6(unix.SYS_FCHMODAT, uintptr(cwdFD), uintptr(unsafe.Pointer(&m.path[0])), mode, 0, 0, 0)
 }
 
 // cwdFD is AT_FDCWD, as a variable: no constant of its type is negative.
 var cwdFD = unix.AT_FDCWD
 
-//go:nosplit
-//go:norace
-func (m *Remover) close(fd int) { _, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
+func (m *Remover) close(fd int) { _, _, _ = syscall.Syscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-//go:nosplit
-//go:norace
 func (m *Remover) closeAll(depth int) {
 	for ; depth > 0; depth-- {
 		m.close(m.dirs[depth])

@@ -24,8 +24,8 @@ import (
 // A single name that they exchange between a look and the unlink could be
 // unlinked by them as well.
 //
-// The janitor does this in a forked child without the Go runtime, so all of it
-// is made of system calls, allocates nothing and is nosplit.
+// The launcher does this, and for one that was killed the janitor. It is made of
+// system calls on descriptors and allocates nothing.
 
 const (
 	// removalDepth bounds how deep a tree is deleted: each level holds a
@@ -65,9 +65,6 @@ type Removal struct {
 	name     [256]byte           // with a NUL, as all names here
 	aside    [256]byte
 }
-
-// FD is the descriptor of the directory.
-func (r *Removal) FD() int { return r.dir }
 
 // Aside is what the paths of what was moved aside begin with.
 func (r *Removal) Aside() string {
@@ -132,9 +129,6 @@ type Remover struct {
 // Remove frees the name, and deletes what was there as far as it may. What
 // another user owns in a directory with the sticky bit is not the command's,
 // and is left alone. A command may have forbidden to search the directory.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) Remove(r *Removal) int {
 	mode := unchanged
 	errno := m.stat(r.dir, &r.name[0], unix.AT_SYMLINK_NOFOLLOW)
@@ -155,9 +149,6 @@ func (m *Remover) Remove(r *Removal) int {
 
 // free is Remove for what is there and is no placeholder. Mode is what the
 // directory had before it was unlocked.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) free(r *Removal, mode *uintptr) int {
 	m.steps = removalSteps
 	for range removalTries {
@@ -190,9 +181,6 @@ const unchanged = ^uintptr(0)
 
 // unlock lets the entries of a directory be changed, which a command may have
 // forbidden, and returns the mode that it had; unchanged: nothing was done.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) unlock(dir int, uid uint32) uintptr {
 	if m.stat(dir, &m.empty, unix.AT_EMPTY_PATH) != 0 || m.st.Uid != uid || m.st.Mode&0o700 == 0o700 {
 		return unchanged
@@ -203,9 +191,6 @@ func (m *Remover) unlock(dir int, uid uint32) uintptr {
 }
 
 // lock undoes unlock.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) lock(dir int, mode uintptr) {
 	if mode != unchanged {
 		m.chmod(dir, mode)
@@ -217,9 +202,6 @@ func (m *Remover) lock(dir int, mode uintptr) {
 // was left behind is removed. A command that makes one of its own, and locks it,
 // must leave it empty, and its lock ends with it. The result is NotRemoved if it
 // is none.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) placeholder(r *Removal) int {
 	if !m.isStub() {
 		return NotRemoved
@@ -229,17 +211,17 @@ func (m *Remover) placeholder(r *Removal) int {
 	if isDir {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), flags, 0, 0, 0)
+	fd, _, errno := syscall.Syscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), flags, 0, 0, 0)
 	if errno != 0 {
 		return NotRemoved
 	}
-	_, _, errno = syscall.RawSyscall(unix.SYS_FLOCK, fd, unix.LOCK_EX|unix.LOCK_NB, 0)
+	_, _, errno = syscall.Syscall(unix.SYS_FLOCK, fd, unix.LOCK_EX|unix.LOCK_NB, 0)
 	m.dirs[1] = int(fd)
 	result := NotRemoved
 	switch {
 	case errno == 0 && isDir:
 		// This fails if it is not empty.
-		_, _, errno = syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), unix.AT_REMOVEDIR)
+		_, _, errno = syscall.Syscall(unix.SYS_UNLINKAT, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])), unix.AT_REMOVEDIR)
 		if errno == 0 {
 			result = NothingThere
 		}
@@ -250,20 +232,15 @@ func (m *Remover) placeholder(r *Removal) int {
 	return result
 }
 
-//go:nosplit
-//go:norace
 func (m *Remover) rename(r *Removal, flags uintptr) syscall.Errno {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_RENAMEAT2, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
+	_, _, errno := syscall.Syscall6(unix.SYS_RENAMEAT2, uintptr(r.dir), uintptr(unsafe.Pointer(&r.name[0])),
 		uintptr(r.dir), uintptr(unsafe.Pointer(&r.aside[0])), flags, 0)
 	return errno
 }
 
 // random writes digits that the command cannot foresee.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) random(to []byte) {
-	_, _, _ = syscall.RawSyscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&m.bits)), 8, unix.GRND_NONBLOCK)
+	_, _, _ = syscall.Syscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&m.bits)), 8, unix.GRND_NONBLOCK)
 	for i := range asideDigits {
 		to[i] = "0123456789abcdef"[m.bits>>(4*i)&15]
 	}
@@ -272,20 +249,17 @@ func (m *Remover) random(to []byte) {
 // Tidy deletes what is left of what this sandbox moved aside, as far as it may:
 // a deletion was interrupted, or a process had made more names meanwhile. It
 // reports whether anything stays.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) Tidy(r *Removal) (left bool) {
 	mode := m.unlock(r.dir, r.uid)
 	m.path[0], m.path[1] = '.', 0
-	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
+	fd, _, errno := syscall.Syscall6(unix.SYS_OPENAT, uintptr(r.dir), uintptr(unsafe.Pointer(&m.path[0])), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
 		m.lock(r.dir, mode)
 		return false
 	}
 	m.steps = removalSteps
 	for m.steps > 0 {
-		n, _, errno := syscall.RawSyscall(unix.SYS_GETDENTS64, fd, uintptr(unsafe.Pointer(&m.scan[0])), uintptr(len(m.scan)))
+		n, _, errno := syscall.Syscall(unix.SYS_GETDENTS64, fd, uintptr(unsafe.Pointer(&m.scan[0])), uintptr(len(m.scan)))
 		if errno != 0 || n == 0 {
 			break
 		}
@@ -314,14 +288,11 @@ func (m *Remover) Tidy(r *Removal) (left bool) {
 }
 
 // RemoveStub removes a stub that nobody else holds, and that is one still.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) RemoveStub(s *Stub) {
 	if s.fd < 0 {
 		return
 	}
-	_, _, errno := syscall.RawSyscall(unix.SYS_FLOCK, uintptr(s.fd), unix.LOCK_EX|unix.LOCK_NB, 0)
+	_, _, errno := syscall.Syscall(unix.SYS_FLOCK, uintptr(s.fd), unix.LOCK_EX|unix.LOCK_NB, 0)
 	if errno != 0 || m.stat(s.fd, &m.empty, unix.AT_EMPTY_PATH) != 0 || !m.isStub() {
 		return
 	}
@@ -334,7 +305,7 @@ func (m *Remover) RemoveStub(s *Stub) {
 	for range 2 {
 		errno = m.stat(s.parent, &s.name[0], unix.AT_SYMLINK_NOFOLLOW)
 		if errno == 0 && m.st.Ino == ino && m.st.Dev_major == major && m.st.Dev_minor == minor {
-			_, _, errno = syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.name[0])), flags)
+			_, _, errno = syscall.Syscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.name[0])), flags)
 		}
 		if errno != unix.EACCES || mode != unchanged {
 			break
@@ -347,9 +318,6 @@ func (m *Remover) RemoveStub(s *Stub) {
 // RemoveHalfMade removes what a launcher that was killed has left of a stub under
 // the name that stubs have until they are marked and locked: an empty file or
 // directory. No sandbox knows it by that name.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) RemoveHalfMade(s *Stub) {
 	if m.stat(s.parent, &s.temp[0], unix.AT_SYMLINK_NOFOLLOW) != 0 || m.st.Uid != s.uid {
 		return
@@ -361,13 +329,10 @@ func (m *Remover) RemoveHalfMade(s *Stub) {
 	case kind != unix.S_IFREG || m.st.Size != 0:
 		return
 	}
-	_, _, _ = syscall.RawSyscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.temp[0])), flags)
+	_, _, _ = syscall.Syscall(unix.SYS_UNLINKAT, uintptr(s.parent), uintptr(unsafe.Pointer(&s.temp[0])), flags)
 }
 
 // isStub is isStub for what was looked at.
-//
-//go:nosplit
-//go:norace
 func (m *Remover) isStub() bool {
 	return (m.st.Mode == unix.S_IFDIR|stubDirMode || m.st.Mode == unix.S_IFREG|stubFileMode && m.st.Size == 0) &&
 		m.st.Mtime.Sec == StubSeconds && m.st.Mtime.Nsec == StubNanoseconds

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -342,21 +341,6 @@ func (s *Stub) unlink(name string) {
 func (s *Stub) Release() {
 	new(Remover).RemoveStub(s)
 	s.close()
-}
-
-// FDs are the descriptors of the directory, and of the stub whose lock keeps
-// it.
-func (s *Stub) FDs() (parent, stub int) { return s.parent, s.fd }
-
-// Adopt takes the descriptor of the stub from the launcher, in the janitor.
-//
-//go:nosplit
-//go:norace
-func (s *Stub) Adopt(fd int) {
-	if s.fd >= 0 {
-		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(s.fd), 0, 0)
-	}
-	s.fd = fd
 }
 
 // ID is the stub's identity.

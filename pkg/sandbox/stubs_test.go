@@ -40,9 +40,8 @@ func takeAndCheck(name string) error {
 	if s == nil {
 		return errors.New("what is there was taken for something of the user")
 	}
-	_, parent := s.FDs()
 	var held, there unix.Stat_t
-	if err := errors.Join(unix.Fstat(parent, &held), unix.Lstat(name, &there)); err != nil {
+	if err := errors.Join(unix.Fstat(s.fd, &held), unix.Lstat(name, &there)); err != nil {
 		return fmt.Errorf("a stub that is held is gone: %w", err)
 	}
 	if held.Ino != there.Ino {

@@ -43,6 +43,8 @@ type options struct {
 	selfFD                int // -1: none; the launcher itself, not for the command
 	refusalFD             int // -1: none; where the server reads why nothing ran
 	standbyFD             int // -1: none; where the options come from, later
+	janitorFD             int // -1: none; a connection to the server's janitor
+	janitorSocketFD       int // -1: none; this process is a janitor, with that socket
 	cgroup                int // directory of the cgroup for what is started; 0: the launcher's own
 	helper                bool
 	filterOnly            bool   // make no view: the caller has made it
@@ -105,7 +107,7 @@ be made, 126 COMMAND may not be executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, janitorSocketFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
@@ -118,7 +120,7 @@ func parse(args []string) (*options, error) {
 		"--workspace-write": &o.writable, "--network": &o.network,
 		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
-	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD}
+	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
 		if args[0] == "--" {
@@ -170,7 +172,7 @@ func parse(args []string) (*options, error) {
 func (o *options) check() error {
 	short := o.readOnly || o.writable
 	switch {
-	case o.help || o.probe || o.probeFirst || o.stage != "" || o.standbyFD >= 0:
+	case o.help || o.probe || o.probeFirst || o.stage != "" || o.standbyFD >= 0 || o.janitorSocketFD >= 0:
 		return nil
 	case o.readOnly && o.writable:
 		return &usageError{"--read-only and --workspace-write exclude each other"}

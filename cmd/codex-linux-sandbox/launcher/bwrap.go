@@ -157,10 +157,10 @@ func (w *wrapped) run(program string) (int, error) {
 		files = append(files, fd)
 		args[i] = strconv.Itoa(len(files) - 1)
 	}
-	if end := w.stubs.alive[1]; end >= 0 {
+	if j := w.stubs.janitor; j != nil {
 		// The janitor must not think that all is over while bwrap, which makes
 		// what is missing, is at work.
-		files = append(files, uintptr(end))
+		files = append(files, uintptr(j.FD))
 	}
 	// The command can read the arguments of bwrap, its first process: it is not
 	// to learn what is denied.
@@ -321,7 +321,7 @@ func (w *wrapped) begin(inner int) {
 		w.init = fd
 	}
 	limitNamespaceOf(inner)
-	if err := w.stubs.watch(init); err != nil {
+	if err := w.stubs.run(init); err != nil {
 		// Without a byte the second stage does not run the command.
 		w.failed = err.Error()
 		_ = unix.Shutdown(w.talk[0], unix.SHUT_WR)

@@ -9,7 +9,7 @@
 //	fork.go, exec.go, program.go   the first process of the sandbox, exec
 //	standby.go   a launcher that a server has started ahead of need
 //	bwrap.go, landlock.go   the other two backends
-//	stubs.go, proxy.go      what lives outside while the command runs
+//	stubs.go, janitor.go, proxy.go   what lives outside while the command runs
 package launcher
 
 import (
@@ -56,6 +56,7 @@ type launch struct {
 	unsized bool
 	// reserved is a descriptor for children; 0: see reserve.
 	reserved int
+	janitor  *janitor // nil: none yet
 }
 
 // backend enforces plans. Run does not return until the command has ended,
@@ -103,8 +104,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		// The command must not have it: what is written there counts as ours.
 		unix.CloseOnExec(o.refusalFD)
 	}
+	l.takeJanitor()
 	var code int
 	switch {
+	case o.janitorSocketFD >= 0:
+		err = runJanitor(o.janitorSocketFD)
 	case o.help:
 		_, err = io.WriteString(stdout, usage)
 	case o.probe, o.probeFirst:
@@ -163,6 +167,9 @@ func (l *launch) run(stdout io.Writer) (int, error) {
 	}
 	if len(l.command) == 0 && !l.explain {
 		return 0, errNoCommand
+	}
+	if err := l.startAhead(); err != nil {
+		return 0, err
 	}
 	if err := l.makePlan(); err != nil {
 		return 0, err

@@ -132,9 +132,6 @@ func (s *supervisor) run() (int, error) {
 	if errno != 0 {
 		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
 	}
-	if err := s.stubs.watch(pid); err != nil {
-		return 0, err
-	}
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -144,6 +141,9 @@ func (s *supervisor) run() (int, error) {
 		// command waits, as a Ctrl-C that answers its first words must reach it,
 		// and not end the launcher.
 		r.start()
+	}
+	if err := s.stubs.run(pid); err != nil {
+		return 0, err
 	}
 	if err := s.open(); err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // janitorEnv makes TestFreezeSparesJanitors a janitor.
@@ -53,5 +56,77 @@ func TestFreezeSparesJanitors(t *testing.T) {
 	}
 	for member := range family {
 		_ = syscall.Kill(member, syscall.SIGKILL)
+	}
+}
+
+// janitorOf starts a shell script as a janitor, which has its socket as descriptor 3.
+func janitorOf(t *testing.T, s *Supervisor, script string) *Janitor {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(fds[1]), "janitor")
+	defer socket.Close()
+	j, err := s.StartJanitor(Spec{
+		Argv: []string{"/bin/sh", "-c", script}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, ExtraFiles: []*os.File{socket},
+	}, fds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// readFromJanitor reads a line from the socket.
+func readFromJanitor(socket int) error {
+	b := make([]byte, 16)
+	n, err := unix.Read(socket, b)
+	if err == nil && string(b[:n]) != "ready\n" {
+		err = fmt.Errorf("the janitor says %q", b[:n])
+	}
+	return err
+}
+
+// TestSupervisorWaitsForJanitors: a supervisor that is closed lets its janitor do what
+// is left, which begins when the socket ends.
+func TestSupervisorWaitsForJanitors(t *testing.T) {
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := filepath.Join(t.TempDir(), "done")
+	j := janitorOf(t, s, "echo ready >&3; read x <&3; exec 3>&-; echo done >"+done)
+	if err := j.Use(readFromJanitor); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if text, err := os.ReadFile(done); string(text) != "done\n" {
+		t.Errorf("%q, %v: the supervisor did not wait for its janitor", text, err)
+	}
+	if err := j.Use(func(int) error { return nil }); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("a janitor that has ended can be used: %v", err)
+	}
+	if _, err := s.StartJanitor(Spec{Argv: []string{"/bin/true"}, Dir: "/"}, -1); !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestJanitorOutlivesItsStarter: it gets no parent-death signal, and it is found out
+// that it was killed.
+func TestJanitorOutlivesItsStarter(t *testing.T) {
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	spec := Spec{outlives: true}
+	if sig := attributes(&spec, -1, nil).Pdeathsig; sig != 0 {
+		t.Errorf("a janitor gets signal %d when its starter ends", sig)
+	}
+	j := janitorOf(t, s, "read x <&3")
+	j.Kill()
+	await(t, "the end of the janitor", j.ended)
+	if err := j.Use(func(int) error { return nil }); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("a janitor that was killed can be used: %v", err)
 	}
 }

@@ -47,6 +47,8 @@ type Spec struct {
 	// says if it can; otherwise it is closed, and the program is started. It must
 	// not be used again.
 	Standby *Standby
+
+	outlives bool // it does not end with this program: see Janitor
 }
 
 // ends are the descriptors of a new process: ours, which are polled, and its
@@ -250,7 +252,7 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 	}
 	pidfd = -1
 	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{
-		Dir: spec.Dir, Env: spec.Env, Files: files, Sys: attributes(spec.TTY, cgroup, &pidfd),
+		Dir: spec.Dir, Env: spec.Env, Files: files, Sys: attributes(spec, cgroup, &pidfd),
 	})
 	if err != nil {
 		return 0, -1, spec.explain(program, err)

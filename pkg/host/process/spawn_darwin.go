@@ -19,9 +19,9 @@ const terminalAttributes = unix.TIOCGETA
 const countInput = 0x4004667f // FIONREAD of sys/filio.h
 
 // attributes returns how a process is started: in a session of its own, with its
-// stdin as the controlling terminal if tty is set.
-func attributes(tty bool, _ int, _ *int) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: true, Setctty: tty}
+// stdin as the controlling terminal if it has one.
+func attributes(spec *Spec, _ int, _ *int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Setctty: spec.TTY}
 }
 
 // pipeCloseOnExec makes a pipe whose ends are closed on exec.

@@ -20,17 +20,20 @@ const terminalAttributes = unix.TCGETS
 const countInput = unix.TIOCINQ
 
 // attributes returns how a process is started: in a session of its own, with its
-// stdin as the controlling terminal if tty is set, in a cgroup unless that is
+// stdin as the controlling terminal if it has one, in a cgroup unless that is
 // -1. pidfd receives a process descriptor if the kernel supports them.
-func attributes(tty bool, cgroup int, pidfd *int) *syscall.SysProcAttr {
+func attributes(spec *Spec, cgroup int, pidfd *int) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{
 		Setsid:  true,
-		Setctty: tty,
+		Setctty: spec.TTY,
 		PidFD:   pidfd,
 		// The signal comes when the thread that forked ends. Threads of the
 		// Go runtime end only with a goroutine that is locked to one, and
 		// none of ours is.
 		Pdeathsig: syscall.SIGKILL,
+	}
+	if spec.outlives {
+		sys.Pdeathsig = 0
 	}
 	if cgroup >= 0 {
 		sys.UseCgroupFD, sys.CgroupFD = true, cgroup

@@ -71,6 +71,8 @@ type Supervisor struct {
 	pids   map[int]bool // children that a goroutine waits for
 	groups map[*Group]bool
 	closed bool
+	// janitors are those that have not ended.
+	janitors map[*Janitor]bool
 
 	ignored      chan os.Signal // see resetIgnoredSignals
 	child        chan os.Signal
@@ -86,7 +88,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		opts: opts, log: opts.Logger,
-		pids: make(map[int]bool), groups: make(map[*Group]bool),
+		pids: make(map[int]bool), groups: make(map[*Group]bool), janitors: make(map[*Janitor]bool),
 		ignored: make(chan os.Signal, 1),
 		child:   make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
@@ -140,6 +142,7 @@ func (s *Supervisor) Close() {
 		wg.Go(g.Close)
 	}
 	wg.Wait()
+	s.closeJanitors()
 	if s.opts.Subreaper {
 		s.killOrphans()
 		signal.Stop(s.child)

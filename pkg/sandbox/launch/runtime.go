@@ -5,6 +5,7 @@ package launch
 
 import (
 	"errors"
+	"os"
 
 	"codex.internal/pkg/sandbox/permissions"
 )
@@ -36,6 +37,10 @@ type Options struct {
 	// CodexHome is the directory with the marker of a set-up, which only Windows
 	// has.
 	CodexHome string
+	// Janitor returns a connection to a janitor for one sandbox (sandbox.ConnectJanitor),
+	// which the Runtime closes; nil: the launcher starts a janitor of its own. It is called
+	// for what may write.
+	Janitor func() *os.File
 }
 
 // Intent is what a client wants to be confined to.

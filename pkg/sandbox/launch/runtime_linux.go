@@ -227,6 +227,14 @@ func (r *Runtime) Standby() *Command {
 	}
 }
 
+// Janitor prepares a janitor. Its socket follows as the next descriptor.
+func (r *Runtime) Janitor() *Command {
+	return &Command{
+		Argv: []string{firstFile, "--self-fd", "3", "--janitor-socket-fd", "4"},
+		Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher},
+	}
+}
+
 // Process prepares a command with an environment. Arg0 is the command's name
 // for itself; nil: argv[0].
 func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) (*Command, error) {
@@ -286,6 +294,12 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 			return nil, nil, err
 		}
 		args = append(args, "--permission-profile-fd", n)
+	}
+	if !in.Reading && in.Profile.FileSystem.Writes() && r.opts.Janitor != nil {
+		if f := r.opts.Janitor(); f != nil {
+			c.memory, c.Files = append(c.memory, f), append(c.Files, f)
+			args = append(args, "--janitor-fd", strconv.Itoa(2+len(c.Files)))
+		}
 	}
 	if r.opts.Stricter {
 		args = append(args, "--stricter")

@@ -55,6 +55,9 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 // Standby returns nothing that could be started.
 func (*Runtime) Standby() *Command { return &Command{} }
 
+// Janitor returns nothing that could be started.
+func (*Runtime) Janitor() *Command { return &Command{} }
+
 // Command is never made here.
 type Command struct {
 	Argv  []string

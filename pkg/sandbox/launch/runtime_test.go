@@ -235,3 +235,47 @@ func TestTheChoiceOfABackend(t *testing.T) {
 		r.Close()
 	}
 }
+
+// TestJanitorOfTheServer: what may write gets a connection to the server's janitor, if
+// there is one.
+func TestJanitorOfTheServer(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	writable := permissions.Profile{Kind: permissions.Managed}
+	writable.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}}
+	for _, tt := range []struct {
+		name       string
+		in         Intent
+		none, want bool
+	}{
+		{"read-only", Intent{Profile: readOnly}, false, false},
+		{"writable", Intent{Profile: writable}, false, true},
+		{"a reading helper", Intent{Profile: writable, Reading: true}, false, false},
+		{"without a janitor", Intent{Profile: writable}, true, false},
+	} {
+		var connection *os.File
+		r.opts.Janitor = func() *os.File {
+			if tt.none {
+				return nil
+			}
+			var err error
+			if connection, err = os.Open(os.DevNull); err != nil {
+				t.Fatal(err)
+			}
+			return connection
+		}
+		tt.in.PolicyCwd, tt.in.CommandCwd = "/", "/"
+		c, err := r.FileHelper(tt.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.Index(c.Argv, "--janitor-fd")
+		if (i > 0) != tt.want || i > 0 && (c.Argv[i+1] != "4" || c.Files[1] != connection) {
+			t.Errorf("%s: %q", tt.name, c.Argv)
+		}
+		c.Close()
+		if connection != nil && connection.Close() == nil {
+			t.Errorf("%s: the connection stays open", tt.name)
+		}
+	}
+}

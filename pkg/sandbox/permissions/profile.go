@@ -148,6 +148,11 @@ func (fs FileSystem) DeniesReads() bool {
 	return !fs.Unrestricted && slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Access == Deny })
 }
 
+// Writes reports whether anything may be written.
+func (fs FileSystem) Writes() bool {
+	return fs.Unrestricted || slices.ContainsFunc(fs.Entries, func(e Entry) bool { return e.Access == Write })
+}
+
 // FullWrite reports whether everything may be written: a root entry with
 // write, and no entry that narrows it.
 func (fs FileSystem) FullWrite() bool {

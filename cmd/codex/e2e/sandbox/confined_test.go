@@ -327,16 +327,19 @@ func descendants(pid int) []int {
 const idleLaunchers = 2
 
 // isIdleLauncher reports whether a process is a launcher that was started ahead of
-// need, and has started nothing yet. A janitor has the command line of its launcher.
-func isIdleLauncher(pid int) bool {
+// need, and has started nothing yet.
+func isIdleLauncher(pid int) bool { return hasOption(pid, "--standby-fd") && len(children(pid)) == 0 }
+
+// isJanitor reports whether a process is the janitor of a server's sandboxes.
+func isJanitor(pid int) bool { return hasOption(pid, "--janitor-socket-fd") }
+
+func hasOption(pid int, option string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	return err == nil && string(name) != "codex-janitor\n" &&
-		strings.Contains(string(line), "\x00--standby-fd\x00") && len(children(pid)) == 0
+	return err == nil && strings.Contains(string(line), "\x00"+option+"\x00")
 }
 
 // quiet waits until the server has no more processes than at first, but for the
-// launchers that it keeps.
+// launchers that it keeps, and the janitor.
 func (c *confined) quiet() {
 	c.t.Helper()
 	c.until("processes are left", func() bool {
@@ -346,7 +349,7 @@ func (c *confined) quiet() {
 				idle++
 				return idle > idleLaunchers
 			}
-			return !slices.Contains(c.before, pid)
+			return !slices.Contains(c.before, pid) && !isJanitor(pid)
 		})
 	})
 }

@@ -1,0 +1,111 @@
+//go:build linux
+
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// janitor is the launcher's connection to the process that removes what the launcher
+// leaves when it is killed (pkg/sandbox, janitor_linux.go). A server gives its
+// launchers connections to one janitor. The first process of the sandbox holds the
+// connection too.
+type janitor struct {
+	sandbox.JanitorOf
+	own  int  // the socket of a janitor that the launcher has started itself; -1: a server's
+	pid  int  // of that janitor
+	told bool // the janitor takes nothing more: the command was about to run
+}
+
+// takeJanitor takes the connection of the options, if there is one. The command must
+// not have it.
+func (l *launch) takeJanitor() {
+	if l.janitorFD >= 0 {
+		unix.CloseOnExec(l.janitorFD)
+		l.janitor = &janitor{JanitorOf: sandbox.JanitorOf{FD: l.janitorFD}, own: -1}
+	}
+}
+
+// startJanitor starts a janitor of the launcher's own. connect waits for it.
+func startJanitor() (*janitor, error) {
+	ours, theirs, err := sandbox.JanitorPair()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(theirs)
+	j := &janitor{JanitorOf: sandbox.JanitorOf{FD: -1}, own: ours}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(null)
+		j.pid, err = syscall.ForkExec("/proc/self/exe", []string{sandbox.LauncherName, "--janitor-socket-fd", "3"}, &syscall.ProcAttr{
+			Dir: "/", Env: []string{"GOMAXPROCS=1"}, Sys: &syscall.SysProcAttr{Setsid: true},
+			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs)},
+		})
+	}
+	if err != nil {
+		_ = unix.Close(ours)
+		return nil, fmt.Errorf("start the janitor: %w", err)
+	}
+	return j, nil
+}
+
+// connect makes the connection, when the janitor has its name, by which servers
+// spare it.
+func (j *janitor) connect() (err error) {
+	if j.FD >= 0 {
+		return nil
+	}
+	if err = sandbox.AwaitJanitor(j.own); err == nil {
+		j.FD, err = sandbox.ConnectJanitor(j.own)
+	}
+	return err
+}
+
+// startAhead starts the janitor of a launcher that has none and is likely to need
+// one: its start takes as long as the plan.
+func (l *launch) startAhead() (err error) {
+	if l.janitor == nil && !l.explain && !l.filterOnly && !l.reading && l.prof.ConfinesFiles() && l.prof.FileSystem.Writes() {
+		l.janitor, err = startJanitor()
+	}
+	return err
+}
+
+// forget says that there is nothing to do any more. The connection can be used for
+// another attempt to make the sandbox if no command was about to run.
+func (j *janitor) forget() {
+	j.Forget()
+	if j.told || j.own >= 0 {
+		j.told = true
+		_ = unix.Close(j.FD)
+	}
+	if j.own >= 0 {
+		_ = unix.Close(j.own)
+		_, _ = wait(j.pid)
+	}
+}
+
+// runJanitor makes this process a janitor. It ends when there is nothing left to
+// remove, and not by a signal that is meant for others.
+func runJanitor(socket int) error {
+	signal.Ignore()
+	// It must hold nothing of its launcher's: its end is not the end of the output.
+	fds, err := inheritedDescriptors()
+	if err != nil {
+		return err
+	}
+	for _, fd := range fds {
+		if fd >= standardFiles && fd != socket {
+			_ = unix.Close(fd)
+		}
+	}
+	if err := os.WriteFile("/proc/self/comm", []byte(sandbox.JanitorName), 0); err != nil {
+		return fmt.Errorf("name the janitor: %w", err)
+	}
+	return sandbox.RunJanitor(socket)
+}

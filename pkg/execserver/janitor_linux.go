@@ -1,0 +1,77 @@
+package execserver
+
+import (
+	"os"
+	"sync"
+
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
+)
+
+// janitorKeeper keeps the process that removes what launchers leave when they are
+// killed: one for all sandboxes of the server, started when it is needed. If it has
+// ended, the sandboxes that are being started with it fail, and the next gets a new one.
+type janitorKeeper struct {
+	srv *Server
+
+	mu      sync.Mutex
+	janitor *process.Janitor // nil: none was started
+}
+
+// connect returns a connection for one sandbox, or nil if there is no janitor: then the
+// launcher starts one of its own.
+func (k *janitorKeeper) connect(runtime *launch.Runtime) *os.File {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.janitor != nil {
+		if f, err := connectTo(k.janitor); err == nil {
+			return f
+		}
+		k.janitor.Kill()
+	}
+	var err error
+	if k.janitor, err = k.start(runtime); err == nil {
+		var f *os.File
+		if f, err = connectTo(k.janitor); err == nil {
+			return f
+		}
+	}
+	k.srv.log.Warn("the server has no janitor; each sandbox starts one of its own", "error", err)
+	return nil
+}
+
+// start starts a janitor and waits until it is ready.
+func (k *janitorKeeper) start(runtime *launch.Runtime) (*process.Janitor, error) {
+	ours, theirs, err := sandbox.JanitorPair()
+	if err != nil {
+		return nil, err
+	}
+	socket := os.NewFile(uintptr(theirs), "janitor")
+	defer socket.Close()
+	c := runtime.Janitor()
+	j, err := k.srv.supervisor.StartJanitor(process.Spec{
+		Argv: c.Argv, Arg0: &c.Arg0, Dir: "/", Env: c.Env, ExtraFiles: append(c.Files, socket),
+	}, ours)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.Use(sandbox.AwaitJanitor); err != nil {
+		j.Kill()
+		return nil, err
+	}
+	return j, nil
+}
+
+// connectTo makes a connection to a janitor.
+func connectTo(j *process.Janitor) (*os.File, error) {
+	connection := -1
+	err := j.Use(func(socket int) (err error) {
+		connection, err = sandbox.ConnectJanitor(socket)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(connection), "janitor"), nil
+}
