@@ -4,6 +4,7 @@ package execserver
 
 import (
 	"sync"
+	"time"
 
 	"codex.internal/pkg/host/process"
 )
@@ -13,15 +14,16 @@ import (
 // is most of what a sandboxed start costs. Each makes one sandbox. They hold
 // nothing of a request while they wait.
 //
-// The first request with a sandbox starts them; each that is taken is replaced at
-// once. If there is none, because requests come faster than launchers start, the
-// request starts its own.
+// The first request with a sandbox starts them. One that is taken is replaced after
+// refillDelay, or at once if it was the last. If there is none, because requests come
+// faster than launchers start, the request starts its own.
 type launcherPool struct {
 	srv *Server
 
 	mu       sync.Mutex
 	idle     []*process.Standby
 	starting int
+	refill   *time.Timer // calls warm; nil: none was taken yet
 	stopped  bool
 }
 
@@ -38,7 +40,14 @@ func (p *launcherPool) take() *process.Standby {
 		default:
 		}
 	}
-	p.fill()
+	switch {
+	case len(p.idle) == 0 || p.stopped:
+		p.fill()
+	case p.refill == nil:
+		p.refill = time.AfterFunc(refillDelay, p.warm)
+	default:
+		p.refill.Reset(refillDelay)
+	}
 	return taken
 }
 
@@ -46,7 +55,7 @@ func (p *launcherPool) take() *process.Standby {
 // those that do.
 func noLauncher() *process.Standby { return nil }
 
-// warm starts the first launchers.
+// warm starts the launchers that are missing.
 func (p *launcherPool) warm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,11 +93,15 @@ func (p *launcherPool) routineStart() {
 	}
 }
 
-// close ends the idle launchers, and no more are started.
+// close ends the idle launchers, and no more are started. It is called before the end
+// of srv.wg is waited for, which counts those that are starting.
 func (p *launcherPool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped = true
+	if p.refill != nil {
+		p.refill.Stop()
+	}
 	for _, st := range p.idle {
 		st.Close()
 	}

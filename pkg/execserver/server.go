@@ -269,8 +269,8 @@ func (srv *Server) routineEnd(sessions []*session) {
 	}
 	ending.Wait()
 	srv.cancel()
-	srv.wg.Wait()
 	srv.launchers.close()
+	srv.wg.Wait()
 	srv.supervisor.Close()
 	srv.fetcher.Close()
 	srv.confiner.close()
