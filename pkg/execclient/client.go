@@ -386,7 +386,9 @@ func (c *Client) notification(m jsonrpc.Message) error {
 		if err != nil {
 			return err
 		}
-		id, e = n.ProcessID, Event{Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied}
+		id, e = n.ProcessID, Event{
+			Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied, Denials: n.Denials,
+		}
 	case execproto.NotifyProcessClosed:
 		n, err := execproto.Decode[execproto.ClosedNotification](m.Params)
 		if err != nil {

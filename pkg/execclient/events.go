@@ -29,6 +29,9 @@ type Event struct {
 	// SandboxDenied says, with Exited, that the sandbox probably denied the
 	// process something.
 	SandboxDenied bool
+	// Denials are, with Exited, what the server's network proxy has refused. Servers
+	// without this extension tell none.
+	Denials []execproto.Denial
 
 	end uint64 // bytes of output through this event
 }

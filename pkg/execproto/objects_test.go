@@ -82,6 +82,8 @@ var vectors = []vector{
 			`{"path":"","contents":""},"metadata":null}],"namespaceManifests":[{"path":"","contents":""}],"warnings":["w"],"error":"e"}`},
 	{&DiscoverResult{[]CapabilityRoot{}}, `{"roots":[]}`},
 
+	{&Denial{"network", "a.test", 443, "https_connect", 2, "not_allowed"},
+		`{"kind":"network","host":"a.test","port":443,"protocol":"https_connect","count":2,"reason":"not_allowed"}`},
 	{&ShellSnapshot{"s", SnapshotShell{"bash", "/bin/bash"}}, `{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}}`},
 	{&SnapshotShell{"bash", "/bin/bash"}, `{"name":"bash","path":"/bin/bash"}`},
 	{&InstalledParams{"file:///", []byte(`{"permissions":{}}`)}, `{"cwd":"file:///","sandbox":{"permissions":{}}}`},
@@ -151,8 +153,9 @@ var vectors = []vector{
 		`{"processes":[{"processId":"p","argv":["a"],"startedAtMs":0,"exited":false,"exitCode":null,"closed":false,"tty":false}]}`},
 	{&OutputNotification{"p", 1, PTY, []byte("x")}, `{"processId":"p","seq":1,"stream":"pty","chunk":"eA=="}`},
 	{&ExitedNotification{ProcessID: "p", Seq: 2, ExitCode: 137}, `{"processId":"p","seq":2,"exitCode":137,"sandboxDenied":false}`},
-	{&ExitedNotification{"p", 2, -1, true, &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}},
-		`{"processId":"p","seq":2,"exitCode":-1,"sandboxDenied":true,"sandboxRefusal":{"policy":{"type":"disabled"},"reason":"no"}}`},
+	{&ExitedNotification{"p", 2, -1, true, &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}, []Denial{{Kind: "network", Count: 1}}},
+		`{"processId":"p","seq":2,"exitCode":-1,"sandboxDenied":true,"sandboxRefusal":{"policy":{"type":"disabled"},"reason":"no"},` +
+			`"denials":[{"kind":"network","host":"","port":0,"protocol":"","count":1,"reason":""}]}`},
 	{&SandboxRefusal{Reason: "no"}, `{"policy":null,"reason":"no"}`},
 	{&SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}, `{"policy":{"type":"disabled"},"reason":"no"}`},
 	{&ClosedNotification{"p", 3}, `{"processId":"p","seq":3}`},

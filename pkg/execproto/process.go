@@ -422,6 +422,9 @@ type ExitedNotification struct {
 	// command has not run. It is an extension of this server; clients that do not
 	// know it ignore it.
 	SandboxRefusal *SandboxRefusal
+	// Denials are what the process was refused as far as the server knows it, and
+	// does not guess it. They are an extension of this server.
+	Denials []Denial
 }
 
 func (n *ExitedNotification) fields(c *codec) {
@@ -430,6 +433,30 @@ func (n *ExitedNotification) fields(c *codec) {
 	integer(c, "exitCode", need, &n.ExitCode)
 	boolean(c, "sandboxDenied", orNull, &n.SandboxDenied)
 	optional(c, "sandboxRefusal", orNull|omit, &n.SandboxRefusal, objectValue)
+	objects(c, "denials", orNull|omit, &n.Denials)
+}
+
+// Denial is what a process was refused, Count times. Kind is DenialNetwork.
+// Denials that are too many to be told apart have no Host.
+type Denial struct {
+	Kind     string
+	Host     string
+	Port     uint16
+	Protocol string // as in PolicyRequest
+	Count    uint64
+	Reason   string // as in PolicyDecisionNotification
+}
+
+// DenialNetwork is the kind of a host that the process's network proxy refused.
+const DenialNetwork = "network"
+
+func (d *Denial) fields(c *codec) {
+	text(c, "kind", need, &d.Kind)
+	text(c, "host", need, &d.Host)
+	uint16s(c, "port", need, &d.Port)
+	text(c, "protocol", need, &d.Protocol)
+	uint64s(c, "count", need, &d.Count)
+	text(c, "reason", need, &d.Reason)
 }
 
 // SandboxRefusal is a policy that could not be enforced, and the reason.

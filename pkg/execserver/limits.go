@@ -127,6 +127,10 @@ const (
 	snapshotTries = 3
 	snapshotPause = time.Second
 
+	// maxDenials bounds the denials of a process that are told apart: a program that
+	// tries names at random would fill the notification of its exit.
+	maxDenials = 64
+
 	// idleHelperTime is how long an idle helper waits for a request, and how
 	// recently a policy must have been used for a helper to be started ahead.
 	idleHelperTime = 3 * time.Second

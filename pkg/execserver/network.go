@@ -152,6 +152,7 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 // reportDecision tells the client that is attached what was decided. A client
 // that does not read misses reports, because proxies must not wait for it.
 func (p *proc) reportDecision(r egress.Report) {
+	p.denials.add(r)
 	c := p.s.attached()
 	if c == nil || !c.isGreeted() {
 		return

@@ -41,6 +41,8 @@ type proc struct {
 	started chan struct{}    // closed when the start has succeeded or failed
 	running *process.Process // set before started is closed; nil: the start failed
 
+	denials denials
+
 	mu        sync.Mutex
 	cancelled bool   // terminated while starting
 	acked     uint64 // what was acknowledged while it was starting
@@ -188,6 +190,7 @@ func (p *proc) Exited(seq uint64, code int, denied bool) {
 	p.recordConfined()
 	p.notify(execproto.ExitedNotification{
 		ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: p.refused(),
+		Denials: p.denials.list(),
 	})
 }
 

@@ -28,12 +28,23 @@ type execEvent struct {
 	// Of exited and denied.
 	ExitCode *int `json:"exitCode,omitempty"`
 	// Of exited.
-	SandboxDenied *bool `json:"sandboxDenied,omitempty"`
+	SandboxDenied *bool         `json:"sandboxDenied,omitempty"`
+	Denials       []denialEvent `json:"denials,omitempty"`
 	// Of approval.
 	Answer string `json:"answer,omitempty"`
 	By     string `json:"by,omitempty"`
 	// Reason says, of denied, why there is no retry, if there is none.
 	Reason string `json:"reason,omitempty"`
+}
+
+// denialEvent is a denial in --json.
+type denialEvent struct {
+	Kind     string `json:"kind"`
+	Host     string `json:"host"`
+	Port     uint16 `json:"port"`
+	Protocol string `json:"protocol"`
+	Count    uint64 `json:"count"`
+	Reason   string `json:"reason"`
 }
 
 // report tells what becomes of a command: its output as it is, or everything
@@ -69,7 +80,11 @@ func (r *report) process(e execclient.Event) error {
 	case execclient.Output:
 		return r.output(e.Stream, e.Data)
 	case execclient.Exited:
-		return r.emit(execEvent{Type: "exited", ExitCode: &e.ExitCode, SandboxDenied: &e.SandboxDenied})
+		exited := execEvent{Type: "exited", ExitCode: &e.ExitCode, SandboxDenied: &e.SandboxDenied}
+		for _, d := range e.Denials {
+			exited.Denials = append(exited.Denials, denialEvent(d))
+		}
+		return r.emit(exited)
 	case execclient.Closed:
 		return r.closed()
 	default:
