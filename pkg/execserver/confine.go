@@ -40,8 +40,8 @@ func (srv *Server) sandboxes() (*launch.Runtime, error) {
 	c := &srv.confiner
 	c.once.Do(func() {
 		opts := srv.opts.Sandbox
-		opts.CodexHome = srv.opts.CodexHome
 		opts.Janitor = func() *os.File { return srv.janitor.connect(c.runtime) }
+		opts.CodexHome, opts.Output = srv.opts.CodexHome, srv.supervisor.Output
 		c.runtime, c.err = launch.NewRuntime(opts)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)

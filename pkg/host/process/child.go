@@ -3,9 +3,11 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"syscall"
 
@@ -101,6 +103,40 @@ func (c *Child) Wait() (syscall.WaitStatus, error) {
 		return 0, fmt.Errorf("wait for process %d: %w", c.pid, err)
 	}
 	return status, nil
+}
+
+// Output runs a command of the server's own, such as a probe, and returns its standard
+// output; the caller bounds its time by the command's context. It is cmd.Output for a
+// program with a supervisor: routineOrphans would take a child that it does not know for
+// an orphan and reap it, and cmd.Wait would find no child.
+func (s *Supervisor) Output(cmd *exec.Cmd) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := s.startCommand(cmd); err != nil {
+		return nil, err
+	}
+	err := cmd.Wait()
+	s.mu.Lock()
+	delete(s.pids, cmd.Process.Pid)
+	s.mu.Unlock()
+	s.lookForOrphans()
+	return out.Bytes(), err
+}
+
+// startCommand starts a command and registers its pid.
+func (s *Supervisor) startCommand(cmd *exec.Cmd) error {
+	s.forks.RLock()
+	defer s.forks.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.pids[cmd.Process.Pid] = true
+	return nil
 }
 
 func (c *Child) reap() (status syscall.WaitStatus, err error) {

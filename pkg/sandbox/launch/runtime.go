@@ -6,6 +6,7 @@ package launch
 import (
 	"errors"
 	"os"
+	"os/exec"
 
 	"codex.internal/pkg/sandbox/permissions"
 )
@@ -41,6 +42,10 @@ type Options struct {
 	// which the Runtime closes; nil: the launcher starts a janitor of its own. It is called
 	// for what may write.
 	Janitor func() *os.File
+	// Output runs the probe of the backends and returns what it writes; nil: as
+	// (*exec.Cmd).Output. A program that reaps children which it does not know would
+	// reap the probe, and take every backend for broken: it must run it itself.
+	Output func(*exec.Cmd) ([]byte, error)
 }
 
 // Intent is what a client wants to be confined to.

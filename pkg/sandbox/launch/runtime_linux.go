@@ -57,6 +57,9 @@ func NewRuntime(opts Options) (*Runtime, error) {
 	if r.opts.Backend == "" {
 		r.opts.Backend = Backends[0]
 	}
+	if r.opts.Output == nil {
+		r.opts.Output = (*exec.Cmd).Output
+	}
 	if r.launcher, err = openProgram(opts.Launcher, self, launcherName, opts.Self); err != nil {
 		return nil, fmt.Errorf("missing codex-linux-sandbox executable path: %w", err)
 	}
@@ -98,9 +101,17 @@ func (r *Runtime) choose() Status {
 	if r.opts.Backend != Backends[0] {
 		s := Status{Backend: r.opts.Backend, Reason: "it was asked for"}
 		if complete(s.Backend) {
-			results, _ := r.Probe()
+			results, err := r.Probe()
+			if err != nil {
+				s.Reason += "; " + err.Error()
+			}
 			for _, b := range results {
-				s.Complete = s.Complete || b.Works && b.Name == s.Backend
+				if b.Name != s.Backend {
+					continue
+				}
+				if s.Complete = b.Works; !b.Works {
+					s.Reason += ", and does not work here (" + b.Reason + ")"
+				}
 			}
 		}
 		return s
@@ -146,7 +157,7 @@ func (r *Runtime) probeWith(option string) ([]ProbeResult, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, firstFile, "--self-fd", "3", option)
 	cmd.Args[0], cmd.Env, cmd.ExtraFiles = launcherName, r.env, []*os.File{r.launcher}
-	text, err := cmd.Output()
+	text, err := r.opts.Output(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("probe the sandbox: %w", err)
 	}
