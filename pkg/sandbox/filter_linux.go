@@ -49,13 +49,17 @@ var nesting = []uint32{
 
 const sysOpenTreeAttr = 467 // Linux 6.15, the same on both architectures
 
-// offline are the calls that reach a network, when it is off. recvfrom,
-// sendmsg and recvmsg stay for tools that talk over socketpairs.
+// offline are the calls that reach a network, when it is off and the command
+// has no sockets of its own. recvfrom, sendmsg and recvmsg stay for tools that
+// talk over socket pairs.
 var offline = []uint32{
 	unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN,
 	unix.SYS_GETPEERNAME, unix.SYS_GETSOCKNAME, unix.SYS_SHUTDOWN, unix.SYS_SENDTO,
 	unix.SYS_SENDMMSG, unix.SYS_RECVMMSG, unix.SYS_GETSOCKOPT, unix.SYS_SETSOCKOPT,
 }
+
+// reaching are those of them that give a socket an address or a peer.
+var reaching = []uint32{unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_BIND, unix.SYS_LISTEN}
 
 // sharing are the calls that reach System V and POSIX message objects, and
 // processes, of the host, where there are no IPC and PID namespaces.
@@ -99,12 +103,33 @@ const (
 	sysFileSetattr   = 469 // Linux 6.17
 )
 
+// Sockets says which sockets of its own a command can use while its network is
+// off.
+type Sockets uint8
+
+const (
+	// SocketsFew is what Codex CLI leaves: Unix sockets and pairs of them can be
+	// made, but most operations on them are denied.
+	SocketsFew Sockets = iota
+	// SocketsPairs lets every operation on socket pairs and on connected sockets
+	// work. It is for a command that shares the network of the host.
+	SocketsPairs
+	// SocketsLoopback adds TCP and UDP, for a command that has a network
+	// namespace of its own. Connections are not looked at: Unix sockets can only
+	// be pairs, because a path can lead to a socket of the host.
+	SocketsLoopback
+	// SocketsOwn adds Unix sockets. The launcher makes the connections of all
+	// sockets, and only to Unix sockets of the same network namespace.
+	SocketsOwn
+)
+
 // Rules say what a filter denies.
 type Rules struct {
 	Network    Network
-	Nesting    bool // new namespaces and mounts are allowed
-	Sharing    bool // the IPC and PID namespaces are the host's
-	Attributes bool // nothing of the file system may be changed
+	Sockets    Sockets // while the network is off
+	Nesting    bool    // new namespaces and mounts are allowed
+	Sharing    bool    // the IPC and PID namespaces are the host's
+	Attributes bool    // nothing of the file system may be changed
 	// UnixSockets allows sockets of the Unix family where the network is that of
 	// proxies.
 	UnixSockets bool
@@ -126,6 +151,7 @@ func (a *assembler) ret(action uint32) { a.op(unix.BPF_RET|unix.BPF_K, action, 0
 const (
 	actionDeny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	actionNoSys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	actionAsk   = uint32(unix.SECCOMP_RET_USER_NOTIF)
 )
 
 // on returns action if the loaded word compares to k.
@@ -141,16 +167,60 @@ func (a *assembler) deny(numbers []uint32) {
 	}
 }
 
-// only denies a call unless the low half of its first argument is one of the
-// values.
-func (a *assembler) only(nr uint32, values ...uint32) {
+// when makes the checks of f, which load what they look at, if the loaded word
+// is k. Otherwise nothing is loaded.
+func (a *assembler) when(k uint32, f func()) {
+	at := len(a.code)
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, k, 0, 0)
+	f()
+	a.code[at].Jf = uint8(len(a.code) - at - 1)
+}
+
+// among denies a call unless the loaded word is one of the values.
+func (a *assembler) among(values ...uint32) {
 	n := uint8(len(values))
-	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, n+3)
-	a.load(offsetArg0)
 	for i, v := range values {
 		a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, v, n-uint8(i), 0)
 	}
 	a.ret(actionDeny)
+}
+
+// only denies a call unless the low half of its first argument is one of the
+// values.
+func (a *assembler) only(nr uint32, values ...uint32) {
+	a.when(nr, func() {
+		a.load(offsetArg0)
+		a.among(values...)
+	})
+	a.load(offsetNumber)
+}
+
+// kinds denies a call unless its second argument is one of the kinds of
+// sockets.
+func (a *assembler) kinds(values ...uint32) {
+	a.load(offsetArg0 + 8)
+	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf, 0, 0) // without SOCK_CLOEXEC and the like
+	a.among(values...)
+}
+
+// streamsOnly denies sockets of the call that carry datagrams: those can be
+// sent to any socket of the host that has a name.
+func (a *assembler) streamsOnly(nr uint32) {
+	a.when(nr, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
+	a.load(offsetNumber)
+}
+
+// internetOnly denies sockets of the internet that are not TCP or UDP: the
+// kernel has protocols that few programs use and that have had many errors.
+func (a *assembler) internetOnly(family uint32) {
+	a.when(unix.SYS_SOCKET, func() {
+		a.load(offsetArg0)
+		a.when(family, func() {
+			a.kinds(unix.SOCK_STREAM, unix.SOCK_DGRAM)
+			a.load(offsetArg0 + 16)
+			a.among(0, unix.IPPROTO_TCP, unix.IPPROTO_UDP)
+		})
+	})
 	a.load(offsetNumber)
 }
 
@@ -164,18 +234,6 @@ func (a *assembler) whenBits(nr, offset, bits uint32) {
 
 // unlessZero denies a call when its argument at offset is not 0.
 func (a *assembler) unlessZero(nr, offset uint32) { a.whenBits(nr, offset, ^uint32(0)) }
-
-// streamsOnly denies sockets of the call that carry datagrams: those can be
-// sent to any socket of the host that has a name.
-func (a *assembler) streamsOnly(nr uint32) {
-	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 6)
-	a.load(offsetArg0 + 8)
-	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf, 0, 0) // without SOCK_CLOEXEC and the like
-	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, unix.SOCK_STREAM, 2, 0)
-	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, unix.SOCK_SEQPACKET, 1, 0)
-	a.ret(actionDeny)
-	a.load(offsetNumber)
-}
 
 func (a *assembler) whenEqual(nr, offset, value uint32) {
 	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 4)
@@ -238,11 +296,7 @@ func (r Rules) Filter() []unix.SockFilter {
 	}
 	switch r.Network {
 	case NetworkOff:
-		a.deny(offline)
-		a.only(unix.SYS_SOCKET, unix.AF_UNIX)
-		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
-		a.streamsOnly(unix.SYS_SOCKET)
-		a.streamsOnly(unix.SYS_SOCKETPAIR)
+		r.offline(a)
 	case NetworkProxy:
 		families := []uint32{unix.AF_INET, unix.AF_INET6}
 		if r.UnixSockets {
@@ -254,4 +308,37 @@ func (r Rules) Filter() []unix.SockFilter {
 	}
 	a.ret(unix.SECCOMP_RET_ALLOW)
 	return a.code
+}
+
+// offline writes what is denied while the network is off.
+func (r Rules) offline(a *assembler) {
+	families := []uint32{unix.AF_UNIX}
+	switch r.Sockets {
+	case SocketsFew:
+		a.deny(offline)
+	case SocketsPairs:
+		a.deny(reaching)
+		// A message with an address leaves a connected socket, too.
+		a.unlessZero(unix.SYS_SENDTO, offsetArg0+8*4)
+		a.unlessZero(unix.SYS_SENDTO, offsetArg0+8*4+4)
+	case SocketsLoopback:
+		families = []uint32{unix.AF_INET, unix.AF_INET6}
+	default:
+		a.on(unix.BPF_JEQ, unix.SYS_CONNECT, actionAsk)
+		families = append(families, unix.AF_INET, unix.AF_INET6)
+	}
+	a.only(unix.SYS_SOCKET, families...)
+	a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
+	a.streamsOnly(unix.SYS_SOCKETPAIR)
+	if r.Sockets >= SocketsLoopback {
+		a.internetOnly(unix.AF_INET)
+		a.internetOnly(unix.AF_INET6)
+		a.when(unix.SYS_SOCKET, func() {
+			a.load(offsetArg0)
+			a.when(unix.AF_UNIX, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
+		})
+		a.load(offsetNumber)
+		return
+	}
+	a.streamsOnly(unix.SYS_SOCKET)
 }

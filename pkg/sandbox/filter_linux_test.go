@@ -71,8 +71,10 @@ func thisArch() uint32 {
 func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
 		for bits := range 16 {
-			r := Rules{Network(network), bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0}
-			f(fmt.Sprintf("%s nesting=%v sharing=%v attributes=%v unix=%v", name, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets), r)
+			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
+				r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0}
+				f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v unix=%v", name, sockets, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets), r)
+			}
 		}
 	}
 }
@@ -98,8 +100,12 @@ func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 		if r.Attributes {
 			denied = append(append(denied, attributes...), oldAttributes...)
 		}
-		if r.Network == NetworkOff {
+		switch {
+		case r.Network != NetworkOff:
+		case r.Sockets == SocketsFew:
 			denied = append(denied, offline...)
+		case r.Sockets == SocketsPairs:
+			denied = append(denied, reaching...)
 		}
 		for nr := range uint32(highest) {
 			if slices.Contains(conditional, nr) {
@@ -108,6 +114,9 @@ func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 			want := actionAllow
 			if slices.Contains(denied, nr) {
 				want = actionDeny
+			}
+			if nr == unix.SYS_CONNECT && r.Network == NetworkOff && r.Sockets == SocketsOwn {
+				want = actionAsk
 			}
 			if got := interpret(t, filter, call{nr: nr, arch: thisArch()}); got != want {
 				t.Errorf("%s: call %d: %#x, want %#x", name, nr, got, want)
@@ -164,7 +173,9 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 	everyRules(func(name string, r Rules) {
 		switch r.Network {
 		case NetworkOff:
-			families(unix.SYS_SOCKET, r, unix.AF_UNIX)
+			families(unix.SYS_SOCKET, r, [][]uint64{
+				{unix.AF_UNIX}, {unix.AF_UNIX}, {unix.AF_INET, unix.AF_INET6}, {unix.AF_UNIX, unix.AF_INET, unix.AF_INET6},
+			}[r.Sockets]...)
 			families(unix.SYS_SOCKETPAIR, r, unix.AF_UNIX)
 		case NetworkProxy:
 			allowed := []uint64{unix.AF_INET, unix.AF_INET6}
@@ -248,6 +259,10 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 				want = actionDeny
 			}
 			for _, nr := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+				want := want
+				if r.Network == NetworkOff && r.Sockets == SocketsLoopback && nr == unix.SYS_SOCKET {
+					want = actionDeny
+				}
 				if r.Network == NetworkProxy {
 					want = actionAllow
 					if nr == unix.SYS_SOCKET && !r.UnixSockets || nr == unix.SYS_SOCKETPAIR && kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
@@ -256,6 +271,9 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 				}
 				check("a Unix socket of a kind", call{nr: nr, args: [6]uint64{unix.AF_UNIX, kind | unix.SOCK_CLOEXEC}}, want)
 			}
+		}
+		if r.Network == NetworkOff {
+			checkOwnSockets(t, name, r)
 		}
 		check("fork", call{nr: unix.SYS_CLONE, args: [6]uint64{uint64(unix.SIGCHLD)}}, actionAllow)
 		check("clone3", call{nr: unix.SYS_CLONE3}, new3)
@@ -285,4 +303,36 @@ func TestOtherInterfacesOfTheKernel(t *testing.T) {
 			t.Errorf("%s: the number below x32: %#x", name, got)
 		}
 	})
+}
+
+// checkOwnSockets checks what a command without a network may do with sockets
+// of the internet, and with messages that have an address.
+func checkOwnSockets(t *testing.T, name string, r Rules) {
+	t.Helper()
+	filter := r.Filter()
+	check := func(what string, c call, allowed bool) {
+		t.Helper()
+		c.arch = thisArch()
+		want := actionDeny
+		if allowed {
+			want = actionAllow
+		}
+		if got := interpret(t, filter, c); got != want {
+			t.Errorf("%s: %s: %#x, want %#x", name, what, got, want)
+		}
+	}
+	for _, family := range []uint64{unix.AF_INET, unix.AF_INET6} {
+		for kind := range uint64(16) {
+			for _, protocol := range []uint64{0, 1, unix.IPPROTO_TCP, unix.IPPROTO_UDP, 58, unix.IPPROTO_SCTP, unix.IPPROTO_MPTCP} {
+				allowed := r.Sockets >= SocketsLoopback && (kind == unix.SOCK_STREAM || kind == unix.SOCK_DGRAM) &&
+					(protocol == 0 || protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP)
+				c := call{nr: unix.SYS_SOCKET, args: [6]uint64{family, kind | unix.SOCK_NONBLOCK, protocol}}
+				check(fmt.Sprintf("socket %d %d %d", family, kind, protocol), c, allowed)
+			}
+		}
+	}
+	for address, none := range map[uint64]bool{0: true, 1: false, 1 << 32: false} {
+		c := call{nr: unix.SYS_SENDTO, args: [6]uint64{3, 4, 5, 0, address, 16}}
+		check(fmt.Sprintf("sendto %#x", address), c, r.Sockets >= SocketsLoopback || r.Sockets == SocketsPairs && none)
+	}
 }
