@@ -5,6 +5,7 @@ package sandbox
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"codex.internal/pkg/sandbox/permissions"
@@ -128,6 +129,11 @@ var HostOwned = []string{
 // protectedNames are the names of metadata that is protected directly below
 // writable roots (docs/spec/sandbox.md §2.4).
 var protectedNames = []string{".git", ".agents", ".codex"}
+
+// Writable reports whether the command may write anything of the host.
+func (plan *Plan) Writable() bool {
+	return plan.Root == RootWritable || slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Kind == BindWritable && !m.Pin })
+}
 
 // OwnNetwork reports whether the command gets a network of its own.
 func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }

@@ -53,6 +53,7 @@ type options struct {
 	proxyPorts            string // the ports on which proxies may be, if hasProxyPorts
 	hasProxyPorts         bool
 	unixSockets           bool // with proxied: Unix sockets are allowed
+	noLocalSockets        bool
 	command               []string
 }
 
@@ -89,6 +90,8 @@ permission profile or one of the short forms.
   --stricter                  let Landlock enforce more than was asked for where it
                               cannot be exact: nothing new can then be made directly
                               in a directory that holds something protected
+  --no-local-sockets          while the network is off: no sockets of COMMAND's own
+                              but pairs, as in Codex CLI
   --allow-nesting             let COMMAND make namespaces and mounts of its own
   --explain                   print what would be enforced; run nothing
   --probe                     print what this host can enforce; run nothing
@@ -118,7 +121,7 @@ func parse(args []string) (*options, error) {
 		"--no-proc": &o.noProc, "--explain": &o.explain, "--probe": &o.probe, "--probe-first": &o.probeFirst,
 		"--help": &o.help, "-h": &o.help, "--read-only": &o.readOnly,
 		"--workspace-write": &o.writable, "--network": &o.network,
-		"--allow-nesting": &o.nesting, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
+		"--allow-nesting": &o.nesting, "--no-local-sockets": &o.noLocalSockets, "--stricter": &o.stricter, "--trusted-helper": &o.helper, "--reading": &o.reading, "--supervised": &o.supervised, "--apply-seccomp-then-exec": &o.filterOnly,
 	}
 	numbers := map[string]*int{"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD, "--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD}
 	for len(args) > 0 {

@@ -151,7 +151,7 @@ func TestArguments(t *testing.T) {
 func TestExplain(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := Main([]string{"--sandbox-policy-cwd", "/", "--permission-profile", carveOut, "--explain"}, &out, &errs)
-	for _, want := range []string{"/  the host's, read-only\n", "/etc/passwd  masked, mode 000\n", "network: off\n", "directory: /\n"} {
+	for _, want := range []string{"/  the host's, read-only\n", "/etc/passwd  masked, mode 000\n", "network: off; of its own sockets, pairs work\n", "directory: /\n"} {
 		if code != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%d %q lacks %q; %s", code, out.String(), want, errs.String())
 		}

@@ -135,7 +135,13 @@ func (w *wrapped) run(program string) (int, error) {
 	if !mounting {
 		view = &sandbox.Plan{Root: sandbox.RootWritable, Network: view.Network}
 	}
-	filter := w.l.rules().Filter()
+	outer := w.l.rules()
+	if outer.Sockets >= sandbox.SocketsLoopback {
+		// The second stage is under this filter as well, and installs the one that
+		// asks.
+		outer.Network = sandbox.NetworkOn
+	}
+	filter := outer.Filter()
 	for fd, data := range map[int][]byte{
 		environFD: []byte(strings.Join(w.l.env, "\x00") + "\x00"), bindsFD: binds, inheritedFD: again,
 		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
@@ -265,12 +271,15 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	ended := make(chan struct{})
 	passed := make(chan struct{})
 	inner := 0
+	late := make(chan string, 1)
 	go func() {
 		defer close(passed)
 		if inner = <-started; inner == 0 {
+			late <- ""
 			return
 		}
 		w.begin(inner)
+		go func() { late <- failureIn(receiveConnector(w.talk[0])) }()
 		for {
 			select {
 			case sig := <-signals:
@@ -292,8 +301,9 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		// bwrap may end before the last process inside.
 		_ = poll(w.init)
 	}
-	if w.failed == "" {
-		w.failed = w.failure()
+	_ = unix.Shutdown(w.talk[0], unix.SHUT_RD)
+	if failed := <-late; w.failed == "" {
+		w.failed = failed
 	}
 	if w.failed != "" {
 		return 0, &unavailable{errors.New(w.failed)}
@@ -358,6 +368,7 @@ func (w *wrapped) spec() string {
 	if w.l.unixSockets {
 		spec = append(spec, "unix=1")
 	}
+	spec = append(spec, "sockets="+strconv.Itoa(int(w.l.sockets())))
 	if w.l.execFD >= 0 {
 		spec = append(spec, "exec=1")
 	}
@@ -389,6 +400,8 @@ func (l *launch) secondStage() (int, error) {
 			r.Nesting, l.nesting = true, true
 		case "unix":
 			r.UnixSockets = true
+		case "sockets":
+			r.Sockets = sandbox.Sockets(n)
 		case "root":
 			l.plan.Root = sandbox.RootWritable
 		case "terminal":
@@ -445,11 +458,11 @@ func (l *launch) secondStage() (int, error) {
 	if terminal {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
-	wall := l.wall(p)
+	wall := l.wall(p, r)
 	wall.grantPaths(grants)
 	p.dropPrivileges()
 	wall.enforce()
-	p.install(r.Filter())
+	p.filterOwn(r, talkFD, l.reserved)
 	p.restoreLimits()
 	if step, errno := p.run(); step >= 0 {
 		return 0, fmt.Errorf("cannot confine the command: %w", p.steps[step].fail(errno))

@@ -58,17 +58,6 @@ func failureIn(message []byte) string {
 	return string(message[1:])
 }
 
-// failure returns why the second stage, which has ended, has not run the
-// command; "": it has.
-func (w *wrapped) failure() string {
-	text := make([]byte, 1+maxFailure)
-	n, _, err := unix.Recvfrom(w.talk[0], text, unix.MSG_DONTWAIT)
-	if err != nil {
-		return ""
-	}
-	return failureIn(text[:n])
-}
-
 // tellFirstStage hands an error of the second stage to the first, and reports
 // whether that has worked.
 func tellFirstStage(err error) bool {

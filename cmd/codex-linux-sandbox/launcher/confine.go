@@ -39,9 +39,13 @@ func (p *program) noNewPrivileges() {
 	p.do("set no_new_privs", "", unix.SYS_PRCTL, val(unix.PR_SET_NO_NEW_PRIVS), val(1), val(0), val(0), val(0))
 }
 
+// filter makes an argument of a filter of system calls.
+func (p *program) filter(filter []unix.SockFilter) arg {
+	p.keep = append(p.keep, filter)
+	return pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+}
+
 // install appends a filter of system calls.
 func (p *program) install(filter []unix.SockFilter) {
-	p.keep = append(p.keep, filter)
-	prog := pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
-	p.do("install the seccomp filter", "", unix.SYS_SECCOMP, val(unix.SECCOMP_SET_MODE_FILTER), val(0), prog)
+	p.do("install the seccomp filter", "", unix.SYS_SECCOMP, val(unix.SECCOMP_SET_MODE_FILTER), val(0), p.filter(filter))
 }

@@ -59,8 +59,9 @@ func (l *launch) takeInherited() error {
 		return err
 	}
 	for _, fd := range fds {
-		f, keep := inspect(fd, l.plan.Network)
+		f, keep := inspect(fd, l.plan.Network, l.sockets())
 		if keep {
+			l.keepName(fd)
 			continue
 		}
 		unix.CloseOnExec(fd)
@@ -119,7 +120,7 @@ func (l *launch) dropSockets(p *program) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 			continue
 		}
-		if _, keep := inspect(fd, l.plan.Network); keep {
+		if _, keep := inspect(fd, l.plan.Network, l.sockets()); keep {
 			continue
 		}
 		if fd >= standardFiles {
@@ -135,7 +136,7 @@ func (l *launch) dropSockets(p *program) error {
 
 // inspect finds out how a descriptor can be opened again, or that it may be
 // inherited as it is.
-func inspect(fd int, network sandbox.Network) (f inheritedFile, keep bool) {
+func inspect(fd int, network sandbox.Network, own sandbox.Sockets) (f inheritedFile, keep bool) {
 	f = inheritedFile{fd: fd}
 	var st unix.Stat_t
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -150,7 +151,7 @@ func inspect(fd int, network sandbox.Network) (f inheritedFile, keep bool) {
 	f.flags = flags & (unix.O_ACCMODE | unix.O_APPEND | unix.O_NONBLOCK | unix.O_PATH)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
-		keep = usable && (network == sandbox.NetworkOn || hasOnePeer(fd, network))
+		keep = usable && (network == sandbox.NetworkOn || hasOnePeer(fd, network, own))
 	case unix.S_IFIFO:
 		keep = written || usable && !named
 	case unix.S_IFCHR:
@@ -174,7 +175,7 @@ func inspect(fd int, network sandbox.Network) (f inheritedFile, keep bool) {
 // connected to. It belongs to the network in which it was made: a datagram can
 // be sent from it to any address there, also when it is connected, and where
 // connect is allowed, one of the internet can be connected to another peer.
-func hasOnePeer(fd int, network sandbox.Network) bool {
+func hasOnePeer(fd int, network sandbox.Network, own sandbox.Sockets) bool {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
 		return false
@@ -183,7 +184,16 @@ func hasOnePeer(fd int, network sandbox.Network) bool {
 		return false
 	}
 	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	return err == nil && (family == unix.AF_UNIX || network == sandbox.NetworkOff)
+	return err == nil && (family == unix.AF_UNIX || network == sandbox.NetworkOff && own < sandbox.SocketsLoopback)
+}
+
+// keepName keeps a command that may bind sockets from giving an inherited Unix
+// socket a name in the host's network, to which it belongs: a socket can have
+// one name only, and here the kernel chooses it. It fails for everything else.
+func (l *launch) keepName(fd int) {
+	if l.sockets() >= sandbox.SocketsLoopback {
+		_ = unix.Bind(fd, &unix.SockaddrUnix{})
+	}
 }
 
 // mayRead reports whether the profile lets a file be read that has no name any

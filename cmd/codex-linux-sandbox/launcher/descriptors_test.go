@@ -5,6 +5,7 @@ package launcher
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"codex.internal/pkg/sandbox"
@@ -70,9 +71,14 @@ func TestInheritedSockets(t *testing.T) {
 				for _, k := range tt.kept {
 					want = want || k == network
 				}
-				if _, keep := inspect(fd, network); keep != want {
+				if _, keep := inspect(fd, network, sandbox.SocketsPairs); keep != want {
 					t.Errorf("network %d: inherited: %v", network, keep)
 				}
+			}
+			// What can be connected anew must not be of the host's network.
+			want := strings.HasPrefix(name, "a pair of ") && name != "a pair of datagrams"
+			if _, keep := inspect(fd, off, sandbox.SocketsLoopback); keep != want {
+				t.Errorf("with a loopback of its own: inherited: %v", keep)
 			}
 		})
 	}
@@ -97,7 +103,7 @@ func TestReopenedFilesAreTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
-			f, keep := inspect(int(file.Fd()), sandbox.NetworkOff)
+			f, keep := inspect(int(file.Fd()), sandbox.NetworkOff, sandbox.SocketsFew)
 			if keep || f.path != own {
 				t.Fatalf("inherited as it is: %v; opened again at %q, want %q", keep, f.path, own)
 			}

@@ -23,6 +23,9 @@ func (l *launch) explainTo(w io.Writer) error {
 	default:
 		backend = l.choose()
 		b.WriteString("backend: " + backend + "\n")
+		if strings.HasPrefix(backend, "landlock") {
+			l.backend = "landlock" // also where it was not asked for
+		}
 	}
 	if l.legacyLandlock || strings.HasPrefix(backend, "landlock") {
 		grants, err := plan.LandlockGrants()
@@ -43,7 +46,7 @@ func (l *launch) explainTo(w io.Writer) error {
 			b.WriteString(plan.DescribeWall(abi, l.nesting))
 		}
 	}
-	fmt.Fprintf(&b, "network: %s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network])
+	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network], l.explainSockets())
 	if plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 	} else {
@@ -58,8 +61,13 @@ func (l *launch) explainTo(w io.Writer) error {
 		}
 		switch plan.Network {
 		case sandbox.NetworkOff:
-			b.WriteString("  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
-				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n")
+			b.WriteString([...]string{
+				"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
+					"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
+				"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
+				"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
+				"  sockets that are not TCP, UDP or of the Unix family; Unix sockets that carry datagrams\n",
+			}[r.Sockets])
 		case sandbox.NetworkProxy:
 			b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
 			if l.unixSockets {
@@ -74,6 +82,20 @@ func (l *launch) explainTo(w io.Writer) error {
 	fmt.Fprintf(&b, "directory: %s\n", l.commandCwd)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// explainSockets says which sockets of its own a command has while its network is
+// off.
+func (l *launch) explainSockets() string {
+	if l.plan.Network != sandbox.NetworkOff {
+		return ""
+	}
+	return [...]string{
+		"; of its own sockets, pairs can be made",
+		"; of its own sockets, pairs work",
+		"; its own loopback and pairs of Unix sockets work",
+		"; its own loopback and its own Unix sockets work, for which the launcher makes all connections",
+	}[l.sockets()]
 }
 
 // choose says which backend would be used, and why.

@@ -62,6 +62,7 @@ func (b landlock) run(l *launch) (int, error) {
 		return 0, &unavailable{err}
 	}
 	rules := l.rules()
+	rules.Sockets = min(rules.Sockets, sandbox.SocketsPairs)
 	var grants []sandbox.Grant
 	if l.legacyLandlock {
 		grants, err = l.plan.LegacyGrants()
@@ -96,7 +97,7 @@ func (b landlock) run(l *launch) (int, error) {
 
 // restrict appends the steps that put the process under Landlock.
 func (p *program) restrict(abi int, l *launch, grants []sandbox.Grant) {
-	r := p.newRuleset(abi, sandbox.LandlockRights(abi), l)
+	r := p.newRuleset(abi, sandbox.LandlockRights(abi), l, l.plan.Network == sandbox.NetworkOff)
 	r.grantPaths(grants)
 	if l.execFD >= 0 {
 		// A program in memory is in no file system that could be restricted.
@@ -118,8 +119,8 @@ type ruleset struct {
 
 // newRuleset appends what makes a ruleset that handles rights to files. It
 // keeps signals and, unless the network is on, abstract sockets inside, where
-// the version can.
-func (p *program) newRuleset(abi int, rights uint64, l *launch) *ruleset {
+// the version can. With noTCP, TCP is forbidden as well.
+func (p *program) newRuleset(abi int, rights uint64, l *launch, noTCP bool) *ruleset {
 	attr := &unix.LandlockRulesetAttr{Handled_access_fs: rights}
 	size := uintptr(24) // up to the scopes
 	switch {
@@ -130,7 +131,7 @@ func (p *program) newRuleset(abi int, rights uint64, l *launch) *ruleset {
 		}
 		fallthrough
 	case abi >= 4:
-		if l.plan.Network == sandbox.NetworkOff {
+		if noTCP {
 			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 		}
 	}

@@ -9,7 +9,7 @@
 //	fork.go, exec.go, program.go   the first process of the sandbox, exec
 //	standby.go   a launcher that a server has started ahead of need
 //	bwrap.go, landlock.go   the other two backends
-//	stubs.go, janitor.go, proxy.go   what lives outside while the command runs
+//	stubs.go, janitor.go, proxy.go, connect.go   what lives outside while the command runs
 package launcher
 
 import (
@@ -248,7 +248,23 @@ func (l *launch) openProxies() (err error) {
 
 // rules are those of the command's filter.
 func (l *launch) rules() sandbox.Rules {
-	return sandbox.Rules{Network: l.plan.Network, Nesting: l.nesting, UnixSockets: l.unixSockets}
+	return sandbox.Rules{Network: l.plan.Network, Sockets: l.sockets(), Nesting: l.nesting, UnixSockets: l.unixSockets}
+}
+
+// sockets says which sockets of its own the command gets at most. The helper of
+// file requests makes none. A backend without a network namespace gives pairs
+// only, and so does a policy under which nothing can be written: a command that
+// only looks does not need that much of the kernel.
+func (l *launch) sockets() sandbox.Sockets {
+	switch {
+	case l.plan.Network != sandbox.NetworkOff || l.noLocalSockets || l.helper:
+		return sandbox.SocketsFew
+	case l.filterOnly || l.legacyLandlock || l.backend == "landlock" || !l.plan.Confined || !l.plan.OwnNetwork() || !l.plan.Writable():
+		return sandbox.SocketsPairs
+	case !canConnectForOthers():
+		return sandbox.SocketsLoopback
+	}
+	return sandbox.SocketsOwn
 }
 
 // prepareAgain is for another try: a plan of what is there now, and new

@@ -37,6 +37,14 @@ func (namespaces) run(l *launch) (int, error) {
 	if l.plan.OwnNetwork() {
 		c.flags |= unix.CLONE_NEWNET
 	}
+	if l.sockets() == sandbox.SocketsOwn {
+		if s.connector, err = newConnector(); err != nil {
+			return 0, err
+		}
+		if err := l.reserve(); err != nil {
+			return 0, err
+		}
+	}
 	s.build()
 	return s.run()
 }
@@ -47,7 +55,8 @@ func (s *supervisor) build() {
 	l, p := s.l, s.processes.init
 	enter(p)
 	s.entered = len(p.steps)
-	wall := l.wall(p)
+	rules := l.rules()
+	wall := l.wall(p, rules)
 	if mounting {
 		(&mounter{program: p, plan: l.plan, wall: wall, helper: l.helper}).view()
 	}
@@ -70,7 +79,11 @@ func (s *supervisor) build() {
 	p.undumpable()
 	p.dropPrivileges()
 	wall.enforce()
-	p.install(l.rules().Filter())
+	if s.connector == nil {
+		p.install(rules.Filter())
+	} else {
+		p.filterOwn(rules, s.connector.theirs, l.reserved)
+	}
 }
 
 // enter appends the first steps inside: the mapping of the user and the group

@@ -77,7 +77,16 @@ func (x *proxies) listen(p *program) {
 		p.do("keep the listener", "", unix.SYS_DUP3, fd.arg(), val(x.fixed[i]), val(unix.O_CLOEXEC))
 		p.close(fd)
 	}
-	rights := unix.UnixRights(x.fixed...)
+	p.handOut("the listeners", x.theirs, x.fixed...)
+	for _, fd := range x.fixed {
+		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
+	}
+	p.do("close", "the socket", unix.SYS_CLOSE, val(x.theirs))
+}
+
+// handOut appends what sends descriptors over a socket.
+func (p *program) handOut(what string, over int, fds ...int) {
+	rights := unix.UnixRights(fds...)
 	text := []byte{1}
 	vector := &unix.Iovec{Base: &text[0]}
 	vector.SetLen(1)
@@ -85,11 +94,7 @@ func (x *proxies) listen(p *program) {
 	message.SetIovlen(1)
 	message.SetControllen(len(rights))
 	p.keep = append(p.keep, text, vector, rights)
-	p.do("hand out the listeners", "", unix.SYS_SENDMSG, val(x.theirs), pointer(p, message), val(0))
-	for _, fd := range x.fixed {
-		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
-	}
-	p.do("close", "the socket", unix.SYS_CLOSE, val(x.theirs))
+	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(0))
 }
 
 // serve takes the listeners and connects what they accept, until the launcher

@@ -27,6 +27,8 @@ type supervisor struct {
 	status   [2]int
 	terminal bool
 	stubs    *stubs
+	// connector is nil unless the launcher makes the command's connections.
+	connector *connector
 }
 
 // prepare makes what every backend with an init needs. Subreap is for those
@@ -150,6 +152,9 @@ func (s *supervisor) run() (int, error) {
 	}
 	if s.l != nil && s.l.proxies != nil {
 		s.l.proxies.serve()
+	}
+	if s.connector != nil {
+		s.connector.serve()
 	}
 	status, err := r.wait()
 	if err != nil {
@@ -284,6 +289,9 @@ func (s *supervisor) release() {
 				p[i] = -1
 			}
 		}
+	}
+	if s.connector != nil {
+		s.connector.release()
 	}
 	s.stubs.remove()
 }

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wall appends what makes the ruleset of the second wall (pkg/sandbox); nil:
-// the kernel has no Landlock that could be one, or there is nothing to handle.
-func (l *launch) wall(p *program) *ruleset {
+// wall appends what makes the ruleset of the second wall (pkg/sandbox) for a
+// command with the rules; nil: the kernel has no Landlock that could be one, or
+// there is nothing to handle.
+func (l *launch) wall(p *program, rules sandbox.Rules) *ruleset {
 	abi, err := landlockVersion()
 	if err != nil || abi < sandbox.WallABI {
 		return nil
 	}
-	r := p.newRuleset(abi, l.plan.WallRights(abi, l.nesting), l)
+	noTCP := rules.Network == sandbox.NetworkOff && rules.Sockets < sandbox.SocketsLoopback
+	r := p.newRuleset(abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
 	if r != nil && r.rights != 0 {
 		r.grantInherited()
 	}

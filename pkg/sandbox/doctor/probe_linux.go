@@ -277,8 +277,10 @@ func probeConfined(args []string) outcome {
 		return file(d.codex)()
 	})
 	try(didNetwork, func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		// To connect UDP sends nothing. The address is one for documents.
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 53})
 			_ = unix.Close(fd)
 		}
 		return err

@@ -111,10 +111,13 @@ func init() {
 	}
 	attacks["sockets"] = func([]string) {
 		for _, family := range []uintptr{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK, unix.AF_VSOCK, unix.AF_ALG, unix.AF_TIPC, unix.AF_RDS, unix.AF_SMC, unix.AF_QIPCRTR, unix.AF_CAN, unix.AF_APPLETALK, unix.AF_X25} {
-			call(fmt.Sprint("socket of family ", family), unix.SYS_SOCKET, family, unix.SOCK_DGRAM, 0)
+			if family != unix.AF_INET && family != unix.AF_INET6 { // of its own network
+				call(fmt.Sprint("socket of family ", family), unix.SYS_SOCKET, family, unix.SOCK_DGRAM, 0)
+			}
 			call(fmt.Sprint("socketpair of family ", family), unix.SYS_SOCKETPAIR, family, unix.SOCK_DGRAM, 0, pointer(&[2]int32{}))
 		}
-		call("socket with high bits", unix.SYS_SOCKET, 1<<32|unix.AF_INET, unix.SOCK_STREAM)
+		call("socket with high bits", unix.SYS_SOCKET, 1<<32|unix.AF_NETLINK, unix.SOCK_RAW)
+		call("Multipath TCP", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)
 		call("socket with high bits of unix", unix.SYS_SOCKET, unix.AF_UNIX<<32|unix.AF_NETLINK, unix.SOCK_RAW)
 	}
 	attacks["privileged sockets"] = func([]string) {

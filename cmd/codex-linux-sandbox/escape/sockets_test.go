@@ -1,0 +1,155 @@
+//go:build linux
+
+package escape
+
+import (
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostServer makes a server of the host, which greets each connection, and
+// counts what arrives.
+func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: name}))
+	must(t, unix.Chmod(name, 0o777))
+	var arrived atomic.Int32
+	if kind != unix.SOCK_DGRAM {
+		must(t, unix.Listen(fd, 100))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if kind == unix.SOCK_DGRAM {
+				if n, err := unix.Read(fd, make([]byte, 10)); err != nil || n == 0 {
+					return
+				}
+			} else {
+				peer, _, err := unix.Accept(fd)
+				if err != nil {
+					return
+				}
+				_, _ = unix.Write(peer, []byte("h"))
+				_ = unix.Close(peer)
+			}
+			arrived.Add(1)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+		<-done
+		_ = unix.Close(fd)
+	})
+	return &arrived
+}
+
+// needSocketTable skips a test where the kernel has no table of Unix sockets (the
+// module unix_diag), without which no path is connected to.
+func needSocketTable(t *testing.T) {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	must(t, err)
+	defer unix.Close(fd)
+	// struct nlmsghdr and struct unix_diag_req, which asks for all sockets that listen.
+	request := [40]byte{0: 40, 4: unix.SOCK_DIAG_BY_FAMILY, 6: unix.NLM_F_REQUEST, 7: unix.NLM_F_DUMP >> 8, 16: unix.AF_UNIX, 21: 1 << 2}
+	must(t, unix.Sendto(fd, request[:], 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+	answer := make([]byte, 32<<10)
+	n, err := unix.Read(fd, answer)
+	must(t, err)
+	if n < unix.NLMSG_HDRLEN || answer[4] == unix.NLMSG_ERROR {
+		t.Skip("this kernel has no table of Unix sockets")
+	}
+}
+
+// TestOwnSockets: a command without a network uses its own loopback and its own
+// Unix sockets.
+func TestOwnSockets(t *testing.T) {
+	needSocketTable(t)
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		o := p.run(backend, p.opened(), "own sockets")
+		if o.text != "done\n" || o.code != 0 {
+			t.Errorf("%v", o)
+		}
+	})
+}
+
+// TestSocketPairs: they work with every backend, also without a network of the
+// command's own.
+func TestSocketPairs(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		o := p.run(backend, p.opened(), "pairs")
+		if o.text != "done\n" || o.code != 0 {
+			t.Errorf("%v", o)
+		}
+	})
+}
+
+// TestSocketsOfTheHost: a server outside stays out of reach although its socket
+// is in a directory that the command may write, by whatever name.
+func TestSocketsOfTheHost(t *testing.T) {
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		stream, datagrams := p.ws+"/s", p.ws+"/d"
+		var counts []*atomic.Int32
+		for name, kind := range map[string]int{stream: unix.SOCK_STREAM, stream + "-p": unix.SOCK_SEQPACKET, datagrams: unix.SOCK_DGRAM} {
+			counts = append(counts, hostServer(t, kind, name))
+			must(t, unix.Lchown(name, p.uid, p.uid))
+		}
+		contained(t, p.run(backend, p.opened(), "host sockets", stream, datagrams))
+		for _, arrived := range counts {
+			if n := arrived.Load(); n > 0 {
+				t.Errorf("%d connections or datagrams have arrived", n)
+			}
+		}
+		for _, name := range []string{"l-s", "h-s", "l-s-p", "h-s-p", "l-d", "h-d", "own", "other"} {
+			_ = unix.Unlink(p.ws + "/" + name)
+		}
+		works(t, p.run("", "", "host sockets", stream, datagrams))
+	})
+}
+
+// TestSocketsAreExchanged: nothing that a command exchanges while the launcher
+// makes a connection leads to a server outside.
+func TestSocketsAreExchanged(t *testing.T) {
+	needSocketTable(t)
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		host := p.ws + "/host"
+		arrived := hostServer(t, unix.SOCK_STREAM, host)
+		must(t, unix.Lchown(host, p.uid, p.uid))
+		contained(t, p.run(backend, p.opened(), "exchanged connections", host))
+		if n := arrived.Load(); n > 0 {
+			t.Errorf("%d connections have arrived", n)
+		}
+		for _, name := range []string{"mine", "x", "y"} {
+			must(t, unix.Unlink(p.ws+"/"+name))
+		}
+		works(t, p.run("", "", "exchanged connections", host))
+	})
+}
+
+// TestNoLocalSockets: neither the option nor a policy under which nothing can be
+// written leaves sockets that have addresses.
+func TestNoLocalSockets(t *testing.T) {
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		option := p.command(t.Context(), backend, p.opened(), "own sockets")
+		option.Args = append([]string{option.Args[0], "--no-local-sockets"}, option.Args[1:]...)
+		looking := p.command(t.Context(), backend, entries("root=read"), "own sockets", "somewhere")
+		for policy, cmd := range map[string]*exec.Cmd{"the option": option, "nothing to write": looking} {
+			o := p.finish(cmd)
+			for _, name := range []string{"tcp", "tcp6", "udp", "udp6", "stream", "packets", "abstract"} {
+				if !strings.Contains(o.text, "fails: "+name+" operation not permitted\n") {
+					t.Errorf("%s: %s works: %v", policy, name, o)
+				}
+			}
+			if pairs := !strings.Contains(o.text, "fails: a pair"); pairs != (cmd == looking) {
+				t.Errorf("%s: pairs work: %v", policy, pairs)
+			}
+		}
+	})
+}

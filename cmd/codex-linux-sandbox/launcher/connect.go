@@ -1,0 +1,384 @@
+//go:build linux
+
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// A command without a network has sockets of its own in an empty network
+// namespace (docs/spec/sandbox.md §7.6). TCP, UDP and abstract Unix sockets stay
+// in it by themselves. A Unix socket with a path does not: the path of a host's
+// socket, in /tmp for example, leads to that socket from every network. So the
+// filter stops each connect, and the launcher makes the connection in place of
+// the command, if it is one to a socket of the sandbox.
+//
+// Nothing that the command can change counts: the launcher copies the address,
+// duplicates the socket, and opens the path in the command's own view. What it
+// holds then is looked up in the socket table of the sandbox's network, and this
+// very file is connected to. A path that is exchanged in between leads nowhere
+// else. SECCOMP_USER_NOTIF_FLAG_CONTINUE, which lets the kernel read all of this
+// again, is never used.
+
+// maxConnecting bounds the connections that are made at the same time. Each holds
+// a thread of the launcher until the other end has room; more of them wait.
+const maxConnecting = 64
+
+// maxAddress is the size of the kernel's struct sockaddr_storage: it takes no
+// longer address.
+const maxAddress = 128
+
+// canConnectForOthers reports whether the kernel, and what confines the launcher
+// itself, let it duplicate descriptors of the command.
+func canConnectForOthers() bool {
+	_, err := unix.PidfdGetfd(-1, -1, 0)
+	return errors.Is(err, unix.EBADF)
+}
+
+// filterOwn appends what installs the filter of a command. If connections are the
+// launcher's to make, what it needs for that is sent over a socket; fixed is a
+// descriptor that may be replaced. Where a filter cannot ask, because the kernel
+// is older than 5.19 or another program supervises this one, the command gets
+// loopback sockets only.
+func (p *program) filterOwn(rules sandbox.Rules, over, fixed int) {
+	if rules.Sockets != sandbox.SocketsOwn {
+		p.install(rules.Filter())
+		return
+	}
+	p.either(func() {
+		table := p.get("make a socket", "for the table of sockets", unix.SYS_SOCKET,
+			val(unix.AF_NETLINK), val(unix.SOCK_RAW|unix.SOCK_CLOEXEC), val(unix.NETLINK_SOCK_DIAG))
+		listener := p.get("install the seccomp filter", "that asks", unix.SYS_SECCOMP, val(unix.SECCOMP_SET_MODE_FILTER),
+			val(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), p.filter(rules.Filter()))
+		for _, fd := range []register{table, listener} {
+			p.do("keep", "a descriptor for the launcher", unix.SYS_DUP3, fd.arg(), val(fixed), val(unix.O_CLOEXEC))
+			p.handOut("a descriptor", over, fixed)
+			p.close(fd)
+		}
+		p.do("close", "a descriptor", unix.SYS_CLOSE, val(fixed))
+	}, func() {
+		rules.Sockets = sandbox.SocketsLoopback
+		p.install(rules.Filter())
+	})
+}
+
+// connector makes the connections of one sandbox.
+type connector struct {
+	ours, theirs int // the ends of the socket over which the descriptors come
+	table        int // asks for the sockets of the sandbox's network
+	host         int // asks for those of the launcher's network
+	listener     int // tells of the calls of connect
+
+	mu             sync.Mutex
+	threads, ready int // all that answer, and those of them that wait for a call
+
+	asking sync.Mutex // a socket answers one question about its table at a time
+}
+
+// newConnector makes the socket for the descriptors.
+func newConnector() (*connector, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+	return &connector{ours: pair[0], theirs: pair[1]}, nil
+}
+
+// serve makes the connections until the sandbox ends. It returns at once.
+func (c *connector) serve() {
+	ours := c.ours
+	c.ours = -1
+	c.release()
+	go func() {
+		defer unix.Close(ours)
+		_ = receiveConnector(ours)
+	}()
+}
+
+// release closes what the launcher does not use.
+func (c *connector) release() {
+	for _, fd := range []*int{&c.ours, &c.theirs} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// receiveConnector takes from a socket what filterOwn sends, and starts a
+// connector with it. It returns when the socket has been closed inside, with a
+// message that was something else.
+func receiveConnector(socket int) (message []byte) {
+	var fds []int
+	for {
+		text, oob := make([]byte, 1+maxFailure), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
+		n, size, _, _, err := unix.Recvmsg(socket, text, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return message
+		}
+		got := rightsIn(oob[:size])
+		if len(got) == 0 {
+			message = text[:n]
+		}
+		fds = append(fds, got...)
+		if len(fds) == 2 {
+			c := &connector{table: fds[0], listener: fds[1], host: -1}
+			_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, &[1]uint64{syncWakeUp}) // since Linux 6.6
+			c.start()
+		}
+	}
+}
+
+// rightsIn returns the descriptors in the control data of a message.
+func rightsIn(oob []byte) (fds []int) {
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		if got, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds
+}
+
+// notification is struct seccomp_notif, with room for what newer kernels add.
+type notification struct {
+	id         uint64
+	pid, flags uint32
+	nr         int32
+	arch       uint32
+	ip         uint64
+	args       [6]uint64
+	_          [176]byte
+}
+
+// answer is struct seccomp_notif_resp.
+type answer struct {
+	id    uint64
+	value int64
+	errno int32
+	flags uint32
+}
+
+func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
+	_, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(to)))
+	return errno
+}
+
+// start adds a thread that answers, if none is waiting and there may be another.
+func (c *connector) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready == 0 && c.threads < maxConnecting {
+		c.threads++
+		c.ready++
+		go c.routine()
+	}
+}
+
+// wait counts a thread that waits for a call, or does not any more.
+func (c *connector) wait(change int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ready += change
+}
+
+// routine answers notifications until no process is left that the filter stops.
+// Its thread gives up the capabilities that root's launcher has: where a path
+// leads is for the rights of the command, which has none, to say. If that fails,
+// the command's calls wait, and end with the sandbox.
+func (c *connector) routine() {
+	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &make([]unix.CapUserData, 2)[0]); err != nil {
+		return
+	}
+	for {
+		calls := []unix.PollFd{{Fd: int32(c.listener), Events: unix.POLLIN}}
+		if _, err := unix.Poll(calls, -1); errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if calls[0].Revents&unix.POLLIN == 0 {
+			return
+		}
+		var n notification
+		if ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_RECV, &n) != 0 {
+			continue
+		}
+		// This thread may wait for the other end of the connection.
+		c.wait(-1)
+		c.start()
+		c.reply(n.id, c.connect(&n))
+		c.wait(1)
+	}
+}
+
+// reply ends a call of connect.
+func (c *connector) reply(id uint64, errno syscall.Errno) {
+	if errno == unix.ENETUNREACH {
+		// Beyond the sandbox there is nothing, and programs and people are to see
+		// that it is the sandbox which denies this, as without sockets.
+		errno = unix.EPERM
+	}
+	_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, &answer{id: id, errno: -int32(errno)})
+}
+
+// connect makes one connection.
+func (c *connector) connect(n *notification) syscall.Errno {
+	conn, err := c.find(n)
+	defer conn.close()
+	if err != nil {
+		errno := unix.EPERM
+		_ = errors.As(err, &errno)
+		return errno
+	}
+	return conn.make()
+}
+
+// connection is what the launcher needs to make one.
+type connection struct {
+	socket  int // a duplicate of the command's
+	file    int // the Unix socket in the file system; -1: none
+	address []byte
+}
+
+// find collects all that a connection needs, from the thread that waits for it.
+// What it returns is to be closed in any case.
+func (c *connector) find(n *notification) (conn *connection, err error) {
+	conn = &connection{file: -1, socket: -1}
+	size := int32(n.args[2])
+	if size < 0 || size > maxAddress {
+		return conn, unix.EINVAL
+	}
+	conn.address = make([]byte, size)
+	if err := readMemory(int(n.pid), n.args[1], conn.address); err != nil {
+		return conn, err
+	}
+	if conn.socket, err = descriptorOf(int(n.pid), int(int32(n.args[0]))); err != nil {
+		return conn, err
+	}
+	name := socketPath(conn.address)
+	if name != "" {
+		if conn.file, err = openFor(int(n.pid), name); err != nil {
+			return conn, err
+		}
+	}
+	// The thread has waited all the time: what was looked at belongs to it, and
+	// not to another one that has its number now.
+	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
+		return conn, errno
+	}
+	if name != "" {
+		if err := c.check(int(n.pid), conn.file); err != nil {
+			return conn, err
+		}
+		conn.address = append(conn.address[:pathOffset], "/proc/self/fd/"+strconv.Itoa(conn.file)+"\x00"...)
+	}
+	return conn, nil
+}
+
+// make makes the connection.
+func (conn *connection) make() syscall.Errno {
+	for {
+		_, _, errno := syscall.Syscall(unix.SYS_CONNECT, uintptr(conn.socket),
+			uintptr(unsafe.Pointer(unsafe.SliceData(conn.address))), uintptr(len(conn.address)))
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+func (conn *connection) close() {
+	for _, fd := range []int{conn.socket, conn.file} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// readMemory copies memory of a process.
+func readMemory(pid int, address uint64, to []byte) error {
+	if len(to) == 0 {
+		return nil
+	}
+	local := []unix.Iovec{{Base: &to[0]}}
+	local[0].SetLen(len(to))
+	n, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(to)}}, 0)
+	if err == nil && n < len(to) {
+		err = unix.EFAULT
+	}
+	return err
+}
+
+// Flags that are newer than the library of system calls.
+const (
+	pidfdThread = unix.O_EXCL // PIDFD_THREAD, since Linux 6.9
+	syncWakeUp  = 1           // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
+)
+
+// descriptorOf duplicates a descriptor of a thread.
+func descriptorOf(tid, number int) (int, error) {
+	thread, err := unix.PidfdOpen(tid, pidfdThread)
+	if err != nil {
+		var pid int
+		if pid, err = processOf(tid); err == nil {
+			thread, err = unix.PidfdOpen(pid, 0)
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(thread)
+	return unix.PidfdGetfd(thread, number, 0)
+}
+
+// processOf returns the number of the process of a thread.
+func processOf(tid int) (int, error) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "\nTgid:\t")
+	text, _, _ := strings.Cut(rest, "\n")
+	return strconv.Atoi(text)
+}
+
+// pathOffset is where the path begins in struct sockaddr_un.
+const pathOffset = 2
+
+// socketPath returns the path in the address of a Unix socket; "": it has none.
+func socketPath(address []byte) string {
+	if len(address) <= pathOffset || *(*uint16)(unsafe.Pointer(&address[0])) != unix.AF_UNIX {
+		return ""
+	}
+	name, _, _ := strings.Cut(string(address[pathOffset:]), "\x00")
+	return name
+}
+
+// openFor opens a file at the path that a thread means, in its own view: links
+// of the command lead nowhere else. A relative path must not cross a link,
+// because that could lead to the root of the launcher.
+func openFor(tid int, name string) (int, error) {
+	base, how := "/root", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	if !strings.HasPrefix(name, "/") {
+		base, how.Resolve = "/cwd", unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS
+	}
+	dir, err := unix.Open("/proc/"+strconv.Itoa(tid)+base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir)
+	return unix.Openat2(dir, name, how)
+}
