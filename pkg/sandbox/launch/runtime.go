@@ -35,6 +35,9 @@ type Options struct {
 	// protected or denied nothing new can be made, and files keep their modes,
 	// owners and times.
 	Stricter bool
+	// NoLocalSockets leaves commands without a network no sockets of their own
+	// but pairs, with the operations that Codex CLI leaves.
+	NoLocalSockets bool
 	// CodexHome is the directory with the marker of a set-up, which only Windows
 	// has.
 	CodexHome string

@@ -315,6 +315,9 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 	if r.opts.Stricter {
 		args = append(args, "--stricter")
 	}
+	if r.opts.NoLocalSockets {
+		args = append(args, "--no-local-sockets")
+	}
 	if in.Reading {
 		args = append(args, "--reading")
 	}

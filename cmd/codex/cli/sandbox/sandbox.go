@@ -54,6 +54,7 @@ Examples:
 			&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
 			&cli.StringFlag{Name: "backend", Value: launch.Backends[0], Usage: "what confines it: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
+			&cli.BoolFlag{Name: "no-local-sockets", Usage: "while the network is off, leave no sockets of its own but pairs, as in Codex CLI"},
 			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
 			&cli.StringFlag{Name: "target", Value: targetLinux, Usage: "explain for `SYSTEM`, linux or windows; nothing runs on windows"},
 			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, which is then the workspace"},
@@ -85,8 +86,8 @@ func checkTarget(c *cli.Context) error {
 		return cmdutil.Usagef("--target %q: there are %s and %s", target, targetLinux, targetWindows)
 	case target == targetWindows && !c.Bool("explain"):
 		return cmdutil.Usagef("--target windows needs --explain: commands are confined on Linux only")
-	case target == targetWindows && (c.IsSet("backend") || c.Bool("stricter")):
-		return cmdutil.Usagef("--backend and --stricter do not go with --target windows: they are for Linux")
+	case target == targetWindows && (c.IsSet("backend") || c.Bool("stricter") || c.Bool("no-local-sockets")):
+		return cmdutil.Usagef("--backend, --stricter and --no-local-sockets do not go with --target windows: they are for Linux")
 	default:
 		return checkSandbox(c)
 	}
@@ -111,7 +112,7 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 		return nil, fmt.Errorf("--cwd: %s is not a directory", cwd)
 	}
 	l := &localLaunch{command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
-	for _, flag := range []string{"stricter", "explain"} {
+	for _, flag := range []string{"stricter", "no-local-sockets", "explain"} {
 		if c.Bool(flag) {
 			l.args = append(l.args, "--"+flag)
 		}

@@ -65,7 +65,10 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
-		Sandbox:                    launch.Options{Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter")},
+		Sandbox: launch.Options{
+			Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter"),
+			NoLocalSockets: c.Bool("sandbox-no-local-sockets"),
+		},
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
