@@ -83,7 +83,7 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	case a.params.TTY && a.x.screen.f == nil:
 		routine(func() { a.routineStdin(ctx) })
 	case a.params.TTY:
-		routine(func() { routineResize(ctx, a.x.screen.size, func() { a.resize(ctx) }) })
+		routine(func() { routineResize(ctx, a.params.Size, a.x.screen.size, func() { a.resize(ctx) }) })
 		routine(func() { pumpKeys(ctx, a.feed.in, p) })
 	case a.params.PipeStdin:
 		routine(func() { a.routineStdin(ctx) })

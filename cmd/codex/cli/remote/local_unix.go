@@ -29,11 +29,16 @@ func localName(name string) (string, error) { return name, nil }
 // here they all do.
 func showEscapes(io.Writer) (undo func()) { return func() {} }
 
-// routineResize calls changed when the terminal's size may have changed.
-func routineResize(ctx context.Context, _ func() *execproto.TerminalSize, changed func()) {
+// routineResize calls changed when the terminal's size may have changed since the process
+// was told of it, told.
+func routineResize(ctx context.Context, told *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	defer signal.Stop(changes)
+	// The process runs by now. A change until here gave no signal that was heard.
+	if now := size(); now != nil && (told == nil || *now != *told) {
+		changed()
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -44,11 +44,12 @@ func showEscapes(to io.Writer) (undo func()) {
 // change, and a person who drags a window waits this long.
 const lookAtSize = 250 * time.Millisecond
 
-// routineResize calls changed when the terminal's size has changed.
-func routineResize(ctx context.Context, size func() *execproto.TerminalSize, changed func()) {
+// routineResize calls changed when the terminal's size has changed since the process was
+// told of it, told.
+func routineResize(ctx context.Context, told *execproto.TerminalSize, size func() *execproto.TerminalSize, changed func()) {
 	look := time.NewTicker(lookAtSize)
 	defer look.Stop()
-	last := size()
+	last := told
 	for {
 		select {
 		case <-ctx.Done():
