@@ -172,6 +172,7 @@ func (p *proc) reportDecision(r egress.Report) {
 func (srv *Server) newEgress() *egress.Host {
 	return egress.NewHost(egress.Options{
 		Logger: srv.log, PrivateViaUpstream: srv.opts.ProxyPrivateIPsViaUpstream, OwnPort: srv.listensOn,
+		Ceiling: srv.opts.EgressPolicy,
 	})
 }
 

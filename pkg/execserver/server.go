@@ -67,6 +67,10 @@ type Options struct {
 	// addresses through the upstream proxy that the server's environment names.
 	ProxyPrivateIPsViaUpstream bool
 
+	// EgressPolicy is what network proxies of processes permit at most, whatever
+	// clients ask for. Nil: everything.
+	EgressPolicy *egress.Ceiling
+
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.
 	Process process.Options

@@ -88,14 +88,18 @@ func blocked(reason, rule string) decision {
 // matters: no name is resolved before it is allowed, because a look-up alone
 // tells the owner of the name what the process says in it.
 func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
-	p := x.policy
+	p, ceiling := x.policy, x.host.opts.Ceiling
+	refusal, mustAsk := ceiling.judge(q)
+	if refusal != nil {
+		return *refusal
+	}
 	if rule := p.deny.find(q.Host); rule != "" {
 		return blocked(ReasonDenied, rule)
 	}
 	address, err := netip.ParseAddr(q.Host)
 	literal := err == nil
 	local := q.Host == localhost || literal && !public(address)
-	if local && !p.config.LocalBinding && !p.allow.exact[q.Host] {
+	if local && !x.localBinding() && !(p.allow.exact[q.Host] && ceiling.private()) {
 		return blocked(ReasonLocal, "no entry names it exactly")
 	}
 	if byName && strings.ContainsFunc(q.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
@@ -105,7 +109,7 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	}
 	rule, review := p.allow.find(q.Host), p.review.find(q.Host)
 	d := decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
-	if rule == "" || review != "" {
+	if rule == "" || review != "" || mustAsk {
 		if d = x.ask(ctx, q); d.verdict != Pass {
 			return d
 		}
@@ -116,12 +120,17 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 		d.addresses = []netip.Addr{address.Unmap()}
 	case q.Host == localhost:
 		d.addresses = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	case p.config.LocalBinding && byName:
+	case x.localBinding() && byName:
 	default:
 		x.resolve(ctx, q.Host, byName, &d)
 	}
 	d.asked = asked
 	return d
+}
+
+// localBinding reports whether addresses are left alone.
+func (x *Proxy) localBinding() bool {
+	return x.policy.config.LocalBinding && x.host.opts.Ceiling.private()
 }
 
 // resolve fills in the addresses of a name, or blocks it. Every address counts,
@@ -131,7 +140,7 @@ func (x *Proxy) resolve(ctx context.Context, name string, byName bool, d *decisi
 	ctx, done := context.WithTimeout(ctx, resolveTime)
 	defer done()
 	addresses, err := x.host.resolve(ctx, name)
-	if x.policy.config.LocalBinding {
+	if x.localBinding() {
 		// Only the patterns decide: without an address, connecting fails.
 		d.addresses = addresses
 		return

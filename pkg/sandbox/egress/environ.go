@@ -39,7 +39,7 @@ func (x *Proxy) Environ(env []string) []string {
 	if x.socks != nil {
 		all = "socks5h://" + x.socks.Addr().String()
 	}
-	if x.policy.config.LocalBinding {
+	if x.localBinding() {
 		except, local = localNetworks, "1"
 	}
 	var set []string

@@ -23,6 +23,8 @@ type Options struct {
 	// PrivateViaUpstream sends private addresses, but for loopback ones, to
 	// upstream proxies too.
 	PrivateViaUpstream bool
+	// Ceiling is what the server's owner permits at most. Nil: everything.
+	Ceiling *Ceiling
 	// OwnPort reports whether this program listens on a port of this machine.
 	// Such a port is not connected to: this program would take the connection
 	// for its own, and serve a process whose policy names the address. Nil: none.

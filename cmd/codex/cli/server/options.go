@@ -61,6 +61,10 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	case ttl == 0:
 		ttl = -1
 	}
+	ceiling, err := readEgressPolicy(c.String("egress-policy"))
+	if err != nil {
+		return execserver.Options{}, err
+	}
 	opts := execserver.Options{
 		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
@@ -70,6 +74,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 			NoLocalSockets: c.Bool("sandbox-no-local-sockets"),
 		},
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
+		EgressPolicy:               ceiling,
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
 	}

@@ -1,0 +1,53 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/account/home"
+	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/sandbox/egress"
+)
+
+// maxEgressPolicy bounds the file of --egress-policy, in bytes: as many patterns
+// as it may have, of 64 bytes.
+const maxEgressPolicy = 1 << 20
+
+// egressFile is the file of --egress-policy.
+type egressFile struct {
+	Default          string   `toml:"default"`
+	Allow            []string `toml:"allow"`
+	Deny             []string `toml:"deny"`
+	Ask              []string `toml:"ask"`
+	Ports            []uint16 `toml:"ports"`
+	PrivateAddresses bool     `toml:"private_addresses"`
+}
+
+// readEgressPolicy reads the file of --egress-policy; "": there is none.
+func readEgressPolicy(path string) (*egress.Ceiling, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := regular.ReadFile(path, maxEgressPolicy)
+	if err != nil {
+		return nil, fmt.Errorf("read --egress-policy: %w", err)
+	}
+	ceiling, err := parseEgressPolicy(text)
+	if err != nil {
+		return nil, fmt.Errorf("--egress-policy %s: %w", path, err)
+	}
+	return ceiling, nil
+}
+
+// parseEgressPolicy reads the text of an egress policy. A name that it does not
+// know is an error: a misspelt `deny` would deny nothing.
+func parseEgressPolicy(text []byte) (*egress.Ceiling, error) {
+	var f egressFile
+	if err := home.DecodeTOML(text, &f, true); err != nil {
+		return nil, err
+	}
+	return egress.NewCeiling(egress.CeilingConfig{
+		Default: egress.Permission(f.Default), Allow: f.Allow, Deny: f.Deny, Ask: f.Ask, Ports: f.Ports, PrivateAddresses: f.PrivateAddresses,
+	})
+}

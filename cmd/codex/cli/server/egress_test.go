@@ -1,0 +1,66 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestParseEgressPolicy(t *testing.T) {
+	for text, want := range map[string]string{
+		"default = 'deny'\nallow = ['*.a.test', 'b.test:443']\nask = ['c.test']\ndeny = ['*']\nports = [443]\nprivate_addresses = true": "",
+		"default = 'allow'":                     "",
+		"default = 'ask'":                       "",
+		"":                                      "it must be allow, ask or deny",
+		"default = 'Deny'":                      "it must be allow, ask or deny",
+		"default = 'deny'\nalow = []":           "unknown field `alow`",
+		"default = 'deny'\ndeny = ['a/b']":      "deny: unsupported domain pattern syntax: a/b",
+		"default = 'deny'\nask = ['']":          "ask: domain pattern is empty",
+		"default = 'deny'\nports = [0]":         "no port 0",
+		"default = 'deny'\nports = [65536]":     "1:", // the line and the column
+		"default = 'deny'\ndeny = 'a.test'":     "2:",
+		"default = [":                           "1:",
+		"default = 'deny'\n[[inject]]\nhost=''": "unknown field",
+	} {
+		c, err := parseEgressPolicy([]byte(text))
+		switch {
+		case want == "" && (err != nil || c == nil):
+			t.Errorf("%q: %v", text, err)
+		case want != "" && (err == nil || c != nil):
+			t.Errorf("%q was accepted", text)
+		case want != "" && !strings.Contains(err.Error(), want) && want != "1:":
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestReadEgressPolicy(t *testing.T) {
+	dir := t.TempDir()
+	if c, err := readEgressPolicy(""); c != nil || err != nil {
+		t.Errorf("no file: %v, %v", c, err)
+	}
+	for name, text := range map[string]string{"missing": "", "wrong": "default = 1", "large": "#" + strings.Repeat("x", maxEgressPolicy)} {
+		path := dir + "/" + name
+		if text != "" {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c, err := readEgressPolicy(path); c != nil || err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, %v", name, c, err)
+		}
+	}
+}
+
+func FuzzParseEgressPolicy(f *testing.F) {
+	for _, s := range []string{"default = 'deny'\nallow = ['*.a.test']", "default = 'ask'\nports = [1]", "[[x]]", "default = \"\\u0000\""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := parseEgressPolicy(text); (c == nil) == (err == nil) {
+			t.Errorf("%q: %v, %v", text, c, err)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package egress
+
+import (
+	"fmt"
+	"slices"
+)
+
+// CeilingConfig is what the owner of a server permits at most, as the owner
+// writes it.
+type CeilingConfig struct {
+	// Default is for the hosts that no pattern matches: Allow leaves them to the
+	// client's policy, Deny refuses them, and AskFirst asks the client although its
+	// policy allows them.
+	Default Permission
+	// Allow, Deny and Ask are patterns as in Config.Domains. Deny wins over Ask, and
+	// Ask over Allow.
+	Allow, Deny, Ask []string
+	// Ports are the only ports; none: every port.
+	Ports []uint16
+	// PrivateAddresses lets a client's policy permit addresses that are not public.
+	PrivateAddresses bool
+}
+
+// AskFirst is the permission of hosts that the client is asked about in any case.
+const AskFirst Permission = "ask"
+
+// Ceiling is a checked CeilingConfig. It does not change. A nil Ceiling permits
+// everything.
+type Ceiling struct {
+	config           CeilingConfig
+	allow, deny, ask patterns
+}
+
+// NewCeiling checks a CeilingConfig.
+func NewCeiling(config CeilingConfig) (*Ceiling, error) {
+	if !slices.Contains([]Permission{Allow, Deny, AskFirst}, config.Default) {
+		return nil, fmt.Errorf("default is %q: it must be allow, ask or deny", config.Default)
+	}
+	if len(config.Allow)+len(config.Deny)+len(config.Ask) > maxPatterns {
+		return nil, fmt.Errorf("there are more than %d patterns", maxPatterns)
+	}
+	if slices.Contains(config.Ports, 0) {
+		return nil, fmt.Errorf("ports: there is no port 0")
+	}
+	c := &Ceiling{config: config}
+	for _, list := range []struct {
+		name string
+		from []string
+		to   *patterns
+	}{{"allow", config.Allow, &c.allow}, {"deny", config.Deny, &c.deny}, {"ask", config.Ask, &c.ask}} {
+		for _, text := range list.from {
+			parsed, err := parsePattern(text)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", list.name, err)
+			}
+			list.to.add(parsed)
+		}
+	}
+	return c, nil
+}
+
+// private reports whether a client's policy may permit addresses that are not
+// public.
+func (c *Ceiling) private() bool { return c == nil || c.config.PrivateAddresses }
+
+// judge returns the refusal of a host that is not permitted, and otherwise
+// whether the client must be asked about it.
+func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
+	if c == nil {
+		return nil, false
+	}
+	refuse := func(reason, rule string) (*decision, bool) {
+		d := blocked(reason, "the server's egress policy: "+rule)
+		return &d, false
+	}
+	if rule := c.deny.find(q.Host); rule != "" {
+		return refuse(ReasonDenied, rule)
+	}
+	if len(c.config.Ports) > 0 && !slices.Contains(c.config.Ports, q.Port) {
+		return refuse(ReasonNotAllowed, "ports")
+	}
+	permission := c.config.Default
+	switch {
+	case c.ask.find(q.Host) != "":
+		permission = AskFirst
+	case c.allow.find(q.Host) != "":
+		permission = Allow
+	}
+	if permission == Deny {
+		return refuse(ReasonNotAllowed, "default")
+	}
+	return nil, permission == AskFirst
+}

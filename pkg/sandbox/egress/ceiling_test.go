@@ -1,0 +1,67 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestCeiling: what the owner refuses, no policy of a client and no answer
+// permits; and the owner permits nothing that the client's policy does not.
+func TestCeiling(t *testing.T) {
+	open := Config{AskTime: time.Minute, LocalBinding: true, Domains: map[string]Permission{"*": Allow, "client-denies.test": Deny}}
+	narrow := Config{Domains: map[string]Permission{"127.0.0.1": Allow, "localhost": Allow, "a.test": Allow}}
+	base := CeilingConfig{
+		Default: Deny, Allow: []string{"*.test"}, Deny: []string{"denied.test", "*.denied.test"}, Ask: []string{"asked.test"}, Ports: []uint16{443, 80},
+	}
+	change := func(f func(*CeilingConfig)) CeilingConfig {
+		c := base
+		f(&c)
+		return c
+	}
+	allowed := change(func(c *CeilingConfig) { c.Default = Allow })
+	private := change(func(c *CeilingConfig) { c.Default, c.PrivateAddresses = Allow, true })
+	for name, tt := range map[string]struct {
+		ceiling CeilingConfig
+		policy  Config
+		host    string
+		port    uint16
+		want    string // the reason
+		asked   bool
+	}{
+		"allowed by both":               {base, open, "a.test", 443, ReasonAllow, false},
+		"denied by the owner":           {base, open, "denied.test", 443, ReasonDenied, false},
+		"denied below a name":           {base, open, "x.denied.test", 443, ReasonDenied, false},
+		"denied by the client":          {base, open, "client-denies.test", 443, ReasonDenied, false},
+		"not listed by the owner":       {base, open, "a.example", 443, ReasonNotAllowed, false},
+		"left to the client":            {allowed, open, "a.example", 443, ReasonAllow, false},
+		"not listed by the client":      {allowed, narrow, "b.test", 443, ReasonNotAllowed, false},
+		"another port":                  {base, open, "a.test", 22, ReasonNotAllowed, false},
+		"asked about":                   {base, open, "asked.test", 443, ReasonNotAllowed, true},
+		"asked by default":              {change(func(c *CeilingConfig) { c.Default = AskFirst }), open, "a.example", 80, ReasonNotAllowed, true},
+		"nobody to ask":                 {base, Config{Domains: map[string]Permission{"*": Allow}}, "asked.test", 443, ReasonNotAllowed, false},
+		"a private address":             {allowed, open, "10.0.0.1", 80, ReasonLocal, false},
+		"a private address by entry":    {allowed, narrow, "127.0.0.1", 80, ReasonLocal, false},
+		"localhost by entry":            {allowed, narrow, "localhost", 80, ReasonLocal, false},
+		"a name of a private address":   {allowed, open, "private.test", 80, ReasonLocal, false},
+		"private addresses permitted":   {private, open, "10.0.0.1", 80, ReasonAllow, false},
+		"permitted, and an entry":       {private, narrow, "127.0.0.1", 80, ReasonAllow, false},
+		"permitted, but not the client": {private, narrow, "10.0.0.1", 80, ReasonLocal, false},
+	} {
+		ceiling, err := NewCeiling(tt.ceiling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := testProxy(t, Options{Ceiling: ceiling, Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+			if name == "private.test" {
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+			}
+			return []netip.Addr{netip.MustParseAddr("1.1.1.1")}, nil
+		}}, tt.policy, Hooks{Ask: func(context.Context, Question) Answer { return Answer{Verdict: Block, Reason: ReasonNotAllowed} }})
+		d := x.decide(t.Context(), Question{HTTP, tt.host, tt.port}, false)
+		if d.reason != tt.want || d.asked != tt.asked || (d.verdict == Pass) != (tt.want == ReasonAllow) {
+			t.Errorf("%s: got %+v, want %s, asked: %v", name, d, tt.want, tt.asked)
+		}
+	}
+}
