@@ -156,21 +156,19 @@ func rightsIn(oob []byte) (fds []int) {
 
 // notification is struct seccomp_notif, with room for what newer kernels add.
 type notification struct {
-	id         uint64
-	pid, flags uint32
-	nr         int32
-	arch       uint32
-	ip         uint64
-	args       [6]uint64
-	_          [176]byte
+	id   uint64
+	pid  uint32
+	_    [20]byte // flags, and of struct seccomp_data: number, architecture, address
+	args [6]uint64
+	_    [176]byte
 }
 
 // answer is struct seccomp_notif_resp.
 type answer struct {
 	id    uint64
-	value int64
+	_     int64 // the result of a call that has not failed
 	errno int32
-	flags uint32
+	_     uint32
 }
 
 func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
