@@ -38,7 +38,7 @@ func (e *examination) backends() {
 // enforce has a backend enforce both policies, and looks at the outcome.
 func (e *examination) enforce(b *Backend) {
 	var reason string
-	b.ReadOnly, reason = e.confine(b.Name, "read-only", false)
+	b.ReadOnly, reason = e.confine(b, "read-only", false)
 	if !b.ReadOnly {
 		b.Reason = reason
 		return
@@ -47,14 +47,18 @@ func (e *examination) enforce(b *Backend) {
 		b.Reason = "enforces read-only policies only: it cannot protect .git, .agents and .codex below what may be written"
 		return
 	}
-	if b.WorkspaceWrite, reason = e.confine(b.Name, "workspace-write", true); !b.WorkspaceWrite {
+	if b.WorkspaceWrite, reason = e.confine(b, "workspace-write", true); !b.WorkspaceWrite {
 		b.Reason = reason
+	} else if !b.OwnSockets {
+		e.note("With %s, a command without a network cannot connect to Unix sockets by their paths, not even to its own. It needs Linux 5.19, "+
+			"the kernel's module unix_diag and the call pidfd_getfd, and a system in which no other program supervises system calls of this one.", b.Name)
 	}
 }
 
 // confine runs a probe in a sandbox and reports whether it could do what it
 // may, and nothing else; if not, what was wrong.
-func (e *examination) confine(backend, policy string, write bool) (bool, string) {
+func (e *examination) confine(b *Backend, policy string, write bool) (bool, string) {
+	backend := b.Name
 	wrong := func(err error) (bool, string) { return false, "try a " + policy + " policy: " + err.Error() }
 	dir := filepath.Join(e.dir, backend+"-"+policy)
 	at := attemptsIn(dir)
@@ -92,8 +96,9 @@ func (e *examination) confine(backend, policy string, write bool) (bool, string)
 	if o.failed() {
 		return wrong(errors.New(o.String()))
 	}
+	b.OwnSockets = slices.Contains(o.Did, didOwnSockets)
 	for _, did := range o.Did {
-		if !slices.Contains(want, did) {
+		if did != didOwnSockets && !slices.Contains(want, did) {
 			return wrong(errors.New("the command could " + did))
 		}
 	}

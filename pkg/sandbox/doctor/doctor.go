@@ -80,6 +80,9 @@ type Backend struct {
 	ReadOnly       bool   `json:"readOnly"`
 	WorkspaceWrite bool   `json:"workspaceWrite"`
 	Reason         string `json:"reason,omitempty"`
+	// OwnSockets says that a command without a network can connect to Unix
+	// sockets of its own by their paths. It needs WorkspaceWrite.
+	OwnSockets bool `json:"ownSockets"`
 }
 
 // Choice is what the backend `auto` does here.

@@ -247,6 +247,7 @@ const (
 	didWriteMetadata = "write in .git"
 	didMakeMetadata  = "make .codex"
 	didNetwork       = "use the network"
+	didOwnSockets    = "connect to a Unix socket of its own"
 	didPrivileges    = "gain privileges"
 )
 
@@ -284,6 +285,18 @@ func probeConfined(args []string) outcome {
 			_ = unix.Close(fd)
 		}
 		return err
+	})
+	try(didOwnSockets, func() error {
+		address := &unix.SockaddrUnix{Name: "socket"} // in the workspace; its path could be too long
+		server, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		client, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Bind(server, address), unix.Listen(server, 1), unix.Connect(client, address))
 	})
 	try(didPrivileges, func() error {
 		if on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || on == 0 {

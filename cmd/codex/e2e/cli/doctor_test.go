@@ -97,7 +97,7 @@ func TestDoctorJSON(t *testing.T) {
 	var lists struct{ Backends, Checks []json.RawMessage }
 	harness.Must(t, json.Unmarshal(text, &lists))
 	for _, b := range lists.Backends {
-		if got := strings.Join(members(b), " "); strings.Replace(got, "reason ", "", 1) != "name readOnly works workspaceWrite" {
+		if got := strings.Join(members(b), " "); strings.Replace(got, "reason ", "", 1) != "name ownSockets readOnly works workspaceWrite" {
 			t.Errorf("members of a backend %q", got)
 		}
 	}
