@@ -24,6 +24,6 @@ func RetryParams(first execproto.StartParams, id string) execproto.StartParams {
 	second := first
 	second.ProcessID = ProcessID(id, false, "")
 	second.Argv, second.Env = slices.Clone(first.Argv), maps.Clone(first.Env)
-	second.Sandbox, second.EnforceManagedNetwork = nil, false
+	second.Sandbox, second.EnforceManagedNetwork, second.NetworkProxy = nil, false, nil
 	return second
 }

@@ -24,10 +24,10 @@ func TestRetryParams(t *testing.T) {
 		ProcessID: "94829-cc9f28b1", Argv: []string{"sh", "-c", "true"}, Cwd: "file:///w",
 		Env: map[string]string{"CODEX_SANDBOX_NETWORK_DISABLED": "1"}, TTY: true, Arg0: &arg0, PipeStdin: true,
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all"}, Sandbox: json.RawMessage(`{"permissions":{}}`), EnforceManagedNetwork: true,
-		Size: &execproto.TerminalSize{Rows: 3, Cols: 4},
+		NetworkProxy: &execproto.NetworkProxyLaunch{}, Size: &execproto.TerminalSize{Rows: 3, Cols: 4},
 	}
 	want := first
-	want.ProcessID, want.Sandbox, want.EnforceManagedNetwork = "94829", nil, false
+	want.ProcessID, want.Sandbox, want.EnforceManagedNetwork, want.NetworkProxy = "94829", nil, false, nil
 	second := RetryParams(first, "94829")
 	if !reflect.DeepEqual(second, want) {
 		t.Errorf("%+v", second)

@@ -27,6 +27,10 @@ var errNotBegun = errors.New("interrupted before the command had started")
 // asked for.
 var errNotConfined = errors.New("the server did not confine the command, which was killed; it may be too old for --sandbox")
 
+// errNoProxies ends a command that may reach some hosts only where the server
+// cannot see to that.
+var errNoProxies = errors.New("the server cannot give commands network proxies, which --allow-domain needs")
+
 // errInterrupted ends a command whose server cannot be told of an interrupt.
 var errInterrupted = errors.New("interrupted; the command may go on for a while where the server cannot be reached")
 
@@ -102,6 +106,9 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 
 // start starts the process and sees to it that it is confined if it has to be.
 func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
+	if a.params.NetworkProxy != nil && !a.x.client.Capabilities().NetworkProxyLaunch {
+		return nil, &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errNoProxies}
+	}
 	p, err := a.x.client.Start(ctx, a.params)
 	if err != nil {
 		return nil, runError(err)

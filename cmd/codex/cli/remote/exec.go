@@ -51,10 +51,12 @@ Examples:
    codex remote exec -- make -n
    codex remote exec --sandbox workspace-write --cwd /src -- make test
    codex remote exec --yes -- touch /srv/x
+   codex remote exec --allow-domain pypi.org -- curl -sI https://pypi.org/
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
 		Flags: []cli.Flag{
 			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Value: sandbox.ReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
+			allowDomainFlag(),
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
 			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
@@ -277,6 +279,8 @@ func (x *remoteExec) params(j job) (execproto.StartParams, string) {
 		TTY: x.tty, PipeStdin: !x.tty && !isNull(x.s.In), Sandbox: x.sandbox,
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
 	}
+	params.NetworkProxy = x.networkProxy()
+	params.EnforceManagedNetwork = params.NetworkProxy != nil
 	if x.tty {
 		x.addTerminal(&params)
 	}

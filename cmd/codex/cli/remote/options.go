@@ -1,12 +1,14 @@
 package remote
 
 import (
+	"net"
 	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/approval"
+	"codex.internal/pkg/execproto"
 	"github.com/urfave/cli/v2"
 )
 
@@ -30,6 +32,8 @@ type execOptions struct {
 	noInput  bool
 	json     bool
 	timeout  time.Duration // of each attempt; 0: none
+	// domains are the patterns of the hosts that the sandbox lets the command reach.
+	domains []string
 }
 
 // parseOptions reads the options of run, shell and exec.
@@ -37,6 +41,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	o := execOptions{
 		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
 		noInput: c.Bool("no-input"), json: c.Bool("json"), timeout: c.Duration("timeout"),
+		domains: c.StringSlice("allow-domain"),
 	}
 	var err error
 	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
@@ -49,7 +54,45 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	if o.policy, err = sandbox.ParsePolicy(policy); err != nil {
 		return o, err
 	}
+	if err := o.checkDomains(); err != nil {
+		return o, err
+	}
 	return o, o.check(c)
+}
+
+// allowDomainFlag is the flag of the hosts that a sandboxed command may reach.
+func allowDomainFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "allow-domain",
+		Usage: "let the sandboxed command reach hosts that match `PATTERN`, such as *.example.com, through a proxy; may be repeated"}
+}
+
+// checkDomains refuses patterns that would have no effect, or another one than
+// the user expects. The server checks them too.
+func (o execOptions) checkDomains() error {
+	if len(o.domains) > 0 && o.policy == nil {
+		return cmdutil.Usagef("--allow-domain needs --sandbox: without a sandbox the command reaches every host")
+	}
+	for _, pattern := range o.domains {
+		if _, _, err := net.SplitHostPort(pattern); err == nil {
+			return cmdutil.Usagef("--allow-domain %q has a port: a pattern is for all ports of a host", pattern)
+		}
+	}
+	return nil
+}
+
+// networkProxy asks for a network proxy that permits the domains; nil: there are
+// none.
+func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
+	if len(o.domains) == 0 {
+		return nil
+	}
+	allowed := make(map[string]execproto.DomainPermission, len(o.domains))
+	for _, pattern := range o.domains {
+		allowed[pattern] = execproto.DomainAllow
+	}
+	return &execproto.NetworkProxyLaunch{Proxy: execproto.NetworkProxy{
+		Enabled: true, EnableSOCKS5: true, AllowUpstreamProxy: true, Mode: execproto.NetworkFull, Domains: allowed,
+	}}
 }
 
 // check refuses options that do not go together.

@@ -33,6 +33,7 @@ Examples:
 		Flags: []cli.Flag{
 			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
+			allowDomainFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
