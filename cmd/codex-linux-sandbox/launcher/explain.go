@@ -52,7 +52,7 @@ func (l *launch) explainTo(w io.Writer) error {
 	} else {
 		r := l.rules()
 		fmt.Fprintf(&b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
-		b.WriteString("  ptrace, process_vm_*, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
+		b.WriteString("  ptrace, process_vm_*, pidfd_getfd, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
 			"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
 			"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
 			"  users, other architectures and x32\n")

@@ -20,6 +20,10 @@ func init() {
 		v := unix.Iovec{Base: &b[0], Len: 8}
 		call("process_vm_readv", unix.SYS_PROCESS_VM_READV, uintptr(unix.Getpid()), pointer(&v), 1, pointer(&v), 1, 0)
 		call("process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, uintptr(unix.Getpid()), pointer(&v), 1, pointer(&v), 1, 0)
+		// A server inside gets a pidfd of the launcher, which makes connections to it.
+		if self, err := unix.PidfdOpen(unix.Getpid(), 0); err == nil {
+			call("pidfd_getfd", unix.SYS_PIDFD_GETFD, uintptr(self), 0, 0)
+		}
 	}
 	attacks["io_uring"] = func([]string) {
 		call("io_uring_setup", unix.SYS_IO_URING_SETUP, 1, pointer(&[120]byte{}))
