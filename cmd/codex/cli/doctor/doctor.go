@@ -34,8 +34,8 @@ read-only policies: it cannot protect .git below what may be written.
 With --json: schema (1), version, system, arch, kernel, uid, container,
 readOnly and workspaceWrite (whether such a policy can be enforced), auto
 {backend, reason}, backends [{name, works, readOnly, workspaceWrite,
-ownSockets, reason?}], checks [{name, status, detail, matters?, causes, fixes}], notes. A status is
-ok, warning, failed or absent (not there, and not needed here).
+ownSockets, reason?}], checks [{name, status, detail, matters?, causes, fixes}],
+notes. A status is ok, warning, failed or absent (not there, and not needed here).
 
 Example:
    codex doctor --json`,
