@@ -72,29 +72,29 @@ func (q *relayed) start(ctx context.Context, ours *server) (err error) {
 	if err := q.direct.start(); err != nil {
 		return err
 	}
-	through, err := e.dialer()
+	dialers, err := e.dialers(ctx, q.b.z.streams+1)
 	if err != nil {
 		return err
 	}
 	ways := []struct {
 		column string
-		dial   func(context.Context) (*execclient.Client, error)
+		dial   func(ctx context.Context, stream int) (*execclient.Client, error)
 	}{
-		{"ours", func(ctx context.Context) (*execclient.Client, error) {
-			return execclient.Dial(ctx, through, execclient.Options{})
+		{"ours", func(ctx context.Context, stream int) (*execclient.Client, error) {
+			return execclient.Dial(ctx, dialers[stream/streamsOfToken], execclient.Options{})
 		}},
-		{"raw", func(ctx context.Context) (*execclient.Client, error) {
+		{"raw", func(ctx context.Context, _ int) (*execclient.Client, error) {
 			return execclient.DialWebSocket(ctx, q.direct.url, execclient.Options{})
 		}},
 	}
 	for _, w := range ways {
 		to := &way{column: w.column}
 		q.ways = append(q.ways, to)
-		if to.one, err = w.dial(ctx); err != nil {
+		if to.one, err = w.dial(ctx, 0); err != nil {
 			return fmt.Errorf("%s: %w", w.column, err)
 		}
-		for range q.b.z.streams {
-			c, err := w.dial(ctx)
+		for i := range q.b.z.streams {
+			c, err := w.dial(ctx, i+1)
 			if err != nil {
 				return fmt.Errorf("%s, stream %d: %w", w.column, len(to.many), err)
 			}
@@ -180,7 +180,7 @@ func (s *service) stop() {
 // it allows per token.
 func (s *service) environment(ctx context.Context) (*environment, error) {
 	e := &environment{s: s, id: fmt.Sprintf("bench-%d", len(s.environments))}
-	for role, secret := range map[rendezvous.Role]*string{rendezvous.RoleExecutor: &e.executor, rendezvous.RoleHarness: &e.harness} {
+	for secret, role := range map[*string]rendezvous.Role{&e.executor: rendezvous.RoleExecutor, &e.harness: rendezvous.RoleHarness} {
 		var err error
 		if *secret, _, err = s.tokens.Create(ctx, rendezvous.TokenSpec{Role: role, Environments: []string{"*"}}); err != nil {
 			return nil, err
@@ -226,9 +226,31 @@ func (e *environment) stop() {
 	}
 }
 
-// dialer makes streams to the environment, as one harness.
-func (e *environment) dialer() (streams, error) {
-	identity, client, err := e.s.registry(e.harness)
+// streamsOfToken is how many streams each harness of dialers makes. A token may not have
+// more of an environment's 128 streams than are left: one alone gets 64, and the next
+// would be reset.
+const streamsOfToken = 16
+
+// dialers makes as many harnesses as so many streams need, each with a token of its own.
+func (e *environment) dialers(ctx context.Context, n int) ([]streams, error) {
+	var list []streams
+	for len(list)*streamsOfToken < n {
+		token, _, err := e.s.tokens.Create(ctx, rendezvous.TokenSpec{Role: rendezvous.RoleHarness, Environments: []string{"*"}})
+		if err != nil {
+			return nil, err
+		}
+		to, err := e.dialer(token)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, to)
+	}
+	return list, nil
+}
+
+// dialer makes streams to the environment, as one harness with a token.
+func (e *environment) dialer(token string) (streams, error) {
+	identity, client, err := e.s.registry(token)
 	if err != nil {
 		return streams{}, err
 	}

@@ -159,7 +159,7 @@ func (q *relayed) handshakes(ctx context.Context) error {
 		return err
 	}
 	defer e.stop()
-	to, err := e.dialer()
+	to, err := e.dialer(e.harness)
 	if err != nil {
 		return err
 	}
