@@ -97,14 +97,15 @@ func socksRequest(r *bufio.Reader) (command byte, host string, port uint16, err 
 }
 
 // socksReply encodes a reply with an address of type IPv4, which is that of the
-// connection to the host; 0.0.0.0:0 if there is none, or it is one of IPv6.
+// connection to the host; 0.0.0.0 if there is none, or it is one of IPv6. The port
+// is 0: which one the server has taken is of no use to the process, with which it
+// could only tell others where to look for its connections.
 func socksReply(code byte, local net.Addr) []byte {
 	reply := []byte{socksVersion, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0}
 	if tcp, ok := local.(*net.TCPAddr); ok {
 		if a := tcp.AddrPort(); a.Addr().Unmap().Is4() {
 			copy(reply[4:], a.Addr().Unmap().AsSlice())
 		}
-		binary.BigEndian.PutUint16(reply[8:], uint16(tcp.Port))
 	}
 	return reply
 }
