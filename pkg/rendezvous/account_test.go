@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -45,7 +46,9 @@ func TestAccountCounts(t *testing.T) {
 	}
 }
 
-func TestAdmit(t *testing.T) {
+func TestAdmit(t *testing.T) { synctest.Test(t, testAdmit) }
+
+func testAdmit(t *testing.T) {
 	a := newAccount(quota{bytes: 10 + 2*frameBytes, frames: 100, burst: 100})
 	ended, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
@@ -67,7 +70,9 @@ func TestAdmit(t *testing.T) {
 
 // TestAdmitSmallFrames has frames of next to no size: they are counted
 // for the memory that they take all the same.
-func TestAdmitSmallFrames(t *testing.T) {
+func TestAdmitSmallFrames(t *testing.T) { synctest.Test(t, testAdmitSmallFrames) }
+
+func testAdmitSmallFrames(t *testing.T) {
 	const most = 20
 	a := newAccount(quota{bytes: most * frameBytes, frames: 100, burst: 100})
 	ended, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
