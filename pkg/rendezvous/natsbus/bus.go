@@ -185,17 +185,19 @@ func (b *Bus) Bound(ctx context.Context, address string) (bool, error) {
 }
 
 // reach sends a request to the node that has an address. The error is
-// nats.ErrNoResponders if no node has it. It asks again after interestTime, as the
+// nats.ErrNoResponders if no node has it. It asks again for interestTime, as the
 // servers of NATS need that to tell each other of a new subscription.
 func (b *Bus) reach(ctx context.Context, address string, p *packet) (packet, error) {
-	answer, err := b.node.request(ctx, addressSubject(address), p)
-	if !errors.Is(err, nats.ErrNoResponders) {
-		return answer, err
+	began := time.Now()
+	for pause := interestPause; ; pause *= 2 {
+		answer, err := b.node.request(ctx, addressSubject(address), p)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Since(began) >= interestTime {
+			return answer, err
+		}
+		if err := wait.For(ctx, pause); err != nil {
+			return answer, err
+		}
 	}
-	if err := wait.For(ctx, interestTime); err != nil {
-		return answer, err
-	}
-	return b.node.request(ctx, addressSubject(address), p)
 }
 
 // Send implements rendezvous.Bus.

@@ -275,27 +275,42 @@ func TestLostMessage(t *testing.T) {
 }
 
 // TestServerOfAClusterEnds kills each server of a cluster while two nodes talk:
-// what was under way in it is sent again.
+// what was under way in it is sent again. Large frames are written as they are
+// sent, so that one of them meets the end of the server in its write.
 func TestServerOfAClusterEnds(t *testing.T) {
-	c := natstest.StartCluster(t, 3)
-	a, b := join(t, c.URLs()), join(t, c.URLs())
-	x, _ := talking(t, a, b)
-	const each = 2000
-	for _, server := range c {
-		var sending sync.WaitGroup
-		sending.Go(func() {
-			for n := range each {
-				send(t, b, "x", frameFrom("h", fmt.Sprint(n)))
+	for name, each := range map[string]struct{ frames, size int }{"small frames": {2000, 0}, "large frames": {400, 64 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			filler := strings.Repeat(" ", each.size)
+			c := natstest.StartCluster(t, 3)
+			a, b := join(t, c.URLs()), join(t, c.URLs())
+			x := bind(t, a, "x", 1)
+			bind(t, b, "h", 0)
+			eventually(t, "the cluster knows x", func() bool {
+				known, err := b.Bus.Bound(ctxOf(t), "x")
+				return known && err == nil
+			})
+			send(t, b, "x", joined("h"))
+			want(t, x, rendezvous.Joined, "h", "")
+			for _, server := range c {
+				var sending sync.WaitGroup
+				sending.Go(func() {
+					for n := range each.frames {
+						if sent, err := b.Bus.Send(ctxOf(t), "x", frameFrom("h", fmt.Sprint(n, filler))); !sent || err != nil {
+							t.Errorf("frame %d: %v, %v", n, sent, err)
+							return
+						}
+					}
+				})
+				for n := range each.frames {
+					want(t, x, rendezvous.Frame, "h", fmt.Sprint(n, filler))
+					if n == each.frames/2 {
+						server.Kill()
+					}
+				}
+				sending.Wait()
+				server.Restart()
 			}
 		})
-		for n := range each {
-			want(t, x, rendezvous.Frame, "h", fmt.Sprint(n))
-			if n == each/2 {
-				server.Kill()
-			}
-		}
-		sending.Wait()
-		server.Restart()
 	}
 }
 

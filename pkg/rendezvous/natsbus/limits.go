@@ -82,8 +82,10 @@ const (
 	answerTime  = time.Second
 	answerPause = 100 * time.Millisecond
 	// interestTime is how long the servers of a cluster may take to learn of a
-	// new subscription.
-	interestTime = 50 * time.Millisecond
+	// new subscription: some milliseconds, or more on a busy machine.
+	// interestPause is before the second time that they are asked, and doubles.
+	interestTime  = 250 * time.Millisecond
+	interestPause = 10 * time.Millisecond
 	// closeTime bounds the last flush.
 	closeTime = 2 * time.Second
 )

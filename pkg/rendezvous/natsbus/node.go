@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -202,14 +203,26 @@ func (n *Node) Close() {
 }
 
 // publish sends a packet in the name of the node. It does not wait for NATS,
-// unless that takes nothing.
+// unless that takes nothing. A packet that is lost on its way to the server,
+// because that crashes in this moment, is no error: it is sent again like one
+// that the server lost.
 func (n *Node) publish(subject string, p *packet) error {
 	p.node = n.id
 	buffer := n.buffers.Get().(*[]byte)
 	*buffer = p.append((*buffer)[:0])
 	err := n.conn.Publish(subject, *buffer) // which copies it
 	n.buffers.Put(buffer)
+	if onTheWay(err) {
+		return nil
+	}
 	return err
+}
+
+// onTheWay reports whether an error of the client is one of the connection to
+// its server, which it makes anew, and not a refusal of the message.
+func onTheWay(err error) bool {
+	var failed net.Error
+	return errors.As(err, &failed) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // request sends a packet and returns the answer. If none comes it is sent again:
@@ -226,7 +239,8 @@ func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, 
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		// The error of a deadline is one of these too.
+		if !onTheWay(err) || wait.For(ctx, answerPause) != nil {
 			return packet{}, err
 		}
 	}
