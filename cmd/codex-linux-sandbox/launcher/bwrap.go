@@ -16,7 +16,6 @@ import (
 	"unsafe"
 
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/proxybridge"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,16 +105,30 @@ const (
 
 // run starts bwrap and waits for it.
 func (w *wrapped) run(program string) (int, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, fmt.Errorf("find the launcher itself: %w", err)
-	}
 	if err := w.open(); err != nil {
 		return 0, err
 	}
-	standard, again, err := w.l.standard()
+	files, err := w.descriptors()
 	if err != nil {
 		return 0, err
+	}
+	args, files, err := w.arguments(files)
+	if err != nil {
+		return 0, err
+	}
+	if w.terminal {
+		if err := giveUpTerminal(); err != nil {
+			return 0, err
+		}
+	}
+	return w.start(program, args, files)
+}
+
+// descriptors returns the descriptors that bwrap is given, by their numbers there.
+func (w *wrapped) descriptors() ([]uintptr, error) {
+	standard, again, err := w.l.standard()
+	if err != nil {
+		return nil, err
 	}
 	files := make([]uintptr, firstEmpty)
 	files[0], files[1], files[2], files[stderrFD] = standard[0], standard[1], uintptr(w.complain[1]), standard[2]
@@ -125,16 +138,12 @@ func (w *wrapped) run(program string) (int, error) {
 	}
 	binds, err := w.l.plan.Binds()
 	if err != nil {
-		return 0, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
+		return nil, &changed{fmt.Errorf("cannot make the sandbox: %w", err)}
 	}
 	for _, r := range w.stubs.undo.Names() {
 		binds = fmt.Appendf(binds, "%d %d %s\x00", r.Dev, r.Ino, path.Dir(r.Path))
 	}
 	binds = w.l.plan.AppendWall(binds, w.l.helper)
-	view := w.l.plan
-	if !mounting {
-		view = &sandbox.Plan{Root: sandbox.RootWritable, Network: view.Network}
-	}
 	outer := w.l.rules()
 	if outer.Sockets >= sandbox.SocketsLoopback {
 		// The second stage is under this filter as well, and installs the one that
@@ -147,10 +156,23 @@ func (w *wrapped) run(program string) (int, error) {
 		filterFD: unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))),
 	} {
 		if files[fd], err = w.memory(data); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	args := append([]string{"--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(!w.l.unsized)...)
+	return files, nil
+}
+
+// arguments returns the arguments of bwrap, and files with what they name besides.
+func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the launcher itself: %w", err)
+	}
+	view := w.l.plan
+	if !mounting {
+		view = &sandbox.Plan{Root: sandbox.RootWritable, Network: view.Network}
+	}
+	args = append([]string{"--seccomp", strconv.Itoa(filterFD)}, view.BwrapArguments(!w.l.unsized)...)
 	args = append(args, "--ro-bind", self, stagePath, "--remount-ro", "/dev", "--chdir", w.l.commandCwd)
 	for i, a := range args {
 		if a != sandbox.EmptyFD {
@@ -158,7 +180,7 @@ func (w *wrapped) run(program string) (int, error) {
 		}
 		fd, err := w.memory(nil)
 		if err != nil {
-			return 0, err
+			return nil, nil, err
 		}
 		files = append(files, fd)
 		args[i] = strconv.Itoa(len(files) - 1)
@@ -170,19 +192,18 @@ func (w *wrapped) run(program string) (int, error) {
 	}
 	// The command can read the arguments of bwrap, its first process: it is not
 	// to learn what is denied.
-	given, err := w.memory([]byte(strings.Join(args, "\x00") + "\x00"))
+	hidden, err := w.memory([]byte(strings.Join(args, "\x00") + "\x00"))
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	files = append(files, given)
+	files = append(files, hidden)
 	args = []string{"bwrap", "--args", strconv.Itoa(len(files) - 1)}
 	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--env-fd", strconv.Itoa(environFD), "--argv0="+w.arg0(), "--")
-	args = append(args, w.l.command...)
-	if w.terminal {
-		if err := giveUpTerminal(); err != nil {
-			return 0, err
-		}
-	}
+	return append(args, w.l.command...), files, nil
+}
+
+// start starts bwrap, passes signals on to the command, and waits for its end.
+func (w *wrapped) start(program string, args []string, files []uintptr) (int, error) {
 	signals := make(chan os.Signal, len(forwarded))
 	for _, sig := range forwarded {
 		if !ignored(sig) {
@@ -380,97 +401,6 @@ func (w *wrapped) spec() string {
 	return strings.Join(spec, ",")
 }
 
-// secondStage is the launcher inside of bwrap's view: it confines itself and
-// executes the command.
-func (l *launch) secondStage() (int, error) {
-	r := sandbox.Rules{}
-	x := &proxies{Routes: &proxybridge.Routes{}, theirs: talkFD}
-	terminal, writable := false, false
-	l.execFD, l.plan = -1, &sandbox.Plan{}
-	for word := range strings.SplitSeq(l.stage, ",") {
-		key, value, _ := strings.Cut(word, "=")
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return 0, &usageError{"invalid --second-stage"}
-		}
-		switch key {
-		case "network":
-			r.Network, l.plan.Network = sandbox.Network(n), sandbox.Network(n)
-		case "nesting":
-			r.Nesting, l.nesting = true, true
-		case "unix":
-			r.UnixSockets = true
-		case "sockets":
-			r.Sockets = sandbox.Sockets(n)
-		case "root":
-			l.plan.Root = sandbox.RootWritable
-		case "terminal":
-			terminal = true
-		case "exec":
-			l.execFD = execFD
-		case "writable":
-			writable = n == 1
-		case "port":
-			x.Ports = append(x.Ports, uint16(n))
-		}
-	}
-	if len(l.command) == 0 {
-		return 0, errNoCommand
-	}
-	if err := l.environment(); err != nil {
-		return 0, err
-	}
-	e, err := prepareExec(l.command, l.env, l.arg0, l.execFD)
-	if err != nil {
-		return 0, fmt.Errorf("prepare the command: %w", err)
-	}
-	// What bwrap says is kept apart from what the command says.
-	if err := unix.Dup3(stderrFD, 2, 0); err != nil {
-		return 0, fmt.Errorf("restore the standard error: %w", err)
-	}
-	for fd := talkFD; fd < firstEmpty; fd++ {
-		unix.CloseOnExec(fd)
-	}
-	if unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC) != nil {
-		// Before Linux 5.11: there are not many, as bwrap was given them.
-		for fd := firstEmpty; fd < maxGiven; fd++ {
-			unix.CloseOnExec(fd)
-		}
-	}
-	grants, err := checkMounts(writable)
-	if err != nil {
-		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
-	}
-	files, err := standardAgain()
-	if err != nil {
-		return 0, err
-	}
-	if err := l.reserve(); err != nil {
-		return 0, err
-	}
-	if err := x.listenHere(); err != nil {
-		return 0, err
-	}
-	p := &program{}
-	p.reopen(files)
-	p.do("wait for", "the launcher", unix.SYS_READ, val(talkFD), slice(p, make([]byte, 1)), val(1)).full = true
-	p.try(func() { p.do("make a session", "", unix.SYS_SETSID) })
-	if terminal {
-		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
-	}
-	wall := l.wall(p, r)
-	wall.grantPaths(grants)
-	p.dropPrivileges()
-	wall.enforce()
-	p.filterOwn(r, talkFD, l.reserved)
-	p.restoreLimits()
-	if step, errno := p.run(); step >= 0 {
-		return 0, fmt.Errorf("cannot confine the command: %w", p.steps[step].fail(errno))
-	}
-	s := &supervisor{l: l}
-	return s.explain(report{stage: stageExec, errno: int32(e.run())})
-}
-
 // probe finds out whether bwrap works here, by using it.
 func (b bubblewrap) probe() error {
 	program, err := sandbox.FindBwrap()
@@ -489,7 +419,10 @@ func (b bubblewrap) probe() error {
 		return err
 	}
 	defer unix.Close(null)
-	args := []string{"bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "/proc/self/exe", "--help"}
+	args := []string{
+		"bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/",
+		"--dev", "/dev", "--proc", "/proc", "--", "/proc/self/exe", "--help",
+	}
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(complain[1])},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},

@@ -1,0 +1,124 @@
+//go:build linux
+
+package launcher
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/proxybridge"
+	"golang.org/x/sys/unix"
+)
+
+// stageWords is what the first stage says of the sandbox to the second, beside the
+// options of the launcher.
+type stageWords struct {
+	rules              sandbox.Rules
+	proxies            *proxies
+	terminal, writable bool
+}
+
+// stageWords reads the argument of --second-stage.
+func (l *launch) stageWords() (*stageWords, error) {
+	w := &stageWords{proxies: &proxies{Routes: &proxybridge.Routes{}, theirs: talkFD}}
+	l.execFD, l.plan = -1, &sandbox.Plan{}
+	for word := range strings.SplitSeq(l.stage, ",") {
+		key, value, _ := strings.Cut(word, "=")
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return nil, &usageError{"invalid --second-stage"}
+		}
+		switch key {
+		case "network":
+			w.rules.Network, l.plan.Network = sandbox.Network(n), sandbox.Network(n)
+		case "nesting":
+			w.rules.Nesting, l.nesting = true, true
+		case "unix":
+			w.rules.UnixSockets = true
+		case "sockets":
+			w.rules.Sockets = sandbox.Sockets(n)
+		case "root":
+			l.plan.Root = sandbox.RootWritable
+		case "terminal":
+			w.terminal = true
+		case "exec":
+			l.execFD = execFD
+		case "writable":
+			w.writable = n == 1
+		case "port":
+			w.proxies.Ports = append(w.proxies.Ports, uint16(n))
+		}
+	}
+	return w, nil
+}
+
+// secondStage is the launcher inside of bwrap's view: it confines itself and
+// executes the command.
+func (l *launch) secondStage() (int, error) {
+	words, err := l.stageWords()
+	if err != nil {
+		return 0, err
+	}
+	if len(l.command) == 0 {
+		return 0, errNoCommand
+	}
+	if err := l.environment(); err != nil {
+		return 0, err
+	}
+	e, err := prepareExec(l.command, l.env, l.arg0, l.execFD)
+	if err != nil {
+		return 0, fmt.Errorf("prepare the command: %w", err)
+	}
+	// What bwrap says is kept apart from what the command says.
+	if err := unix.Dup3(stderrFD, 2, 0); err != nil {
+		return 0, fmt.Errorf("restore the standard error: %w", err)
+	}
+	closeGiven()
+	grants, err := checkMounts(words.writable)
+	if err != nil {
+		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
+	}
+	files, err := standardAgain()
+	if err != nil {
+		return 0, err
+	}
+	if err := l.reserve(); err != nil {
+		return 0, err
+	}
+	if err := words.proxies.listenHere(); err != nil {
+		return 0, err
+	}
+	p := &program{}
+	p.reopen(files)
+	p.do("wait for", "the launcher", unix.SYS_READ, val(talkFD), slice(p, make([]byte, 1)), val(1)).full = true
+	p.try(func() { p.do("make a session", "", unix.SYS_SETSID) })
+	if words.terminal {
+		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
+	}
+	wall := l.wall(p, words.rules)
+	wall.grantPaths(grants)
+	p.dropPrivileges()
+	wall.enforce()
+	p.filterOwn(words.rules, talkFD, l.reserved)
+	p.restoreLimits()
+	if step, errno := p.run(); step >= 0 {
+		return 0, fmt.Errorf("cannot confine the command: %w", p.steps[step].fail(errno))
+	}
+	s := &supervisor{l: l}
+	return s.explain(report{stage: stageExec, errno: int32(e.run())})
+}
+
+// closeGiven keeps what bwrap was given from the command.
+func closeGiven() {
+	for fd := talkFD; fd < firstEmpty; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	if unix.CloseRange(firstEmpty, 1<<30, unix.CLOSE_RANGE_CLOEXEC) != nil {
+		// Before Linux 5.11: there are not many, as bwrap was given them.
+		for fd := firstEmpty; fd < maxGiven; fd++ {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
