@@ -1,11 +1,6 @@
 package execproto
 
-import (
-	"maps"
-	"slices"
-
-	"codex.internal/pkg/wire/jsonwire"
-)
+import "codex.internal/pkg/wire/jsonwire"
 
 // ManagedNetwork says what a caller knows of a proxy that runs on the server's
 // machine already and that StartParams.Env names (docs/spec/network.md §3.3).
@@ -236,31 +231,7 @@ func ports(c *codec, name string, rule rule, to *[]uint16) {
 	*to = list
 }
 
-// choiceMap is an object whose values are one of words each, written in the order
-// of their names. Of several members with the same name, a reader takes the last
-// one.
+// choiceMap is an object whose values are one of words each.
 func choiceMap[S ~string](c *codec, name string, rule rule, to *map[string]S, words []S) {
-	if !c.visit(name, rule, jsonwire.Object, *to == nil) {
-		return
-	}
-	if c.mode == writing {
-		c.b = append(c.b, '{')
-		for i, key := range slices.Sorted(maps.Keys(*to)) {
-			if i > 0 {
-				c.b = append(c.b, ',')
-			}
-			c.b = append(jsonwire.AppendString(c.b, key), ':')
-			c.b = jsonwire.AppendString(c.b, (*to)[key])
-		}
-		c.b = append(c.b, '}')
-		return
-	}
-	m := make(map[string]S)
-	c.err = c.r.Object("a map", func(name []byte) error {
-		key := string(name)
-		value, err := readWord(c.r, words)
-		m[key] = value
-		return err
-	})
-	*to = m
+	wordMap(c, name, rule, to, func() (S, error) { return readWord(c.r, words) })
 }

@@ -232,9 +232,14 @@ func appendTexts(b []byte, list []string) []byte {
 	return append(b, ']')
 }
 
-// textMap is an object whose values are strings, written in the order of their
-// names. Of several members with the same name, a reader takes the last one.
+// textMap is an object whose values are strings.
 func textMap(c *codec, name string, rule rule, to *map[string]string) {
+	wordMap(c, name, rule, to, func() (string, error) { return c.r.String() })
+}
+
+// wordMap is an object whose values read reads, written in the order of their
+// names. Of several members with the same name, a reader takes the last one.
+func wordMap[S ~string](c *codec, name string, rule rule, to *map[string]S, read func() (S, error)) {
 	if !c.visit(name, rule, jsonwire.Object, *to == nil) {
 		return
 	}
@@ -250,10 +255,10 @@ func textMap(c *codec, name string, rule rule, to *map[string]string) {
 		c.b = append(c.b, '}')
 		return
 	}
-	m := make(map[string]string)
+	m := make(map[string]S)
 	c.err = c.r.Object("a map", func(name []byte) error {
 		key := string(name)
-		value, err := c.r.String()
+		value, err := read()
 		m[key] = value
 		return err
 	})
