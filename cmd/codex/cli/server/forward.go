@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -81,20 +80,9 @@ func checkForward(c *cli.Context) error {
 	if c.Args().Present() {
 		return cmdutil.Usagef("forward takes no arguments, got %q; see codex exec-server forward --help", c.Args().First())
 	}
-	var missing []string
-	for _, flag := range []struct{ name, shown string }{
-		{"remote", "--remote <URL>"}, {"environment-id", "--environment-id <ID>"}, {"connect", "--connect <URL>"},
-	} {
-		if !c.IsSet(flag.name) {
-			missing = append(missing, "  "+flag.shown)
-		}
-	}
 	const usage = "\n\nUsage: codex exec-server forward --remote <URL> --environment-id <ID> --connect <URL>\n\nFor more information, try '--help'."
-	if len(missing) > 0 {
-		return cmdutil.Usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), usage)
-	}
-	if c.Bool("registration-bearer-stdin") && c.Bool("use-agent-identity-auth") {
-		return cmdutil.Usagef("the argument '--registration-bearer-stdin' cannot be used with '--use-agent-identity-auth'%s", usage)
+	if err := checkRegistration(c, usage, neededFlag{"remote", "URL"}, neededFlag{"environment-id", "ID"}, neededFlag{"connect", "URL"}); err != nil {
+		return err
 	}
 	address := c.String("connect")
 	if path, ok := websocket.SocketPath(address); ok && path != "" {

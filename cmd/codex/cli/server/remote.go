@@ -28,29 +28,38 @@ import (
 // checkRemote checks the options of a server that registers in place of
 // listening, in the words of Codex CLI.
 func checkRemote(c *cli.Context) error {
-	needsRemote := c.Bool("use-agent-identity-auth") || c.Bool("registration-bearer-stdin")
+	if c.IsSet("remote") && c.IsSet("listen") {
+		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
+	}
+	var needed []neededFlag
+	switch {
+	case c.Bool("use-agent-identity-auth") || c.Bool("registration-bearer-stdin"):
+		needed = []neededFlag{{"environment-id", "ID"}, {"remote", "URL"}}
+	case c.IsSet("remote"):
+		needed = []neededFlag{{"environment-id", "ID"}}
+	}
+	return checkRegistration(c, remoteUsage(c), needed...)
+}
+
+// neededFlag is an option that must be given, and what its value is called.
+type neededFlag struct{ name, value string }
+
+// checkRegistration checks the options for registering, in the words of Codex CLI.
+// usage ends the errors.
+func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error {
+	if c.Bool("registration-bearer-stdin") && c.Bool("use-agent-identity-auth") {
+		return cmdutil.Usagef("the argument '--registration-bearer-stdin' cannot be used with '--use-agent-identity-auth'%s", usage)
+	}
 	var missing []string
-	for _, flag := range []struct {
-		name, shown string
-		needed      bool
-	}{
-		{"environment-id", "--environment-id <ID>", c.IsSet("remote") || needsRemote},
-		{"remote", "--remote <URL>", needsRemote},
-	} {
-		if flag.needed && !c.IsSet(flag.name) {
-			missing = append(missing, "  "+flag.shown)
+	for _, flag := range needed {
+		if !c.IsSet(flag.name) {
+			missing = append(missing, "  --"+flag.name+" <"+flag.value+">")
 		}
 	}
-	switch {
-	case c.IsSet("remote") && c.IsSet("listen"):
-		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
-	case c.Bool("registration-bearer-stdin") && c.Bool("use-agent-identity-auth"):
-		return cmdutil.Usagef("the argument '--registration-bearer-stdin' cannot be used with '--use-agent-identity-auth'%s", remoteUsage(c))
-	case len(missing) > 0:
-		return cmdutil.Usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), remoteUsage(c))
-	default:
-		return nil
+	if len(missing) > 0 {
+		return cmdutil.Usagef("the following required arguments were not provided:\n%s%s", strings.Join(missing, "\n"), usage)
 	}
+	return nil
 }
 
 // remoteUsage names what is needed and what else was given, in the order in
