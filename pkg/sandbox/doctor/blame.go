@@ -115,7 +115,8 @@ func (f *facts) seccomp() blame {
 // apparmorProfile is the command that grants this program and its launcher
 // user namespaces, in the way of the profiles that Ubuntu has for browsers.
 func (f *facts) apparmorProfile() string {
-	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile codex "%s{,-linux-sandbox}" flags=(unconfined) {\n  userns,\n}\n' | sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
+	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile codex "%s{,-linux-sandbox}" flags=(unconfined) {\n  userns,\n}\n' `+
+		`| sudo tee /etc/apparmor.d/codex && sudo apparmor_parser -r /etc/apparmor.d/codex`, f.self)
 }
 
 // inContainer chooses the words for where we are.

@@ -15,7 +15,8 @@ func Examine(context.Context) *Report {
 		Schema: Schema, System: runtime.GOOS, Arch: runtime.GOARCH, UID: os.Getuid(),
 		Auto:     Choice{Reason: "sandboxes are for Linux"},
 		Backends: []Backend{}, Checks: []Check{},
-		Notes: []string{fmt.Sprintf("Sandboxes are for Linux; on %s nothing can be confined. A client here can use a sandbox of an executor on Linux: codex remote run --sandbox.", runtime.GOOS)},
+		Notes: []string{fmt.Sprintf("Sandboxes are for Linux; on %s nothing can be confined. "+
+			"A client here can use a sandbox of an executor on Linux: codex remote run --sandbox.", runtime.GOOS)},
 	}
 }
 

@@ -32,7 +32,8 @@ func (e *ShapeError) Error() string {
 func (e *ShapeError) Unwrap() error { return e.Cause }
 
 // ErrOutsideWorkspace says that no legacy policy can express a profile.
-var ErrOutsideWorkspace = errors.New("permissions profile requests filesystem writes outside the workspace root, which is not supported until the runtime enforces FileSystemSandboxPolicy directly")
+var ErrOutsideWorkspace = errors.New("permissions profile requests filesystem writes outside the workspace root, " +
+	"which is not supported until the runtime enforces FileSystemSandboxPolicy directly")
 
 // ErrGlobAccess says that an overlay has a pattern that is not denied.
 var ErrGlobAccess = errors.New("glob file system permissions only support deny-read entries")

@@ -150,9 +150,11 @@ func metrics(z sizes) []metric {
 		}},
 		{name: "readFile 1 KiB", unit: "ms", aim: aim{ratio: 1}, times: 50, run: read("small", 1<<10)},
 		{name: "readFile 1 MiB", unit: "ms", aim: aim{ratio: 1. / 3}, times: 10, run: read("medium", 1<<20)},
-		{name: fmt.Sprintf("readFile %d MiB", z.file>>20), unit: "ms", aim: aim{ratio: 1. / 3}, times: 2, run: read("large", z.file), raw: func(context.Context) (float64, error) { return rawFile(z.file, false) }},
+		{name: fmt.Sprintf("readFile %d MiB", z.file>>20), unit: "ms", aim: aim{ratio: 1. / 3}, times: 2, run: read("large", z.file),
+			raw: func(context.Context) (float64, error) { return rawFile(z.file, false) }},
 		{name: "writeFile 1 MiB", unit: "ms", aim: aim{ratio: 1. / 3}, times: 10, run: write("w1", 1<<20)},
-		{name: fmt.Sprintf("writeFile %d MiB", z.file>>20), unit: "ms", aim: aim{ratio: 1. / 3}, times: 2, run: write("w32", z.file), raw: func(context.Context) (float64, error) { return rawFile(z.file, true) }},
+		{name: fmt.Sprintf("writeFile %d MiB", z.file>>20), unit: "ms", aim: aim{ratio: 1. / 3}, times: 2, run: write("w32", z.file),
+			raw: func(context.Context) (float64, error) { return rawFile(z.file, true) }},
 	}
 }
 

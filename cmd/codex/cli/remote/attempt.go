@@ -95,7 +95,8 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	result, err := a.follow(ctx, p)
 	switch {
 	case errors.Is(err, syscall.EPIPE) && context.Cause(ctx) == nil && !a.x.link.lost() && a.x.client.Err() == nil:
-		// Who reads the output has ended: so does the command, as on this machine.
+		// The reader of our output has ended, as in "run -- yes | head". On this
+		// machine the command would get SIGPIPE.
 		kill(ctx, p)
 		return result, &cmdutil.ExitError{Code: cmdutil.ExitBrokenPipe}
 	case err != nil:

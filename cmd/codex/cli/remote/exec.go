@@ -179,8 +179,8 @@ func (x *remoteExec) open(c *cli.Context) error {
 		return err
 	}
 	signal.Notify(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	// A write to a pipe that nobody reads is an error then, and the command is ended
-	// before the program. Nobody receives the signal itself.
+	// Without this, a write to a closed pipe would end the program at once, and the
+	// command would go on. Now it is an error (EPIPE). The channel is never read.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	x.closing = append(x.closing, func() { signal.Stop(x.signals); signal.Stop(broken) })

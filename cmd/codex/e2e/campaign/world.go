@@ -278,7 +278,8 @@ func (w *world) judge(oracles []*oracle, said []string, o *outside) (found []bre
 			}
 		}
 		dir, base := filepath.Split(n.Path)
-		if n.Kind != "dir" && n.Kind != "link" && base[0] != '.' && base != "HEAD" && base != "config" && base != "commondir" && !anyName(n.Path, canRead) && !canRead(filepath.Clean(dir)) && !w.leads(n.Path, oracles) {
+		if n.Kind != "dir" && n.Kind != "link" && base[0] != '.' && base != "HEAD" && base != "config" && base != "commondir" &&
+			!anyName(n.Path, canRead) && !canRead(filepath.Clean(dir)) && !w.leads(n.Path, oracles) {
 			for _, line := range said {
 				if strings.HasPrefix(line, "listed "+base+" ") {
 					bad("list", "%s was listed by %s", n.Path, line[len("listed "+base+" "):])

@@ -117,7 +117,8 @@ func (s *tally) failures() int {
 }
 
 func (s *tally) String() string {
-	text := fmt.Sprintf("%d runs, %d failed: %d processes, %d connections cut, %d refused, %d stalls, %d recoveries (the slowest took %v), %d losses told, %d ends of terminals lost, %d MB passed",
+	text := fmt.Sprintf("%d runs, %d failed: %d processes, %d connections cut, %d refused, %d stalls, %d recoveries "+
+		"(the slowest took %v), %d losses told, %d ends of terminals lost, %d MB passed",
 		s.runs, s.failed, s.processes, s.faults, s.refused, s.stalls, s.recoveries, s.slowest.Round(time.Millisecond), s.losses, s.ends, s.bytes/1e6)
 	if len(s.waits) == 0 {
 		return text
