@@ -103,7 +103,7 @@ func TestProgram(t *testing.T) {
 
 	t.Run("one request, open input", func(t *testing.T) {
 		in, out, wait := start(t, name)
-		for _, piece := range fshelper.Request("fs/readFile", dir, []byte(`{"path":"~/f","sandbox":{"a":1}}`)) {
+		for _, piece := range fshelper.Request("fs/readFile", dir, []byte(`{"path":"~/f","sandbox":{"a":1}}`), nil) {
 			send(t, in, piece)
 		}
 		if got := response(t, out, "fs/readFile"); got != `{"dataBase64":"YWJj"}` {

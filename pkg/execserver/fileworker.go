@@ -104,12 +104,11 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 	if err != nil {
 		return nil, err
 	}
-	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json)
-	response, err := h.ask(fr.operation.Method, request[:]...)
+	response, err := h.ask(fr.operation.Method, fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)...)
 	if fr.operation.ReadOnly {
 		// A helper that only reads has nothing to clean up, so the answer does not
 		// wait for its end.
-		w.srv.wg.Go(func() { _ = h.end() })
+		w.srv.wg.Go(h.retire)
 	} else if ended := h.end(); err == nil {
 		// Wait for the launcher, which removes its placeholders at the end, also
 		// after a request that failed: when this function returns, its context
@@ -131,8 +130,8 @@ func (w confinedFiles) open(_ string, p *openRequest) (openFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := fshelper.Request(execproto.MethodFSOpen, w.srv.home, p.json)
-	if _, err := h.ask(execproto.MethodFSOpen, request[:]...); err != nil {
+	request := fshelper.Request(execproto.MethodFSOpen, w.srv.home, p.json, p.Sandbox)
+	if _, err := h.ask(execproto.MethodFSOpen, request...); err != nil {
 		_ = h.end()
 		return nil, err
 	}

@@ -19,8 +19,10 @@ import (
 
 // helper is a confined codex-fs. One goroutine uses it at a time.
 type helper struct {
+	srv        *Server
 	child      *process.Child
 	unhook     func() bool // stops watching the context
+	next       func()      // starts the next helper ahead and waits for its use; nil: none
 	answer     []byte
 	stderr     bytes.Buffer
 	stderrRead sync.WaitGroup // done when stderr has been read to its end
@@ -51,7 +53,7 @@ func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, lau
 	if err != nil {
 		return nil, internal("failed to prepare fs sandbox: " + err.Error())
 	}
-	h := &helper{child: child, unhook: context.AfterFunc(ctx, child.Kill)}
+	h := &helper{srv: srv, child: child, unhook: context.AfterFunc(ctx, child.Kill)}
 	h.stderrRead.Go(func() {
 		_, _ = io.Copy(&h.stderr, io.LimitReader(child.Stderr, fshelper.MaxStderr))
 		_, _ = io.Copy(io.Discard, child.Stderr)
@@ -122,6 +124,14 @@ func (h *helper) readLine() error {
 			return errors.New("the answer is too long")
 		}
 	}
+}
+
+// retire ends a helper of the pool that has answered, and starts the next one.
+func (h *helper) retire() {
+	if h.next != nil {
+		h.srv.wg.Go(h.next) // not before the answer, whose processor it would take
+	}
+	_ = h.end()
 }
 
 // failed returns the error for a helper that ended without an answer; err is

@@ -41,22 +41,26 @@ func newHelperPool(srv *Server) *helperPool {
 }
 
 // start returns a helper for a request that changes nothing. It is killed when
-// ctx ends.
+// ctx ends. The caller ends it with retire.
 func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
 	if !intent.Profile.FileSystem.FullRead() {
 		return p.srv.startHelper(ctx, intent)
 	}
 	key := string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0)))
 	ready, again := p.take(key)
+	var h *helper
+	if ready != nil {
+		h = ready.helper
+		h.unhook = context.AfterFunc(ctx, h.child.Kill)
+	} else if started, err := p.srv.startHelper(ctx, intent); err != nil {
+		return nil, err
+	} else {
+		h = started
+	}
 	if again {
-		// The next one starts while this one works.
-		p.srv.wg.Go(func() { p.fill(key, intent) })
+		h.next = func() { p.fill(key, intent) }
 	}
-	if ready == nil {
-		return p.srv.startHelper(ctx, intent)
-	}
-	ready.unhook = context.AfterFunc(ctx, ready.child.Kill)
-	return ready.helper, nil
+	return h, nil
 }
 
 // take returns an idle helper for a policy, or nil, and whether another one

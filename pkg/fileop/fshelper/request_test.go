@@ -8,15 +8,19 @@ import (
 )
 
 func TestRequest(t *testing.T) {
-	for _, tt := range []struct{ home, want string }{
-		{"/home/u", `"home":"file:///home/u",`},
-		{"/home/a b\xff", `"home":"file:///home/a%20b%FF",`},
-		{"", ``},
+	const params = "{\n\"path\":\"~/x\",\"sandbox\":null}"
+	for _, tt := range []struct{ home, params, sandbox, head, want string }{
+		{"/home/u", params, "", `"home":"file:///home/u",`, params},
+		{"/home/a b\xff", params, "null", `"home":"file:///home/a%20b%FF",`, params},
+		{"", params, "", ``, params},
+		{"", `{"sandbox":{"a":[]},"path":"/"}`, `{"a":[]}`, ``, `{"sandbox":null,"path":"/"}`},
+		{"", `{"path":"{\"a\":[]}","sandbox":{"a":[]}}`, `{"a":[]}`, ``, `{"path":"{\"a\":[]}","sandbox":null}`},
+		{"", `{"path":"{}","sandbox":{}}`, `{}`, ``, `{"path":"{}","sandbox":{}}`},
 	} {
-		params := []byte("{\n\"path\":\"~/x\",\"sandbox\":{}}")
-		pieces := Request("fs/x", tt.home, params)
-		want := `{"operation":"fs/x",` + tt.want + `"params":` + string(params) + "}\n"
-		if got := string(bytes.Join(pieces[:], nil)); got != want {
+		params := []byte(tt.params)
+		pieces := Request("fs/x", tt.home, params, []byte(tt.sandbox))
+		want := `{"operation":"fs/x",` + tt.head + `"params":` + tt.want + "}\n"
+		if got := string(bytes.Join(pieces, nil)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if &pieces[1][0] != &params[0] {
