@@ -31,11 +31,13 @@ any other is local. Relative paths of the server begin at its own directory,
 :~ is its home. The target appears in one step: until then it is as it was.
 
 What is copied here gets the last name that you typed, or that of the target: for
-:~ and :. the target needs one. Links below the target are not followed.
+:~ and :. the target needs one. Links below the target are not followed. A device,
+a FIFO or a terminal is written into; - is standard input or standard output.
 
 Examples:
    codex remote cp report.pdf :/tmp/
    codex remote cp :/var/log/syslog .
+   codex remote cp :/etc/os-release - | head -1
    codex remote cp -r ./src :~/project`,
 		Flags: []cli.Flag{
 			urlFlag(), envFlag(),
@@ -61,7 +63,7 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 	return withFiles(c, func(fs *execclient.FS, at places) error {
 		cp := &copying{
 			ctx: c.Context, fs: fs, at: at, recursive: c.Bool("recursive"),
-			bar: newProgress(s.Err, c.Bool("quiet")),
+			bar: newProgress(s.Err, c.Bool("quiet")), in: s.In, out: s.RawOut,
 		}
 		defer cp.bar.finish()
 		if toServer {
@@ -78,6 +80,8 @@ type copying struct {
 	at        places
 	recursive bool
 	bar       *progress
+	in        io.Reader // standard input and output of codex
+	out       io.Writer
 }
 
 // under appends names to a URI.
@@ -102,17 +106,39 @@ func (cp *copying) upload(sources []string, target string) error {
 	for _, source := range sources {
 		to := uri
 		if into {
+			if isInput(source) {
+				return fmt.Errorf("standard input has no name of its own to be copied to; name the target too, as in :%s/NAME", strings.TrimSuffix(target, "/"))
+			}
 			abs, err := filepath.Abs(source)
 			if err != nil {
 				return err
 			}
 			to = under(uri, filepath.Base(abs))
+			m, err = cp.fs.Stat(cp.ctx, to)
 		}
-		if err := cp.uploadTree(source, to); err != nil {
+		if err := cp.uploadNamed(source, to, err == nil && !m.IsFile && !m.IsDirectory); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// uploadNamed copies what the user has named: also the contents of a device or a
+// FIFO, and into one, which special says that there is at uri.
+func (cp *copying) uploadNamed(source, uri string, special bool) error {
+	if isInput(source) {
+		return cp.uploadStream(cp.in, "standard input", uri, special)
+	}
+	st, err := os.Stat(source)
+	if err != nil || st.IsDir() || !special && st.Mode().IsRegular() {
+		return cp.uploadTree(source, uri)
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return cp.uploadStream(f, source, uri, special)
 }
 
 // uploadTree copies a file or, with recursive, a directory.
@@ -164,7 +190,7 @@ func (cp *copying) uploadFile(source, uri string, st os.FileInfo) error {
 	options := execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically()}
 	err = cp.fs.WriteStream(cp.ctx, uri, &counted{f, cp.bar}, options)
 	if errors.Is(err, execclient.ErrUnsupported) {
-		err = cp.uploadWhole(f, uri, st.Size())
+		err = cp.uploadWhole(f, uri)
 	}
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
@@ -186,11 +212,8 @@ func (c *counted) Read(b []byte) (int, error) {
 
 // uploadWhole sends a file in one message to an old server: beside the target
 // first, so that a broken connection leaves the target as it was.
-func (cp *copying) uploadWhole(f *os.File, uri string, size int64) error {
-	if size > wholeLimit {
-		return fmt.Errorf("this server takes files of at most %d bytes", wholeLimit)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, wholeLimit+1))
+func (cp *copying) uploadWhole(in io.Reader, uri string) error {
+	data, err := readWhole(in)
 	if err != nil {
 		return err
 	}
@@ -205,8 +228,14 @@ func (cp *copying) uploadWhole(f *os.File, uri string, size int64) error {
 
 // download copies files of the server here.
 func (cp *copying) download(sources []string, target string) error {
+	if isOutput(target) {
+		return cp.printFiles(sources)
+	}
 	st, err := os.Stat(target)
 	into := err == nil && st.IsDir()
+	if err == nil && isSpecial(st.Mode()) && len(sources) == 1 {
+		return cp.writeSpecial(sources[0], target)
+	}
 	if !into && (len(sources) > 1 || target != "" && os.IsPathSeparator(target[len(target)-1])) {
 		return fmt.Errorf("the target %s is not a directory", target)
 	}
@@ -232,6 +261,12 @@ func (cp *copying) download(sources []string, target string) error {
 			if name, err = nameOf(source[1:]); err != nil {
 				return fmt.Errorf("copy %s: %w", source, err)
 			}
+		}
+		if there, err := root.Lstat(name); err == nil && into && isSpecial(there.Mode()) && there.Mode()&fs.ModeSymlink == 0 {
+			if err := cp.writeSpecial(source, filepath.Join(dir, name)); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := cp.downloadTree(uri, root, name, maxDepth); err != nil {
 			return fmt.Errorf("copy %s: %w", source, err)

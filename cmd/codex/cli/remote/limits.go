@@ -27,6 +27,10 @@ const (
 	// open meanwhile, and a server could send a tree without an end.
 	maxDepth = 256
 
+	// lookForReader is how often a FIFO that nobody reads is tried again: soon
+	// enough for a person, and no load.
+	lookForReader = 50 * time.Millisecond
+
 	// maxSignals bounds the signals that wait for a command to be told: who
 	// sends more has been understood.
 	maxSignals = 8

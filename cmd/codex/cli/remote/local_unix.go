@@ -25,6 +25,17 @@ func umask() (mask os.FileMode) {
 // localName is a file name of the server as a name here: it is the same.
 func localName(name string) (string, error) { return name, nil }
 
+// openSpecial are the flags to open a device, a FIFO or a terminal for writing: it
+// does not wait, and the terminal does not become the controlling one.
+const openSpecial = unix.O_NONBLOCK | unix.O_NOCTTY
+
+// noReader reports whether an open failed because no process reads the FIFO. A socket
+// has the same error.
+func noReader(name string, err error) bool {
+	st, stat := os.Stat(name)
+	return errors.Is(err, unix.ENXIO) && stat == nil && st.Mode()&os.ModeNamedPipe != 0
+}
+
 // showEscapes makes a terminal obey escape sequences until undo is called:
 // here they all do.
 func showEscapes(io.Writer) (undo func()) { return func() {} }

@@ -21,6 +21,13 @@ func umask() os.FileMode { return 0 }
 // refused.
 func localName(name string) (string, error) { return filepath.Localize(name) }
 
+// openSpecial are the flags to open a device for writing: there are no further ones.
+const openSpecial = 0
+
+// noReader reports whether an open failed because no process reads the FIFO: FIFOs
+// have no names in directories here.
+func noReader(string, error) bool { return false }
+
 // showEscapes makes a console obey escape sequences until undo is called;
 // older ones print them unless they are asked.
 func showEscapes(to io.Writer) (undo func()) {

@@ -1,0 +1,121 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"codex.internal/pkg/execclient"
+)
+
+// standard is the path of cp that means standard input as a source and standard
+// output as a target.
+const standard = "-"
+
+// isOutput reports whether a local target is standard output. /dev/stdout is taken
+// as the descriptor itself: opening its name again would start at the beginning of a
+// file that others, such as the shell's >>, write to as well.
+func isOutput(target string) bool { return target == standard || target == "/dev/stdout" }
+
+// isInput reports whether a local source is standard input.
+func isInput(source string) bool { return source == standard || source == "/dev/stdin" }
+
+// isSpecial reports whether a file is a device, a FIFO, a terminal or a socket: it is
+// written into and read from, and never replaced.
+func isSpecial(mode fs.FileMode) bool { return !mode.IsRegular() && !mode.IsDir() }
+
+// openWaiting opens a FIFO for writing as soon as a process reads it, and any other
+// special file at once. The open of a FIFO itself could not be interrupted.
+func openWaiting(ctx context.Context, name string) (*os.File, error) {
+	look := time.NewTicker(lookForReader)
+	defer look.Stop()
+	for {
+		f, err := os.OpenFile(name, os.O_WRONLY|openSpecial, 0)
+		if err == nil || !noReader(name, err) {
+			return f, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no process reads the FIFO: %w", ctx.Err())
+		case <-look.C:
+		}
+	}
+}
+
+// printFiles writes files of the server to standard output, one after another.
+func (cp *copying) printFiles(sources []string) error {
+	for _, source := range sources {
+		if err := cp.printFile(source, cp.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSpecial writes a file of the server into a local device, FIFO or terminal.
+func (cp *copying) writeSpecial(source, name string) error {
+	f, err := openWaiting(cp.ctx, name)
+	if err != nil {
+		return fmt.Errorf("copy %s: %s: %w", source, name, withoutPath(err))
+	}
+	defer f.Close()
+	// A FIFO whose reader takes nothing must not keep an interrupted copy.
+	stop := context.AfterFunc(cp.ctx, func() { _ = f.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := cp.printFile(source, f); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// printFile writes a file of the server, as the user typed it, to an output.
+func (cp *copying) printFile(source string, out io.Writer) error {
+	uri, err := cp.at.uri(source[1:])
+	if err == nil {
+		err = printFile(cp.ctx, out, cp.fs, uri)
+	}
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
+	}
+	return nil
+}
+
+// uploadStream copies an input of unknown length, such as a pipe, to the server. With
+// special, it goes into a device, a FIFO or a terminal there: blocks are for regular
+// files, so it is sent in one message.
+func (cp *copying) uploadStream(in io.Reader, name, uri string, special bool) error {
+	var err error
+	if special {
+		err = cp.uploadSpecial(in, uri)
+	} else {
+		err = cp.fs.WriteStream(cp.ctx, uri, in, execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically()})
+		if errors.Is(err, execclient.ErrUnsupported) {
+			err = cp.uploadWhole(in, uri)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", name, withoutPath(err))
+	}
+	return nil
+}
+
+func (cp *copying) uploadSpecial(in io.Reader, uri string) error {
+	data, err := readWhole(in)
+	if err != nil {
+		return err
+	}
+	return cp.fs.WriteFile(cp.ctx, uri, data)
+}
+
+// readWhole reads what is sent in one message.
+func readWhole(in io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, wholeLimit+1))
+	if err == nil && len(data) > wholeLimit {
+		err = fmt.Errorf("this server takes at most %d bytes in one message", wholeLimit)
+	}
+	return data, err
+}
