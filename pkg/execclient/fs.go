@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"regexp"
 	"syscall"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/permissions"
@@ -179,6 +180,27 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
 	return f.call(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 }
 
+// WriteFileWith writes a file in one message as o says. Servers that cannot replace a
+// file in one step, or know no permissions of new files, fail with ErrUnsupported if o
+// asks for it.
+func (f *FS) WriteFileWith(ctx context.Context, path string, data []byte, o WriteOptions) error {
+	if o == (WriteOptions{}) {
+		return f.WriteFile(ctx, path, data)
+	}
+	params := execproto.WriteFileParams{
+		Path: pathOf(path), DataBase64: jsonwire.AppendBase64(nil, data), Atomic: true, Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox,
+	}
+	return f.attributes(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
+}
+
+// bitsOf are the permissions of a new file in a request.
+func bitsOf(permissions *fs.FileMode) *uint32 {
+	if permissions == nil {
+		return nil
+	}
+	return new(uint32(permissions.Perm()))
+}
+
 // Mkdir makes a directory whose parent exists.
 func (f *FS) Mkdir(ctx context.Context, path string) error { return f.mkdir(ctx, path, false) }
 
@@ -188,6 +210,14 @@ func (f *FS) MkdirAll(ctx context.Context, path string) error { return f.mkdir(c
 func (f *FS) mkdir(ctx context.Context, path string, all bool) error {
 	return f.call(ctx, "mkdir", path, execproto.MethodFSCreateDirectory,
 		&execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Sandbox: f.sandbox}, nil)
+}
+
+// MkdirAllWith is MkdirAll with permissions, less the umask, for the directory itself if
+// it is new.
+func (f *FS) MkdirAllWith(ctx context.Context, path string, permissions fs.FileMode) error {
+	all := true
+	return f.attributes(ctx, "mkdir", path, execproto.MethodFSCreateDirectory,
+		&execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Permissions: bitsOf(&permissions), Sandbox: f.sandbox}, nil)
 }
 
 // Remove removes a file, a link or an empty directory.
@@ -234,6 +264,77 @@ func (f *FS) Rename(ctx context.Context, source, destination string, o RenameOpt
 	return f.call(ctx, "rename", source, execproto.MethodFSRename, &execproto.RenameParams{
 		SourcePath: pathOf(source), DestinationPath: pathOf(destination), Overwrite: o.Overwrite, Sandbox: f.sandbox,
 	}, nil)
+}
+
+// HasAttributes reports whether the server knows Attributes, ListAttributes, Chmod,
+// Chtimes, Symlink, and permissions of new files. Codex CLI's servers do not: there
+// these methods fail with ErrUnsupported.
+func (f *FS) HasAttributes() bool { return f.c.Has(execproto.MethodFSSetAttributes) }
+
+// attributes makes a request that only servers with attributes know.
+func (f *FS) attributes(ctx context.Context, op, path, method string, params, result execproto.Object) error {
+	if !f.HasAttributes() {
+		return pathError(op, path, fmt.Errorf("this server knows no permissions and makes no links: %w", ErrUnsupported))
+	}
+	return f.call(ctx, op, path, method, params, result)
+}
+
+// Attributes describes a name itself, without following a link at its end.
+func (f *FS) Attributes(ctx context.Context, path string) (execproto.Attributes, error) {
+	var a execproto.Attributes
+	err := f.attributes(ctx, "lstat", path, execproto.MethodFSGetAttributes, &execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &a)
+	return a, err
+}
+
+// ListAttributes describes all names in a directory, sorted by name. Links are not
+// followed.
+func (f *FS) ListAttributes(ctx context.Context, path string) ([]execproto.NamedAttributes, error) {
+	var r execproto.ListAttributesResult
+	err := f.attributes(ctx, "readdir", path, execproto.MethodFSListAttributes, &execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
+	return r.Entries, err
+}
+
+// Chmod changes the nine permission bits of a file or directory. A link at the end of
+// the path is not followed; it is fs.ErrInvalid.
+func (f *FS) Chmod(ctx context.Context, path string, permissions fs.FileMode) error {
+	bits := uint32(permissions.Perm())
+	return f.attributes(ctx, "chmod", path, execproto.MethodFSSetAttributes,
+		&execproto.SetAttributesParams{Path: pathOf(path), Permissions: &bits, Sandbox: f.sandbox}, nil)
+}
+
+// Chtimes changes the modification time of a file or directory, to a millisecond. A
+// link at the end of the path is not followed; it is fs.ErrInvalid.
+func (f *FS) Chtimes(ctx context.Context, path string, modified time.Time) error {
+	ms := modified.UnixMilli()
+	return f.attributes(ctx, "chtimes", path, execproto.MethodFSSetAttributes,
+		&execproto.SetAttributesParams{Path: pathOf(path), ModifiedAtMS: &ms, Sandbox: f.sandbox}, nil)
+}
+
+// SymlinkOptions say how a link is made.
+type SymlinkOptions struct {
+	// Overwrite replaces a link that exists. Without it, and for anything else that
+	// exists, the error is fs.ErrExist.
+	Overwrite bool
+}
+
+// Symlink makes a symbolic link at path. The target may be any text.
+func (f *FS) Symlink(ctx context.Context, target, path string, o SymlinkOptions) error {
+	return f.attributes(ctx, "symlink", path, execproto.MethodFSSymlink,
+		&execproto.SymlinkParams{Path: pathOf(path), Target: target, Overwrite: o.Overwrite, Sandbox: f.sandbox}, nil)
+}
+
+// Readlink returns where a link leads. A name that is no link is fs.ErrInvalid.
+func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
+	a, err := f.Attributes(ctx, path)
+	switch {
+	case err != nil:
+		return "", err
+	case a.Kind != execproto.KindSymlink:
+		return "", pathError("readlink", path, fmt.Errorf("not a symbolic link: %w", fs.ErrInvalid))
+	case a.Target == "":
+		return "", pathError("readlink", path, errors.New("the target of the link is not UTF-8"))
+	}
+	return a.Target, nil
 }
 
 // background runs f in a goroutine that Close waits for; f's context ends with

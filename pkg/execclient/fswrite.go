@@ -18,6 +18,9 @@ type WriteOptions struct {
 	// new contents take its place in one step. Servers that cannot do it fail
 	// with ErrUnsupported.
 	Atomic bool
+	// Permissions are those of a new file, less the server's umask; nil: 0666. A file
+	// that exists keeps its own. Servers without HasAttributes fail with ErrUnsupported.
+	Permissions *fs.FileMode
 }
 
 // CanWriteAtomically reports whether the server knows WriteOptions.Atomic.
@@ -57,6 +60,8 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 		return nil, pathError("create", path, fmt.Errorf("files are not taken in blocks: %w", ErrUnsupported))
 	case o.Atomic && !f.CanWriteAtomically():
 		return nil, pathError("create", path, fmt.Errorf("files are not replaced in one step: %w", ErrUnsupported))
+	case o.Permissions != nil && !f.HasAttributes():
+		return nil, pathError("create", path, fmt.Errorf("this server knows no permissions: %w", ErrUnsupported))
 	case f.confines && !f.c.Capabilities().SandboxedFileStreaming:
 		return nil, pathError("create", path, fmt.Errorf("streaming file writes do not support platform sandboxing: %w", ErrUnsupported))
 	}
@@ -64,7 +69,8 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 	for range blocksInFlight {
 		w.slots <- nil
 	}
-	open := execproto.OpenParams{HandleID: w.handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic, Sandbox: f.sandbox}
+	open := execproto.OpenParams{HandleID: w.handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic,
+		Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox}
 	if err := f.c.Call(ctx, execproto.MethodFSOpen, &open, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.abandonHandle(w.handle) // it may have been opened

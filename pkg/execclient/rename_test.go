@@ -18,3 +18,24 @@ func TestRenameNeedsTheExtension(t *testing.T) {
 		}
 	})
 }
+
+// TestAttributesNeedTheExtension sends nothing to a server that knows no permissions.
+func TestAttributesNeedTheExtension(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := newHost(t).join(Options{}, "process/list")
+		defer c.Close()
+		files, ctx := c.FS(), t.Context()
+		_, attributes := files.Attributes(ctx, "/a")
+		_, list := files.ListAttributes(ctx, "/a")
+		_, target := files.Readlink(ctx, "/a")
+		for _, err := range []error{
+			attributes, list, target, files.Chmod(ctx, "/a", 0), files.MkdirAllWith(ctx, "/a", 0), files.Symlink(ctx, "b", "/a", SymlinkOptions{}),
+			files.WriteFileWith(ctx, "/a", nil, WriteOptions{Atomic: true}),
+		} {
+			var about *fs.PathError
+			if !errors.Is(err, ErrUnsupported) || !errors.As(err, &about) || about.Path != "/a" {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -58,7 +58,9 @@ type OpenParams struct {
 	Path     string
 	Mode     OpenMode
 	Atomic   bool
-	Sandbox  json.RawMessage
+	// Permissions are those of a new file, less the umask; nil: 0666.
+	Permissions *uint32
+	Sandbox     json.RawMessage
 }
 
 func (p *OpenParams) fields(c *codec) {
@@ -66,6 +68,7 @@ func (p *OpenParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
 	choice(c, "mode", orNull|omit, &p.Mode, openModes)
 	boolean(c, "atomic", orNull|omit, &p.Atomic)
+	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
@@ -141,6 +144,8 @@ type WriteFileParams struct {
 	Path           string
 	DataBase64     Base64Text
 	FollowSymlinks *bool
+	Atomic         bool    // as in OpenParams
+	Permissions    *uint32 // as in OpenParams
 	Sandbox        json.RawMessage
 }
 
@@ -148,6 +153,8 @@ func (p *WriteFileParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
 	base64Text(c, "dataBase64", need, &p.DataBase64)
 	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	boolean(c, "atomic", orNull|omit, &p.Atomic)
+	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
@@ -157,6 +164,7 @@ type CreateDirectoryParams struct {
 	Path           string
 	Recursive      *bool
 	FollowSymlinks *bool
+	Permissions    *uint32 // of a new directory, less the umask; nil: 0777
 	Sandbox        json.RawMessage
 }
 
@@ -164,6 +172,7 @@ func (p *CreateDirectoryParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
 	optional(c, "recursive", orNull, &p.Recursive, booleanValue)
 	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
@@ -299,6 +308,96 @@ type RenameParams struct {
 func (p *RenameParams) fields(c *codec) {
 	text(c, "sourcePath", need, &p.SourcePath)
 	text(c, "destinationPath", need, &p.DestinationPath)
+	boolean(c, "overwrite", orNull|omit, &p.Overwrite)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+}
+
+// Attributes answer fs/getAttributes. They describe a name itself: of a link, not of
+// its target. ModifiedAtMS is milliseconds since 1970, 0 if it is earlier; Size is in
+// bytes; Permissions are the nine permission bits. Target is where a link leads, and
+// is absent if that is not UTF-8.
+type Attributes struct {
+	Kind         string // AttributesFile and so on
+	Size         uint64
+	Permissions  uint32
+	ModifiedAtMS int64
+	Target       string
+}
+
+// The kinds of Attributes. KindOther is a device, a FIFO or a socket.
+const (
+	KindFile      = "file"
+	KindDirectory = "directory"
+	KindSymlink   = "symlink"
+	KindOther     = "other"
+)
+
+func (a *Attributes) fields(c *codec) {
+	text(c, "kind", need, &a.Kind)
+	uint64s(c, "size", need, &a.Size)
+	uint32s(c, "permissions", need, &a.Permissions)
+	int64s(c, "modifiedAtMs", need, &a.ModifiedAtMS)
+	text(c, "target", orNull|omit, &a.Target)
+}
+
+// AppendJSON appends a.
+func (a Attributes) AppendJSON(b []byte) []byte { return appendObject(b, &a) }
+
+// NamedAttributes are those of a name in a directory. IsLossy is as in DirectoryEntry.
+type NamedAttributes struct {
+	FileName string
+	IsLossy  bool
+	Attributes
+}
+
+func (a *NamedAttributes) fields(c *codec) {
+	text(c, "fileName", need, &a.FileName)
+	boolean(c, "isLossy", orNull|omit, &a.IsLossy)
+	a.Attributes.fields(c)
+}
+
+// AppendJSON appends a.
+func (a NamedAttributes) AppendJSON(b []byte) []byte { return appendObject(b, &a) }
+
+// ListAttributesResult answers fs/listAttributes, sorted by name.
+type ListAttributesResult struct {
+	Entries []NamedAttributes
+}
+
+func (r *ListAttributesResult) fields(c *codec) {
+	objects(c, "entries", orNull, &r.Entries)
+}
+
+// AppendJSON appends r.
+func (r ListAttributesResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
+
+// SetAttributesParams change the attributes of a file or directory; nil leaves one as
+// it is.
+type SetAttributesParams struct {
+	Path         string
+	Permissions  *uint32
+	ModifiedAtMS *int64
+	Sandbox      json.RawMessage
+}
+
+func (p *SetAttributesParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
+	optional(c, "modifiedAtMs", orNull|omit, &p.ModifiedAtMS, int64Value)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+}
+
+// SymlinkParams make a symbolic link at Path. Overwrite replaces a link that exists.
+type SymlinkParams struct {
+	Path      string
+	Target    string
+	Overwrite bool
+	Sandbox   json.RawMessage
+}
+
+func (p *SymlinkParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	text(c, "target", need, &p.Target)
 	boolean(c, "overwrite", orNull|omit, &p.Overwrite)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }

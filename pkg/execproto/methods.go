@@ -45,6 +45,10 @@ const (
 	MethodProcessResize     = "process/resize"
 	MethodProcessList       = "process/list"
 	MethodFSRename          = "fs/rename"
+	MethodFSGetAttributes   = "fs/getAttributes"
+	MethodFSListAttributes  = "fs/listAttributes"
+	MethodFSSetAttributes   = "fs/setAttributes"
+	MethodFSSymlink         = "fs/symlink"
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only

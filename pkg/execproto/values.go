@@ -101,10 +101,28 @@ func uint16s(c *codec, name string, rule rule, to *uint16) {
 	*to, c.err = uint16(n), err
 }
 
-func int64s(c *codec, name string, rule rule, to *int64) {
-	if !c.visit(name, rule, jsonwire.Number, *to == 0) {
+func uint32s(c *codec, name string, rule rule, to *uint32) {
+	if c.visit(name, rule, jsonwire.Number, *to == 0) {
+		uint32Value(c, to)
+	}
+}
+
+func uint32Value(c *codec, to *uint32) {
+	if c.mode == writing {
+		c.b = jsonwire.AppendUint(c.b, uint64(*to))
 		return
 	}
+	n, err := c.r.Uint(math.MaxUint32, "u32")
+	*to, c.err = uint32(n), err
+}
+
+func int64s(c *codec, name string, rule rule, to *int64) {
+	if c.visit(name, rule, jsonwire.Number, *to == 0) {
+		int64Value(c, to)
+	}
+}
+
+func int64Value(c *codec, to *int64) {
 	if c.mode == writing {
 		c.b = jsonwire.AppendInt(c.b, *to)
 		return

@@ -21,6 +21,9 @@ var results = map[string]execproto.Object{
 	execproto.MethodFSCopy:          &execproto.CopyResult{},
 	execproto.MethodFSWalk:          &execproto.WalkResult{},
 
+	execproto.MethodFSGetAttributes:  &execproto.Attributes{},
+	execproto.MethodFSListAttributes: &execproto.ListAttributesResult{},
+
 	execproto.MethodCapabilityRootsDiscover: &execproto.DiscoverResult{},
 }
 

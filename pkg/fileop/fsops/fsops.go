@@ -64,14 +64,39 @@ func writeFile(params []byte) (Call, error) {
 		}
 		o := linkOptions(p.FollowSymlinks)
 		o.Confined = confined
+		if p.Atomic {
+			return Result{Value: execproto.Empty{}}, replaceFile(paths[0], data, files.WriteOptions{Options: o, Atomic: true, Permissions: p.Permissions})
+		}
+		if p.Permissions != nil {
+			return Result{}, errPermissionsAlone
+		}
 		return Result{Value: execproto.Empty{}}, files.WriteFile(paths[0], data, o)
 	}}, err
+}
+
+var errPermissionsAlone = Invalid("fs/writeFile takes permissions together with atomic: true only")
+
+// replaceFile writes a file that changes in one step.
+func replaceFile(path string, data []byte, o files.WriteOptions) error {
+	f, err := files.OpenWrite(path, o)
+	if err != nil {
+		return err
+	}
+	if err := f.WriteAt(data, 0); err != nil {
+		_ = f.Abort()
+		return err
+	}
+	return f.Close()
 }
 
 func createDirectory(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.CreateDirectoryParams](params)
 	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Empty, error) {
-		return execproto.Empty{}, files.CreateDirectory(path, orTrue(p.Recursive), linkOptions(p.FollowSymlinks))
+		permissions := uint32(files.MaxPermissions)
+		if p.Permissions != nil {
+			permissions = *p.Permissions
+		}
+		return execproto.Empty{}, files.CreateDirectoryWith(path, permissions, orTrue(p.Recursive), linkOptions(p.FollowSymlinks))
 	}), err
 }
 
@@ -150,6 +175,40 @@ func rename(params []byte) (Call, error) {
 	return Call{Sandbox: p.Sandbox, paths: paths, run: func(_ context.Context, paths []string, _ bool) (Result, error) {
 		return Result{Value: execproto.Empty{}}, files.Rename(paths[0], paths[1], p.Overwrite)
 	}}, err
+}
+
+func getAttributes(params []byte) (Call, error) {
+	p, err := execproto.Decode[execproto.PathParams](params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Attributes, error) {
+		a, err := files.GetAttributes(path)
+		return execproto.Attributes(a), err
+	}), err
+}
+
+func listAttributes(params []byte) (Call, error) {
+	p, err := execproto.Decode[execproto.PathParams](params)
+	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.ListAttributesResult, error) {
+		found, err := files.ListAttributes(ctx, path)
+		entries := make([]execproto.NamedAttributes, len(found))
+		for i, e := range found {
+			entries[i] = execproto.NamedAttributes{FileName: e.Name, IsLossy: e.IsLossy, Attributes: execproto.Attributes(e.Attributes)}
+		}
+		return execproto.ListAttributesResult{Entries: entries}, err
+	}), err
+}
+
+func setAttributes(params []byte) (Call, error) {
+	p, err := execproto.Decode[execproto.SetAttributesParams](params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Empty, error) {
+		return execproto.Empty{}, files.SetAttributes(path, files.Changes{Permissions: p.Permissions, ModifiedAtMS: p.ModifiedAtMS})
+	}), err
+}
+
+func symlink(params []byte) (Call, error) {
+	p, err := execproto.Decode[execproto.SymlinkParams](params)
+	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Empty, error) {
+		return execproto.Empty{}, files.Symlink(p.Target, path, p.Overwrite)
+	}), err
 }
 
 func walk(params []byte) (Call, error) {

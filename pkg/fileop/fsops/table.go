@@ -39,6 +39,10 @@ var operations = [...]Operation{
 	{Method: execproto.MethodFSRemove, decode: remove},
 	{Method: execproto.MethodFSCopy, decode: copyPath},
 	{Method: execproto.MethodFSRename, Extension: true, decode: rename},
+	{Method: execproto.MethodFSGetAttributes, ReadOnly: true, Extension: true, decode: getAttributes},
+	{Method: execproto.MethodFSListAttributes, ReadOnly: true, Extension: true, decode: listAttributes},
+	{Method: execproto.MethodFSSetAttributes, Extension: true, decode: setAttributes},
+	{Method: execproto.MethodFSSymlink, Extension: true, decode: symlink},
 	{Method: execproto.MethodFSWalk, ReadOnly: true, decode: walk},
 	{Method: execproto.MethodCapabilityRootsDiscover, ReadOnly: true, Part: true, decode: discoverRoots},
 }

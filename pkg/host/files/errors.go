@@ -82,6 +82,8 @@ var (
 	ErrIntoItself = newRule("fs/copy cannot copy a directory to itself or one of its descendants")
 	// ErrSameFile is the error of copying or renaming a file onto itself.
 	ErrSameFile = newRule("fs/copy cannot copy a file onto itself")
+	// ErrPermissions is the error of permissions with other bits than MaxPermissions.
+	ErrPermissions = newRule("permissions have other bits than those of owner, group and others: at most 511, which is octal 777")
 	// ErrSpecial is the error of copying pipes, sockets and devices.
 	ErrSpecial = newRule("fs/copy only supports regular files, directories, and symlinks")
 	// ErrOtherFileSystem is the error of renaming to another file system, or to

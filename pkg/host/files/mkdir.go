@@ -11,21 +11,31 @@ import (
 // CreateDirectory makes a directory with mode 0777 less the umask. With recursive
 // it makes missing parents too, and returns nil for a directory that exists.
 func CreateDirectory(name string, recursive bool, o Options) error {
-	if o.NoFollow {
-		return createNoFollow(name, recursive)
+	return CreateDirectoryWith(name, MaxPermissions, recursive, o)
+}
+
+// CreateDirectoryWith is CreateDirectory with other permissions than 0777 for the
+// directory itself. Its parents, and a directory that exists, do not get them.
+// Permissions above MaxPermissions are ErrPermissions.
+func CreateDirectoryWith(name string, permissions uint32, recursive bool, o Options) error {
+	if permissions > MaxPermissions {
+		return ErrPermissions
 	}
-	err := mkdir(name)
+	if o.NoFollow {
+		return createNoFollow(name, permissions, recursive)
+	}
+	err := mkdir(name, permissions)
 	switch {
 	case recursive && err == unix.EEXIST:
 		return mustBeDirectory(name)
 	case recursive && err == unix.ENOENT:
-		return createWithParents(name)
+		return createWithParents(name, permissions)
 	}
 	return wrap(name, err)
 }
 
-func mkdir(name string) error {
-	return retry(func() error { return unix.Mkdir(name, 0o777) })
+func mkdir(name string, mode uint32) error {
+	return retry(func() error { return unix.Mkdir(name, mode) })
 }
 
 // mustBeDirectory returns EEXIST unless name is a directory.
@@ -39,14 +49,14 @@ func mustBeDirectory(name string) error {
 
 // createWithParents goes up until a directory can be made, and makes the others
 // on the way down.
-func createWithParents(name string) error {
+func createWithParents(name string, mode uint32) error {
 	end := len(name)
 	for err := error(unix.ENOENT); err == unix.ENOENT; {
 		end = strings.LastIndexByte(name[:end], '/')
 		if end <= 0 {
 			return wrap(name, unix.ENOENT)
 		}
-		if err = mkdir(name[:end]); err == unix.EEXIST {
+		if err = mkdir(name[:end], MaxPermissions); err == unix.EEXIST {
 			err = mustBeDirectory(name[:end])
 		}
 		if err != nil && err != unix.ENOENT {
@@ -59,7 +69,11 @@ func createWithParents(name string) error {
 		} else {
 			end = len(name)
 		}
-		err := mkdir(name[:end])
+		permissions := uint32(MaxPermissions)
+		if end == len(name) {
+			permissions = mode
+		}
+		err := mkdir(name[:end], permissions)
 		if err == unix.EEXIST { // another process made it
 			err = mustBeDirectory(name[:end])
 		}
@@ -71,7 +85,7 @@ func createWithParents(name string) error {
 }
 
 // createNoFollow makes a directory; a link anywhere on its path is ErrSymlink.
-func createNoFollow(name string, recursive bool) error {
+func createNoFollow(name string, mode uint32, recursive bool) error {
 	if name == "/" {
 		if recursive {
 			return nil
@@ -80,13 +94,13 @@ func createNoFollow(name string, recursive bool) error {
 	}
 	dir, base, err := openParent(name, Options{NoFollow: true})
 	if recursive && isErrno(err, unix.ENOENT) {
-		return createFromRoot(name)
+		return createFromRoot(name, mode)
 	}
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	err = unix.Mkdirat(dir, base, 0o777)
+	err = unix.Mkdirat(dir, base, mode)
 	if err == unix.EEXIST {
 		err = mustBeDirectoryAt(dir, base, recursive)
 	}
@@ -112,15 +126,20 @@ func mustBeDirectoryAt(dir int, base string, recursive bool) error {
 
 // createFromRoot makes a directory and its parents. It enters one after the other
 // and follows no link.
-func createFromRoot(name string) error {
+func createFromRoot(name string, mode uint32) error {
 	at, err := unix.Open("/", anchor|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return wrap(name, err)
 	}
-	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
+	parts := strings.Split(strings.Trim(name, "/"), "/")
+	for i, part := range parts {
+		permissions := uint32(MaxPermissions)
+		if i == len(parts)-1 {
+			permissions = mode
+		}
 		next, err := openComponent(at, part, true, 0, 0)
 		if err == unix.ENOENT {
-			if err = unix.Mkdirat(at, part, 0o777); err == nil || err == unix.EEXIST {
+			if err = unix.Mkdirat(at, part, permissions); err == nil || err == unix.EEXIST {
 				next, err = openComponent(at, part, true, 0, 0)
 			}
 		}

@@ -29,6 +29,17 @@ type WriteOptions struct {
 	// the file may be damaged. A server that is killed leaves the temporary
 	// file, .RANDOM.tmp, behind.
 	Atomic bool
+	// Permissions are those of a file that does not exist yet, less the umask; nil:
+	// 0666. The file never has others, so that nobody reads a secret meanwhile.
+	Permissions *uint32
+}
+
+// newMode is the mode with which a new file is made.
+func (o *WriteOptions) newMode() uint32 {
+	if o.Permissions == nil {
+		return 0o666
+	}
+	return *o.Permissions
 }
 
 // WriteHandle is a file that is being replaced: truncated at once, or at the
@@ -49,10 +60,13 @@ type WriteHandle struct {
 // directory must. Links are followed unless NoFollow. Errors: ErrNotFile,
 // ErrSymlink, ErrDangling, *OSError.
 func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
-	if o.Atomic {
-		return openAtomic(name, o.Options)
+	if o.newMode() > MaxPermissions {
+		return nil, ErrPermissions
 	}
-	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, 0o666, o.Options)
+	if o.Atomic {
+		return openAtomic(name, o)
+	}
+	fd, err := openTarget(unix.AT_FDCWD, name, name, replaceFlags, o.newMode(), o.Options)
 	if err != nil {
 		err = wrap(name, err)
 		if isErrno(err, unix.ENXIO) { // a pipe without a reader, or a socket
@@ -72,13 +86,13 @@ func OpenWrite(name string, o WriteOptions) (*WriteHandle, error) {
 	return &WriteHandle{f: newFile(fd, name), name: name, dir: -1}, nil
 }
 
-func openAtomic(name string, o Options) (*WriteHandle, error) {
+func openAtomic(name string, o WriteOptions) (*WriteHandle, error) {
 	h := &WriteHandle{name: name}
-	old, err := h.findTarget(o)
+	old, err := h.findTarget(o.Options)
 	if err != nil {
 		return nil, wrap(name, err)
 	}
-	if err := h.makeTemp(old); err != nil {
+	if err := h.makeTemp(old, o.newMode()); err != nil {
 		_ = unix.Close(h.dir)
 		return nil, wrap(name, err)
 	}
@@ -152,9 +166,8 @@ func (h *WriteHandle) followTarget(st *unix.Stat_t) error {
 }
 
 // makeTemp makes the temporary file, with the owner, group and mode of the old
-// file as far as the system permits.
-func (h *WriteHandle) makeTemp(old *unix.Stat_t) error {
-	mode := uint32(0o666)
+// file as far as the system permits, or with mode if there is none.
+func (h *WriteHandle) makeTemp(old *unix.Stat_t, mode uint32) error {
 	if old != nil {
 		mode = modeOf(old) & 0o777
 	}

@@ -565,6 +565,48 @@ func TestConfinedRename(t *testing.T) {
 	})
 }
 
+// TestConfinedAttributes changes attributes and makes links within what may be
+// written, and nowhere else.
+func TestConfinedAttributes(t *testing.T) {
+	onBoth(t, func(c *confined) {
+		s := c.usual()
+		set := func(path string) object {
+			return object{"path": uri(path), "permissions": 0o600, "modifiedAtMs": 1000, "sandbox": s}
+		}
+		link := func(path string) object { return object{"path": uri(path), "target": c.dir + "/outside", "sandbox": s} }
+		c.call("fs/writeFile", object{"path": uri(c.ws + "/own"), "dataBase64": encode("own"), "atomic": true, "permissions": 0o640, "sandbox": s})
+		if st, err := os.Stat(c.ws + "/own"); err != nil || st.Mode() != 0o640 {
+			t.Errorf("%v, %v", st, err)
+		}
+		c.call("fs/setAttributes", set(c.ws+"/own"))
+		if st, err := os.Stat(c.ws + "/own"); err != nil || st.Mode() != 0o600 || !st.ModTime().Equal(time.Unix(1, 0)) {
+			t.Errorf("%v, %v", st, err)
+		}
+		c.call("fs/symlink", link(c.ws+"/link"))
+		got := c.call("fs/getAttributes", object{"path": uri(c.ws + "/link"), "sandbox": s})
+		if got["kind"] != "symlink" || got["target"] != c.dir+"/outside" {
+			t.Errorf("%v", got)
+		}
+		before, err := os.Stat(c.dir + "/outside")
+		harness.Must(t, err)
+		const erofs = "Read-only file system (os error 30): "
+		c.refuse("fs/setAttributes", set(c.dir+"/outside"), -32603, erofs+c.dir+"/outside")
+		c.refuse("fs/setAttributes", set(c.ws+"/link"), -32600, "is a symbolic link")
+		c.refuse("fs/symlink", link(c.dir+"/given"), -32603, erofs+c.dir+"/given")
+		c.refuse("fs/symlink", link(c.ws+"/.codex/hook"), -32603, erofs)
+		for _, path := range []string{c.ws + "/secret", c.ws + "/.codex"} {
+			c.refuse("fs/setAttributes", set(path), -32603, erofs)
+		}
+		if after, err := os.Stat(c.dir + "/outside"); err != nil || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
+			t.Errorf("outside became %v, %v", after, err)
+		}
+		harness.Must(t, os.Remove(c.ws+"/own"))
+		harness.Must(t, os.Remove(c.ws+"/link"))
+		c.untouched()
+		c.quiet()
+	})
+}
+
 func TestConfinedHandles(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()

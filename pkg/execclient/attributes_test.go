@@ -1,0 +1,58 @@
+//go:build linux || darwin
+
+package execclient_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/execclient"
+)
+
+func TestAttributesAndLinks(t *testing.T) {
+	client, _ := connect(t)
+	files, ctx := client.FS(), t.Context()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	private := fs.FileMode(0o600)
+	for _, err := range []error{
+		files.WriteFileWith(ctx, at("small"), []byte("x"), execclient.WriteOptions{Atomic: true, Permissions: &private}),
+		files.WriteStream(ctx, at("large"), strings.NewReader("y"), execclient.WriteOptions{Atomic: true, Permissions: &private}),
+		files.MkdirAllWith(ctx, at("dir"), 0o700),
+		files.Symlink(ctx, "small", at("link"), execclient.SymlinkOptions{}),
+		files.Symlink(ctx, "large", at("link"), execclient.SymlinkOptions{Overwrite: true}),
+		files.Chmod(ctx, at("large"), 0o750),
+		files.Chtimes(ctx, at("large"), time.Unix(1, 0)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := files.Symlink(ctx, "x", at("link"), execclient.SymlinkOptions{}); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	if err := files.Chmod(ctx, at("link"), 0o600); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+	if target, err := files.Readlink(ctx, at("link")); target != "large" || err != nil {
+		t.Errorf("%q, %v", target, err)
+	}
+	if _, err := files.Readlink(ctx, at("large")); !errors.Is(err, fs.ErrInvalid) {
+		t.Error(err)
+	}
+	list, err := files.ListAttributes(ctx, dir)
+	if err != nil || len(list) != 4 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	for _, e := range list {
+		st, err := os.Lstat(at(e.FileName))
+		if err != nil || uint32(st.Mode().Perm()) != e.Permissions || st.ModTime().UnixMilli() != e.ModifiedAtMS {
+			t.Errorf("%+v, %v, %v", e, st, err)
+		}
+	}
+}

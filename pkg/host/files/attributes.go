@@ -1,0 +1,207 @@
+//go:build linux || darwin
+
+package files
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxPermissions are all permission bits. Set-id bits and the sticky bit are not set
+// for clients, as copies have none.
+const MaxPermissions = 0o777
+
+// The kinds of a name.
+const (
+	KindFile      = "file"
+	KindDirectory = "directory"
+	KindSymlink   = "symlink"
+	KindOther     = "other" // a device, a FIFO or a socket
+)
+
+// Attributes describe a name itself: of a link, not of its target.
+type Attributes struct {
+	Kind         string
+	Size         uint64 // in bytes
+	Permissions  uint32 // the permission bits
+	ModifiedAtMS int64  // milliseconds since 1970; 0 if it is earlier
+	Target       string // of a link; empty if it is not UTF-8
+}
+
+// NamedAttributes are those of a name in a directory. Name and IsLossy are as in
+// Entry.
+type NamedAttributes struct {
+	Name    string
+	IsLossy bool
+	Attributes
+}
+
+// GetAttributes describes a name, without following a link at its end.
+func GetAttributes(name string) (Attributes, error) {
+	a, err := attributesAt(unix.AT_FDCWD, name)
+	return a, wrap(name, err)
+}
+
+func attributesAt(dir int, name string) (Attributes, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Attributes{}, err
+	}
+	a := Attributes{
+		Kind: KindOther, Size: uint64(st.Size), Permissions: modeOf(&st) & MaxPermissions, ModifiedAtMS: millis(modified(&st)),
+	}
+	switch fileType(&st) {
+	case unix.S_IFREG:
+		a.Kind = KindFile
+	case unix.S_IFDIR:
+		a.Kind = KindDirectory
+	case unix.S_IFLNK:
+		a.Kind = KindSymlink
+		target := make([]byte, maxLink)
+		n, err := unix.Readlinkat(dir, name, target)
+		if err != nil {
+			return Attributes{}, err
+		}
+		if utf8.Valid(target[:n]) {
+			a.Target = string(target[:n])
+		}
+	}
+	return a, nil
+}
+
+// ListAttributes lists a directory, sorted by the bytes of the names. Links are
+// listed as links, wherever they lead. Names that were removed meanwhile are left out.
+// Its limit is that of ReadDirectory.
+func ListAttributes(ctx context.Context, name string) ([]NamedAttributes, error) {
+	fd, err := open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	names, err := sortedNames(ctx, fd, maxNames)
+	if err != nil {
+		return nil, wrap(name, err)
+	}
+	list := make([]NamedAttributes, 0, len(names))
+	for _, e := range names {
+		if err := checkContext(ctx); err != nil {
+			return nil, err
+		}
+		a, err := attributesAt(fd, e.name)
+		switch {
+		case err == unix.ENOENT:
+			continue
+		case err != nil:
+			return nil, wrap(name+"/"+e.name, err)
+		}
+		entry := NamedAttributes{Name: e.name, Attributes: a}
+		if !utf8.ValidString(e.name) {
+			entry.Name, entry.IsLossy = lossy(e.name), true
+		}
+		list = append(list, entry)
+	}
+	return list, nil
+}
+
+// Changes are new attributes of a file or directory; nil leaves one as it is.
+type Changes struct {
+	Permissions  *uint32 // at most MaxPermissions
+	ModifiedAtMS *int64  // milliseconds since 1970; the time of the last access stays
+}
+
+// SetAttributes changes the attributes of a regular file or a directory. A link at the
+// end of the path is not followed: that is ErrSymlink, and for other files ErrNotFile.
+// What is changed is the file that was checked, also if another process renames it
+// meanwhile. Permissions that are too large are ErrPermissions.
+func SetAttributes(name string, c Changes) error {
+	if c.Permissions != nil && *c.Permissions > MaxPermissions {
+		return ErrPermissions
+	}
+	fd, err := openToChange(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if c.Permissions != nil {
+		if err := retry(func() error { return chmodOpen(fd, *c.Permissions) }); err != nil {
+			return wrap(name, err)
+		}
+	}
+	if c.ModifiedAtMS == nil {
+		return nil
+	}
+	at := unix.NsecToTimespec(time.UnixMilli(*c.ModifiedAtMS).UnixNano())
+	return wrap(name, retry(func() error { return setModified(fd, at) }))
+}
+
+// openToChange opens a regular file or a directory, without the right to read it where
+// the system can do that.
+func openToChange(name string) (int, error) {
+	dir, base, err := openParent(name, Options{})
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir)
+	var st unix.Stat_t
+	if err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		err = mayChange(name, &st) // a device is not opened
+	}
+	if err != nil {
+		return -1, wrap(name, err)
+	}
+	fd, err := openAt(dir, base, changeFlags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, Options{})
+	if err != nil {
+		return -1, wrap(name, err)
+	}
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = mayChange(name, &st)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, wrap(name, err)
+	}
+	return fd, nil
+}
+
+// mayChange returns an error unless a file is a regular one or a directory.
+func mayChange(name string, st *unix.Stat_t) error {
+	switch fileType(st) {
+	case unix.S_IFREG, unix.S_IFDIR:
+		return nil
+	case unix.S_IFLNK:
+		return ruleErr(ErrSymlink, "path `"+name+"` is a symbolic link, whose attributes cannot be set")
+	default:
+		return ruleErr(ErrNotFile, "path `"+name+"` is not a file or directory")
+	}
+}
+
+// Symlink makes a symbolic link at name, with a target that is not looked at. If name
+// exists that is EEXIST; with overwrite a link is replaced, and nothing else.
+func Symlink(target, name string, overwrite bool) error {
+	dir, base, err := openParent(name, Options{})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	err = unix.Symlinkat(target, dir, base)
+	if err == unix.EEXIST && overwrite && isLinkAt(dir, base) {
+		err = replaceLink(target, dir, base)
+	}
+	return wrap(name, err)
+}
+
+// replaceLink makes a link under a temporary name and renames it.
+func replaceLink(target string, dir int, base string) error {
+	temp := tempName()
+	if err := unix.Symlinkat(target, dir, temp); err != nil {
+		return err
+	}
+	err := unix.Renameat(dir, temp, dir, base)
+	if err != nil {
+		_ = unix.Unlinkat(dir, temp, 0)
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+package files
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// changeFlags open a file whose attributes are to be changed.
+const changeFlags = unix.O_PATH
+
+func modified(st *unix.Stat_t) unix.StatxTimestamp {
+	return unix.StatxTimestamp{Sec: int64(st.Mtim.Sec), Nsec: uint32(st.Mtim.Nsec)}
+}
+
+// chmodOpen changes the permissions of an open file. Before Linux 6.6, which has
+// fchmodat2, only /proc leads to a file that was opened with O_PATH.
+func chmodOpen(fd int, mode uint32) error {
+	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+	if err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EINVAL {
+		return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+	}
+	return err
+}
+
+// setModified changes the modification time of an open file. Before Linux 5.8 only
+// /proc leads to a file that was opened with O_PATH.
+func setModified(fd int, at unix.Timespec) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}
+	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), times, 0)
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+//go:build linux || darwin
+
+package files
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAttributes(t *testing.T) {
+	dir := planted(t, "d/", "d/f=abc", "d/l -> f", "d/dangling -> nowhere", "d/p|", "d/sub/")
+	if err := os.Chmod(dir+"/d/f", 0o4751); err != nil {
+		t.Fatal(err)
+	}
+	list, err := ListAttributes(t.Context(), dir+"/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list {
+		got = append(got, e.Name+" "+e.Kind+" "+e.Target)
+		one, err := GetAttributes(dir + "/d/" + e.Name)
+		if err != nil || one != e.Attributes {
+			t.Errorf("%s: %+v, %v; listed as %+v", e.Name, one, err, e.Attributes)
+		}
+		if e.Name == "f" && (e.Permissions != 0o751 || e.Size != 3 || e.ModifiedAtMS == 0) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if text := strings.Join(got, ", "); text != "dangling symlink nowhere, f file , l symlink f, p other , sub directory " {
+		t.Error(text)
+	}
+}
+
+func TestSetAttributes(t *testing.T) {
+	dir := planted(t, "d/", "d/f=abc", "l -> d/f", "ld -> d", "p|")
+	when := int64(1_000_000_000_123)
+	for _, name := range []string{"/d/f", "/d", "/ld/f"} {
+		if err := SetAttributes(dir+name, Changes{Permissions: new(uint32(0o700)), ModifiedAtMS: &when}); err != nil {
+			t.Error(err)
+		}
+		wantMode(t, dir+name, 0o700)
+		if st, err := os.Stat(dir + name); err != nil || st.ModTime().UnixMilli() != when {
+			t.Errorf("%s: %v, %v", name, st, err)
+		}
+	}
+	if err := SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0))}); err != nil {
+		t.Error(err)
+	}
+	if st, err := os.Stat(dir + "/d/f"); err != nil || !st.ModTime().Equal(time.UnixMilli(when)) || st.Mode() != 0 {
+		t.Errorf("%v, %v", st, err)
+	}
+	perms := Changes{Permissions: new(uint32(0o644))}
+	wantError(t, "a link", SetAttributes(dir+"/l", perms), ErrSymlink, dir+"/l")
+	wantError(t, "a pipe", SetAttributes(dir+"/p", perms), ErrNotFile, dir+"/p")
+	wantError(t, "nothing", SetAttributes(dir+"/no", perms), unix.ENOENT, dir+"/no")
+	wantError(t, "set-id", SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0o4755))}), ErrPermissions, "")
+	wantMode(t, dir+"/d/f", 0)
+}
+
+func TestSymlink(t *testing.T) {
+	dir := planted(t, "f=abc", "old -> f", "d/")
+	for name, target := range map[string]string{"/new": "/nowhere", "/d/up": "../f"} {
+		if err := Symlink(target, dir+name, false); err != nil {
+			t.Error(err)
+		}
+	}
+	wantError(t, "a link", Symlink("x", dir+"/old", false), unix.EEXIST, dir+"/old")
+	for _, name := range []string{"/f", "/d"} {
+		wantError(t, name, Symlink("x", dir+name, true), unix.EEXIST, dir+name)
+	}
+	if err := Symlink("x", dir+"/old", true); err != nil {
+		t.Error(err)
+	}
+	wantTree(t, dir, "f=abc", "old -> x", "d/", "d/up -> ../f", "new -> /nowhere")
+}
+
+// TestNewFilesHaveTheirPermissionsAtOnce: a secret is never readable by others, also
+// not while it is written.
+func TestNewFilesHaveTheirPermissionsAtOnce(t *testing.T) {
+	dir := planted(t, "old=abc")
+	wantMode(t, dir+"/old", 0o666&^currentMask())
+	h, err := OpenWrite(dir+"/new", WriteOptions{Atomic: true, Permissions: new(uint32(0o600))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantMode(t, dir+"/"+h.temp, 0o600)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantMode(t, dir+"/new", 0o600)
+	// A file that exists keeps its own.
+	h, err = OpenWrite(dir+"/old", WriteOptions{Atomic: true, Permissions: new(uint32(0o600))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantMode(t, dir+"/old", 0o666&^currentMask())
+	for _, no := range []bool{false, true} {
+		name := dir + "/a/b"
+		if err := CreateDirectoryWith(name, 0o700, true, Options{NoFollow: no}); err != nil {
+			t.Fatal(err)
+		}
+		wantMode(t, name, 0o700)
+		wantMode(t, dir+"/a", 0o777&^currentMask())
+		if err := os.RemoveAll(dir + "/a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = OpenWrite(dir+"/new", WriteOptions{Permissions: new(uint32(0o4700))})
+	wantError(t, "set-id", err, ErrPermissions, "")
+	wantError(t, "a set-id directory", CreateDirectoryWith(dir+"/x", 0o4700, true, Options{}), ErrPermissions, "")
+}
+
+// currentMask returns the umask, which can only be read by setting it.
+func currentMask() uint32 {
+	mask := unix.Umask(0o022)
+	unix.Umask(mask)
+	return uint32(mask)
+}
