@@ -34,7 +34,13 @@ type Options struct {
 	// has it back and when it has failed, one call at a time and in that
 	// order. It must not block, nor call methods of the client.
 	OnStateChange func(StateChange)
-	Logger        *slog.Logger // nil: no log
+	// OnPolicyRequest answers the server's question about a host that a process with
+	// a network proxy asks for (docs/spec/network.md §4.5). Several goroutines call it at
+	// a time, and Close waits for them. It must return soon after its context has ended,
+	// which is with the connection, and must not call Close. Nil: a question ends the
+	// connection; a server asks only about processes whose start says so.
+	OnPolicyRequest func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision
+	Logger          *slog.Logger // nil: no log
 }
 
 func (o Options) withDefaults() Options {

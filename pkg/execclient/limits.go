@@ -30,6 +30,10 @@ const (
 	// callers wait for room.
 	sendQueue = 128
 
+	// maxPolicyRequests bounds the network/policyRequests of a connection without an
+	// answer, each of which has a goroutine: servers send at most 256.
+	maxPolicyRequests = 256
+
 	// maxEvents and maxEventBytes bound the events of a process that are kept
 	// for who comes late or is slow; older ones are asked for again.
 	maxEvents     = 256

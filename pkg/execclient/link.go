@@ -24,6 +24,10 @@ type connection struct {
 	down chan struct{} // closed when the reader has seen the end
 	why  error         // once down
 
+	ctx    context.Context // ends when the connection is down
+	cancel context.CancelFunc
+	asked  chan struct{} // holds an element for each request of the server without an answer
+
 	broken chan error    // why nothing can be sent any more
 	wake   chan struct{} // tells the writer of acks
 
@@ -37,8 +41,9 @@ type connection struct {
 func (c *Client) open(t Transport, lost func(*connection, error)) *connection {
 	l := &connection{
 		t: t, out: make(chan []byte, sendQueue), down: make(chan struct{}), wake: make(chan struct{}, 1), broken: make(chan error, 1),
-		acks: make(map[string]uint64), pending: make(map[jsonrpc.ID]chan jsonrpc.Message),
+		acks: make(map[string]uint64), pending: make(map[jsonrpc.ID]chan jsonrpc.Message), asked: make(chan struct{}, maxPolicyRequests),
 	}
+	l.ctx, l.cancel = context.WithCancel(c.ctx)
 	c.wg.Go(func() {
 		l.why = l.routineReader(c)
 		l.fail()
@@ -66,7 +71,9 @@ func (l *connection) routineReader(c *Client) error {
 		}
 		switch m.Kind {
 		case jsonrpc.Request:
-			return &protocolViolation{fmt.Errorf("the server sent a request, %s", m.Method)}
+			if err := c.request(l, m); err != nil {
+				return err
+			}
 		case jsonrpc.Notification:
 			if err := c.notification(m); err != nil {
 				return &badNotification{err}
@@ -140,6 +147,7 @@ func (l *connection) fail() {
 	l.mu.Lock()
 	l.pending = nil
 	l.mu.Unlock()
+	l.cancel()
 	close(l.down)
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
 )
 
 // DefaultClientName is what the client of an environment calls itself.
@@ -26,6 +27,8 @@ type Options struct {
 	Logger *slog.Logger // nil: no log
 	// OnStateChange tells of the clients' states; see execclient.Options.
 	OnStateChange func(id string, change execclient.StateChange)
+	// OnPolicyRequest answers questions about hosts; see execclient.Options.
+	OnPolicyRequest func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision
 }
 
 func (o Options) withDefaults() Options {
@@ -57,7 +60,7 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	s, o := c.spec, c.opts
 	opts := execclient.Options{
 		ClientName: o.ClientName, ConnectTimeout: s.ConnectTimeout, InitializeTimeout: s.InitializeTimeout,
-		BearerToken: string(s.Token), Logger: o.Logger, KeepAlive: keepAlive,
+		BearerToken: string(s.Token), Logger: o.Logger, KeepAlive: keepAlive, OnPolicyRequest: o.OnPolicyRequest,
 	}
 	if o.OnStateChange != nil {
 		opts.OnStateChange = func(change execclient.StateChange) { o.OnStateChange(s.ID, change) }
