@@ -1,0 +1,105 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Endpoints are patterns of hosts, each for every port or, as in
+// "*.example.com:443", for one. They do not change.
+//
+// A Policy knows no ports, as the protocol has none in its domains. The owner of a
+// policy who wants ports gives it the patterns without them (Domains), has it ask
+// about the hosts of those that have one (Review), and answers with Match.
+type Endpoints struct {
+	texts, hosts []string // as they were given, and without the port
+	every        patterns
+	byPort       map[uint16]*patterns
+}
+
+// ParseEndpoints reads at most maxPatterns patterns. The error names the first that
+// is none.
+func ParseEndpoints(texts []string) (*Endpoints, error) {
+	if len(texts) > maxPatterns {
+		return nil, fmt.Errorf("there are more than %d patterns", maxPatterns)
+	}
+	e := &Endpoints{texts: slices.Clone(texts), byPort: make(map[uint16]*patterns)}
+	for _, text := range texts {
+		host, port, err := splitPort(text)
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := parsePattern(host)
+		if err != nil {
+			return nil, err
+		}
+		e.hosts = append(e.hosts, host)
+		list := &e.every
+		if port != 0 {
+			if list = e.byPort[port]; list == nil {
+				list = &patterns{}
+				e.byPort[port] = list
+			}
+		}
+		list.add(parsed)
+	}
+	return e, nil
+}
+
+// splitPort cuts the port off a pattern; 0: it has none. An IPv6 address without
+// brackets has none.
+func splitPort(text string) (host string, port uint16, err error) {
+	text = strings.Trim(text, " \t")
+	if _, err := netip.ParseAddr(text); err == nil {
+		return text, 0, nil
+	}
+	at := strings.LastIndexByte(text, ':')
+	if at < 0 || strings.HasSuffix(text, "]") {
+		return text, 0, nil
+	}
+	n, err := strconv.ParseUint(text[at+1:], 10, 16)
+	if err != nil || n == 0 || strings.Contains(text[:at], ":") && text[at-1] != ']' {
+		return "", 0, fmt.Errorf("unsupported domain pattern syntax: %s: what follows the colon must be a port from 1 to 65535", text)
+	}
+	return text[:at], uint16(n), nil
+}
+
+// Match returns the pattern that permits a normalised host on a port, or "".
+func (e *Endpoints) Match(host string, port uint16) string {
+	if rule := e.every.find(host); rule != "" {
+		return rule
+	}
+	if list := e.byPort[port]; list != nil {
+		if rule := list.find(host); rule != "" {
+			return rule + ":" + strconv.Itoa(int(port))
+		}
+	}
+	return ""
+}
+
+// Domains returns the patterns without their ports, for Config.Domains.
+func (e *Endpoints) Domains() map[string]Permission {
+	domains := make(map[string]Permission, len(e.hosts))
+	for _, host := range e.hosts {
+		domains[host] = Allow
+	}
+	return domains
+}
+
+// Review returns the patterns that have a port, without it, for Config.Review.
+func (e *Endpoints) Review() []string {
+	var review []string
+	for i, host := range e.hosts {
+		if host != strings.Trim(e.texts[i], " \t") {
+			review = append(review, host)
+		}
+	}
+	return review
+}
+
+// NormalHost returns the form of a host in which questions and reports have it, and
+// Match compares it; ok is false if text is no host.
+func NormalHost(text string) (host string, ok bool) { return normalHost(text) }
