@@ -89,7 +89,7 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 		}
 	}
 	e.report.attempt++
-	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed, secret: e.job.secret}
+	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed, secret: e.job.secret, asked: e.job.asked}
 	result, err := e.last.run(ctx)
 	e.x.caught = syscall.Signal(e.last.caught.Load())
 	if err == nil && e.last.late.Load() {
@@ -128,13 +128,28 @@ func (e *execution) done(d approval.Decision) int {
 	case d.Why == nil:
 		return d.Result.ExitCode
 	case !e.x.approves:
-		e.say("the sandbox on the executor probably denied it; " + e.x.policy.Wider())
+		e.say(e.denied())
 		return d.Result.ExitCode
 	default:
 		e.say(fmt.Sprintf("the executor's sandbox blocked the command (exit code %d); it is not retried without: %s", d.Result.ExitCode, e.why(d.Why)))
+		if len(e.last.refused) > 0 {
+			e.say(e.denied())
+		}
 		e.say(e.x.policy.Wider())
 		return cmdutil.ExitDenied
 	}
+}
+
+// denied says what the sandbox denied as far as that is known.
+func (e *execution) denied() string {
+	if len(e.last.refused) == 0 {
+		return "the sandbox on the executor probably denied it; " + e.x.policy.Wider()
+	}
+	hosts, options := make([]string, len(e.last.refused)), make([]string, len(e.last.refused))
+	for i, refused := range e.last.refused {
+		hosts[i], options[i] = refused.String(), "--allow-domain "+refused.option()
+	}
+	return "the network proxy of the command refused " + strings.Join(hosts, ", ") + "; to let the command reach them use " + strings.Join(options, " ")
 }
 
 // refused reports that the command is not to run.
@@ -187,25 +202,36 @@ func (e *execution) approval(answer, by string) error {
 
 // question is what a person is asked.
 func (e *execution) question(q approval.Question) question {
-	cwd, err := pathuri.Parse(e.job.cwd, "")
-	if err != nil {
-		cwd = e.job.cwd
-	}
 	asked := question{
-		facts:   []string{"sandbox: " + e.x.policy.Name(), "  environment: " + terminal.Literal(e.x.environment) + "   cwd: " + shellQuote(cwd)},
+		facts:   []string{"sandbox: " + e.x.policy.Name(), placeOf(e.x.environment, e.job.cwd)},
 		command: shellCommand(e.job.asked),
 		ask:     "Run the command?",
 	}
 	if q.Retry {
 		asked.facts[0] = fmt.Sprintf("sandbox: the command was blocked by the executor's sandbox (exit code %d)", q.ExitCode)
+		for _, refused := range e.last.refused {
+			asked.facts = append(asked.facts, "  network: refused "+refused.String())
+		}
 		asked.ask = "Command failed; retry without sandbox?"
 	}
 	return asked
 }
 
+// placeOf is the line of a question that says where its command runs; cwd is a URI.
+func placeOf(environment, cwd string) string {
+	dir, err := pathuri.Parse(cwd, "")
+	if err != nil {
+		dir = cwd
+	}
+	return "  environment: " + terminal.Literal(environment) + "   cwd: " + shellQuote(dir)
+}
+
 // say tells the user something.
-func (e *execution) say(text string) {
-	_, _ = io.WriteString(e.x.s.Err, "codex: "+terminal.Text(text)+"\n")
+func (e *execution) say(text string) { e.x.say(text) }
+
+// say tells the user something, from any goroutine.
+func (x *remoteExec) say(text string) {
+	_, _ = io.WriteString(x.s.Err, "codex: "+terminal.Text(text)+"\n")
 }
 
 // shellCommand spells a command so that a shell takes it for the same.

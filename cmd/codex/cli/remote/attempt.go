@@ -29,7 +29,7 @@ var errNotConfined = errors.New("the server did not confine the command, which w
 
 // errNoProxies ends a command that may reach some hosts only where the server
 // cannot see to that.
-var errNoProxies = errors.New("the server cannot give commands network proxies, which --allow-domain needs")
+var errNoProxies = errors.New("the server cannot give commands network proxies, which --allow-domain and --ask-network need")
 
 // errInterrupted ends a command whose server cannot be told of an interrupt.
 var errInterrupted = errors.New("interrupted; the command may go on for a while where the server cannot be reached")
@@ -44,6 +44,11 @@ type attempt struct {
 	p      atomic.Pointer[execclient.Process] // nil until it is started
 	late   atomic.Bool                        // --timeout has passed
 	caught atomic.Int32                       // the last signal, 0: none
+	asked  []string                           // the command as the user is asked about it
+	raw    rawMode                            // of the terminal, if the process has one
+	over   chan struct{}                      // closed when the process has closed, or is given up
+	// refused are, at the end, hosts that the process's network proxy refused.
+	refused []endpoint
 }
 
 // run starts the process and stays with it to its end.
@@ -53,29 +58,40 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	defer wg.Wait()
 	defer cancel(nil)
 	wg.Go(func() { a.routineSignals(ctx, cancel) })
+	a.over = make(chan struct{})
+	isOver := sync.OnceFunc(func() { close(a.over) })
+	defer a.x.network.begin(a)()
+	defer isOver()
 
 	p, err := a.start(ctx)
 	if err != nil {
 		return approval.Result{}, cause(ctx, err)
 	}
 	defer p.Release()
+	if a.x.askNetwork {
+		// The events wait while a question is on the terminal, and that the process has
+		// ended, after which there is nothing to answer, is one of them.
+		wg.Go(func() {
+			_, _ = p.WaitClosed(ctx)
+			isOver()
+		})
+	}
 	if a.secret != "" {
 		_, err := io.WriteString(p.Stdin(ctx), a.secret)
 		if err != nil && !errors.Is(err, execclient.ErrStdinClosed) && !errors.Is(err, execclient.ErrUnknownProcess) {
 			return approval.Result{}, a.giveUp(ctx, p, err)
 		}
 	}
-	restore := func() {}
 	if a.params.TTY {
-		restore = a.x.screen.makeRaw()
+		a.raw.enter(a.x.screen)
 	}
-	defer restore()
+	defer a.raw.end()
 	// A panic in a routine ends the program without the deferred calls here.
 	routine := func(f func()) {
 		wg.Go(func() {
 			defer func() {
 				if r := recover(); r != nil {
-					restore()
+					a.raw.end()
 					panic(r)
 				}
 			}()
@@ -107,8 +123,11 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 
 // start starts the process and sees to it that it is confined if it has to be.
 func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
-	if a.params.NetworkProxy != nil && !a.x.client.Capabilities().NetworkProxyLaunch {
-		return nil, &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errNoProxies}
+	if n := a.params.NetworkProxy; n != nil {
+		c := a.x.client.Capabilities()
+		if !c.NetworkProxyLaunch || len(n.Proxy.ReviewDomains) > 0 && !c.NetworkProxyReviewDomains {
+			return nil, &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errNoProxies}
+		}
 	}
 	p, err := a.x.client.Start(ctx, a.params)
 	if err != nil {
@@ -127,9 +146,13 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 
 // follow passes the process's output on and tells how it ended.
 func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.Result, error) {
+	var denials []execproto.Denial
 	for e, err := range p.Events(ctx) {
 		if err == nil {
 			err = a.report.process(e)
+		}
+		if e.Kind == execclient.Exited {
+			denials = e.Denials
 		}
 		if err != nil {
 			return approval.Result{}, err
@@ -140,7 +163,11 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	if err != nil {
 		return approval.Result{}, err
 	}
-	return approval.Result{ExitCode: state.Code, Denied: state.SandboxDenied && a.params.Sandbox != nil}, nil
+	refused, found := a.x.network.denials(denials)
+	a.refused = refused
+	// A command that succeeds although a host was refused does not need it.
+	denied := state.SandboxDenied || found && state.Code != 0
+	return approval.Result{ExitCode: state.Code, Denied: denied && a.params.Sandbox != nil}, nil
 }
 
 // giveUp kills a process that cannot be followed any more, if the server can
@@ -202,6 +229,7 @@ func (a *attempt) routineSignals(ctx context.Context, cancel context.CancelCause
 		case received := <-a.x.signals:
 			sig, _ := received.(syscall.Signal)
 			a.caught.Store(int32(sig))
+			a.x.network.interrupt()
 			p := a.p.Load()
 			switch {
 			case a.x.link.lost():

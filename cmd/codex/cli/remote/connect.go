@@ -9,6 +9,7 @@ import (
 	"codex.internal/cmd/codex/cli/environments"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/execproto"
 	"github.com/urfave/cli/v2"
 )
 
@@ -85,12 +86,17 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connectTo(ctx, c, s)
+	return connectTo(ctx, c, s, nil)
 }
 
-func connectTo(ctx context.Context, c *cli.Context, s execenv.Spec) (*execclient.Client, error) {
+// connectTo opens a session at a server, whose questions about hosts answer answers; nil:
+// nothing that is started makes it ask.
+func connectTo(
+	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
+) (*execclient.Client, error) {
 	client, err := execenv.Connect(ctx, s, execenv.Options{
 		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: cmdutil.ChildStderr(c.App.ErrWriter), OnStateChange: onStateChange(ctx),
+		OnPolicyRequest: answer,
 	})
 	if err != nil && s.Source != "--url" && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("environment `%s` of %s: %w", s.ID, s.Source, err)

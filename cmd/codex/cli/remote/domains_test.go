@@ -1,33 +1,93 @@
 package remote
 
 import (
+	"slices"
 	"testing"
 
 	"codex.internal/cmd/codex/cli/sandbox"
 )
 
-func TestAllowedDomains(t *testing.T) {
-	box := &sandbox.Policy{}
-	for _, tt := range []struct {
-		o    execOptions
-		want bool // it is accepted
+func TestNetworkOptions(t *testing.T) {
+	read, err := sandbox.ParsePolicy("read-only")
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := sandbox.ParsePolicy(`{"type":"disabled"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		o       execOptions
+		domains []string
+		network bool
+		want    bool // it is accepted
 	}{
-		{execOptions{}, true},
-		{execOptions{policy: box}, true},
-		{execOptions{policy: box, domains: []string{"a.test", "*.b.test", "::1", "[::1]"}}, true},
-		{execOptions{domains: []string{"a.test"}}, false},
-		{execOptions{policy: box, domains: []string{"a.test:443"}}, false},
-		{execOptions{policy: box, domains: []string{"[::1]:443"}}, false},
+		"nothing":                    {execOptions{}, nil, false, true},
+		"a sandbox":                  {execOptions{policy: read}, nil, false, true},
+		"hosts":                      {execOptions{policy: read}, []string{"a.test", "*.b.test", "::1", "[::1]"}, false, true},
+		"ports":                      {execOptions{policy: read}, []string{"a.test:443", "[::1]:443", "*:22"}, false, true},
+		"no port":                    {execOptions{policy: read}, []string{"a.test:"}, false, false},
+		"a scheme":                   {execOptions{policy: read}, []string{"https://a.test"}, false, false},
+		"hosts without a sandbox":    {execOptions{}, []string{"a.test"}, false, false},
+		"ask without a sandbox":      {execOptions{askNetwork: true}, nil, false, false},
+		"network without a sandbox":  {execOptions{}, nil, true, false},
+		"network":                    {execOptions{policy: read}, nil, true, true},
+		"network in JSON":            {execOptions{policy: profile}, nil, true, false},
+		"network and hosts":          {execOptions{policy: read}, []string{"a.test"}, true, false},
+		"network and questions":      {execOptions{policy: read, askNetwork: true}, nil, true, false},
+		"questions":                  {execOptions{policy: read, askNetwork: true}, []string{"a.test"}, false, true},
+		"questions and --yes":        {execOptions{policy: read, askNetwork: true, yes: true}, nil, false, false},
+		"questions and --no-input":   {execOptions{policy: read, askNetwork: true, noInput: true}, nil, false, false},
+		"questions and no retries":   {execOptions{policy: read, askNetwork: true, ask: askNever}, nil, false, true},
+		"hosts, and no more of them": {execOptions{policy: read, yes: true}, []string{"a.test"}, false, true},
 	} {
-		if err := tt.o.checkDomains(); (err == nil) != tt.want {
-			t.Errorf("%v: %v", tt.o.domains, err)
+		if err := tt.o.parseNetwork(tt.domains, tt.network); (err == nil) != tt.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if (execOptions{}).networkProxy() != nil {
-		t.Error("a proxy without domains would be one that refuses everything")
+}
+
+// TestNetworkProxyOption: a pattern with a port is sent without it, and as one whose
+// hosts this end is asked about; patterns without ports alone make no questions.
+func TestNetworkProxyOption(t *testing.T) {
+	read, err := sandbox.ParsePolicy("read-only")
+	if err != nil {
+		t.Fatal(err)
 	}
-	p := execOptions{domains: []string{"a.test", "b.test"}}.networkProxy()
-	if !p.Proxy.Enabled || p.Proxy.AllowLocalBinding || len(p.Proxy.Domains) != 2 || p.Proxy.Domains["a.test"] != "allow" {
-		t.Errorf("got %+v", p.Proxy)
+	for name, tt := range map[string]struct {
+		ask     bool
+		domains []string
+		proxy   bool
+		review  []string
+		asks    bool
+	}{
+		"nothing":   {false, nil, false, nil, false},
+		"hosts":     {false, []string{"a.test", "b.test"}, true, nil, false},
+		"a port":    {false, []string{"a.test", "b.test:443"}, true, []string{"b.test"}, true},
+		"questions": {true, nil, true, nil, true},
+	} {
+		o := execOptions{policy: read, askNetwork: tt.ask}
+		if err := o.parseNetwork(tt.domains, false); err != nil {
+			t.Fatal(err)
+		}
+		n := o.networkProxy()
+		if (n != nil) != tt.proxy {
+			t.Errorf("%s: %+v", name, n)
+		}
+		if n == nil {
+			continue
+		}
+		p := n.Proxy
+		if !p.Enabled || p.AllowLocalBinding || len(p.Domains) != len(tt.domains) || !slices.Equal(p.ReviewDomains, tt.review) {
+			t.Errorf("%s: %+v", name, p)
+		}
+		for pattern, permission := range p.Domains {
+			if permission != "allow" || pattern != "a.test" && pattern != "b.test" {
+				t.Errorf("%s: %s of %s", name, permission, pattern)
+			}
+		}
+		if (n.PolicyDecisionTimeoutMS != nil) != tt.asks {
+			t.Errorf("%s: questions: %v", name, n.PolicyDecisionTimeoutMS)
+		}
 	}
 }

@@ -39,8 +39,12 @@ is never retried: without the sandbox the command could read it.
 in the sandbox, in a directory that cd changes. With workspace-write the workspace
 stays --cwd. exit, or Ctrl-D, ends it.
 
+--allow-domain lets the sandboxed command reach some hosts, --ask-network asks
+about the others, and --network lets it reach every host: see codex remote run.
+A command that fails after a host was refused counts as denied.
+
 --json prints an object for each event, one a line: started, output, exited,
-closed, denied, approval, retry.
+closed, denied, network, approval, retry.
 
 Exits with the command's exit code, which is 128+n after signal n, or with 124:
 --timeout is over; 125: something else failed, such as the connection; 126: the
@@ -53,17 +57,16 @@ Examples:
    codex remote exec --yes -- touch /srv/x
    codex remote exec --allow-domain pypi.org -- curl -sI https://pypi.org/
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Value: sandbox.ReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
-			allowDomainFlag(),
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
 			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again"},
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
-		},
+		}, networkFlags()...),
 		Action: func(c *cli.Context) error { return ourFailure(execRemote(c, s)) },
 	}
 }
@@ -136,6 +139,7 @@ type remoteExec struct {
 	signals chan os.Signal
 	caught  syscall.Signal // the last one that was passed on to a command
 	link    *link
+	network *network
 	jobs    int
 	closing []func() // in reverse
 }
@@ -145,6 +149,7 @@ func openRemote(c *cli.Context, s cmdutil.Streams, o execOptions) (*remoteExec, 
 	x := &remoteExec{
 		execOptions: o, s: s, screen: newScreen(s),
 		input: newInput(s.In), signals: make(chan os.Signal, maxSignals), link: newLink(s.Err),
+		network: newNetwork(o),
 	}
 	x.closing = append(x.closing, x.input.close)
 	if err := x.open(c); err != nil {
@@ -164,7 +169,7 @@ func (x *remoteExec) open(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	client, err := connectTo(ctx, c, server)
+	client, err := connectTo(ctx, c, server, x.network.answer)
 	if err != nil {
 		return err
 	}
@@ -184,9 +189,20 @@ func (x *remoteExec) open(c *cli.Context) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	x.closing = append(x.closing, func() { signal.Stop(x.signals); signal.Stop(broken) })
-	if x.approves && !x.noInput && !x.yes && x.ask != askNever {
-		if x.console, err = openConsole(x.input, x.screen, x.signals); err == nil {
-			x.closing = append(x.closing, x.console.close)
+	return x.openConsole()
+}
+
+// openConsole opens the terminal for questions, if there may be any.
+func (x *remoteExec) openConsole() error {
+	asks := x.approves && !x.noInput && !x.yes && x.ask != askNever
+	if asks || x.askNetwork {
+		c, err := openConsole(x.input, x.screen, x.signals)
+		switch {
+		case err == nil:
+			x.console = c
+			x.closing = append(x.closing, c.close)
+		case x.askNetwork:
+			return cmdutil.Usagef("--ask-network needs a terminal to ask on; list the hosts with --allow-domain, or use --network")
 		}
 	}
 	x.rules, x.silent = x.execOptions.approvals(x.console != nil)

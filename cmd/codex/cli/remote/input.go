@@ -6,16 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
 )
 
 // input is a stream for whoever needs it at the time, such as stdin: a read
-// that was given up leaves what comes to the next one. Its readers take turns.
+// that was given up leaves what comes to the next one. Its readers take turns,
+// except that a question may take it from a command that is reading.
 type input struct {
 	r    io.Reader
 	wait *waiter // nil: reads of r cannot be interrupted
+
+	reading sync.Mutex // is held by a read, and by what has taken the input
+	mu      sync.Mutex
+	taken   chan struct{}      // nil: it is not taken; closed when it is given back
+	giveWay context.CancelFunc // ends the present read; nil: there is none
 
 	got     chan piece
 	pending bool // a read is under way in the background
@@ -36,9 +43,67 @@ func newInput(r io.Reader) *input {
 	return in
 }
 
+// take takes the input from the command that reads it, and returns when that does
+// not any more. Its reads go on when the input is given back. Take must not be called
+// again before that.
+func (in *input) take() (giveBack func()) {
+	in.mu.Lock()
+	taken := make(chan struct{})
+	in.taken = taken
+	if in.giveWay != nil {
+		in.giveWay()
+	}
+	in.mu.Unlock()
+	in.reading.Lock()
+	return func() {
+		in.reading.Unlock()
+		in.mu.Lock()
+		in.taken = nil
+		in.mu.Unlock()
+		close(taken)
+	}
+}
+
+// begin begins a read of Read, whose context ends when the input is taken.
+func (in *input) begin(ctx context.Context) (inner context.Context, end func(), err error) {
+	for {
+		in.mu.Lock()
+		taken := in.taken
+		if taken == nil {
+			inner, in.giveWay = context.WithCancel(ctx)
+			stop := in.giveWay
+			in.reading.Lock() // nobody has it: taken is nil
+			in.mu.Unlock()
+			return inner, func() { in.reading.Unlock(); stop() }, nil
+		}
+		in.mu.Unlock()
+		select {
+		case <-taken:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
 // Read reads what there is, or waits until there is something. When ctx ends
 // it returns that error and takes nothing.
 func (in *input) Read(ctx context.Context, b []byte) (int, error) {
+	for {
+		inner, end, err := in.begin(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n, err := in.read(inner, b)
+		gaveWay := inner.Err() != nil && ctx.Err() == nil
+		end()
+		if n > 0 || !gaveWay {
+			return n, err
+		}
+	}
+}
+
+// read is Read for what has taken the input.
+func (in *input) read(ctx context.Context, b []byte) (int, error) {
 	if in.wait != nil {
 		if err := in.wait.readable(ctx); err != nil {
 			return 0, err
@@ -168,12 +233,12 @@ func pumpKeys(ctx context.Context, in *input, p *execclient.Process) {
 }
 
 // readLine reads one line of at most maxAnswer bytes; what is longer is no
-// line.
+// line. The input must have been taken, or have no other reader.
 func (in *input) readLine(ctx context.Context) (string, error) {
 	var line []byte
 	b := make([]byte, 1)
 	for len(line) <= maxAnswer {
-		if _, err := in.Read(ctx, b); err != nil {
+		if _, err := in.read(ctx, b); err != nil {
 			return "", err
 		}
 		if b[0] == '\n' {

@@ -15,6 +15,20 @@ const (
 	// takes in one line at least (MAX_CANON).
 	maxAnswer = 255
 
+	// maxNetworkQuestions bounds the questions about hosts that one command makes
+	// codex ask (--ask-network). A person who is asked more often stops reading.
+	maxNetworkQuestions = 32
+	// networkAskTime is how long a person has for one of them. Programs give up a
+	// connection earlier; this only ends a question that nobody sees.
+	networkAskTime = 10 * time.Minute
+	// maxRemembered bounds the answers about hosts that are kept for the session;
+	// further ones count once.
+	maxRemembered = 4096
+	// maxProtocol bounds the name of a protocol in a question, in bytes: those that
+	// servers know have 13 at most, and it must fit a line.
+	maxProtocol = 32
+	// maxShownDenials bounds the hosts that a question about a retry names.
+	maxShownDenials = 8
 	// maxLine is the longest line of a session, in characters: the line
 	// editor takes no more.
 	maxLine = 4096

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"net"
 	"strings"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/sandbox/egress"
 	"github.com/urfave/cli/v2"
 )
 
@@ -32,8 +32,10 @@ type execOptions struct {
 	noInput  bool
 	json     bool
 	timeout  time.Duration // of each attempt; 0: none
-	// domains are the patterns of the hosts that the sandbox lets the command reach.
-	domains []string
+	// endpoints are the hosts that the sandbox lets the command reach. With
+	// askNetwork a person is asked about others.
+	endpoints  *egress.Endpoints
+	askNetwork bool
 }
 
 // parseOptions reads the options of run, shell and exec.
@@ -41,7 +43,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	o := execOptions{
 		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
 		noInput: c.Bool("no-input"), json: c.Bool("json"), timeout: c.Duration("timeout"),
-		domains: c.StringSlice("allow-domain"),
+		askNetwork: c.Bool("ask-network"),
 	}
 	var err error
 	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
@@ -54,45 +56,66 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	if o.policy, err = sandbox.ParsePolicy(policy); err != nil {
 		return o, err
 	}
-	if err := o.checkDomains(); err != nil {
+	if err := o.parseNetwork(c.StringSlice("allow-domain"), c.Bool("network")); err != nil {
 		return o, err
 	}
 	return o, o.check(c)
 }
 
-// allowDomainFlag is the flag of the hosts that a sandboxed command may reach.
-func allowDomainFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "allow-domain",
-		Usage: "let the sandboxed command reach hosts that match `PATTERN`, such as *.example.com, through a proxy; may be repeated"}
+// networkFlags are the flags of the network of a sandboxed command.
+func networkFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "allow-domain",
+			Usage: "let the sandboxed command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
+		&cli.BoolFlag{Name: "ask-network", Usage: "ask on the terminal about every other host that the sandboxed command wants to reach"},
+		&cli.BoolFlag{Name: "network", Usage: "leave the network on in the sandbox"},
+	}
 }
 
-// checkDomains refuses patterns that would have no effect, or another one than
-// the user expects. The server checks them too.
-func (o execOptions) checkDomains() error {
-	if len(o.domains) > 0 && o.policy == nil {
+// parseNetwork reads the options of networkFlags. It refuses those that would have
+// no effect, or another one than the user expects.
+func (o *execOptions) parseNetwork(domains []string, network bool) error {
+	var err error
+	if o.endpoints, err = egress.ParseEndpoints(domains); err != nil {
+		return cmdutil.Usagef("--allow-domain: %v", err)
+	}
+	switch {
+	case len(domains) > 0 && o.policy == nil:
 		return cmdutil.Usagef("--allow-domain needs --sandbox: without a sandbox the command reaches every host")
-	}
-	for _, pattern := range o.domains {
-		if _, _, err := net.SplitHostPort(pattern); err == nil {
-			return cmdutil.Usagef("--allow-domain %q has a port: a pattern is for all ports of a host", pattern)
-		}
-	}
-	return nil
-}
-
-// networkProxy asks for a network proxy that permits the domains; nil: there are
-// none.
-func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
-	if len(o.domains) == 0 {
+	case o.askNetwork && o.policy == nil:
+		return cmdutil.Usagef("--ask-network needs --sandbox: without a sandbox the command reaches every host")
+	case network && o.policy == nil:
+		return cmdutil.Usagef("--network needs --sandbox: without a sandbox the command has the network")
+	case network && (len(domains) > 0 || o.askNetwork):
+		return cmdutil.Usagef("--network does not go with --allow-domain and --ask-network: it lets the command reach every host")
+	case o.askNetwork && (o.yes || o.noInput):
+		return cmdutil.Usagef("--ask-network does not go with --yes and --no-input: these do not ask")
+	case network:
+		return o.policy.WithNetwork()
+	default:
 		return nil
 	}
-	allowed := make(map[string]execproto.DomainPermission, len(o.domains))
-	for _, pattern := range o.domains {
-		allowed[pattern] = execproto.DomainAllow
+}
+
+// networkProxy asks for a network proxy that permits the hosts, and for questions
+// about those that it does not settle; nil: there is to be none.
+func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
+	allowed := make(map[string]execproto.DomainPermission)
+	for pattern, permission := range o.endpoints.Domains() {
+		allowed[pattern] = execproto.DomainPermission(permission)
 	}
-	return &execproto.NetworkProxyLaunch{Proxy: execproto.NetworkProxy{
+	if len(allowed) == 0 && !o.askNetwork {
+		return nil
+	}
+	launch := &execproto.NetworkProxyLaunch{Proxy: execproto.NetworkProxy{
 		Enabled: true, EnableSOCKS5: true, AllowUpstreamProxy: true, Mode: execproto.NetworkFull, Domains: allowed,
+		ReviewDomains: o.endpoints.Review(),
 	}}
+	if o.askNetwork || len(launch.Proxy.ReviewDomains) > 0 {
+		limit := uint64(networkAskTime.Milliseconds())
+		launch.PolicyDecisionTimeoutMS = &limit
+	}
+	return launch
 }
 
 // check refuses options that do not go together.

@@ -14,6 +14,7 @@ type question struct {
 	facts   []string // what happened, and where
 	command string
 	ask     string
+	no      string // the word of the choice n; "": no
 }
 
 // The size of a terminal that does not tell it, and the smallest on which a
@@ -27,7 +28,7 @@ const (
 var errSmallTerminal = fmt.Errorf("the terminal shows less than %d lines of %d characters, too few for the question; make it larger", leastRows, leastCols)
 
 const (
-	choices = "  [y] yes, once   [s] yes, for this session   [n] no   "
+	choices = "  [y] yes, once   [s] yes, for this session   [n] "
 	cue     = "> "
 	// bar marks what goes on from the line before: blanks in a command do not make
 	// a part of it look like a line of the question.
@@ -52,9 +53,14 @@ func (q question) screenfuls(rows, cols int) ([]screenful, error) {
 		body = append(body, wrap(fact, cols)...)
 	}
 	body = append(body, wrap("  command: "+q.command, cols)...)
-	tail := append(wrap(q.ask, cols), choices)
-	if cols <= len(choices)+len(cue) {
-		tail = append(wrap(q.ask, cols), "  [y] yes, once", "  [s] yes, for this session", "  [n] no", "")
+	no := q.no
+	if no == "" {
+		no = "no"
+	}
+	oneLine := choices + no + "   "
+	tail := append(wrap(q.ask, cols), oneLine)
+	if cols <= len(oneLine)+len(cue) {
+		tail = append(wrap(q.ask, cols), "  [y] yes, once", "  [s] yes, for this session", "  [n] "+no, "")
 	}
 	line := strings.Repeat("=", cols)
 	if len(below) < cols {

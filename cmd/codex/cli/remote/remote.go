@@ -147,7 +147,7 @@ Example:
 				return err
 			}
 			began := time.Now()
-			client, err := connectTo(c.Context, c, server)
+			client, err := connectTo(c.Context, c, server, nil)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"codex.internal/pkg/execclient"
@@ -30,7 +31,11 @@ type execEvent struct {
 	// Of exited.
 	SandboxDenied *bool         `json:"sandboxDenied,omitempty"`
 	Denials       []denialEvent `json:"denials,omitempty"`
-	// Of approval.
+	// Of network: what a person was asked about.
+	Host     string `json:"host,omitempty"`
+	Port     uint16 `json:"port,omitempty"`
+	Protocol string `json:"protocol,omitempty"`
+	// Of approval and network.
 	Answer string `json:"answer,omitempty"`
 	By     string `json:"by,omitempty"`
 	// Reason says, of denied, why there is no retry, if there is none.
@@ -48,8 +53,11 @@ type denialEvent struct {
 }
 
 // report tells what becomes of a command: its output as it is, or everything
-// as JSON.
+// as JSON. Its methods may be called from any goroutine.
 type report struct {
+	// mu is held during each of them, and while a question about a host is on the
+	// terminal.
+	mu       sync.Mutex
 	out, err io.Writer
 	json     bool
 	attempt  int
@@ -58,6 +66,13 @@ type report struct {
 
 // emit writes an event of --json.
 func (r *report) emit(e execEvent) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.write(e)
+}
+
+// write is emit for a caller that holds the lock.
+func (r *report) write(e execEvent) error {
 	if !r.json {
 		return nil
 	}
@@ -76,6 +91,8 @@ func (r *report) emit(e execEvent) error {
 
 // process tells of an event of the process.
 func (r *report) process(e execclient.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch e.Kind {
 	case execclient.Output:
 		return r.output(e.Stream, e.Data)
@@ -84,7 +101,7 @@ func (r *report) process(e execclient.Event) error {
 		for _, d := range e.Denials {
 			exited.Denials = append(exited.Denials, denialEvent(d))
 		}
-		return r.emit(exited)
+		return r.write(exited)
 	case execclient.Closed:
 		return r.closed()
 	default:
@@ -124,7 +141,7 @@ func (r *report) emitOutput(stream execproto.Stream, data []byte) error {
 	} else {
 		e.DataBase64 = data
 	}
-	return r.emit(e)
+	return r.write(e)
 }
 
 // closed ends the output.
@@ -135,7 +152,7 @@ func (r *report) closed() error {
 			return err
 		}
 	}
-	return r.emit(execEvent{Type: "closed"})
+	return r.write(execEvent{Type: "closed"})
 }
 
 // cutText cuts off a last character that is not complete.

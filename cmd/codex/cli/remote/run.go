@@ -24,17 +24,23 @@ whole sandbox object of the protocol, which is sent as it is. A server that
 cannot enforce it refuses to run the command. To be asked when the sandbox
 denies something, use codex remote exec.
 
+A sandboxed command reaches no host. --allow-domain lets it reach some, and
+--ask-network asks on the terminal about the others: y (once), s (for this
+session) or n (never); anything else means no, once. --network lets it reach
+every host.
+
 Examples:
    codex remote run -- uname -a
    codex remote run --cwd /src --env-var CGO_ENABLED=0 -- go test ./...
    tar c . | codex remote run --cwd /tmp -- tar x
    codex remote run --sandbox workspace-write --cwd /src -- make test
+   codex remote run --sandbox read-only --allow-domain pypi.org:443 -- curl -sI https://pypi.org/
+   codex remote run --sandbox workspace-write --cwd /src --ask-network -- npm install
    codex remote run --tty -- top`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			urlFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(),
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
-			allowDomainFlag(),
-		},
+		}, networkFlags()...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("run needs a command: codex remote run -- COMMAND [ARGUMENT...]")

@@ -60,6 +60,47 @@ func (s screen) makeRaw() (restore func()) {
 	})
 }
 
+// rawMode is the raw mode of a terminal, which a question leaves for a while. The
+// zero value is not in it. Its methods may be called from any goroutine.
+type rawMode struct {
+	mu      sync.Mutex
+	screen  screen
+	restore func() // nil: the terminal is not in raw mode, and is not to be
+}
+
+func (r *rawMode) enter(s screen) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.screen, r.restore = s, s.makeRaw()
+}
+
+// end leaves it for good.
+func (r *rawMode) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.restore != nil {
+		r.restore()
+		r.restore = nil
+	}
+}
+
+// leave leaves it until back is called.
+func (r *rawMode) leave() (back func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.restore == nil {
+		return func() {}
+	}
+	r.restore()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.restore != nil {
+			r.restore = r.screen.makeRaw()
+		}
+	}
+}
+
 // isNull reports whether stdin is the null device: then a command gets one of
 // its own, which servers that cannot close a pipe can give it too.
 func isNull(stdin io.Reader) bool {
@@ -115,28 +156,7 @@ func (c *console) close() {
 // question is the last thing on the screen, and what is typed before a person can
 // have read it is dropped.
 func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) {
-	screenfuls, err := q.screenfuls(c.size())
-	if err != nil {
-		return approval.Deny, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() {
-		select {
-		case <-c.signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	last := len(screenfuls) - 1
-	for _, s := range screenfuls[:last] {
-		if line, err := c.show(ctx, s); err != nil || !isNext(line) {
-			return approval.Deny, err
-		}
-	}
-	line, err := c.show(ctx, screenfuls[last])
+	line, err := c.line(ctx, q, c.signals)
 	switch {
 	case err != nil:
 		return approval.Deny, err
@@ -148,6 +168,37 @@ func (c *console) ask(ctx context.Context, q question) (approval.Answer, error) 
 		return approval.Deny, nil
 	}
 }
+
+// line asks a question and returns the line of the answer. An interrupt that comes
+// from signals, which may be nil, is a no.
+func (c *console) line(ctx context.Context, q question, signals <-chan os.Signal) (string, error) {
+	screenfuls, err := q.screenfuls(c.size())
+	if err != nil {
+		return noAnswer, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer c.in.take()()
+	last := len(screenfuls) - 1
+	for _, s := range screenfuls[:last] {
+		if line, err := c.show(ctx, s); err != nil || !isNext(line) {
+			return noAnswer, err
+		}
+	}
+	return c.show(ctx, screenfuls[last])
+}
+
+// noAnswer is the answer of a person who gave none.
+const noAnswer = "no"
 
 // show shows a part of a question and returns the line that is typed behind it. If
 // none is, that is "no".
@@ -180,7 +231,7 @@ func (c *console) show(ctx context.Context, s screenful) (string, error) {
 	}
 	_, _ = io.WriteString(c.out, "\n") // the cursor is behind the question
 	// The rest of an answer that is too long is no command line.
-	return "no", flushTerminal(c.f)
+	return noAnswer, flushTerminal(c.f)
 }
 
 // size is the size of the terminal; one that does not tell it has the usual one.

@@ -26,6 +26,8 @@ type Policy struct {
 	json json.RawMessage // a profile, or a whole sandbox object
 	// whole says that json is a sandbox object and not a profile.
 	whole bool
+	// network leaves the network on; with word only.
+	network bool
 	// Confines says, once there is an object, that nothing but a sandbox will
 	// do. A profile may say that there is to be none, and what a whole object
 	// says is the server's to read.
@@ -57,6 +59,16 @@ func ParsePolicy(text string) (*Policy, error) {
 		p.whole = p.whole || ok
 	}
 	return p, nil
+}
+
+// WithNetwork leaves the network on. A policy in JSON says itself which network the
+// command has.
+func (p *Policy) WithNetwork() error {
+	if p.word == "" {
+		return cmdutil.Usagef("--network does not go with the JSON of --sandbox: the JSON says which network the command has")
+	}
+	p.network = true
+	return nil
 }
 
 // NeedsCwd reports whether the policy speaks of the command's directory as one
@@ -101,6 +113,8 @@ func (p *Policy) Name() string {
 	switch {
 	case p == nil:
 		return "none"
+	case p.network:
+		return p.word + " with the network on"
 	case p.word != "":
 		return p.word
 	default:
@@ -114,10 +128,18 @@ func (p *Policy) Wider() string {
 	case ReadOnly:
 		return "to let it write below --cwd use --sandbox workspace-write"
 	case WorkspaceWrite:
-		return "to let it write elsewhere or use the network give a profile, --sandbox JSON"
+		return "to let it write elsewhere give a profile, --sandbox JSON" + p.widerNetwork()
 	default:
 		return "to allow more change the JSON of --sandbox"
 	}
+}
+
+// widerNetwork says how to let the command use the network, if it may not.
+func (p *Policy) widerNetwork() string {
+	if p.network {
+		return ""
+	}
+	return "; to let it reach hosts use --allow-domain, --ask-network or --network"
 }
 
 // sandboxObject is the sandbox of a request, as today's servers and Codex
@@ -150,6 +172,9 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 		return p.json, nil
 	case p.word != "":
 		p.Profile = shortProfile(p.word == WorkspaceWrite)
+		if p.network {
+			p.Profile.Network = permissions.NetworkEnabled
+		}
 	default:
 		var err error
 		if p.Profile, err = permissions.DecodeProfile(p.json, decode); err != nil {

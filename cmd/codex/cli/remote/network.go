@@ -1,0 +1,272 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/sandbox/egress"
+)
+
+// endpoint is a host and a port as the server asks about them.
+type endpoint struct {
+	host string // normalised
+	port uint16
+}
+
+// String returns the endpoint for people. Every character that is not ASCII is
+// escaped: letters of other scripts make one name look like another.
+func (e endpoint) String() string {
+	return visibleHost(e.host) + " port " + strconv.Itoa(int(e.port))
+}
+
+// option is the endpoint as --allow-domain takes it.
+func (e endpoint) option() string {
+	return net.JoinHostPort(visibleHost(e.host), strconv.Itoa(int(e.port)))
+}
+
+// visibleHost returns a normalised host, which has no quotation marks and no
+// backslashes, in ASCII.
+func visibleHost(host string) string {
+	quoted := strconv.QuoteToASCII(host)
+	return quoted[1 : len(quoted)-1]
+}
+
+// network answers the server's questions about hosts. The server knows patterns
+// without ports alone, so it asks about every host that --allow-domain permits on one
+// port, and this end answers by the port. Its methods may be called from any
+// goroutine.
+type network struct {
+	allowed *egress.Endpoints
+	ask     bool          // a person is asked (--ask-network)
+	turn    chan struct{} // has room for the goroutine whose question is on the terminal
+
+	mu      sync.Mutex
+	now     *attempt // nil: there is none
+	asked   int      // the questions to the person during this attempt
+	session map[endpoint]bool
+	refused map[endpoint]bool // those that the person refused during this attempt
+	cancel  context.CancelFunc
+}
+
+func newNetwork(o execOptions) *network {
+	return &network{
+		allowed: o.endpoints, ask: o.askNetwork, turn: make(chan struct{}, 1),
+		session: make(map[endpoint]bool), refused: make(map[endpoint]bool),
+	}
+}
+
+// begin makes an attempt the one that is asked about, until end is called, after
+// its over was closed. End waits until no question is on the terminal.
+func (n *network) begin(a *attempt) (end func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now, n.asked, n.refused = a, 0, make(map[endpoint]bool)
+	return func() {
+		n.mu.Lock()
+		n.now = nil
+		n.mu.Unlock()
+		n.turn <- struct{}{}
+		<-n.turn
+	}
+}
+
+// interrupt takes the question off the terminal, which then counts as refused once.
+func (n *network) interrupt() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cancel != nil {
+		n.cancel()
+	}
+}
+
+// refusedByPerson reports whether the person who was asked refused the endpoint
+// during this attempt.
+func (n *network) refusedByPerson(e endpoint) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refused[e]
+}
+
+// answer is execclient.Options.OnPolicyRequest.
+func (n *network) answer(ctx context.Context, q execproto.PolicyRequestParams) execproto.PolicyDecision {
+	if n.decide(ctx, q) {
+		return execproto.PolicyDecision{Type: string(egress.Pass)}
+	}
+	reason := egress.ReasonNotAllowed
+	return execproto.PolicyDecision{Type: string(egress.Block), Reason: &reason}
+}
+
+// decide reports whether a process may reach a host.
+func (n *network) decide(ctx context.Context, q execproto.PolicyRequestParams) bool {
+	host, ok := egress.NormalHost(q.Request.Host)
+	e := endpoint{host, q.Request.Port}
+	n.mu.Lock()
+	a := n.now
+	n.mu.Unlock()
+	switch {
+	case !ok || e.port == 0 || len(q.Request.Protocol) > maxProtocol || a == nil || a.params.ProcessID != q.ProcessID:
+		return false
+	case n.allowed.Match(e.host, e.port) != "":
+		return true
+	case !n.ask:
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, networkAskTime)
+	defer cancel()
+	select {
+	case n.turn <- struct{}{}:
+		defer func() { <-n.turn }()
+	case <-ctx.Done():
+		return false
+	case <-a.over:
+		return false
+	}
+	if allow, known := n.remembered(e); known {
+		return allow
+	}
+	switch asked := n.count(a, cancel); {
+	case asked == maxNetworkQuestions+1:
+		a.x.say(fmt.Sprintf("the command asks for more than %d hosts that are not allowed; the others are refused. "+
+			"List hosts with --allow-domain", maxNetworkQuestions))
+		return false
+	case asked == 0 || asked > maxNetworkQuestions:
+		return false
+	}
+	defer n.count(nil, nil)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(stop)
+	wg.Go(func() {
+		select {
+		case <-a.over:
+			cancel()
+		case <-stop:
+		}
+	})
+	return n.put(ctx, a, e, q.Request.Protocol)
+}
+
+// remembered returns the answer for the session, if there is one.
+func (n *network) remembered(e endpoint) (allow, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	allow, known = n.session[e]
+	if known && !allow {
+		n.refused[e] = true
+	}
+	return allow, known
+}
+
+// count begins a question about an attempt, which interrupt cancels, and returns how
+// many there were; 0: the attempt is over. A nil attempt ends the question.
+func (n *network) count(a *attempt, cancel context.CancelFunc) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a == nil {
+		n.cancel = nil
+		return 0
+	}
+	if n.now != a {
+		return 0
+	}
+	n.asked++
+	n.cancel = cancel
+	return n.asked
+}
+
+// put puts the question to the person, and keeps the answer.
+func (n *network) put(ctx context.Context, a *attempt, e endpoint, protocol string) bool {
+	word, err := a.askNetwork(ctx, e, protocol)
+	if err != nil {
+		a.x.say(err.Error())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	allow := word == answerOnce || word == answerSession
+	if !allow {
+		n.refused[e] = true
+	}
+	if (word == answerSession || word == answerNever) && len(n.session) < maxRemembered {
+		n.session[e] = allow
+	}
+	return allow
+}
+
+// The answers about a host, as --json tells them.
+const (
+	answerOnce    = "once"
+	answerSession = "session"
+	answerNever   = "never"
+	answerNo      = "no"
+)
+
+// askNetwork asks the person about a host while the command runs. The command's
+// output, the reading of its input and its raw terminal wait meanwhile: the question
+// must be the last thing on the screen, and the answer must not reach the command.
+func (a *attempt) askNetwork(ctx context.Context, e endpoint, protocol string) (word string, err error) {
+	a.report.mu.Lock()
+	defer a.report.mu.Unlock()
+	if ctx.Err() != nil {
+		return answerNo, nil
+	}
+	cooked := a.raw.leave()
+	defer cooked()
+	show := cmdutil.HoldMessages(a.x.s.Err)
+	line, err := a.x.console.line(ctx, a.networkQuestion(e, protocol), nil)
+	show()
+	by := "user"
+	switch {
+	case errors.Is(err, errSmallTerminal):
+		word, by = answerNo, "nobody"
+	case err != nil:
+		return answerNo, err
+	case isYes(line):
+		word = answerOnce
+	case isSession(line):
+		word = answerSession
+	case strings.EqualFold(line, "n") || strings.EqualFold(line, "never"):
+		word = answerNever
+	default:
+		word = answerNo
+	}
+	emitted := a.report.write(execEvent{Type: "network", Host: e.host, Port: e.port, Protocol: protocol, Answer: word, By: by})
+	return word, errors.Join(err, emitted)
+}
+
+func (a *attempt) networkQuestion(e endpoint, protocol string) question {
+	return question{
+		facts: []string{
+			"network: the command wants to reach " + e.String() + " (" + terminal.Literal(protocol) + ")",
+			placeOf(a.x.environment, a.params.Cwd),
+		},
+		command: shellCommand(a.asked),
+		ask:     "Let it reach this host and port?",
+		no:      "never",
+	}
+}
+
+// denials returns what the process's network proxy refused and the person did not, at
+// most maxShownDenials of it, and whether there was any.
+func (n *network) denials(list []execproto.Denial) (shown []endpoint, found bool) {
+	for _, d := range list {
+		host, ok := egress.NormalHost(d.Host)
+		e := endpoint{host, d.Port}
+		if d.Kind != execproto.DenialNetwork || ok && n.refusedByPerson(e) {
+			continue
+		}
+		found = true
+		if ok && len(shown) < maxShownDenials {
+			shown = append(shown, e)
+		}
+	}
+	return shown, found
+}
