@@ -23,7 +23,7 @@ func TestAttributesAndLinks(t *testing.T) {
 	for _, err := range []error{
 		files.WriteFileWith(ctx, at("small"), []byte("x"), execclient.WriteOptions{Atomic: true, Permissions: &private}),
 		files.WriteStream(ctx, at("large"), strings.NewReader("y"), execclient.WriteOptions{Atomic: true, Permissions: &private}),
-		files.MkdirAllWith(ctx, at("dir"), 0o700),
+		files.MkdirAllWith(ctx, at("dir"), execclient.MkdirOptions{Permissions: new(fs.FileMode(0o700))}),
 		files.Symlink(ctx, "small", at("link"), execclient.SymlinkOptions{}),
 		files.Symlink(ctx, "large", at("link"), execclient.SymlinkOptions{Overwrite: true}),
 		files.Chmod(ctx, at("large"), 0o750),
@@ -38,6 +38,21 @@ func TestAttributesAndLinks(t *testing.T) {
 	}
 	if err := files.Chmod(ctx, at("link"), 0o600); !errors.Is(err, fs.ErrInvalid) {
 		t.Error(err)
+	}
+	way := t.TempDir() + "/way"
+	if err := os.Symlink(dir, way); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"write":   files.WriteFileWith(ctx, way+"/small", nil, execclient.WriteOptions{Atomic: true, NoFollow: true}),
+		"stream":  files.WriteStream(ctx, way+"/large", strings.NewReader(""), execclient.WriteOptions{Atomic: true, NoFollow: true}),
+		"mkdir":   files.MkdirAllWith(ctx, way+"/new", execclient.MkdirOptions{NoFollow: true}),
+		"symlink": files.Symlink(ctx, "x", way+"/new", execclient.SymlinkOptions{NoFollow: true}),
+		"set":     files.SetAttributes(ctx, way+"/small", execclient.AttributeChanges{Permissions: &private, NoFollow: true}),
+	} {
+		if !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s through a link: %v", name, err)
+		}
 	}
 	if target, err := files.Readlink(ctx, at("link")); target != "large" || err != nil {
 		t.Errorf("%q, %v", target, err)

@@ -184,11 +184,12 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
 // file in one step, or know no permissions of new files, fail with ErrUnsupported if o
 // asks for it.
 func (f *FS) WriteFileWith(ctx context.Context, path string, data []byte, o WriteOptions) error {
-	if o == (WriteOptions{}) {
-		return f.WriteFile(ctx, path, data)
-	}
 	params := execproto.WriteFileParams{
-		Path: pathOf(path), DataBase64: jsonwire.AppendBase64(nil, data), Atomic: true, Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox,
+		Path: pathOf(path), DataBase64: jsonwire.AppendBase64(nil, data), FollowSymlinks: follow(o.NoFollow),
+		Atomic: o.Atomic, Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox,
+	}
+	if !o.Atomic && o.Permissions == nil {
+		return f.call(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 	}
 	return f.attributes(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 }
@@ -212,12 +213,33 @@ func (f *FS) mkdir(ctx context.Context, path string, all bool) error {
 		&execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Sandbox: f.sandbox}, nil)
 }
 
-// MkdirAllWith is MkdirAll with permissions, less the umask, for the directory itself if
-// it is new.
-func (f *FS) MkdirAllWith(ctx context.Context, path string, permissions fs.FileMode) error {
+// MkdirOptions say how MkdirAllWith makes a directory.
+type MkdirOptions struct {
+	// Permissions, less the umask, are those of the directory itself if it is new; nil:
+	// 0777. Servers without HasAttributes fail with ErrUnsupported.
+	Permissions *fs.FileMode
+	// NoFollow refuses a path with a symbolic link: fs.ErrInvalid.
+	NoFollow bool
+}
+
+// MkdirAllWith is MkdirAll as o says.
+func (f *FS) MkdirAllWith(ctx context.Context, path string, o MkdirOptions) error {
 	all := true
-	return f.attributes(ctx, "mkdir", path, execproto.MethodFSCreateDirectory,
-		&execproto.CreateDirectoryParams{Path: pathOf(path), Recursive: &all, Permissions: bitsOf(&permissions), Sandbox: f.sandbox}, nil)
+	params := execproto.CreateDirectoryParams{
+		Path: pathOf(path), Recursive: &all, FollowSymlinks: follow(o.NoFollow), Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox,
+	}
+	if o.Permissions == nil {
+		return f.call(ctx, "mkdir", path, execproto.MethodFSCreateDirectory, &params, nil)
+	}
+	return f.attributes(ctx, "mkdir", path, execproto.MethodFSCreateDirectory, &params, nil)
+}
+
+// follow is followSymlinks of a request.
+func follow(noFollow bool) *bool {
+	if noFollow {
+		return new(false)
+	}
+	return nil
 }
 
 // Remove removes a file, a link or an empty directory.
@@ -297,17 +319,32 @@ func (f *FS) ListAttributes(ctx context.Context, path string) ([]execproto.Named
 // Chmod changes the nine permission bits of a file or directory. A link at the end of
 // the path is not followed; it is fs.ErrInvalid.
 func (f *FS) Chmod(ctx context.Context, path string, permissions fs.FileMode) error {
-	bits := uint32(permissions.Perm())
-	return f.attributes(ctx, "chmod", path, execproto.MethodFSSetAttributes,
-		&execproto.SetAttributesParams{Path: pathOf(path), Permissions: &bits, Sandbox: f.sandbox}, nil)
+	return f.SetAttributes(ctx, path, AttributeChanges{Permissions: &permissions})
 }
 
 // Chtimes changes the modification time of a file or directory, to a millisecond. A
 // link at the end of the path is not followed; it is fs.ErrInvalid.
 func (f *FS) Chtimes(ctx context.Context, path string, modified time.Time) error {
-	ms := modified.UnixMilli()
-	return f.attributes(ctx, "chtimes", path, execproto.MethodFSSetAttributes,
-		&execproto.SetAttributesParams{Path: pathOf(path), ModifiedAtMS: &ms, Sandbox: f.sandbox}, nil)
+	return f.SetAttributes(ctx, path, AttributeChanges{Modified: modified})
+}
+
+// AttributeChanges are new attributes of a file or directory.
+type AttributeChanges struct {
+	Permissions *fs.FileMode // nil: as they are
+	Modified    time.Time    // zero: as it is
+	// NoFollow refuses a path with a symbolic link also on the way: fs.ErrInvalid.
+	NoFollow bool
+}
+
+// SetAttributes is Chmod and Chtimes in one request.
+func (f *FS) SetAttributes(ctx context.Context, path string, changes AttributeChanges) error {
+	params := execproto.SetAttributesParams{
+		Path: pathOf(path), Permissions: bitsOf(changes.Permissions), FollowSymlinks: follow(changes.NoFollow), Sandbox: f.sandbox,
+	}
+	if !changes.Modified.IsZero() {
+		params.ModifiedAtMS = new(changes.Modified.UnixMilli())
+	}
+	return f.attributes(ctx, "chmod", path, execproto.MethodFSSetAttributes, &params, nil)
 }
 
 // SymlinkOptions say how a link is made.
@@ -315,12 +352,14 @@ type SymlinkOptions struct {
 	// Overwrite replaces a link that exists. Without it, and for anything else that
 	// exists, the error is fs.ErrExist.
 	Overwrite bool
+	// NoFollow refuses a path with a symbolic link on the way: fs.ErrInvalid.
+	NoFollow bool
 }
 
 // Symlink makes a symbolic link at path. The target may be any text.
 func (f *FS) Symlink(ctx context.Context, target, path string, o SymlinkOptions) error {
 	return f.attributes(ctx, "symlink", path, execproto.MethodFSSymlink,
-		&execproto.SymlinkParams{Path: pathOf(path), Target: target, Overwrite: o.Overwrite, Sandbox: f.sandbox}, nil)
+		&execproto.SymlinkParams{Path: pathOf(path), Target: target, Overwrite: o.Overwrite, FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox}, nil)
 }
 
 // Readlink returns where a link leads. A name that is no link is fs.ErrInvalid.

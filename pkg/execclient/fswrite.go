@@ -21,6 +21,9 @@ type WriteOptions struct {
 	// Permissions are those of a new file, less the server's umask; nil: 0666. A file
 	// that exists keeps its own. Servers without HasAttributes fail with ErrUnsupported.
 	Permissions *fs.FileMode
+	// NoFollow refuses a path with a symbolic link: fs.ErrInvalid. Servers without
+	// HasAttributes know it for WriteFileWith only, and else follow links.
+	NoFollow bool
 }
 
 // CanWriteAtomically reports whether the server knows WriteOptions.Atomic.
@@ -70,7 +73,7 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 		w.slots <- nil
 	}
 	open := execproto.OpenParams{HandleID: w.handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic,
-		Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox}
+		Permissions: bitsOf(o.Permissions), FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox}
 	if err := f.c.Call(ctx, execproto.MethodFSOpen, &open, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.abandonHandle(w.handle) // it may have been opened

@@ -29,7 +29,7 @@ func TestAttributesNeedTheExtension(t *testing.T) {
 		_, list := files.ListAttributes(ctx, "/a")
 		_, target := files.Readlink(ctx, "/a")
 		for _, err := range []error{
-			attributes, list, target, files.Chmod(ctx, "/a", 0), files.MkdirAllWith(ctx, "/a", 0), files.Symlink(ctx, "b", "/a", SymlinkOptions{}),
+			attributes, list, target, files.Chmod(ctx, "/a", 0), files.MkdirAllWith(ctx, "/a", MkdirOptions{Permissions: new(fs.FileMode(0))}), files.Symlink(ctx, "b", "/a", SymlinkOptions{}),
 			files.WriteFileWith(ctx, "/a", nil, WriteOptions{Atomic: true}),
 		} {
 			var about *fs.PathError

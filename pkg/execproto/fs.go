@@ -58,6 +58,8 @@ type OpenParams struct {
 	Path     string
 	Mode     OpenMode
 	Atomic   bool
+	// FollowSymlinks, with mode replace: false refuses links anywhere on the path.
+	FollowSymlinks *bool
 	// Permissions are those of a new file, less the umask; nil: 0666.
 	Permissions *uint32
 	Sandbox     json.RawMessage
@@ -68,6 +70,7 @@ func (p *OpenParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
 	choice(c, "mode", orNull|omit, &p.Mode, openModes)
 	boolean(c, "atomic", orNull|omit, &p.Atomic)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
 	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
@@ -377,28 +380,33 @@ type SetAttributesParams struct {
 	Path         string
 	Permissions  *uint32
 	ModifiedAtMS *int64
-	Sandbox      json.RawMessage
+	// FollowSymlinks: false refuses links on the way too. One at the end always is.
+	FollowSymlinks *bool
+	Sandbox        json.RawMessage
 }
 
 func (p *SetAttributesParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
 	optional(c, "permissions", orNull|omit, &p.Permissions, uint32Value)
 	optional(c, "modifiedAtMs", orNull|omit, &p.ModifiedAtMS, int64Value)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
 // SymlinkParams make a symbolic link at Path. Overwrite replaces a link that exists.
 type SymlinkParams struct {
-	Path      string
-	Target    string
-	Overwrite bool
-	Sandbox   json.RawMessage
+	Path           string
+	Target         string
+	Overwrite      bool
+	FollowSymlinks *bool // of directories on the way to Path
+	Sandbox        json.RawMessage
 }
 
 func (p *SymlinkParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
 	text(c, "target", need, &p.Target)
 	boolean(c, "overwrite", orNull|omit, &p.Overwrite)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 

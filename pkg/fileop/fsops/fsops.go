@@ -200,14 +200,15 @@ func listAttributes(params []byte) (Call, error) {
 func setAttributes(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.SetAttributesParams](params)
 	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Empty, error) {
-		return execproto.Empty{}, files.SetAttributes(path, files.Changes{Permissions: p.Permissions, ModifiedAtMS: p.ModifiedAtMS})
+		return execproto.Empty{}, files.SetAttributes(path,
+			files.Changes{Permissions: p.Permissions, ModifiedAtMS: p.ModifiedAtMS}, linkOptions(p.FollowSymlinks))
 	}), err
 }
 
 func symlink(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.SymlinkParams](params)
 	return onPath(p.Path, p.Sandbox, func(_ context.Context, path string) (execproto.Empty, error) {
-		return execproto.Empty{}, files.Symlink(p.Target, path, p.Overwrite)
+		return execproto.Empty{}, files.Symlink(p.Target, path, p.Overwrite, linkOptions(p.FollowSymlinks))
 	}), err
 }
 

@@ -22,8 +22,10 @@ func OpenFile(path string, p *execproto.OpenParams, confined bool) (*File, error
 	f := &File{}
 	var err error
 	if p.Mode == execproto.OpenReplace {
+		o := linkOptions(p.FollowSymlinks)
+		o.Confined = confined
 		f.write, err = files.OpenWrite(path, files.WriteOptions{
-			Options: files.Options{Confined: confined}, Atomic: p.Atomic, Permissions: p.Permissions,
+			Options: o, Atomic: p.Atomic, Permissions: p.Permissions,
 		})
 	} else {
 		f.read, err = files.OpenRead(path)

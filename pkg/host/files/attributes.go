@@ -116,11 +116,11 @@ type Changes struct {
 // end of the path is not followed: that is ErrSymlink, and for other files ErrNotFile.
 // What is changed is the file that was checked, also if another process renames it
 // meanwhile. Permissions that are too large are ErrPermissions.
-func SetAttributes(name string, c Changes) error {
+func SetAttributes(name string, c Changes, o Options) error {
 	if c.Permissions != nil && *c.Permissions > MaxPermissions {
 		return ErrPermissions
 	}
-	fd, err := openToChange(name)
+	fd, err := openToChange(name, o)
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func SetAttributes(name string, c Changes) error {
 
 // openToChange opens a regular file or a directory, without the right to read it where
 // the system can do that.
-func openToChange(name string) (int, error) {
-	dir, base, err := openParent(name, Options{})
+func openToChange(name string, o Options) (int, error) {
+	dir, base, err := openParent(name, o)
 	if err != nil {
 		return -1, err
 	}
@@ -180,8 +180,8 @@ func mayChange(name string, st *unix.Stat_t) error {
 
 // Symlink makes a symbolic link at name, with a target that is not looked at. If name
 // exists that is EEXIST; with overwrite a link is replaced, and nothing else.
-func Symlink(target, name string, overwrite bool) error {
-	dir, base, err := openParent(name, Options{})
+func Symlink(target, name string, overwrite bool, o Options) error {
+	dir, base, err := openParent(name, o)
 	if err != nil {
 		return err
 	}

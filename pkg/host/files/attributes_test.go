@@ -40,7 +40,7 @@ func TestSetAttributes(t *testing.T) {
 	dir := planted(t, "d/", "d/f=abc", "l -> d/f", "ld -> d", "p|")
 	when := int64(1_000_000_000_123)
 	for _, name := range []string{"/d/f", "/d", "/ld/f"} {
-		if err := SetAttributes(dir+name, Changes{Permissions: new(uint32(0o700)), ModifiedAtMS: &when}); err != nil {
+		if err := SetAttributes(dir+name, Changes{Permissions: new(uint32(0o700)), ModifiedAtMS: &when}, Options{}); err != nil {
 			t.Error(err)
 		}
 		wantMode(t, dir+name, 0o700)
@@ -48,32 +48,37 @@ func TestSetAttributes(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, st, err)
 		}
 	}
-	if err := SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0))}); err != nil {
+	if err := SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0))}, Options{}); err != nil {
 		t.Error(err)
 	}
 	if st, err := os.Stat(dir + "/d/f"); err != nil || !st.ModTime().Equal(time.UnixMilli(when)) || st.Mode() != 0 {
 		t.Errorf("%v, %v", st, err)
 	}
 	perms := Changes{Permissions: new(uint32(0o644))}
-	wantError(t, "a link", SetAttributes(dir+"/l", perms), ErrSymlink, dir+"/l")
-	wantError(t, "a pipe", SetAttributes(dir+"/p", perms), ErrNotFile, dir+"/p")
-	wantError(t, "nothing", SetAttributes(dir+"/no", perms), unix.ENOENT, dir+"/no")
-	wantError(t, "set-id", SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0o4755))}), ErrPermissions, "")
+	wantError(t, "a link", SetAttributes(dir+"/l", perms, Options{}), ErrSymlink, dir+"/l")
+	no := Options{NoFollow: true}
+	wantError(t, "a link on the way", SetAttributes(dir+"/ld/f", perms, no), ErrSymlink, "")
+	wantError(t, "a link for a link on the way", Symlink("x", dir+"/ld/new", false, no), ErrSymlink, "")
+	_, err := OpenWrite(dir+"/ld/f", WriteOptions{Options: no, Atomic: true})
+	wantError(t, "a file for a link on the way", err, ErrSymlink, "")
+	wantError(t, "a pipe", SetAttributes(dir+"/p", perms, Options{}), ErrNotFile, dir+"/p")
+	wantError(t, "nothing", SetAttributes(dir+"/no", perms, Options{}), unix.ENOENT, dir+"/no")
+	wantError(t, "set-id", SetAttributes(dir+"/d/f", Changes{Permissions: new(uint32(0o4755))}, Options{}), ErrPermissions, "")
 	wantMode(t, dir+"/d/f", 0)
 }
 
 func TestSymlink(t *testing.T) {
 	dir := planted(t, "f=abc", "old -> f", "d/")
 	for name, target := range map[string]string{"/new": "/nowhere", "/d/up": "../f"} {
-		if err := Symlink(target, dir+name, false); err != nil {
+		if err := Symlink(target, dir+name, false, Options{}); err != nil {
 			t.Error(err)
 		}
 	}
-	wantError(t, "a link", Symlink("x", dir+"/old", false), unix.EEXIST, dir+"/old")
+	wantError(t, "a link", Symlink("x", dir+"/old", false, Options{}), unix.EEXIST, dir+"/old")
 	for _, name := range []string{"/f", "/d"} {
-		wantError(t, name, Symlink("x", dir+name, true), unix.EEXIST, dir+name)
+		wantError(t, name, Symlink("x", dir+name, true, Options{}), unix.EEXIST, dir+name)
 	}
-	if err := Symlink("x", dir+"/old", true); err != nil {
+	if err := Symlink("x", dir+"/old", true, Options{}); err != nil {
 		t.Error(err)
 	}
 	wantTree(t, dir, "f=abc", "old -> x", "d/", "d/up -> ../f", "new -> /nowhere")

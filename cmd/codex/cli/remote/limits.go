@@ -41,6 +41,28 @@ const (
 	// open meanwhile, and a server could send a tree without an end.
 	maxDepth = 256
 
+	// copiesInFlight is how many files and directories are copied, or asked about, at a
+	// time: with a round trip of 50 ms, 1,000 of them take 1.6 s instead of 50 s. It is a
+	// quarter of what a server works on at a time.
+	copiesInFlight = 32
+
+	// smallFile is the largest file, in bytes, that is copied in one message: 32 of them
+	// are 8 MiB. largeInFlight is how many larger ones are copied at a time: each has
+	// several blocks of 1 MiB under way, so more would not be faster.
+	smallFile     = 256 << 10
+	largeInFlight = 4
+
+	// wholeLimit is the largest file that is sent in one message, to servers that take
+	// no blocks, and into devices.
+	wholeLimit = 48 << 20
+
+	// plainEntries is how many names of a directory are asked about in one request: the
+	// most that servers look at.
+	plainEntries = 50_000
+
+	// maxMatches bounds what a pattern may match: more is not what the user expects.
+	maxMatches = 10_000
+
 	// lookForReader is how often a FIFO that nobody reads is tried again: soon
 	// enough for a person, and no load.
 	lookForReader = 50 * time.Millisecond

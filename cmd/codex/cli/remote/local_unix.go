@@ -22,6 +22,9 @@ func umask() (mask os.FileMode) {
 	return os.FileMode(m)
 }
 
+// permissionsOf are the permissions of a local file that its copy gets.
+func permissionsOf(mode os.FileMode) *os.FileMode { return new(mode.Perm()) }
+
 // localName is a file name of the server as a name here: it is the same.
 func localName(name string) (string, error) { return name, nil }
 

@@ -16,6 +16,10 @@ import (
 // umask is the mask of new files: there is none.
 func umask() os.FileMode { return 0 }
 
+// permissionsOf are the permissions of a local file that its copy gets: files have none
+// that other systems know.
+func permissionsOf(os.FileMode) *os.FileMode { return nil }
+
 // localName is a file name of the server as a name here. Those with a
 // backslash or a colon, which would lead elsewhere, and those of devices are
 // refused.

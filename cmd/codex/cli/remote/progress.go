@@ -24,6 +24,8 @@ type progress struct {
 
 	mu          sync.Mutex
 	name        string
+	files       int // of a copy of several, which has one line
+	many        bool
 	done, total int64
 	began, last time.Time
 }
@@ -43,6 +45,13 @@ func (p *progress) begin(name string, total int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.many {
+		p.files++
+		p.total += total
+		p.name = fmt.Sprintf("%d files", p.files)
+		p.drawSometimes()
+		return
+	}
 	p.endLine()
 	p.name, p.done, p.total, p.began, p.last = terminal.Text(filepath.Base(name)), 0, total, time.Now(), time.Time{}
 	p.draw()
@@ -56,6 +65,32 @@ func (p *progress) add(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += int64(n)
+	p.drawSometimes()
+}
+
+// tree makes one line for all files that follow.
+func (p *progress) tree() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.many {
+		p.many, p.began = true, time.Now()
+	}
+}
+
+// interrupt ends the line, so that a message can be printed.
+func (p *progress) interrupt() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLine()
+}
+
+func (p *progress) drawSometimes() {
 	if now := time.Now(); now.Sub(p.last) >= redraw {
 		p.last = now
 		p.draw()

@@ -35,6 +35,13 @@ const (
 func connectionToken() execenv.Secret { return execenv.Secret(os.Getenv(tokenVariable)) }
 
 func Command(s cmdutil.Streams) *cli.Command {
+	commands := []*cli.Command{
+		remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
+		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
+	}
+	for _, command := range commands {
+		command.UseShortOptionHandling = true // -la is -l -a
+	}
 	return &cli.Command{
 		Name:  "remote",
 		Usage: "run commands on an exec-server and copy files to and from it",
@@ -55,10 +62,7 @@ Examples:
    codex remote cp -r ./src :/tmp/src`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags:        serverFlags(),
-		Subcommands: []*cli.Command{
-			remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
-			remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
-		},
+		Subcommands:  commands,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)

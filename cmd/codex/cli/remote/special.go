@@ -46,16 +46,6 @@ func openWaiting(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// printFiles writes files of the server to standard output, one after another.
-func (cp *copying) printFiles(sources []string) error {
-	for _, source := range sources {
-		if err := cp.printFile(source, cp.out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writeSpecial writes a file of the server into a local device, FIFO or terminal.
 func (cp *copying) writeSpecial(source, name string) error {
 	f, err := openWaiting(cp.ctx, name)
