@@ -225,6 +225,9 @@ func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec pr
 	if err != nil {
 		_ = command.Refusal.Close()
 	}
+	if command.Egress != nil {
+		p.redirect(command.Egress)
+	}
 	return running, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -93,7 +94,7 @@ func (st *start) openNetwork(intent *launch.Intent) error {
 	st.p.setNetwork(proxy)
 	st.spec.Env = proxy.Environ(st.spec.Env)
 	if intent != nil && intent.ManagedNetwork {
-		intent.ProxyPorts = proxy.Ports()
+		intent.ProxyPorts, intent.Redirect = proxy.Ports(), true
 	}
 	return nil
 }
@@ -105,6 +106,20 @@ func (p *proc) setNetwork(proxy *egress.Proxy) *egress.Proxy {
 	old := p.network
 	p.network = proxy
 	return old
+}
+
+// redirect has the process's network proxy serve what the launcher sends over a
+// socket, which it closes: the connections and DNS queries that go past the proxy.
+func (p *proc) redirect(socket *os.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.network == nil {
+		_ = socket.Close()
+		return
+	}
+	if err := p.network.Redirect(socket); err != nil {
+		p.s.srv.log.Warn("programs that know no proxy have no network", "process", shorten(p.id), "error", err)
+	}
 }
 
 // stopAsking denies the open and the later questions about the process, if it has

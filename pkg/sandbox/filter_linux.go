@@ -131,8 +131,13 @@ type Rules struct {
 	Sharing    bool    // the IPC and PID namespaces are the host's
 	Attributes bool    // nothing of the file system may be changed
 	// UnixSockets allows sockets of the Unix family where the network is that of
-	// proxies.
-	UnixSockets bool
+	// proxies. Redirect has the launcher make the connections there.
+	UnixSockets, Redirect bool
+}
+
+// Asks reports whether the filter stops calls of connect for the launcher to make.
+func (r Rules) Asks() bool {
+	return r.Network == NetworkOff && r.Sockets == SocketsOwn || r.Network == NetworkProxy && r.Redirect
 }
 
 // assembler writes BPF. Every check that matches ends in a return, so that
@@ -298,6 +303,9 @@ func (r Rules) Filter() []unix.SockFilter {
 	case NetworkOff:
 		r.offline(a)
 	case NetworkProxy:
+		if r.Redirect {
+			a.on(unix.BPF_JEQ, unix.SYS_CONNECT, actionAsk)
+		}
 		families := []uint32{unix.AF_INET, unix.AF_INET6}
 		if r.UnixSockets {
 			families = append(families, unix.AF_UNIX)

@@ -72,8 +72,11 @@ func everyRules(f func(name string, r Rules)) {
 	for network, name := range []string{"off", "on", "proxy"} {
 		for bits := range 16 {
 			for sockets := SocketsFew; sockets <= SocketsOwn && (name == "off" || sockets == SocketsFew); sockets++ {
-				r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0}
-				f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v unix=%v", name, sockets, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets), r)
+				for _, redirect := range []bool{false, true} {
+					r := Rules{Network(network), sockets, bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, redirect}
+					f(fmt.Sprintf("%s sockets=%d nesting=%v sharing=%v attributes=%v unix=%v redirect=%v",
+						name, sockets, r.Nesting, r.Sharing, r.Attributes, r.UnixSockets, redirect), r)
+				}
 			}
 		}
 	}
@@ -115,7 +118,7 @@ func TestTheFilterDeniesWhatIsListed(t *testing.T) {
 			if slices.Contains(denied, nr) {
 				want = actionDeny
 			}
-			if nr == unix.SYS_CONNECT && r.Network == NetworkOff && r.Sockets == SocketsOwn {
+			if nr == unix.SYS_CONNECT && r.Asks() {
 				want = actionAsk
 			}
 			if got := interpret(t, filter, call{nr: nr, arch: thisArch()}); got != want {

@@ -44,6 +44,7 @@ type options struct {
 	refusalFD             int // -1: none; where the server reads why nothing ran
 	standbyFD             int // -1: none; where the options come from, later
 	janitorFD             int // -1: none; a connection to the server's janitor
+	egressFD              int // -1: none; where the command's connections go, to the server
 	janitorSocketFD       int // -1: none; this process is a janitor, with that socket
 	cgroup                int // directory of the cgroup for what is started; 0: the launcher's own
 	helper                bool
@@ -110,7 +111,7 @@ be made, 126 COMMAND may not be executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, janitorSocketFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, janitorSocketFD: -1, egressFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
@@ -127,6 +128,7 @@ func parse(args []string) (*options, error) {
 	numbers := map[string]*int{
 		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,
 		"--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD,
+		"--egress-fd": &o.egressFD,
 	}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")

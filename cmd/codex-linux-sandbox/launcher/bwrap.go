@@ -300,7 +300,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 			return
 		}
 		w.begin(inner)
-		go func() { late <- failureIn(receiveConnector(w.talk[0])) }()
+		go func() { late <- failureIn(receiveConnector(w.talk[0], nil)) }()
 		for {
 			select {
 			case sig := <-signals:

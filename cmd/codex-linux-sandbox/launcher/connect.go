@@ -52,7 +52,7 @@ func canConnectForOthers() bool {
 // is older than 5.19 or another program supervises this one, the command gets
 // loopback sockets only.
 func (p *program) filterOwn(rules sandbox.Rules, over, fixed int) {
-	if rules.Sockets != sandbox.SocketsOwn {
+	if !rules.Asks() {
 		p.install(rules.Filter())
 		return
 	}
@@ -68,17 +68,18 @@ func (p *program) filterOwn(rules sandbox.Rules, over, fixed int) {
 		}
 		p.do("close", "a descriptor", unix.SYS_CLOSE, val(fixed))
 	}, func() {
-		rules.Sockets = sandbox.SocketsLoopback
+		rules.Sockets, rules.Redirect = min(rules.Sockets, sandbox.SocketsLoopback), false
 		p.install(rules.Filter())
 	})
 }
 
 // connector makes the connections of one sandbox.
 type connector struct {
-	ours, theirs int // the ends of the socket over which the descriptors come
-	table        int // asks for the sockets of the sandbox's network
-	host         int // asks for those of the launcher's network
-	listener     int // tells of the calls of connect
+	ours, theirs int       // the ends of the socket over which the descriptors come
+	table        int       // asks for the sockets of the sandbox's network
+	host         int       // asks for those of the launcher's network
+	listener     int       // tells of the calls of connect
+	redirect     *redirect // nil: connections beyond the sandbox fail
 
 	mu             sync.Mutex
 	threads, ready int // all that answer, and those of them that wait for a call
@@ -87,12 +88,19 @@ type connector struct {
 }
 
 // newConnector makes the socket for the descriptors.
-func newConnector() (*connector, error) {
+func (l *launch) newConnector() (*connector, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
-	return &connector{ours: pair[0], theirs: pair[1]}, nil
+	c := &connector{ours: pair[0], theirs: pair[1]}
+	if l.redirects() {
+		if c.redirect, err = newRedirect(l.egressFD); err != nil {
+			c.release()
+			return nil, fmt.Errorf("reserve a descriptor: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // serve makes the connections until the sandbox ends. It returns at once.
@@ -102,7 +110,7 @@ func (c *connector) serve() {
 	c.release()
 	go func() {
 		defer unix.Close(ours)
-		_ = receiveConnector(ours)
+		_ = receiveConnector(ours, c.redirect)
 	}()
 }
 
@@ -114,12 +122,15 @@ func (c *connector) release() {
 			*fd = -1
 		}
 	}
+	if c.redirect != nil {
+		c.redirect.release()
+	}
 }
 
-// receiveConnector takes from a socket what filterOwn sends, and starts a
-// connector with it. It returns when the socket has been closed inside, with a
-// message that was something else.
-func receiveConnector(socket int) (message []byte) {
+// receiveConnector takes from a socket what filterOwn sends, after what capture
+// sends if connections are redirected, and starts a connector with it. It returns when the
+// socket has been closed inside, with a message that was something else.
+func receiveConnector(socket int, to *redirect) (message []byte) {
 	var fds []int
 	for {
 		text, oob := make([]byte, 1+maxFailure), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
@@ -135,8 +146,15 @@ func receiveConnector(socket int) (message []byte) {
 			message = text[:n]
 		}
 		fds = append(fds, got...)
+		if to != nil && len(fds) < 4 {
+			continue
+		}
+		if to != nil {
+			to.begin(fds[0], fds[1])
+			fds = fds[2:]
+		}
 		if len(fds) == 2 {
-			c := &connector{table: fds[0], listener: fds[1], host: -1}
+			c := &connector{table: fds[0], listener: fds[1], host: -1, redirect: to}
 			_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, &[1]uint64{syncWakeUp}) // since Linux 6.6
 			c.start()
 		}
@@ -241,6 +259,11 @@ func (c *connector) connect(n *notification) syscall.Errno {
 		errno := unix.EPERM
 		_ = errors.As(err, &errno)
 		return errno
+	}
+	if c.redirect != nil {
+		if errno, done := c.redirect.redirected(conn); done {
+			return errno
+		}
 	}
 	return conn.make()
 }

@@ -46,7 +46,7 @@ func (l *launch) explainTo(w io.Writer) error {
 			b.WriteString(plan.DescribeWall(abi, l.nesting))
 		}
 	}
-	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network], l.explainSockets())
+	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network], l.explainSockets(backend))
 	if plan.Unfiltered {
 		b.WriteString("system calls: not filtered\n")
 	} else {
@@ -85,10 +85,15 @@ func (l *launch) explainTo(w io.Writer) error {
 }
 
 // explainSockets says which sockets of its own a command has while its network is
-// off.
-func (l *launch) explainSockets() string {
-	if l.plan.Network != sandbox.NetworkOff {
+// off, and what it reaches past managed proxies.
+func (l *launch) explainSockets(backend string) string {
+	switch {
+	case l.plan.Network == sandbox.NetworkOn:
 		return ""
+	case l.plan.Network == sandbox.NetworkProxy && strings.HasPrefix(backend, "namespaces") && !l.unixSockets && canConnectForOthers():
+		return "; programs that know no proxy reach the hosts of a server's network proxy too"
+	case l.plan.Network == sandbox.NetworkProxy:
+		return "; programs that know no proxy reach nothing"
 	}
 	return [...]string{
 		"; of its own sockets, pairs can be made",

@@ -9,7 +9,7 @@
 //	fork.go, exec.go, program.go   the first process of the sandbox, exec
 //	standby.go   a launcher that a server has started ahead of need
 //	bwrap.go, landlock.go   the other two backends
-//	stubs.go, janitor.go, proxy.go, connect.go   what lives outside while the command runs
+//	stubs.go, janitor.go, proxy.go, connect.go, redirect.go   what lives outside while the command runs
 package launcher
 
 import (
@@ -103,6 +103,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
 		unix.CloseOnExec(o.refusalFD)
+	}
+	if o.egressFD >= 0 {
+		// Nor this: over it comes what the server connects for the command.
+		unix.CloseOnExec(o.egressFD)
 	}
 	l.takeJanitor()
 	var code int

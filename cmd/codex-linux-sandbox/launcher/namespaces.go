@@ -37,8 +37,8 @@ func (namespaces) run(l *launch) (int, error) {
 	if l.plan.OwnNetwork() {
 		c.flags |= unix.CLONE_NEWNET
 	}
-	if l.sockets() == sandbox.SocketsOwn {
-		if s.connector, err = newConnector(); err != nil {
+	if l.rules().Asks() || l.redirects() {
+		if s.connector, err = l.newConnector(); err != nil {
 			return 0, err
 		}
 		if err := l.reserve(); err != nil {
@@ -75,6 +75,10 @@ func (s *supervisor) build() {
 	}
 	if l.proxies != nil {
 		l.proxies.listen(p)
+	}
+	if s.connector != nil && s.connector.redirect != nil {
+		s.connector.redirect.capture(p, s.connector.theirs)
+		rules.Redirect = true
 	}
 	p.undumpable()
 	p.dropPrivileges()

@@ -55,7 +55,7 @@ func awaitOrder(socket int) (*options, error) {
 // renumber replaces the numbers that descriptors would have had in a launcher that
 // inherits them by those that they have.
 func (o *options) renumber(files []int) error {
-	for _, fd := range []*int{&o.profileFD, &o.execFD, &o.envFD, &o.selfFD, &o.refusalFD, &o.janitorFD} {
+	for _, fd := range []*int{&o.profileFD, &o.execFD, &o.envFD, &o.selfFD, &o.refusalFD, &o.janitorFD, &o.egressFD} {
 		switch {
 		case *fd < 0:
 		case *fd < standardFiles || *fd >= len(files):

@@ -63,6 +63,15 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 // public.
 func (c *Ceiling) private() bool { return c == nil || c.config.PrivateAddresses }
 
+// judgeName judges a host for the ports that are permitted.
+func (c *Ceiling) judgeName(host string) (refusal *decision, ask bool) {
+	q := Question{Host: host}
+	if c != nil && len(c.config.Ports) > 0 {
+		q.Port = c.config.Ports[0]
+	}
+	return c.judge(q)
+}
+
 // judge returns the refusal of a host that is not permitted, and otherwise
 // whether the client must be asked about it.
 func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {

@@ -128,6 +128,35 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	return d
 }
 
+// decideName decides about a name that is asked for by DNS, whatever the port.
+// Nothing is resolved and no one is asked: both are for the connection.
+func (x *Proxy) decideName(host string) decision {
+	p := x.policy
+	refusal, mustAsk := x.host.opts.Ceiling.judgeName(host)
+	if refusal != nil {
+		return *refusal
+	}
+	if rule := p.deny.find(host); rule != "" {
+		return blocked(ReasonDenied, rule)
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return blocked(ReasonLocal, "it is an address")
+	}
+	rule := p.allow.find(host)
+	if (rule == "" || p.review.find(host) != "" || mustAsk) && !x.asks() {
+		return blocked(ReasonNotAllowed, noOne)
+	}
+	return decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
+}
+
+// noOne is the rule by which hosts are refused about which the client would be asked.
+const noOne = "no pattern allows it, and there is no one to ask"
+
+// asks reports whether there is someone to ask.
+func (x *Proxy) asks() bool {
+	return x.policy.config.AskTime != 0 && x.hooks.Ask != nil && x.asking.Err() == nil
+}
+
 // localBinding reports whether addresses are left alone.
 func (x *Proxy) localBinding() bool {
 	return x.policy.config.LocalBinding && x.host.opts.Ceiling.private()
@@ -166,7 +195,7 @@ func (x *Proxy) resolve(ctx context.Context, name string, byName bool, d *decisi
 // again.
 func (x *Proxy) ask(ctx context.Context, q Question) decision {
 	if x.policy.config.AskTime == 0 || x.hooks.Ask == nil {
-		return blocked(ReasonNotAllowed, "no pattern allows it, and there is no one to ask")
+		return blocked(ReasonNotAllowed, noOne)
 	}
 	d := decision{verdict: Block, source: Decider, reason: ReasonNotAllowed, rule: "no answer"}
 	select {

@@ -13,7 +13,7 @@ import (
 )
 
 // testProxy returns a proxy of a policy that is closed with the test.
-func testProxy(t *testing.T, o Options, config Config, hooks Hooks) *Proxy {
+func testProxy(t testing.TB, o Options, config Config, hooks Hooks) *Proxy {
 	t.Helper()
 	if o.Getenv == nil {
 		o.Getenv = func(string) string { return "" }

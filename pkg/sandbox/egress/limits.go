@@ -80,6 +80,17 @@ const (
 	// maxReason bounds the reason in an answer: it is repeated in refusals.
 	maxReason = 1024
 
+	// maxNames bounds the names that a process asks for by DNS: a browser asks for
+	// some hundred. Each takes 300 bytes. maxRefusedNames bounds the refused names that
+	// are reported once and not each time; more are refused without a report.
+	maxNames        = 4096
+	maxRefusedNames = 256
+	// maxQuery bounds a DNS query: it has one name, of 255 bytes at most.
+	maxQuery = 1232
+	// nameTTL is how long an answer may be kept, in seconds. It holds for the life
+	// of the process.
+	nameTTL = 60
+
 	// maxHostBytes is the longest name that DNS has.
 	maxHostBytes = 253
 	// maxPatterns bounds the patterns of a policy, each of which is compared

@@ -163,6 +163,7 @@ type Proxy struct {
 	mute   context.CancelFunc
 	// questions holds an element for each open question.
 	questions chan struct{}
+	names     nameTable
 	heads     chan struct{} // holds an element for each large head
 	transport *http.Transport
 	wg        sync.WaitGroup

@@ -145,25 +145,12 @@ func (x *Proxy) serveSOCKS(conn net.Conn) {
 // socksConnect makes the tunnel of a CONNECT, and returns when it has ended. If
 // there is none, it returns the code of the reply.
 func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
-	const tls = 443
-	limited := x.policy.config.Limited
-	if limited && a.Port != tls {
-		x.report(a, guarded(ReasonMethod), false)
-		return socksRefused
-	}
-	d := x.decide(x.ctx, a.Question, false)
-	if d.asked && x.gone(conn, r) {
-		return socksRefused
-	}
-	x.report(a, d, true)
+	gone := func() bool { return x.gone(conn, r) }
+	d, to := x.permit(a, gone, false)
 	if d.verdict != Pass {
 		return socksRefused
 	}
-	if limited {
-		x.report(a, guarded(ReasonMITM), false)
-		return socksRefused
-	}
-	out, _, err := x.tunnelTo(x.ctx, a.Question, route{addresses: d.addresses, port: a.Port})
+	out, _, err := x.tunnelTo(x.ctx, a.Question, to)
 	if err != nil {
 		x.log.Debug("network proxy: connect", "host", a.Host, "port", a.Port, "error", err)
 		return socksUnreachable
@@ -174,6 +161,34 @@ func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 	}
 	x.tunnel(conn, r, out, nil)
 	return socksDone
+}
+
+// permit decides about an attempt to make a tunnel, reports the decision and
+// returns the route. gone reports whether the process has hung up while a question was
+// open; then the attempt is refused. upstream lets the tunnel go through the upstream
+// proxy of tunnels.
+func (x *Proxy) permit(a attempt, gone func() bool, upstream bool) (decision, route) {
+	const tls = 443
+	limited, to := x.policy.config.Limited, route{port: a.Port}
+	if limited && a.Port != tls {
+		d := guarded(ReasonMethod)
+		x.report(a, d, false)
+		return d, to
+	}
+	if upstream {
+		to.upstream = x.upstream(Question{Connect, a.Host, a.Port})
+	}
+	d := x.decide(x.ctx, a.Question, to.upstream != nil)
+	if d.asked && gone() {
+		return decision{verdict: Block}, to
+	}
+	x.report(a, d, true)
+	if limited && d.verdict == Pass {
+		d = guarded(ReasonMITM)
+		x.report(a, d, false)
+	}
+	to.addresses = d.addresses
+	return d, to
 }
 
 // guarded is the decision of the limited mode against a request whose host is

@@ -65,6 +65,9 @@ type Intent struct {
 	// managed network.
 	ProxyPorts  []uint16
 	UnixSockets bool
+	// Redirect asks for the connections of a managed network that go past its
+	// proxies, and for its DNS queries: see Command.Egress.
+	Redirect bool
 	// Reading makes everything read-only, as MakeReading does.
 	Reading bool
 }

@@ -209,6 +209,11 @@ type Command struct {
 	// The caller closes it; nil for the file system helper.
 	Refusal *os.File
 
+	// Egress is a socket over which messages of pkg/sandbox/transparent come, if the
+	// intent asks for them and the backend can send them. The caller closes it; nil
+	// without the intent.
+	Egress *os.File
+
 	memory []*os.File
 }
 
@@ -270,11 +275,31 @@ func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) 
 	args = append(args, "--refusal-fd", n)
 	last := len(c.memory) - 1
 	c.Refusal, c.memory = c.memory[last], c.memory[:last]
+	if in.Redirect && in.ManagedNetwork {
+		if n, err = c.redirect(); err != nil {
+			_ = c.Refusal.Close()
+			c.Close()
+			return nil, err
+		}
+		args = append(args, "--egress-fd", n)
+	}
 	if arg0 != nil {
 		args = append(args, "--argv0="+*arg0)
 	}
 	c.Argv = append(append(args, "--"), argv...)
 	return c, nil
+}
+
+// redirect makes the socket of Egress and returns the number of the launcher's end.
+func (c *Command) redirect() (string, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("make a socket for connections: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "connections")
+	c.Egress, c.memory = os.NewFile(uintptr(pair[0]), "connections"), append(c.memory, theirs)
+	c.Files = append(c.Files, theirs)
+	return strconv.Itoa(2 + len(c.Files)), nil
 }
 
 // FileHelper prepares the file system helper, which does not get the network

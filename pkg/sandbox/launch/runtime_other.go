@@ -64,8 +64,8 @@ type Command struct {
 	Arg0  string
 	Env   []string
 	Files []*os.File
-	// Refusal is never set here.
-	Refusal *os.File
+	// Refusal and Egress are never set here.
+	Refusal, Egress *os.File
 }
 
 // ReadRefusal returns nothing.

@@ -1,0 +1,309 @@
+//go:build linux
+
+package launcher
+
+import (
+	"encoding/binary"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/transparent"
+	"golang.org/x/sys/unix"
+)
+
+// Programs that know no proxy reach the hosts of a command's network proxy as well
+// (docs/spec/network.md §5). In the command's network every address is local, by
+// two routes. The filter stops each connect, as for a command's own sockets, and the
+// launcher connects the socket to a listener in this network instead. It accepts the
+// connection and passes its far end to the server, with the address that the command
+// has named. A socket that gets all DNS queries is passed too. The server answers
+// and decides: nothing of the launcher's, and nothing outside, is connected to.
+//
+// The alternative was a listener for each usual port, without the filter. The
+// command could not listen on these ports itself, and other ports would be
+// missing. Rules of netfilter need modules of the kernel that may not be there.
+
+const (
+	// capturePort is the port of the listener, and namesPort that of DNS. The command
+	// has no privilege to listen below 1024: nothing of its own is in the way.
+	capturePort = 1
+	namesPort   = 53
+	// acceptTime bounds how long the launcher waits for its own connection within
+	// one network, which takes microseconds.
+	acceptTime = 2 * time.Second
+)
+
+// redirect is what a connector needs to redirect connections.
+type redirect struct {
+	server int    // where the far ends go
+	fixed  [2]int // numbers that the listeners get inside; -1: closed
+
+	listener int
+	network  uint64 // the cookie of the sandbox's network
+
+	mu sync.Mutex // one connection is made and accepted at a time
+}
+
+// redirects reports whether the connections of the command are redirected, if the
+// backend can. Where the command may use Unix sockets outside, the launcher does not
+// make connections: it would only make those to sockets of the sandbox.
+func (l *launch) redirects() bool {
+	return l.egressFD >= 0 && l.plan.Network == sandbox.NetworkProxy && !l.unixSockets && canConnectForOthers()
+}
+
+// newRedirect reserves the numbers of the listeners.
+func newRedirect(server int) (*redirect, error) {
+	r := &redirect{server: server, fixed: [2]int{-1, -1}}
+	for i := range r.fixed {
+		fd, err := unix.FcntlInt(uintptr(server), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			r.release()
+			return nil, err
+		}
+		r.fixed[i] = fd
+	}
+	return r, nil
+}
+
+// release gives the numbers up. It may be called more than once.
+func (r *redirect) release() {
+	for i, fd := range r.fixed {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			r.fixed[i] = -1
+		}
+	}
+}
+
+// capture appends what makes every address local, and the sockets that take what
+// is sent there, and sends these over a socket. Without IPv6 they are of IPv4.
+func (r *redirect) capture(p *program, over int) {
+	p.catchAll(unix.AF_INET)
+	p.catchAll(unix.AF_INET6)
+	p.either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
+	p.handOut("the listeners", over, r.fixed[:]...)
+	for _, fd := range r.fixed {
+		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
+	}
+}
+
+// listen appends what makes the sockets of a family. Those of IPv6 take IPv4 too.
+func (r *redirect) listen(p *program, family int) {
+	zero, one := int32(0), int32(1)
+	on := func(fd register, level, option int, value *int32) {
+		p.do("set an option of", "the listener", unix.SYS_SETSOCKOPT, fd.arg(), val(level), val(option), pointer(p, value), val(4))
+	}
+	level, option := unix.IPPROTO_IP, unix.IP_PKTINFO
+	if family == unix.AF_INET6 {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
+	}
+	for i, kind := range []int{unix.SOCK_STREAM | unix.SOCK_NONBLOCK, unix.SOCK_DGRAM} {
+		fd := p.get("make a socket", "", unix.SYS_SOCKET, val(family), val(kind|unix.SOCK_CLOEXEC), val(0))
+		port := [...]uint16{capturePort, namesPort}[i]
+		// struct sockaddr_in6 of no address; that of IPv4 begins in the same way.
+		address := &unix.RawSockaddrInet6{Family: uint16(family), Port: port<<8 | port>>8}
+		size := unix.SizeofSockaddrInet4
+		if family == unix.AF_INET6 {
+			size = unix.SizeofSockaddrInet6
+			on(fd, level, unix.IPV6_V6ONLY, &zero)
+		}
+		if kind == unix.SOCK_DGRAM {
+			on(fd, level, option, &one)
+		}
+		p.do("bind", "the listener", unix.SYS_BIND, fd.arg(), pointer(p, address), val(size))
+		if kind != unix.SOCK_DGRAM {
+			p.do("listen", "", unix.SYS_LISTEN, fd.arg(), val(backlog))
+		}
+		p.do("keep the listener", "", unix.SYS_DUP3, fd.arg(), val(r.fixed[i]), val(unix.O_CLOEXEC))
+		p.close(fd)
+	}
+}
+
+// routeRequest asks for a route: struct nlmsghdr, struct rtmsg and the interface.
+type routeRequest struct {
+	header    unix.NlMsghdr
+	route     unix.RtMsg
+	attribute unix.RtAttr
+	index     uint32
+}
+
+// loopbackIndex is the number of the loopback interface in every new network.
+const loopbackIndex = 1
+
+// catchAll appends what makes all addresses of a family local. Without the route,
+// connections beyond the loopback fail as in a network without one.
+func (p *program) catchAll(family uint8) {
+	rq := &routeRequest{
+		route:     unix.RtMsg{Family: family, Table: unix.RT_TABLE_LOCAL, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_LOCAL},
+		attribute: unix.RtAttr{Len: unix.SizeofRtAttr + 4, Type: unix.RTA_OIF}, index: loopbackIndex,
+	}
+	if family == unix.AF_INET {
+		rq.route.Scope = unix.RT_SCOPE_HOST
+	}
+	const flags = unix.NLM_F_REQUEST | unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	size := uint32(unsafe.Sizeof(*rq))
+	rq.header = unix.NlMsghdr{Len: size, Type: unix.RTM_NEWROUTE, Flags: flags}
+	// The answer to a request that has succeeded is struct nlmsghdr and struct
+	// nlmsgerr alone; otherwise the request follows. MSG_TRUNC tells the whole size.
+	answer := make([]byte, unix.SizeofNlMsghdr+4+unix.SizeofNlMsghdr)
+	p.try(func() {
+		fd := p.get("make a socket", "for routes", unix.SYS_SOCKET,
+			val(unix.AF_NETLINK), val(unix.SOCK_RAW|unix.SOCK_CLOEXEC), val(unix.NETLINK_ROUTE))
+		p.do("ask for", "a route", unix.SYS_SENDTO, fd.arg(), pointer(p, rq), val(size), val(0), val(0), val(0)).full = true
+		p.do("make", "a route", unix.SYS_RECVFROM, fd.arg(),
+			slice(p, answer), val(len(answer)), val(unix.MSG_TRUNC), val(0), val(0)).full = true
+		p.close(fd)
+	})
+}
+
+// begin takes the listeners, and passes that of DNS on. If the network is not known,
+// or the server is gone, every connection is refused.
+func (r *redirect) begin(listener, names int) {
+	defer unix.Close(names)
+	r.listener = listener
+	r.network, _ = networkOf(listener)
+	_ = r.send(transparent.Message{Kind: transparent.Names}, names)
+}
+
+// send passes a descriptor to the server.
+func (r *redirect) send(m transparent.Message, fd int) error {
+	return unix.Sendmsg(r.server, m.Append(nil), unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
+}
+
+// networkOf returns the number that the kernel gives to the network of a socket.
+func networkOf(socket int) (uint64, error) {
+	return unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+}
+
+// destination reads the address and the port of a struct sockaddr. ok is false if
+// it is not one of the internet.
+func destination(address []byte) (m transparent.Message, ok bool) {
+	const inet4, inet6 = 8, 24 // what the kernel reads of them at least
+	if len(address) < inet4 {
+		return m, false
+	}
+	switch family := binary.NativeEndian.Uint16(address); {
+	case family == unix.AF_INET:
+		m.Address[10], m.Address[11] = 0xff, 0xff
+		copy(m.Address[12:], address[4:8])
+	case family == unix.AF_INET6 && len(address) >= inet6:
+		copy(m.Address[:], address[8:24])
+	default:
+		return m, false
+	}
+	m.Kind, m.Port = transparent.Connection, binary.BigEndian.Uint16(address[2:])
+	return m, true
+}
+
+// own reports whether an address means the sandbox itself: 127.0.0.0/8, ::1, or
+// none, which means one of them.
+func own(address [16]byte) bool {
+	mapped := [12]byte{10: 0xff, 11: 0xff}
+	if [12]byte(address[:12]) == mapped {
+		return address[12] == 127 || [4]byte(address[12:]) == [4]byte{}
+	}
+	return address == [16]byte{} || address == [16]byte{15: 1}
+}
+
+// redirected makes a connection through the server, if it leads out of the sandbox.
+// done is false if it does not.
+func (r *redirect) redirected(conn *connection) (errno syscall.Errno, done bool) {
+	to, ok := destination(conn.address)
+	if !ok {
+		return 0, false
+	}
+	if network, err := networkOf(conn.socket); err != nil || network != r.network {
+		// A socket of another network, which somebody has handed to the command.
+		return unix.EPERM, true
+	}
+	if !isTCP(conn.socket) || own(to.Address) && to.Port != capturePort && to.Port != namesPort {
+		return 0, false
+	}
+	if own(to.Address) && to.Port == capturePort {
+		return unix.ECONNREFUSED, true
+	}
+	if _, err := unix.Getpeername(conn.socket); err == nil {
+		return 0, false // it is connected, and the kernel says so
+	}
+	return r.make(conn, to), true
+}
+
+// isTCP reports whether a socket is one of TCP, or of TCP over several paths.
+func isTCP(socket int) bool {
+	protocol, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	return err == nil && (protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_MPTCP)
+}
+
+// make connects a socket to the listener and passes the far end to the server. The
+// address stays what the command has named, and only the port differs, so that
+// getpeername tells the command that address.
+func (r *redirect) make(conn *connection, to transparent.Message) syscall.Errno {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drain()
+	binary.BigEndian.PutUint16(conn.address[2:], capturePort)
+	errno := conn.make()
+	if errno != 0 && errno != unix.EINPROGRESS {
+		return errno
+	}
+	far := r.accept(conn.socket)
+	if far < 0 {
+		return unix.ECONNREFUSED
+	}
+	defer unix.Close(far)
+	if r.send(to, far) != nil {
+		return unix.ECONNREFUSED // there is no server any more
+	}
+	return errno
+}
+
+// drain closes the connections that the command has made to the listener by a way
+// that the filter does not stop, as TCP Fast Open: they would fill its queue.
+func (r *redirect) drain() {
+	for {
+		fd, _, err := unix.Accept4(r.listener, unix.SOCK_CLOEXEC)
+		if err != nil {
+			return
+		}
+		_ = unix.Close(fd)
+	}
+}
+
+// accept returns the far end of a socket's connection; -1: it did not come.
+func (r *redirect) accept(socket int) int {
+	name, err := unix.Getsockname(socket)
+	if err != nil {
+		return -1
+	}
+	for deadline := time.Now().Add(acceptTime); time.Now().Before(deadline); {
+		calls := []unix.PollFd{{Fd: int32(r.listener), Events: unix.POLLIN}}
+		if n, err := unix.Poll(calls, int(time.Until(deadline).Milliseconds())+1); n == 0 || err != nil && err != unix.EINTR {
+			return -1
+		}
+		fd, peer, err := unix.Accept4(r.listener, unix.SOCK_CLOEXEC)
+		if err != nil {
+			continue
+		}
+		if endpointOf(peer) == endpointOf(name) {
+			return fd
+		}
+		_ = unix.Close(fd)
+	}
+	return -1
+}
+
+// endpointOf returns an address in the form of IPv6, and its port.
+func endpointOf(address unix.Sockaddr) (m transparent.Message) {
+	switch a := address.(type) {
+	case *unix.SockaddrInet4:
+		m.Address[10], m.Address[11] = 0xff, 0xff
+		copy(m.Address[12:], a.Addr[:])
+		m.Port = uint16(a.Port)
+	case *unix.SockaddrInet6:
+		m.Address, m.Port = a.Addr, uint16(a.Port)
+	}
+	return m
+}

@@ -1,0 +1,299 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// dialEnv makes this program one that knows no proxy. It is a list of what to do;
+// each line of output is the word and how it ended.
+const dialEnv = "E2E_DIAL"
+
+func init() {
+	words := os.Getenv(dialEnv)
+	if words == "" {
+		return
+	}
+	for word := range strings.FieldsSeq(words) {
+		fmt.Println(word, dialWord(word))
+	}
+	os.Exit(0)
+}
+
+// dialWord does what a word says: it greets a server over a network, or has one of its
+// own, or floods the launcher's listener.
+func dialWord(word string) string {
+	network, address, _ := strings.Cut(word, "/")
+	switch network {
+	case "own":
+		return ownServer(address)
+	case "flood":
+		return flood()
+	case "many":
+		return many(address)
+	}
+	dialer := net.Dialer{Timeout: harness.Patience, Resolver: &net.Resolver{PreferGo: true}}
+	conn, err := dialer.Dial(network, address)
+	if err != nil {
+		return reasonOf(err)
+	}
+	defer conn.Close()
+	return greet(conn)
+}
+
+// greet sends a word and returns what comes back.
+func greet(conn net.Conn) string {
+	if _, err := io.WriteString(conn, "hello"); err != nil {
+		return reasonOf(err)
+	}
+	text := make([]byte, 5)
+	if _, err := io.ReadFull(conn, text); err != nil {
+		return reasonOf(err)
+	}
+	return string(text)
+}
+
+func reasonOf(err error) string {
+	var lookup *net.DNSError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return "not found"
+	case errors.As(err, &errno):
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+// ownServer connects to a server of this program's own.
+func ownServer(address string) string {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return reasonOf(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(conn, "own!!")
+			_ = conn.Close()
+		}
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return reasonOf(err)
+	}
+	defer conn.Close()
+	return greet(conn)
+}
+
+// flood connects to the launcher's listener by TCP Fast Open, which needs no connect,
+// more often than its queue is long.
+func flood() string {
+	for range 200 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return reasonOf(err)
+		}
+		to := &unix.SockaddrInet4{Port: 1, Addr: [4]byte{8, 8, 8, 8}}
+		if err := unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, to); err != nil && err != unix.EINPROGRESS && err != unix.EAGAIN {
+			return reasonOf(err)
+		}
+	}
+	return "done"
+}
+
+// many makes connections at the same time.
+func many(address string) string {
+	var wg sync.WaitGroup
+	ended := make([]string, 50)
+	for i := range ended {
+		wg.Go(func() { ended[i] = dialWord("tcp/" + address) })
+	}
+	wg.Wait()
+	slices.Sort(ended)
+	return strings.Join(slices.Compact(ended), " ")
+}
+
+// redirected is a network proxy whose names lead to a server of this machine.
+type redirected struct {
+	t       *testing.T
+	proxy   *egress.Proxy
+	port    string // of a server that sends back what it gets
+	mu      sync.Mutex
+	reports []string
+}
+
+func newRedirected(t *testing.T) *redirected {
+	r := &redirected{t: t}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	r.port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	policy, err := egress.NewPolicy(egress.Config{
+		SOCKS5: true, LocalBinding: true, Domains: map[string]egress.Permission{"*.allowed.test": egress.Allow},
+	})
+	harness.Must(t, err)
+	host := egress.NewHost(egress.Options{Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+	}})
+	r.proxy, err = host.Start(policy, egress.Hooks{Report: func(d egress.Report) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.reports = append(r.reports, fmt.Sprintf("%s %s:%d", d.Verdict, d.Host, d.Port))
+	}})
+	harness.Must(t, err)
+	t.Cleanup(r.proxy.Close)
+	return r
+}
+
+// run has a sandboxed program do what the words say, and returns how each ended.
+func (r *redirected) run(backend string, words ...string) map[string]string {
+	r.t.Helper()
+	runtime, err := launch.NewRuntime(launch.Options{Launcher: harness.Codex, Helper: harness.Codex, Backend: backend})
+	harness.Must(r.t, err)
+	defer runtime.Close()
+	self, err := os.Executable()
+	harness.Must(r.t, err)
+	profile := permissions.Profile{Kind: permissions.Managed}
+	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
+	command, err := runtime.Process(launch.Intent{
+		Profile: profile, PolicyCwd: "/", CommandCwd: "/", ManagedNetwork: true, ProxyPorts: r.proxy.Ports(), Redirect: true,
+	}, []string{self}, nil, r.proxy.Environ([]string{"PATH=/usr/bin:/bin", dialEnv + "=" + strings.Join(words, " ")}))
+	harness.Must(r.t, err)
+	defer command.Refusal.Close()
+	cmd := exec.Command(command.Argv[0])
+	cmd.Args = append([]string{command.Arg0}, command.Argv[1:]...)
+	cmd.Env, cmd.ExtraFiles, cmd.Stderr = command.Env, command.Files, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	harness.Must(r.t, r.proxy.Redirect(command.Egress))
+	out, err := cmd.Output()
+	command.Close()
+	if err != nil {
+		r.t.Fatalf("%v: %s", err, launch.ReadRefusal(command.Refusal))
+	}
+	ended := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		word, how, _ := strings.Cut(strings.TrimSpace(line), " ")
+		ended[word] = how
+	}
+	return ended
+}
+
+// TestProgramsThatKnowNoProxy: programs that connect by themselves reach the hosts of
+// the process's policy by their names, and nothing else.
+func TestProgramsThatKnowNoProxy(t *testing.T) {
+	harness.NeedSandbox(t)
+	r := newRedirected(t)
+	want := map[string]string{
+		"tcp/a.allowed.test:" + r.port:         "hello",
+		"tcp4/b.allowed.test:" + r.port:        "hello",
+		"many/a.allowed.test:" + r.port:        "hello",
+		"tcp/denied.test:" + r.port:            "not found",
+		"tcp/127.0.0.1:" + r.port:              "connection refused", // of this machine
+		"tcp/127.0.0.1:1":                      "connection refused", // the launcher's listener
+		"tcp/[::1]:1":                          "connection refused",
+		"tcp/93.184.216.34:" + r.port:          "connection reset by peer",
+		"tcp/[2606:4700::1]:" + r.port:         "connection reset by peer",
+		"tcp/198.18.9.9:" + r.port:             "connection reset by peer", // no name
+		"tcp/169.254.169.254:" + r.port:        "connection reset by peer",
+		"tcp/[::ffff:93.184.216.34]:" + r.port: "connection reset by peer",
+		"udp/93.184.216.34:123":                "connection refused",
+		"own/127.0.0.1:0":                      "own!!",
+		"own/0.0.0.0:8080":                     "own!!",
+		"own/0.0.0.0:53":                       "permission denied",
+		"flood":                                "done",
+		"tcp/c.allowed.test:" + r.port:         "hello",
+	}
+	words := []string{"flood", "tcp/c.allowed.test:" + r.port}
+	for word := range want {
+		if !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	got := r.run("namespaces", words...)
+	for word, how := range want {
+		if got[word] != how {
+			t.Errorf("%s: %q, want %q", word, got[word], how)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, report := range []string{"allow a.allowed.test:" + r.port, "deny denied.test:0", "deny 169.254.169.254:" + r.port} {
+		if !slices.Contains(r.reports, report) {
+			t.Errorf("%q was not reported: %q", report, r.reports)
+		}
+	}
+}
+
+// TestBackendsThatDoNotRedirect: with bwrap nothing is redirected, and nothing leads
+// out.
+func TestBackendsThatDoNotRedirect(t *testing.T) {
+	harness.NeedSandbox(t)
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		t.Skip("there is no bwrap here")
+	}
+	r := newRedirected(t)
+	word := "tcp/93.184.216.34:" + r.port
+	if got := r.run("bwrap", word); got[word] != "network is unreachable" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestServersRedirect: the server of a process gets what goes past its network proxy,
+// and tells the client what it refused.
+func TestServersRedirect(t *testing.T) {
+	harness.NeedSandbox(t)
+	c := confinedBy(t, harness.Codex)
+	self, err := os.Executable()
+	harness.Must(t, err)
+	c.call("process/start", object{
+		"processId": "p", "argv": []string{self}, "cwd": uri(c.ws), "tty": false, "sandbox": c.usual(), "enforceManagedNetwork": true,
+		"env": object{"PATH": "/usr/bin:/bin", dialEnv: "tcp/denied.test:80 tcp/93.184.216.34:5432 own/127.0.0.1:0"},
+		"networkProxy": object{"proxy": object{
+			"enabled": true, "enableSocks5": true, "enableSocks5Udp": false, "allowUpstreamProxy": false,
+			"dangerouslyAllowAllUnixSockets": false, "mode": "full", "allowLocalBinding": false, "domains": object{"allowed.test": "allow"},
+		}},
+	})
+	want := "tcp/denied.test:80 not found\ntcp/93.184.216.34:5432 connection reset by peer\nown/127.0.0.1:0 own!!\n"
+	if e := c.end("p"); e.out != want || e.code != 0 {
+		t.Errorf("%+v", e)
+	}
+	for _, host := range []string{`"denied.test","port":0`, `"93.184.216.34","port":5432`} {
+		c.wait(func(m message) bool {
+			return m.Method == "network/policyDecision" && strings.Contains(string(m.Params), `"decision":"deny"`) &&
+				strings.Contains(string(m.Params), `"host":`+host)
+		})
+	}
+}

@@ -1,0 +1,224 @@
+package egress
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// madeUp is the network whose addresses stand for names in the answers to DNS
+// queries (RFC 2544): no host on the Internet has one.
+var madeUp = netip.MustParsePrefix("198.18.0.0/15")
+
+// nameTable holds the names that a process has asked for by DNS. Its methods may be called
+// from any goroutine. The zero value is complete.
+type nameTable struct {
+	mu        sync.Mutex
+	addresses map[string]netip.Addr
+	hosts     map[netip.Addr]string
+	refused   map[string]struct{}
+}
+
+// address returns the address that stands for a name from now on, always the same.
+// ok is false if there are too many names. No address is used for a second name: the
+// process would reach another host than the one that it has asked for.
+func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if address, ok := n.addresses[host]; ok {
+		return address, true
+	}
+	if len(n.addresses) >= maxNames {
+		return netip.Addr{}, false
+	}
+	if n.addresses == nil {
+		n.addresses, n.hosts = make(map[string]netip.Addr), make(map[netip.Addr]string)
+	}
+	first := madeUp.Addr().As4()
+	number := binary.BigEndian.Uint32(first[:]) + uint32(len(n.addresses)) + 1
+	address = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, number)))
+	n.addresses[host], n.hosts[address] = address, host
+	return address, true
+}
+
+// of returns the name that an address stands for.
+func (n *nameTable) of(address netip.Addr) (host string, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	host, ok = n.hosts[address]
+	return host, ok
+}
+
+// refuse reports whether a refused name is new. Programs ask for a name many times.
+func (n *nameTable) refuse(host string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, found := n.refused[host]; found || len(n.refused) >= maxRefusedNames {
+		return false
+	}
+	if n.refused == nil {
+		n.refused = make(map[string]struct{})
+	}
+	n.refused[host] = struct{}{}
+	return true
+}
+
+// Codes of Extended DNS Errors (RFC 8914).
+const (
+	extendedError = 15 // the option
+	errorOther    = 0
+	errorBlocked  = 15
+)
+
+// reply is what is answered to a DNS query.
+type reply struct {
+	code    dnsmessage.RCode
+	address netip.Addr // the zero value: none
+	reason  uint16     // of an Extended DNS Error, if there is a text
+	text    string
+}
+
+// answerNames answers a DNS query, for any server, and returns nil if it is none.
+// No query leaves this program: a name that is allowed gets an address that stands for
+// it, and is resolved when the process connects. So queries carry nothing out.
+func (x *Proxy) answerNames(query []byte) []byte {
+	var p dnsmessage.Parser
+	head, err := p.Start(query)
+	if err != nil || head.Response {
+		return nil
+	}
+	q, err := p.Question()
+	if err != nil {
+		return nil
+	}
+	var out reply
+	_, err = p.Question()
+	switch {
+	case err == nil: // a second question
+		out.code = dnsmessage.RCodeFormatError
+	case head.OpCode != 0:
+		out.code = dnsmessage.RCodeNotImplemented
+	case q.Class != dnsmessage.ClassINET:
+		out.code = dnsmessage.RCodeRefused
+	default:
+		out = x.lookUp(q)
+	}
+	answer, err := out.encode(head, q, hasOptions(&p))
+	if err != nil {
+		return nil
+	}
+	return answer
+}
+
+// hasOptions reports whether a query has the record in whose answer a reason has
+// room (RFC 6891).
+func hasOptions(p *dnsmessage.Parser) bool {
+	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return false
+	}
+	for {
+		h, err := p.AdditionalHeader()
+		if err != nil {
+			return false
+		}
+		if h.Type == dnsmessage.TypeOPT {
+			return true
+		}
+		if p.SkipAdditional() != nil {
+			return false
+		}
+	}
+}
+
+// lookUp answers a question.
+func (x *Proxy) lookUp(q dnsmessage.Question) reply {
+	host, ok := normalHost(q.Name.String())
+	switch {
+	case strings.HasSuffix(host, ".in-addr.arpa") || strings.HasSuffix(host, ".ip6.arpa") || !ok:
+		// The name of an address; programs ask for it without being told to.
+		return reply{code: dnsmessage.RCodeNameError}
+	case host == localhost || strings.HasSuffix(host, "."+localhost):
+		return loopbackReply(q.Type)
+	}
+	if d := x.decideName(host); d.verdict != Pass {
+		if x.names.refuse(host) {
+			x.report(attempt{Question: Question{SOCKS, host, 0}}, d, true)
+		}
+		return reply{code: dnsmessage.RCodeNameError, reason: errorBlocked, text: refusalOf(d.reason).message}
+	}
+	if q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeALL {
+		return reply{} // the name has nothing else
+	}
+	address, ok := x.names.address(host)
+	if !ok {
+		return reply{code: dnsmessage.RCodeServerFailure, reason: errorOther, text: "the process has asked for too many names"}
+	}
+	return reply{address: address}
+}
+
+// loopbackReply answers with the process's own machine (RFC 6761, section 6.3).
+func loopbackReply(t dnsmessage.Type) reply {
+	switch t {
+	case dnsmessage.TypeA:
+		return reply{address: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	case dnsmessage.TypeAAAA:
+		return reply{address: netip.IPv6Loopback()}
+	default:
+		return reply{}
+	}
+}
+
+// encode encodes the reply to a question. It is below 512 bytes, which every client
+// takes.
+func (a reply) encode(head dnsmessage.Header, q dnsmessage.Question, options bool) ([]byte, error) {
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true, RCode: a.code,
+	})
+	b.EnableCompression()
+	if err := b.StartQuestions(); err != nil {
+		return nil, err
+	}
+	if err := b.Question(q); err != nil {
+		return nil, err
+	}
+	if err := b.StartAnswers(); err != nil {
+		return nil, err
+	}
+	record := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
+	switch {
+	case a.address.Is4():
+		if err := b.AResource(record, dnsmessage.AResource{A: a.address.As4()}); err != nil {
+			return nil, err
+		}
+	case a.address.Is6():
+		if err := b.AAAAResource(record, dnsmessage.AAAAResource{AAAA: a.address.As16()}); err != nil {
+			return nil, err
+		}
+	}
+	if options {
+		if err := a.encodeOptions(&b); err != nil {
+			return nil, err
+		}
+	}
+	return b.Finish()
+}
+
+// encodeOptions encodes the size of queries that are taken, and the reason.
+func (a reply) encodeOptions(b *dnsmessage.Builder) error {
+	var record dnsmessage.ResourceHeader
+	if err := record.SetEDNS0(maxQuery, a.code, false); err != nil {
+		return err
+	}
+	var options dnsmessage.OPTResource
+	if a.text != "" {
+		data := append(binary.BigEndian.AppendUint16(nil, a.reason), a.text...)
+		options.Options = []dnsmessage.Option{{Code: extendedError, Data: data}}
+	}
+	if err := b.StartAdditionals(); err != nil {
+		return err
+	}
+	return b.OPTResource(record, options)
+}

@@ -1,0 +1,229 @@
+package egress
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"codex.internal/pkg/sandbox/transparent"
+)
+
+// The ports of captured connections that are treated in a way of their own.
+const (
+	portSSH   = 22
+	portNames = 53
+	portHTTP  = 80
+	portTLS   = 443
+)
+
+// Redirect serves what the launcher of the process sends over a socket: the DNS
+// queries of the process, and its connections that go past the proxy
+// (docs/spec/network.md §5). It takes the socket over and returns at once. Close
+// ends everything that comes over it.
+func (x *Proxy) Redirect(socket *os.File) error {
+	conn, err := net.FileConn(socket)
+	_ = socket.Close()
+	if err != nil {
+		return fmt.Errorf("take connections of a process: %w", err)
+	}
+	from, ok := conn.(*net.UnixConn)
+	if !ok {
+		_ = conn.Close()
+		return errors.New("take connections of a process: it is no Unix socket")
+	}
+	if err := x.keep(from); err != nil {
+		return err
+	}
+	if !x.begin() {
+		_ = from.Close()
+		return net.ErrClosed
+	}
+	go func() {
+		defer x.wg.Done()
+		defer x.discard(from)
+		x.routineRedirect(from)
+	}()
+	return nil
+}
+
+// discard closes a connection that keep has taken.
+func (x *Proxy) discard(conn net.Conn) {
+	x.forget(conn)
+	_ = conn.Close()
+}
+
+// routineRedirect takes what the launcher sends, until it ends or Close is called.
+func (x *Proxy) routineRedirect(from *net.UnixConn) {
+	text, oob := make([]byte, transparent.Size+1), make([]byte, syscall.CmsgSpace(4))
+	for {
+		n, size, _, _, err := from.ReadMsgUnix(text, oob)
+		if err != nil || n == 0 {
+			return
+		}
+		file := fileIn(oob[:size])
+		if file == nil {
+			continue
+		}
+		m, err := transparent.Decode(text[:n])
+		if err == nil {
+			err = x.take(m, file)
+		}
+		if err != nil {
+			x.log.Warn("network proxy: take a connection", "error", err)
+		}
+		_ = file.Close()
+	}
+}
+
+// fileIn returns the descriptor in the control data of a message; nil: none.
+func fileIn(oob []byte) *os.File {
+	messages, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return nil
+	}
+	return os.NewFile(uintptr(fds[0]), "connection")
+}
+
+// take begins to serve a descriptor, of which it keeps a copy.
+func (x *Proxy) take(m transparent.Message, file *os.File) error {
+	if m.Kind == transparent.Names {
+		packets, err := net.FilePacketConn(file)
+		if err != nil {
+			return err
+		}
+		conn, ok := packets.(*net.UDPConn)
+		if !ok {
+			return errors.Join(errors.New("the socket for names is not one of UDP"), packets.Close())
+		}
+		if err := x.keep(conn); err != nil {
+			return err
+		}
+		x.wg.Go(func() {
+			defer x.discard(conn)
+			x.routineNames(conn)
+		})
+		return nil
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return err
+	}
+	if _, ok := conn.(*net.TCPConn); !ok || !x.enter(conn) {
+		reset(conn)
+		return nil
+	}
+	x.wg.Go(func() {
+		defer x.leave(conn)
+		x.serveRedirected(conn.(*net.TCPConn), netip.AddrPortFrom(netip.AddrFrom16(m.Address).Unmap(), m.Port))
+	})
+	return nil
+}
+
+// reset closes a connection so that the process sees an error and not an end.
+func reset(conn net.Conn) {
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// serveRedirected serves a connection that the process has made to an address. An
+// address that DNS has told it means its name.
+func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
+	r := bufio.NewReaderSize(conn, readBuffer)
+	host, named := x.names.of(to.Addr())
+	switch {
+	case to.Port() == portNames:
+		x.serveNames(conn, r)
+		return
+	case to.Port() == portHTTP && x.policy.config.Limited:
+		x.serveHTTP(conn) // which judges each request
+		return
+	case !named:
+		host = to.Addr().String()
+	}
+	a := attempt{Question: Question{SOCKS, host, to.Port()}, client: conn.RemoteAddr().String()}
+	if !named && madeUp.Contains(to.Addr()) {
+		// It stands for no name, and must not mean a host of that address.
+		d := blocked(ReasonLocal, "DNS has not told this address")
+		x.report(a, d, true)
+		x.refuse(conn, a, d)
+		return
+	}
+	x.join(conn, r, a)
+}
+
+// join connects the process with a host, or refuses it, and returns when the
+// connection has ended.
+func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
+	// No one but the process has the connection: its end is seen by reading.
+	d, to := x.permit(a, func() bool { return hungUp(conn, r) }, true)
+	if d.verdict != Pass {
+		x.refuse(conn, a, d)
+		return
+	}
+	out, early, err := x.tunnelTo(x.ctx, a.Question, to)
+	if err != nil {
+		x.log.Debug("network proxy: connect", "host", a.Host, "port", a.Port, "error", err)
+		reset(conn)
+		return
+	}
+	x.tunnel(conn, r, out, early)
+}
+
+// hungUp reports whether the process has broken a connection.
+func hungUp(conn net.Conn, r *bufio.Reader) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := r.Peek(1)
+	_ = conn.SetReadDeadline(time.Time{})
+	return errors.Is(err, syscall.ECONNRESET)
+}
+
+// refuse ends a connection that is refused, in the words of the protocol that its
+// port is for: HTTP, TLS and SSH have some. Otherwise the connection is reset.
+func (x *Proxy) refuse(conn *net.TCPConn, a attempt, d decision) {
+	refusal := refusalOf(d.reason)
+	var words []byte
+	switch a.Port {
+	case portHTTP:
+		words = fmt.Appendf(nil, "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain\r\nx-proxy-error: %s\r\nconnection: close\r\n"+
+			"content-length: %d\r\n\r\n%s", refusal.code, len(refusal.message), refusal.message)
+	case portTLS:
+		words = []byte{21, 3, 3, 0, 2, 2, 49} // an alert: fatal, access_denied (RFC 8446, section 6)
+	case portSSH:
+		words = disconnectSSH(refusal.message)
+	default:
+		reset(conn)
+		return
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	_, _ = conn.Write(words)
+	finish(conn)
+}
+
+// disconnectSSH is what an SSH server sends that lets a client not in: its version
+// and SSH_MSG_DISCONNECT, which is not encrypted yet (RFC 4253, sections 4.2, 6 and
+// 11.1). Clients show the text.
+func disconnectSSH(text string) []byte {
+	const disconnect, notAllowed, block = 1, 1, 8
+	payload := binary.BigEndian.AppendUint32([]byte{disconnect}, notAllowed)
+	payload = append(binary.BigEndian.AppendUint32(payload, uint32(len(text))), text...)
+	payload = binary.BigEndian.AppendUint32(payload, 0) // no language
+	padding := block - (4+1+len(payload))%block
+	if padding < 4 {
+		padding += block
+	}
+	b := binary.BigEndian.AppendUint32([]byte("SSH-2.0-codex\r\n"), uint32(1+len(payload)+padding))
+	b = append(append(b, byte(padding)), payload...)
+	return append(b, make([]byte, padding)...)
+}

@@ -1,0 +1,258 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/sandbox/transparent"
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// launcherEnd is the launcher's end of the socket of a proxy.
+type launcherEnd struct {
+	t *testing.T
+	*net.UnixConn
+}
+
+func redirectTo(t *testing.T, x *Proxy) launcherEnd {
+	t.Helper()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Redirect(os.NewFile(uintptr(pair[0]), "server")); err != nil {
+		t.Fatal(err)
+	}
+	ours := os.NewFile(uintptr(pair[1]), "launcher")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return launcherEnd{t, conn.(*net.UnixConn)}
+}
+
+func (l launcherEnd) send(text []byte, conn interface{ File() (*os.File, error) }) {
+	l.t.Helper()
+	f, err := conn.File()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, _, err := l.WriteMsgUnix(text, syscall.UnixRights(int(f.Fd())), nil); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// connect makes a connection of the process to an address, and returns its end.
+func (l launcherEnd) connect(to string) net.Conn {
+	l.t.Helper()
+	address := netip.MustParseAddrPort(to)
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer listener.Close()
+	inside, _ := wire(l.t, listener)
+	far, err := listener.Accept()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer far.Close()
+	m := transparent.Message{Kind: transparent.Connection, Address: address.Addr().As16(), Port: address.Port()}
+	l.send(m.Append(nil), far.(*net.TCPConn))
+	return inside
+}
+
+// echoServer answers each connection with what it gets.
+func echoServer(t *testing.T) uint16 {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	return portOf(l)
+}
+
+// TestRedirectedConnections: an address that DNS has told means its name, and another
+// one itself. What is refused is refused in the words of the port's protocol.
+func TestRedirectedConnections(t *testing.T) {
+	port := echoServer(t)
+	seen := &reports{}
+	x := testProxy(t, Options{Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+		if name == "a.test" {
+			return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+		}
+		return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+	}}, Config{LocalBinding: true, Domains: map[string]Permission{"a.test": Allow, "127.0.0.1": Allow}}, Hooks{Report: seen.add})
+	l := redirectTo(t, x)
+	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeA, false))); got != "Success [198 18 0 1]" {
+		t.Fatal(got)
+	}
+	for _, host := range []string{"198.18.0.1", "[::ffff:198.18.0.1]", "127.0.0.1"} {
+		conn := l.connect(host + ":" + strconv.Itoa(int(port)))
+		if _, err := conn.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).CloseWrite()
+		if text, err := io.ReadAll(conn); string(text) != "hello" || err != nil {
+			t.Errorf("%s: %q %v", host, text, err)
+		}
+	}
+	for to, want := range map[string]string{
+		"198.18.0.2:80":      "Sandbox policy blocks local/private network addresses.", // no name
+		"93.184.216.34:80":   "HTTP/1.1 403 Forbidden\r\n",
+		"93.184.216.34:443":  "\x15\x03\x03\x00\x02\x02\x31",
+		"[2606:4700::1]:443": "\x15\x03\x03\x00\x02\x02\x31",
+		"93.184.216.34:22":   "Domain not in allowlist.",
+	} {
+		text, err := io.ReadAll(l.connect(to))
+		if !strings.Contains(string(text), want) || err != nil {
+			t.Errorf("%s: %q %v", to, text, err)
+		}
+	}
+	for _, to := range []string{"93.184.216.34:5432", "198.18.0.1:1", "169.254.169.254:8080"} {
+		if text, err := io.ReadAll(l.connect(to)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: %q %v", to, text, err)
+		}
+	}
+	if got := strings.Join(seen.all(), "\n"); !strings.Contains(got, "allow baseline_policy allow socks5_tcp a.test") ||
+		!strings.Contains(got, "deny baseline_policy not_allowed socks5_tcp 169.254.169.254") {
+		t.Errorf("reported:\n%s", got)
+	}
+}
+
+// TestRedirectedQueries: queries come by UDP and by connections to port 53.
+func TestRedirectedQueries(t *testing.T) {
+	x := testProxy(t, Options{}, Config{Domains: map[string]Permission{"a.test": Allow}}, Hooks{})
+	l := redirectTo(t, x)
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	l.send(transparent.Message{Kind: transparent.Names}.Append(nil), server)
+	client, err := net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_ = client.SetDeadline(time.Now().Add(patience))
+	query := dnsQuery(t, "a.test.", dnsmessage.TypeA, true)
+	answer := make([]byte, 600)
+	// What is too long, or is no query, gets no answer and ends nothing.
+	for _, b := range [][]byte{make([]byte, maxQuery+1), []byte("x"), query} {
+		if _, err := client.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := client.Read(answer)
+	if err != nil || told(t, answer[:n]) != "Success [198 18 0 1]" {
+		t.Errorf("by UDP: %x %v", answer[:n], err)
+	}
+	conn := l.connect("8.8.8.8:53")
+	framed := append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)
+	if _, err := conn.Write(append(framed, framed...)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := io.ReadFull(conn, answer[:2]); err != nil {
+			t.Fatal(err)
+		}
+		n := binary.BigEndian.Uint16(answer)
+		if _, err := io.ReadFull(conn, answer[:n]); err != nil || told(t, answer[:n]) != "Success [198 18 0 1]" {
+			t.Errorf("by TCP: %x %v", answer[:n], err)
+		}
+	}
+	if _, err := conn.Write(binary.BigEndian.AppendUint16(nil, maxQuery+1)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
+		t.Errorf("a query that is too long: %q %v", text, err)
+	}
+}
+
+// TestRedirectEnds: Close ends what came over the socket, a message that is none ends
+// nothing, and a connection too many is reset.
+func TestRedirectEnds(t *testing.T) {
+	x := testProxy(t, Options{Connections: 1}, local(), Hooks{})
+	l := redirectTo(t, x)
+	junk, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer junk.Close()
+	l.send([]byte("x"), junk)
+	l.send(transparent.Message{Kind: transparent.Connection}.Append(nil), junk)
+	first := l.connect("8.8.8.8:53")
+	if text, err := io.ReadAll(l.connect("8.8.8.8:53")); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("one connection too many: %q %v", text, err)
+	}
+	x.Close()
+	if _, err := io.ReadAll(first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("after the end: %v", err)
+	}
+	if n, _ := l.Read(make([]byte, 1)); n != 0 {
+		t.Error("the socket is open")
+	}
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pair[1])
+	if err := x.Redirect(os.NewFile(uintptr(pair[0]), "late")); err == nil {
+		t.Error("a closed proxy takes a socket")
+	}
+}
+
+// TestLimitedModeWithoutProxy: a plain request is judged as one to the HTTP proxy.
+func TestLimitedModeWithoutProxy(t *testing.T) {
+	x := testProxy(t, Options{}, Config{Limited: true, Domains: map[string]Permission{"a.test": Allow}}, Hooks{})
+	l := redirectTo(t, x)
+	conn := l.connect("93.184.216.34:80")
+	if _, err := io.WriteString(conn, "POST / HTTP/1.0\r\nHost: b.test\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(conn); !bytes.Contains(text, []byte(`"host":"b.test"`)) || err != nil {
+		t.Errorf("%q %v", text, err)
+	}
+}
+
+// TestDisconnectSSH: the packet is one of RFC 4253, section 6.
+func TestDisconnectSSH(t *testing.T) {
+	for _, text := range []string{"", "a", "Domain not in allowlist.", strings.Repeat("x", 100)} {
+		version, b, found := bytes.Cut(disconnectSSH(text), []byte("\r\n"))
+		if !found || string(version) != "SSH-2.0-codex" || len(b)%8 != 0 {
+			t.Fatalf("%q: %x", version, b)
+		}
+		size, padding := binary.BigEndian.Uint32(b), int(b[4])
+		payload := b[5 : len(b)-padding]
+		if int(size) != len(b)-4 || padding < 4 || payload[0] != 1 || string(payload[9:9+len(text)]) != text || len(payload) != 13+len(text) {
+			t.Errorf("%q: %x", text, b)
+		}
+	}
+}
