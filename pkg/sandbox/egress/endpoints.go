@@ -49,6 +49,9 @@ func ParseEndpoints(texts []string) (*Endpoints, error) {
 	return e, nil
 }
 
+// Any reports whether there are any patterns.
+func (e *Endpoints) Any() bool { return len(e.hosts) > 0 }
+
 // splitPort cuts the port off a pattern; 0: it has none. An IPv6 address without
 // brackets has none.
 func splitPort(text string) (host string, port uint16, err error) {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
@@ -145,11 +146,7 @@ func (e *execution) denied() string {
 	if len(e.last.refused) == 0 {
 		return "the sandbox on the executor probably denied it; " + e.x.policy.Wider()
 	}
-	hosts, options := make([]string, len(e.last.refused)), make([]string, len(e.last.refused))
-	for i, refused := range e.last.refused {
-		hosts[i], options[i] = refused.String(), "--allow-domain "+refused.option()
-	}
-	return "the network proxy of the command refused " + strings.Join(hosts, ", ") + "; to let the command reach them use " + strings.Join(options, " ")
+	return sandbox.RefusedHosts(e.last.refused)
 }
 
 // refused reports that the command is not to run.

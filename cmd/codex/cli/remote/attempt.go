@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -48,7 +49,7 @@ type attempt struct {
 	raw    rawMode                            // of the terminal, if the process has one
 	over   chan struct{}                      // closed when the process has closed, or is given up
 	// refused are, at the end, hosts that the process's network proxy refused.
-	refused []endpoint
+	refused []sandbox.Endpoint
 }
 
 // run starts the process and stays with it to its end.

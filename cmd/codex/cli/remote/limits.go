@@ -27,8 +27,6 @@ const (
 	// maxProtocol bounds the name of a protocol in a question, in bytes: those that
 	// servers know have 13 at most, and it must fit a line.
 	maxProtocol = 32
-	// maxShownDenials bounds the hosts that a question about a retry names.
-	maxShownDenials = 8
 	// maxLine is the longest line of a session, in characters: the line
 	// editor takes no more.
 	maxLine = 4096

@@ -4,40 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/egress"
 )
-
-// endpoint is a host and a port as the server asks about them.
-type endpoint struct {
-	host string // normalised
-	port uint16
-}
-
-// String returns the endpoint for people. Every character that is not ASCII is
-// escaped: letters of other scripts make one name look like another.
-func (e endpoint) String() string {
-	return visibleHost(e.host) + " port " + strconv.Itoa(int(e.port))
-}
-
-// option is the endpoint as --allow-domain takes it.
-func (e endpoint) option() string {
-	return net.JoinHostPort(visibleHost(e.host), strconv.Itoa(int(e.port)))
-}
-
-// visibleHost returns a normalised host, which has no quotation marks and no
-// backslashes, in ASCII.
-func visibleHost(host string) string {
-	quoted := strconv.QuoteToASCII(host)
-	return quoted[1 : len(quoted)-1]
-}
 
 // network answers the server's questions about hosts. The server knows patterns
 // without ports alone, so it asks about every host that --allow-domain permits on one
@@ -51,15 +26,15 @@ type network struct {
 	mu      sync.Mutex
 	now     *attempt // nil: there is none
 	asked   int      // the questions to the person during this attempt
-	session map[endpoint]bool
-	refused map[endpoint]bool // those that the person refused during this attempt
+	session map[sandbox.Endpoint]bool
+	refused map[sandbox.Endpoint]bool // those that the person refused during this attempt
 	cancel  context.CancelFunc
 }
 
 func newNetwork(o execOptions) *network {
 	return &network{
 		allowed: o.endpoints, ask: o.askNetwork, turn: make(chan struct{}, 1),
-		session: make(map[endpoint]bool), refused: make(map[endpoint]bool),
+		session: make(map[sandbox.Endpoint]bool), refused: make(map[sandbox.Endpoint]bool),
 	}
 }
 
@@ -68,7 +43,7 @@ func newNetwork(o execOptions) *network {
 func (n *network) begin(a *attempt) (end func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.now, n.asked, n.refused = a, 0, make(map[endpoint]bool)
+	n.now, n.asked, n.refused = a, 0, make(map[sandbox.Endpoint]bool)
 	return func() {
 		n.mu.Lock()
 		n.now = nil
@@ -89,7 +64,7 @@ func (n *network) interrupt() {
 
 // refusedByPerson reports whether the person who was asked refused the endpoint
 // during this attempt.
-func (n *network) refusedByPerson(e endpoint) bool {
+func (n *network) refusedByPerson(e sandbox.Endpoint) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.refused[e]
@@ -107,14 +82,14 @@ func (n *network) answer(ctx context.Context, q execproto.PolicyRequestParams) e
 // decide reports whether a process may reach a host.
 func (n *network) decide(ctx context.Context, q execproto.PolicyRequestParams) bool {
 	host, ok := egress.NormalHost(q.Request.Host)
-	e := endpoint{host, q.Request.Port}
+	e := sandbox.Endpoint{Host: host, Port: q.Request.Port}
 	n.mu.Lock()
 	a := n.now
 	n.mu.Unlock()
 	switch {
-	case !ok || e.port == 0 || len(q.Request.Protocol) > maxProtocol || a == nil || a.params.ProcessID != q.ProcessID:
+	case !ok || e.Port == 0 || len(q.Request.Protocol) > maxProtocol || a == nil || a.params.ProcessID != q.ProcessID:
 		return false
-	case n.allowed.Match(e.host, e.port) != "":
+	case n.allowed.Match(e.Host, e.Port) != "":
 		return true
 	case !n.ask:
 		return false
@@ -156,7 +131,7 @@ func (n *network) decide(ctx context.Context, q execproto.PolicyRequestParams) b
 }
 
 // remembered returns the answer for the session, if there is one.
-func (n *network) remembered(e endpoint) (allow, known bool) {
+func (n *network) remembered(e sandbox.Endpoint) (allow, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	allow, known = n.session[e]
@@ -184,7 +159,7 @@ func (n *network) count(a *attempt, cancel context.CancelFunc) int {
 }
 
 // put puts the question to the person, and keeps the answer.
-func (n *network) put(ctx context.Context, a *attempt, e endpoint, protocol string) bool {
+func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, protocol string) bool {
 	word, err := a.askNetwork(ctx, e, protocol)
 	if err != nil {
 		a.x.say(err.Error())
@@ -212,7 +187,7 @@ const (
 // askNetwork asks the person about a host while the command runs. The command's
 // output, the reading of its input and its raw terminal wait meanwhile: the question
 // must be the last thing on the screen, and the answer must not reach the command.
-func (a *attempt) askNetwork(ctx context.Context, e endpoint, protocol string) (word string, err error) {
+func (a *attempt) askNetwork(ctx context.Context, e sandbox.Endpoint, protocol string) (word string, err error) {
 	a.report.mu.Lock()
 	defer a.report.mu.Unlock()
 	if ctx.Err() != nil {
@@ -238,11 +213,11 @@ func (a *attempt) askNetwork(ctx context.Context, e endpoint, protocol string) (
 	default:
 		word = answerNo
 	}
-	emitted := a.report.write(execEvent{Type: "network", Host: e.host, Port: e.port, Protocol: protocol, Answer: word, By: by})
+	emitted := a.report.write(execEvent{Type: "network", Host: e.Host, Port: e.Port, Protocol: protocol, Answer: word, By: by})
 	return word, errors.Join(err, emitted)
 }
 
-func (a *attempt) networkQuestion(e endpoint, protocol string) question {
+func (a *attempt) networkQuestion(e sandbox.Endpoint, protocol string) question {
 	return question{
 		facts: []string{
 			"network: the command wants to reach " + e.String() + " (" + terminal.Literal(protocol) + ")",
@@ -255,16 +230,16 @@ func (a *attempt) networkQuestion(e endpoint, protocol string) question {
 }
 
 // denials returns what the process's network proxy refused and the person did not, at
-// most maxShownDenials of it, and whether there was any.
-func (n *network) denials(list []execproto.Denial) (shown []endpoint, found bool) {
+// most sandbox.MaxShownDenials of it, and whether there was any.
+func (n *network) denials(list []execproto.Denial) (shown []sandbox.Endpoint, found bool) {
 	for _, d := range list {
 		host, ok := egress.NormalHost(d.Host)
-		e := endpoint{host, d.Port}
+		e := sandbox.Endpoint{Host: host, Port: d.Port}
 		if d.Kind != execproto.DenialNetwork || ok && n.refusedByPerson(e) {
 			continue
 		}
 		found = true
-		if ok && len(shown) < maxShownDenials {
+		if ok && len(shown) < sandbox.MaxShownDenials {
 			shown = append(shown, e)
 		}
 	}

@@ -19,29 +19,43 @@ const (
 )
 
 // exec becomes the launcher: signals, the terminal and the exit code are its
-// own. It does not return unless it fails.
+// own. It does not return unless it fails, or the command has a network proxy, which
+// is this process's.
 func (l *localLaunch) exec() error {
+	if l.endpoints.Any() {
+		return l.runProxied()
+	}
 	launcher, err := findLauncher()
 	if err != nil {
 		return &cmdutil.ExitError{Code: notStarted, Err: err}
 	}
+	args, err := l.launcherArgs(inMemory)
+	if err != nil {
+		return &cmdutil.ExitError{Code: notStarted, Err: err}
+	}
+	err = syscall.Exec(launcher, args, os.Environ())
+	return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", launcher, err)}
+}
+
+// launcherArgs returns the launcher's arguments. A long profile is passed by pass, which
+// returns the number of the descriptor that the launcher reads it from.
+func (l *localLaunch) launcherArgs(pass func(profile []byte) (fd int, err error)) ([]string, error) {
 	args := append([]string{launcherName}, l.args...)
 	switch {
 	case l.profile == nil:
 	case len(l.profile) <= maxArgument:
 		args = append(args, "--permission-profile", string(l.profile))
 	default:
-		fd, err := inMemory(l.profile)
+		fd, err := pass(l.profile)
 		if err != nil {
-			return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("pass the profile to the launcher: %w", err)}
+			return nil, fmt.Errorf("pass the profile to the launcher: %w", err)
 		}
 		args = append(args, "--permission-profile-fd", strconv.Itoa(fd))
 	}
 	if len(l.command) > 0 {
 		args = append(append(args, "--"), l.command...)
 	}
-	err = syscall.Exec(launcher, args, os.Environ())
-	return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", launcher, err)}
+	return args, nil
 }
 
 // findLauncher finds the launcher as launch.Runtime does: beside this

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/pathuri"
@@ -33,7 +34,8 @@ func Command(s cmdutil.Streams) *cli.Command {
 		Description: `Runs the command where it may read everything, write nothing and reach no
 network: that is --read-only, the default. --workspace-write lets it write also
 below the current directory (or --cwd), /tmp and $TMPDIR, but not in .git,
-.agents and .codex. --profile says everything itself.
+.agents and .codex. --profile says everything itself. --allow-domain lets the
+command reach some hosts, on one port or on all, and no others.
 
 The command keeps this terminal, its input and output, and gets the signals.
 Exits with the command's exit code, or 128 and the number of the signal that
@@ -44,6 +46,7 @@ Examples:
    codex sandbox -- ls -l ~
    codex sandbox --workspace-write -- make test
    codex sandbox --workspace-write --writable-root ~/.cache --network -- go build ./...
+   codex sandbox --workspace-write --allow-domain pypi.org:443 -- pip download requests
    codex sandbox --workspace-write --explain
    codex sandbox --workspace-write --explain --target windows`,
 		Flags: []cli.Flag{
@@ -52,6 +55,8 @@ Examples:
 			&cli.StringFlag{Name: "profile", Usage: "what `FILE` says, a permission profile as JSON"},
 			&cli.StringSliceFlag{Name: "writable-root", Usage: "write also below `DIR`; may be repeated"},
 			&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
+			&cli.StringSliceFlag{Name: "allow-domain",
+				Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
 			&cli.StringFlag{Name: "backend", Value: launch.Backends[0], Usage: "what confines it: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
 			&cli.BoolFlag{Name: "no-local-sockets", Usage: "while the network is off, leave no sockets of its own but pairs, as in Codex CLI"},
@@ -86,6 +91,8 @@ func checkTarget(c *cli.Context) error {
 		return cmdutil.Usagef("--target %q: there are %s and %s", target, targetLinux, targetWindows)
 	case target == targetWindows && !c.Bool("explain"):
 		return cmdutil.Usagef("--target windows needs --explain: commands are confined on Linux only")
+	case target == targetWindows && c.IsSet("allow-domain"):
+		return cmdutil.Usagef("--allow-domain does not go with --target windows: it is for Linux")
 	case target == targetWindows && (c.IsSet("backend") || c.Bool("stricter") || c.Bool("no-local-sockets")):
 		return cmdutil.Usagef("--backend, --stricter and --no-local-sockets do not go with --target windows: they are for Linux")
 	default:
@@ -98,6 +105,8 @@ type localLaunch struct {
 	args    []string
 	profile []byte // nil: a short form is among the arguments
 	command []string
+	// endpoints are the hosts that the command may reach through a network proxy.
+	endpoints *egress.Endpoints
 }
 
 // launchOf makes the launcher's arguments of the options.
@@ -111,7 +120,11 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 	} else if !st.IsDir() {
 		return nil, fmt.Errorf("--cwd: %s is not a directory", cwd)
 	}
-	l := &localLaunch{command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
+	endpoints, err := egress.ParseEndpoints(c.StringSlice("allow-domain"))
+	if err != nil {
+		return nil, cmdutil.Usagef("--allow-domain: %v", err)
+	}
+	l := &localLaunch{endpoints: endpoints, command: c.Args().Slice(), args: []string{"--sandbox-policy-cwd", cwd, "--backend", c.String("backend")}}
 	for _, flag := range []string{"stricter", "no-local-sockets", "explain"} {
 		if c.Bool(flag) {
 			l.args = append(l.args, "--"+flag)
@@ -183,6 +196,8 @@ func checkSandbox(c *cli.Context) error {
 		return cmdutil.Usagef("--profile needs the name of a file")
 	case c.IsSet("profile") && (c.Bool("network") || c.IsSet("writable-root")):
 		return cmdutil.Usagef("--network and --writable-root do not go with --profile: the profile says these itself")
+	case c.IsSet("allow-domain") && c.Bool("network"):
+		return cmdutil.Usagef("--network does not go with --allow-domain: it lets the command reach every host")
 	case c.IsSet("writable-root") && !c.Bool("workspace-write"):
 		return cmdutil.Usagef("--writable-root needs --workspace-write")
 	case !slices.Contains(launch.Backends, c.String("backend")):

@@ -1,0 +1,44 @@
+package sandbox
+
+import (
+	"net"
+	"strconv"
+	"strings"
+)
+
+// MaxShownDenials bounds the refused hosts that a message names.
+const MaxShownDenials = 8
+
+// Endpoint is a host, in its normal form, and a port that a command wants to reach.
+type Endpoint struct {
+	Host string
+	Port uint16
+}
+
+// String returns the endpoint for people. Every character that is not ASCII is
+// escaped: letters of other scripts make one name look like another.
+func (e Endpoint) String() string {
+	return visibleHost(e.Host) + " port " + strconv.Itoa(int(e.Port))
+}
+
+// option is the endpoint as --allow-domain takes it.
+func (e Endpoint) option() string {
+	return net.JoinHostPort(visibleHost(e.Host), strconv.Itoa(int(e.Port)))
+}
+
+// visibleHost returns a normalised host, which has no quotation marks and no
+// backslashes, in ASCII.
+func visibleHost(host string) string {
+	quoted := strconv.QuoteToASCII(host)
+	return quoted[1 : len(quoted)-1]
+}
+
+// RefusedHosts says which hosts the network proxy of a command has refused, and what
+// to do about it.
+func RefusedHosts(refused []Endpoint) string {
+	hosts, options := make([]string, len(refused)), make([]string, len(refused))
+	for i, e := range refused {
+		hosts[i], options[i] = e.String(), "--allow-domain "+e.option()
+	}
+	return "the network proxy of the command refused " + strings.Join(hosts, ", ") + "; to let the command reach them use " + strings.Join(options, " ")
+}

@@ -1,0 +1,180 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/sandbox/egress"
+	"golang.org/x/sys/unix"
+)
+
+// portAnswerTime bounds the answer to the proxy's question about a port, which is
+// made at once.
+const portAnswerTime = time.Second
+
+// maxSignals bounds the signals that wait to be passed on.
+const maxSignals = 8
+
+// refusals are the hosts that the proxy has refused. Its methods may be called from any
+// goroutine.
+type refusals struct {
+	mu   sync.Mutex
+	list []Endpoint // at most MaxShownDenials
+}
+
+func (r *refusals) add(report egress.Report) {
+	e := Endpoint{report.Host, report.Port}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if report.Verdict != egress.Pass && len(r.list) < MaxShownDenials && !slices.Contains(r.list, e) {
+		r.list = append(r.list, e)
+	}
+}
+
+// proxy starts the network proxy of the command. This process owns it, so the
+// proxy ends with it.
+func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
+	config := egress.Config{SOCKS5: true, Upstream: true, Domains: l.endpoints.Domains(), Review: l.endpoints.Review(), AskTime: portAnswerTime}
+	policy, err := egress.NewPolicy(config)
+	if err != nil {
+		return nil, err
+	}
+	host := egress.NewHost(egress.Options{})
+	if err := host.Works(); err != nil {
+		return nil, err
+	}
+	return host.Start(policy, egress.Hooks{Report: refused.add, Ask: func(_ context.Context, q egress.Question) egress.Answer {
+		if l.endpoints.Match(q.Host, q.Port) != "" {
+			return egress.Answer{Verdict: egress.Pass}
+		}
+		return egress.Answer{Verdict: egress.Block, Reason: egress.ReasonNotAllowed}
+	}})
+}
+
+// runProxied runs the launcher as a child, beside the command's network proxy, and
+// returns when it has ended. The terminal, the input and the output are the child's.
+func (l *localLaunch) runProxied() error {
+	var refused refusals
+	proxy, err := l.proxy(&refused)
+	if err != nil {
+		return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the network proxy of --allow-domain: %w", err)}
+	}
+	defer proxy.Close()
+	ports := make([]string, 0, 2)
+	for _, port := range proxy.Ports() {
+		ports = append(ports, strconv.Itoa(int(port)))
+	}
+	l.args = append(l.args, "--allow-network-for-proxy", "--proxy-ports="+strings.Join(ports, ","))
+	cmd, err := l.child(proxy.Environ(os.Environ()))
+	if err != nil {
+		return &cmdutil.ExitError{Code: notStarted, Err: err}
+	}
+	code, err := supervise(cmd)
+	if err != nil {
+		return &cmdutil.ExitError{Code: notStarted, Err: fmt.Errorf("start the launcher %s: %w; install codex again", cmd.Path, err)}
+	}
+	if code == 0 {
+		return nil
+	}
+	refused.mu.Lock()
+	defer refused.mu.Unlock()
+	if len(refused.list) > 0 {
+		return &cmdutil.ExitError{Code: code, Err: errors.New(RefusedHosts(refused.list))}
+	}
+	return &cmdutil.ExitError{Code: code}
+}
+
+// child is the launcher as a child. It is killed if this process dies, as it would be
+// if it were this process.
+func (l *localLaunch) child(env []string) (*exec.Cmd, error) {
+	launcher, err := findLauncher()
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{
+		Path: launcher, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	}
+	cmd.Args, err = l.launcherArgs(func(profile []byte) (int, error) {
+		fd, err := inMemory(profile)
+		if err != nil {
+			return 0, err
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "profile"))
+		return 2 + len(cmd.ExtraFiles), nil
+	})
+	return cmd, err
+}
+
+// supervise runs a child to its end, passes signals on, and returns the exit code: 128
+// and the number of the signal that ended the child, if one did.
+func supervise(cmd *exec.Cmd) (code int, err error) {
+	// The child is killed when the thread that has started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	signals := make(chan os.Signal, maxSignals)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
+		// One that is ignored, as by nohup, stays ignored, here and in the child.
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { routineSignals(cmd.Process, signals, ended) })
+	err = cmd.Wait()
+	close(ended)
+	wg.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return 0, err
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// routineSignals passes signals on until the child has ended. A key such as Ctrl-C
+// sends its signal to all processes in the terminal's foreground, and so to the child
+// already: there an interrupt is not passed on, which would be a second one.
+func routineSignals(child *os.Process, signals <-chan os.Signal, ended <-chan struct{}) {
+	for {
+		select {
+		case sig := <-signals:
+			key := sig == syscall.SIGINT || sig == syscall.SIGQUIT
+			if !key || !inForeground() {
+				_ = child.Signal(sig)
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// inForeground reports whether this process is in the foreground of its terminal.
+func inForeground() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
