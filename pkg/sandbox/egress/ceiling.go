@@ -12,8 +12,8 @@ type CeilingConfig struct {
 	// client's policy, Deny refuses them, and AskFirst asks the client although its
 	// policy allows them.
 	Default Permission
-	// Allow, Deny and Ask are patterns as in Config.Domains. Deny wins over Ask, and
-	// Ask over Allow.
+	// Allow, Deny and Ask are patterns as ParseEndpoints reads them: one with a port is
+	// for this port alone. Deny wins over Ask, and Ask over Allow.
 	Allow, Deny, Ask []string
 	// Ports are the only ports; none: every port.
 	Ports []uint16
@@ -28,7 +28,7 @@ const AskFirst Permission = "ask"
 // everything.
 type Ceiling struct {
 	config           CeilingConfig
-	allow, deny, ask patterns
+	allow, deny, ask *Endpoints
 }
 
 // NewCeiling checks a CeilingConfig.
@@ -46,15 +46,13 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 	for _, list := range []struct {
 		name string
 		from []string
-		to   *patterns
+		to   **Endpoints
 	}{{"allow", config.Allow, &c.allow}, {"deny", config.Deny, &c.deny}, {"ask", config.Ask, &c.ask}} {
-		for _, text := range list.from {
-			parsed, err := parsePattern(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", list.name, err)
-			}
-			list.to.add(parsed)
+		parsed, err := ParseEndpoints(list.from)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", list.name, err)
 		}
+		*list.to = parsed
 	}
 	return c, nil
 }
@@ -82,7 +80,7 @@ func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 		d := blocked(reason, "the server's egress policy: "+rule)
 		return &d, false
 	}
-	if rule := c.deny.find(q.Host); rule != "" {
+	if rule := c.deny.Match(q.Host, q.Port); rule != "" {
 		return refuse(ReasonDenied, rule)
 	}
 	if len(c.config.Ports) > 0 && !slices.Contains(c.config.Ports, q.Port) {
@@ -90,9 +88,9 @@ func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 	}
 	permission := c.config.Default
 	switch {
-	case c.ask.find(q.Host) != "":
+	case c.ask.Match(q.Host, q.Port) != "":
 		permission = AskFirst
-	case c.allow.find(q.Host) != "":
+	case c.allow.Match(q.Host, q.Port) != "":
 		permission = Allow
 	}
 	if permission == Deny {

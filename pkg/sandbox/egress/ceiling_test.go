@@ -20,6 +20,7 @@ func TestCeiling(t *testing.T) {
 		f(&c)
 		return c
 	}
+	ports := CeilingConfig{Default: Deny, Allow: []string{"a.test:443", "*.test:22"}, Ask: []string{"b.test:22"}, Deny: []string{"c.test:22"}}
 	allowed := change(func(c *CeilingConfig) { c.Default = Allow })
 	private := change(func(c *CeilingConfig) { c.Default, c.PrivateAddresses = Allow, true })
 	for name, tt := range map[string]struct {
@@ -41,6 +42,11 @@ func TestCeiling(t *testing.T) {
 		"asked about":                   {base, open, "asked.test", 443, ReasonNotAllowed, true},
 		"asked by default":              {change(func(c *CeilingConfig) { c.Default = AskFirst }), open, "a.example", 80, ReasonNotAllowed, true},
 		"nobody to ask":                 {base, Config{Domains: map[string]Permission{"*": Allow}}, "asked.test", 443, ReasonNotAllowed, false},
+		"a port of the owner":           {ports, open, "a.test", 443, ReasonAllow, false},
+		"not a port of the owner":       {ports, open, "a.test", 80, ReasonNotAllowed, false},
+		"asked about on a port":         {ports, open, "b.test", 22, ReasonNotAllowed, true},
+		"not asked about on others":     {ports, open, "b.test", 443, ReasonNotAllowed, false},
+		"denied on a port":              {ports, open, "c.test", 22, ReasonDenied, false},
 		"a private address":             {allowed, open, "10.0.0.1", 80, ReasonLocal, false},
 		"a private address by entry":    {allowed, narrow, "127.0.0.1", 80, ReasonLocal, false},
 		"localhost by entry":            {allowed, narrow, "localhost", 80, ReasonLocal, false},
