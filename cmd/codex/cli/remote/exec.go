@@ -13,6 +13,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -206,6 +207,21 @@ func (x *remoteExec) openConsole() error {
 		}
 	}
 	x.rules, x.silent = x.execOptions.approvals(x.console != nil)
+	return x.openSave()
+}
+
+// openSave opens the file of --save. That is before any command runs, so that none can
+// put another file in its place unnoticed.
+func (x *remoteExec) openSave() error {
+	if x.save == "" {
+		return nil
+	}
+	f, err := server.OpenEgressFile(x.save)
+	if err != nil {
+		return fmt.Errorf("--save: %w", err)
+	}
+	x.network.file = f
+	x.closing = append(x.closing, func() { _ = f.Close() })
 	return nil
 }
 

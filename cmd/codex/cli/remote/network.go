@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/egress"
@@ -22,6 +23,8 @@ type network struct {
 	allowed *egress.Endpoints
 	ask     bool          // a person is asked (--ask-network)
 	turn    chan struct{} // has room for the goroutine whose question is on the terminal
+	// file gets what the person permits; nil: none. It is used with the turn.
+	file *server.EgressFile
 
 	mu      sync.Mutex
 	now     *attempt // nil: there is none
@@ -164,9 +167,15 @@ func (n *network) put(ctx context.Context, a *attempt, e sandbox.Endpoint, proto
 	if err != nil {
 		a.x.say(err.Error())
 	}
+	allow := word == answerOnce || word == answerSession
+	if allow && n.file != nil {
+		// Not with the question's context: the answer counts also if the command ends now.
+		if err := n.file.Allow(context.WithoutCancel(ctx), e.Option()); err != nil {
+			a.x.say("--save: " + err.Error())
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	allow := word == answerOnce || word == answerSession
 	if !allow {
 		n.refused[e] = true
 	}

@@ -36,6 +36,9 @@ type execOptions struct {
 	// askNetwork a person is asked about others.
 	endpoints  *egress.Endpoints
 	askNetwork bool
+	// save is the file that the hosts are added to which the person lets the command
+	// reach; "": none.
+	save string
 }
 
 // parseOptions reads the options of run, shell and exec.
@@ -43,7 +46,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	o := execOptions{
 		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
 		noInput: c.Bool("no-input"), json: c.Bool("json"), timeout: c.Duration("timeout"),
-		askNetwork: c.Bool("ask-network"),
+		askNetwork: c.Bool("ask-network"), save: c.String("save"),
 	}
 	var err error
 	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
@@ -68,6 +71,7 @@ func networkFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "allow-domain",
 			Usage: "let the sandboxed command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
 		&cli.BoolFlag{Name: "ask-network", Usage: "ask on the terminal about every other host that the sandboxed command wants to reach"},
+		&cli.StringFlag{Name: "save", Usage: "add the hosts that you let it reach to `FILE`, an egress policy of codex exec-server --egress-policy"},
 		&cli.BoolFlag{Name: "network", Usage: "leave the network on in the sandbox"},
 	}
 }
@@ -90,6 +94,8 @@ func (o *execOptions) parseNetwork(domains []string, network bool) error {
 		return cmdutil.Usagef("--network does not go with --allow-domain and --ask-network: it lets the command reach every host")
 	case o.askNetwork && (o.yes || o.noInput):
 		return cmdutil.Usagef("--ask-network does not go with --yes and --no-input: these do not ask")
+	case o.save != "" && !o.askNetwork:
+		return cmdutil.Usagef("--save needs --ask-network: it saves what is answered there")
 	case network:
 		return o.policy.WithNetwork()
 	default:

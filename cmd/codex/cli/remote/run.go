@@ -26,8 +26,8 @@ denies something, use codex remote exec.
 
 A sandboxed command reaches no host. --allow-domain lets it reach some, and
 --ask-network asks on the terminal about the others: y (once), s (for this
-session) or n (never); anything else means no, once. --network lets it reach
-every host.
+session) or n (never); anything else means no, once. --save adds what you let
+it reach to an egress policy. --network lets it reach every host.
 
 Examples:
    codex remote run -- uname -a

@@ -21,10 +21,8 @@ func (e Endpoint) String() string {
 	return visibleHost(e.Host) + " port " + strconv.Itoa(int(e.Port))
 }
 
-// option is the endpoint as --allow-domain takes it.
-func (e Endpoint) option() string {
-	return net.JoinHostPort(visibleHost(e.Host), strconv.Itoa(int(e.Port)))
-}
+// Option is the endpoint as --allow-domain and an egress policy take it.
+func (e Endpoint) Option() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
 
 // visibleHost returns a normalised host, which has no quotation marks and no
 // backslashes, in ASCII.
@@ -38,7 +36,7 @@ func visibleHost(host string) string {
 func RefusedHosts(refused []Endpoint) string {
 	hosts, options := make([]string, len(refused)), make([]string, len(refused))
 	for i, e := range refused {
-		hosts[i], options[i] = e.String(), "--allow-domain "+e.option()
+		hosts[i], options[i] = e.String(), "--allow-domain "+e.Option()
 	}
 	return "the network proxy of the command refused " + strings.Join(hosts, ", ") + "; to let the command reach them use " + strings.Join(options, " ")
 }

@@ -343,3 +343,48 @@ func TestNetworkAnswersInJSON(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, rest)
 	}
 }
+
+// TestSavedHosts: --save makes an egress policy of what a person let a command reach,
+// by which a server permits this and no more.
+func TestSavedHosts(t *testing.T) {
+	harness.NeedSandbox(t)
+	url, _ := outside(t)
+	workspace, beside := harness.Places(t)
+	policy := beside + "/policy.toml"
+	script := "fetch http://a.test/; fetch http://b.test:81/; fetch http://c.test/; true"
+	u := asking(t, url, script, "--save", policy)
+	for _, keys := range []string{"y\n", "s\n", "n\n"} {
+		u.Expect(networkQuestion)
+		u.Types(keys)
+	}
+	if rest, code := u.End(); code != 0 || strings.Contains(rest, "--save") {
+		t.Errorf("exit code %d, %q", code, rest)
+	}
+	text, err := os.ReadFile(policy)
+	if !strings.Contains(string(text), `"a.test:80"`) || !strings.Contains(string(text), `"b.test:81"`) || strings.Contains(string(text), "c.test") {
+		t.Errorf("%v, %s", err, text)
+	}
+	if info, err := os.Stat(policy); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	// The policy is the ceiling of a server now. It bounds every client.
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	t.Cleanup(web.Close)
+	t.Setenv("HTTP_PROXY", web.URL)
+	_, bounded := harness.Server(t, "--egress-policy", policy)
+	harness.Must(t, os.Unsetenv("HTTP_PROXY"))
+	out, errs, code := harness.Alone(t, nil, "remote", "run", "--url", bounded, "--cwd", workspace, "--sandbox", "read-only", "--allow-domain", "*", "--",
+		"bash", "-c", fetch+script+"; fetch http://a.test:81/; true")
+	if want := "status 200\nstatus 200\nstatus 403\nstatus 403\n"; out != want || code != 0 {
+		t.Errorf("exit code %d, %q, %q, want %q", code, out, errs, want)
+	}
+	// A file that is none is found out before the command runs.
+	harness.Must(t, os.WriteFile(policy, []byte("default = 1"), 0o600))
+	u = asking(t, url, "echo ran", "--save", policy)
+	if rest, code := u.End(); code != 125 || strings.Contains(rest, "ran\r\n") || !strings.Contains(rest, policy+" is no egress policy") {
+		t.Errorf("a file that is none: exit code %d, %q", code, rest)
+	}
+	if _, errs, code := harness.Alone(t, nil, "remote", "run", "--url", url, "--sandbox", "read-only", "--save", policy, "--", "true"); code != 2 {
+		t.Errorf("no questions: exit code %d, %q", code, errs)
+	}
+}

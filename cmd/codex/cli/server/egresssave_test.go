@@ -1,0 +1,228 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"codex.internal/pkg/account/home"
+)
+
+func allowed(t *testing.T, text string) []string {
+	t.Helper()
+	var f egressFile
+	if err := home.DecodeTOML([]byte(text), &f, true); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return f.Allow
+}
+
+// TestAllowIn: patterns come into the list allow, wherever that is, and everything else
+// stays as it is.
+func TestAllowIn(t *testing.T) {
+	const add = "b.test:443"
+	for name, tt := range map[string]struct{ text, want string }{
+		"a new file":    {"default = \"deny\"\n", "default = \"deny\"\nallow = [\n  \"b.test:443\",\n]\n"},
+		"no last line":  {"default = 'ask'", "default = 'ask'\nallow = [\n  \"b.test:443\",\n]\n"},
+		"an empty list": {"default = 'deny'\nallow = []\n", "default = 'deny'\nallow = [\n  \"b.test:443\",\n]\n"},
+		"one line":      {"default = 'deny'\nallow = ['a.test'] # mine\n", "default = 'deny'\nallow = [\n  \"b.test:443\",\n'a.test'] # mine\n"},
+		"several lines": {"allow = [\n  'a.test', # a\n]\ndefault = 'deny'\n", "allow = [\n  \"b.test:443\",\n  'a.test', # a\n]\ndefault = 'deny'\n"},
+		"it is there":   {"default = 'deny'\nallow = ['b.test:443']\n", "default = 'deny'\nallow = ['b.test:443']\n"},
+		"a comment that looks like it": {"# x\n#allow = ['c.test']\ndefault = 'deny'\n",
+			"# x\n#allow = ['c.test']\ndefault = 'deny'\nallow = [\n  \"b.test:443\",\n]\n"},
+		"another list": {"default = 'deny'\ndeny = [\n  'a.test',\n]\n", "default = 'deny'\ndeny = [\n  'a.test',\n]\nallow = [\n  \"b.test:443\",\n]\n"},
+	} {
+		got, err := allowIn(tt.text, []string{add, add})
+		if err != nil || got != tt.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, tt.want)
+		}
+		if again, err := allowIn(got, []string{add}); err != nil || again != got {
+			t.Errorf("%s, again: %v\n%s", name, err, again)
+		}
+	}
+	for name, text := range map[string]string{
+		"no policy":              "default = 1",
+		"a pattern that is none": "default = 'deny'",
+	} {
+		pattern := "https://x"
+		if name == "no policy" {
+			pattern = add
+		}
+		if got, err := allowIn(text, []string{pattern}); err == nil {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// FuzzAllowIn: an addition to a policy is a policy with that addition, or an error.
+func FuzzAllowIn(f *testing.F) {
+	for _, text := range []string{
+		"default = 'deny'", "default = 'deny'\nallow = ['a.test']", "allow = [ ]\ndefault = 'ask'\n", "default = 'deny'\nports = [\n1,\n]\n", "\"allow\" = [\n]\ndefault='allow'",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := parseEgressPolicy([]byte(text)); err != nil {
+			return
+		}
+		got, err := allowIn(text, []string{"new.test:443"})
+		if err != nil {
+			return
+		}
+		if _, err := parseEgressPolicy([]byte(got)); err != nil {
+			t.Fatalf("%v: %q", err, got)
+		}
+		before, after := allowed(t, text), allowed(t, got)
+		if !slices.Contains(after, "new.test:443") || len(after) > len(before)+1 {
+			t.Errorf("%q: %q", text, got)
+		}
+	})
+}
+
+func TestEgressFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "policy.toml")
+	open := func() *EgressFile {
+		t.Helper()
+		f, err := OpenEgressFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	f := open()
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it was made before there was anything to add")
+	}
+	if err := f.Allow(t.Context(), "a.test:443"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if c, err := readEgressPolicy(path); c == nil || err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	// Several at a time lose nothing.
+	var adding sync.WaitGroup
+	const several = 8
+	for i := range several {
+		adding.Go(func() {
+			other, err := OpenEgressFile(path)
+			if err == nil {
+				err = other.Allow(t.Context(), fmt.Sprintf("host%d.test:1", i))
+				_ = other.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	adding.Wait()
+	text, err := os.ReadFile(path)
+	if err != nil || len(allowed(t, string(text))) != several+1 {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode has changed: %v, %v", info, err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("left behind: %v, %v", names, err)
+	}
+	// What it was exchanged for meanwhile is not followed, and stays.
+	victim := filepath.Join(dir, "victim")
+	if err := errorsOf(os.WriteFile(victim, []byte("default = 'deny'\n"), 0o600), os.Remove(path), os.Symlink(victim, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Allow(t.Context(), "b.test:443"); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("a link: %v", err)
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "default = 'deny'\n" {
+		t.Errorf("behind the link: %q, %v", text, err)
+	}
+}
+
+func errorsOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestEgressFileRefuses(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errorsOf(
+		os.WriteFile(at("wrong"), []byte("default = 1"), 0o600), os.WriteFile(at("right"), []byte("default = 'deny'"), 0o600),
+		os.WriteFile(at("large"), []byte("default = 'deny'\n#"+strings.Repeat("x", maxEgressPolicy)), 0o600),
+		os.Symlink("right", at("link")), os.Symlink(".", at("here")), os.Symlink("loop", at("loop")), syscall.Mkfifo(at("fifo"), 0o600),
+		os.Mkdir(at("dir"), 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"right": "", "here/right": "", "new": "", "wrong": "is no egress policy", "large": "is larger than", "link": "is a link", "fifo": "is no regular file",
+		"dir": "is no regular file", "missing/new": "no such file", "loop/new": "too many levels",
+	} {
+		f, err := OpenEgressFile(at(name))
+		if err == nil {
+			_ = f.Close()
+		}
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // only root can make files of other users
+	}
+	const other = 65534
+	if err := errorsOf(
+		os.Lchown(at("here"), other, other), os.Chown(at("right"), other, other), os.Mkdir(at("theirs"), 0o755), os.Chown(at("theirs"), other, other),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"here/new": "is a link of another user", "right": "belongs to another user", "theirs/new": "belongs to another user",
+	} {
+		if _, err := OpenEgressFile(at(name)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestEgressFileLocked: a file that another codex seems to change stays as it is.
+func TestEgressFileLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy.toml")
+	f, err := OpenEgressFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lock := filepath.Join(filepath.Dir(path), f.lockName())
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := f.Allow(t.Context(), "a.test:1"); err == nil || !strings.Contains(err.Error(), "remove "+lock) {
+			t.Errorf("%v", err)
+		}
+	})
+	if _, err := os.Stat(lock); err != nil {
+		t.Errorf("the lock of the other one: %v", err)
+	}
+}
