@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -46,6 +47,31 @@ func TestQueue(t *testing.T) {
 	q.stop()
 	q.add(func() { t.Error("a task ran after stop") })
 	q.run()
+}
+
+// TestQueueRunsTasksTogether: copiesInFlight tasks wait for each other, which ends only
+// if all of them run, and no further one runs meanwhile.
+func TestQueueRunsTasksTogether(t *testing.T) {
+	q := newQueue()
+	var together sync.WaitGroup
+	together.Add(copiesInFlight)
+	var running, most, started atomic.Int32
+	for range 3 * copiesInFlight {
+		q.add(func() {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			if started.Add(1) <= copiesInFlight {
+				together.Done()
+			}
+			together.Wait()
+			running.Add(-1)
+		})
+	}
+	q.run()
+	if n := most.Load(); n != copiesInFlight {
+		t.Errorf("%d tasks ran together", n)
+	}
 }
 
 func TestExcludes(t *testing.T) {

@@ -195,33 +195,6 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 	return w.Flush()
 }
 
-func remoteLsCommand(s cmdutil.Streams) *cli.Command {
-	return &cli.Command{
-		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]", OnUsageError: cmdutil.OnUsageError,
-		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
-		Flags:       serverFlags(&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with kind, size and time"}),
-		Action: func(c *cli.Context) error {
-			if c.NArg() > 1 {
-				return cmdutil.Usagef("ls takes one path, got %d; options come before it", c.NArg())
-			}
-			typed := c.Args().First()
-			if typed == "" {
-				typed = "."
-			}
-			return withFiles(c, func(fs *execclient.FS, at places) error {
-				uri, err := at.marked(typed)
-				if err != nil {
-					return err
-				}
-				if err := list(c, s.Out, fs, typed, uri); err != nil {
-					return fmt.Errorf("%s: %w", typed, withoutPath(err))
-				}
-				return nil
-			})
-		},
-	}
-}
-
 // withFiles runs f with the files of the server that the command names.
 func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error {
 	client, err := connect(c.Context, c)
@@ -234,58 +207,6 @@ func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error
 		return err
 	}
 	return f(client.FS(), at)
-}
-
-// list prints a directory, or what a path that is none leads to.
-func list(c *cli.Context, out io.Writer, fs *execclient.FS, typed, uri string) error {
-	m, err := fs.Stat(c.Context, uri)
-	if err != nil {
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.StripEscape)
-	show := cmdutil.ListedNames(out)
-	if !m.IsDirectory {
-		printEntry(c, w, show(typed), m)
-		return w.Flush()
-	}
-	entries, err := fs.ReadDir(c.Context, uri)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !c.Bool("long") {
-			name := e.FileName
-			if e.IsDirectory {
-				name += "/"
-			}
-			fmt.Fprintln(w, show(name))
-			continue
-		}
-		m, err := fs.Stat(c.Context, strings.TrimSuffix(uri, "/")+"/"+strings.TrimPrefix(pathuri.Format("/"+e.FileName), "file:///"))
-		if err != nil {
-			m = execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile}
-		}
-		printEntry(c, w, show(e.FileName), m)
-	}
-	return w.Flush()
-}
-
-func printEntry(c *cli.Context, w io.Writer, name string, m execproto.Metadata) {
-	if !c.Bool("long") {
-		fmt.Fprintln(w, name)
-		return
-	}
-	kind := "other"
-	switch {
-	case m.IsDirectory:
-		kind = "dir"
-	case m.IsFile:
-		kind = "file"
-	}
-	if m.IsSymlink {
-		kind += "@"
-	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", kind, m.Size, time.UnixMilli(m.ModifiedAtMS).Format("2006-01-02 15:04:05"), name)
 }
 
 func remoteCatCommand(s cmdutil.Streams) *cli.Command {

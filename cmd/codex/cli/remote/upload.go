@@ -217,7 +217,7 @@ func (cp *copying) uploadFile(source, uri string, st os.FileInfo, below bool) er
 	if st.Size() <= smallFile && (cp.fs.HasAttributes() || !o.Atomic) {
 		err = cp.uploadSmall(f, uri, st.Size(), o)
 	} else {
-		err = cp.uploadLarge(f, uri, o)
+		err = cp.uploadLarge(f, uri, st.Size(), o)
 	}
 	if err == nil && cp.options.preserve {
 		if !below {
@@ -248,9 +248,11 @@ func (cp *copying) uploadSmall(f *os.File, uri string, size int64, o execclient.
 }
 
 // uploadLarge sends a file in blocks, if the server takes blocks.
-func (cp *copying) uploadLarge(f *os.File, uri string, o execclient.WriteOptions) error {
-	cp.large <- struct{}{}
-	defer func() { <-cp.large }()
+func (cp *copying) uploadLarge(f *os.File, uri string, size int64, o execclient.WriteOptions) error {
+	if size > smallFile {
+		cp.large <- struct{}{}
+		defer func() { <-cp.large }()
+	}
 	err := cp.fs.WriteStream(cp.ctx, uri, &counted{f, cp.bar}, o)
 	if errors.Is(err, execclient.ErrUnsupported) {
 		return cp.uploadWhole(f, uri)

@@ -1,0 +1,198 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteLsCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]", OnUsageError: cmdutil.OnUsageError,
+		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
+		Flags: serverFlags(
+			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with permissions, size, time and targets of links"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "accepted as of other programs; all names are listed anyway"},
+		),
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return cmdutil.Usagef("ls takes one path, got %d", c.NArg())
+			}
+			typed := c.Args().First()
+			if typed == "" {
+				typed = "."
+			}
+			return withFiles(c, func(fs *execclient.FS, at places) error {
+				uri, err := at.marked(typed)
+				if err != nil {
+					return err
+				}
+				l := &listing{fs: fs, long: c.Bool("long"), show: cmdutil.ListedNames(s.Out)}
+				rows, err := l.rows(c.Context, typed, uri)
+				if err != nil {
+					return fmt.Errorf("%s: %w", typed, withoutPath(err))
+				}
+				return l.print(s.Out, rows)
+			})
+		},
+	}
+}
+
+// listing is one ls.
+type listing struct {
+	fs   *execclient.FS
+	long bool
+	show func(name string) string
+}
+
+// row is one line.
+type row struct {
+	name      string
+	directory bool // or a link to one
+	// Of --long: attributes of servers that tell them, metadata of others.
+	attributes *execproto.Attributes
+	metadata   execproto.Metadata
+}
+
+// rows asks for a directory, or for what a path that is none leads to. The requests of
+// a directory are under way together.
+func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
+	m, err := l.fs.Stat(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case m.IsDirectory && l.fs.HasAttributes():
+		return l.told(ctx, uri)
+	case m.IsDirectory:
+		return l.asked(ctx, uri)
+	}
+	one := row{name: typed, metadata: m}
+	if l.fs.HasAttributes() {
+		a, err := l.fs.Attributes(ctx, uri)
+		if err != nil {
+			return nil, err
+		}
+		one.attributes = &a
+	}
+	return []row{one}, nil
+}
+
+// told lists a directory of a server that tells attributes. Only the protocol's own
+// list says which links lead to directories, and it has none that lead nowhere.
+func (l *listing) told(ctx context.Context, uri string) ([]row, error) {
+	var entries []execproto.DirectoryEntry
+	var targets sync.WaitGroup
+	var targetsErr error
+	targets.Go(func() { entries, targetsErr = l.fs.ReadDir(ctx, uri) })
+	list, err := l.fs.ListAttributes(ctx, uri)
+	targets.Wait()
+	if err == nil {
+		err = targetsErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	directories := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		directories[e.FileName] = e.IsDirectory
+	}
+	rows := make([]row, len(list))
+	for i := range list {
+		rows[i] = row{name: list[i].FileName, directory: directories[list[i].FileName], attributes: &list[i].Attributes}
+	}
+	return rows, nil
+}
+
+// asked lists a directory of a server that must be asked about each name,
+// copiesInFlight at a time.
+func (l *listing) asked(ctx context.Context, uri string) ([]row, error) {
+	entries, err := l.fs.ReadDir(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]row, len(entries))
+	q := newQueue()
+	for i, e := range entries {
+		rows[i] = row{
+			name: e.FileName, directory: e.IsDirectory, metadata: execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile},
+		}
+		if l.long {
+			q.add(func() {
+				if m, err := l.fs.Stat(ctx, under(uri, e.FileName)); err == nil { // else it is gone, or cannot be named
+					rows[i].metadata = m
+				}
+			})
+		}
+	}
+	q.run()
+	return rows, ctx.Err()
+}
+
+func (l *listing) print(out io.Writer, rows []row) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.StripEscape)
+	for _, r := range rows {
+		if !l.long {
+			if r.directory {
+				r.name += "/"
+			}
+			fmt.Fprintln(w, l.show(r.name))
+			continue
+		}
+		first, size, at, name := kindOf(r.metadata), r.metadata.Size, r.metadata.ModifiedAtMS, l.show(r.name)
+		if a := r.attributes; a != nil {
+			first, size, at = modeText(a), a.Size, a.ModifiedAtMS
+			if a.Kind == execproto.KindSymlink {
+				name += " -> " + l.show(a.Target)
+			}
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t %s\n", first, size, time.UnixMilli(at).Format("2006-01-02 15:04:05"), name)
+	}
+	return w.Flush()
+}
+
+// kindOf is the first column for servers that tell no permissions.
+func kindOf(m execproto.Metadata) string {
+	kind := "other"
+	switch {
+	case m.IsDirectory:
+		kind = "dir"
+	case m.IsFile:
+		kind = "file"
+	}
+	if m.IsSymlink {
+		kind += "@"
+	}
+	return kind
+}
+
+// modeText is a mode as ls prints it; ? is a device, a FIFO or a socket.
+func modeText(a *execproto.Attributes) string {
+	var b strings.Builder
+	switch a.Kind {
+	case execproto.KindDirectory:
+		b.WriteByte('d')
+	case execproto.KindSymlink:
+		b.WriteByte('l')
+	case execproto.KindFile:
+		b.WriteByte('-')
+	default:
+		b.WriteByte('?')
+	}
+	for i, letter := range "rwxrwxrwx" {
+		if a.Permissions&(1<<(8-i)) == 0 {
+			letter = '-'
+		}
+		b.WriteRune(letter)
+	}
+	return b.String()
+}

@@ -1,0 +1,120 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// disguised returns the URL of a proxy before a server, which makes it one without the
+// extensions for copies, as Codex CLI's.
+func disguised(t *testing.T, url string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	// The frames of a server are not masked; the lengths stay.
+	names := strings.NewReplacer(`"fs/setAttributes"`, `"fs/no-Attributes"`, `"process/list"`, `"process/none"`)
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			all.Go(func() { relay(server, client, func(b []byte) []byte { return b }) })
+			all.Go(func() { relay(client, server, func(b []byte) []byte { return []byte(names.Replace(string(b))) }) })
+		}
+	})
+	return "ws://" + l.Addr().String()
+}
+
+// relay copies what comes from one end to the other one.
+func relay(to, from net.Conn, change func([]byte) []byte) {
+	defer to.Close()
+	defer from.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(b)
+		if n > 0 {
+			if _, err := to.Write(change(b[:n])); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// TestServersWithoutAttributes: copies to and from servers such as Codex CLI's have what
+// the protocol has, and a line says what is lost.
+func TestServersWithoutAttributes(t *testing.T) {
+	_, url := harness.Server(t)
+	url = disguised(t, url)
+	dir := t.TempDir()
+	harness.Must(t, os.MkdirAll(dir+"/w/empty", 0o755))
+	harness.Must(t, os.MkdirAll(dir+"/w/sub", 0o755))
+	harness.Must(t, os.WriteFile(dir+"/w/script", []byte("x"), 0o755))
+	harness.Must(t, os.WriteFile(dir+"/w/sub/large", bytes.Repeat([]byte("x"), 3<<20), 0o644))
+	harness.Must(t, os.Symlink("script", dir+"/w/link"))
+	const warning = "codex: this server knows neither permissions nor times nor links: copies have those of new files\n"
+	for _, args := range [][]string{{"-rp", dir + "/w", ":" + dir + "/up"}, {"-rp", ":" + dir + "/w", dir + "/down"}} {
+		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "--url", url}, args...)...)
+		if code != 1 || strings.Count(errs, warning) != 1 || !strings.Contains(errs, "/w/link: not copied: it is a symbolic link") ||
+			!strings.HasSuffix(errs, "Error: 1 file was not copied, or not as it is\n") {
+			t.Errorf("%q: %d %q", args, code, errs)
+		}
+		target := strings.TrimPrefix(args[len(args)-1], ":")
+		if got := contents(t, target); got != "empty/ script=x sub/ sub/large="+strings.Repeat("x", 3<<20) {
+			t.Errorf("%q: %.200s", args, got)
+		}
+		if st, err := os.Stat(target + "/script"); err != nil || st.Mode().Perm()&0o111 != 0 {
+			t.Errorf("%q: %v, %v", args, st, err)
+		}
+	}
+	if out, errs, code := harness.Run(t, "", "remote", "ls", "-l", "--url", url, dir+"/w"); code != 0 ||
+		!strings.Contains(out, "file@") || !strings.Contains(out, "dir") || strings.Count(out, "\n") != 4 {
+		t.Errorf("%d %q, %q", code, out, errs)
+	}
+}
+
+// TestListings: links that lead nowhere are listed, and -l tells permissions and targets.
+func TestListings(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	harness.Must(t, os.Mkdir(dir+"/d", 0o750))
+	harness.Must(t, os.WriteFile(dir+"/f", []byte("abc"), 0o640))
+	harness.Must(t, os.Symlink("nowhere", dir+"/dangling"))
+	harness.Must(t, os.Symlink("d", dir+"/to-d"))
+	if out, errs, code := harness.Run(t, "", "remote", "ls", "--url", url, dir); out != "d/\ndangling\nf\nto-d/\n" || code != 0 {
+		t.Errorf("%d %q, %q", code, out, errs)
+	}
+	out, errs, code := harness.Run(t, "", "remote", "ls", "-la", "--url", url, dir)
+	lines := strings.Split(out, "\n")
+	if code != 0 || len(lines) != 5 {
+		t.Fatalf("%d %q, %q", code, out, errs)
+	}
+	for i, want := range [][2]string{
+		{"drwxr-x---", " d"}, {"lrwxrwxrwx", " dangling -> nowhere"}, {"-rw-r-----", " f"}, {"lrwxrwxrwx", " to-d -> d"},
+	} {
+		if line := strings.TrimSpace(lines[i]); !strings.HasPrefix(line, want[0]) || !strings.HasSuffix(line, want[1]) {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+}
