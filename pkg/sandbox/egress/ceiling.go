@@ -61,13 +61,33 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 // public.
 func (c *Ceiling) private() bool { return c == nil || c.config.PrivateAddresses }
 
-// judgeName judges a host for the ports that are permitted.
+// judgeName judges a host whose port is not known yet: it is refused if it is on every
+// port.
 func (c *Ceiling) judgeName(host string) (refusal *decision, ask bool) {
-	q := Question{Host: host}
-	if c != nil && len(c.config.Ports) > 0 {
-		q.Port = c.config.Ports[0]
+	if c == nil {
+		return nil, false
 	}
-	return c.judge(q)
+	if rule := c.deny.every.find(host); rule != "" {
+		return c.refuse(ReasonDenied, rule), false
+	}
+	permission := c.config.Default
+	switch {
+	case c.ask.every.find(host) != "":
+		permission = AskFirst
+	case c.allow.matchName(host):
+		permission = Allow
+	case c.ask.matchName(host):
+		permission = AskFirst
+	}
+	if permission == Deny {
+		return c.refuse(ReasonNotAllowed, "default"), false
+	}
+	return nil, permission == AskFirst
+}
+
+func (c *Ceiling) refuse(reason, rule string) *decision {
+	d := blocked(reason, "the server's egress policy: "+rule)
+	return &d
 }
 
 // judge returns the refusal of a host that is not permitted, and otherwise
@@ -76,15 +96,11 @@ func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 	if c == nil {
 		return nil, false
 	}
-	refuse := func(reason, rule string) (*decision, bool) {
-		d := blocked(reason, "the server's egress policy: "+rule)
-		return &d, false
-	}
 	if rule := c.deny.Match(q.Host, q.Port); rule != "" {
-		return refuse(ReasonDenied, rule)
+		return c.refuse(ReasonDenied, rule), false
 	}
 	if len(c.config.Ports) > 0 && !slices.Contains(c.config.Ports, q.Port) {
-		return refuse(ReasonNotAllowed, "ports")
+		return c.refuse(ReasonNotAllowed, "ports"), false
 	}
 	permission := c.config.Default
 	switch {
@@ -94,7 +110,7 @@ func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 		permission = Allow
 	}
 	if permission == Deny {
-		return refuse(ReasonNotAllowed, "default")
+		return c.refuse(ReasonNotAllowed, "default"), false
 	}
 	return nil, permission == AskFirst
 }

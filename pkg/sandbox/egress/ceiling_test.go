@@ -71,3 +71,33 @@ func TestCeiling(t *testing.T) {
 		}
 	}
 }
+
+// TestCeilingAndNames: a name whose port is not known yet is refused if it is on every
+// port.
+func TestCeilingAndNames(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config  CeilingConfig
+		refused bool
+		ask     bool
+	}{
+		"no rule":                  {CeilingConfig{Default: Deny}, true, false},
+		"allowed":                  {CeilingConfig{Default: Deny, Allow: []string{"a.test"}}, false, false},
+		"allowed on a port":        {CeilingConfig{Default: Deny, Allow: []string{"a.test:443"}}, false, false},
+		"allowed on others' ports": {CeilingConfig{Default: Deny, Allow: []string{"b.test:443"}}, true, false},
+		"denied":                   {CeilingConfig{Default: Allow, Deny: []string{"a.test"}, Ports: []uint16{443}}, true, false},
+		"denied on a port":         {CeilingConfig{Default: Allow, Deny: []string{"a.test:22"}, Ports: []uint16{443}}, false, false},
+		"asked about":              {CeilingConfig{Default: Deny, Ask: []string{"a.test"}, Allow: []string{"a.test"}}, false, true},
+		"asked about on a port":    {CeilingConfig{Default: Deny, Ask: []string{"a.test:22"}}, false, true},
+		"asked about on some":      {CeilingConfig{Default: Deny, Ask: []string{"a.test:22"}, Allow: []string{"a.test:443"}}, false, false},
+		"asked about by default":   {CeilingConfig{Default: AskFirst}, false, true},
+	} {
+		c, err := NewCeiling(tt.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusal, ask := c.judgeName("a.test")
+		if (refusal != nil) != tt.refused || ask != tt.ask {
+			t.Errorf("%s: %+v, asked: %v", name, refusal, ask)
+		}
+	}
+}

@@ -83,6 +83,19 @@ func (e *Endpoints) Match(host string, port uint16) string {
 	return ""
 }
 
+// matchName reports whether a normalised host is permitted on any port.
+func (e *Endpoints) matchName(host string) bool {
+	if e.every.find(host) != "" {
+		return true
+	}
+	for _, list := range e.byPort {
+		if list.find(host) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // Domains returns the patterns without their ports, for Config.Domains.
 func (e *Endpoints) Domains() map[string]Permission {
 	domains := make(map[string]Permission, len(e.hosts))
