@@ -46,7 +46,11 @@ func (r *refusals) add(report egress.Report) {
 // proxy starts the network proxy of the command. This process owns it, so the
 // proxy ends with it.
 func (l *localLaunch) proxy(refused *refusals) (*egress.Proxy, error) {
-	config := egress.Config{SOCKS5: true, Upstream: true, Domains: l.endpoints.Domains(), Review: l.endpoints.Review(), AskTime: portAnswerTime}
+	config := egress.Config{SOCKS5: true, Upstream: true, Domains: l.endpoints.Domains(), Review: l.endpoints.Review()}
+	if len(config.Review) > 0 {
+		// Without questions, names that no pattern matches do not exist for the command.
+		config.AskTime = portAnswerTime
+	}
 	policy, err := egress.NewPolicy(config)
 	if err != nil {
 		return nil, err
@@ -77,7 +81,7 @@ func (l *localLaunch) runProxied() error {
 		ports = append(ports, strconv.Itoa(int(port)))
 	}
 	l.args = append(l.args, "--allow-network-for-proxy", "--proxy-ports="+strings.Join(ports, ","))
-	cmd, err := l.child(proxy.Environ(os.Environ()))
+	cmd, err := l.child(proxy)
 	if err != nil {
 		return &cmdutil.ExitError{Code: notStarted, Err: err}
 	}
@@ -98,15 +102,21 @@ func (l *localLaunch) runProxied() error {
 
 // child is the launcher as a child. It is killed if this process dies, as it would be
 // if it were this process.
-func (l *localLaunch) child(env []string) (*exec.Cmd, error) {
+func (l *localLaunch) child(proxy *egress.Proxy) (*exec.Cmd, error) {
 	launcher, err := findLauncher()
 	if err != nil {
 		return nil, err
 	}
 	cmd := &exec.Cmd{
-		Path: launcher, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Path: launcher, Env: proxy.Environ(os.Environ()), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	}
+	theirs, err := redirect(proxy)
+	if err != nil {
+		return nil, err
+	}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, theirs)
+	l.args = append(l.args, "--egress-fd", strconv.Itoa(2+len(cmd.ExtraFiles)))
 	cmd.Args, err = l.launcherArgs(func(profile []byte) (int, error) {
 		fd, err := inMemory(profile)
 		if err != nil {
@@ -116,6 +126,21 @@ func (l *localLaunch) child(env []string) (*exec.Cmd, error) {
 		return 2 + len(cmd.ExtraFiles), nil
 	})
 	return cmd, err
+}
+
+// redirect has the proxy serve what the launcher sends over a socket, whose other end it
+// returns: the connections and DNS queries of programs that know no proxy.
+func redirect(proxy *egress.Proxy) (theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket for connections: %w", err)
+	}
+	theirs = os.NewFile(uintptr(pair[1]), "connections")
+	if err := proxy.Redirect(os.NewFile(uintptr(pair[0]), "connections")); err != nil {
+		_ = theirs.Close()
+		return nil, err
+	}
+	return theirs, nil
 }
 
 // supervise runs a child to its end, passes signals on, and returns the exit code: 128
@@ -134,6 +159,9 @@ func supervise(cmd *exec.Cmd) (code int, err error) {
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		return 0, err
+	}
+	for _, f := range cmd.ExtraFiles {
+		_ = f.Close() // the child has them
 	}
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
