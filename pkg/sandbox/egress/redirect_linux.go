@@ -118,7 +118,8 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := conn.(*net.TCPConn); !ok || !x.enter(conn) {
+	// A connection that the process has broken meanwhile has no address of its other end.
+	if _, ok := conn.(*net.TCPConn); !ok || conn.RemoteAddr() == nil || !x.enter(conn) {
 		reset(conn)
 		return nil
 	}

@@ -229,6 +229,39 @@ func TestRedirectEnds(t *testing.T) {
 	}
 }
 
+// TestBrokenConnections: a process that breaks a connection before the server takes it
+// ends this connection alone.
+func TestBrokenConnections(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		x := testProxy(t, Options{}, Config{Limited: limited}, Hooks{})
+		l := redirectTo(t, x)
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		inside, _ := wire(t, listener)
+		far, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer far.Close()
+		_ = inside.(*net.TCPConn).SetLinger(0)
+		_ = inside.Close()
+		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatal(err)
+		}
+		to := netip.MustParseAddr("93.184.216.34")
+		for _, port := range []uint16{portHTTP, portTLS} {
+			l.send(transparent.Message{Kind: transparent.Connection, Address: to.As16(), Port: port}.Append(nil), far.(*net.TCPConn))
+		}
+		if text, err := io.ReadAll(l.connect("93.184.216.34:443")); len(text) == 0 || err != nil {
+			t.Errorf("the next connection: %q %v", text, err)
+		}
+		x.Close() // waits for those before
+	}
+}
+
 // TestLimitedModeWithoutProxy: a plain request is judged as one to the HTTP proxy.
 func TestLimitedModeWithoutProxy(t *testing.T) {
 	x := testProxy(t, Options{}, Config{Limited: true, Domains: map[string]Permission{"a.test": Allow}}, Hooks{})
