@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"codex.internal/cmd/codex/cli/account"
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -34,12 +35,18 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := cmdutil.NewStreams(stdin, stdout, stderr)
 	loadDotenv(s.Err)
 	app := newApp(s)
-	err := app.Run(args)
+	err := app.Run(cmdutil.Permute(app, args, takesFiles))
 	code := report(s, err)
 	if e, ok := errors.AsType[*cmdutil.ExitError](err); ok && e.Signal != 0 {
 		cmdutil.Die(e.Signal)
 	}
 	return code
+}
+
+// takesFiles reports whether the operands of a command are files: then options may stand
+// behind them.
+func takesFiles(path []string) bool {
+	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{"ls", "cat", "cp", "mv", "info"}, path[1])
 }
 
 // report prints an error and returns the exit code for it.

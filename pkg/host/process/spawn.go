@@ -275,5 +275,8 @@ func (spec *Spec) explain(program string, err error) error {
 	if errno == syscall.ENOTDIR && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return &SpawnError{What: "working directory", Path: spec.Dir, Errno: errno}
 	}
+	if errno == syscall.EACCES && unix.Faccessat(unix.AT_FDCWD, spec.Dir, unix.X_OK, unix.AT_EACCESS) == unix.EACCES {
+		return &SpawnError{What: "working directory", Path: spec.Dir, Errno: errno}
+	}
 	return &SpawnError{What: "program", Path: program, Errno: errno}
 }

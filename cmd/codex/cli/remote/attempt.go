@@ -132,7 +132,7 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 	}
 	p, err := a.x.client.Start(ctx, a.params)
 	if err != nil {
-		return nil, runError(err)
+		return nil, runError(err, a.params.Argv)
 	}
 	if a.params.Sandbox != nil && a.x.policy.Confines && p.SandboxType() == "none" {
 		defer p.Release()
@@ -198,13 +198,13 @@ func cause(ctx context.Context, err error) error {
 
 // runError tells a command that could not be started, as a shell would, from
 // a connection that broke.
-func runError(err error) error {
+func runError(err error, argv []string) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
 		if strings.Contains(refused.Message, launch.ErrUnenforceable.Error()) {
 			err = fmt.Errorf("%w; run codex doctor on the executor to see what is missing", err)
 		}
-		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: err}
+		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: startError(err, argv)}
 	}
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }

@@ -27,7 +27,7 @@ func envFlag() cli.Flag {
 
 // serverFlags choose the server, for commands whose --env means nothing else.
 func serverFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{urlFlag(), envFlag()}, more...)
+	return append([]cli.Flag{urlFlag(), envFlag(), verboseFlag()}, more...)
 }
 
 // serverFlag returns which server --url and --env name: one that stands behind the
@@ -95,7 +95,7 @@ func connectTo(
 	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
 ) (*execclient.Client, error) {
 	client, err := execenv.Connect(ctx, s, execenv.Options{
-		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: cmdutil.ChildStderr(c.App.ErrWriter), OnStateChange: onStateChange(ctx),
+		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: childStderr(c), OnStateChange: onStateChange(ctx),
 		OnPolicyRequest: answer,
 	})
 	if err != nil && s.Source != "--url" && !errors.Is(err, context.Canceled) {

@@ -66,6 +66,10 @@ const (
 	// enough for a person, and no load.
 	lookForReader = 50 * time.Millisecond
 
+	// maxLogStart is how many bytes of a line are looked at to find out whether it is one
+	// of a server's log: time and level come first.
+	maxLogStart = 128
+
 	// maxSignals bounds the signals that wait for a command to be told: who
 	// sends more has been understood.
 	maxSignals = 8

@@ -1,0 +1,53 @@
+package remote
+
+import (
+	"errors"
+	"io/fs"
+	"os/exec"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+)
+
+// notStarted is the error of a command that a server could not start, in the words of a
+// shell.
+type notStarted struct {
+	text  string
+	cause error
+}
+
+func (e *notStarted) Error() string { return e.text }
+
+// As and Is find the cause, which is not shown: it says the same in the words of the
+// protocol.
+func (e *notStarted) As(target any) bool   { return errors.As(e.cause, target) }
+func (e *notStarted) Is(target error) bool { return errors.Is(e.cause, target) }
+
+// shellSyntax has a meaning for shells alone: a program that begins with a word, a blank
+// and more, or has these characters, was meant as a line for one.
+const shellSyntax = " \t\n;|&<>$`"
+
+// startError is the error of a start of argv that the server has refused.
+func startError(err error, argv []string) error {
+	program := argv[0]
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		err = &notStarted{program + ": command not found", err}
+		if len(argv) == 1 && strings.ContainsAny(program, shellSyntax) {
+			err = cmdutil.WithAdvice(err, "this is one word, and no shell reads it: write sh -c "+shellCommand(argv)+" behind the --")
+		}
+	case errors.Is(err, fs.ErrPermission) && strings.Contains(refusal(err), ": program "):
+		err = &notStarted{program + ": permission denied; is it an executable file?", err}
+	}
+	return err
+}
+
+// refusal is the text of the server.
+func refusal(err error) string {
+	var refused *execclient.ServerError
+	if errors.As(err, &refused) {
+		return refused.Message
+	}
+	return ""
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestCommandsThatCannotStart are told as by a shell.
+func TestCommandsThatCannotStart(t *testing.T) {
+	_, url := harness.Server(t)
+	plain := filepath.Join(t.TempDir(), "plain")
+	harness.Must(t, os.WriteFile(plain, nil, 0o644))
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--", "nosuch", "a b"}, "Error: nosuch: command not found\n"},
+		{[]string{"echo hi; ls"}, "Error: echo hi; ls: command not found\n" +
+			"codex: this is one word, and no shell reads it: write sh -c 'echo hi; ls' behind the --\n"},
+		{[]string{"--", plain}, "Error: " + plain + ": permission denied; is it an executable file?\n"},
+		{[]string{"--cwd", plain + "/none", "--", "true"}, "Error: working directory " + plain + "/none: not a directory\n"},
+	} {
+		for _, command := range []string{"run", "exec"} {
+			_, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, tt.args...)...)
+			if command == "exec" && code != 0 { // the launcher of the sandbox tells it there
+				continue
+			}
+			if code != 127 || errs != tt.want {
+				t.Errorf("%s %q: %d %q, want %q", command, tt.args, code, errs, tt.want)
+			}
+		}
+	}
+	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--timeout", "50ms", "--", "sleep", "1000"); code != 124 ||
+		!strings.Contains(errs, "--timeout 50ms") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
+
+// TestServerLogIsNotInTheOutput: the log of a server that an environment's program starts
+// is shown if it warns, or with -v.
+func TestServerLogIsNotInTheOutput(t *testing.T) {
+	home, env := harness.HomeDirectory(t, map[string]string{"environments.toml": `
+default = "build"
+[[environments]]
+id = "build"
+program = "sh"
+args = ["-c", "echo from-ssh >&2; exec '` + harness.Codex + `' exec-server --listen stdio"]
+`})
+	for _, tt := range []struct {
+		args []string
+		log  bool
+	}{{[]string{"remote", "run", "--", "true"}, false}, {[]string{"remote", "-v", "run", "--", "true"}, true}, {[]string{"remote", "run", "-v", "--", "true"}, true}} {
+		_, errs, code := harness.RunWith(t, env, home, "", tt.args...)
+		if code != 0 || strings.Contains(errs, "level=INFO") != tt.log || !strings.Contains(errs, "from-ssh\n") {
+			t.Errorf("%q: %d %q", tt.args, code, errs)
+		}
+	}
+}
