@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -326,4 +327,64 @@ func FuzzCwdFilter(f *testing.F) {
 			t.Errorf("%q became %q", out, passed)
 		}
 	})
+}
+
+// TestQuestionsTakeTheInput: a question takes the input from a command that is reading
+// it. What is typed until it is given back is the answer, and what is typed then is the
+// command's.
+func TestQuestionsTakeTheInput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	pieces := make(halting, 1)
+	defer close(pieces) // ends the read that is under way
+	for name, tt := range map[string]struct {
+		in    io.Reader
+		write func(string)
+	}{
+		"a pipe":   {r, func(s string) { _, _ = w.WriteString(s) }},
+		"a reader": {pieces, func(s string) { pieces <- s }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := newInput(tt.in)
+			defer in.close()
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan string)
+			var reading sync.WaitGroup
+			reading.Go(func() {
+				defer close(got)
+				b := make([]byte, 16)
+				for {
+					n, err := in.Read(ctx, b)
+					if err != nil {
+						return
+					}
+					got <- string(b[:n])
+				}
+			})
+			tt.write("command\n")
+			if text := <-got; text != "command\n" {
+				t.Errorf("the command got %q", text)
+			}
+			for range 20 {
+				giveBack := in.take()
+				tt.write("answer\n")
+				if line, err := in.readLine(t.Context()); line != "answer" || err != nil {
+					t.Errorf("%q, %v", line, err)
+				}
+				giveBack()
+				tt.write("more\n")
+				if text := <-got; text != "more\n" {
+					t.Errorf("the command got %q", text)
+				}
+			}
+			giveBack := in.take()
+			cancel() // a read that waits for its turn ends too
+			reading.Wait()
+			giveBack()
+		})
+	}
 }
