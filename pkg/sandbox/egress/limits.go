@@ -47,6 +47,9 @@ const (
 	// headTime bounds how long a head takes, and how long a connection may be
 	// idle between requests; as with Codex CLI.
 	headTime = 30 * time.Second
+	// helloTime is how long a connection to port 443 of an address waits for the
+	// name in the first message of TLS: clients send it at once.
+	helloTime = 5 * time.Second
 	// lingerTime is how long a connection is read after a last answer. Without
 	// it, unread data makes the kernel reset the connection, and the process may
 	// lose the answer.

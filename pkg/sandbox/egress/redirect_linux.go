@@ -139,19 +139,29 @@ func reset(conn net.Conn) {
 }
 
 // serveRedirected serves a connection that the process has made to an address. An
-// address that DNS has told it means its name.
+// address that DNS has told it means its name. Any other one means the name that the
+// process sends, if an HTTP or TLS client dials it: the address may come from a file or
+// another program, and is not connected to.
 func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
-	r := bufio.NewReaderSize(conn, readBuffer)
+	if to.Port() == portNames {
+		x.serveNames(conn, bufio.NewReaderSize(conn, readBuffer))
+		return
+	}
 	host, named := x.names.of(to.Addr())
-	switch {
-	case to.Port() == portNames:
-		x.serveNames(conn, r)
-		return
-	case to.Port() == portHTTP && x.policy.config.Limited:
-		x.serveHTTP(conn) // which judges each request
-		return
-	case !named:
+	if !named {
 		host = to.Addr().String()
+	}
+	if to.Port() == portHTTP && x.judgesRequests(host, named) {
+		x.serveHTTP(conn)
+		return
+	}
+	r := bufio.NewReaderSize(conn, readBuffer)
+	if !named && to.Port() == portTLS && !x.policy.allow.exact[host] {
+		_ = conn.SetReadDeadline(time.Now().Add(helloTime))
+		if name := serverName(r); name != "" {
+			host, named = name, true
+		}
+		_ = conn.SetReadDeadline(time.Time{})
 	}
 	a := attempt{Question: Question{SOCKS, host, to.Port()}, client: conn.RemoteAddr().String()}
 	if !named && madeUp.Contains(to.Addr()) {
@@ -162,6 +172,14 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 		return
 	}
 	x.join(conn, r, a)
+}
+
+// judgesRequests reports whether a connection to port 80 is one to the HTTP proxy, which
+// judges each request by the host in it: in the limited mode, if the address stands for
+// no name and no entry names exactly it, and if an upstream proxy serves the name.
+func (x *Proxy) judgesRequests(host string, named bool) bool {
+	return x.policy.config.Limited || !named && !x.policy.allow.exact[host] ||
+		named && x.upstream(Question{HTTP, host, portHTTP}) != nil
 }
 
 // join connects the process with a host, or refuses it, and returns when the

@@ -3,10 +3,14 @@ package egress
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strconv"
@@ -123,16 +127,27 @@ func TestRedirectedConnections(t *testing.T) {
 			t.Errorf("%s: %q %v", host, text, err)
 		}
 	}
-	for to, want := range map[string]string{
-		"198.18.0.2:80":      "Sandbox policy blocks local/private network addresses.", // no name
-		"93.184.216.34:80":   "HTTP/1.1 403 Forbidden\r\n",
-		"93.184.216.34:443":  "\x15\x03\x03\x00\x02\x02\x31",
-		"[2606:4700::1]:443": "\x15\x03\x03\x00\x02\x02\x31",
-		"93.184.216.34:22":   "Domain not in allowlist.",
+	const alert = "\x15\x03\x03\x00\x02\x02\x31"
+	request := []byte("GET / HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
+	for _, tt := range []struct {
+		to   string
+		sent []byte
+		want string
+	}{
+		{"198.18.0.2:22", nil, "Sandbox policy blocks local/private network addresses."}, // no name
+		{"93.184.216.34:22", nil, "Domain not in allowlist."},
+		{"93.184.216.34:80", request, "HTTP/1.1 403 Forbidden\r\n"},
+		{"93.184.216.34:443", helloOf(t, &tls.Config{ServerName: "b.test"}), alert},
+		{"[2606:4700::1]:443", helloOf(t, &tls.Config{InsecureSkipVerify: true}), alert},
+		{"93.184.216.34:443", request, alert},
 	} {
-		text, err := io.ReadAll(l.connect(to))
-		if !strings.Contains(string(text), want) || err != nil {
-			t.Errorf("%s: %q %v", to, text, err)
+		conn := l.connect(tt.to)
+		if _, err := conn.Write(tt.sent); err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(conn)
+		if !strings.Contains(string(text), tt.want) || err != nil {
+			t.Errorf("%s: %q %v", tt.to, text, err)
 		}
 	}
 	for _, to := range []string{"93.184.216.34:5432", "198.18.0.1:1", "169.254.169.254:8080"} {
@@ -143,6 +158,68 @@ func TestRedirectedConnections(t *testing.T) {
 	if got := strings.Join(seen.all(), "\n"); !strings.Contains(got, "allow baseline_policy allow socks5_tcp a.test") ||
 		!strings.Contains(got, "deny baseline_policy not_allowed socks5_tcp 169.254.169.254") {
 		t.Errorf("reported:\n%s", got)
+	}
+}
+
+// upstreamProxy is an upstream proxy of tunnels. It answers in place of the host, with
+// the target and what it gets, and returns its URL.
+func upstreamProxy(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			fmt.Fprintf(w, "plain %s", r.RequestURI)
+			return
+		}
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\ntunnel "+r.RequestURI+" ")
+		_, _ = io.Copy(conn, rw)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// TestNamesWithinConnections: a connection to an address means the name that TLS and
+// HTTP clients send. The address does not count: the name is given to the upstream
+// proxy, or resolved.
+func TestNamesWithinConnections(t *testing.T) {
+	proxy := upstreamProxy(t)
+	getenv := func(name string) string {
+		if name == "HTTPS_PROXY" || name == "HTTP_PROXY" {
+			return proxy
+		}
+		return ""
+	}
+	x := testProxy(t, Options{Getenv: getenv, Resolve: func(context.Context, string) ([]netip.Addr, error) {
+		return nil, errors.New("no such host")
+	}}, Config{Upstream: true, Domains: map[string]Permission{"a.test": Allow, "93.184.216.35": Allow}}, Hooks{})
+	l := redirectTo(t, x)
+	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeA, false))); got != "Success [198 18 0 1]" {
+		t.Fatal(got)
+	}
+	hello := string(helloOf(t, &tls.Config{ServerName: "a.test"}))
+	foreign := string(helloOf(t, &tls.Config{ServerName: "b.test"}))
+	request := "GET /x HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+	for _, tt := range []struct{ to, sent, want string }{
+		{"93.184.216.34:443", hello, "tunnel a.test:443 " + hello},
+		{"169.254.169.254:443", hello, "tunnel a.test:443 " + hello},
+		{"198.18.0.1:443", foreign, "tunnel a.test:443 " + foreign},           // by the name that DNS was asked for
+		{"93.184.216.35:443", foreign, "tunnel 93.184.216.35:443 " + foreign}, // an entry names it
+		{"93.184.216.34:80", request, "plain http://a.test/x"},
+		{"198.18.0.1:80", request, "plain http://a.test/x"},
+		{"93.184.216.35:80", request, "tunnel 93.184.216.35:80 " + request},
+		{"198.18.0.1:22", "SSH-2.0-x\r\n", "tunnel a.test:22 SSH-2.0-x\r\n"},
+	} {
+		conn := l.connect(tt.to)
+		if _, err := io.WriteString(conn, tt.sent); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).CloseWrite()
+		if text, err := io.ReadAll(conn); !strings.HasSuffix(string(text), tt.want) || err != nil {
+			t.Errorf("%s: %q %v, want %q", tt.to, text, err, tt.want)
+		}
 	}
 }
 

@@ -1,0 +1,64 @@
+package egress
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// errHello ends a handshake in which the client's first message was read.
+var errHello = errors.New("the first message was read")
+
+// serverName returns the name that a TLS client gives to its server, as a host in
+// normal form, or "" if what comes is no first message of TLS with a name. It reads
+// the message without taking it from the reader, whose buffer bounds its size. The
+// connection of the reader needs a deadline.
+func serverName(r *bufio.Reader) string {
+	name := ""
+	server := tls.Server(&peeked{r: r}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		name = hello.ServerName
+		return nil, errHello
+	}})
+	_ = server.Handshake() // which fails with errHello or before
+	host, ok := normalHost(name)
+	if !ok {
+		return ""
+	}
+	return host
+}
+
+// peeked is a connection on which a TLS server reads ahead. What it writes goes
+// nowhere.
+type peeked struct {
+	r  *bufio.Reader
+	at int // what was read of the buffer
+}
+
+// Read reads what comes next in the reader's buffer.
+func (p *peeked) Read(b []byte) (int, error) {
+	if _, err := p.r.Peek(p.at + 1); err != nil {
+		return 0, err
+	}
+	ahead, err := p.r.Peek(p.r.Buffered())
+	n := copy(b, ahead[p.at:])
+	p.at += n
+	return n, err
+}
+
+// Write drops the alert with which the handshake ends.
+func (*peeked) Write(b []byte) (int, error) { return io.Discard.Write(b) }
+
+// Close does nothing: the owner of the reader closes its connection.
+func (*peeked) Close() error { return nil }
+
+// LocalAddr and RemoteAddr return no address.
+func (*peeked) LocalAddr() net.Addr  { return nil }
+func (*peeked) RemoteAddr() net.Addr { return nil }
+
+// SetDeadline, SetReadDeadline and SetWriteDeadline do nothing.
+func (*peeked) SetDeadline(time.Time) error      { return nil }
+func (*peeked) SetReadDeadline(time.Time) error  { return nil }
+func (*peeked) SetWriteDeadline(time.Time) error { return nil }
