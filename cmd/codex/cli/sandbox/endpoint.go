@@ -9,7 +9,8 @@ import (
 // MaxShownDenials bounds the refused hosts that a message names.
 const MaxShownDenials = 8
 
-// Endpoint is a host, in its normal form, and a port that a command wants to reach.
+// Endpoint is a host, in its normal form, and a port that a command wants to reach. The
+// port is 0 if the command has only asked for the name, by DNS.
 type Endpoint struct {
 	Host string
 	Port uint16
@@ -18,11 +19,19 @@ type Endpoint struct {
 // String returns the endpoint for people. Every character that is not ASCII is
 // escaped: letters of other scripts make one name look like another.
 func (e Endpoint) String() string {
+	if e.Port == 0 {
+		return visibleHost(e.Host)
+	}
 	return visibleHost(e.Host) + " port " + strconv.Itoa(int(e.Port))
 }
 
 // Option is the endpoint as --allow-domain and an egress policy take it.
-func (e Endpoint) Option() string { return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))) }
+func (e Endpoint) Option() string {
+	if e.Port == 0 {
+		return e.Host
+	}
+	return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+}
 
 // visibleHost returns a normalised host, which has no quotation marks and no
 // backslashes, in ASCII.
