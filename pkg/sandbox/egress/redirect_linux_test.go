@@ -332,7 +332,7 @@ func TestBrokenConnections(t *testing.T) {
 		for _, port := range []uint16{portHTTP, portTLS} {
 			l.send(transparent.Message{Kind: transparent.Connection, Address: to.As16(), Port: port}.Append(nil), far.(*net.TCPConn))
 		}
-		if text, err := io.ReadAll(l.connect("93.184.216.34:443")); len(text) == 0 || err != nil {
+		if text, err := io.ReadAll(l.connect("93.184.216.34:22")); len(text) == 0 || err != nil {
 			t.Errorf("the next connection: %q %v", text, err)
 		}
 		x.Close() // waits for those before

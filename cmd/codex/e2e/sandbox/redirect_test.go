@@ -51,6 +51,8 @@ func dialWord(word string) string {
 		return flood()
 	case "many":
 		return many(address)
+	case "given":
+		return given(address)
 	}
 	dialer := net.Dialer{Timeout: harness.Patience, Resolver: &net.Resolver{PreferGo: true}}
 	conn, err := dialer.Dial(network, address)
@@ -122,6 +124,27 @@ func flood() string {
 	return "done"
 }
 
+// given connects a socket that comes over the standard input.
+func given(address string) string {
+	oob := make([]byte, unix.CmsgSpace(4))
+	if _, _, _, _, err := unix.Recvmsg(0, make([]byte, 1), oob, 0); err != nil {
+		return reasonOf(err)
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) == 0 {
+		return "no socket came"
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return reasonOf(err)
+	}
+	to := netip.MustParseAddrPort(address)
+	if err := unix.Connect(fds[0], &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+		return reasonOf(err)
+	}
+	return "connected"
+}
+
 // many makes connections at the same time.
 func many(address string) string {
 	var wg sync.WaitGroup
@@ -139,6 +162,7 @@ type redirected struct {
 	t       *testing.T
 	proxy   *egress.Proxy
 	port    string // of a server that sends back what it gets
+	stdin   *os.File
 	mu      sync.Mutex
 	reports []string
 }
@@ -197,6 +221,9 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	cmd.Args = append([]string{command.Arg0}, command.Argv[1:]...)
 	cmd.Env, cmd.ExtraFiles, cmd.Stderr = command.Env, command.Files, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if r.stdin != nil {
+		cmd.Stdin = r.stdin
+	}
 	harness.Must(r.t, r.proxy.Redirect(command.Egress))
 	out, err := cmd.Output()
 	command.Close()
@@ -254,6 +281,26 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 		if !slices.Contains(r.reports, report) {
 			t.Errorf("%q was not reported: %q", report, r.reports)
 		}
+	}
+}
+
+// TestSocketsOfAnotherNetwork: a socket of this machine's network, which a process
+// outside hands to the command, is connected to nothing.
+func TestSocketsOfAnotherNetwork(t *testing.T) {
+	harness.NeedSandbox(t)
+	r := newRedirected(t)
+	for _, to := range []string{"127.0.0.1:" + r.port, "93.184.216.34:" + r.port} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		harness.Must(t, err)
+		given, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		harness.Must(t, err)
+		harness.Must(t, unix.Sendmsg(pair[1], []byte{1}, unix.UnixRights(given), nil, 0))
+		r.stdin = os.NewFile(uintptr(pair[0]), "stdin")
+		if got := r.run("namespaces", "given/"+to); got["given/"+to] != "operation not permitted" {
+			t.Errorf("%s: %q", to, got)
+		}
+		_ = r.stdin.Close()
+		_, _ = unix.Close(pair[1]), unix.Close(given)
 	}
 }
 
