@@ -35,6 +35,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := cmdutil.NewStreams(stdin, stdout, stderr)
 	loadDotenv(s.Err)
 	app := newApp(s)
+	if last := len(args) - 1; last > 0 && args[last] == completionWord {
+		for _, word := range complete(app, args[1:last]) {
+			fmt.Fprintln(s.Out, word)
+		}
+		return 0
+	}
 	err := app.Run(cmdutil.Permute(app, args, takesFiles))
 	code := report(s, err)
 	if e, ok := errors.AsType[*cmdutil.ExitError](err); ok && e.Signal != 0 {
@@ -92,13 +98,12 @@ Example: start a server, and use it from a second terminal:
 
    codex exec-server --listen ws://127.0.0.1:8765
    codex remote run --url ws://127.0.0.1:8765 -- uname -a`,
-		Version:              cmdutil.Version(),
-		Reader:               s.In,
-		Writer:               s.Out,
-		ErrWriter:            s.Err,
-		HideHelpCommand:      false,
-		EnableBashCompletion: true,
-		Suggest:              true,
+		Version:         cmdutil.Version(),
+		Reader:          s.In,
+		Writer:          s.Out,
+		ErrWriter:       s.Err,
+		HideHelpCommand: false,
+		Suggest:         true,
 		// A value of --env or -c may have commas in it.
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},

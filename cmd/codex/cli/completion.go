@@ -11,8 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The scripts ask the program itself what could come next, with the flag that
-// the command line library answers. They do not ask behind a --: what stands
+// The scripts ask the program itself what could come next: see complete. They do not ask behind a --: what stands
 // there is another program's, and codex would run it instead of answering. The
 // options they ask for with a -, for a -- that is the start of one counts too.
 // @NAME@ is the name of the program: see completedName.
@@ -49,7 +48,12 @@ _@NAME@() {
     _files
   fi
 }
-compdef _@NAME@ @NAME@
+# Loaded from a directory of fpath, this file is the body of the function itself.
+if [[ "${funcstack[1]}" == "_@NAME@" ]]; then
+  _@NAME@ "$@"
+else
+  compdef _@NAME@ @NAME@
+fi
 `
 
 const fishCompletion = `function __codex_complete

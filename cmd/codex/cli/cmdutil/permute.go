@@ -12,10 +12,6 @@ import (
 // so do the arguments of commands that run a program: an option there may be the
 // program's. args begins with the name of the program.
 func Permute(app *cli.App, args []string, permuted func(path []string) bool) []string {
-	const completion = "--generate-bash-completion" // must stay the last one
-	if len(args) < 2 || slices.Contains(args, completion) {
-		return args
-	}
 	flags, commands := app.Flags, app.Commands
 	var path []string
 	for i := 1; i < len(args); i++ {
