@@ -47,5 +47,6 @@ func RefusedHosts(refused []Endpoint) string {
 	for i, e := range refused {
 		hosts[i], options[i] = e.String(), "--allow-domain "+e.Option()
 	}
-	return "the network proxy of the command refused " + strings.Join(hosts, ", ") + "; to let the command reach them use " + strings.Join(options, " ")
+	return "the network proxy of the command refused " + strings.Join(hosts, ", ") +
+		"; to let the command reach them use " + strings.Join(options, " ")
 }

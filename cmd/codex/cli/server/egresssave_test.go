@@ -65,7 +65,8 @@ func TestAllowIn(t *testing.T) {
 // FuzzAllowIn: an addition to a policy is a policy with that addition, or an error.
 func FuzzAllowIn(f *testing.F) {
 	for _, text := range []string{
-		"default = 'deny'", "default = 'deny'\nallow = ['a.test']", "allow = [ ]\ndefault = 'ask'\n", "default = 'deny'\nports = [\n1,\n]\n", "\"allow\" = [\n]\ndefault='allow'",
+		"default = 'deny'", "default = 'deny'\nallow = ['a.test']",
+		"allow = [ ]\ndefault = 'ask'\n", "default = 'deny'\nports = [\n1,\n]\n", "\"allow\" = [\n]\ndefault='allow'",
 	} {
 		f.Add(text)
 	}

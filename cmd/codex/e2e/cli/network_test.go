@@ -202,6 +202,15 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 			t.Errorf("exit code %d, %q", code, rest)
 		}
 	})
+	t.Run("a program that knows no proxy", func(t *testing.T) {
+		u := asking(t, url, "exec 3<>/dev/tcp/a.test/22; IFS= read -r line <&3; echo end", "--sandbox", "read-only")
+		u.Expect("the command wants to reach a.test port 22 (")
+		u.Expect(networkQuestion)
+		u.Types("n\n")
+		if rest, code := u.End(); code != 0 || !strings.Contains(rest, "end") {
+			t.Errorf("exit code %d, %q", code, rest)
+		}
+	})
 	t.Run("the input of the command", func(t *testing.T) {
 		u := asking(t, url, "fetch http://a.test/; read line; echo got $line")
 		u.Expect(networkQuestion)
@@ -308,7 +317,8 @@ func TestDeniedHosts(t *testing.T) {
 		code   int
 		errs   string
 	}{
-		"nobody to ask":             {args, script, 126, "codex: the network proxy of the command refused a.test port 80; to let the command reach them use --allow-domain a.test:80"},
+		"nobody to ask": {args, script, 126,
+			"codex: the network proxy of the command refused a.test port 80; to let the command reach them use --allow-domain a.test:80"},
 		"yes":                       {append(args, "--yes"), script, 0, "retrying without the sandbox (--yes)"},
 		"a success":                 {args, script + " || true", 0, ""},
 		"a failure of its own":      {args, "exit 4", 4, ""},
