@@ -4,6 +4,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // MaxShownDenials bounds the refused hosts that a message names.
@@ -41,12 +42,24 @@ func visibleHost(host string) string {
 }
 
 // RefusedHosts says which hosts the network proxy of a command has refused, and what
-// to do about it.
+// to do about it. The command has chosen the names, and people paste what a message
+// offers: an option is offered only if a shell takes it as it is.
 func RefusedHosts(refused []Endpoint) string {
-	hosts, options := make([]string, len(refused)), make([]string, len(refused))
-	for i, e := range refused {
-		hosts[i], options[i] = e.String(), "--allow-domain "+e.Option()
+	var hosts, options []string
+	for _, e := range refused {
+		hosts = append(hosts, e.String())
+		if strings.IndexFunc(e.Host, hasMeaning) < 0 {
+			options = append(options, "--allow-domain "+e.Option())
+		}
 	}
-	return "the network proxy of the command refused " + strings.Join(hosts, ", ") +
-		"; to let the command reach them use " + strings.Join(options, " ")
+	text := "the network proxy of the command refused " + strings.Join(hosts, ", ")
+	if len(options) == 0 {
+		return text + "; to let the command reach them use --allow-domain"
+	}
+	return text + "; to let the command reach them use " + strings.Join(options, " ")
+}
+
+// hasMeaning reports whether a character of a host may mean something to a shell.
+func hasMeaning(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_:", r)
 }

@@ -3,7 +3,7 @@ package sandbox
 import "testing"
 
 // TestRefusedHosts: a name that was asked for by DNS has no port, and the option for it
-// permits every port.
+// permits every port. Only what is harmless in a shell is offered.
 func TestRefusedHosts(t *testing.T) {
 	for _, tt := range []struct {
 		refused []Endpoint
@@ -13,6 +13,9 @@ func TestRefusedHosts(t *testing.T) {
 		{[]Endpoint{{"::1", 80}}, "::1 port 80; to let the command reach them use --allow-domain [::1]:80"},
 		{[]Endpoint{{"a.test", 0}, {"b.test", 22}}, "a.test, b.test port 22; to let the command reach them use --allow-domain a.test --allow-domain b.test:22"},
 		{[]Endpoint{{"b\u00fccher.test", 0}}, `b\u00fccher.test; to let the command reach them use --allow-domain ` + "b\u00fccher.test"},
+		// No shell runs what a command has put into a name.
+		{[]Endpoint{{"a&b$(c)'~.test", 443}}, "a&b$(c)'~.test port 443; to let the command reach them use --allow-domain"},
+		{[]Endpoint{{"a$b.test", 0}, {"a-b_c.test", 22}}, "a$b.test, a-b_c.test port 22; to let the command reach them use --allow-domain a-b_c.test:22"},
 	} {
 		if got := RefusedHosts(tt.refused); got != "the network proxy of the command refused "+tt.want {
 			t.Errorf("%v: %q", tt.refused, got)
