@@ -98,6 +98,9 @@ The script completes the name under which the program was called.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Action: func(c *cli.Context) error {
 			script := ""
+			if c.NArg() > 1 {
+				return cmdutil.Usagef("completion takes one shell, got %q too", c.Args().Get(1))
+			}
 			switch c.Args().First() {
 			case "bash":
 				script = bashCompletion

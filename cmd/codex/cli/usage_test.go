@@ -21,6 +21,7 @@ func TestWrongUse(t *testing.T) {
 		{"--remot", `unknown flag --remot; see codex --help`},
 		{"rendezvous --lisen 1", `unknown flag --lisen; did you mean --listen? see codex rendezvous --help`},
 		{"rendezvous token create --env box", `unknown flag --env; did you mean --environment? see codex rendezvous token create --help`},
+		{"completion zsh fish", `completion takes one shell, got "fish" too`},
 		{"login --with-apikey", `unknown flag --with-apikey; did you mean --with-api-key? see codex login --help`},
 		{"remote cat -x y", `unknown flag --x; see codex remote cat --help`},
 		{"rendezvous token list --tokens", `--tokens needs a value; see codex rendezvous token list --help`},
