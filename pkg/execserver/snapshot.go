@@ -73,7 +73,7 @@ func (st *start) restoreShell(ctx context.Context, intent *launch.Intent) {
 	}
 	s := st.p.s
 	found := s.shells.get(ctx, rq.key, func(ctx context.Context) (*shellsnapshot.Snapshot, error) {
-		found, err := s.captureShell(ctx, intent, st.spec)
+		found, err := st.captureShell(ctx, intent)
 		if err != nil {
 			st.log.Info("no shell snapshot", "shell", st.spec.Argv[0], "error", err)
 		}
@@ -175,8 +175,8 @@ func (x *snapshots) enter(key string) *snapshotEntry {
 // in the directory, the environment and the sandbox of a command, as a process of
 // the session: jobs that they leave in the background live on, as those of a
 // command do, until the session ends.
-func (s *session) captureShell(ctx context.Context, intent *launch.Intent, spec process.Spec) (*shellsnapshot.Snapshot, error) {
-	marker := shellsnapshot.NewMarker()
+func (st *start) captureShell(ctx context.Context, intent *launch.Intent) (*shellsnapshot.Snapshot, error) {
+	marker, s, spec := shellsnapshot.NewMarker(), st.p.s, st.spec
 	spec = process.Spec{Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env}
 	c := &shellCapture{s: s, marker: marker, ended: make(chan struct{})}
 	if intent != nil {
@@ -186,6 +186,9 @@ func (s *session) captureShell(ctx context.Context, intent *launch.Intent, spec 
 		}
 		defer command.Close()
 		defer command.Refusal.Close()
+		if command.Egress != nil {
+			st.p.redirect(command.Egress)
+		}
 		s.srv.confined.record()
 		c.confined = true
 	}

@@ -284,6 +284,27 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 	}
 }
 
+// TestStartUpFilesAreRedirected: start-up files that are read for a snapshot of a shell
+// reach what their command reaches, and do not wait for a server that never answers.
+func TestStartUpFilesAreRedirected(t *testing.T) {
+	harness.NeedSandbox(t)
+	c := confinedBy(t, harness.Codex)
+	profile := "if ! read -r -n 1 x < /dev/tcp/93.184.216.34/5432; then export PROFILE=refused; fi 2>/dev/null\n"
+	harness.Must(t, os.WriteFile(c.ws+"/.bash_profile", []byte("echo read >> count\n"+profile), 0o644))
+	c.call("process/start", object{
+		"processId": "p", "argv": []string{"/bin/bash", "-lc", "echo $PROFILE; wc -l < count"}, "cwd": uri(c.ws), "tty": false,
+		"sandbox": c.usual(), "enforceManagedNetwork": true, "env": object{"PATH": "/usr/bin:/bin", "HOME": c.ws},
+		"shellSnapshot": object{"scopeId": "s", "shell": object{"name": "bash", "path": "/bin/bash"}},
+		"networkProxy": object{"proxy": object{
+			"enabled": true, "enableSocks5": true, "enableSocks5Udp": false, "allowUpstreamProxy": false,
+			"dangerouslyAllowAllUnixSockets": false, "mode": "full", "allowLocalBinding": false,
+		}},
+	})
+	if e := c.end("p"); e.out != "refused\n1\n" || e.code != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestSocketsOfAnotherNetwork: a socket of this machine's network, which a process
 // outside hands to the command, is connected to nothing.
 func TestSocketsOfAnotherNetwork(t *testing.T) {
