@@ -231,7 +231,7 @@ func (x *Proxy) Close() {
 	x.cancel()
 	for _, l := range []net.Listener{x.web, x.socks} {
 		if l != nil {
-			_ = l.Close()
+			closePort(l)
 			x.host.ports.Delete(portOf(l))
 		}
 	}

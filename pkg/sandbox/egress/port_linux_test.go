@@ -1,0 +1,31 @@
+package egress
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// TestPortsCloseForAll: the ports of a proxy that has ended take no connection
+// while a program that is being started still holds copies of them.
+func TestPortsCloseForAll(t *testing.T) {
+	x := testProxy(t, Options{}, local(), Hooks{})
+	for _, l := range []net.Listener{x.web, x.socks} {
+		copied, err := l.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer copied.Close()
+	}
+	x.Close()
+	for _, l := range []net.Listener{x.web, x.socks} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%s: %v", l.Addr(), err)
+		}
+	}
+}
