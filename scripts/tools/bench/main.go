@@ -100,6 +100,7 @@ type bench struct {
 	failures map[string]map[string]string    // likewise: why there is no result
 	direct   map[string]map[string]bool      // likewise: it was not confined, so it does not count
 	bases    []string                        // directories to remove
+	proxied  *proxied
 }
 
 // row is a line of the table.
@@ -143,6 +144,8 @@ func (b *bench) clean() {
 func (b *bench) wants(name string) bool { return b.only.MatchString(name) }
 
 func (b *bench) run(ctx context.Context) error {
+	b.proxied = newProxied(b.z)
+	defer b.proxied.close()
 	for _, s := range b.servers {
 		if err := b.prepare(s); err != nil {
 			return err
@@ -261,7 +264,7 @@ func (b *bench) starts(ctx context.Context) error {
 // round measures everything once, in an order of servers that changes from
 // round to round.
 func (b *bench) round(ctx context.Context, round int, clients map[*server]*client) error {
-	for _, m := range metrics(b.z) {
+	for _, m := range append(metrics(b.z), b.proxied.metrics()...) {
 		if !b.wants(m.name) {
 			continue
 		}

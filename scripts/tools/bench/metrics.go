@@ -50,11 +50,11 @@ func timed(f func() error) (float64, error) {
 // sizes are how much the large metrics move.
 // The last are those of the relay: one stream, each of many, how many, calls,
 // handshakes and environments.
-type sizes struct{ pipe, pty, file, echo, stream, part, streams, calls, handshakes, environments int }
+type sizes struct{ web, pipe, pty, file, echo, stream, part, streams, calls, handshakes, environments int }
 
 var (
-	fullSizes  = sizes{256 << 20, 32 << 20, 32 << 20, 64 << 20, 128 << 20, 2 << 20, 100, 1000, 90, 1000}
-	shortSizes = sizes{16 << 20, 4 << 20, 4 << 20, 4 << 20, 8 << 20, 1 << 20, 10, 50, 20, 100}
+	fullSizes  = sizes{1 << 30, 256 << 20, 32 << 20, 32 << 20, 64 << 20, 128 << 20, 2 << 20, 100, 1000, 90, 1000}
+	shortSizes = sizes{32 << 20, 16 << 20, 4 << 20, 4 << 20, 4 << 20, 8 << 20, 1 << 20, 10, 50, 20, 100}
 )
 
 var processes int

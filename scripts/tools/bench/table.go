@@ -50,6 +50,7 @@ type aim struct {
 	most     float64 // at most this, in the unit of the row
 	belowRaw bool    // less than the median without a server
 	ofRaw    float64 // at most this, as a multiple of the median without a server
+	overRaw  float64 // at most this more than the median without a server
 }
 
 // judge says what was aimed at and whether ours reached it: "-" where there is
@@ -77,6 +78,9 @@ func (a aim) judge(unit string, ours, better, raw float64) (aims, reached []stri
 	}
 	if a.ofRaw != 0 {
 		check(strconv.FormatFloat(a.ofRaw, 'g', 3, 64)+" of raw", !math.IsNaN(raw), ours <= a.ofRaw*raw)
+	}
+	if a.overRaw != 0 {
+		check("raw + "+strconv.FormatFloat(a.overRaw, 'f', -1, 64)+" "+unit, !math.IsNaN(raw), ours <= raw+a.overRaw)
 	}
 	return aims, reached
 }
