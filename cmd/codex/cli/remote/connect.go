@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/environments"
@@ -50,11 +51,30 @@ func serverFlag(c *cli.Context) (url, id string, err error) {
 	}
 }
 
+// checkURL refuses a --url that was meant as another one: of HTTP, or without a scheme.
+func checkURL(url string) error {
+	scheme, rest, found := strings.Cut(url, "://")
+	meant := map[string]string{"http": "ws://" + rest, "https": "wss://" + rest}[strings.ToLower(scheme)]
+	if url != "" && !found {
+		meant = "ws://" + url
+	}
+	switch {
+	case meant == "":
+		return nil
+	case strings.ContainsAny(url, "@?"): // there may be a secret in it
+		return cmdutil.Usagef("--url: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH")
+	}
+	return cmdutil.Usagef("--url %s: expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH; did you mean %s?", url, meant)
+}
+
 // chooseServer returns the environment that a command works in: --url, or
 // --env, or the default.
 func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	url, id, err := serverFlag(c)
 	if err != nil {
+		return execenv.Spec{}, err
+	}
+	if err := checkURL(url); err != nil {
 		return execenv.Spec{}, err
 	}
 	if url != "" {

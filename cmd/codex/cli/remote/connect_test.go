@@ -30,3 +30,22 @@ func TestHintsAboutAServer(t *testing.T) {
 		}
 	}
 }
+
+func TestURLsThatWereMeantOtherwise(t *testing.T) {
+	const expected = "expected ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"
+	for url, want := range map[string]string{
+		"": "", "ws://h:1": "", "wss://h": "", "unix:///x": "", "ftp://x": "",
+		"http://h:1":     "--url http://h:1: " + expected + "; did you mean ws://h:1?",
+		"HTTPS://h":      "--url HTTPS://h: " + expected + "; did you mean wss://h?",
+		"localhost:8765": "--url localhost:8765: " + expected + "; did you mean ws://localhost:8765?",
+		"http://u:p@h":   "--url: " + expected,
+	} {
+		got := ""
+		if err := checkURL(url); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", url, got, want)
+		}
+	}
+}
