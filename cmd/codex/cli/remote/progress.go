@@ -48,7 +48,7 @@ func (p *progress) begin(name string, total int64) {
 	if p.many {
 		p.files++
 		p.total += total
-		p.name = fmt.Sprintf("%d files", p.files)
+		p.name = fmt.Sprintf("%d: %s", p.files, terminal.Text(filepath.Base(name)))
 		p.drawSometimes()
 		return
 	}
