@@ -152,6 +152,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
+	srv.hideSecrets(&profile)
 	return &launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
@@ -198,6 +199,7 @@ func (s *processSandbox) intent() (*launch.Intent, error) {
 	if _, err := s.srv.sandboxes(); err != nil {
 		return nil, unenforceable(err)
 	}
+	s.srv.hideSecrets(&profile)
 	return &launch.Intent{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
 		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed,

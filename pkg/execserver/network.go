@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -95,6 +96,9 @@ func (st *start) openNetwork(intent *launch.Intent) error {
 	st.spec.Env = proxy.Environ(st.spec.Env)
 	if intent != nil && intent.ManagedNetwork {
 		intent.ProxyPorts, intent.Redirect = proxy.Ports(), true
+	}
+	if bundle := proxy.Bundle(); bundle != "" && intent != nil {
+		grantRead(&intent.Profile, bundle)
 	}
 	return nil
 }
@@ -185,10 +189,14 @@ func (p *proc) reportDecision(r egress.Report) {
 
 // newEgress makes what the network proxies of all processes share.
 func (srv *Server) newEgress() *egress.Host {
-	return egress.NewHost(egress.Options{
+	opts := egress.Options{
 		Logger: srv.log, PrivateViaUpstream: srv.opts.ProxyPrivateIPsViaUpstream, OwnPort: srv.listensOn,
 		Ceiling: srv.opts.EgressPolicy,
-	})
+	}
+	if srv.opts.CodexHome != "" {
+		opts.BundleDir = filepath.Join(srv.opts.CodexHome, "proxy")
+	}
+	return egress.NewHost(opts)
 }
 
 // listensOn reports whether this server accepts clients on a port.

@@ -114,6 +114,7 @@ type Server struct {
 	janitor    *janitorKeeper
 	confined   confinedTimes
 	egress     *egress.Host
+	secretDirs []string // that no sandboxed request sees
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -157,6 +158,7 @@ func New(opts Options) (*Server, error) {
 	srv.launchers = &launcherPool{srv: srv}
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
+	srv.secretDirs = opts.EgressPolicy.SecretDirectories()
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil
 }

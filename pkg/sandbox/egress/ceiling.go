@@ -19,6 +19,8 @@ type CeilingConfig struct {
 	Ports []uint16
 	// PrivateAddresses lets a client's policy permit addresses that are not public.
 	PrivateAddresses bool
+	// Inject are the credentials that proxies put into requests.
+	Inject []Injection
 }
 
 // AskFirst is the permission of hosts that the client is asked about in any case.
@@ -29,6 +31,7 @@ const AskFirst Permission = "ask"
 type Ceiling struct {
 	config           CeilingConfig
 	allow, deny, ask *Endpoints
+	injections       []injection
 }
 
 // NewCeiling checks a CeilingConfig.
@@ -53,6 +56,10 @@ func NewCeiling(config CeilingConfig) (*Ceiling, error) {
 			return nil, fmt.Errorf("%s: %w", list.name, err)
 		}
 		*list.to = parsed
+	}
+	var err error
+	if c.injections, err = checkInjections(config.Inject); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -50,6 +50,8 @@ const (
 	ReasonMITM       = "mitm_required"
 	ReasonPolicy     = "policy_denied"
 	ReasonUnix       = "unix_socket_unsupported"
+	// ReasonPlaceholder: the placeholder of a credential was sent to another host.
+	ReasonPlaceholder = "credential_placeholder"
 )
 
 // Question asks about a host that the patterns do not settle.
@@ -88,6 +90,9 @@ func blocked(reason, rule string) decision {
 // matters: no name is resolved before it is allowed, because a look-up alone
 // tells the owner of the name what the process says in it.
 func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
+	if holds(q.Host, x.secrets.foreign(nil)) {
+		return misuse() // a look-up would tell it to the owner of the name
+	}
 	p, ceiling := x.policy, x.host.opts.Ceiling
 	refusal, mustAsk := ceiling.judge(q)
 	if refusal != nil {
@@ -245,11 +250,12 @@ func hasControl(text string) bool {
 type refusal struct{ code, message string }
 
 var refusals = map[string]refusal{
-	ReasonNotAllowed: {"blocked-by-allowlist", "Domain not in allowlist."},
-	ReasonLocal:      {"blocked-by-allowlist", "Sandbox policy blocks local/private network addresses."},
-	ReasonDenied:     {"blocked-by-denylist", "Domain denied by the sandbox policy."},
-	ReasonMethod:     {"blocked-by-method-policy", "Method not allowed in limited mode."},
-	ReasonMITM:       {"blocked-by-mitm-required", "MITM required for limited HTTPS."},
+	ReasonNotAllowed:  {"blocked-by-allowlist", "Domain not in allowlist."},
+	ReasonLocal:       {"blocked-by-allowlist", "Sandbox policy blocks local/private network addresses."},
+	ReasonDenied:      {"blocked-by-denylist", "Domain denied by the sandbox policy."},
+	ReasonMethod:      {"blocked-by-method-policy", "Method not allowed in limited mode."},
+	ReasonMITM:        {"blocked-by-mitm-required", "MITM required for limited HTTPS."},
+	ReasonPlaceholder: {"blocked-by-policy", "The request holds a credential placeholder that is for another host."},
 }
 
 func refusalOf(reason string) refusal {

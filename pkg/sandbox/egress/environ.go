@@ -51,6 +51,7 @@ func (x *Proxy) Environ(env []string) []string {
 	add(webVariables, web)
 	add(allVariables, all)
 	add(exceptVariables, except)
+	x.secrets.environ(add)
 	set = append(append(set, otherVariables...), "CODEX_NETWORK_ALLOW_LOCAL_BINDING="+local)
 
 	replaced := make(map[string]bool)

@@ -94,6 +94,31 @@ const (
 	// of the process.
 	nameTTL = 60
 
+	// maxInjections bounds the credentials of an egress policy: each process's
+	// proxy makes a placeholder for each, and looks for all of them.
+	maxInjections = 64
+	// maxValueFile bounds the file of a credential, and minValue and maxValue the
+	// credential: a shorter one would occur in answers by chance, and servers refuse
+	// longer headers.
+	maxValueFile = 16 << 10
+	minValue     = 8
+	maxValue     = 8 << 10
+	// maxUpstreamCA bounds a file of certificate authorities, and maxBundle the
+	// system's: Debian's has 220 KB.
+	maxUpstreamCA = 1 << 20
+	maxBundle     = 8 << 20
+	// maxHeaderName bounds the name of a header, a scheme and a variable.
+	maxHeaderName = 128
+	// placeholderBytes are the random bytes of a placeholder: none is guessed.
+	placeholderBytes = 16
+	// authorityTime is how long the certificate authority of a process is valid: its
+	// key ends with the process, which may live for years. leafTime is for the
+	// certificate of a host, and clockSkew for both: the clocks of both sides are the
+	// same, but programs compare with a start of their own.
+	authorityTime = 10 * 365 * 24 * time.Hour
+	leafTime      = 24 * time.Hour
+	clockSkew     = time.Hour
+
 	// maxHostBytes is the longest name that DNS has.
 	maxHostBytes = 253
 	// maxPatterns bounds the patterns of a policy, each of which is compared

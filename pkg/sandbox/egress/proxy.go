@@ -25,6 +25,9 @@ type Options struct {
 	PrivateViaUpstream bool
 	// Ceiling is what the server's owner permits at most. Nil: everything.
 	Ceiling *Ceiling
+	// BundleDir is where the certificate bundles of processes are made, if Ceiling
+	// injects credentials. Empty: the directory for temporary files.
+	BundleDir string
 	// OwnPort reports whether this program listens on a port of this machine.
 	// Such a port is not connected to: this program would take the connection
 	// for its own, and serve a process whose policy names the address. Nil: none.
@@ -166,6 +169,7 @@ type Proxy struct {
 	names     nameTable
 	heads     chan struct{} // holds an element for each large head
 	transport *http.Transport
+	secrets   *secrets // nil: no credentials are injected
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
@@ -195,6 +199,10 @@ func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
 			h.ports.Delete(portOf(x.web))
 			return nil, err
 		}
+	}
+	if x.secrets, err = x.newSecrets(); err != nil {
+		x.closePorts()
+		return nil, err
 	}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	x.asking, x.mute = context.WithCancel(x.ctx)
@@ -229,17 +237,22 @@ func (x *Proxy) Close() {
 	x.conns = nil
 	x.mu.Unlock()
 	x.cancel()
+	x.closePorts()
+	for c := range conns {
+		_ = c.Close()
+	}
+	x.transport.CloseIdleConnections()
+	x.secrets.close()
+	x.wg.Wait()
+}
+
+func (x *Proxy) closePorts() {
 	for _, l := range []net.Listener{x.web, x.socks} {
 		if l != nil {
 			closePort(l)
 			x.host.ports.Delete(portOf(l))
 		}
 	}
-	for c := range conns {
-		_ = c.Close()
-	}
-	x.transport.CloseIdleConnections()
-	x.wg.Wait()
 }
 
 // routineAccept serves the connections of one listener until Close.

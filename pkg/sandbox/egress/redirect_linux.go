@@ -151,7 +151,7 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 	if !named {
 		host = to.Addr().String()
 	}
-	if to.Port() == portHTTP && x.judgesRequests(host, named) {
+	if to.Port() == portHTTP && (x.secrets != nil || x.judgesRequests(host, named)) {
 		x.serveHTTP(conn)
 		return
 	}
@@ -189,6 +189,10 @@ func (x *Proxy) join(conn *net.TCPConn, r *bufio.Reader, a attempt) {
 	d, to := x.permit(a, func() bool { return hungUp(conn, r) }, true)
 	if d.verdict != Pass {
 		x.refuse(conn, a, d)
+		return
+	}
+	if o := x.secrets.origin(a.Question); o != nil {
+		x.intercept(conn, r, o, a, to)
 		return
 	}
 	out, early, err := x.tunnelTo(x.ctx, a.Question, to)

@@ -150,6 +150,12 @@ func (x *Proxy) socksConnect(conn net.Conn, r *bufio.Reader, a attempt) byte {
 	if d.verdict != Pass {
 		return socksRefused
 	}
+	if o := x.secrets.origin(a.Question); o != nil {
+		if _, err := conn.Write(socksReply(socksDone, nil)); err == nil {
+			x.intercept(conn, r, o, a, to)
+		}
+		return socksDone
+	}
 	out, _, err := x.tunnelTo(x.ctx, a.Question, to)
 	if err != nil {
 		x.log.Debug("network proxy: connect", "host", a.Host, "port", a.Port, "error", err)

@@ -45,7 +45,7 @@ func pipe(to, from *net.TCPConn, early *bufio.Reader) {
 // finish ends a connection whose last answer is sent. It reads what the process
 // still sends for lingerTime: see there.
 func finish(conn net.Conn) {
-	if c, ok := conn.(*net.TCPConn); ok {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok { // TCP, or TLS in a tunnel
 		_ = c.CloseWrite()
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(lingerTime))

@@ -24,6 +24,7 @@ type web struct {
 	r      *bufio.Reader
 	w      *bufio.Writer
 	client string
+	inside *inside // nil: it is not within a tunnel
 }
 
 // serveHTTP serves one connection of the HTTP proxy. Its loop is not that of
@@ -93,6 +94,9 @@ func (c *web) serve(h *head) bool {
 	if b != nil && h.ProtoAtLeast(1, 1) && strings.EqualFold(h.Header.Get("Expect"), "100-continue") {
 		b.proceed = c.proceed
 	}
+	if c.inside != nil {
+		return c.serveInside(h, b)
+	}
 	if h.Header["X-Unix-Socket"] != nil && h.Method != http.MethodConnect {
 		c.refuseUnix(h)
 		return c.keeps(h, b)
@@ -126,13 +130,19 @@ func (c *web) serve(h *head) bool {
 		x.report(a, d, false)
 		c.refuse(h, a, d)
 		return c.keeps(h, b)
+	case a.Protocol == Connect && x.secrets.origin(a.Question) != nil:
+		c.accept()
+		if c.w.Flush() == nil {
+			x.intercept(c.conn, c.r, x.secrets.origin(a.Question), a, to)
+		}
+		return false
 	case a.Protocol == Connect:
 		return c.connect(h, a.Question, to)
 	case t.tls:
 		c.text(h, http.StatusBadGateway, upstreamFailure)
 		return c.keeps(h, b)
 	default:
-		return c.forward(h, b, t, to)
+		return c.exchange(h, b, &sending{attempt: a, out: h.outgoing(t, to), route: to})
 	}
 }
 
@@ -227,13 +237,18 @@ func (c *web) connect(h *head, q Question, to route) bool {
 		c.text(h, status, "connect to "+hostPort(q.Host, q.Port)+": "+err.Error())
 		return c.keeps(h, nil)
 	}
-	_, _ = c.w.WriteString("HTTP/1.1 200 OK\r\ndate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n")
+	c.accept()
 	if c.w.Flush() != nil {
 		_ = out.Close()
 		return false
 	}
 	c.proxy.tunnel(c.conn, c.r, out, early)
 	return false
+}
+
+// accept answers a CONNECT.
+func (c *web) accept() {
+	_, _ = c.w.WriteString("HTTP/1.1 200 OK\r\ndate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n")
 }
 
 // routeKey is the key of a request's route in its context.
@@ -260,17 +275,25 @@ func (x *Proxy) newTransport() *http.Transport {
 	}
 }
 
-// forward sends a plain request on and its answer back.
-func (c *web) forward(h *head, b *body, t target, to route) bool {
-	ctx, done := context.WithCancel(context.WithValue(c.proxy.ctx, routeKey{}, to))
+// exchange sends a request on and its answer back.
+func (c *web) exchange(h *head, b *body, s *sending) bool {
+	ctx, done := context.WithCancel(context.WithValue(c.proxy.ctx, routeKey{}, s.route))
 	defer done()
-	out := h.outgoing(t, to)
+	out, transport := s.out, c.proxy.transport
+	if s.origin != nil {
+		transport = s.origin.transport
+	}
 	if b != nil {
 		out.Body = b
+	}
+	if !c.prepare(h, b, s) {
+		return c.keeps(h, b)
+	}
+	if b != nil {
 		trace := &httptrace.ClientTrace{Got100Continue: func() { b.once.Do(func() { callIf(b.proceed) }) }}
 		ctx = httptrace.WithClientTrace(ctx, trace)
 	}
-	resp, err := c.proxy.transport.RoundTrip(out.WithContext(ctx))
+	resp, err := transport.RoundTrip(out.WithContext(ctx))
 	if b != nil {
 		// The transport may read the body still: it must not write 100 Continue
 		// into the answer.
@@ -280,11 +303,12 @@ func (c *web) forward(h *head, b *body, t target, to route) bool {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		c.proxy.log.Debug("network proxy: forward", "host", t.host, "port", t.port, "error", err)
-		c.text(h, http.StatusBadGateway, upstreamFailure)
+		c.proxy.log.Debug("network proxy: forward", "host", s.attempt.Host, "port", s.attempt.Port, "error", err)
+		c.failed(h, s, err)
 		return c.keeps(h, nil) && (b == nil || b.ended.Load())
 	}
 	defer resp.Body.Close()
+	conceal(resp, s.secrets)
 	more := c.copyAnswer(h, resp)
 	// The transport may read the body still, until the connection is closed.
 	return more && (b == nil || b.ended.Load())

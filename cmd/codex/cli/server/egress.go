@@ -22,6 +22,17 @@ type egressFile struct {
 	Ask              []string `toml:"ask"`
 	Ports            []uint16 `toml:"ports"`
 	PrivateAddresses bool     `toml:"private_addresses"`
+	Inject           []inject `toml:"inject"`
+}
+
+// inject is one [[inject]] of it.
+type inject struct {
+	Host           string `toml:"host"`
+	Header         string `toml:"header"`
+	Scheme         string `toml:"scheme"`
+	ValueFile      string `toml:"value_file"`
+	PlaceholderEnv string `toml:"placeholder_env"`
+	UpstreamCA     string `toml:"upstream_ca"`
 }
 
 // readEgressPolicy reads the file of --egress-policy; "": there is none.
@@ -34,6 +45,9 @@ func readEgressPolicy(path string) (*egress.Ceiling, error) {
 		return nil, fmt.Errorf("read --egress-policy: %w", err)
 	}
 	ceiling, err := parseEgressPolicy(text)
+	if err == nil {
+		err = ceiling.CheckFiles()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--egress-policy %s: %w", path, err)
 	}
@@ -47,7 +61,11 @@ func parseEgressPolicy(text []byte) (*egress.Ceiling, error) {
 	if err := home.DecodeTOML(text, &f, true); err != nil {
 		return nil, err
 	}
-	return egress.NewCeiling(egress.CeilingConfig{
+	config := egress.CeilingConfig{
 		Default: egress.Permission(f.Default), Allow: f.Allow, Deny: f.Deny, Ask: f.Ask, Ports: f.Ports, PrivateAddresses: f.PrivateAddresses,
-	})
+	}
+	for _, entry := range f.Inject {
+		config.Inject = append(config.Inject, egress.Injection(entry))
+	}
+	return egress.NewCeiling(config)
 }

@@ -8,21 +8,28 @@ import (
 	"testing"
 )
 
+// injected is a policy with a credential.
+const injected = "default = 'deny'\n[[inject]]\nhost = 'api.test'\nheader = 'Authorization'\nscheme = 'Bearer'\n" +
+	"value_file = '/run/secrets/api'\nplaceholder_env = 'API_TOKEN'\nupstream_ca = '/etc/ca.pem'\n"
+
 func TestParseEgressPolicy(t *testing.T) {
 	for text, want := range map[string]string{
 		"default = 'deny'\nallow = ['*.a.test', 'b.test:443']\nask = ['c.test']\ndeny = ['*']\nports = [443]\nprivate_addresses = true": "",
-		"default = 'allow'":                     "",
-		"default = 'ask'":                       "",
-		"":                                      "it must be allow, ask or deny",
-		"default = 'Deny'":                      "it must be allow, ask or deny",
-		"default = 'deny'\nalow = []":           "unknown field `alow`",
-		"default = 'deny'\ndeny = ['a/b']":      "deny: unsupported domain pattern syntax: a/b",
-		"default = 'deny'\nask = ['']":          "ask: domain pattern is empty",
-		"default = 'deny'\nports = [0]":         "no port 0",
-		"default = 'deny'\nports = [65536]":     "1:", // the line and the column
-		"default = 'deny'\ndeny = 'a.test'":     "2:",
-		"default = [":                           "1:",
-		"default = 'deny'\n[[inject]]\nhost=''": "unknown field",
+		"default = 'allow'":                           "",
+		"default = 'ask'":                             "",
+		"":                                            "it must be allow, ask or deny",
+		"default = 'Deny'":                            "it must be allow, ask or deny",
+		"default = 'deny'\nalow = []":                 "unknown field `alow`",
+		"default = 'deny'\ndeny = ['a/b']":            "deny: unsupported domain pattern syntax: a/b",
+		"default = 'deny'\nask = ['']":                "ask: domain pattern is empty",
+		"default = 'deny'\nports = [0]":               "no port 0",
+		"default = 'deny'\nports = [65536]":           "1:", // the line and the column
+		"default = 'deny'\ndeny = 'a.test'":           "2:",
+		"default = [":                                 "1:",
+		injected:                                      "",
+		strings.ReplaceAll(injected, "host", "hosts"): "unknown field `hosts`",
+		strings.ReplaceAll(injected, "api.test", ""):  "inject[0]: host is \"\"",
+		injected + strings.TrimPrefix(injected, "default = 'deny'\n"): "inject[1]: inject[0] sets Authorization for api.test already",
 	} {
 		c, err := parseEgressPolicy([]byte(text))
 		switch {
@@ -41,7 +48,7 @@ func TestReadEgressPolicy(t *testing.T) {
 	if c, err := readEgressPolicy(""); c != nil || err != nil {
 		t.Errorf("no file: %v, %v", c, err)
 	}
-	for name, text := range map[string]string{"missing": "", "wrong": "default = 1", "large": "#" + strings.Repeat("x", maxEgressPolicy)} {
+	for name, text := range map[string]string{"missing": "", "wrong": "default = 1", "large": "#" + strings.Repeat("x", maxEgressPolicy), "no-secret": injected} {
 		path := dir + "/" + name
 		if text != "" {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -55,7 +62,7 @@ func TestReadEgressPolicy(t *testing.T) {
 }
 
 func FuzzParseEgressPolicy(f *testing.F) {
-	for _, s := range []string{"default = 'deny'\nallow = ['*.a.test']", "default = 'ask'\nports = [1]", "[[x]]", "default = \"\\u0000\""} {
+	for _, s := range []string{"default = 'deny'\nallow = ['*.a.test']", "default = 'ask'\nports = [1]", "[[x]]", "default = \"\\u0000\"", injected} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -1,0 +1,104 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"codex.internal/pkg/host/regular"
+)
+
+// bundleVariables name the file of certificate authorities that programs trust:
+// those that Codex CLI sets, and those of deno, the tools of AWS and of Nix. All
+// but NODE_EXTRA_CA_CERTS and DENO_CERT replace the system's, so a bundle holds the
+// system's too.
+var bundleVariables = []string{
+	"CODEX_CA_CERTIFICATE", "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+	"PIP_CERT", "BUNDLE_SSL_CA_CERT", "CARGO_HTTP_CAINFO", "NPM_CONFIG_CAFILE", "npm_config_cafile", "DENO_CERT", "AWS_CA_BUNDLE",
+	"NIX_SSL_CERT_FILE",
+}
+
+// systemBundles are where systems keep their certificate authorities, as
+// crypto/x509 looks for them.
+var systemBundles = []string{
+	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/pki/tls/cacert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
+}
+
+// bundle is a file with the certificate authorities that a process trusts, in a
+// directory of its own.
+type bundle struct {
+	path string
+	root *os.Root // the directory
+}
+
+// bundleName is the name of the file.
+const bundleName = "ca-bundle.pem"
+
+// newBundle writes a bundle below dir; empty: the directory for temporary files.
+// The file belongs to this user and is not writable: a sandbox must keep it so for a
+// process of the same user.
+func newBundle(dir string, system, own []byte) (*bundle, error) {
+	fail := func(err error) (*bundle, error) {
+		return nil, fmt.Errorf("write the certificate bundle of a process: %w", err)
+	}
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fail(err)
+		}
+	}
+	dir, err := os.MkdirTemp(dir, "codex-proxy-")
+	if err != nil {
+		return fail(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fail(errors.Join(err, os.Remove(dir)))
+	}
+	b := &bundle{path: filepath.Join(dir, bundleName), root: root}
+	if err := b.write(system, own); err != nil {
+		b.close()
+		return fail(err)
+	}
+	return b, nil
+}
+
+func (b *bundle) write(system, own []byte) error {
+	f, err := b.root.OpenFile(bundleName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o400)
+	if err != nil {
+		return err
+	}
+	if len(system) > 0 && system[len(system)-1] != '\n' {
+		system = append(system[:len(system):len(system)], '\n')
+	}
+	_, err = f.Write(append(system[:len(system):len(system)], own...))
+	return errors.Join(err, f.Close())
+}
+
+// close removes the bundle. The directory is removed only if nothing else was put
+// into it.
+func (b *bundle) close() {
+	_ = b.root.Remove(bundleName)
+	_ = b.root.Close()
+	_ = os.Remove(filepath.Dir(b.path))
+}
+
+// systemBundle returns the certificate authorities that this program trusts: those
+// of SSL_CERT_FILE, else of the system; nil if there are none.
+func systemBundle(getenv func(string) string) ([]byte, error) {
+	paths := systemBundles
+	if named := getenv("SSL_CERT_FILE"); named != "" {
+		paths = []string{named}
+	}
+	for _, path := range paths {
+		text, err := regular.ReadFile(path, maxBundle)
+		switch {
+		case err == nil:
+			return text, nil
+		case !errors.Is(err, os.ErrNotExist):
+			return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
+		}
+	}
+	return nil, nil
+}

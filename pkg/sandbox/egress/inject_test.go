@@ -1,0 +1,613 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+const testSecret = "hush-0123456789-abcdef"
+
+// secretFile makes a file with a credential in a directory of its own.
+func secretFile(t *testing.T, value string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secrets", "token")
+	if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(value), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// tlsServer starts a server with TLS, and returns its port and the path of its
+// certificate.
+func tlsServer(t *testing.T, handler http.HandlerFunc) (port, ca string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(ca, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(s.Listener.Addr().String())
+	return port, ca
+}
+
+// injecting returns the proxy of a process whose server injects credentials. The
+// names of these tests are those of httptest's certificate, and resolve to this
+// machine.
+func injecting(t *testing.T, hooks Hooks, list ...Injection) *Proxy {
+	t.Helper()
+	return injectingWith(t, Options{}, hooks, list...)
+}
+
+func injectingWith(t *testing.T, o Options, hooks Hooks, list ...Injection) *Proxy {
+	t.Helper()
+	var err error
+	o.Ceiling, err = NewCeiling(CeilingConfig{Default: Allow, PrivateAddresses: true, Inject: list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Ceiling.CheckFiles(); err != nil {
+		t.Fatal(err)
+	}
+	o.BundleDir = t.TempDir()
+	o.Resolve = names(new([]string))
+	config := Config{SOCKS5: true, Upstream: true, LocalBinding: true, Domains: map[string]Permission{"*": Allow}}
+	return testProxy(t, o, config, hooks)
+}
+
+// placed is an injection for 127.0.0.1.
+func placed(port, ca, file string) Injection {
+	return Injection{
+		Host: "127.0.0.1:" + port, Header: "authorization", Scheme: "Bearer", ValueFile: file, PlaceholderEnv: "MY_TOKEN", UpstreamCA: ca,
+	}
+}
+
+// variable returns a variable that the process gets.
+func variable(x *Proxy, name string) string {
+	for _, kv := range x.Environ(nil) {
+		if value, found := strings.CutPrefix(kv, name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// trusting returns a client's TLS that trusts the process's bundle alone.
+func trusting(t *testing.T, x *Proxy, name string) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(variable(x, "SSL_CERT_FILE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatal("the bundle holds no certificates")
+	}
+	return &tls.Config{RootCAs: pool, ServerName: name, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// secure opens a tunnel by CONNECT and TLS in it.
+func secure(t *testing.T, x *Proxy, target string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, r := wire(t, x.web)
+	if resp, body := exchange(t, conn, r, "CONNECT "+target+" HTTP/1.1\r\n\r\n"); resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s", resp.Status, body)
+	}
+	host, _, _ := net.SplitHostPort(target)
+	inner := tls.Client(conn, trusting(t, x, host))
+	if err := inner.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if protocol := inner.ConnectionState().NegotiatedProtocol; protocol != "http/1.1" {
+		t.Errorf("the protocol is %q", protocol)
+	}
+	return inner, bufio.NewReader(inner)
+}
+
+// show answers with what it got.
+func show(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	good := r.Header.Get("Authorization") == "Bearer "+testSecret
+	fmt.Fprintf(w, "%s %s %s %v %d %s", r.Method, r.RequestURI, r.Host, good, len(r.Header["Authorization"]), body)
+}
+
+// TestInjection: requests get the credential in place of what the process sends,
+// with each way to the host.
+func TestInjection(t *testing.T) {
+	port, ca := tlsServer(t, show)
+	x := injecting(t, Hooks{}, placed(port, ca, secretFile(t, "  "+testSecret+"\n")))
+	placeholder := variable(x, "MY_TOKEN")
+	if !strings.HasPrefix(placeholder, placeholderPrefix) || len(placeholder) != len(placeholderPrefix)+2*placeholderBytes {
+		t.Errorf("the placeholder is %q", placeholder)
+	}
+	origin := "127.0.0.1:" + port
+	conn, r := secure(t, x, origin)
+	for _, tt := range []struct{ request, status, body string }{
+		{"GET /a?b=%20c HTTP/1.1\r\nHost: ORIGIN\r\n\r\n", "200", "GET /a?b=%20c ORIGIN true 1 "},
+		{"GET /a HTTP/1.1\r\nHost: ORIGIN\r\nAuthorization: Bearer PLACEHOLDER\r\nauthorization: other\r\n\r\n", "200", "GET /a ORIGIN true 1 "},
+		{"GET //x/y HTTP/1.1\r\nHost: ORIGIN\r\n\r\n", "200", "GET //x/y ORIGIN true 1 "},
+		{"GET //x|y HTTP/1.1\r\nHost: ORIGIN\r\n\r\n", "200", "GET https://ORIGIN//x|y ORIGIN true 1 "},
+		{"GET https://ORIGIN/a HTTP/1.1\r\nHost: ORIGIN\r\n\r\n", "200", "GET /a ORIGIN true 1 "},
+		{"POST / HTTP/1.1\r\nHost: ORIGIN\r\nContent-Length: 3\r\nConnection: authorization\r\n\r\nabc", "200", "POST / ORIGIN true 1 abc"},
+		{"POST / HTTP/1.1\r\nHost: ORIGIN\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "200", "POST / ORIGIN true 1 abc"},
+		{"POST / HTTP/1.1\r\nHost: ORIGIN\r\nContent-Length: 3\r\n\r\nabc", "200", "POST / ORIGIN true 1 abc"},
+		{"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", "421", "the request names another host than the connection"},
+		{"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "421", "the request names another host than the connection"},
+		{"GET https://other.test/ HTTP/1.1\r\nHost: other.test\r\n\r\n", "421", "the request names another host than the connection"},
+		{"GET http://ORIGIN/ HTTP/1.1\r\nHost: ORIGIN\r\n\r\n", "400", "Host header does not match request target"},
+		{"GET / HTTP/1.1\r\nHost: ORIGIN\r\nHost: other.test\r\n\r\n", "400", "multiple Host headers"},
+		{"GET / HTTP/1.1\r\n\r\n", "400", "missing host"},
+		{"CONNECT other.test:443 HTTP/1.1\r\nHost: other.test:443\r\n\r\n", "400", "missing host"},
+		{"TRACE / HTTP/1.1\r\nHost: ORIGIN\r\n\r\n", "405", "TRACE is not sent to a host that gets credentials"},
+	} {
+		fill := strings.NewReplacer("ORIGIN", origin, "PLACEHOLDER", placeholder)
+		resp, body := exchange(t, conn, r, fill.Replace(tt.request))
+		if resp.Status[:3] != tt.status || body != fill.Replace(tt.body) {
+			t.Errorf("%q: %s %q", tt.request, resp.Status, body)
+		}
+	}
+
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, _ := wire(t, x.socks)
+	request := []byte{5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, byte(number >> 8), byte(number)}
+	if _, err := outer.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(outer, make([]byte, 12)); err != nil {
+		t.Fatal(err)
+	}
+	inner := tls.Client(outer, trusting(t, x, "127.0.0.1"))
+	if resp, body := exchange(t, inner, bufio.NewReader(inner), "GET / HTTP/1.1\r\nHost: "+origin+"\r\n\r\n"); body != "GET / "+origin+" true 1 " {
+		t.Errorf("SOCKS: %s %s", resp.Status, body)
+	}
+}
+
+// TestInjectionOfBasic: the credential of the scheme Basic is in base64, and an
+// answer that repeats it in either form does not tell it.
+func TestInjectionOfBasic(t *testing.T) {
+	port, ca := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
+		fmt.Fprintf(w, "%s %v %s %s", user, password == testSecret, password, r.Header.Get("Authorization"))
+	})
+	entry := placed(port, ca, secretFile(t, "user:"+testSecret))
+	entry.Scheme = "basic"
+	x := injecting(t, Hooks{}, entry)
+	conn, r := secure(t, x, "127.0.0.1:"+port)
+	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\nAccept-Encoding: gzip\r\n\r\n")
+	hidden := "basic " + strings.Repeat("*", 36)
+	if want := "user true " + strings.Repeat("*", len(testSecret)) + " " + hidden; body != want || resp.Header.Get("X-Echo") != hidden {
+		t.Errorf("%q, %q; want %q", body, resp.Header.Get("X-Echo"), want)
+	}
+}
+
+// TestCredentialChanges: a credential is read for each request, and a file that
+// others may read is not used.
+func TestCredentialChanges(t *testing.T) {
+	port, ca := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, len(r.Header.Get("X-Key")))
+	})
+	file := secretFile(t, testSecret)
+	entry := placed(port, ca, file)
+	entry.Header, entry.Scheme = "x-key", ""
+	x := injecting(t, Hooks{}, entry)
+	conn, r := secure(t, x, "127.0.0.1:"+port)
+	for _, tt := range []struct {
+		value string
+		mode  os.FileMode
+		want  string
+	}{
+		{testSecret, 0o600, strconv.Itoa(len(testSecret))},
+		{"another-value", 0o600, "13"},
+		{"another-value", 0o644, "the server cannot read the credential for this host; its log says why"},
+		{"short", 0o600, "the server cannot read the credential for this host; its log says why"},
+		{testSecret, 0o400, strconv.Itoa(len(testSecret))},
+	} {
+		if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte(tt.value), 0o600), os.Chmod(file, tt.mode)); err != nil {
+			t.Fatal(err)
+		}
+		if resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n"); body != tt.want {
+			t.Errorf("%q: %s %q", tt.value, resp.Status, body)
+		}
+	}
+}
+
+// TestMisusedPlaceholders: a placeholder that is sent to another host is refused
+// and reported, wherever it is in the request, and nothing of it is sent on.
+func TestMisusedPlaceholders(t *testing.T) {
+	port, ca := tlsServer(t, show)
+	second, secondCA := tlsServer(t, show)
+	var got reports
+	x := injecting(t, Hooks{Report: got.add}, placed(port, ca, secretFile(t, testSecret)), Injection{
+		Host: "127.0.0.1:" + second, Header: "X-Key", ValueFile: secretFile(t, testSecret), UpstreamCA: secondCA,
+	})
+	placeholder := variable(x, "MY_TOKEN")
+	plain := webServer(t)
+	const refused = "The request holds a credential placeholder that is for another host."
+	big := strings.Repeat("x", 3*copyBuffer)
+	requests := map[string]string{
+		"path":     "GET /PLACEHOLDER HTTP/1.1\r\nHost: ORIGIN\r\n\r\n",
+		"query":    "GET /?a=PLACEHOLDER HTTP/1.1\r\nHost: ORIGIN\r\n\r\n",
+		"header":   "GET / HTTP/1.1\r\nHost: ORIGIN\r\nX: a PLACEHOLDER b\r\n\r\n",
+		"name":     "GET / HTTP/1.1\r\nHost: ORIGIN\r\nPLACEHOLDER: 1\r\n\r\n",
+		"password": "GET / HTTP/1.1\r\nHost: ORIGIN\r\nAuthorization: Basic BASIC\r\n\r\n",
+		"body":     fmt.Sprintf("POST / HTTP/1.1\r\nHost: ORIGIN\r\nContent-Length: %d\r\n\r\n%sPLACEHOLDER", len(big)+len(placeholder), big),
+		"chunks": fmt.Sprintf("POST / HTTP/1.1\r\nHost: ORIGIN\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n",
+			placeholder[:5], len(placeholder)-5, placeholder[5:]),
+	}
+	fill := func(text, origin string) string {
+		return strings.NewReplacer("ORIGIN", origin, "PLACEHOLDER", placeholder, "BASIC", basicOf("u:"+placeholder)).Replace(text)
+	}
+	for name, request := range requests {
+		conn, r := wire(t, x.web)
+		resp, body := exchange(t, conn, r, fill(request, plain))
+		if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, refused) || !strings.Contains(body, `"reason":"credential_placeholder"`) {
+			t.Errorf("plain, %s: %s %q", name, resp.Status, body)
+		}
+		inner, r := secure(t, x, "127.0.0.1:"+second)
+		resp, body = exchange(t, inner, r, fill(request, "127.0.0.1:"+second))
+		if resp.StatusCode != http.StatusForbidden || body != refused {
+			t.Errorf("in a tunnel, %s: %s %q", name, resp.Status, body)
+		}
+	}
+	conn, r := wire(t, x.web)
+	if resp, body := exchange(t, conn, r, "CONNECT "+placeholder+".test:443 HTTP/1.1\r\n\r\n"); resp.StatusCode != http.StatusForbidden || body != refused {
+		t.Errorf("as a name: %s %q", resp.Status, body)
+	}
+	count := 0
+	for _, line := range got.all() {
+		if strings.Contains(line, "deny baseline_policy credential_placeholder") {
+			count++
+		}
+	}
+	if count != 2*len(requests)+1 {
+		t.Errorf("%d reports: %q", count, got.all())
+	}
+	inner, r := secure(t, x, "127.0.0.1:"+port)
+	if resp, body := exchange(t, inner, r, fill(requests["query"], "127.0.0.1:"+port)); resp.StatusCode != http.StatusOK || !strings.Contains(body, " true 1") {
+		t.Errorf("at its own host: %s %q", resp.Status, body)
+	}
+}
+
+// basicOf encodes credentials of the scheme Basic.
+func basicOf(text string) string {
+	r := &http.Request{Header: http.Header{}}
+	user, password, _ := strings.Cut(text, ":")
+	r.SetBasicAuth(user, password)
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Basic ")
+}
+
+// TestOtherTunnelsStayClosed: other hosts and ports are tunnels as before, without
+// credentials, and the process's authority signs for no other names.
+func TestOtherTunnelsStayClosed(t *testing.T) {
+	port, ca := tlsServer(t, show)
+	other, _ := tlsServer(t, show)
+	x := injecting(t, Hooks{}, placed(port, ca, secretFile(t, testSecret)))
+	conn, r := wire(t, x.web)
+	_, _ = exchange(t, conn, r, "CONNECT 127.0.0.1:"+other+" HTTP/1.1\r\n\r\n")
+	config := trusting(t, x, "127.0.0.1")
+	var unknown x509.UnknownAuthorityError
+	if err := tls.Client(conn, config).HandshakeContext(t.Context()); !errors.As(err, &unknown) {
+		t.Errorf("the certificate is not the server's own: %v", err)
+	}
+	conn, r = wire(t, x.web)
+	_, _ = exchange(t, conn, r, "CONNECT 127.0.0.1:"+port+" HTTP/1.1\r\n\r\n")
+	if err := tls.Client(conn, trusting(t, x, "other.test")).HandshakeContext(t.Context()); err == nil {
+		t.Error("TLS for another name than the tunnel's")
+	}
+	leaf, err := x.secrets.authority.leaf("evil.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leaf.Leaf.Verify(x509.VerifyOptions{Roots: config.RootCAs, DNSName: "evil.test"}); err == nil {
+		t.Error("the authority can sign for any name")
+	}
+}
+
+// TestUpstreamIsVerified: a host whose certificate is not by the authorities that
+// the owner named gets nothing.
+func TestUpstreamIsVerified(t *testing.T) {
+	asked := make(chan string, 1)
+	port, _ := tlsServer(t, func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") })
+	entry := placed(port, "", secretFile(t, testSecret))
+	x := injecting(t, Hooks{}, entry)
+	conn, r := secure(t, x, "127.0.0.1:"+port)
+	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n")
+	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "certificate signed by unknown authority") {
+		t.Errorf("%s %q", resp.Status, body)
+	}
+	select {
+	case <-asked:
+		t.Error("the request was sent")
+	default:
+	}
+}
+
+// TestBundleEnds: the bundle is a file that only this user can read, and is gone
+// with the proxy.
+func TestBundleEnds(t *testing.T) {
+	x := injecting(t, Hooks{}, placed("1", "", secretFile(t, testSecret)))
+	path := x.Bundle()
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o400 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	for _, name := range bundleVariables {
+		if variable(x, name) != path {
+			t.Errorf("%s is %q", name, variable(x, name))
+		}
+	}
+	system, err := systemBundle(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || !bytes.HasPrefix(text, system) || !bytes.HasSuffix(text, x.secrets.authority.pem()) {
+		t.Errorf("the bundle has not the system's certificates and the authority's: %v", err)
+	}
+	x.Close()
+	if list, err := os.ReadDir(filepath.Dir(filepath.Dir(path))); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+	plain := testProxy(t, Options{}, Config{}, Hooks{})
+	if plain.Bundle() != "" || variable(plain, "SSL_CERT_FILE") != "" {
+		t.Error("a server without credentials changes what processes trust")
+	}
+}
+
+// TestLeavesAreRenewed: a host's certificate is made again before it ends, and
+// otherwise kept.
+func TestLeavesAreRenewed(t *testing.T) {
+	a, err := newAuthority([]string{"a.test", strings.Repeat("x", 63) + ".test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := a.leaf("a.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := a.leaf("a.test"); err != nil || again != first {
+		t.Errorf("it was made again: %v", err)
+	}
+	old := *first.Leaf
+	old.NotAfter = time.Now().Add(leafTime/2 - time.Minute)
+	first.Leaf = &old
+	if again, err := a.leaf("a.test"); err != nil || again == first {
+		t.Errorf("it was not made again: %v", err)
+	}
+	for _, host := range []string{strings.Repeat("x", 63) + ".test", "127.0.0.1", "::1"} {
+		if leaf, err := a.leaf(host); err != nil || leaf.Leaf.Subject.CommonName != "" {
+			t.Errorf("%s has a common name, which OpenSSL compares with the authority's names: %v", host, err)
+		}
+	}
+}
+
+// TestInjectionsAreChecked: entries that would not do what their owner means are
+// refused.
+func TestInjectionsAreChecked(t *testing.T) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(f func(*Injection)) []Injection {
+		e := Injection{Host: "a.test", Header: "Authorization", Scheme: "Bearer", ValueFile: "/run/secrets/a", PlaceholderEnv: "A_TOKEN"}
+		f(&e)
+		return []Injection{e}
+	}
+	good := change(func(*Injection) {})
+	for name, tt := range map[string]struct {
+		list []Injection
+		want string
+	}{
+		"complete":        {good, ""},
+		"a port":          {change(func(e *Injection) { e.Host = "A.TEST.:8443" }), ""},
+		"an address":      {change(func(e *Injection) { e.Host = "[::1]:1" }), ""},
+		"two headers":     {append(change(func(e *Injection) { e.Header = "X-Key" }), good...), ""},
+		"twice":           {append(change(func(e *Injection) { e.Host = "A.test:443" }), good...), "sets Authorization for a.test already"},
+		"two authorities": {append(change(func(e *Injection) { e.Header, e.UpstreamCA = "X", "/ca" }), good...), "another upstream_ca"},
+		"too many":        {slices.Repeat(good, maxInjections+1), "at most 64"},
+		"no host":         {change(func(e *Injection) { e.Host = "" }), "host is"},
+		"a pattern":       {change(func(e *Injection) { e.Host = "*.a.test" }), "host is"},
+		"a URL":           {change(func(e *Injection) { e.Host = "https://a.test" }), "host is"},
+		"port 0":          {change(func(e *Injection) { e.Host = "a.test:0" }), "host is"},
+		"no header":       {change(func(e *Injection) { e.Header = "" }), "header is"},
+		"two lines":       {change(func(e *Injection) { e.Header = "A\r\nB" }), "header is"},
+		"the length":      {change(func(e *Injection) { e.Header = "content-length" }), "belongs to the transport"},
+		"hop by hop":      {change(func(e *Injection) { e.Header = "proxy-authorization" }), "belongs to the transport"},
+		"a long scheme":   {change(func(e *Injection) { e.Scheme = "a b" }), "scheme is"},
+		"no file":         {change(func(e *Injection) { e.ValueFile = "" }), "value_file is"},
+		"a relative file": {change(func(e *Injection) { e.ValueFile = "secrets/a" }), "value_file is"},
+		"dots":            {change(func(e *Injection) { e.ValueFile = "/run/secrets/../a" }), "value_file is"},
+		"in /etc":         {change(func(e *Injection) { e.ValueFile = "/etc/token" }), "in one of its own"},
+		"in /":            {change(func(e *Injection) { e.ValueFile = "/token" }), "value_file is"},
+		"in the home":     {change(func(e *Injection) { e.ValueFile = filepath.Join(home, "token") }), "in one of its own"},
+		"a bad variable":  {change(func(e *Injection) { e.PlaceholderEnv = "A-B" }), "placeholder_env is"},
+		"a digit":         {change(func(e *Injection) { e.PlaceholderEnv = "1A" }), "placeholder_env is"},
+		"a proxy":         {change(func(e *Injection) { e.PlaceholderEnv = "https_proxy" }), "sets this variable itself"},
+		"the bundle":      {change(func(e *Injection) { e.PlaceholderEnv = "SSL_CERT_FILE" }), "sets this variable itself"},
+		"the loader":      {change(func(e *Injection) { e.PlaceholderEnv = "LD_PRELOAD" }), "sets this variable itself"},
+		"a relative CA":   {change(func(e *Injection) { e.UpstreamCA = "ca.pem" }), "upstream_ca is"},
+	} {
+		c, err := NewCeiling(CeilingConfig{Default: Deny, Inject: tt.list})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || c != nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// TestInjectionFiles: a server does not start with files that a request could not
+// use, and its errors do not hold what is in them.
+func TestInjectionFiles(t *testing.T) {
+	for name, tt := range map[string]struct{ value, scheme, ca, want string }{
+		"good":           {testSecret, "", "", ""},
+		"short":          {"x", "", "", "one line of 8 to"},
+		"two lines":      {"hush-hush\nhush-hush", "", "", "one line"},
+		"long":           {strings.Repeat("x", maxValue+1), "", "", "one line"},
+		"large":          {strings.Repeat(" ", maxValueFile+1), "", "", "larger than"},
+		"no user":        {"hush-hush", "Basic", "", "user:password"},
+		"short password": {"long-user-name:x", "Basic", "", "user:password"},
+		"no CA":          {testSecret, "", "/none/ca.pem", "/none/ca.pem"},
+		"not a CA":       {testSecret, "", os.Args[0], "larger than"},
+	} {
+		file := secretFile(t, tt.value)
+		c, err := NewCeiling(CeilingConfig{Default: Deny, Inject: []Injection{{
+			Host: "a.test", Header: "X", Scheme: tt.scheme, ValueFile: file, UpstreamCA: tt.ca,
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.CheckFiles()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hush-hush")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var none *Ceiling
+	if none.CheckFiles() != nil || none.SecretDirectories() != nil {
+		t.Error("no policy has files")
+	}
+}
+
+// TestSecretDirectories: where links lead to is named too.
+func TestSecretDirectories(t *testing.T) {
+	file := secretFile(t, testSecret)
+	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+	link := filepath.Join(t.TempDir(), "sub", "link")
+	if err := errors.Join(err, os.Mkdir(filepath.Dir(link), 0o700), os.Symlink(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCeiling(CeilingConfig{Default: Deny, Inject: []Injection{{Host: "a.test", Header: "X", ValueFile: filepath.Join(link, "token")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.SecretDirectories(); !slices.Contains(got, dir) || !slices.Contains(got, link) || len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestFinder: texts are found however a stream is cut, and nothing but the
+// beginning of one is held back.
+func TestFinder(t *testing.T) {
+	texts := [][]byte{[]byte("secret"), []byte("******"), []byte("se")}
+	for text, want := range map[string]string{
+		"": "", "s": "s", "abc": "abc", "a secret.": "a ******.", "secretsecret": "************", "ssecret": "s******", "xx********": "xx********",
+		"sseret": "s**ret", "secre": "**cre",
+	} {
+		for name, from := range map[string]io.Reader{
+			"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)), "with the end": iotest.DataErrReader(strings.NewReader(text)),
+		} {
+			f := &finder{from: from, texts: texts, found: func([]byte) error { return nil }}
+			if got, err := io.ReadAll(f); err != nil || string(got) != want && name != "bytes" || len(got) != len(want) {
+				t.Errorf("%q, %s: %q, %v", text, name, got, err)
+			}
+		}
+	}
+	from, to := io.Pipe()
+	f := &finder{from: from, texts: texts[:1], found: func([]byte) error { return errPlaceholder }}
+	go func() {
+		_, _ = io.WriteString(to, "event\n")
+		_, _ = io.WriteString(to, "sec")
+		_, _ = io.WriteString(to, "ret, and more")
+	}()
+	b := make([]byte, 16)
+	if n, err := f.Read(b); err != nil || string(b[:n]) != "event\n" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if n, err := f.Read(b); n != 0 || !errors.Is(err, errPlaceholder) {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+}
+
+// FuzzFinder: what is read is the stream with every text replaced, however it is cut.
+func FuzzFinder(f *testing.F) {
+	f.Add("a secret, a sesecret", "secret", byte(3))
+	f.Add("aaab", "aab", byte(1))
+	f.Fuzz(func(t *testing.T, stream, text string, size byte) {
+		if text == "" || size == 0 || strings.Contains(text, "*") {
+			return
+		}
+		found := 0
+		x := &finder{texts: [][]byte{[]byte(text)}, found: func([]byte) error { found++; return nil }}
+		x.from = &cut{strings.NewReader(stream), int(size)}
+		got, err := io.ReadAll(x)
+		want := strings.ReplaceAll(stream, text, strings.Repeat("*", len(text)))
+		if err != nil || string(got) != want || found != strings.Count(stream, text) {
+			t.Errorf("%q without %q in pieces of %d: %q, %v, found %d times", stream, text, size, got, err, found)
+		}
+	})
+}
+
+// cut gives at most size bytes at a time.
+type cut struct {
+	r    io.Reader
+	size int
+}
+
+func (c *cut) Read(p []byte) (int, error) { return c.r.Read(p[:min(len(p), c.size)]) }
+
+// TestInjectionThroughUpstream: behind a corporate proxy the requests go through a
+// tunnel of it, by name.
+func TestInjectionThroughUpstream(t *testing.T) {
+	port, ca := tlsServer(t, show)
+	asked := make(chan string, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.RequestURI
+		out, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer out.Close()
+		w.WriteHeader(http.StatusOK)
+		in, buffered, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer in.Close()
+		go func() { _, _ = io.Copy(out, buffered) }()
+		_, _ = io.Copy(in, out)
+	}))
+	defer upstream.Close()
+	entry := placed(port, ca, secretFile(t, testSecret))
+	entry.Host = "example.com:8443" // a name of httptest's certificate
+	x := injectingWith(t, Options{Getenv: func(name string) string {
+		if name == "HTTPS_PROXY" {
+			return upstream.URL
+		}
+		return ""
+	}}, Hooks{}, entry)
+	conn, r := secure(t, x, "example.com:8443")
+	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: example.com:8443\r\n\r\n")
+	if body != "GET / example.com:8443 true 1 " {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+	if got := <-asked; got != "CONNECT example.com:8443" {
+		t.Errorf("the upstream proxy was asked for %s", got)
+	}
+}

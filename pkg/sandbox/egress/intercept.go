@@ -1,0 +1,157 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// inside is what a connection within a tunnel to an origin has.
+type inside struct {
+	origin  *origin
+	attempt attempt
+	route   route
+}
+
+// concealed is the body of an answer in which credentials are replaced.
+type concealed struct {
+	finder
+	io.Closer
+}
+
+// earlier is a connection of which some bytes were read already.
+type earlier struct {
+	net.Conn
+	r io.Reader
+}
+
+// Read implements io.Reader.
+func (e earlier) Read(p []byte) (int, error) { return e.r.Read(p) }
+
+// intercept ends the TLS of a tunnel to an origin here, and serves the requests in
+// it until the process closes the connection. r has what was read of conn already.
+// The host of the tunnel was allowed, and to is the route to it.
+func (x *Proxy) intercept(conn net.Conn, r *bufio.Reader, o *origin, a attempt, to route) {
+	inner := tls.Server(earlier{conn, r}, o.server)
+	ctx, done := context.WithTimeout(x.ctx, headTime)
+	err := inner.HandshakeContext(ctx)
+	done()
+	if err != nil {
+		x.log.Info("network proxy: the process ended the TLS that adds credentials; does its program use the certificates of SSL_CERT_FILE?",
+			"host", a.Host, "port", a.Port, "error", err)
+		return
+	}
+	c := &web{
+		proxy: x, conn: inner, client: a.client, inside: &inside{o, a, to},
+		r: bufio.NewReaderSize(inner, readBuffer), w: bufio.NewWriter(inner),
+	}
+	for c.next() {
+	}
+	_ = inner.Close()
+}
+
+// serveInside serves one request within a tunnel to an origin. It reports whether
+// the connection can be used on.
+func (c *web) serveInside(h *head, b *body) bool {
+	a := c.inside.attempt
+	a.method = h.Method
+	t, err := h.insideTarget()
+	switch {
+	case err != nil:
+		c.text(h, http.StatusBadRequest, err.Error())
+		return c.keeps(h, b)
+	case h.Method == http.MethodTrace:
+		// Its answer repeats the headers of the request.
+		c.text(h, http.StatusMethodNotAllowed, "TRACE is not sent to a host that gets credentials")
+		return c.keeps(h, b)
+	case t.host != a.Host || t.port != a.Port:
+		// A server of several hosts would answer for the other one, and get a
+		// credential that is not for that one.
+		c.text(h, http.StatusMisdirectedRequest, "the request names another host than the connection")
+		return c.keeps(h, b)
+	}
+	out := h.outgoing(t, route{})
+	out.URL.Scheme = "https"
+	if strings.HasPrefix(out.URL.Opaque, "//") {
+		// net/http puts the scheme before it; see outgoing.
+		out.URL.Host = t.header
+	}
+	return c.exchange(h, b, &sending{attempt: a, origin: c.inside.origin, out: out, route: c.inside.route})
+}
+
+// insideTarget is target for a request within TLS, whose default port is 443.
+func (h *head) insideTarget() (target, error) {
+	if h.Method == http.MethodConnect {
+		return target{}, errNoHost
+	}
+	t, err := h.target()
+	if err != nil {
+		return t, err
+	}
+	if strings.HasPrefix(h.RequestURI, "/") || h.RequestURI == "*" {
+		t.host, t.port, err = authority(t.header, 443)
+	} else if !t.tls {
+		return t, errHostMismatch
+	}
+	return t, err
+}
+
+// sending is a request that is allowed.
+type sending struct {
+	attempt attempt
+	origin  *origin // nil: it gets no credentials
+	out     *http.Request
+	route   route
+	secrets [][]byte // the credentials in it
+}
+
+// prepare puts credentials into the request and looks for placeholders that are
+// not for its host. If it cannot be sent, it answers and returns false.
+func (c *web) prepare(h *head, b *body, s *sending) bool {
+	foreign := c.proxy.secrets.foreign(s.origin)
+	if headHolds(h, foreign) {
+		c.proxy.report(s.attempt, misuse(), false)
+		c.refuse(h, s.attempt, misuse())
+		return false
+	}
+	if s.origin != nil {
+		var err error
+		if s.secrets, err = s.origin.credentials(s.out); err != nil {
+			c.proxy.log.Error("network proxy: no credentials", "host", s.attempt.Host, "headers", s.origin.names(), "error", err)
+			c.text(h, http.StatusBadGateway, "the server cannot read the credential for this host; its log says why")
+			return false
+		}
+		// Credentials cannot be found in an answer that is compressed.
+		s.out.Header["Accept-Encoding"] = []string{"identity"}
+	}
+	if b != nil && len(foreign) > 0 {
+		s.out.Body = &concealed{Closer: b, finder: finder{from: b, texts: foreign, found: func([]byte) error {
+			c.proxy.report(s.attempt, misuse(), false)
+			return errPlaceholder
+		}}}
+	}
+	return true
+}
+
+// misuse is the decision against a request with a placeholder that is not for its
+// host.
+func misuse() decision {
+	return blocked(ReasonPlaceholder, "a placeholder of a credential is for another host")
+}
+
+// failed answers a request that was not carried out.
+func (c *web) failed(h *head, s *sending, err error) {
+	switch {
+	case errors.Is(err, errPlaceholder): // it was reported when it was found
+		c.refuse(h, s.attempt, misuse())
+	case s.origin != nil && err != nil:
+		c.text(h, http.StatusBadGateway, "connect to "+hostPort(s.attempt.Host, s.attempt.Port)+": "+err.Error())
+	default:
+		c.text(h, http.StatusBadGateway, upstreamFailure)
+	}
+}
