@@ -10,24 +10,24 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// hideSecrets denies a profile the directories of the credentials that network
-// proxies inject. Entries for what is in them are dropped: a command that could read
+// hideSecrets denies a profile the directories and files of the credentials that
+// network proxies inject. Entries for what is in them are dropped: a command that could read
 // the file would not need the proxy. A profile that grants the whole file system is
 // not changed, because it has no entries and its command is not confined to files.
 func (srv *Server) hideSecrets(p *permissions.Profile) {
-	if len(srv.secretDirs) == 0 || p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
+	if len(srv.secretPaths) == 0 || p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
 		return
 	}
 	entries := slices.DeleteFunc(slices.Clone(p.FileSystem.Entries), func(e permissions.Entry) bool {
 		return e.Path.Kind == permissions.Literal && srv.secret(e.Path.Text)
 	})
-	for _, dir := range srv.secretDirs {
-		entries = append(entries, permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: dir}, Access: permissions.Deny})
+	for _, path := range srv.secretPaths {
+		entries = append(entries, permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: permissions.Deny})
 	}
 	p.FileSystem.Entries = entries
 }
 
-// secret reports whether a path is, or leads by links to, a hidden directory or what
+// secret reports whether a path is, or leads by links to, a hidden path or what
 // is in it.
 func (srv *Server) secret(path string) bool {
 	paths := []string{path}
@@ -35,7 +35,7 @@ func (srv *Server) secret(path string) bool {
 		paths = append(paths, real)
 	}
 	return slices.ContainsFunc(paths, func(path string) bool {
-		return slices.ContainsFunc(srv.secretDirs, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
+		return slices.ContainsFunc(srv.secretPaths, func(hidden string) bool { return path == hidden || strings.HasPrefix(path, hidden+"/") })
 	})
 }
 

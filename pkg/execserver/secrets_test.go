@@ -22,7 +22,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	if err := os.Symlink(hidden, link); err != nil {
 		t.Fatal(err)
 	}
-	srv := &Server{secretDirs: []string{"/run/secrets", hidden}}
+	srv := &Server{secretPaths: []string{"/run/secrets", hidden}}
 	sent := []permissions.Entry{
 		root, entry("/run/secrets", permissions.Write), entry("/run/secrets/token", permissions.Read), entry("/run/secrets2", permissions.Read),
 		entry(link, permissions.Read),

@@ -100,21 +100,21 @@ func (o Options) withDefaults() Options {
 // gets from Serve, ServeHTTP or ServeConn. Its methods may be called from any
 // goroutine. Shutdown must be called when it is no longer needed.
 type Server struct {
-	opts       Options
-	log        *slog.Logger
-	supervisor *process.Supervisor
-	fetcher    *fetch.Client
-	info       execproto.EnvironmentInfo
-	home       string
-	cwd        string
-	memory     *memoryReleaser
-	confiner   confiner
-	helpers    *helperPool
-	launchers  *launcherPool
-	janitor    *janitorKeeper
-	confined   confinedTimes
-	egress     *egress.Host
-	secretDirs []string // that no sandboxed request sees
+	opts        Options
+	log         *slog.Logger
+	supervisor  *process.Supervisor
+	fetcher     *fetch.Client
+	info        execproto.EnvironmentInfo
+	home        string
+	cwd         string
+	memory      *memoryReleaser
+	confiner    confiner
+	helpers     *helperPool
+	launchers   *launcherPool
+	janitor     *janitorKeeper
+	confined    confinedTimes
+	egress      *egress.Host
+	secretPaths []string // that no sandboxed request sees
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -158,7 +158,7 @@ func New(opts Options) (*Server, error) {
 	srv.launchers = &launcherPool{srv: srv}
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
-	srv.secretDirs = opts.EgressPolicy.SecretDirectories()
+	srv.secretPaths = opts.EgressPolicy.SecretPaths()
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	return srv, nil
 }

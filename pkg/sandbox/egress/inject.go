@@ -28,7 +28,7 @@ type Injection struct {
 	Scheme string
 	// ValueFile is the absolute path of the file with the value, which is read for
 	// each request, blanks and newlines around it ignored. Sandboxed processes must not
-	// see its directory: see Ceiling.SecretDirectories.
+	// see its directory: see Ceiling.SecretPaths.
 	ValueFile string
 	// PlaceholderEnv names the variable in which a process gets a text that stands for
 	// the value; empty: none.
@@ -165,19 +165,19 @@ func (c *Ceiling) CheckFiles() error {
 	return nil
 }
 
-// SecretDirectories returns the directories that no sandboxed process may see:
-// those of the value files, and where links among their parents lead to. A nil
-// Ceiling has none.
-func (c *Ceiling) SecretDirectories() []string {
+// SecretPaths returns what no sandboxed process may see: the directories of the value
+// files, where links among their parents lead to, and the files, for which a profile
+// may have entries that count before those of the directories. A nil Ceiling has none.
+func (c *Ceiling) SecretPaths() []string {
 	var list []string
 	if c == nil {
 		return nil
 	}
 	for _, one := range c.injections {
 		dir := filepath.Dir(one.ValueFile)
-		list = append(list, dir)
+		list = append(list, dir, one.ValueFile)
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			list = append(list, real)
+			list = append(list, real, filepath.Join(real, filepath.Base(one.ValueFile)))
 		}
 	}
 	slices.Sort(list)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -185,6 +186,30 @@ func TestInjection(t *testing.T) {
 	inner := tls.Client(outer, trusting(t, x, "127.0.0.1"))
 	if resp, body := exchange(t, inner, bufio.NewReader(inner), "GET / HTTP/1.1\r\nHost: "+origin+"\r\n\r\n"); body != "GET / "+origin+" true 1 " {
 		t.Errorf("SOCKS: %s %s", resp.Status, body)
+	}
+}
+
+// TestMalformedAnswers: the error for an answer that is not HTTP, which has a piece of
+// it, does not tell the credential, nor does the log.
+func TestMalformedAnswers(t *testing.T) {
+	port, ca := tlsServer(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+r.Header.Get("Authorization")+"\r\n\r\n")
+			_ = conn.Close()
+		}
+	})
+	var log bytes.Buffer
+	o := Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	x := injectingWith(t, o, Hooks{}, placed(port, ca, secretFile(t, testSecret)))
+	conn, r := secure(t, x, "127.0.0.1:"+port)
+	resp, body := exchange(t, conn, r, "GET / HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n")
+	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "Bearer ***") || strings.Contains(body, testSecret) {
+		t.Errorf("%s %q", resp.Status, body)
+	}
+	x.Close()
+	if strings.Contains(log.String(), testSecret) {
+		t.Errorf("the log tells the credential: %s", &log)
 	}
 }
 
@@ -488,13 +513,14 @@ func TestInjectionFiles(t *testing.T) {
 		}
 	}
 	var none *Ceiling
-	if none.CheckFiles() != nil || none.SecretDirectories() != nil {
+	if none.CheckFiles() != nil || none.SecretPaths() != nil {
 		t.Error("no policy has files")
 	}
 }
 
-// TestSecretDirectories: where links lead to is named too.
-func TestSecretDirectories(t *testing.T) {
+// TestSecretPaths: where links lead to is named too, and the file itself: a profile's entry
+// for it, such as one below its project root, would count before that of the directory.
+func TestSecretPaths(t *testing.T) {
 	file := secretFile(t, testSecret)
 	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
 	link := filepath.Join(t.TempDir(), "sub", "link")
@@ -505,8 +531,10 @@ func TestSecretDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.SecretDirectories(); !slices.Contains(got, dir) || !slices.Contains(got, link) || len(got) != 2 {
-		t.Errorf("%q", got)
+	want := []string{dir, filepath.Join(dir, "token"), link, filepath.Join(link, "token")}
+	slices.Sort(want)
+	if got := c.SecretPaths(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -144,13 +144,14 @@ func misuse() decision {
 	return blocked(ReasonPlaceholder, "a placeholder of a credential is for another host")
 }
 
-// failed answers a request that was not carried out.
-func (c *web) failed(h *head, s *sending, err error) {
+// failed answers a request that was not carried out. reason is the text of the error,
+// without credentials.
+func (c *web) failed(h *head, s *sending, err error, reason string) {
 	switch {
 	case errors.Is(err, errPlaceholder): // it was reported when it was found
 		c.refuse(h, s.attempt, misuse())
 	case s.origin != nil && err != nil:
-		c.text(h, http.StatusBadGateway, "connect to "+hostPort(s.attempt.Host, s.attempt.Port)+": "+err.Error())
+		c.text(h, http.StatusBadGateway, "connect to "+hostPort(s.attempt.Host, s.attempt.Port)+": "+reason)
 	default:
 		c.text(h, http.StatusBadGateway, upstreamFailure)
 	}

@@ -214,22 +214,24 @@ func conceal(resp *http.Response, texts [][]byte) {
 	if len(texts) == 0 {
 		return
 	}
-	hide := func(text string) string {
-		for _, t := range texts {
-			text = strings.ReplaceAll(text, string(t), strings.Repeat("*", len(t)))
-		}
-		return text
-	}
-	resp.Status = hide(resp.Status)
+	resp.Status = hide(resp.Status, texts)
 	for name, values := range resp.Header {
 		for i := range values {
-			values[i] = hide(values[i])
+			values[i] = hide(values[i], texts)
 		}
-		if hidden := hide(name); hidden != name {
+		if hidden := hide(name, texts); hidden != name {
 			delete(resp.Header, name)
 		}
 	}
 	resp.Body = &concealed{Closer: resp.Body, finder: finder{from: resp.Body, texts: texts, found: func([]byte) error { return nil }}}
+}
+
+// hide replaces the texts in a text by asterisks.
+func hide(text string, texts [][]byte) string {
+	for _, t := range texts {
+		text = strings.ReplaceAll(text, string(t), strings.Repeat("*", len(t)))
+	}
+	return text
 }
 
 // names returns the headers of an origin, for the log.

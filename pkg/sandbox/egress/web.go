@@ -303,8 +303,12 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		c.proxy.log.Debug("network proxy: forward", "host", s.attempt.Host, "port", s.attempt.Port, "error", err)
-		c.failed(h, s, err)
+		reason := ""
+		if err != nil {
+			reason = hide(err.Error(), s.secrets) // which has a piece of an answer that is not HTTP
+		}
+		c.proxy.log.Debug("network proxy: forward", "host", s.attempt.Host, "port", s.attempt.Port, "error", reason)
+		c.failed(h, s, err, reason)
 		return c.keeps(h, nil) && (b == nil || b.ended.Load())
 	}
 	defer resp.Body.Close()
