@@ -282,7 +282,9 @@ func (p *place) command(ctx context.Context, backend, profile string, args ...st
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.SysProcAttr = p.ws, as(p.uid)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir}
+	// A signal stops an attacker that this process traces, until the time is up. On a
+	// slow machine Go's runtime sends itself one for each goroutine that runs long.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "GODEBUG=asyncpreemptoff=1"}
 	cmd.WaitDelay = patience
 	return cmd
 }
