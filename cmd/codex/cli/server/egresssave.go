@@ -27,6 +27,9 @@ const (
 	// milliseconds, and savePause is how often it is looked for.
 	saveTime  = 5 * time.Second
 	savePause = 20 * time.Millisecond
+	// readTries bounds how often a file that is replaced while it is read is read again.
+	// One more codex replaces it once for each approval.
+	readTries = 100
 	// maxLinks bounds the links on the way to a file, as Linux does.
 	maxLinks = 40
 	// maxPlaces bounds the places in a file that are tried for an addition, each with the
@@ -128,9 +131,22 @@ func isOurs(info fs.FileInfo) bool {
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
+// errReplaced: the file under a name is another one than a moment before.
+var errReplaced = errors.New("was replaced meanwhile")
+
 // read returns the text of the file, and that it is an egress policy was checked. A
-// file that does not exist has the text newEgressPolicy and no info.
+// file that does not exist has the text newEgressPolicy and no info. If the file is
+// replaced meanwhile, as another codex does when it adds to it, the new one is read.
 func (f *EgressFile) read() (string, fs.FileInfo, error) {
+	for tries := 1; ; tries++ {
+		text, info, err := f.readOnce()
+		if !errors.Is(err, errReplaced) || tries == readTries {
+			return text, info, err
+		}
+	}
+}
+
+func (f *EgressFile) readOnce() (string, fs.FileInfo, error) {
 	named, err := f.dir.Lstat(f.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -151,7 +167,7 @@ func (f *EgressFile) read() (string, fs.FileInfo, error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil && !os.SameFile(named, info) {
-		err = fmt.Errorf("%s was replaced meanwhile", f.path)
+		err = fmt.Errorf("%s %w", f.path, errReplaced)
 	}
 	if err != nil {
 		return "", nil, err

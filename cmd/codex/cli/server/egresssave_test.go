@@ -3,6 +3,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -204,6 +205,39 @@ func TestEgressFileRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestEgressFileIsReadWhileItIsReplaced: what another codex adds in the moment in which
+// the file is opened is no error.
+func TestEgressFileIsReadWhileItIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path, next := filepath.Join(dir, "policy.toml"), filepath.Join(dir, "next")
+	replace := func() error {
+		return errorsOf(os.WriteFile(next, []byte("default = 'deny'\n"), 0o600), os.Rename(next, path))
+	}
+	if err := replace(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var replacing sync.WaitGroup
+	replacing.Go(func() {
+		for ctx.Err() == nil {
+			if err := replace(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 1000 {
+		f, err := OpenEgressFile(path)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		_ = f.Close()
+	}
+	stop()
+	replacing.Wait()
 }
 
 // TestEgressFileLocked: a file that another codex seems to change stays as it is.
