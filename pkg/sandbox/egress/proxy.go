@@ -262,7 +262,9 @@ func (x *Proxy) routineAccept(l net.Listener, serve func(net.Conn), refuse func(
 		switch {
 		case err == nil:
 			x.admit(conn, serve, refuse)
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, net.ErrClosed), x.ctx.Err() != nil:
+			// closePort ends the port before it closes the listener, and Accept
+			// may return in between.
 			return
 		default:
 			x.log.Warn("network proxy: accept a connection", "error", err)
