@@ -58,7 +58,7 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	}
 	st, err := os.Stat(source)
 	if err != nil {
-		return err
+		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 	}
 	if st.IsDir() {
 		return cp.uploadTree(source, uri, st, below)
@@ -68,7 +68,7 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 	}
 	f, err := os.Open(source)
 	if err != nil {
-		return err
+		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 	}
 	defer f.Close()
 	return cp.uploadStream(f, source, uri, special)

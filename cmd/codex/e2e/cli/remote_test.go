@@ -154,6 +154,7 @@ func TestRemoteFiles(t *testing.T) {
 		args []string
 		want string // how the error begins
 	}{
+		{[]string{"cp", "--url", url, "/none/such", ":" + dir}, "copy /none/such: no such file or directory\n"},
 		{[]string{"cp", "--url", url, ":/none/such", dir}, "copy :/none/such: no such file or directory\n"},
 		{[]string{"cp", "--url", url, ":" + small, filepath.Join(dir, "none", "f")}, "copy :" + small + ": the target's directory " + filepath.Join(dir, "none") + ": no such file or directory\n"},
 		{[]string{"cp", "--url", url, "-r", ":" + dir, filepath.Join(small, "d")}, "copy :" + dir + ": the target's directory " + small + ": not a directory\n"},
