@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -36,6 +37,9 @@ type Ceiling struct {
 
 // NewCeiling checks a CeilingConfig.
 func NewCeiling(config CeilingConfig) (*Ceiling, error) {
+	if config.Default == "" {
+		return nil, errors.New("default is missing: it must be allow, ask or deny")
+	}
 	if !slices.Contains([]Permission{Allow, Deny, AskFirst}, config.Default) {
 		return nil, fmt.Errorf("default is %q: it must be allow, ask or deny", config.Default)
 	}

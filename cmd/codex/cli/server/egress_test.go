@@ -17,7 +17,7 @@ func TestParseEgressPolicy(t *testing.T) {
 		"default = 'deny'\nallow = ['*.a.test', 'b.test:443']\nask = ['c.test']\ndeny = ['*']\nports = [443]\nprivate_addresses = true": "",
 		"default = 'allow'":                           "",
 		"default = 'ask'":                             "",
-		"":                                            "it must be allow, ask or deny",
+		"":                                            "default is missing: it must be allow, ask or deny",
 		"default = 'Deny'":                            "it must be allow, ask or deny",
 		"default = 'deny'\nalow = []":                 "unknown field `alow`",
 		"default = 'deny'\ndeny = ['a/b']":            "deny: unsupported domain pattern syntax: a/b",
