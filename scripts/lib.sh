@@ -142,6 +142,22 @@ failures() {
     }' "$1"
 }
 
+# repeatable LOG prints package and name of each test that failed in the output of
+# go test -v. It fails if something else failed, such as a program that died, or if more
+# failed than can be chance.
+repeatable() {
+  awk '
+    /^--- FAIL: / { names[++n] = $3; next }
+    /^ok  \t/ { n = 0; next }
+    /^FAIL\t/ {
+      if (n == 0) bad = 1
+      for (i = 1; i <= n; i++) { print $2, names[i]; shown++ }
+      n = 0
+    }
+    /^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|# )/ || /\[(build|setup) failed\]/ || /^FAIL: / { bad = 1 }
+    END { exit bad || n > 0 || shown == 0 || shown > 2 }' "$1"
+}
+
 # What is fetched for tests is kept outside of the repository.
 cache=${CODEX_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/codex-exec-server}
 
