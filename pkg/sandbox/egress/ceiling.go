@@ -107,8 +107,10 @@ func (c *Ceiling) judge(q Question) (refusal *decision, ask bool) {
 	if c == nil {
 		return nil, false
 	}
-	if rule := c.deny.Match(q.Host, q.Port); rule != "" {
-		return c.refuse(ReasonDenied, rule), false
+	for _, host := range spellings(q.Host) {
+		if rule := c.deny.Match(host, q.Port); rule != "" {
+			return c.refuse(ReasonDenied, rule), false
+		}
 	}
 	if len(c.config.Ports) > 0 && !slices.Contains(c.config.Ports, q.Port) {
 		return c.refuse(ReasonNotAllowed, "ports"), false

@@ -98,18 +98,18 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	if refusal != nil {
 		return *refusal
 	}
-	if rule := p.deny.find(q.Host); rule != "" {
-		return blocked(ReasonDenied, rule)
+	for _, host := range spellings(q.Host) {
+		if rule := p.deny.find(host); rule != "" {
+			return blocked(ReasonDenied, rule)
+		}
 	}
 	address, err := netip.ParseAddr(q.Host)
 	literal := err == nil
-	local := q.Host == localhost || literal && !public(address)
+	local := isLocalhost(q.Host) || literal && !public(address)
 	if local && !x.localBinding() && !(p.allow.exact[q.Host] && ceiling.private()) {
 		return blocked(ReasonLocal, "no entry names it exactly")
 	}
-	if byName && strings.ContainsFunc(q.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
-		// An upstream proxy that maps names to ASCII makes another name of it, and no
-		// pattern was compared with that one.
+	if byName && !literal && misread(q.Host) {
 		return blocked(ReasonLocal, "it does not resolve")
 	}
 	rule, review := p.allow.find(q.Host), p.review.find(q.Host)
@@ -123,7 +123,7 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	switch {
 	case literal:
 		d.addresses = []netip.Addr{address.Unmap()}
-	case q.Host == localhost:
+	case isLocalhost(q.Host):
 		d.addresses = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	case x.localBinding() && byName:
 	default:
@@ -131,6 +131,14 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	}
 	d.asked = asked
 	return d
+}
+
+// misread reports whether an upstream proxy may take a name for another host: one that
+// maps names to ASCII makes another name of it, and one that uses the C library's
+// resolver takes 2852039166 for the address 169.254.169.254. No pattern and no rule
+// was compared with that one.
+func misread(name string) bool {
+	return endsInNumber(name) || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // decideName decides about a name that is asked for by DNS, whatever the port.

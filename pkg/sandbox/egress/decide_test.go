@@ -113,12 +113,55 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// TestDeniedSpellings: an address that is denied cannot be reached by the IPv6 addresses
+// in which it is packed.
+func TestDeniedSpellings(t *testing.T) {
+	ceiling, err := NewCeiling(CeilingConfig{Default: Allow, Deny: []string{"9.9.9.9:80"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := testProxy(t, Options{Ceiling: ceiling}, Config{Domains: map[string]Permission{"*": Allow, "8.8.8.*": Deny}}, Hooks{})
+	for text, want := range map[string]string{
+		"8.8.8.8": ReasonDenied, "[::ffff:8.8.8.8]": ReasonDenied, "[64:ff9b::8.8.8.8]": ReasonDenied, "[2002:808:808::1]": ReasonDenied,
+		"[::8.8.8.8]": ReasonDenied, "[64:ff9b::8.8.9.8]": ReasonAllow, "9.9.9.9": ReasonDenied, "[64:ff9b::9.9.9.9]": ReasonDenied,
+		"1.1.1.1": ReasonAllow,
+	} {
+		host, ok := normalHost(text)
+		if d := x.decide(t.Context(), Question{SOCKS, host, 80}, false); !ok || d.reason != want {
+			t.Errorf("%s: %s, want %s", text, d.reason, want)
+		}
+	}
+}
+
+// TestNamesBelowLocalhost: they mean this machine, as localhost does, and are not
+// resolved.
+func TestNamesBelowLocalhost(t *testing.T) {
+	var looked []string
+	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{"*": Allow, "app.localhost": Allow}}, Hooks{})
+	for host, want := range map[string]string{
+		"app.localhost": ReasonAllow, "x.localhost": ReasonLocal, "x.localhost.localdomain": ReasonLocal,
+	} {
+		d := x.decide(t.Context(), Question{HTTP, host, 80}, false)
+		if d.reason != want || d.verdict == Pass && (len(d.addresses) != 2 || !d.addresses[0].IsLoopback()) {
+			t.Errorf("%s: %+v", host, d)
+		}
+	}
+	if len(looked) > 0 {
+		t.Errorf("looked up %q", looked)
+	}
+}
+
 // TestUpstreamNames: a name that only an upstream proxy can resolve goes there;
 // one that is private here does not.
 func TestUpstreamNames(t *testing.T) {
 	var looked []string
 	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{"*": Allow}}, Hooks{})
-	for host, want := range map[string]Verdict{"none.test": Pass, "mixed.test": Block, "public.test": Pass} {
+	for host, want := range map[string]Verdict{
+		"none.test": Pass, "mixed.test": Block, "public.test": Pass, "1.0x.test": Pass, "0x7f.test": Pass,
+		// What an upstream proxy may take for this machine, or for another address.
+		"x.localhost": Block, "localhost.localdomain": Block, "2852039166": Block, "127.1": Block, "0x7f.0.0.1": Block, "0177.0.0.01": Block,
+		"0xa9fea9fe": Block, "a.0x": Block, "1.2.3.4.5": Block, "b\u00fccher.test": Block,
+	} {
 		if d := x.decide(t.Context(), Question{HTTP, host, 80}, true); d.verdict != want {
 			t.Errorf("%s: %s", host, d.verdict)
 		}

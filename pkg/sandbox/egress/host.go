@@ -7,8 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// localhost is the name that means this machine. It is never resolved.
+// localhost is the name that means this machine. It is never resolved, nor are the
+// names below it.
 const localhost = "localhost"
+
+// isLocalhost reports whether a normalised host means this machine by its name
+// (RFC 6761, section 6.3). Resolvers of the system answer so for the other names too:
+// an upstream proxy on this machine would connect to this machine for them.
+func isLocalhost(host string) bool {
+	host = strings.TrimSuffix(host, ".localdomain")
+	return host == localhost || strings.HasSuffix(host, "."+localhost)
+}
+
+// endsInNumber reports whether the last label of a name is a number, decimal or
+// hexadecimal, as in 127.1, 2852039166 and 0xa9.0xfe.0xa9.0xfe. No name of the Internet
+// ends so, and C libraries read such a name as an address (inet_aton).
+func endsInNumber(name string) bool {
+	label := name[strings.LastIndexByte(name, '.')+1:]
+	if hex, found := strings.CutPrefix(label, "0x"); found {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return digits(label)
+}
 
 // normalHost returns the form in which a host is compared, reported and asked
 // about: without blanks around it, the dot at its end and brackets, in lower
@@ -81,21 +101,42 @@ var (
 	compatible    = netip.MustParsePrefix("::/96")
 )
 
+// packed returns the IPv4 address that is packed in an IPv6 address: the other one
+// leads there, through a translator of the network. ok is false if there is none.
+func packed(address netip.Addr) (inner netip.Addr, ok bool) {
+	if !address.Is6() {
+		return netip.Addr{}, false
+	}
+	b := address.As16()
+	switch {
+	case sixToFour.Contains(address):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	case nat64.Contains(address), compatible.Contains(address):
+		return netip.AddrFrom4([4]byte(b[12:])), true
+	}
+	return netip.Addr{}, false
+}
+
+// spellings returns the hosts by which a pattern denies a normalised host: itself and,
+// if it is an IPv6 address in which an IPv4 address is packed, that one.
+func spellings(host string) []string {
+	if address, err := netip.ParseAddr(host); err == nil {
+		if inner, ok := packed(address); ok {
+			return []string{host, inner.String()}
+		}
+	}
+	return []string{host}
+}
+
 // public reports whether an address belongs to the public Internet. An IPv6
-// address in which an IPv4 address is packed leads there, through a translator
-// of the network, and counts as that one.
+// address in which an IPv4 address is packed counts as that one.
 func public(address netip.Addr) bool {
 	address = address.Unmap()
-	if address.Is6() {
-		b := address.As16()
-		switch {
-		case sixToFour.Contains(address):
-			return public(netip.AddrFrom4([4]byte(b[2:6])))
-		case nat64.Contains(address), compatible.Contains(address):
-			return public(netip.AddrFrom4([4]byte(b[12:])))
-		case !globalUnicast.Contains(address):
-			return false
-		}
+	if inner, ok := packed(address); ok {
+		return public(inner)
+	}
+	if address.Is6() && !globalUnicast.Contains(address) {
+		return false
 	}
 	for _, network := range reserved {
 		if network.Contains(address) {

@@ -140,7 +140,7 @@ func (x *Proxy) lookUp(q dnsmessage.Question) reply {
 	case strings.HasSuffix(host, ".in-addr.arpa") || strings.HasSuffix(host, ".ip6.arpa") || !ok:
 		// The name of an address; programs ask for it without being told to.
 		return reply{code: dnsmessage.RCodeNameError}
-	case host == localhost || strings.HasSuffix(host, "."+localhost):
+	case isLocalhost(host):
 		return loopbackReply(q.Type)
 	}
 	if d := x.decideName(host); d.verdict != Pass {

@@ -53,7 +53,7 @@ func (x *Proxy) direct(host string) bool {
 	address, err := netip.ParseAddr(host)
 	switch {
 	case err != nil:
-		return host == localhost
+		return isLocalhost(host)
 	case address.IsLoopback() || address.IsUnspecified():
 		return true
 	default:
