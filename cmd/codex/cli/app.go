@@ -22,7 +22,6 @@ import (
 	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/host/terminal"
 	checks "codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
 )
@@ -52,7 +51,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // takesFiles reports whether the operands of a command are files: then options may stand
 // behind them.
 func takesFiles(path []string) bool {
-	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{"ls", "cat", "cp", "mv", "info"}, path[1])
+	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{"ls", "cat", "cp", "mv", "rm", "mkdir", "ln", "edit", "info"}, path[1])
 }
 
 // report prints an error and returns the exit code for it.
@@ -67,7 +66,7 @@ func report(s cmdutil.Streams, err error) int {
 		fmt.Fprintf(s.Err, "error: %v\n%s", err, cmdutil.AdviceOn(err))
 		return cmdutil.ExitUsage
 	default:
-		cmdutil.Messagef(s.Err, "Error: %s\n%s%s", terminal.Text(cmdutil.Plain(err)), cmdutil.CausedBy(err), cmdutil.AdviceOn(err))
+		cmdutil.Messagef(s.Err, "Error: %v\n%s%s", err, cmdutil.CausedBy(err), cmdutil.AdviceOn(err))
 		return cmdutil.ExitCode(err)
 	}
 }

@@ -128,12 +128,12 @@ func ChildStderr(stream io.Writer) io.Writer {
 	return stream
 }
 
-// Messagef prints a message. Errors in it take one line each: they may have the words
-// of a server in them, which are not to look like lines of ours.
+// Messagef prints a message. Errors in it are in plain words and take one line each:
+// they may have the words of a server in them, which are not to look like lines of ours.
 func Messagef(to io.Writer, format string, args ...any) {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok {
-			args[i] = terminal.Text(err.Error())
+			args[i] = terminal.Text(Plain(err))
 		}
 	}
 	fmt.Fprintf(to, format, args...)

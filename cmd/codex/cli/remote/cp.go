@@ -128,7 +128,7 @@ func (cp *copying) all(sources []string, target string, toServer bool) error {
 	var err error
 	if toServer {
 		err = cp.upload(sources, target[1:])
-	} else if sources, err = cp.expand(sources); err == nil {
+	} else if sources, err = (&matcher{cp.ctx, cp.fs, cp.at}).expand("copy", sources); err == nil {
 		err = cp.download(sources, target)
 	}
 	switch {
@@ -182,7 +182,7 @@ func (cp *copying) report(name string, err error) {
 		err = fmt.Errorf("%s: %w", name, withoutPath(err))
 	}
 	cp.bar.interrupt()
-	fmt.Fprintf(cp.errs, "codex: %v\n", err)
+	cmdutil.Messagef(cp.errs, "codex: %v\n", err)
 }
 
 // fatal returns the error that has ended the copy, if any.

@@ -1,42 +1,56 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strings"
+
+	"codex.internal/pkg/execclient"
 )
 
-// expand replaces sources of the server that have * ? or [ by the paths that match. A
-// name that has these characters itself is taken as it is.
-func (cp *copying) expand(sources []string) ([]string, error) {
+var errNoMatch = errors.New("no file of the server matches")
+
+// matcher finds the files of the server that patterns match.
+type matcher struct {
+	ctx context.Context
+	fs  *execclient.FS
+	at  places
+}
+
+// expand replaces paths of the server that have * ? or [ by the paths that match, each
+// with a colon. A name that has these characters itself is taken as it is. verb is what
+// an error says was to be done.
+func (m *matcher) expand(verb string, sources []string) ([]string, error) {
 	var all []string
 	for _, source := range sources {
-		if !strings.ContainsAny(source, "*?[") || strings.HasPrefix(source, ":file:") {
+		pattern := strings.TrimPrefix(source, ":")
+		if !strings.ContainsAny(source, "*?[") || strings.HasPrefix(pattern, "file:") {
 			all = append(all, source)
 			continue
 		}
-		uri, err := cp.at.uri(source[1:])
+		uri, err := m.at.uri(pattern)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := cp.fs.Stat(cp.ctx, uri); err == nil {
+		if _, err := m.fs.Stat(m.ctx, uri); err == nil {
 			all = append(all, source)
 			continue
 		}
-		found, err := cp.glob(source[1:])
+		found, err := m.glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("copy %s: %w", source, withoutPath(err))
+			return nil, fmt.Errorf("%s %s: %w", verb, source, withoutPath(err))
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("copy %s: no file of the server matches", source)
+			return nil, fmt.Errorf("%s %s: %w", verb, source, errNoMatch)
 		}
 		for _, typed := range found {
 			all = append(all, ":"+typed)
 		}
 		if len(all) > maxMatches {
-			return nil, fmt.Errorf("copy %s: more than %d files match; name their directory, with -r", source, maxMatches)
+			return nil, fmt.Errorf("%s %s: more than %d files match; name their directory, with -r", verb, source, maxMatches)
 		}
 	}
 	return all, nil
@@ -45,7 +59,7 @@ func (cp *copying) expand(sources []string) ([]string, error) {
 // glob returns the paths that match a pattern, sorted within each directory. The parts
 // between slashes are matched one after another, as by a shell: a name that begins with
 // a dot needs one in the pattern.
-func (cp *copying) glob(pattern string) ([]string, error) {
+func (m *matcher) glob(pattern string) ([]string, error) {
 	found := []string{""}
 	if strings.HasPrefix(pattern, "/") {
 		found[0] = "/"
@@ -62,7 +76,7 @@ func (cp *copying) glob(pattern string) ([]string, error) {
 		}
 		var next []string
 		for _, dir := range found {
-			names, err := cp.matches(dir, part)
+			names, err := m.matches(dir, part)
 			if err != nil {
 				return nil, err
 			}
@@ -78,17 +92,17 @@ func (cp *copying) glob(pattern string) ([]string, error) {
 
 // matches returns the names in a directory that match a part of a pattern, as paths. A
 // path that is no directory, or cannot be read, has none.
-func (cp *copying) matches(dir, part string) ([]string, error) {
+func (m *matcher) matches(dir, part string) ([]string, error) {
 	if _, err := path.Match(part, ""); err != nil {
 		return nil, fmt.Errorf("%s: %w", part, err)
 	}
-	uri, err := cp.at.uri(dir)
+	uri, err := m.at.uri(dir)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := cp.fs.ReadDir(cp.ctx, uri)
+	entries, err := m.fs.ReadDir(m.ctx, uri)
 	var refused *fs.PathError
-	if errors.As(err, &refused) && cp.ctx.Err() == nil {
+	if errors.As(err, &refused) && m.ctx.Err() == nil {
 		return nil, nil
 	}
 	if err != nil {

@@ -55,6 +55,10 @@ const (
 	// no blocks, and into devices.
 	wholeLimit = 48 << 20
 
+	// maxEdited is the largest file that is edited, in bytes: it is in memory whole, and
+	// for servers that take no blocks in one message.
+	maxEdited = wholeLimit
+
 	// plainEntries is how many names of a directory are asked about in one request: the
 	// most that servers look at.
 	plainEntries = 50_000

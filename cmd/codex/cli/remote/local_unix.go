@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -27,6 +28,15 @@ func permissionsOf(mode os.FileMode) *os.FileMode { return new(mode.Perm()) }
 
 // localName is a file name of the server as a name here: it is the same.
 func localName(name string) (string, error) { return name, nil }
+
+// defaultEditor is there on every Unix.
+const defaultEditor = "vi"
+
+// editorCommand is the command that edits a file. As with git, the editor is a command
+// line of the shell: it may have options and quotes.
+func editorCommand(editor, name string) *exec.Cmd {
+	return exec.Command("/bin/sh", "-c", editor+` "$@"`, editor, name)
+}
 
 // openSpecial are the flags to open a device, a FIFO or a terminal for writing: it
 // does not wait, and the terminal does not become the controlling one.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -24,6 +26,16 @@ func permissionsOf(os.FileMode) *os.FileMode { return nil }
 // backslash or a colon, which would lead elsewhere, and those of devices are
 // refused.
 func localName(name string) (string, error) { return filepath.Localize(name) }
+
+// defaultEditor is there on every Windows.
+const defaultEditor = "notepad"
+
+// editorCommand is the command that edits a file. The editor may have options, which
+// are separated by blanks.
+func editorCommand(editor, name string) *exec.Cmd {
+	words := strings.Fields(editor)
+	return exec.Command(words[0], append(words[1:], name)...)
+}
 
 // openSpecial are the flags to open a device for writing: there are no further ones.
 const openSpecial = 0

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -272,20 +273,25 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// uploadWhole sends a file in one message to an old server: beside the target
-// first, so that a broken connection leaves the target as it was.
+// uploadWhole sends a file in one message to an old server.
 func (cp *copying) uploadWhole(in io.Reader, uri string) error {
 	data, err := readWhole(in)
 	if err != nil {
 		return err
 	}
+	cp.bar.add(len(data))
+	return writeBeside(cp.ctx, cp.fs, uri, data)
+}
+
+// writeBeside writes a file of an old server: beside the target first, so that a broken
+// connection leaves the target as it was.
+func writeBeside(ctx context.Context, fs *execclient.FS, uri string, data []byte) error {
 	beside := uri + ".codex-part"
-	if err := cp.fs.WriteFile(cp.ctx, beside, data); err != nil {
+	if err := fs.WriteFile(ctx, beside, data); err != nil {
 		return err
 	}
-	defer func() { _ = cp.fs.Remove(cp.ctx, beside) }()
-	cp.bar.add(len(data))
-	return cp.fs.Copy(cp.ctx, beside, uri, false)
+	defer func() { _ = fs.Remove(ctx, beside) }()
+	return fs.Copy(ctx, beside, uri, false)
 }
 
 // nativePath is a URI of the server for people.

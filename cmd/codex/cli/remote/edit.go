@@ -1,0 +1,187 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/wire/pathuri"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteEditCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "edit", Usage: "edit a file of the server with your editor", ArgsUsage: "PATH", OnUsageError: cmdutil.OnUsageError,
+		Description: `Copies the file here, runs the editor of VISUAL or EDITOR, and writes what has
+changed back, in one step. A file that does not exist is made. If the editor fails,
+or nothing has changed, nothing is written.
+
+If the file has changed on the server meanwhile, it stays as it is, and the copy with
+your changes stays here; the error names it.
+
+Example:
+   EDITOR='code --wait' codex remote edit '~/project/main.go'`,
+		Flags: serverFlags(),
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return cmdutil.Usagef("edit takes the path of one file on the server, got %d", c.NArg())
+			}
+			typed := c.Args().First()
+			return withFiles(c, func(fs *execclient.FS, at places) error {
+				uri, err := at.marked(typed)
+				if err == nil {
+					err = (&editing{ctx: c.Context, fs: fs, errs: s.Err}).edit(uri)
+				}
+				if err != nil {
+					return fmt.Errorf("edit %s: %w", typed, withoutPath(err))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// editing is one edit.
+type editing struct {
+	ctx  context.Context
+	fs   *execclient.FS
+	errs io.Writer
+}
+
+// contents are what a file has, and whether it exists.
+type contents struct {
+	exists bool
+	sum    [sha256.Size]byte
+}
+
+// edit lets the person edit a file of the server.
+func (e *editing) edit(uri string) error {
+	data, before, err := e.read(uri)
+	if err != nil {
+		return err
+	}
+	name, err := e.local(uri, data)
+	if err != nil {
+		return err
+	}
+	failed := e.run(name)
+	changed := changedCopy(name, sha256.Sum256(data))
+	switch {
+	case failed == nil && changed:
+		failed = e.write(uri, name, before)
+	case failed == nil:
+		fmt.Fprintln(e.errs, "codex: nothing was changed")
+	}
+	if failed != nil && changed {
+		return fmt.Errorf("%w; the copy with your changes is %s", withoutPath(failed), name)
+	}
+	return errors.Join(failed, os.RemoveAll(filepath.Dir(name)))
+}
+
+// changedCopy reports whether the copy is another than before. One that cannot be read
+// is kept, too.
+func changedCopy(name string, before [sha256.Size]byte) bool {
+	data, err := os.ReadFile(name)
+	return err != nil || sha256.Sum256(data) != before
+}
+
+// read returns what a file of the server has: nothing if it does not exist.
+func (e *editing) read(uri string) ([]byte, contents, error) {
+	there, err := e.fs.Stat(e.ctx, uri)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, contents{}, nil
+	case err != nil:
+		return nil, contents{}, err
+	case !there.IsFile:
+		return nil, contents{}, errors.New("it is no regular file")
+	}
+	r, err := e.fs.OpenStream(e.ctx, uri)
+	if err != nil {
+		return nil, contents{}, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(io.LimitReader(r, maxEdited+1))
+	if err == nil && len(data) > maxEdited {
+		err = fmt.Errorf("it has more than %d MiB, which are edited at most", maxEdited>>20)
+	}
+	return data, contents{true, sha256.Sum256(data)}, err
+}
+
+// local writes the copy that is edited, which only this user can read, and returns its
+// path. It has the name of the file, by which editors choose how to show it.
+func (e *editing) local(uri string, data []byte) (string, error) {
+	native, err := pathuri.Parse(uri, "")
+	if err != nil {
+		return "", err
+	}
+	base, err := localName(path.Base(filepath.ToSlash(native)))
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "codex-edit-")
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, base)
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return name, nil
+}
+
+// run runs the editor.
+func (e *editing) run(name string) error {
+	// The terminal sends an interrupt to all its programs. It is the editor's.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	editor := editorCommand(editorName(), name)
+	editor.Stdin, editor.Stdout, editor.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := editor.Run(); err != nil {
+		return fmt.Errorf("the editor %s failed, and nothing was written: %w", editorName(), err)
+	}
+	return nil
+}
+
+// editorName is the command line of the editor.
+func editorName() string {
+	for _, variable := range []string{"VISUAL", "EDITOR"} {
+		if editor := os.Getenv(variable); strings.TrimSpace(editor) != "" {
+			return editor
+		}
+	}
+	return defaultEditor
+}
+
+// write writes the copy back, unless the file of the server is another than before.
+func (e *editing) write(uri, name string, before contents) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	_, now, err := e.read(uri)
+	switch {
+	case err != nil:
+		return err
+	case now != before && !now.exists:
+		return errors.New("it was removed from the server meanwhile")
+	case now != before:
+		return errors.New("it has changed on the server meanwhile")
+	}
+	if !e.fs.CanWriteAtomically() {
+		return writeBeside(e.ctx, e.fs, uri, data)
+	}
+	return e.fs.WriteStream(e.ctx, uri, bytes.NewReader(data), execclient.WriteOptions{Atomic: true})
+}

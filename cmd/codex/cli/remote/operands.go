@@ -1,0 +1,34 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+)
+
+// eachOperand does one for each operand. The error of a single operand is returned;
+// those of several are reported, and an error says how many of them were not done, as in
+// "removed". A lost connection ends it.
+func eachOperand(ctx context.Context, errs io.Writer, done string, operands []string, one func(typed string) error) error {
+	failed := 0
+	for _, typed := range operands {
+		err := one(typed)
+		var lost *execclient.DisconnectedError
+		switch {
+		case err == nil:
+		case len(operands) == 1, ctx.Err() != nil, errors.Is(err, execclient.ErrClosed), errors.As(err, &lost):
+			return err
+		default:
+			failed++
+			cmdutil.Messagef(errs, "codex: %v\n", err)
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d were not %s", failed, len(operands), done)
+	}
+	return nil
+}
