@@ -45,7 +45,7 @@ Example:
 				return cmdutil.Usagef("doctor takes no arguments, got %q", c.Args().First())
 			}
 			// An interrupt ends what is being tried, and leaves nothing behind.
-			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
 			defer stop()
 			r := doctor.Examine(ctx)
 			if ctx.Err() != nil {

@@ -72,7 +72,7 @@ Example:
 			if len(ids) == 0 {
 				return fmt.Errorf("there are no environments: %s", noEnvironments(config))
 			}
-			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
 			defer stop()
 			results, err := checkEnvironments(ctx, config, ids)
 			if err != nil {

@@ -184,7 +184,7 @@ func (x *remoteExec) open(c *cli.Context) error {
 	if err := x.settle(c, at); err != nil {
 		return err
 	}
-	signal.Notify(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	cmdutil.Catch(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	// Without this, a write to a closed pipe would end the program at once, and the
 	// command would go on. Now it is an error (EPIPE). The channel is never read.
 	broken := make(chan os.Signal, 1)

@@ -219,7 +219,7 @@ func listenRendezvous(c *cli.Context, encrypted bool) (net.Listener, error) {
 // NATS for good.
 func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, l net.Listener, config *tls.Config, node *natsbus.Node, log *slog.Logger) error {
 	// The first signal ends ctx; after stop the second has its usual effect.
-	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(c.Context, append(cmdutil.NotIgnored(os.Interrupt), syscall.SIGTERM)...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	ctx, cancelCause := context.WithCancelCause(ctx)

@@ -150,12 +150,8 @@ func supervise(cmd *exec.Cmd) (code int, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, maxSignals)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
-		// One that is ignored, as by nohup, stays ignored, here and in the child.
-		if !signal.Ignored(sig) {
-			signal.Notify(signals, sig)
-		}
-	}
+	// One that is ignored stays ignored, here and in the child.
+	cmdutil.Catch(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		return 0, err

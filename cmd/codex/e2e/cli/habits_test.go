@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -60,6 +61,41 @@ func TestInterruptedClientEndsByTheSignal(t *testing.T) {
 		if status := client.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != sig {
 			t.Errorf("after %v: %v", sig, client.ProcessState)
 		}
+	}
+}
+
+// TestIgnoredSignalsStayIgnored: a client that nohup, or a script in the background, has
+// started goes on where others end.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	_, url := harness.Server(t)
+	client := exec.Command("sh", "-c", `trap '' HUP INT; exec "$0" "$@"`,
+		harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "echo ready; read line; echo $line")
+	client.Stderr = harness.ShownOnFailure(t)
+	in, err := client.StdinPipe()
+	harness.Must(t, err)
+	out, err := client.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, client.Start())
+	_, err = io.ReadFull(out, make([]byte, len("ready\n")))
+	harness.Must(t, err)
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		harness.Must(t, client.Process.Signal(sig))
+	}
+	// Handled signals may come too late to show: so what the kernel knows, too.
+	const both = 1<<(syscall.SIGHUP-1) | 1<<(syscall.SIGINT-1)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", client.Process.Pid))
+	harness.Must(t, err)
+	_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	if ignored, err := strconv.ParseUint(mask, 16, 64); err != nil || ignored&both != both {
+		t.Errorf("ignored: %q, %v", mask, err)
+	}
+	_, err = io.WriteString(in, "went on\n")
+	harness.Must(t, err)
+	rest, err := io.ReadAll(out)
+	harness.Must(t, err)
+	if err := client.Wait(); err != nil || string(rest) != "went on\n" {
+		t.Errorf("%v, %q", err, rest)
 	}
 }
 

@@ -13,10 +13,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,6 +62,13 @@ func Main(m *testing.M) {
 		}
 		if strings.HasPrefix(name, "CODEX_") && !slices.Contains(testVariables, name) {
 			_ = os.Unsetenv(name) // the name is a good one
+		}
+	}
+	// A shell starts background jobs of a script with some signals ignored, and programs
+	// would inherit that. They do not inherit a handler.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
 	if err := os.Setenv("CODEX_HOME", dir); err != nil {

@@ -355,13 +355,13 @@ type Signalling struct {
 func (s *Signalling) Write(b []byte) (int, error) {
 	n, err := s.To.Write(b)
 	if err == nil {
-		signal(s.Written)
+		notify(s.Written)
 	}
 	return n, err
 }
 
-// signal wakes who waits for a channel of capacity 1.
-func signal(c chan struct{}) {
+// notify wakes who waits for a channel of capacity 1.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -48,7 +48,7 @@ func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 				return reg.Validate(ctx, o.Environment, registry.Claim{RegistrationID: registrationID, HarnessKey: harness, Authorization: authorization})
 			},
 			Serve:     func(c websocket.Transport) { _ = srv.ServeConn(c) },
-			Connected: func() { signal(connected) },
+			Connected: func() { notify(connected) },
 		})
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan struct{})
@@ -112,7 +112,7 @@ type awaited struct {
 
 func (a *awaited) Write(b []byte) (int, error) {
 	if bytes.Contains(b, a.text) {
-		signal(a.found)
+		notify(a.found)
 	}
 	return a.to.Write(b)
 }
