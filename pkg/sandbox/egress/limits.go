@@ -119,6 +119,11 @@ const (
 	leafTime      = 24 * time.Hour
 	clockSkew     = time.Hour
 
+	// maxRecords bounds the records of one process in the server's log, of 300 bytes
+	// each: a person who looks for a reason reads no more, and process/exited counts
+	// the refusals of each host.
+	maxRecords = 256
+
 	// maxHostBytes is the longest name that DNS has.
 	maxHostBytes = 253
 	// maxPatterns bounds the patterns of a policy, each of which is compared

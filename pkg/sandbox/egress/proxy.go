@@ -157,6 +157,7 @@ type Proxy struct {
 	policy *Policy
 	hooks  Hooks
 	log    *slog.Logger
+	logged *recordLimit
 
 	web, socks net.Listener // socks is nil if the policy has none
 
@@ -184,11 +185,12 @@ func (h *Host) Start(policy *Policy, hooks Hooks) (*Proxy, error) {
 		return nil, errNoPolicy
 	}
 	x := &Proxy{
-		host: h, policy: policy, hooks: hooks, log: h.opts.Logger,
+		host: h, policy: policy, hooks: hooks,
 		questions: make(chan struct{}, maxQuestions),
 		heads:     make(chan struct{}, maxLargeHeads),
 		conns:     make(map[net.Conn]struct{}),
 	}
+	x.log, x.logged = limitRecords(h.opts.Logger)
 	var err error
 	if x.web, err = h.listen(); err != nil {
 		return nil, err
@@ -244,6 +246,7 @@ func (x *Proxy) Close() {
 	x.transport.CloseIdleConnections()
 	x.secrets.close()
 	x.wg.Wait()
+	x.logged.close()
 }
 
 func (x *Proxy) closePorts() {
