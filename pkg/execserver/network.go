@@ -195,6 +195,10 @@ func (srv *Server) newEgress() *egress.Host {
 	}
 	if srv.opts.CodexHome != "" {
 		opts.BundleDir = filepath.Join(srv.opts.CodexHome, "proxy")
+		removed, err := egress.RemoveBundles(opts.BundleDir)
+		if removed > 0 || err != nil {
+			srv.log.Info("removed certificate bundles of servers that were killed", "removed", removed, "error", err)
+		}
 	}
 	return egress.NewHost(opts)
 }

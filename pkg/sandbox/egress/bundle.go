@@ -3,8 +3,10 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"codex.internal/pkg/host/regular"
 )
@@ -27,14 +29,20 @@ var systemBundles = []string{
 }
 
 // bundle is a file with the certificate authorities that a process trusts, in a
-// directory of its own.
+// directory of its own. The directory is locked before the file is made, so that a
+// file in one that is not locked was left behind by a server that was killed.
 type bundle struct {
-	path string
-	root *os.Root // the directory
+	path   string
+	root   *os.Root // the directory
+	locked *os.File // it, too
 }
 
-// bundleName is the name of the file.
-const bundleName = "ca-bundle.pem"
+// bundleName is the name of the file, and bundleDir what that of its directory begins
+// with.
+const (
+	bundleName = "ca-bundle.pem"
+	bundleDir  = "codex-proxy-"
+)
 
 // newBundle writes a bundle below dir; empty: the directory for temporary files.
 // The file belongs to this user and is not writable: a sandbox must keep it so for a
@@ -48,7 +56,7 @@ func newBundle(dir string, system, own []byte) (*bundle, error) {
 			return fail(err)
 		}
 	}
-	dir, err := os.MkdirTemp(dir, "codex-proxy-")
+	dir, err := os.MkdirTemp(dir, bundleDir)
 	if err != nil {
 		return fail(err)
 	}
@@ -57,7 +65,13 @@ func newBundle(dir string, system, own []byte) (*bundle, error) {
 		return fail(errors.Join(err, os.Remove(dir)))
 	}
 	b := &bundle{path: filepath.Join(dir, bundleName), root: root}
-	if err := b.write(system, own); err != nil {
+	if b.locked, err = root.Open("."); err == nil {
+		err = lock(b.locked)
+	}
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		err = b.write(system, own)
+	}
+	if err != nil {
 		b.close()
 		return fail(err)
 	}
@@ -82,6 +96,64 @@ func (b *bundle) close() {
 	_ = b.root.Remove(bundleName)
 	_ = b.root.Close()
 	_ = os.Remove(filepath.Dir(b.path))
+	_ = b.locked.Close()
+}
+
+// RemoveBundles removes the certificate bundles in dir that servers have left behind
+// which were killed, and returns their number. A directory of another user, one that a
+// running server has locked, and what a link leads to stay, and so does everything that
+// was put beside a bundle.
+func RemoveBundles(dir string) (removed int, err error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("remove certificate bundles: %w", err)
+	}
+	defer root.Close()
+	list, err := root.Open(".")
+	if err != nil {
+		return 0, fmt.Errorf("remove certificate bundles: %w", err)
+	}
+	defer list.Close()
+	names, err := list.Readdirnames(maxBundles)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, fmt.Errorf("remove certificate bundles: %w", err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, bundleDir) && removeBundle(root, name) {
+			removed++
+		}
+	}
+	return removed, nil
+}
+
+// removeBundle removes one directory, if it is left behind.
+func removeBundle(root *os.Root, name string) bool {
+	link, err := root.Lstat(name)
+	if err != nil || !link.IsDir() || !ownedByUser(link) {
+		return false
+	}
+	inner, err := root.OpenRoot(name)
+	if err != nil {
+		return false
+	}
+	defer inner.Close()
+	dir, err := inner.Open(".")
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	info, err := dir.Stat()
+	if err != nil || !os.SameFile(info, link) {
+		return false // exchanged for a link meanwhile
+	}
+	// One without a file may be new, and not yet locked.
+	if _, err := inner.Lstat(bundleName); err != nil || lock(dir) != nil {
+		return false
+	}
+	return inner.Remove(bundleName) == nil && root.Remove(name) == nil
 }
 
 // systemBundle returns the certificate authorities that this program trusts: those

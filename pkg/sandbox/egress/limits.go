@@ -107,6 +107,8 @@ const (
 	// system's: Debian's has 220 KB.
 	maxUpstreamCA = 1 << 20
 	maxBundle     = 8 << 20
+	// maxBundles bounds the directories that a server looks at when it starts.
+	maxBundles = 4096
 	// maxHeaderName bounds the name of a header, a scheme and a variable.
 	maxHeaderName = 128
 	// placeholderBytes are the random bytes of a placeholder: none is guessed.
