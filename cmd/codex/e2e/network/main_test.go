@@ -1,0 +1,14 @@
+//go:build linux
+
+// Package network attacks the network of a sandbox with the programs as they ship. The
+// tests make a network of their own, whose only way out leads to a machine that has
+// every address and records what comes.
+package network
+
+import (
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
