@@ -48,11 +48,13 @@ func (k *janitorKeeper) start(runtime *launch.Runtime) (*process.Janitor, error)
 		return nil, err
 	}
 	socket := os.NewFile(uintptr(theirs), "janitor")
-	defer socket.Close()
 	c := runtime.Janitor()
 	j, err := k.srv.supervisor.StartJanitor(process.Spec{
 		Argv: c.Argv, Arg0: &c.Arg0, Dir: "/", Env: c.Env, ExtraFiles: append(c.Files, socket),
 	}, ours)
+	// The janitor has it now. Held open here, it would hide that a janitor has ended at
+	// once: the first sandbox would start seconds later, when the wait for it times out.
+	_ = socket.Close()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,23 @@
+package execserver
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"codex.internal/pkg/sandbox/launch"
+)
+
+// TestAJanitorThatEndsAtOnceIsNoticed: the server learns that its janitor has ended from
+// the end of the socket, and not when the wait for it times out.
+func TestAJanitorThatEndsAtOnceIsNoticed(t *testing.T) {
+	srv, _ := newTestServer(t, Options{})
+	runtime, err := launch.NewRuntime(launch.Options{Launcher: "/bin/true", Helper: "/bin/true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runtime.Close()
+	if _, err := srv.janitor.start(runtime); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the janitor that has ended: %v", err)
+	}
+}
