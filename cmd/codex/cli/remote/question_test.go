@@ -101,17 +101,20 @@ Really?
 		"\x1b[?1049h\x1b[H\x1b[8m", "\x1b[?47h\x1b(0", "\x1b)0\x0e", "\x1b[1;2r\x1b[?6h", "\x1b[?69h\x1b[1;2s", "\x1b[?7l", "\x1b[4h", "\x1b[5i", "\x1b[?2026h",
 		"\x1b[24;1HReally?\r\n  [y] yes   > \x1b[H", "\x1b]10;#000\a\x1b]11;#000\a", "\x1b",
 	} {
-		p := newPerson(t, 24, 74)
-		fmt.Fprint(p.tty, "output\nUpdate? [y/N] "+state)
-		answer := p.asked(q)
-		p.reads("[n] no   > ")
-		if got := p.screen.Text(); !strings.HasSuffix(got, want) {
-			t.Errorf("%q: the screen shows\n%s", state, got)
-		}
-		p.types("yes\n")
-		if a, err := answer(); a != approval.Once || err != nil {
-			t.Errorf("%q: %v, %v", state, a, err)
-		}
+		t.Run(fmt.Sprintf("%q", state), func(t *testing.T) {
+			t.Parallel() // it waits for the question to settle
+			p := newPerson(t, 24, 74)
+			fmt.Fprint(p.tty, "output\nUpdate? [y/N] "+state)
+			answer := p.asked(q)
+			p.reads("[n] no   > ")
+			if got := p.screen.Text(); !strings.HasSuffix(got, want) {
+				t.Errorf("the screen shows\n%s", got)
+			}
+			p.types("yes\n")
+			if a, err := answer(); a != approval.Once || err != nil {
+				t.Errorf("%v, %v", a, err)
+			}
+		})
 	}
 }
 
@@ -120,13 +123,16 @@ func TestAnswers(t *testing.T) {
 		"y\n": approval.Once, "Y\n": approval.Once, "yes\n": approval.Once, " YES \n": approval.Once, "s\n": approval.ForSession, "S\n": approval.ForSession,
 		"\n": approval.Deny, "n\n": approval.Deny, "no\n": approval.Deny, "ye\n": approval.Deny, "yy\n": approval.Deny, "\x1b[?1;2cy\n": approval.Deny, "\x04": approval.Deny,
 	} {
-		p := newPerson(t, 24, 80)
-		answer := p.asked(question{command: "true", ask: "Really?"})
-		p.reads("[n] no   > ")
-		p.types(keys)
-		if a, err := answer(); a != want || err != nil {
-			t.Errorf("%q: %v, %v", keys, a, err)
-		}
+		t.Run(fmt.Sprintf("%q", keys), func(t *testing.T) {
+			t.Parallel() // it waits for the question to settle
+			p := newPerson(t, 24, 80)
+			answer := p.asked(question{command: "true", ask: "Really?"})
+			p.reads("[n] no   > ")
+			p.types(keys)
+			if a, err := answer(); a != want || err != nil {
+				t.Errorf("%v, %v", a, err)
+			}
+		})
 	}
 }
 

@@ -178,6 +178,7 @@ func TestRemoteExecInJSON(t *testing.T) {
 // TestApproval is the whole story: a read-only sandbox, a write that it
 // denies, the question and each answer to it.
 func TestApproval(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)
@@ -235,6 +236,7 @@ func TestApproval(t *testing.T) {
 // A command writes what it likes before the client asks about it. Whatever that was,
 // the question is what can be read at the end of the screen.
 func TestCommandsCannotHideTheQuestion(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -279,6 +281,7 @@ func TestQuestionsNameTheEnvironment(t *testing.T) {
 }
 
 func TestApprovalBeforeTheCommandRuns(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -306,6 +309,7 @@ func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 }
 
 func TestKeysBeforeTheQuestionAreNoAnswer(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)

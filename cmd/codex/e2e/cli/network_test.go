@@ -38,17 +38,10 @@ func outside(t *testing.T) (url string, port string) {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	t.Cleanup(web.Close)
-	for _, name := range []string{"HTTP_PROXY", "http_proxy"} {
-		t.Setenv(name, web.URL)
-	}
-	t.Setenv("NO_PROXY", "")
-	t.Setenv("no_proxy", "")
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(web.URL, "http://"))
 	harness.Must(t, err)
-	_, url = harness.Server(t)
-	for _, name := range []string{"HTTP_PROXY", "http_proxy"} {
-		harness.Must(t, os.Unsetenv(name)) // the client reaches the server directly
-	}
+	// The client reaches the server directly.
+	_, url = harness.ServerWith(t, []string{"HTTP_PROXY=" + web.URL, "http_proxy=" + web.URL, "NO_PROXY=", "no_proxy="})
 	return url, port
 }
 
@@ -104,6 +97,7 @@ func TestRemoteNetwork(t *testing.T) {
 
 // TestAskNetwork is the story of a question about a host, with each answer.
 func TestAskNetwork(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	workspace, _ := harness.Places(t)
@@ -162,6 +156,7 @@ func asking(t *testing.T, url, script string, options ...string) *harness.User {
 // TestNetworkQuestionsAreSafe: what a command writes, types ahead in the terminal and
 // has in the name of a host does not change the question and its answer.
 func TestNetworkQuestionsAreSafe(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	t.Run("typed ahead", func(t *testing.T) {
@@ -226,6 +221,7 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 // TestNetworkQuestionsEnd: a question goes away with the command, and with an
 // interrupt, which the command gets too; a command can ask only so often.
 func TestNetworkQuestionsEnd(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	t.Run("the command ends", func(t *testing.T) {
@@ -270,6 +266,7 @@ func TestNetworkQuestionsEnd(t *testing.T) {
 // TestNetworkAnswersOfASession: s and n hold for the later commands of --shell, and
 // what a person refused is no reason to ask about the sandbox.
 func TestNetworkAnswersOfASession(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	workspace, _ := harness.Places(t)
@@ -357,6 +354,7 @@ func TestNetworkAnswersInJSON(t *testing.T) {
 // TestSavedHosts: --save makes an egress policy of what a person let a command reach,
 // by which a server permits this and no more.
 func TestSavedHosts(t *testing.T) {
+	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	workspace, beside := harness.Places(t)
@@ -380,9 +378,7 @@ func TestSavedHosts(t *testing.T) {
 	// The policy is the ceiling of a server now. It bounds every client.
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	t.Cleanup(web.Close)
-	t.Setenv("HTTP_PROXY", web.URL)
-	_, bounded := harness.Server(t, "--egress-policy", policy)
-	harness.Must(t, os.Unsetenv("HTTP_PROXY"))
+	_, bounded := harness.ServerWith(t, []string{"HTTP_PROXY=" + web.URL}, "--egress-policy", policy)
 	out, errs, code := harness.Alone(t, nil, "remote", "run", "--url", bounded, "--cwd", workspace, "--sandbox", "read-only", "--allow-domain", "*", "--",
 		"bash", "-c", fetch+script+"; fetch http://a.test:81/; true")
 	if want := "status 200\nstatus 200\nstatus 403\nstatus 403\n"; out != want || code != 0 {

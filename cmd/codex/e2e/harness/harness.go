@@ -32,7 +32,7 @@ import (
 const Patience = testutil.Timeout
 
 // testVariables are those of the environment that are for tests.
-var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE"}
+var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE", "CODEX_TEST_ALL"}
 
 // Repository is the path of this repository from the directories of the tests.
 const Repository = "../../../.."
@@ -119,7 +119,15 @@ func Install(dir string, programs ...string) error {
 // Server starts a server and returns it with its URL.
 func Server(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
+	return ServerWith(t, nil, args...)
+}
+
+// ServerWith starts a server with more variables in its environment, each as NAME=VALUE.
+// Unlike those of t.Setenv they are for parallel tests too.
+func ServerWith(t *testing.T, env []string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
 	cmd := exec.Command(Codex, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = ShownOnFailure(t)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -143,6 +143,7 @@ func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPoo
 }
 
 func TestRendezvousCommandLine(t *testing.T) {
+	t.Parallel() // it waits for locks that others have
 	dir := t.TempDir()
 	tokens, state := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "state.json")
 	taken := harness.Rendezvous(t, filepath.Join(dir, "others.json"), "--state", state)
