@@ -28,10 +28,7 @@ import (
 // end nothing may be left: newTestServer counts goroutines, this test
 // descriptors and processes.
 func TestChaos(t *testing.T) {
-	clients := 200
-	if testing.Short() {
-		clients = 30
-	}
+	clients := testutil.Rounds(30, 50, 200)
 	srv, url := newTestServer(t, withCgroups())
 	before := descriptors(t)
 	var wg sync.WaitGroup

@@ -552,10 +552,7 @@ func TestASandboxIsNeverIgnored(t *testing.T) {
 }
 
 func TestManyProcessesLeaveNothing(t *testing.T) {
-	n := 1500
-	if testing.Short() {
-		n = 150
-	}
+	n := testutil.Rounds(150, 300, 1500)
 	_, url := newTestServer(t, withCgroups())
 	p, _ := hello(t, url)
 	before := descriptors(t)

@@ -92,10 +92,7 @@ func TestHeldBackProcessesEnd(t *testing.T) {
 // terminal, while their client acknowledges at random, loses its connections
 // or leaves them half dead, and comes back.
 func TestWindowSurvivesCuts(t *testing.T) {
-	seeds := uint64(12)
-	if testing.Short() {
-		seeds = 4
-	}
+	seeds := testutil.Rounds[uint64](4, 6, 12)
 	_, url := newTestServer(t, withCgroups())
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/testutil"
 )
 
 // model is what a command sees when the mounts of a plan have been made, one
@@ -636,10 +637,7 @@ func TestPlansOfHostsThatWereFound(t *testing.T) {
 // TestPlansMeanWhatPoliciesSay compares the mounts of plans with what policies
 // say about each path, on random hosts.
 func TestPlansMeanWhatPoliciesSay(t *testing.T) {
-	count := uint64(1_000)
-	if testing.Short() {
-		count /= 10
-	}
+	count := testutil.Rounds[uint64](50, 200, 1000)
 	seed := uint64(time.Now().UnixNano())
 	for _, links := range []bool{false, true} {
 		t.Run(fmt.Sprintf("links=%v", links), func(t *testing.T) {

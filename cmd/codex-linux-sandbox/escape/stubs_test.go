@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -176,10 +177,7 @@ func TestSharedStubs(t *testing.T) {
 // protected names stay covered, also when the command ends without its
 // children, or the launcher is killed.
 func TestNobodyIsLeftWhenStubsGo(t *testing.T) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := testutil.Rounds(3, 4, 12)
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
 			each(t, mounted, func(t *testing.T, p *place, backend string) {
@@ -308,10 +306,7 @@ func nested(p *place, name string) string {
 // command swaps for a link to the outside, all the time, never opens the
 // outside.
 func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
-	rounds := 15
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := testutil.Rounds(4, 5, 15)
 	each(t, nil, func(t *testing.T, p *place, backend string) {
 		p.file("outside/secret", "the key outside")
 		p.file("ws/x/out/f", "x")
@@ -331,10 +326,7 @@ func TestLinksChangeWhileTheSandboxStarts(t *testing.T) {
 // TestDirectoriesChangeWhileTheSandboxStarts: what is denied stays hidden when
 // another command, under the same policy, renames all the time.
 func TestDirectoriesChangeWhileTheSandboxStarts(t *testing.T) {
-	rounds := 15
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := testutil.Rounds(4, 5, 15)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		p.file("ws/d/x.env", "key")
 		p.file("ws/e/x.env", "key")

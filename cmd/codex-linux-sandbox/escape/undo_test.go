@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -181,10 +182,7 @@ func TestUndoIsNotRedirected(t *testing.T) {
 // process group, as a server kills it, what the command made last is removed all
 // the same, also where nothing is masked.
 func TestUndoOutlivesTheLauncher(t *testing.T) {
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := testutil.Rounds(2, 2, 6)
 	each(t, mounted, func(t *testing.T, p *place, backend string) {
 		for _, masks := range []bool{true, false} {
 			sub, profile := p.inWorkTree()

@@ -434,10 +434,7 @@ func TestLongPoll(t *testing.T) {
 }
 
 func TestNothingIsLeft(t *testing.T) {
-	n := 10_000
-	if testing.Short() {
-		n = 200
-	}
+	n := testutil.Rounds(200, 1000, 10_000)
 	eachVariant(t, func(t *testing.T, g *Group) {
 		before := countFDs(t)
 		var wg sync.WaitGroup

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/testutil"
 )
 
 // oracle says slowly and plainly what a policy of literal entries, root entries
@@ -252,10 +254,7 @@ func TestPoliciesAgreeWithAnOracle(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	rounds := 3000
-	if testing.Short() {
-		rounds = 500
-	}
+	rounds := testutil.Rounds(500, 1000, 3000)
 	for range rounds {
 		o := oracle{entries: randomEntries(r), view: randomTree(r), cwd: "/a"}
 		p := Resolve(FileSystem{Entries: o.entries}, Scope{Cwd: o.cwd}, o.view)

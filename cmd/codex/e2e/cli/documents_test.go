@@ -54,6 +54,7 @@ var notMarked = map[string]string{
 	"scripts/run":                     notRun["scripts/run"],
 	"scripts/test":                    "it is what runs this test: scripts/check tests it",
 	"scripts/test --quick":            "it is what runs this test: scripts/check tests it",
+	"scripts/test --race":             "it is what runs this test: scripts/check tests it",
 	".ci/run":                         "it runs this test",
 	"source <(codex completion bash)": "it changes the shell: see TestBashCompletion",
 	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'": "it runs tests, as scripts/test does",

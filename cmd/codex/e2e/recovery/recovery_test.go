@@ -12,12 +12,13 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/leakcheck"
 )
 
-// The runs of an ordinary test, of one with -short and of one with the race
-// detector, chosen so that two processors need less than 90 s.
-const allRuns, shortRuns, raceRuns = 1000, 100, 100
+// The runs of the stage "recovery" of .ci/run, of a test with the race detector, chosen
+// so that two processors need less than 90 s, of an ordinary test, and of one with -short.
+const allRuns, raceRuns, someRuns, shortRuns = 1000, 100, 50, 20
 
 // inProcess returns the address of a server that ends with the test. It is a
 // part of the test, so that the race detector sees both sides.
@@ -54,12 +55,9 @@ func inProcess(t testing.TB) string {
 func TestRecovery(t *testing.T) {
 	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {
-		runs := uint64(allRuns)
-		switch {
-		case testing.Short():
-			runs = shortRuns
-		case raceDetector:
-			runs = raceRuns
+		runs := testutil.Rounds[uint64](shortRuns, someRuns, allRuns)
+		if raceDetector {
+			runs = min(runs, raceRuns)
 		}
 		harness.RecoverySuite(t, "TestRecovery", runs, harness.RecoverySetup{
 			Routes: harness.Direct(inProcess(t), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8, Size: 1 << 20, Large: 10 << 20, Killed: []int{137},

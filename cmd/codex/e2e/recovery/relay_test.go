@@ -13,13 +13,14 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/faultproxy"
 	"codex.internal/pkg/testutil/leakcheck"
 )
 
-// The runs through a relay of an ordinary test, of one with -short and of one
-// with the race detector.
-const allRelayRuns, shortRelayRuns, raceRelayRuns = 500, 25, 40
+// The runs through a relay: of the stage "recovery", with the race detector, of an
+// ordinary test, and of one with -short.
+const allRelayRuns, raceRelayRuns, someRelayRuns, shortRelayRuns = 500, 40, 25, 10
 
 // An executor takes a second for each return to its relay, and more when it is
 // refused, so fewer of its connections are cut.
@@ -41,12 +42,9 @@ var (
 func TestRelayRecovery(t *testing.T) {
 	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {
-		runs := uint64(allRelayRuns)
-		switch {
-		case testing.Short():
-			runs = shortRelayRuns
-		case raceDetector:
-			runs = raceRelayRuns
+		runs := testutil.Rounds[uint64](shortRelayRuns, someRelayRuns, allRelayRuns)
+		if raceDetector {
+			runs = min(runs, raceRelayRuns)
 		}
 		s := newRelaySetup(t)
 		s.Harness, s.Executor = harnessShape, executorShape
