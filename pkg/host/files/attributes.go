@@ -76,15 +76,11 @@ func attributesAt(dir int, name string) (Attributes, error) {
 // listed as links, wherever they lead. Names that were removed meanwhile are left out.
 // Its limit is that of ReadDirectory.
 func ListAttributes(ctx context.Context, name string) ([]NamedAttributes, error) {
-	fd, err := open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, Options{})
+	fd, names, err := openNames(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	names, err := sortedNames(ctx, fd, maxNames)
-	if err != nil {
-		return nil, wrap(name, err)
-	}
 	list := make([]NamedAttributes, 0, len(names))
 	for _, e := range names {
 		if err := checkContext(ctx); err != nil {

@@ -93,3 +93,18 @@ func sortedNames(ctx context.Context, fd, limit int) ([]dirent, error) {
 	slices.SortFunc(names, func(a, b dirent) int { return strings.Compare(a.name, b.name) })
 	return names, nil
 }
+
+// openNames opens a directory and reads its names, sorted by their bytes; more than
+// maxNames are ErrTooManyNames. The caller closes the descriptor.
+func openNames(ctx context.Context, name string) (fd int, names []dirent, err error) {
+	fd, err = open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, Options{})
+	if err != nil {
+		return -1, nil, err
+	}
+	names, err = sortedNames(ctx, fd, maxNames)
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, nil, wrap(name, err)
+	}
+	return fd, names, nil
+}

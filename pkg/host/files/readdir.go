@@ -22,15 +22,11 @@ type Entry struct {
 // the type of their target; dangling links are left out. A directory with more
 // than a million names is ErrTooManyNames.
 func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
-	fd, err := open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, Options{})
+	fd, names, err := openNames(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	names, err := sortedNames(ctx, fd, maxNames)
-	if err != nil {
-		return nil, wrap(name, err)
-	}
 	entries := make([]Entry, 0, len(names))
 	for _, e := range names {
 		if e.mode == unix.S_IFLNK {
