@@ -1,0 +1,226 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// breach is something that happened and must not have.
+type breach struct{ Kind, Text string }
+
+// judge compares what is there now, and what was said by those inside, with
+// what the oracles of all policies that were in force allow.
+func (w *world) judge(oracles []*oracle, said []string, o *outside) []breach {
+	j := &judgement{
+		world: w, oracles: oracles, outside: o, after: w.snapshot(), names: make(map[uint64][]string),
+		// What patterns match is looked for when a sandbox starts; what commands
+		// rename between two starts is no promise.
+		globs: w.Runs == 1 && w.Inside == "" && w.Wide == nil && w.Requests == 0,
+	}
+	for rel, s := range w.before {
+		j.names[s.ino] = append(j.names[s.ino], rel)
+	}
+	j.seen(said)
+	j.changed()
+	j.created()
+	j.guarded()
+	j.reached()
+	return append(j.found, o.judge(j.canWrite, oracles)...)
+}
+
+// judgement is what judge knows, and the breaches that it has found.
+type judgement struct {
+	*world
+	oracles []*oracle
+	outside *outside
+	after   map[string]state
+	names   map[uint64][]string // before, by inode: hard links that were made before stay usable
+	globs   bool                // patterns count
+	found   []breach
+}
+
+func (j *judgement) bad(kind, format string, args ...any) {
+	j.found = append(j.found, breach{kind, fmt.Sprintf(format, args...)})
+}
+
+func (j *judgement) full(rel string) string { return filepath.Join(j.top, rel) }
+
+func (j *judgement) some(f func(o *oracle) bool) bool { return slices.ContainsFunc(j.oracles, f) }
+
+func (j *judgement) canWrite(rel string) bool {
+	return j.some(func(o *oracle) bool { return o.canWrite(j.full(rel), j.globs) })
+}
+
+func (j *judgement) canMove(rel string) bool {
+	return j.some(func(o *oracle) bool { return o.canMove(j.full(rel)) })
+}
+
+func (j *judgement) canRead(rel string) bool {
+	return j.some(func(o *oracle) bool { return o.canRead(j.full(rel), j.globs) })
+}
+
+// anyName reports whether f holds for any name that a file had before.
+func (j *judgement) anyName(rel string, f func(string) bool) bool {
+	return slices.ContainsFunc(j.names[j.before[rel].ino], f)
+}
+
+// gone reports whether the mask of a path may have been lost with what it was mounted on.
+//
+// Scenario: t may be written, and t/sw/y is read-only or denied. While the unconfined
+// process has the link in the place of t/sw, a command moves or removes the link. For
+// the next sandbox there is nothing at t/sw/y: it gets a placeholder at t/sw, which the
+// unconfined process exchanges with the directory (seeds 900288 and 1300079). A mask
+// or read-only mount stays with that on which it was mounted (docs/sandbox.md).
+func (j *judgement) gone(rel string) bool {
+	others := j.Runs > 1 || j.Inside != "" || j.Wide != nil || j.Requests > 0
+	return j.swaps() && within(rel, j.Swap+"/sw") && others && j.outside.disturbed.Load()
+}
+
+// seen looks for what was read and listed.
+func (j *judgement) seen(said []string) {
+	for i, n := range j.Nodes {
+		if j.gone(n.Path) {
+			continue
+		}
+		if n.Kind == "file" && !j.anyName(n.Path, j.canRead) {
+			for _, line := range said {
+				if strings.HasPrefix(line, "read "+j.canary(i)+" ") {
+					j.bad("read", "%s was read by %s", n.Path, line[len("read "+j.canary(i)+" "):])
+				}
+			}
+		}
+		dir, base := filepath.Split(n.Path)
+		if n.Kind != "dir" && n.Kind != "link" && base[0] != '.' && base != "HEAD" && base != "config" && base != "commondir" &&
+			!j.anyName(n.Path, j.canRead) && !j.canRead(filepath.Clean(dir)) && !j.leads(n.Path, j.oracles) {
+			for _, line := range said {
+				if strings.HasPrefix(line, "listed "+base+" ") {
+					j.bad("list", "%s was listed by %s", n.Path, line[len("listed "+base+" "):])
+				}
+			}
+		}
+	}
+}
+
+// changed looks for what was there before: is it gone, or another?
+func (j *judgement) changed() {
+	moved := make(map[uint64]state, len(j.after))
+	for _, s := range j.after {
+		moved[s.ino] = s
+	}
+	for _, rel := range sortedKeys(j.before) {
+		old := j.before[rel]
+		if rel == j.Swap+"/sl" || rel == j.Swap+"/sw" {
+			continue // the unconfined process exchanges them
+		}
+		// A writable root that is behind the link when a sandbox starts is missing
+		// there, and so has no names to keep; its contents count.
+		swapped := j.swaps() && within(rel, j.Swap+"/sw")
+		now, ok := j.after[rel]
+		if !swapped && !j.canMove(rel) && (!ok || now.ino != old.ino) {
+			j.bad("name", "%s is gone or something else", rel)
+		}
+		if now, ok := moved[old.ino]; ok && !j.gone(rel) && !j.anyName(rel, j.canWrite) {
+			if c := j.changes(rel, old, now); len(c) > 0 {
+				j.bad(strings.Join(c, "+"), "%s was changed", rel)
+			}
+		}
+	}
+}
+
+// changes returns what is different of a path, without what sandboxes change.
+func (j *judgement) changes(rel string, old, now state) []string {
+	c := old.changes(now)
+	// Placeholders for missing paths, and what is exchanged, change the
+	// times of directories.
+	holds := func(o *oracle) bool {
+		return slices.ContainsFunc(o.guards, func(g string) bool { return g != j.full(rel) && within(g, j.full(rel)) })
+	}
+	made := func(name string) bool {
+		_, old := j.before[name]
+		return !old && filepath.Dir(name) == rel && j.madeByBwrap(j.after, name, j.oracles)
+	}
+	if old.mode&unix.S_IFMT == unix.S_IFDIR && (rel == j.Swap || j.some(holds) || slices.ContainsFunc(sortedKeys(j.after), made)) {
+		c = slices.DeleteFunc(c, func(what string) bool { return what == "time" })
+	}
+	return c
+}
+
+// created looks for what is new.
+func (j *judgement) created() {
+	known := make(map[string]bool)
+	for rel := range j.before {
+		known[filepath.Base(rel)] = true
+	}
+	// Scenario: a file request copies a tree on which a file system is mounted at that
+	// moment, and the file in it goes along (seed 900304).
+	known[mountedName] = len(j.Mounts) > 0
+	for _, rel := range sortedKeys(j.after) {
+		if _, ok := j.before[rel]; ok || j.swaps() && (within(rel, j.Swap+"/sw") || within(rel, j.Swap+"/sl")) {
+			continue
+		}
+		base, s := filepath.Base(rel), j.after[rel]
+		switch {
+		case j.kept(rel, s):
+		case j.madeByBwrap(j.after, rel, j.oracles):
+		case !j.canWrite(rel):
+			j.bad("created", "%s is new (%#o, %d bytes, of %d s)", rel, s.mode, s.size, s.mtime.Sec)
+		case !placeholder(s.mode):
+			// Scenario: the name gone may be written to, and a command puts a link there
+			// (seed 1456591222916).
+		case !strings.HasPrefix(base, ownPrefix) && !known[base] && !slices.Contains(metadata, base):
+			j.bad("left", "%s is left over (%#o)", rel, s.mode)
+		}
+	}
+}
+
+// guarded looks for what must stay missing, where the snapshot does not lead.
+func (j *judgement) guarded() {
+	for _, o := range j.oracles {
+		for _, g := range o.guards {
+			rel, err := filepath.Rel(j.top, g)
+			if err != nil || strings.HasPrefix(rel, "..") {
+				continue
+			}
+			if _, ok := j.before[rel]; ok || j.canWrite(rel) {
+				continue
+			}
+			// Scenario: t and t/sw/y may be written, and the link leads to t. A command
+			// makes t/y/.git, which it may, and where the link is t/sw/y/.git leads there
+			// (seed 700117).
+			if j.swaps() && within(rel, j.Swap+"/sw") {
+				continue
+			}
+			if s, ok := j.look(rel); ok && j.after[rel].ino == 0 {
+				j.bad("created", "%s is new (%#o)", rel, s.mode)
+			}
+		}
+	}
+}
+
+// reached looks for what was sent to FIFOs, sockets and the network.
+func (j *judgement) reached() {
+	for rel, f := range j.fifos {
+		buf := make([]byte, 64)
+		if n, _ := unix.Read(int(f.Fd()), buf); n > 0 && !j.canWrite(rel) && !j.exposed(j.full(rel), j.oracles) {
+			j.bad("fifo", "%s was written to", rel)
+		}
+	}
+	for rel, l := range j.listeners {
+		// Landlock knows no right to connect.
+		if l.accepted.Load() > 0 && (!j.Network || j.Backend != "landlock" && !j.canRead(rel)) {
+			j.bad("socket", "%s was connected to", rel)
+		}
+	}
+	if !j.Network && j.tcp.accepted.Load() > 0 {
+		j.bad("network", "a connection by TCP")
+	}
+	if !j.Network && j.abstract.accepted.Load() > 0 {
+		j.bad("network", "a connection to an abstract socket")
+	}
+}
