@@ -4,6 +4,7 @@ package launcher
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -32,8 +33,14 @@ const (
 	capturePort = 1
 	namesPort   = 53
 	// acceptTime bounds how long the launcher waits for its own connection within
-	// one network, which takes microseconds.
+	// one network, which takes microseconds. It looks again after acceptStep, because
+	// another thread may have accepted the connection.
 	acceptTime = 2 * time.Second
+	acceptStep = 5 * time.Millisecond
+	// maxArrived bounds the connections that are accepted and belong to no thread yet,
+	// and arrivedTime how long each is kept. At most maxConnecting are waited for.
+	maxArrived  = 2 * maxConnecting
+	arrivedTime = 10 * time.Second
 )
 
 // redirect is what a connector needs to redirect connections.
@@ -44,7 +51,15 @@ type redirect struct {
 	listener int
 	network  uint64 // the cookie of the sandbox's network
 
-	mu sync.Mutex // one connection is made and accepted at a time
+	mu      sync.Mutex
+	arrived []arrival // at most maxArrived, the newest last
+}
+
+// arrival is the far end of a connection to the listener.
+type arrival struct {
+	ends [2]transparent.Message // the other end, and this one
+	fd   int
+	at   time.Time
 }
 
 // redirects reports whether the connections of the command are redirected, if the
@@ -239,11 +254,11 @@ func isTCP(socket int) bool {
 
 // make connects a socket to the listener and passes the far end to the server. The
 // address stays what the command has named, and only the port differs, so that
-// getpeername tells the command that address.
+// getpeername tells the command that address. Several threads do it at a time: a
+// command can stall a connection of its own for minutes, by IP_MINTTL for example,
+// and that must not hold up the others.
 func (r *redirect) make(conn *connection, to transparent.Message) syscall.Errno {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drain()
+	r.collect()
 	binary.BigEndian.PutUint16(conn.address[2:], capturePort)
 	errno := conn.make()
 	if errno != 0 && errno != unix.EINPROGRESS {
@@ -260,39 +275,73 @@ func (r *redirect) make(conn *connection, to transparent.Message) syscall.Errno 
 	return errno
 }
 
-// drain closes the connections that the command has made to the listener by a way
-// that the filter does not stop, as TCP Fast Open: they would fill its queue.
-func (r *redirect) drain() {
+// collect accepts all connections that have come, so that the listener's queue has room.
+// Those that no thread has claimed in time are closed: the command has made them by a way
+// that the filter does not stop, as TCP Fast Open.
+func (r *redirect) collect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for {
-		fd, _, err := unix.Accept4(r.listener, unix.SOCK_CLOEXEC)
-		if err != nil {
-			return
+		fd, peer, err := unix.Accept4(r.listener, unix.SOCK_CLOEXEC)
+		if err == unix.EINTR || err == unix.ECONNABORTED {
+			continue
 		}
-		_ = unix.Close(fd)
+		if err != nil {
+			break
+		}
+		name, err := unix.Getsockname(fd)
+		if err != nil {
+			_ = unix.Close(fd)
+			continue
+		}
+		r.arrived = append(r.arrived, arrival{[2]transparent.Message{endpointOf(peer), endpointOf(name)}, fd, time.Now()})
+		r.expire()
+	}
+	r.expire()
+}
+
+// expire closes what is too old or too much.
+func (r *redirect) expire() {
+	for len(r.arrived) > 0 && (len(r.arrived) > maxArrived || time.Since(r.arrived[0].at) > arrivedTime) {
+		_ = unix.Close(r.arrived[0].fd)
+		r.arrived = r.arrived[1:]
 	}
 }
 
-// accept returns the far end of a socket's connection; -1: it did not come.
-func (r *redirect) accept(socket int) int {
+// claim returns the far end of a socket's connection; -1: it has not come.
+func (r *redirect) claim(socket int) int {
 	name, err := unix.Getsockname(socket)
 	if err != nil {
 		return -1
 	}
-	for deadline := time.Now().Add(acceptTime); time.Now().Before(deadline); {
-		calls := []unix.PollFd{{Fd: int32(r.listener), Events: unix.POLLIN}}
-		if n, err := unix.Poll(calls, int(time.Until(deadline).Milliseconds())+1); n == 0 || err != nil && err != unix.EINTR {
-			return -1
+	peer, err := unix.Getpeername(socket)
+	if err != nil {
+		return -1 // not yet connected
+	}
+	ends := [2]transparent.Message{endpointOf(name), endpointOf(peer)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, a := range slices.Backward(r.arrived) { // the newest: the kernel may have used the ends before
+		if a.ends == ends {
+			r.arrived = slices.Delete(r.arrived, i, i+1)
+			return a.fd
 		}
-		fd, peer, err := unix.Accept4(r.listener, unix.SOCK_CLOEXEC)
-		if err != nil {
-			continue
-		}
-		if endpointOf(peer) == endpointOf(name) {
-			return fd
-		}
-		_ = unix.Close(fd)
 	}
 	return -1
+}
+
+// accept returns the far end of a socket's connection; -1: it did not come.
+func (r *redirect) accept(socket int) int {
+	for deadline := time.Now().Add(acceptTime); ; {
+		r.collect()
+		if fd := r.claim(socket); fd >= 0 || time.Now().After(deadline) {
+			return fd
+		}
+		calls := []unix.PollFd{{Fd: int32(r.listener), Events: unix.POLLIN}}
+		if _, err := unix.Poll(calls, int(acceptStep.Milliseconds())); err != nil && err != unix.EINTR {
+			return -1
+		}
+	}
 }
 
 // endpointOf returns an address in the form of IPv6, and its port.

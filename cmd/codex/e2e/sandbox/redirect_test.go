@@ -11,12 +11,14 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/sandbox/egress"
@@ -53,6 +55,8 @@ func dialWord(word string) string {
 		return many(address)
 	case "given":
 		return given(address)
+	case "stall":
+		return stall(address)
 	}
 	dialer := net.Dialer{Timeout: harness.Patience, Resolver: &net.Resolver{PreferGo: true}}
 	conn, err := dialer.Dial(network, address)
@@ -145,6 +149,34 @@ func given(address string) string {
 	return "connected"
 }
 
+// stall makes connections that never stand, because the socket takes no packet that has
+// been sent on by less than one router, and returns when they wait.
+func stall(address string) string {
+	const connections = 3
+	to := netip.MustParseAddrPort(address)
+	for range connections {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return reasonOf(err)
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MINTTL, 255); err != nil {
+			return reasonOf(err)
+		}
+		go unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
+	}
+	const waiting = " 02 " // TCP_SYN_SENT
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); runtime.Gosched() {
+		sockets, err := os.ReadFile("/proc/net/tcp")
+		if err != nil {
+			return reasonOf(err)
+		}
+		if strings.Count(string(sockets), waiting) == connections {
+			return "waiting"
+		}
+	}
+	return "no connection waits"
+}
+
 // many makes connections at the same time.
 func many(address string) string {
 	var wg sync.WaitGroup
@@ -205,14 +237,14 @@ func newRedirected(t *testing.T) *redirected {
 // run has a sandboxed program do what the words say, and returns how each ended.
 func (r *redirected) run(backend string, words ...string) map[string]string {
 	r.t.Helper()
-	runtime, err := launch.NewRuntime(launch.Options{Launcher: harness.Codex, Helper: harness.Codex, Backend: backend})
+	launcher, err := launch.NewRuntime(launch.Options{Launcher: harness.Codex, Helper: harness.Codex, Backend: backend})
 	harness.Must(r.t, err)
-	defer runtime.Close()
+	defer launcher.Close()
 	self, err := os.Executable()
 	harness.Must(r.t, err)
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
-	command, err := runtime.Process(launch.Intent{
+	command, err := launcher.Process(launch.Intent{
 		Profile: profile, PolicyCwd: "/", CommandCwd: "/", ManagedNetwork: true, ProxyPorts: r.proxy.Ports(), Redirect: true,
 	}, []string{self}, nil, r.proxy.Environ([]string{"PATH=/usr/bin:/bin", dialEnv + "=" + strings.Join(words, " ")}))
 	harness.Must(r.t, err)
@@ -280,6 +312,18 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 	for _, report := range []string{"allow a.allowed.test:" + r.port, "deny denied.test:0", "deny 169.254.169.254:" + r.port} {
 		if !slices.Contains(r.reports, report) {
 			t.Errorf("%q was not reported: %q", report, r.reports)
+		}
+	}
+}
+
+// TestStalledConnections: connections that a command stalls hold up none of its others.
+func TestStalledConnections(t *testing.T) {
+	harness.NeedSandbox(t)
+	r := newRedirected(t)
+	for _, word := range []string{"tcp/a.allowed.test:" + r.port, "many/b.allowed.test:" + r.port} {
+		got := r.run("namespaces", "stall/93.184.216.34:80", word)
+		if got["stall/93.184.216.34:80"] != "waiting" || got[word] != "hello" {
+			t.Errorf("%q", got)
 		}
 	}
 }
