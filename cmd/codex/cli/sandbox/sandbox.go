@@ -57,6 +57,8 @@ Examples:
 			&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
 			&cli.StringSliceFlag{Name: "allow-domain",
 				Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
+			// People who know it from codex remote run are told what to do.
+			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
 			&cli.StringFlag{Name: "backend", Value: launch.Backends[0], Usage: "what confines it: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
 			&cli.BoolFlag{Name: "no-local-sockets", Usage: "while the network is off, leave no sockets of its own but pairs, as in Codex CLI"},
@@ -188,6 +190,9 @@ func checkSandbox(c *cli.Context) error {
 		}
 	}
 	switch {
+	case c.Bool("ask-network"):
+		return cmdutil.Usagef("--ask-network does not go with codex sandbox: the command has this terminal, and could answer in your place; " +
+			"list the hosts with --allow-domain, or start codex exec-server and use codex remote run --ask-network")
 	case !c.Args().Present() && !c.Bool("explain"):
 		return cmdutil.Usagef("sandbox needs a command: codex sandbox -- COMMAND [ARGUMENT...]")
 	case kinds > 1:

@@ -29,6 +29,19 @@ func TestTheSandboxOfThisMachineIsNotTheRoot(t *testing.T) {
 	}
 }
 
+// TestNobodyIsAskedHere: the command has the terminal, so a question on it could be
+// answered by the command. The option of codex remote run is refused with another way.
+func TestNobodyIsAskedHere(t *testing.T) {
+	for _, args := range []string{"--ask-network -- true", "--workspace-write --cwd /tmp --allow-domain a.test --ask-network -- true", "--ask-network --explain"} {
+		app := &cli.App{Commands: []*cli.Command{Command(cmdutil.Streams{})}, Writer: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
+		err := app.Run(append([]string{"codex", "sandbox"}, strings.Fields(args)...))
+		var exit *cmdutil.ExitError
+		if !errors.As(err, &exit) || exit.Code != 2 || !strings.Contains(err.Error(), "codex remote run --ask-network") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 // TestWindowsSaysWhatIsMissing goes the way of codex sandbox on a Windows host.
 func TestWindowsSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
