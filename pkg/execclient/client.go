@@ -2,6 +2,7 @@ package execclient
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,9 @@ type Options struct {
 	// BearerToken is sent to servers that guard their port. Over plain ws it
 	// is sent to loopback addresses only.
 	BearerToken string
+	// TLS is used for wss://; nil: the system's authorities are trusted. It must not
+	// be changed afterwards.
+	TLS *tls.Config
 	// RecoveryTimeout is how long a lost session is tried to be resumed;
 	// default DefaultRecoveryTimeout. Negative: not at all.
 	RecoveryTimeout time.Duration

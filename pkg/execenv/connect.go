@@ -67,6 +67,11 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	}
 	switch s.Kind {
 	case WebSocket:
+		config, err := s.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		opts.TLS = config
 		return execclient.DialWebSocket(ctx, s.URL, opts)
 	case Noise:
 		return c.noise.connect(ctx, s.Registry, opts)

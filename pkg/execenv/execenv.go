@@ -59,6 +59,8 @@ type Spec struct {
 	// Token is sent over wss or to a loopback address; to any other, the
 	// connection is refused.
 	Token Secret
+	// TLS is of a wss URL, read again for each session.
+	TLS TLSFiles
 	// ConnectTimeout and InitializeTimeout bound the two parts of connecting;
 	// 0: the client's defaults.
 	ConnectTimeout, InitializeTimeout time.Duration

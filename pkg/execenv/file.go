@@ -26,6 +26,9 @@ type entry struct {
 	ID                *string           `toml:"id"`
 	URL               *string           `toml:"url"`
 	BearerToken       *string           `toml:"auth_bearer_token"`
+	CA                *string           `toml:"ca"`
+	ClientCert        *string           `toml:"client_cert"`
+	ClientKey         *string           `toml:"client_key"`
 	ConnectTimeout    *float64          `toml:"connect_timeout_sec"`
 	InitializeTimeout *float64          `toml:"initialize_timeout_sec"`
 	Program           *string           `toml:"program"`
@@ -118,8 +121,10 @@ func (e entry) spec(dir string) (Spec, error) {
 		return s, invalid("environment `%s` auth_bearer_token requires url", s.ID)
 	case (e.URL == nil) == (e.Program == nil):
 		return s, invalid("environment `%s` must set exactly one of url or program", s.ID)
+	case e.Program != nil && (e.CA != nil || e.ClientCert != nil || e.ClientKey != nil):
+		return s, invalid("environment `%s` ca, client_cert, and client_key require url", s.ID)
 	case e.URL != nil:
-		return e.webSocket(s)
+		return e.webSocket(s, dir)
 	default:
 		return e.stdio(s, dir)
 	}
@@ -154,8 +159,11 @@ func timeout(seconds *float64) time.Duration {
 	return max(time.Duration(*seconds*float64(time.Second)), 1)
 }
 
-func (e entry) webSocket(s Spec) (Spec, error) {
+func (e entry) webSocket(s Spec, dir string) (Spec, error) {
 	s.Kind, s.URL = WebSocket, strings.TrimSpace(*e.URL)
+	if err := e.tlsFiles(&s, dir); err != nil {
+		return s, err
+	}
 	if e.BearerToken != nil {
 		s.Token = Secret(strings.TrimSpace(*e.BearerToken))
 	}
@@ -181,6 +189,26 @@ func (e entry) webSocket(s Spec) (Spec, error) {
 		return s, invalid("environment url `%s` is invalid: %v", redact(s.URL), err)
 	}
 	return s, nil
+}
+
+// tlsFiles sets the files of a wss URL.
+func (e entry) tlsFiles(s *Spec, dir string) error {
+	for to, from := range map[*string]*string{&s.TLS.CA: e.CA, &s.TLS.ClientCert: e.ClientCert, &s.TLS.ClientKey: e.ClientKey} {
+		if from == nil {
+			continue
+		}
+		if *to = strings.TrimSpace(*from); *to == "" {
+			return invalid("environment `%s` ca, client_cert, and client_key cannot be empty", s.ID)
+		}
+	}
+	s.TLS = s.TLS.below(dir)
+	if s.TLS != (TLSFiles{}) && !strings.HasPrefix(s.URL, "wss://") {
+		return invalid("environment `%s` ca, client_cert, and client_key require a wss:// url", s.ID)
+	}
+	if err := s.TLS.check(); err != nil {
+		return invalid("environment `%s`: %v", s.ID, err)
+	}
+	return nil
 }
 
 func (e entry) stdio(s Spec, dir string) (Spec, error) {

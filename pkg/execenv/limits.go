@@ -14,6 +14,10 @@ const (
 	// write by hand.
 	maxFileBytes = 1 << 20
 
+	// maxPEMBytes bounds a file of certificates or of a key: those of all public
+	// authorities together have 250 KB.
+	maxPEMBytes = 1 << 20
+
 	// maxIDBytes is the longest id of an environment, as in Codex CLI.
 	maxIDBytes = 64
 

@@ -31,6 +31,7 @@ func load(t *testing.T, text string, variables map[string]string) (Config, strin
 	c.Source = short(c.Source)
 	for i, s := range c.Environments {
 		c.Environments[i].Source, c.Environments[i].Dir = short(s.Source), short(s.Dir)
+		c.Environments[i].TLS = TLSFiles{short(s.TLS.CA), short(s.TLS.ClientCert), short(s.TLS.ClientKey)}
 	}
 	if err != nil {
 		return c, short(err.Error())
@@ -120,6 +121,10 @@ func TestRulesOfTheFile(t *testing.T) {
 		{"cwd without program", head + "cwd = \"a\"\nconnect_timeout_sec = 1", "environment `x` args, env, and cwd require program"},
 		{"connect timeout of a program", head + "program = \"p\"\nconnect_timeout_sec = 1", "environment `x` connect_timeout_sec requires url"},
 		{"token of a program", head + "program = \"p\"\nauth_bearer_token = \"t\"", "environment `x` auth_bearer_token requires url"},
+		{"authority of a program", head + "program = \"p\"\nca = \"c\"", "environment `x` ca, client_cert, and client_key require url"},
+		{"authority without TLS", head + "url = \"ws://h\"\nca = \"c\"", "environment `x` ca, client_cert, and client_key require a wss:// url"},
+		{"blank authority", head + "url = \"wss://h\"\nca = \" \"", "environment `x` ca, client_cert, and client_key cannot be empty"},
+		{"certificate without a key", head + "url = \"wss://h\"\nclient_cert = \"c\"", "environment `x`: client_cert and client_key belong together; give both or none"},
 		{"neither url nor program", head, "environment `x` must set exactly one of url or program"},
 		{"url and program", head + "url = \"\"\nprogram = \"p\"", "environment `x` must set exactly one of url or program"},
 		{"blank program", head + "program = \" \"", "environment `x` program cannot be empty"},
@@ -171,6 +176,9 @@ func TestWhatTheFileSays(t *testing.T) {
 id = "devbox"
 url = " wss://h:1/p?q "
 auth_bearer_token = "t"
+ca = "ca.pem"
+client_cert = "/c.pem"
+client_key = "c/key"
 connect_timeout_sec = 1.5
 initialize_timeout_sec = 20
 
@@ -184,7 +192,9 @@ initialize_timeout_sec = 0
 B = "2"
 A = "1"
 `
-	devbox := Spec{ID: "devbox", Kind: WebSocket, Source: "PATH", URL: "wss://h:1/p?q", Token: "t", ConnectTimeout: 1500 * time.Millisecond, InitializeTimeout: 20 * time.Second}
+	devbox := Spec{
+		ID: "devbox", Kind: WebSocket, Source: "PATH", URL: "wss://h:1/p?q", Token: "t", TLS: TLSFiles{"HOME/ca.pem", "/c.pem", "HOME/c/key"}, ConnectTimeout: 1500 * time.Millisecond, InitializeTimeout: 20 * time.Second,
+	}
 	ssh := Spec{ID: "ssh-dev", Kind: Stdio, Source: "PATH", Program: "ssh", Args: []string{"dev", "codex"}, Dir: "HOME/work", Env: []string{"A=1", "B=2"}, InitializeTimeout: 1}
 	for _, tt := range []struct {
 		name, head, defaults string

@@ -4,6 +4,9 @@ package execserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -23,9 +26,24 @@ import (
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
+	return srv.serve(ctx, l, nil)
+}
+
+// ServeTLS is Serve with TLS. A client with a certificate that was verified, as
+// config.ClientAuth may demand, needs no Options.Auth; if there is one, it needs both.
+func (srv *Server) ServeTLS(ctx context.Context, l net.Listener, config *tls.Config) error {
+	return srv.serve(ctx, l, config)
+}
+
+func (srv *Server) serve(ctx context.Context, l net.Listener, config *tls.Config) error {
 	srv.listening(l.Addr())
 	l = websocket.LimitWaiting(l, waitingLimit(), sourceOf)
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
 	h := websocket.NewHTTPServer(http.HandlerFunc(srv.servePort))
+	// Websockets are upgraded from HTTP/1.1 alone.
+	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, conn)
 	}
@@ -82,9 +100,26 @@ type denial struct {
 	err    error
 }
 
+// isCertified reports whether a client of ServeTLS has shown a certificate that was
+// verified. What the HTTP server of another program verifies may be meant for other
+// things.
+func isCertified(r *http.Request) bool {
+	_, own := r.Context().Value(connKey{}).(net.Conn)
+	return own && r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+}
+
+// certified returns the principal of a client with a certificate: who has the same name
+// by the same authorities is the same, also with a newer certificate.
+func certified(cert *x509.Certificate) string {
+	if name := cert.Subject.String(); name != "" {
+		return "certificate of " + name
+	}
+	return fmt.Sprintf("certificate with the key %x", sha256.Sum256(cert.RawSubjectPublicKeyInfo))
+}
+
 // authenticate returns the principal of a client, or the reason to refuse it.
-// Without Options.Auth the client must be a process of this user or of root that
-// no sandbox confines.
+// Without Options.Auth the client must have a certificate that was verified, or be a
+// process of this user or of root that no sandbox confines.
 func (srv *Server) authenticate(r *http.Request) (principal string, refused *denial) {
 	switch {
 	case srv.opts.Auth != nil:
@@ -93,6 +128,8 @@ func (srv *Server) authenticate(r *http.Request) (principal string, refused *den
 			return "", &denial{http.StatusUnauthorized, err}
 		}
 		return principal, nil
+	case isCertified(r):
+		return certified(r.TLS.PeerCertificates[0]), nil
 	case srv.opts.AnyPeer:
 		return "anybody", nil
 	}

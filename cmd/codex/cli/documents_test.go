@@ -39,7 +39,7 @@ var optionsAt = map[string][2]string{
 
 // saidElsewhere are options that many commands have.
 var saidElsewhere = map[string][]string{
-	"codex remote ": {"url", "env", "verbose"}, "codex login": {"config", "strict-config"}, "codex logout": {"config", "strict-config"},
+	"codex remote ": {"url", "ca", "client-cert", "client-key", "env", "verbose"}, "codex login": {"config", "strict-config"}, "codex logout": {"config", "strict-config"},
 }
 
 // TestDocumentedOptions compares the tables of options with the program: names,

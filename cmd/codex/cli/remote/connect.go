@@ -18,6 +18,35 @@ func urlFlag() cli.Flag {
 	return &cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}
 }
 
+// The files of --url wss://.
+func caFlag() cli.Flag {
+	return &cli.StringFlag{Name: "ca", Usage: "--url wss://: trust the authorities in `FILE`, and no others"}
+}
+
+func clientCertFlag() cli.Flag {
+	return &cli.StringFlag{Name: "client-cert", Usage: "--url wss://: show the certificate in `FILE`"}
+}
+
+func clientKeyFlag() cli.Flag {
+	return &cli.StringFlag{Name: "client-key", Usage: "--url wss://: the `FILE` with the key of --client-cert"}
+}
+
+// tlsFiles returns the files for a --url; "": none was given.
+func tlsFiles(c *cli.Context, url string) (files execenv.TLSFiles, err error) {
+	for name, to := range map[string]*string{"ca": &files.CA, "client-cert": &files.ClientCert, "client-key": &files.ClientKey} {
+		if *to, err = cmdutil.FlagValue(c, name); err != nil {
+			return files, err
+		}
+	}
+	switch {
+	case (files.ClientCert == "") != (files.ClientKey == ""):
+		return files, cmdutil.Usagef("--client-cert and --client-key belong together; give both or none")
+	case files != (execenv.TLSFiles{}) && !strings.HasPrefix(url, "wss://"):
+		return files, cmdutil.Usagef("--ca, --client-cert and --client-key are for --url wss://HOST:PORT; those of an environment stand in %s", execenv.FileName)
+	}
+	return files, nil
+}
+
 func envFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "env",
@@ -28,7 +57,7 @@ func envFlag() cli.Flag {
 
 // serverFlags choose the server, for commands whose --env means nothing else.
 func serverFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{urlFlag(), envFlag(), verboseFlag()}, more...)
+	return append([]cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag()}, more...)
 }
 
 // serverFlag returns which server --url and --env name: one that stands behind the
@@ -77,8 +106,12 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if err := checkURL(url); err != nil {
 		return execenv.Spec{}, err
 	}
+	files, err := tlsFiles(c, url)
+	if err != nil {
+		return execenv.Spec{}, err
+	}
 	if url != "" {
-		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken()}, nil
+		return execenv.Spec{ID: execenv.RemoteID, Kind: execenv.WebSocket, Source: "--url", URL: url, Token: connectionToken(), TLS: files}, nil
 	}
 	config, err := environments.Load(id)
 	if err != nil {

@@ -41,7 +41,7 @@ Examples:
    codex remote cp :/etc/os-release - | head -1
    codex remote cp -r --exclude node_modules ./src :~/project`,
 		Flags: []cli.Flag{
-			urlFlag(), envFlag(), verboseFlag(),
+			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(),
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
 			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "set times and permissions as those of the source"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names in a directory that match `PATTERN`, or paths if it has a slash; may be repeated"},

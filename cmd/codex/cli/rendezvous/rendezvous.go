@@ -118,7 +118,7 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 			return emptyFlag(name)
 		}
 	}
-	config, err := rendezvousTLS(c)
+	config, err := rendezvousTLS(c, log)
 	if err != nil {
 		return err
 	}
@@ -174,19 +174,12 @@ func flagged(err error) error {
 }
 
 // rendezvousTLS reads the certificate that the flags name; nil: there is none.
-func rendezvousTLS(c *cli.Context) (*tls.Config, error) {
-	cert, key := c.String("tls-cert"), c.String("tls-key")
-	if cert == "" && key == "" {
-		return nil, nil
+func rendezvousTLS(c *cli.Context, log *slog.Logger) (*tls.Config, error) {
+	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), "")
+	if err != nil || files.Cert == "" {
+		return nil, err
 	}
-	if cert == "" || key == "" {
-		return nil, cmdutil.Usagef("--tls-cert and --tls-key belong together; give both or none")
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", cert, key, err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	return files.Server(log)
 }
 
 // listenRendezvous listens where the flags say.

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,7 +41,7 @@ that it listens on is printed on stdout as the first line; logs go to stderr.
 A client can do what this user can. On a loopback address and on a Unix socket,
 only processes of this user and of root may connect, and no sandboxed command
 may; all others need a token: see --ws-auth. An address that is not loopback
-needs --ws-auth too. A Unix socket has mode 0600, and takes no port.
+needs --ws-auth too, or --tls-client-ca. A Unix socket has mode 0600, and takes no port.
 
 With --remote it opens no port: it registers at an environment registry, such as
 a codex rendezvous, and clients find it there by its --environment-id. It signs in
@@ -54,6 +55,8 @@ Examples:
    codex exec-server --listen stdio
    codex exec-server --listen ws://0.0.0.0:8765 \
       --ws-auth capability-token --ws-token-file /run/secrets/exec-token
+   codex exec-server --listen wss://0.0.0.0:8765 --tls-cert cert.pem --tls-key key.pem \
+      --tls-client-ca clients.pem
    codex exec-server --remote https://meet.example:8766 --environment-id box
 
 With forward it runs nothing itself, but registers a server that listens elsewhere.
@@ -62,7 +65,10 @@ SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
 processes killed. A second signal ends it at once.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
+			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
+			&cli.StringFlag{Name: "tls-cert", Usage: "wss: the `FILE` with the certificate and its chain, as PEM"},
+			&cli.StringFlag{Name: "tls-key", Usage: "wss: the `FILE` with the certificate's key, as PEM"},
+			&cli.StringFlag{Name: "tls-client-ca", Usage: "wss: admit clients with a certificate of an authority in `FILE`, and no others"},
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
 			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
@@ -107,6 +113,9 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 		return cmdutil.Usagef("exec-server takes no arguments but forward, got %q; see codex exec-server --help", c.Args().First())
 	}
 	if err := checkRemote(c); err != nil {
+		return err
+	}
+	if _, err := tlsFiles(c); err != nil {
 		return err
 	}
 	if err := cmdutil.RefuseRootFlags(c); err != nil {
@@ -179,14 +188,32 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 		if err != nil {
 			return front{}, fmt.Errorf("listen on unix://%s: %w", where.socket, withoutAddress(err))
 		}
-		return listeningFront(s, listener, "unix://"+where.socket, log), nil
+		return listeningFront(s, listener, nil, "unix://"+where.socket, log), nil
 	}
-	if !where.addr.Addr().IsLoopback() && opts.Auth == nil && !c.Bool("allow-unauthenticated-bind") {
+	return portFront(c, s, where, opts.Auth != nil, log)
+}
+
+// portFront listens on a TCP port. tokens says that clients need one.
+func portFront(c *cli.Context, s cmdutil.Streams, where listenOn, tokens bool, log *slog.Logger) (front, error) {
+	files, err := tlsFiles(c)
+	if err != nil {
+		return front{}, err
+	}
+	var config *tls.Config
+	scheme := "ws://"
+	if where.tls {
+		scheme = "wss://"
+		if config, err = files.Server(log); err != nil {
+			return front{}, err
+		}
+	}
+	known, loopback := tokens || files.ClientCA != "", where.addr.Addr().IsLoopback()
+	if !loopback && !known && !c.Bool("allow-unauthenticated-bind") {
 		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
 	}
-	anyPeer := c.Bool("allow-unauthenticated-bind") && (!where.addr.Addr().IsLoopback() || !localpeer.Supported)
-	if opts.Auth == nil && !anyPeer && !localpeer.Supported {
+	anyPeer := c.Bool("allow-unauthenticated-bind") && (!loopback || !localpeer.Supported)
+	if !known && !anyPeer && !localpeer.Supported {
 		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
 			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
 	}
@@ -199,13 +226,29 @@ func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 	if err != nil {
 		return front{}, listenError(where.addr, err)
 	}
-	f := listeningFront(s, listener, "ws://"+listener.Addr().String(), log)
+	f := listeningFront(s, listener, config, scheme+listener.Addr().String(), log)
 	f.anyPeer = anyPeer
 	return f, nil
 }
 
-// listeningFront serves a listener whose URL it prints.
-func listeningFront(s cmdutil.Streams, listener net.Listener, url string, log *slog.Logger) front {
+// tlsFiles returns the files that the options name, and checks that they belong to what
+// --listen names.
+func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
+	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), c.String("tls-client-ca"))
+	encrypted := !c.IsSet("remote") && strings.HasPrefix(c.String("listen"), "wss://")
+	switch {
+	case err != nil:
+		return files, err
+	case encrypted && files.Cert == "":
+		return files, cmdutil.Usagef("--listen %s needs --tls-cert and --tls-key", c.String("listen"))
+	case !encrypted && files.Cert != "":
+		return files, cmdutil.Usagef("--tls-cert is for --listen wss://IP:PORT")
+	}
+	return files, nil
+}
+
+// listeningFront serves a listener whose URL it prints, with TLS if config is not nil.
+func listeningFront(s cmdutil.Streams, listener net.Listener, config *tls.Config, url string, log *slog.Logger) front {
 	return front{close: listener.Close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
 		if _, err := fmt.Fprintln(s.Out, url); err != nil {
 			_ = listener.Close()
@@ -213,6 +256,9 @@ func listeningFront(s cmdutil.Streams, listener net.Listener, url string, log *s
 		}
 		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
 		ready()
+		if config != nil {
+			return srv.ServeTLS(ctx, listener, config)
+		}
 		return srv.Serve(ctx, listener)
 	}}
 }
@@ -238,9 +284,10 @@ type listenOn struct {
 	stdio  bool
 	socket string // the path of a Unix socket; empty: none
 	addr   netip.AddrPort
+	tls    bool // of the port
 }
 
-// parseListen parses ws://IP:PORT, unix:///PATH or stdio.
+// parseListen parses ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio.
 func parseListen(url string) (listenOn, error) {
 	if url == "stdio" || url == "stdio://" {
 		return listenOn{stdio: true}, nil
@@ -251,13 +298,14 @@ func parseListen(url string) (listenOn, error) {
 		}
 		return listenOn{socket: filepath.Clean(path)}, nil
 	}
-	rest, ok := strings.CutPrefix(url, "ws://")
-	if !ok {
+	rest, encrypted := strings.CutPrefix(url, "wss://")
+	rest, plain := strings.CutPrefix(rest, "ws://")
+	if encrypted == plain {
 		return listenOn{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`", url)
 	}
 	addr, err := netip.ParseAddrPort(strings.TrimSuffix(rest, "/"))
 	if err != nil {
 		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
 	}
-	return listenOn{addr: addr}, nil
+	return listenOn{addr: addr, tls: encrypted}, nil
 }

@@ -45,6 +45,7 @@ var notRun = map[string]string{
 var notRunIn = map[string]string{
 	"docs/configuration.md": "it needs a machine named build: see TestEnvironments",
 	"docs/embedding.md":     "it downloads modules: the examples of the packages execclient and execserver are run",
+	"docs/network.md":       "it needs certificates for an address of the machine: see TestTLS",
 	"docs/rendezvous.md":    "it needs three machines, a name and NATS: see TestRendezvousWithTLS and TestRendezvousNodes",
 }
 

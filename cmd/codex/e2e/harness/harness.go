@@ -141,7 +141,7 @@ func ServerWith(t *testing.T, env []string, args ...string) (*exec.Cmd, string) 
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "ws://127.0.0.1:") && !strings.HasPrefix(line, "unix:///") {
+	if err != nil || !strings.HasPrefix(line, "ws://127.0.0.1:") && !strings.HasPrefix(line, "wss://127.0.0.1:") && !strings.HasPrefix(line, "unix:///") {
 		t.Fatalf("first line %q: %v", line, err)
 	}
 	return cmd, strings.TrimSpace(line)

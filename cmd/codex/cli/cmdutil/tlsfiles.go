@@ -1,0 +1,156 @@
+package cmdutil
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+
+	"codex.internal/pkg/host/regular"
+)
+
+// maxTLSFile bounds a file of certificates or of a key, in bytes: those of all public
+// authorities together have 250 KB.
+const maxTLSFile = 1 << 20
+
+// TLSFiles are the files of a server that speaks TLS, in PEM format.
+type TLSFiles struct {
+	Cert, Key string
+	// ClientCA has the authorities of clients, which must show a certificate then;
+	// empty: they need none.
+	ClientCA string
+}
+
+// Server returns the configuration of a server. The files are read again for the next
+// connection after one of them has changed; if that fails, log says why, once, and what
+// was read before stays.
+func (f TLSFiles) Server(log *slog.Logger) (*tls.Config, error) {
+	r := &tlsReader{files: f, log: log}
+	r.seen = r.look()
+	var err error
+	if r.config, err = f.read(); err != nil {
+		return nil, err
+	}
+	if info := r.seen[1]; info != nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+		log.Warn("every user of this machine may read or change the key; chmod 600 keeps it private", "path", f.Key)
+	}
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		SessionTicketsDisabled: true,
+		GetConfigForClient:     func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
+	}, nil
+}
+
+// read reads the files.
+func (f TLSFiles) read() (*tls.Config, error) {
+	cert, err := readTLSFile("--tls-cert", f.Cert)
+	if err != nil {
+		return nil, err
+	}
+	key, err := readTLSFile("--tls-key", f.Key)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.Cert, f.Key, err)
+	}
+	// A resumed session would not be checked against authorities that have changed.
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true}
+	if f.ClientCA == "" {
+		return config, nil
+	}
+	if config.ClientCAs, err = authorities("--tls-client-ca", f.ClientCA); err != nil {
+		return nil, err
+	}
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	return config, nil
+}
+
+// authorities reads the certificates of authorities that an option names.
+func authorities(option, path string) (*x509.CertPool, error) {
+	text, err := readTLSFile(option, path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s %s: it has no certificate in PEM format", option, path)
+	}
+	return pool, nil
+}
+
+func readTLSFile(option, path string) ([]byte, error) {
+	text, err := regular.ReadFile(path, maxTLSFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", option, err)
+	}
+	return text, nil
+}
+
+// tlsReader has what the files had last.
+type tlsReader struct {
+	files TLSFiles
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	seen   [3]os.FileInfo // nil: there was none
+	config *tls.Config
+}
+
+// current returns what the files have, or had last. It looks at the files: that is three
+// system calls.
+func (r *tlsReader) current() *tls.Config {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.look()
+	same := true
+	for i := range now {
+		same = same && sameFile(now[i], r.seen[i])
+	}
+	if same {
+		return r.config
+	}
+	r.seen = now
+	config, err := r.files.read()
+	if err != nil {
+		r.log.Warn("the certificate was not read again; the one from before is used", "error", err)
+		return r.config
+	}
+	r.log.Info("the certificate was read again")
+	r.config = config
+	return config
+}
+
+// look describes the files.
+func (r *tlsReader) look() (seen [3]os.FileInfo) {
+	for i, path := range []string{r.files.Cert, r.files.Key, r.files.ClientCA} {
+		if info, err := os.Stat(path); path != "" && err == nil {
+			seen[i] = info
+		}
+	}
+	return seen
+}
+
+// sameFile reports whether a file is as it was.
+func sameFile(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}
+
+// CheckTLSFiles returns the files that the options --tls-cert, --tls-key and
+// --tls-client-ca name; Cert is empty if none is given.
+func CheckTLSFiles(cert, key, clientCA string) (TLSFiles, error) {
+	switch {
+	case (cert == "") != (key == ""):
+		return TLSFiles{}, Usagef("--tls-cert and --tls-key belong together; give both or none")
+	case clientCA != "" && cert == "":
+		return TLSFiles{}, Usagef("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	return TLSFiles{Cert: cert, Key: key, ClientCA: clientCA}, nil
+}

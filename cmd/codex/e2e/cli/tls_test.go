@@ -1,0 +1,174 @@
+//go:build linux
+
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// authority makes certificates.
+type authority struct {
+	t    *testing.T
+	dir  string // of the files
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// newAuthority makes an authority, whose certificate is the file NAME.pem of a directory.
+func newAuthority(t *testing.T, dir, name string) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: dir}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true}
+	a.cert, a.key = a.issue(name, template)
+	return a
+}
+
+// issue makes NAME.pem and NAME.key.
+func (a *authority) issue(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	harness.Must(a.t, err)
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	harness.Must(a.t, err)
+	template.SerialNumber, template.NotBefore, template.NotAfter = serial, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	harness.Must(a.t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	harness.Must(a.t, err)
+	a.write(name+".pem", "CERTIFICATE", der)
+	a.write(name+".key", "PRIVATE KEY", secret)
+	cert, err := x509.ParseCertificate(der)
+	harness.Must(a.t, err)
+	return cert, key
+}
+
+// write replaces a file in one step, as tools that renew certificates do.
+func (a *authority) write(name, kind string, der []byte) {
+	a.t.Helper()
+	path := filepath.Join(a.dir, name)
+	harness.Must(a.t, os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	harness.Must(a.t, os.Rename(path+".new", path))
+}
+
+func (a *authority) server(name string) {
+	a.t.Helper()
+	a.issue(name, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+}
+
+func (a *authority) client(name string) {
+	a.t.Helper()
+	a.issue(name, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// TestTLS: a server of wss:// admits clients with a certificate of its authority and no
+// others, and shows a new certificate of its own as soon as there is one.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	ours, clients, others := newAuthority(t, dir, "ours"), newAuthority(t, dir, "clients"), newAuthority(t, dir, "others")
+	ours.server("server")
+	clients.client("me")
+	others.client("else")
+	_, url := harness.Server(t, "--listen", "wss://127.0.0.1:0",
+		"--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("clients.pem"))
+	if !strings.HasPrefix(url, "wss://127.0.0.1:") {
+		t.Fatal(url)
+	}
+	me := []string{"--client-cert", file("me.pem"), "--client-key", file("me.key")}
+	check := func(what string, code int, want string, args ...string) {
+		t.Helper()
+		args = append(append([]string{"remote", "run", "--url", url}, args...), "--", "echo", "hello")
+		if out, errs, got := harness.Run(t, "", args...); got != code || !strings.Contains(out+errs, want) {
+			t.Errorf("%s: %d %q %q, want %d %q", what, got, out, errs, code, want)
+		}
+	}
+	check("all is right", 0, "hello\n", append(me, "--ca", file("ours.pem"))...)
+	check("an authority that is not trusted", 255, "certificate", me...)
+	check("another authority", 255, "certificate", append(me, "--ca", file("others.pem"))...)
+	check("no certificate", 255, "certificate required", "--ca", file("ours.pem"))
+	check("a certificate of another authority", 255, "", "--ca", file("ours.pem"), "--client-cert", file("else.pem"), "--client-key", file("else.key"))
+	check("a key of another certificate", 255, "me.pem with the key", "--ca", file("ours.pem"), "--client-cert", file("me.pem"), "--client-key", file("else.key"))
+	check("no key", 2, "belong together", "--client-cert", file("me.pem"))
+	check("no such file", 255, "no such file", "--ca", file("none.pem"))
+
+	// The certificate is renewed, by another authority.
+	others.server("server")
+	check("the new certificate", 0, "hello\n", append(me, "--ca", file("others.pem"))...)
+	check("the old authority", 255, "certificate", append(me, "--ca", file("ours.pem"))...)
+	harness.Must(t, os.WriteFile(file("server.pem"), []byte("nothing"), 0o600))
+	check("a file that is wrong", 0, "hello\n", append(me, "--ca", file("others.pem"))...)
+	// Those who may connect change too.
+	harness.Must(t, os.Rename(file("others.pem"), file("clients.pem")))
+	others.server("server")
+	others.write("others.pem", "CERTIFICATE", others.cert.Raw)
+	check("a client that was admitted before", 255, "", append(me, "--ca", file("others.pem"))...)
+	check("a client that was refused before", 0, "hello\n", "--ca", file("others.pem"), "--client-cert", file("else.pem"), "--client-key", file("else.key"))
+}
+
+// TestTLSOfAnEnvironment reaches a server whose files stand in environments.toml.
+func TestTLSOfAnEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	ours := newAuthority(t, dir, "ours")
+	ours.server("server")
+	ours.client("me")
+	_, url := harness.Server(t, "--listen", "wss://127.0.0.1:0", "--tls-cert", filepath.Join(dir, "server.pem"),
+		"--tls-key", filepath.Join(dir, "server.key"), "--tls-client-ca", filepath.Join(dir, "ours.pem"))
+	home, env := harness.HomeDirectory(t, map[string]string{
+		"environments.toml": "default = 'box'\n[[environments]]\nid = 'box'\nurl = '" + url + "'\nca = 'ours.pem'\nclient_cert = 'me.pem'\nclient_key = 'me.key'\n",
+	})
+	for _, name := range []string{"ours.pem", "me.pem", "me.key"} {
+		harness.Must(t, os.Rename(filepath.Join(dir, name), filepath.Join(home, name)))
+	}
+	if out, errs, code := harness.RunWith(t, env, home, "", "remote", "run", "--", "echo", "hello"); code != 0 || out != "hello\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if out, errs, code := harness.RunWith(t, env, home, "", "environments", "check", "box"); code != 0 || !strings.Contains(out, "ok") {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+}
+
+// TestTLSIsChosenWell: wrong usage is refused before anything listens.
+func TestTLSIsChosenWell(t *testing.T) {
+	dir := t.TempDir()
+	newAuthority(t, dir, "ours").server("server")
+	cert, key, ca := filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"), filepath.Join(dir, "ours.pem")
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"--listen wss://127.0.0.1:0", 2, "--listen wss://127.0.0.1:0 needs --tls-cert and --tls-key"},
+		{"--listen wss://127.0.0.1:0 --tls-cert " + cert, 2, "--tls-cert and --tls-key belong together"},
+		{"--listen wss://127.0.0.1:0 --tls-client-ca " + ca, 2, "--tls-client-ca needs --tls-cert and --tls-key"},
+		{"--listen ws://127.0.0.1:0 --tls-cert " + cert + " --tls-key " + key, 2, "--tls-cert is for --listen wss://IP:PORT"},
+		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key " + cert, 1, "--tls-cert " + cert + ", --tls-key " + cert + ": "},
+		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key /none", 1, "--tls-key: open /none: no such file or directory"},
+		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key " + key + " --tls-client-ca " + key, 1, "--tls-client-ca " + key + ": it has no certificate"},
+		{"--listen wss://0.0.0.0:0 --tls-cert " + cert + " --tls-key " + key, 1, "add --ws-auth"},
+	} {
+		out, errs, code := harness.Run(t, "", append([]string{"exec-server"}, strings.Fields(tt.args)...)...)
+		if code != tt.code || out != "" || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s: %d %q %q", tt.args, code, out, errs)
+		}
+	}
+}

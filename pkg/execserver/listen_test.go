@@ -1,0 +1,48 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"net/http"
+	"testing"
+)
+
+// TestCertifiedClients: a verified certificate counts where this server has demanded it,
+// and its name is who the client is.
+func TestCertifiedClients(t *testing.T) {
+	named := &x509.Certificate{Subject: pkix.Name{CommonName: "me", Organization: []string{"ours"}}}
+	unnamed := &x509.Certificate{RawSubjectPublicKeyInfo: []byte("key")}
+	own := context.WithValue(t.Context(), connKey{}, net.Conn(&net.TCPConn{}))
+	verified := func(cert *x509.Certificate) *tls.ConnectionState {
+		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
+	}
+	for name, tt := range map[string]struct {
+		ctx   context.Context
+		state *tls.ConnectionState
+		want  string // the principal; empty: refused
+	}{
+		"a name":                   {own, verified(named), "certificate of CN=me,O=ours"},
+		"no name":                  {own, verified(unnamed), "certificate with the key 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"},
+		"not verified":             {own, &tls.ConnectionState{PeerCertificates: []*x509.Certificate{named}}, ""},
+		"no certificate":           {own, &tls.ConnectionState{}, ""},
+		"no TLS":                   {own, nil, ""},
+		"another program's server": {t.Context(), verified(named), ""},
+	} {
+		r := (&http.Request{TLS: tt.state}).WithContext(tt.ctx)
+		if isCertified(r) != (tt.want != "") {
+			t.Errorf("%s: %v", name, isCertified(r))
+			continue
+		}
+		if tt.want == "" {
+			continue
+		}
+		if principal, refused := new(Server).authenticate(r); refused != nil || principal != tt.want {
+			t.Errorf("%s: %q, %v", name, principal, refused)
+		}
+	}
+}
