@@ -184,7 +184,7 @@ serve() {
   "$@" > "$log.url" 2> "$log" &
   server_pid=$!
   servers+=("$server_pid")
-  until grep -qE '^(ws|http)://' "$log.url"; do
+  until grep -qE '^(wss?|http)://' "$log.url"; do
     kill -0 "$server_pid" 2>/dev/null || { cat "$log" >&2; fail "$1 did not start"; }
     tries=$((tries + 1))
     [ "$tries" -lt 200 ] || fail "$1 does not say where it listens"
