@@ -47,6 +47,7 @@ type options struct {
 	egressFD              int // -1: none; where the command's connections go, to the server
 	janitorSocketFD       int // -1: none; this process is a janitor, with that socket
 	cgroup                int // directory of the cgroup for what is started; 0: the launcher's own
+	report                int // socket on which the server reads the exit code; 0: none
 	helper                bool
 	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group

@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
@@ -36,7 +37,8 @@ type processes struct {
 	words    []byte        // the launcher's arguments, which a command could read in /proc/1/cmdline
 }
 
-// report is what a child tells before it gives up.
+// report is what a child tells before it gives up, or the exit code of the command as
+// its step, with stageEnded.
 type report struct {
 	stage, step, errno int32
 }
@@ -47,6 +49,7 @@ const (
 	stageFork
 	stageCommand
 	stageExec
+	stageEnded
 )
 
 // forwarded are the signals that the launcher passes to the command.
@@ -242,13 +245,47 @@ func (c *processes) wait(child uintptr) {
 			}
 			if pid == child {
 				c.killAll()
+				code := status >> 8 & 0xff
 				if s := status & 0x7f; s != 0 {
-					c.end(uintptr(128 + s))
+					code = 128 + s
 				}
-				c.end(uintptr(status >> 8 & 0xff))
+				c.tellEnd(code)
+				c.end(uintptr(code))
 			}
 		}
 	}
+}
+
+// tellEnd tells the launcher the exit code of the command, if no other process is left
+// in the PID namespace: from then on nothing of the sandbox runs, and this process holds
+// nothing but the pipe. So nobody has to wait until the kernel has freed the namespaces.
+// Whatever is left has this process for an ancestor, and the kernel makes it a child of
+// this process when its parent ends. If there is any, the end of this process ends it,
+// and is what the launcher waits for.
+//
+//go:nosplit
+//go:norace
+func (c *processes) tellEnd(code int32) {
+	if c.flags&unix.CLONE_NEWPID == 0 {
+		return
+	}
+	for {
+		pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WNOHANG|unix.WALL, 0, 0, 0)
+		if errno == unix.ECHILD {
+			break
+		}
+		if errno != 0 && errno != unix.EINTR || errno == 0 && pid == 0 {
+			return
+		}
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, uintptr(c.status)+1, math.MaxUint32, 0); errno != 0 {
+		return
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 0, uintptr(c.status)-1, 0); errno != 0 {
+		return
+	}
+	c.report = report{stageEnded, code, 0}
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.status), uintptr(unsafe.Pointer(&c.report)), unsafe.Sizeof(c.report))
 }
 
 // killAll ends every descendant. In a PID namespace the end of the init does

@@ -25,6 +25,7 @@ import (
 // its options. Their descriptors are those that came.
 func awaitOrder(socket int) (*options, error) {
 	warmUp()
+	unix.CloseOnExec(socket) // the command must not have it
 	order, err := standby.Receive(socket)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,9 @@ func awaitOrder(socket int) (*options, error) {
 		}
 		_ = unix.Close(order.Files[fd])
 	}
-	_ = unix.Close(socket)
+	if !order.Report {
+		_ = unix.Close(socket)
+	}
 	if order.Terminal {
 		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
 			return nil, fmt.Errorf("take the terminal: %w", err)
@@ -44,6 +47,9 @@ func awaitOrder(socket int) (*options, error) {
 	o, err := parse(order.Args)
 	if err != nil {
 		return nil, err
+	}
+	if order.Report {
+		o.report = socket
 	}
 	if order.Cgroup {
 		last := len(order.Files) - 1

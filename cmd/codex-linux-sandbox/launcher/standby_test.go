@@ -4,6 +4,7 @@ package launcher
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -92,6 +93,59 @@ func TestStandby(t *testing.T) {
 	}
 	if _, err := refusal.ReadAt(make([]byte, 1), 0); err != io.EOF {
 		t.Errorf("the refusal is not empty: %v", err)
+	}
+}
+
+// TestReportOfTheExit: a launcher reports the exit code of a command when nothing of the
+// sandbox is left, and by then holds the output open no more. If anything is left, the
+// exit is the end of the launcher, which ends it. The command has no part in that.
+func TestReportOfTheExit(t *testing.T) {
+	if err := (namespaces{}).probe(); err != nil {
+		t.Skipf("namespaces do not work here: %v", err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, tt := range []struct {
+		script     string
+		code       int
+		unreported bool
+	}{
+		{script: "exit 7", code: 7},
+		{script: "kill -9 $$", code: 137},
+		{script: "true & wait; exit 4", code: 4},
+		{script: "sleep 60 & exit 5", code: 5, unreported: true},
+		{script: "setsid sleep 60 >/dev/null 2>&1 & exit 6", code: 6, unreported: true},
+		{script: "exec /none", code: exitNotFound},
+	} {
+		cmd, socket := waiting(t)
+		starter := os.NewFile(uintptr(socket), "starter")
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised", "--", "sh", "-c"}
+		out := int(w.Fd())
+		err = standby.Send(socket, &standby.Order{Args: append(args, tt.script), Files: []int{int(null.Fd()), out, out}, Report: true})
+		_ = w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A launcher that has ended closes its end without a report.
+		code, err := standby.ReadReport(starter)
+		if !tt.unreported && (err != nil || code != tt.code) || tt.unreported && !errors.Is(err, io.EOF) {
+			t.Errorf("%s: it reports %d, %v", tt.script, code, err)
+		}
+		if _, err := io.ReadAll(r); err != nil {
+			t.Error(err)
+		}
+		_, _ = starter.Close(), r.Close()
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != tt.code {
+			t.Errorf("%s: %s, want %d", tt.script, cmd.ProcessState, tt.code)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
@@ -77,6 +78,9 @@ func (s *supervisor) begin() {
 		p.do("make a process group", "", unix.SYS_SETPGID, val(0), val(0))
 	}
 	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[1]))
+	if s.l != nil && s.l.report > 0 {
+		p.do("close", "the server's socket", unix.SYS_CLOSE, val(s.l.report))
+	}
 	s.await()
 }
 
@@ -156,11 +160,7 @@ func (s *supervisor) run() (int, error) {
 	if s.connector != nil {
 		s.connector.serve()
 	}
-	status, err := r.wait()
-	if err != nil {
-		return 0, err
-	}
-	return s.outcome(status)
+	return s.outcome(r)
 }
 
 // open lets the init go on to where it waits next.
@@ -227,23 +227,57 @@ func wait(pid int) (unix.WaitStatus, error) {
 	}
 }
 
-// outcome is how the command ended, or what kept it from starting.
-func (s *supervisor) outcome(status unix.WaitStatus) (int, error) {
+// outcome waits for the end of the sandbox, and returns how the command ended or what
+// kept it from starting.
+func (s *supervisor) outcome(r *relay) (int, error) {
 	_ = unix.Close(s.status[1])
 	s.status[1] = -1
-	var r report
-	buf := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))
-	if n, err := unix.Read(s.status[0], buf); err == nil && n == len(buf) {
-		return s.explain(r)
+	var told report
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(&told)), unsafe.Sizeof(told))
+	n, err := unix.Read(s.status[0], buf)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(s.status[0], buf)
 	}
-	code := status.ExitStatus()
-	if status.Signaled() {
-		code = 128 + int(status.Signal())
+	isTold := err == nil && n == len(buf)
+	if isTold && told.stage == stageEnded {
+		code := s.cleanUp(int(told.step))
+		s.tellEnd(code)
+		_, err := r.wait()
+		return code, err
 	}
+	status, err := r.wait()
+	switch {
+	case err != nil:
+		return 0, err
+	case isTold:
+		return s.explain(told)
+	case status.Signaled():
+		return s.cleanUp(128 + int(status.Signal())), nil
+	}
+	return s.cleanUp(status.ExitStatus()), nil
+}
+
+// cleanUp removes, when nothing of the sandbox runs any more, what it leaves, and
+// returns the exit code of the launcher.
+func (s *supervisor) cleanUp(code int) int {
 	if made := s.stubs.appeared(); made && code == 0 {
 		code = 1
 	}
-	return code, nil
+	s.stubs.remove()
+	return code
+}
+
+// tellEnd tells the server the exit code, if it wants to know, before the kernel has
+// freed the namespaces and this process. The server reads the output of the command to
+// its end, which this process must not hold open.
+func (s *supervisor) tellEnd(code int) {
+	if s.l == nil || s.l.report <= 0 {
+		return
+	}
+	for fd := range standardFiles {
+		_ = unix.Close(fd)
+	}
+	_ = standby.Report(s.l.report, code)
 }
 
 // explain turns a report into an error and an exit code.

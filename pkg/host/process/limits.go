@@ -79,6 +79,11 @@ const (
 	// no PATH, as execvp does.
 	defaultPath = "/bin:/usr/bin"
 
+	// maxEnding bounds the processes that have reported their exit code, and so no
+	// longer count for a client, while the system still frees what they had. Each
+	// takes a few milliseconds; the exit of further ones is reported when they end.
+	maxEnding = 32
+
 	// rememberedLeaders bounds the ended session leaders of a group whose
 	// sessions are searched for survivors when the group ends without a
 	// cgroup.

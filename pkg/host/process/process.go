@@ -32,7 +32,9 @@ type Sink interface {
 // methods may be called from any goroutine.
 //
 // States: running, exited (the program has ended, but something may still
-// hold its output), closed (all output ended; the last event was delivered).
+// hold its output), closed (all output ended; the last event was delivered). A
+// standby that reports its exit code is exited from then on; Done waits until it
+// has ended and is reaped.
 // It has a goroutine per stream, one that waits for the exit, and while
 // writes wait one that serves them; all end before it is closed.
 type Process struct {
@@ -53,7 +55,8 @@ type Process struct {
 	emit sync.Mutex
 
 	mu     sync.Mutex
-	reaped bool        // its pid may belong to another process
+	ended  bool        // its exit code is known
+	reaped bool        // its pid may belong to another process; it has ended
 	over   bool        // its descriptors are being closed
 	timer  *time.Timer // kills the remaining descendants, or ends the streams
 
@@ -75,7 +78,7 @@ type State struct {
 // Pid returns the process id, which is also its session and group id.
 func (p *Process) Pid() int { return p.pid }
 
-// Done is closed when the process has closed.
+// Done is closed when the process has closed and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 
 // Ack acknowledges the events up to and including number seq, which makes room
@@ -132,7 +135,7 @@ func (p *Process) Resize(rows, cols uint16) error {
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reaped {
+	if p.ended {
 		return nil
 	}
 	if p.tty != nil {
@@ -174,18 +177,23 @@ func (p *Process) Terminate() bool {
 		return false
 	}
 	p.mu.Lock()
-	running := !p.reaped
+	running := !p.ended
 	p.mu.Unlock()
 	p.kill()
 	return running
 }
 
 // exitedButOpen reports whether the process has exited and its streams are
-// still open. If so, it has the remaining descendants killed after leftoverTime.
+// still open. If so, it has the remaining descendants killed after leftoverTime. It
+// also reports true for a standby that has reported its exit code, closed, and is about
+// to end: it has no descendants.
 func (p *Process) exitedButOpen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.reaped || p.over {
+	if p.over && !p.reaped {
+		return true
+	}
+	if !p.ended || p.over {
 		return false
 	}
 	if p.timer == nil {
@@ -238,7 +246,14 @@ func (p *Process) run(pidfd int) {
 // routineWaiter waits for the exit, reports it after all output that was
 // written before it, and closes the process when its streams have ended.
 func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
-	code := p.group.s.reap(p, pidfd)
+	code, reported := p.awaitReport()
+	ended := make(chan struct{})
+	if reported {
+		p.group.s.wg.Go(func() { p.routineEnd(pidfd, ended) })
+	} else {
+		code = p.group.s.reap(p, pidfd)
+		close(ended)
+	}
 	p.wakeStreams()
 	p.drained.Wait()
 
@@ -254,16 +269,48 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 
 	streams.Wait()
 	p.stdin.shut()
-	p.cleanup()
+	p.closeStreams()
+	if !reported {
+		p.cg.remove()
+	}
 	p.emit.Lock()
 	p.sink.Closed(p.log.close())
 	p.emit.Unlock()
+	<-ended
 	p.group.remove(p)
 	close(p.finished)
 }
 
-// cleanup closes the process's descriptors and removes its cgroup.
-func (p *Process) cleanup() {
+// routineEnd reaps a process that has reported its exit code. It does not wait for the
+// client, which may take the output as late as it likes.
+func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
+	defer close(ended)
+	p.group.s.reap(p, pidfd)
+	p.cg.remove()
+	<-p.group.s.ending
+}
+
+// awaitReport waits until a standby has reported its exit code. It reports false if
+// there is no report, or if maxEnding processes that have reported are still there: then
+// the exit is that of the process. After true the caller starts routineEnd.
+func (p *Process) awaitReport() (code int, reported bool) {
+	if code, reported = p.spec.Standby.awaitReport(); !reported {
+		return 0, false
+	}
+	select {
+	case p.group.s.ending <- struct{}{}:
+	default:
+		return 0, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.exiting.Store(true)
+	return code, true
+}
+
+// closeStreams closes the process's descriptors.
+func (p *Process) closeStreams() {
 	p.mu.Lock()
 	p.over = true
 	if p.timer != nil {
@@ -273,5 +320,4 @@ func (p *Process) cleanup() {
 	for _, s := range p.streams {
 		_ = s.file.Close()
 	}
-	p.cg.remove()
 }

@@ -22,7 +22,7 @@ func (s *Supervisor) reap(p *Process, pidfd int) int {
 	if waited {
 		code = waitStatus(p.pid)
 	}
-	p.reaped = true
+	p.ended, p.reaped = true, true
 	p.exiting.Store(true)
 	p.mu.Unlock()
 	s.mu.Lock()

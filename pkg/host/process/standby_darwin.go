@@ -15,6 +15,8 @@ func (*Standby) Close() {}
 // Ended returns a channel that is never closed.
 func (*Standby) Ended() <-chan struct{} { return nil }
 
-func (*Spec) order(*ends, int) bool { return false }
+func (*Spec) order(*ends, int, bool) bool { return false }
+
+func (*Standby) awaitReport() (code int, reported bool) { return 0, false }
 
 func (*Standby) await(pid, pidfd int) bool { return awaitEnd(pid, pidfd) }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"codex.internal/pkg/host/standby"
 	"golang.org/x/sys/unix"
@@ -26,6 +27,10 @@ type Standby struct {
 	mu     sync.Mutex
 	socket int  // -1: it was ordered or closed
 	taken  bool // a Process or a Child reaps it
+	over   bool // ended is closed, or is about to be
+	// report is the socket of one that was ordered and may report its exit code; nil:
+	// there is none, or awaitReport has returned.
+	report *os.File
 }
 
 // StartStandby starts a standby from the Argv, Arg0, Env and Dir of a spec. Its
@@ -72,10 +77,12 @@ func (st *Standby) routineWaiter(pidfd int) {
 	awaitEnd(st.pid, pidfd)
 	st.mu.Lock()
 	taken := st.taken
+	st.over = true
 	if !taken {
 		st.closeSocket()
 		waitStatus(st.pid)
 	}
+	st.stopReport()
 	st.mu.Unlock()
 	close(st.ended)
 	if !taken {
@@ -110,15 +117,15 @@ func (st *Standby) Ended() <-chan struct{} { return st.ended }
 // order has the standby do what the spec says, and reports whether it does. If
 // not, it is of no more use, and the program must be started. The caller then
 // reaps the program after its end. Cgroup is the directory in which the children of
-// the standby start, or -1.
-func (st *Standby) order(spec *Spec, e *ends, cgroup int) bool {
+// the standby start, or -1. With report the caller calls awaitReport.
+func (st *Standby) order(spec *Spec, e *ends, cgroup int, report bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.socket < 0 || !spec.reachable() {
 		return false
 	}
 	defer st.closeSocket()
-	o := &standby.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Files: e.files[:]}
+	o := &standby.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Report: report, Files: e.files[:]}
 	for _, f := range spec.ExtraFiles {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
@@ -131,7 +138,42 @@ func (st *Standby) order(spec *Spec, e *ends, cgroup int) bool {
 		return false
 	}
 	st.taken = true
+	if report && unix.SetNonblock(st.socket, true) == nil {
+		st.report, st.socket = os.NewFile(uintptr(st.socket), "report"), -1
+		if st.over {
+			st.stopReport()
+		}
+	}
 	return true
+}
+
+// stopReport makes awaitReport return: the exit status of a program that has ended says
+// as much as its report. st.mu must be held.
+func (st *Standby) stopReport() {
+	if st.report != nil {
+		_ = st.report.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// awaitReport waits for the exit code that a program reports before it ends. It reports
+// false if there is no report; then the program has ended, or its exit status will say
+// how it does. A program that has reported must still be waited for and reaped.
+func (st *Standby) awaitReport() (code int, reported bool) {
+	if st == nil {
+		return 0, false
+	}
+	st.mu.Lock()
+	f := st.report
+	st.mu.Unlock()
+	if f == nil {
+		return 0, false
+	}
+	code, err := standby.ReadReport(f)
+	st.mu.Lock()
+	st.report = nil
+	st.mu.Unlock()
+	_ = f.Close()
+	return code, err == nil
 }
 
 // reachable reports whether the working directory can be entered. If not, the
@@ -144,8 +186,8 @@ func (spec *Spec) reachable() bool {
 
 // order has the standby of the spec, if there is one, do what the spec says. If it
 // does not, the spec has none any more.
-func (spec *Spec) order(e *ends, cgroup int) bool {
-	if spec.Standby != nil && spec.Standby.order(spec, e, cgroup) {
+func (spec *Spec) order(e *ends, cgroup int, report bool) bool {
+	if spec.Standby != nil && spec.Standby.order(spec, e, cgroup, report) {
 		return true
 	}
 	spec.Standby = nil

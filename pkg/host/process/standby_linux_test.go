@@ -1,12 +1,14 @@
 package process
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"codex.internal/pkg/host/standby"
 	"golang.org/x/sys/unix"
@@ -29,6 +31,10 @@ func TestStandbyProgram(t *testing.T) {
 	if err != nil {
 		os.Exit(0)
 	}
+	report, err := unix.FcntlInt(uintptr(socket), unix.F_DUPFD_CLOEXEC, reportFD)
+	if err != nil {
+		os.Exit(1)
+	}
 	for fd, file := range order.Files {
 		if order.Cgroup && fd == len(order.Files)-1 {
 			break
@@ -42,8 +48,114 @@ func TestStandbyProgram(t *testing.T) {
 			os.Exit(1)
 		}
 	}
+	if len(order.Args) > 0 && order.Args[0] == reportFirst {
+		reportAndWait(report)
+	}
 	_ = syscall.Exec("/bin/sh", append([]string{"sh"}, order.Args...), []string{"PATH=/usr/bin:/bin"})
 	os.Exit(1)
+}
+
+// reportFirst is the argument with which TestStandbyProgram reports 7, as the launcher
+// does, and ends with 9 when its descriptor 3 is at its end.
+const reportFirst = "report"
+
+// reportFD is at least the descriptor of the socket there: out of the way of an order's.
+const reportFD = 100
+
+func reportAndWait(socket int) {
+	// What came with the order is there twice.
+	if errors.Join(unix.CloseRange(0, 2, 0), unix.CloseRange(4, reportFD-1, 0)) != nil {
+		os.Exit(1)
+	}
+	if standby.Report(socket, 7) != nil {
+		os.Exit(1)
+	}
+	_, _ = unix.Read(3, make([]byte, 1))
+	os.Exit(9)
+}
+
+// reporting starts a process whose standby reports. It ends when w is closed.
+func reporting(t *testing.T, g *Group) (p *Process, r *recorder, w *os.File) {
+	t.Helper()
+	read, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	p, r = start(t, g, Spec{
+		Argv: []string{"/bin/sh", reportFirst}, Dir: "/", ExtraFiles: []*os.File{read}, Standby: standbyOf(t, g.s),
+		ExitGracePeriod: true, // as for the launcher: it is in no cgroup of the process
+	})
+	return p, r, w
+}
+
+// TestStandbyReport: a process has exited and closed when its standby has reported the
+// exit code. Done waits for its end, and nothing signals it any more.
+func TestStandbyReport(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		p, r, w := reporting(t, g)
+		await(t, "the exit", r.exit)
+		if r.code != 7 || p.Terminate() {
+			t.Errorf("exit code %d, or it was still running", r.code)
+		}
+		if err := p.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		for !p.State().Closed {
+			if _, err := p.Read(t.Context(), 1, nil, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-p.Done():
+			t.Error("done before the standby has ended")
+		default:
+		}
+		_ = w.Close()
+		await(t, "the end", p.Done())
+		if r.closed == 0 {
+			t.Error("done before it was closed")
+		}
+		notLeft(t, g.s, p.Pid())
+		if n := len(g.s.ending); n != 0 {
+			t.Errorf("%d processes are still ending", n)
+		}
+	})
+}
+
+// TestReportsOfMany: if too many processes that have reported are still there, the exit
+// of the next is its end.
+func TestReportsOfMany(t *testing.T) {
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range maxEnding {
+		s.ending <- struct{}{}
+	}
+	p, r, w := reporting(t, s.NewGroup())
+	_ = w.Close()
+	await(t, "the end", p.Done())
+	if r.code != 9 || len(s.ending) != maxEnding {
+		t.Errorf("exit code %d; %d of %d are ending", r.code, len(s.ending), maxEnding)
+	}
+}
+
+// TestCloseWithReport: the end of a group ends a standby that has reported and does not
+// end by itself.
+func TestCloseWithReport(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		p, r, w := reporting(t, g)
+		defer w.Close()
+		await(t, "the exit", r.exit)
+		g.Close()
+		await(t, "the end", p.Done())
+		if r.code != 7 {
+			t.Errorf("exit code %d", r.code)
+		}
+		notLeft(t, g.s, p.Pid())
+	})
 }
 
 // standbyOf starts a standby.

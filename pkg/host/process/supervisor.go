@@ -74,6 +74,7 @@ type Supervisor struct {
 	// janitors are those that have not ended.
 	janitors map[*Janitor]bool
 
+	ending       chan struct{}  // one for each process that has reported its exit and is not reaped
 	ignored      chan os.Signal // see resetIgnoredSignals
 	child        chan os.Signal
 	checkOrphans chan struct{}
@@ -89,8 +90,8 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	s := &Supervisor{
 		opts: opts, log: opts.Logger,
 		pids: make(map[int]bool), groups: make(map[*Group]bool), janitors: make(map[*Janitor]bool),
-		ignored: make(chan os.Signal, 1),
-		child:   make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
+		ending: make(chan struct{}, maxEnding), ignored: make(chan os.Signal, 1),
+		child: make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	resetIgnoredSignals(s.ignored)
 	closeInheritedOnExec()
@@ -240,7 +241,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	s := g.s
 	cgroup := p.cg.fd()
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.
-	ordered := p.spec.order(e, cgroup)
+	ordered := p.spec.order(e, cgroup, true)
 	s.forks.RLock()
 	defer s.forks.RUnlock()
 	g.mu.Lock()

@@ -15,7 +15,8 @@
 //	offset 0   "cxo1", the version of the format
 //	offset 4   the size of the text in bytes, little endian, at most MaxText
 //	offset 8   flags: 1 says that descriptor 0 becomes the controlling terminal,
-//	           2 that the last descriptor is the directory of a cgroup
+//	           2 that the last descriptor is the directory of a cgroup,
+//	           4 that the standby may report the exit code before it ends
 //	offset 9   the number of descriptors, 3 to MaxFiles
 //	offset 10  two zero bytes
 //	offset 12  the text: each argument with a zero byte behind it
@@ -24,6 +25,13 @@
 // standard input, output and error. The standby answers with one byte, 1, before it
 // does anything. A standby that is killed while the order is on its way does not, so
 // that its starter knows that nothing has run.
+//
+// A standby that may report its exit code does so at most once, with two bytes: 2, and
+// the code. From then on it holds no descriptor of the order that a reader could be
+// waiting for the end of, and its end says nothing new. Scenario: the command of a
+// sandbox has ended, and the kernel takes a millisecond and more to free the
+// namespaces, the memory and the threads of the launcher. The starter still waits for
+// the end, and reaps it.
 package standby
 
 import (
@@ -48,10 +56,13 @@ const (
 	headerSize    = 12
 	flagTerminal  = 1
 	flagCgroup    = 2
+	flagReport    = 4
 	// sendTime is how many seconds an order, and then its answer, may take. A standby
 	// that has been stopped would hold its starter otherwise.
 	sendTime = 5
 	answer   = 1
+	// reported is the first byte of a report.
+	reported = 2
 )
 
 var magic = [4]byte{'c', 'x', 'o', '1'}
@@ -69,6 +80,8 @@ type Order struct {
 	// standby starts its children. It stays in its own: to move a running process
 	// into another cgroup takes up to 20 ms.
 	Cgroup bool
+	// Report says that the starter reads a report of the exit code: see ReadReport.
+	Report bool
 	// Files are the descriptors: standard input, output, error, and further ones.
 	Files []int
 }
@@ -94,6 +107,9 @@ func (o *Order) encode() ([]byte, error) {
 	if o.Cgroup {
 		b[8] |= flagCgroup
 	}
+	if o.Report {
+		b[8] |= flagReport
+	}
 	b[9] = byte(len(o.Files))
 	for _, a := range o.Args {
 		b = append(append(b, a...), 0)
@@ -103,8 +119,8 @@ func (o *Order) encode() ([]byte, error) {
 
 // header is the first part of a message.
 type header struct {
-	size, files      int
-	terminal, cgroup bool
+	size, files              int
+	terminal, cgroup, report bool
 }
 
 // decodeHeader checks the first bytes of a message, so that nothing is allocated
@@ -114,12 +130,12 @@ func decodeHeader(b []byte) (h header, err error) {
 		return h, errors.New("the order has another format")
 	}
 	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
-	h.terminal, h.cgroup = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0
+	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0
 	least := standardFiles
 	if h.cgroup {
 		least++
 	}
-	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > flagTerminal|flagCgroup || b[10] != 0 || b[11] != 0 {
+	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > flagTerminal|flagCgroup|flagReport || b[10] != 0 || b[11] != 0 {
 		return h, errors.New("the order is malformed")
 	}
 	return h, nil
@@ -210,7 +226,7 @@ func Receive(socket int) (o Order, err error) {
 	if err := readFull(socket, text); err != nil {
 		return o, err
 	}
-	o.Terminal, o.Cgroup = h.terminal, h.cgroup
+	o.Terminal, o.Cgroup, o.Report = h.terminal, h.cgroup, h.report
 	if o.Args, err = decodeText(text); err != nil {
 		return o, err
 	}
@@ -264,4 +280,23 @@ func readFull(socket int, b []byte) error {
 		}
 	}
 	return nil
+}
+
+// Report tells the starter the exit code of what the order asked for, before the
+// standby ends. An error says that the starter does not wait for it any more.
+func Report(socket, code int) error {
+	return unix.Sendto(socket, []byte{reported, byte(code)}, unix.MSG_NOSIGNAL, nil)
+}
+
+// ReadReport waits for a report. The error is io.EOF if the standby has ended without
+// one, and otherwise one of r or of a malformed report.
+func ReadReport(r io.Reader) (code int, err error) {
+	var b [2]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, err
+	}
+	if b[0] != reported {
+		return 0, errors.New("the standby reports something else than an exit code")
+	}
+	return int(b[1]), nil
 }

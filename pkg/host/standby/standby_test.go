@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"reflect"
 	"strings"
@@ -24,6 +25,7 @@ var vectors = []struct {
 	{Order{Args: []string{"--x", "", "é"}, Files: []int{0, 1, 2}}, "63786f31" + "08000000" + "00" + "03" + "0000" + "2d2d7800" + "00" + "c3a900"},
 	{Order{Args: []string{"a"}, Terminal: true, Files: []int{0, 1, 2, 2}}, "63786f31" + "02000000" + "01" + "04" + "0000" + "6100"},
 	{Order{Cgroup: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "02" + "04" + "0000"},
+	{Order{Report: true, Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "04" + "03" + "0000"},
 }
 
 func TestVectors(t *testing.T) {
@@ -33,7 +35,8 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%v: %s, %v; want %s", v.order, got, err, v.hex)
 		}
 		h, err := decodeHeader(b)
-		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup {
+		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup ||
+			h.report != v.order.Report {
 			t.Errorf("%v: %+v, %v", v.order, h, err)
 		}
 		args, err := decodeText(b[headerSize:])
@@ -58,7 +61,7 @@ func TestRefusedOrders(t *testing.T) {
 	for name, text := range map[string]string{
 		"another version":      "cxo2" + "\x00\x00\x00\x00" + "\x00\x03\x00\x00",
 		"too much text":        "cxo1" + "\x01\x00\x20\x00" + "\x00\x03\x00\x00",
-		"another flag":         "cxo1" + "\x00\x00\x00\x00" + "\x04\x03\x00\x00",
+		"another flag":         "cxo1" + "\x00\x00\x00\x00" + "\x08\x03\x00\x00",
 		"no cgroup":            "cxo1" + "\x00\x00\x00\x00" + "\x02\x03\x00\x00",
 		"too few descriptors":  "cxo1" + "\x00\x00\x00\x00" + "\x00\x02\x00\x00",
 		"too many descriptors": "cxo1" + "\x00\x00\x00\x00" + "\x00\x11\x00\x00",
@@ -115,6 +118,43 @@ func TestOrder(t *testing.T) {
 	text := make([]byte, 2)
 	if n, err := r.Read(text); n != 1 || text[0] != 'z' {
 		t.Errorf("the pipe says %q, %v", text[:n], err)
+	}
+}
+
+// TestReport: a report has the exit code, and nothing else is taken for one.
+func TestReport(t *testing.T) {
+	for name, tt := range map[string]struct {
+		send string // in place of a report; "": a report of code
+		code int
+		want error // nil: any, with send
+	}{
+		"success": {code: 0}, "failure": {code: 1}, "signal": {code: 137}, "the highest": {code: 255},
+		"garbage": {send: "xx"}, "the answer to an order": {send: "\x01\x00"}, "half of a report": {send: "\x02", want: io.ErrUnexpectedEOF},
+	} {
+		starter, socket := pair(t)
+		f := os.NewFile(uintptr(starter), "starter")
+		if tt.send == "" {
+			if err := Report(socket, tt.code); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else if _, err := unix.Write(socket, []byte(tt.send)); err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Shutdown(socket, unix.SHUT_WR)
+		code, err := ReadReport(f)
+		switch {
+		case tt.send == "" && (err != nil || code != tt.code):
+			t.Errorf("%s: %d, %v", name, code, err)
+		case tt.send != "" && (err == nil || tt.want != nil && !errors.Is(err, tt.want)):
+			t.Errorf("%s: taken for %d (%v)", name, code, err)
+		}
+		if _, err := ReadReport(f); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: after it: %v", name, err)
+		}
+		_ = f.Close()
+		if err := Report(socket, 0); !errors.Is(err, unix.EPIPE) {
+			t.Errorf("%s: a report to a starter that has ended: %v", name, err)
+		}
 	}
 }
 
@@ -196,7 +236,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Files: make([]int, h.files)}).encode()
+		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Files: make([]int, h.files)}).encode()
 		if err != nil || !bytes.Equal(again, b) {
 			t.Errorf("%x, %v", again, err)
 		}
