@@ -184,10 +184,13 @@ func TestUncounted(t *testing.T) {
 func TestNoRoomByThen(t *testing.T) {
 	g := make(gate)
 	r, _ := meet(t, ExecutorOptions{Serve: echo, Validate: g.validate})
-	r.knock("late", "wait")
-	for i := range maxStreams {
+	// The question about it comes last but one: it has an answer before its time is over,
+	// however slow the machine lets the others in.
+	for i := range maxStreams - 1 {
 		r.enter(fmt.Sprint(i))
 	}
+	r.knock("late", "wait")
+	r.enter("last")
 	close(g)
 	r.expect("late", frame.Reset)
 }
