@@ -3,7 +3,9 @@ package cmdutil
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -85,8 +87,11 @@ func authorities(option, path string) (*x509.CertPool, error) {
 
 func readTLSFile(option, path string) ([]byte, error) {
 	text, err := regular.ReadFile(path, maxTLSFile)
+	if about, ok := errors.AsType[*fs.PathError](err); ok {
+		err = about.Err // the message has the path
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", option, err)
+		return nil, fmt.Errorf("%s %s: %w", option, path, err)
 	}
 	return text, nil
 }

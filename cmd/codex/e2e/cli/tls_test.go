@@ -162,7 +162,7 @@ func TestTLSIsChosenWell(t *testing.T) {
 		{"--listen wss://127.0.0.1:0 --tls-client-ca " + ca, 2, "--tls-client-ca needs --tls-cert and --tls-key"},
 		{"--listen ws://127.0.0.1:0 --tls-cert " + cert + " --tls-key " + key, 2, "--tls-cert is for --listen wss://IP:PORT"},
 		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key " + cert, 1, "--tls-cert " + cert + ", --tls-key " + cert + ": "},
-		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key /none", 1, "--tls-key: open /none: no such file or directory"},
+		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key /none", 1, "--tls-key /none: no such file or directory"},
 		{"--listen wss://127.0.0.1:0 --tls-cert " + cert + " --tls-key " + key + " --tls-client-ca " + key, 1, "--tls-client-ca " + key + ": it has no certificate"},
 		{"--listen wss://0.0.0.0:0 --tls-cert " + cert + " --tls-key " + key, 1, "add --ws-auth"},
 	} {
