@@ -233,7 +233,10 @@ func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, 
 		err = fmt.Errorf("print the URL: %w", err)
 	} else {
 		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
+		manager := cmdutil.FindServiceManager(log)
+		manager.Ready()
 		err = srv.Serve(ctx, l, config)
+		manager.Stopping()
 	}
 	log.Info("shutting down")
 	bound, cancel := context.WithTimeout(context.Background(), shutdownTime)

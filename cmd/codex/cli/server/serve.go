@@ -20,11 +20,14 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// serve runs the server behind its front, and ends it in order.
-func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger, ready func()) error {
+// serve runs the server behind its front, and ends it in order. The service manager
+// is told when it stops; ready tells it when clients can come.
+func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger,
+	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
 		err := f.serve(ctx, srv, ready)
 		logEnd(ctx, log)
+		manager.Stopping()
 		bound, cancel := context.WithTimeout(context.Background(), shutdownTime)
 		defer cancel()
 		if e := srv.Shutdown(bound); e != nil {

@@ -125,6 +125,7 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 	if err != nil {
 		return err
 	}
+	manager := cmdutil.FindServiceManager(log)
 	opts, err := serverOptions(c, log)
 	if err != nil {
 		return err
@@ -148,7 +149,10 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 		}
 		return err
 	}
-	return serve(c, s, srv, f, log, sync.OnceFunc(func() { cleanUpAliases(aliases, s.Err) }))
+	return serve(c, s, srv, f, log, manager, sync.OnceFunc(func() {
+		manager.Ready()
+		cleanUpAliases(aliases, s.Err)
+	}))
 }
 
 // front is where a server meets its clients.

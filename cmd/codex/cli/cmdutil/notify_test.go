@@ -1,0 +1,41 @@
+//go:build linux
+
+package cmdutil
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestServiceManager plays the service manager.
+func TestServiceManager(t *testing.T) {
+	abstract := "@codex-notify-" + filepath.Base(t.TempDir()) + "-" + filepath.Base(filepath.Dir(t.TempDir()))
+	for name, socket := range map[string]string{"path": filepath.Join(t.TempDir(), "notify"), "abstract": abstract} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			t.Setenv(notifySocket, socket)
+			m := FindServiceManager(slog.New(slog.DiscardHandler))
+			if _, ok := os.LookupEnv(notifySocket); ok {
+				t.Error("programs that are started could still speak for this one")
+			}
+			m.Ready()
+			m.Stopping()
+			for _, want := range []string{"READY=1", "STOPPING=1"} {
+				buf := make([]byte, 64)
+				n, err := conn.Read(buf)
+				if err != nil || string(buf[:n]) != want {
+					t.Errorf("got %q, %v; want %s", buf[:n], err, want)
+				}
+			}
+		})
+	}
+	t.Setenv(notifySocket, "")
+	FindServiceManager(slog.New(slog.DiscardHandler)).Ready()
+}
