@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"io"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+)
+
+// manCommand prints manual pages. They are made from what the help shows, so that both
+// say the same.
+func manCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "man",
+		Usage:     "print a manual page, for man and for packages",
+		ArgsUsage: "[COMMAND]",
+		Description: `The page of the program names its commands; the page of a command has all that are
+below it.
+
+Examples:
+   codex man remote > remote.1 && man ./remote.1
+   codex man > ~/.local/share/man/man1/codex.1`,
+		OnUsageError: cmdutil.OnUsageError,
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return cmdutil.Usagef("man takes one command, got %q too", c.Args().Get(1))
+			}
+			name := c.Args().First()
+			if name == "" {
+				return writeMan(c.App.Writer, "codex", "codex "+c.App.Version, appPage(c.App), nil)
+			}
+			command := commandNamed(c.App.Commands, name)
+			if command == nil {
+				return cmdutil.Usagef("there is no command %q; see codex help", name)
+			}
+			return writeMan(c.App.Writer, "codex-"+command.Name, "codex "+c.App.Version,
+				manPage("codex", command), command.Subcommands)
+		},
+	}
+}
+
+// manPage is the help of a command below a parent. The library names a command in full
+// only when it runs it.
+func manPage(parent string, c *cli.Command) helpPage {
+	named := *c
+	named.HelpName = parent + " " + c.Name
+	return commandPage(&named)
+}
+
+// writeMan writes a page of commands in the man macros: a command, and the commands
+// below it as sections of their own.
+func writeMan(w io.Writer, title, source string, page helpPage, below []*cli.Command) error {
+	m := &manText{}
+	m.macro("TH", strings.ToUpper(title), "1", "", source, "User Commands")
+	m.macro("SH", "NAME")
+	m.text(title + " - " + page.usage)
+	m.body("SH", page)
+	for _, c := range below {
+		if c.Hidden || c.Name == "help" {
+			continue
+		}
+		sub := manPage(page.name, c)
+		m.macro("SH", strings.ToUpper(sub.name))
+		m.text(c.Usage)
+		m.body("SS", sub)
+	}
+	_, err := io.WriteString(w, m.String())
+	return err
+}
+
+// manText is roff source.
+type manText struct{ strings.Builder }
+
+// macro writes a request with its arguments.
+func (m *manText) macro(name string, args ...string) {
+	m.WriteString("." + name)
+	for _, a := range args {
+		m.WriteString(` "` + strings.ReplaceAll(roffText(a), `"`, `\(dq`) + `"`)
+	}
+	m.WriteByte('\n')
+}
+
+// text writes lines as they are, without a meaning for roff.
+func (m *manText) text(s string) {
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			m.WriteString(`\&`)
+		}
+		m.WriteString(roffText(line) + "\n")
+	}
+}
+
+// roffText is a text without escapes, in which a hyphen can be copied.
+func roffText(s string) string {
+	return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+}
+
+// body writes what the help of a command shows below its name.
+func (m *manText) body(heading string, page helpPage) {
+	m.macro(heading, "SYNOPSIS")
+	m.verbatim(page.synopsis)
+	if page.description != "" {
+		m.macro(heading, "DESCRIPTION")
+		m.paragraphs(page.description)
+	}
+	if len(page.commands) > 0 {
+		m.macro(heading, "COMMANDS")
+		for _, c := range page.commands {
+			m.item(strings.Join(c.Names(), ", "), c.Usage)
+		}
+	}
+	if len(page.options) > 0 {
+		m.macro(heading, "OPTIONS")
+		for _, o := range page.options {
+			name, text, _ := strings.Cut(o.String(), "\t")
+			m.item(name, text)
+		}
+	}
+}
+
+// item writes a term and, indented below it, its text.
+func (m *manText) item(term, text string) {
+	m.WriteString(".TP\n")
+	m.text(strings.TrimSpace(term))
+	m.text(strings.Join(strings.Fields(text), " "))
+}
+
+// verbatim writes lines that are not filled.
+func (m *manText) verbatim(s string) {
+	m.WriteString(".nf\n")
+	m.text(s)
+	m.WriteString(".fi\n")
+}
+
+// paragraphs writes text in which blocks of indented lines are examples.
+func (m *manText) paragraphs(s string) {
+	var block []string
+	example := false
+	flush := func() {
+		switch joined := strings.Join(block, "\n"); {
+		case joined == "":
+		case example:
+			m.WriteString(".PP\n.RS 4\n")
+			m.verbatim(joined)
+			m.WriteString(".RE\n")
+		default:
+			m.WriteString(".PP\n")
+			m.text(joined)
+		}
+		block = nil
+	}
+	for line := range strings.SplitSeq(s, "\n") {
+		indented := strings.HasPrefix(line, " ")
+		if line == "" || indented != example {
+			flush()
+		}
+		example = indented
+		if line != "" {
+			block = append(block, strings.TrimPrefix(line, "   "))
+		}
+	}
+	flush()
+}
