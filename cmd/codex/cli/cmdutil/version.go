@@ -5,9 +5,15 @@ import (
 	"strings"
 )
 
-// Version is the version that the build knows: the module's, or the commit
-// that it was built from.
+// release is the version of a release; scripts/release has the linker set it.
+var release string
+
+// Version is the version that the build knows: that of a release, the module's, or the
+// commit that it was built from.
 func Version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
