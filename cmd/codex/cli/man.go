@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -22,7 +23,11 @@ Examples:
    codex man remote > remote.1 && man ./remote.1
    codex man > ~/.local/share/man/man1/codex.1`,
 		OnUsageError: cmdutil.OnUsageError,
+		Flags:        []cli.Flag{&cli.BoolFlag{Name: "list", Usage: "print the names of the commands that have a page"}},
 		Action: func(c *cli.Context) error {
+			if c.Bool("list") {
+				return listMan(c)
+			}
 			if c.NArg() > 1 {
 				return cmdutil.Usagef("man takes one command, got %q too", c.Args().Get(1))
 			}
@@ -38,6 +43,22 @@ Examples:
 				manPage("codex", command), command.Subcommands)
 		},
 	}
+}
+
+// listMan prints the names of the commands, one in a line.
+func listMan(c *cli.Context) error {
+	if c.Args().Present() {
+		return cmdutil.Usagef("man --list takes no command, got %q", c.Args().First())
+	}
+	for _, command := range c.App.Commands {
+		if command.Hidden || command.Name == "help" {
+			continue
+		}
+		if _, err := fmt.Fprintln(c.App.Writer, command.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // manPage is the help of a command below a parent. The library names a command in full

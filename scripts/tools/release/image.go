@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// imageUser is an ordinary user: the image has no names of users.
+const imageUser = "65532:65532"
+
+// image makes an OCI layout with an image for each machine of Linux: from scratch, the
+// programs and nothing else.
+func (r *release) image() error {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, t := range targets {
+		if t.system != "linux" {
+			continue
+		}
+		img, err := r.imageOf(t)
+		if err != nil {
+			return err
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: t.system, Architecture: t.machine},
+		}})
+	}
+	_, err := layout.Write(filepath.Join(r.out, packageName+"-"+r.version+"-oci"), index)
+	return err
+}
+
+func (r *release) imageOf(t target) (v1.Image, error) {
+	var programs []file
+	for _, program := range t.programs() {
+		programs = append(programs, file{"usr/bin/" + program, r.bin(t, program), 0o755})
+	}
+	var content bytes.Buffer
+	if err := r.tar(&content, "", programs); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{
+		Created: v1.Time{Time: r.date}, CreatedBy: "scripts/release " + r.version,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.ConfigFile(img, r.imageConfig(t, img))
+}
+
+// imageConfig says how the image is run: as a server, by an ordinary user.
+func (r *release) imageConfig(t target, img v1.Image) *v1.ConfigFile {
+	config, err := img.ConfigFile()
+	if err != nil {
+		config = &v1.ConfigFile{}
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = t.system, t.machine, v1.Time{Time: r.date}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/usr/bin/codex"}, Cmd: []string{"exec-server", "--help"},
+		User: imageUser, WorkingDir: "/", Env: []string{"PATH=/usr/bin:/bin"},
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    packageName,
+			"org.opencontainers.image.version":  r.version,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
+	}
+	return config
+}

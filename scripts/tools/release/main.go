@@ -1,0 +1,109 @@
+// Command release makes the files of a release from what scripts/release has built:
+// archives, packages, images and lists of parts. It only reads what it is given, and the
+// same input gives the same bytes.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// release is what is made, and from what.
+type release struct {
+	version string
+	date    time.Time // of everything inside
+	root    string    // the repository
+	built   string    // has bin/SYSTEM-MACHINE/PROGRAM, doc/man and doc/completions
+	out     string
+}
+
+// target is a kind of machine.
+type target struct{ system, machine string }
+
+var targets = []target{
+	{"linux", "amd64"}, {"linux", "arm64"},
+	{"darwin", "amd64"}, {"darwin", "arm64"},
+	{"windows", "amd64"}, {"windows", "arm64"},
+}
+
+func main() {
+	var r release
+	var epoch int64
+	flag.StringVar(&r.version, "version", "", "the version of the release")
+	flag.Int64Var(&epoch, "epoch", 0, "the date of the release, in seconds since 1970")
+	flag.StringVar(&r.root, "root", "", "the repository")
+	flag.StringVar(&r.built, "built", "", "the directory with what was built")
+	flag.StringVar(&r.out, "out", "", "the directory for the files")
+	flag.Parse()
+	r.date = time.Unix(epoch, 0).UTC()
+	if err := r.make(); err != nil {
+		fmt.Fprintf(os.Stderr, "release: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func (r *release) make() error {
+	for _, t := range targets {
+		if err := r.archive(t); err != nil {
+			return fmt.Errorf("archive for %s: %w", t, err)
+		}
+		if err := r.parts(t); err != nil {
+			return fmt.Errorf("parts of %s: %w", t, err)
+		}
+		if t.system != "linux" {
+			continue
+		}
+		for _, format := range []string{"deb", "rpm"} {
+			if err := r.makePackage(t, format); err != nil {
+				return fmt.Errorf("%s for %s: %w", format, t, err)
+			}
+		}
+	}
+	if err := r.image(); err != nil {
+		return fmt.Errorf("image: %w", err)
+	}
+	return nil
+}
+
+func (t target) String() string { return t.system + "-" + t.machine }
+
+// programs are what a target has; the first is codex.
+func (t target) programs() []string {
+	if t.system == "linux" {
+		return []string{"codex", "codex-fs", "codex-linux-sandbox"}
+	}
+	return []string{"codex"}
+}
+
+// bin is the path of a program that was built.
+func (r *release) bin(t target, program string) string {
+	return filepath.Join(r.built, "bin", t.String(), program)
+}
+
+// file is a file of an archive, a package or an image.
+type file struct {
+	name string // in the archive
+	from string // on this machine
+	mode os.FileMode
+}
+
+// documents are the files that every archive has beside the programs.
+func (r *release) documents() ([]file, error) {
+	var files []file
+	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"} {
+		files = append(files, file{name, filepath.Join(r.root, name), 0o644})
+	}
+	for _, dir := range []string{"man", "completions"} {
+		entries, err := os.ReadDir(filepath.Join(r.built, "doc", dir))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			files = append(files, file{dir + "/" + e.Name(), filepath.Join(r.built, "doc", dir, e.Name()), 0o644})
+		}
+	}
+	return files, nil
+}
