@@ -111,6 +111,8 @@ type Client struct {
 	done   chan struct{} // closed when failed
 	bodies bodyStreams
 
+	watches watches
+
 	telling sync.Mutex // held across a change of state and its OnStateChange
 
 	mu      sync.Mutex
@@ -411,6 +413,15 @@ func (c *Client) notification(m jsonrpc.Message) error {
 			c.bodies.deliver(n)
 		}
 		return err
+	case execproto.NotifyFSChanged:
+		n, err := execproto.Decode[execproto.Changed](m.Params)
+		if err != nil {
+			return err
+		}
+		if w := c.watches.find(n.WatchID); w != nil {
+			w.receive(&n)
+		}
+		return nil
 	default:
 		return nil
 	}
@@ -473,5 +484,8 @@ func (c *Client) fail(err error) {
 	c.bodies.fail(err)
 	for _, p := range procs {
 		p.fail(err)
+	}
+	for _, w := range c.watches.all() {
+		w.end(err)
 	}
 }

@@ -67,6 +67,10 @@ const (
 	// refetchBytes is how much retained output is asked for at a time.
 	refetchBytes = 256 << 10
 
+	// maxWatchEvents is how many events of a watch wait for its consumer. One more makes
+	// of all of them an overflow: who is so far behind has to look at everything anyway.
+	maxWatchEvents = 16384
+
 	// blockSize is the size of streamed reads and writes, and blocksInFlight
 	// how many of them are under way at a time.
 	blockSize      = 1 << 20

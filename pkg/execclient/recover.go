@@ -136,6 +136,7 @@ func (c *Client) install(l *connection) bool {
 		for _, p := range c.processes() {
 			p.repeatAck()
 		}
+		c.rewatch(l)
 	}
 	return ok
 }

@@ -49,6 +49,8 @@ const (
 	MethodFSListAttributes  = "fs/listAttributes"
 	MethodFSSetAttributes   = "fs/setAttributes"
 	MethodFSSymlink         = "fs/symlink"
+	MethodFSWatch           = "fs/watch"
+	MethodFSUnwatch         = "fs/unwatch"
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only
@@ -73,6 +75,8 @@ const (
 	// NotifyMissingChanged is known to later releases of Codex CLI. It follows only
 	// a request for it.
 	NotifyMissingChanged = "fs/missingChanged"
+	// NotifyFSChanged is known only to this server. It follows only fs/watch.
+	NotifyFSChanged = "fs/changed"
 	// NotifyPolicyDecision says what was decided about a host.
 	NotifyPolicyDecision = "network/policyDecision"
 )

@@ -43,6 +43,12 @@ func (n MissingChanged) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the notification.
+func (n Changed) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"`+NotifyFSChanged+`","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// AppendJSON appends the notification.
 func (n HTTPBodyDelta) AppendJSON(b []byte) []byte {
 	b = append(b, `{"method":"`+NotifyHTTPBodyDelta+`","params":`...)
 	return append(appendObject(b, &n), '}')

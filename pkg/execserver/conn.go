@@ -62,6 +62,7 @@ type conn struct {
 
 	handles   handleTable
 	watch     missingWatch
+	trees     watchTable
 	streams   streamTable
 	questions questions
 }
@@ -122,6 +123,7 @@ func (c *conn) serve() {
 	c.lanes.wg.Wait()
 	c.handles.closeAll()
 	c.watch.close()
+	c.trees.closeAll()
 	wg.Wait()
 	c.log.Debug("connection closed", "reason", end.reason)
 }

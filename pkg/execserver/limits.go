@@ -77,6 +77,12 @@ const (
 	// closedEntries bounds their number.
 	closedEntries = 16384
 
+	// maxWatches bounds the watches of a connection, and maxServerWatches those of all:
+	// each holds a thread or a helper, and an inotify instance, of which a user has
+	// 128 unless the machine is set up otherwise.
+	maxWatches       = 8
+	maxServerWatches = 512
+
 	// maxWait bounds waitMs, so that it fits a duration.
 	maxWait = 24 * time.Hour
 

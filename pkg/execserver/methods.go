@@ -5,6 +5,7 @@ package execserver
 import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/watch"
 )
 
 // The families of methods, as the errors of the handshake name them
@@ -66,11 +67,16 @@ func init() {
 		execproto.MethodFSClose:      byHandle(laneControl, execproto.Decode, handleID, fsClose),
 
 		execproto.MethodFSWatchMissing: admitted(familyFilesystem, laneOrdinary, execproto.Decode, fsWatchMissing),
+		execproto.MethodFSWatch:        admitted(familyFilesystem, laneOrdinary, decodeWatch, fsWatch),
+		execproto.MethodFSUnwatch:      admitted(familyFilesystem, laneControl, execproto.Decode, fsUnwatch),
 
 		execproto.MethodCapabilityRootsDiscover: plain(familyCapability, laneOrdinary, execproto.Decode, discoverRoots),
 		execproto.MethodCapabilitiesDiscover:    plain(familyCapability, laneOrdinary, execproto.Decode, discoverInstalled),
 
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.Decode, httpRequest),
+	}
+	if watch.Supported {
+		extensions = append(extensions, execproto.MethodFSWatch)
 	}
 	for i := range fsops.Operations() {
 		operation := &fsops.Operations()[i]

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -115,6 +116,7 @@ type Server struct {
 	confined    confinedTimes
 	egress      *egress.Host
 	secretPaths []string // that no sandboxed request sees
+	watches     atomic.Int64
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context

@@ -51,7 +51,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // takesFiles reports whether the operands of a command are files: then options may stand
 // behind them.
 func takesFiles(path []string) bool {
-	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{"ls", "cat", "cp", "mv", "rm", "mkdir", "ln", "edit", "info"}, path[1])
+	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{"ls", "cat", "cp", "mv", "rm", "mkdir", "ln", "edit", "info", "watch"}, path[1])
 }
 
 // report prints an error and returns the exit code for it.

@@ -31,6 +31,8 @@ var documentedLimits = []struct {
 		"`processId`":                                 {"pkg/execserver.maxProcessID"},
 		"file handles of a connection":                {"pkg/execserver.DefaultMaxHandles"},
 		"`handleId`":                                  {"pkg/execproto.MaxHandleIDBytes"},
+		"watches of a connection; of all connections": {"pkg/execserver.maxWatches", "pkg/execserver.maxServerWatches"},
+		"directories of a watch":                      {"pkg/host/watch.MaxTreeDirectories"},
 		"file of `fs/readFile`":                       {"pkg/host/files.MaxReadFile"},
 		"block of `fs/readBlock`, `fs/writeBlock`":    {"pkg/execproto.MaxBlockBytes"},
 		"names of a directory that are listed":        {"pkg/host/files.maxNames"},

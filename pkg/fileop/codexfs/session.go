@@ -30,10 +30,14 @@ func (s *session) run() error {
 	if err != nil {
 		return err
 	}
-	if rq.operation == execproto.MethodFSOpen {
+	switch rq.operation {
+	case execproto.MethodFSOpen:
 		return s.serveHandle(rq)
+	case execproto.MethodFSWatch:
+		return s.serveWatch(rq)
+	default:
+		return s.do(rq)
 	}
-	return s.do(rq)
 }
 
 // request is one request. Its params are JSON.

@@ -25,6 +25,9 @@ var results = map[string]execproto.Object{
 	execproto.MethodFSListAttributes: &execproto.ListAttributesResult{},
 
 	execproto.MethodCapabilityRootsDiscover: &execproto.DiscoverResult{},
+
+	// After its answer to fs/watch, a helper sends lines as if they answered this.
+	execproto.NotifyFSChanged: &execproto.Changed{},
 }
 
 var errTwoLines = errors.New("the answer has more than one line")

@@ -2,6 +2,8 @@
 
 package watch
 
+import "context"
+
 // Supported reports whether New can watch anything on this system.
 const Supported = false
 
@@ -16,3 +18,15 @@ func (w *Watch) Wait() bool { return false }
 
 // Close does nothing.
 func (w *Watch) Close() {}
+
+// Tree is never made on this system.
+type Tree struct{}
+
+// OpenTree returns ErrUnsupported.
+func OpenTree(context.Context, string, bool, int) (*Tree, error) { return nil, ErrUnsupported }
+
+// Next returns false.
+func (t *Tree) Next() (Batch, bool) { return Batch{}, false }
+
+// Close does nothing.
+func (t *Tree) Close() {}

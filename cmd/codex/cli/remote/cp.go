@@ -64,10 +64,8 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 		}
 	}
 	options := copyOptions{recursive: c.Bool("recursive"), preserve: c.Bool("preserve"), exclude: c.StringSlice("exclude")}
-	for _, pattern := range options.exclude {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return cmdutil.Usagef("--exclude %q is no pattern: %v", pattern, err)
-		}
+	if err := options.check(); err != nil {
+		return err
 	}
 	return withFiles(c, func(fs *execclient.FS, at places) error {
 		cp := &copying{
@@ -85,6 +83,16 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 type copyOptions struct {
 	recursive, preserve bool
 	exclude             []string // patterns of package path
+}
+
+// check refuses what cannot be carried out.
+func (o *copyOptions) check() error {
+	for _, pattern := range o.exclude {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return cmdutil.Usagef("--exclude %q is no pattern: %v", pattern, err)
+		}
+	}
+	return nil
 }
 
 // excludes reports whether something in a directory is left out: below is its path from

@@ -63,6 +63,10 @@ const (
 	// most that servers look at.
 	plainEntries = 50_000
 
+	// watchPause is how long nothing must have changed before codex remote watch runs its
+	// command: programs write several files at a time.
+	watchPause = 100 * time.Millisecond
+
 	// maxMatches bounds what a pattern may match: more is not what the user expects.
 	maxMatches = 10_000
 

@@ -38,7 +38,7 @@ func Command(s cmdutil.Streams) *cli.Command {
 	commands := []*cli.Command{
 		remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
 		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
-		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s),
+		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s), remoteWatchCommand(s),
 	}
 	for _, command := range commands {
 		command.UseShortOptionHandling = true // -la is -l -a

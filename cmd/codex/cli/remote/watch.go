@@ -1,0 +1,216 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/pathuri"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteWatchCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "watch", Usage: "tell what changes on the server, or run a command after it",
+		ArgsUsage: "PATH [-- COMMAND [ARGUMENT...]]", OnUsageError: cmdutil.OnUsageError,
+		Description: `Prints a line for each change of the file or directory, and of what is below it:
+created, modified, attributes or removed, and the path. A line "overflow" means
+that changes were lost, and that everything may have changed.
+
+With a COMMAND nothing is printed: the command runs on the server at once, and
+again after changes. What changes while it runs makes it run once more. Leave
+out with --exclude what the command writes itself.
+
+Ends with Ctrl-C. If the directory is removed or moved, that is an error.
+
+Examples:
+   codex remote watch '~/project/src'
+   codex remote watch --json . | jq -r .path
+   codex remote watch --exclude .git --exclude '*.o' '~/project' -- make -C project test`,
+		Flags: serverFlags(
+			&cli.BoolFlag{Name: "no-recursive", Usage: "only the names of the directory itself"},
+			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths below PATH if it has a slash; may be repeated"},
+			&cli.BoolFlag{Name: "json", Usage: "a line of JSON for each change: {\"kind\", \"path\", \"isDirectory\"}"},
+			cwdFlag("run the command in `DIR` of the server; default: the server's own directory"),
+		),
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return cmdutil.Usagef("watch needs the path of a file or directory on the server")
+			}
+			typed, command := c.Args().First(), c.Args().Tail()
+			exclude := copyOptions{exclude: c.StringSlice("exclude")}
+			if err := exclude.check(); err != nil {
+				return err
+			}
+			client, err := connect(c.Context, c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			at, _, err := lookAround(c.Context, client)
+			if err != nil {
+				return err
+			}
+			w := &watching{ctx: c.Context, s: s, client: client, exclude: exclude, json: c.Bool("json")}
+			if err = w.begin(at, typed, !c.Bool("no-recursive")); err == nil {
+				err = w.run(at, c.String("cwd"), command)
+			}
+			if err != nil {
+				return fmt.Errorf("watch %s: %w", typed, withoutPath(err))
+			}
+			return nil
+		},
+	}
+}
+
+// watching is one watch.
+type watching struct {
+	ctx     context.Context
+	s       cmdutil.Streams
+	client  *execclient.Client
+	watch   *execclient.Watch
+	root    string // the native path that is watched
+	exclude copyOptions
+	json    bool
+}
+
+func (w *watching) begin(at places, typed string, recursive bool) error {
+	uri, err := at.marked(typed)
+	if err != nil {
+		return err
+	}
+	if w.root, err = pathuri.Parse(uri, ""); err != nil {
+		w.root = uri
+	}
+	w.watch, err = w.client.FS().Watch(w.ctx, uri, execclient.WatchOptions{Recursive: recursive})
+	return err
+}
+
+// run prints changes, or runs a command after them, until the watch ends.
+func (w *watching) run(at places, cwd string, command []string) error {
+	defer w.watch.Close()
+	if len(command) == 0 {
+		for {
+			n, err := w.next(w.ctx)
+			if err == nil {
+				err = w.print(n)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	dir := at.cwd
+	if cwd != "" {
+		var err error
+		if dir, err = at.uri(cwd); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := w.command(dir, command); err != nil {
+			return err
+		}
+		if _, err := w.next(w.ctx); err != nil {
+			return err
+		}
+		if err := w.settle(); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns the next changes that are not left out.
+func (w *watching) next(ctx context.Context) (execclient.Changes, error) {
+	for {
+		n, err := w.watch.Next(ctx)
+		if err != nil {
+			return n, err
+		}
+		n.Events = slices.DeleteFunc(n.Events, func(e execclient.Change) bool { return w.excluded(e.Path) })
+		if len(n.Events) > 0 || n.Overflow {
+			return n, nil
+		}
+	}
+}
+
+// excluded reports whether a path, or a directory on the way to it, is left out.
+func (w *watching) excluded(changed string) bool {
+	below := strings.Trim(strings.TrimPrefix(changed, w.root), "/")
+	for ; below != "" && below != "."; below = path.Dir(below) {
+		if w.exclude.excludes(below) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle waits until nothing has changed for a moment.
+func (w *watching) settle() error {
+	for {
+		ctx, cancel := context.WithTimeout(w.ctx, watchPause)
+		_, err := w.next(ctx)
+		cancel()
+		switch {
+		case w.ctx.Err() != nil:
+			return w.ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// command runs the command once. That it fails is shown, and does not end the watch; that
+// it cannot be started does.
+func (w *watching) command(dir string, argv []string) error {
+	command := w.client.CommandContext(w.ctx, argv[0], argv[1:]...)
+	command.Dir, command.Stdout, command.Stderr = dir, w.s.RawOut, w.s.RawErr
+	err := command.Run()
+	var exit *execclient.ExitError
+	if errors.As(err, &exit) && w.ctx.Err() == nil {
+		cmdutil.Messagef(w.s.Err, "codex: %s: exit code %d\n", argv[0], exit.ExitCode())
+		return nil
+	}
+	return err
+}
+
+// print prints a line for each change.
+func (w *watching) print(n execclient.Changes) error {
+	var b []byte
+	if n.Overflow {
+		n.Events = slices.Insert(n.Events, 0, execclient.Change{Kind: "overflow", Path: w.root, IsDirectory: true})
+	}
+	for _, e := range n.Events {
+		if w.json {
+			line, err := json.Marshal(struct {
+				Kind        string `json:"kind"`
+				Path        string `json:"path"`
+				IsDirectory bool   `json:"isDirectory"`
+			}{e.Kind, e.Path, e.IsDirectory})
+			if err != nil {
+				return err
+			}
+			b = append(append(b, line...), '\n')
+			continue
+		}
+		name := e.Path
+		if e.IsDirectory {
+			name = strings.TrimSuffix(name, "/") + "/"
+		}
+		if cmdutil.IsTerminal(w.s.Out) {
+			name = terminal.Text(name)
+		}
+		b = fmt.Appendf(b, "%-10s %s\n", e.Kind, name)
+	}
+	_, err := w.s.RawOut.Write(b)
+	return err
+}

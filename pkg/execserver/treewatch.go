@@ -1,0 +1,333 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/watch"
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/wire/pathuri"
+)
+
+// watchTable holds the watches of a connection (docs/spec/wire.md §5.13), which end
+// with it.
+type watchTable struct {
+	order order // of the requests about a watch, by its id
+
+	mu   sync.Mutex
+	open map[uint64]*treeWatch
+
+	wg sync.WaitGroup // counts routineChanges
+}
+
+// treeWatch is a watch, or one that begins: then source is nil.
+type treeWatch struct {
+	c      *conn
+	id     uint64
+	source changeSource
+	ctx    context.Context // ends with the watch
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when routineChanges has ended; nil: it was not started
+}
+
+// changeSource yields the changes of one watch.
+type changeSource interface {
+	// next waits for changes. It returns false when the watch was ended by its context.
+	next() (*execproto.Changed, bool)
+	// close releases the watch. next must not be running.
+	close()
+}
+
+// fsWatch takes fs/watch on. Requests about one watch run one after the other.
+func fsWatch(c *conn, p *watchRequest) (call, error) {
+	return call{
+		turn: c.trees.order.enter(fmt.Sprint(p.WatchID)),
+		run:  func(ctx context.Context) (result, error) { return c.watchTree(ctx, p) },
+	}, nil
+}
+
+// fsUnwatch takes fs/unwatch on. After the answer nothing is told of the watch.
+func fsUnwatch(c *conn, p *execproto.UnwatchParams) (call, error) {
+	return call{
+		turn: c.trees.order.enter(fmt.Sprint(p.WatchID)),
+		run: func(context.Context) (result, error) {
+			if w := c.trees.take(p.WatchID); w != nil {
+				w.end()
+			}
+			return done{}, nil
+		},
+	}, nil
+}
+
+// watchRequest is the decoded params of fs/watch.
+type watchRequest struct {
+	execproto.WatchParams
+	json []byte // the text of the params; lies in the request's message
+}
+
+func decodeWatch(json []byte) (watchRequest, error) {
+	p, err := execproto.Decode[execproto.WatchParams](json)
+	return watchRequest{p, json}, err
+}
+
+// watchTree starts a watch. Nothing is told before the answer.
+func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
+	path, err := pathuri.Parse(p.Path, c.srv.home)
+	if err != nil {
+		return nil, err
+	}
+	intent, err := c.srv.fileIntent(p.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.trees.reserve(c, p.WatchID)
+	if err != nil {
+		return nil, err
+	}
+	if intent == nil {
+		w.source, err = openTree(ctx, w.ctx, path, p.Recursive)
+	} else {
+		w.source, err = c.srv.confinedTree(w.ctx, intent, path, p)
+	}
+	if err != nil {
+		c.trees.take(p.WatchID)
+		w.end()
+		return nil, err
+	}
+	w.ended = make(chan struct{})
+	return followed{done{}, func() { c.trees.wg.Go(w.routineChanges) }}, nil
+}
+
+// reserve adds a watch, which the caller opens. It fails if there is one of that id
+// already, or there are too many.
+func (t *watchTable) reserve(c *conn, id uint64) (*treeWatch, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.open[id] != nil:
+		return nil, invalid(fmt.Sprintf("watch %d already exists", id))
+	case len(t.open) >= maxWatches:
+		return nil, invalid(fmt.Sprintf("at most %d watches may be open per connection", maxWatches))
+	case !c.srv.takeWatch():
+		return nil, invalid(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches))
+	}
+	w := &treeWatch{c: c, id: id}
+	w.ctx, w.cancel = context.WithCancel(c.ctx)
+	if t.open == nil {
+		t.open = make(map[uint64]*treeWatch)
+	}
+	t.open[id] = w
+	return w, nil
+}
+
+// takeWatch reports whether the server may have one more watch.
+func (srv *Server) takeWatch() bool {
+	if srv.watches.Add(1) <= maxServerWatches {
+		return true
+	}
+	srv.watches.Add(-1)
+	return false
+}
+
+// take removes a watch and returns it, or nil if there is none.
+func (t *watchTable) take(id uint64) *treeWatch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.open[id]
+	delete(t.open, id)
+	return w
+}
+
+// takeThis removes a watch, and reports whether it was there still.
+func (t *watchTable) takeThis(w *treeWatch) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[w.id] != w {
+		return false
+	}
+	delete(t.open, w.id)
+	return true
+}
+
+// closeAll ends every watch at the end of the connection. No request may be running.
+func (t *watchTable) closeAll() {
+	t.mu.Lock()
+	open := t.open
+	t.open = nil
+	t.mu.Unlock()
+	for _, w := range open {
+		w.end()
+	}
+	t.wg.Wait()
+}
+
+// end ends the watch and waits until nothing of it is left. The caller has taken it out
+// of the table.
+func (w *treeWatch) end() {
+	w.cancel()
+	if w.ended != nil {
+		<-w.ended
+	}
+	w.release()
+}
+
+func (w *treeWatch) release() {
+	w.cancel()
+	if w.source != nil {
+		w.source.close()
+	}
+	w.c.srv.watches.Add(-1)
+}
+
+// routineChanges tells the client what changes. While the connection's queue is full it
+// takes no changes, which then gather in the kernel; when its queue is full, too, that
+// is told as an overflow.
+//
+// A watch that has ended by itself is released here.
+func (w *treeWatch) routineChanges() {
+	over := w.tell()
+	close(w.ended)
+	if over && w.c.trees.takeThis(w) {
+		w.release()
+	}
+}
+
+// tell sends changes until the watch is ended, or has ended by itself, which it reports.
+func (w *treeWatch) tell() bool {
+	for seq := uint64(1); ; {
+		n, ok := w.source.next()
+		if !ok {
+			return false
+		}
+		if len(n.Events) == 0 && !n.Overflow && n.Ended == "" {
+			continue
+		}
+		n.WatchID, n.Seq = w.id, seq
+		seq++
+		if w.c.out.send(w.ctx, n.AppendJSON) != nil {
+			return false
+		}
+		if n.Ended != "" {
+			return true
+		}
+	}
+}
+
+// serverTree is a watch of this process.
+type serverTree struct {
+	tree   *watch.Tree
+	unhook func() bool
+	ending [2]*os.File // a pipe, whose second end is closed to end Next
+}
+
+// openTree watches in this process until ctx ends; opening bounds the beginning.
+func openTree(opening, ctx context.Context, path string, recursive bool) (changeSource, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, internal("cannot watch files: " + err.Error())
+	}
+	s := &serverTree{ending: [2]*os.File{r, w}}
+	s.unhook = context.AfterFunc(ctx, func() { _ = w.Close() })
+	if s.tree, err = fsops.OpenWatch(opening, path, recursive, int(r.Fd())); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *serverTree) next() (*execproto.Changed, bool) {
+	batch, ok := s.tree.Next()
+	return fsops.Changed(&batch), ok
+}
+
+func (s *serverTree) close() {
+	s.unhook()
+	if s.tree != nil {
+		s.tree.Close()
+	}
+	_ = s.ending[0].Close()
+	_ = s.ending[1].Close()
+}
+
+// confinedTree is a watch in a helper of its own: the kernel keeps from it what its
+// sandbox may not read. What the masks of the sandbox hid when it was made may be
+// uncovered since, because another process has removed and made it again. Therefore
+// each name is checked against the profile once more.
+type confinedTree struct {
+	h      *helper
+	ctx    context.Context
+	intent *launch.Intent
+}
+
+// confinedTree watches in a helper until ctx ends. The helper never writes.
+func (srv *Server) confinedTree(ctx context.Context, intent *launch.Intent, path string, p *watchRequest) (changeSource, error) {
+	t := &confinedTree{ctx: ctx, intent: intent}
+	if denies := t.denies(); denies(path) {
+		return nil, invalid("Permission denied (os error 13): " + path)
+	}
+	h, err := srv.startHelper(ctx, readOnly(intent))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.ask(execproto.MethodFSWatch, fshelper.Request(execproto.MethodFSWatch, srv.home, p.json, p.Sandbox)...); err != nil {
+		_ = h.end()
+		return nil, err
+	}
+	t.h = h
+	return t, nil
+}
+
+// denies returns what says whether the profile denies to read a path, by the links and
+// files that exist now.
+func (t *confinedTree) denies() func(path string) bool {
+	fs := t.intent.Profile.FileSystem
+	if fs.FullRead() {
+		return func(string) bool { return false }
+	}
+	scope := permissions.Scope{Cwd: t.intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	return permissions.Resolve(fs, scope, sandbox.HostView{}).DeniesRead
+}
+
+func (t *confinedTree) next() (*execproto.Changed, bool) {
+	n, err := t.line()
+	if t.ctx.Err() != nil {
+		return nil, false
+	}
+	if err != nil {
+		return &execproto.Changed{Ended: "the watch failed: " + err.Error()}, true
+	}
+	denied := t.denies()
+	n.Events = slices.DeleteFunc(n.Events, func(e execproto.WatchEvent) bool {
+		path, err := pathuri.Parse(e.Path, "")
+		return err != nil || denied(path)
+	})
+	return n, true
+}
+
+// line reads a line of changes from the helper.
+func (t *confinedTree) line() (*execproto.Changed, error) {
+	if err := t.h.readLine(); err != nil {
+		return nil, t.h.failed(err)
+	}
+	response, rpc, err := fshelper.ParseAnswer(t.h.answer, execproto.NotifyFSChanged)
+	switch {
+	case err != nil:
+		return nil, err
+	case rpc != nil:
+		return nil, rpc
+	}
+	n, err := execproto.Decode[execproto.Changed](response)
+	return &n, err
+}
+
+func (t *confinedTree) close() { _ = t.h.end() }

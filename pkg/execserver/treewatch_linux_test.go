@@ -1,0 +1,116 @@
+package execserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
+)
+
+// changes returns the next fs/changed, one line for an event, with names below dir.
+func (p *peer) changes(dir string) (execproto.Changed, string) {
+	p.t.Helper()
+	m := p.wait(func(m message) bool { return m.Method == execproto.NotifyFSChanged })
+	n, err := execproto.Decode[execproto.Changed](m.Params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range n.Events {
+		lines = append(lines, e.Kind+" "+strings.TrimPrefix(e.Path, "file://"+dir+"/"))
+	}
+	return n, strings.Join(lines, ", ")
+}
+
+func TestWatchTree(t *testing.T) {
+	srv, url := newTestServer(t, Options{}) // which checks that no goroutine is left
+	dir := t.TempDir()
+	p, _ := hello(t, url)
+	p.call(execproto.MethodFSWatch, object{"watchId": 3, "path": uri(dir, ""), "recursive": true}, nil)
+	mustWrite(t, dir+"/a b", nil)
+	if n, got := p.changes(dir); got != "created a%20b" || n.WatchID != 3 || n.Seq != 1 {
+		t.Errorf("told %+v", n)
+	}
+	must(t, os.MkdirAll(dir+"/x/y", 0o755))
+	mustWrite(t, dir+"/x/y/z", nil)
+	if n, got := p.changes(dir); got != "created x, created x/y, created x/y/z" || n.Seq != 2 {
+		t.Errorf("told %+v", n)
+	}
+	p.call(execproto.MethodFSUnwatch, object{"watchId": 3}, nil)
+	p.call(execproto.MethodFSUnwatch, object{"watchId": 3}, nil)
+	mustWrite(t, dir+"/untold", nil)
+	p.call(execproto.MethodFSWatch, object{"watchId": 3, "path": uri(dir, "x")}, nil)
+	must(t, os.RemoveAll(dir+"/x/y"), os.Remove(dir+"/x"))
+	n, _ := p.changes(dir)
+	for n.Ended == "" {
+		n, _ = p.changes(dir)
+	}
+	if want := "the directory " + dir + "/x was moved or removed"; n.Ended != want {
+		t.Errorf("ended %q, want %q", n.Ended, want)
+	}
+	// The watch has ended by itself: its id is free, and nothing of it is left.
+	p.call(execproto.MethodFSWatch, object{"watchId": 3, "path": uri(dir, "")}, nil)
+	p.call(execproto.MethodFSUnwatch, object{"watchId": 3}, nil)
+	testutil.Eventually(t.Context(), t, "no watch", func() (string, bool) {
+		n := srv.watches.Load()
+		return fmt.Sprint(n), n == 0
+	})
+}
+
+func TestWatchTreeRefusals(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	dir := t.TempDir()
+	p, _ := hello(t, url)
+	for i := range maxWatches {
+		p.call(execproto.MethodFSWatch, object{"watchId": i, "path": uri(dir, "")}, nil)
+	}
+	for _, c := range []struct {
+		params object
+		code   int
+		text   string
+	}{
+		{object{"watchId": 0, "path": uri(dir, "")}, execproto.CodeInvalidRequest, "watch 0 already exists"},
+		{object{"watchId": 99, "path": uri(dir, "")}, execproto.CodeInvalidRequest, fmt.Sprintf("at most %d watches may be open per connection", maxWatches)},
+		{object{"watchId": 99, "path": "relative"}, execproto.CodeInvalidParams, ""},
+		{object{"path": uri(dir, "")}, execproto.CodeInvalidParams, "missing field `watchId`"},
+	} {
+		p.refuse(execproto.MethodFSWatch, c.params, c.code, c.text)
+	}
+	p.call(execproto.MethodFSUnwatch, object{"watchId": 0}, nil)
+	for path, want := range map[string]string{
+		uri(dir, "none"):    "No such file or directory (os error 2): " + dir + "/none",
+		"file:///proc/self": "the file system does not report changes: /proc/self",
+	} {
+		code := execproto.CodeInvalidRequest
+		if strings.HasPrefix(want, "No such") {
+			code = execproto.CodeNotFound
+		}
+		p.refuse(execproto.MethodFSWatch, object{"watchId": 0, "path": path}, code, want)
+	}
+}
+
+// TestWatchesOfAllClients: the server's own limit holds over its connections.
+func TestWatchesOfAllClients(t *testing.T) {
+	srv, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	srv.watches.Store(maxServerWatches - 1)
+	dir := t.TempDir()
+	p.call(execproto.MethodFSWatch, object{"watchId": 1, "path": uri(dir, "")}, nil)
+	p.refuse(execproto.MethodFSWatch, object{"watchId": 2, "path": uri(dir, "")}, execproto.CodeInvalidRequest,
+		fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches))
+	p.call(execproto.MethodFSUnwatch, object{"watchId": 1}, nil)
+	if got := srv.watches.Load(); got != maxServerWatches-1 {
+		t.Errorf("%d watches are counted", got)
+	}
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,129 @@
+package watch
+
+import (
+	"errors"
+	"strings"
+)
+
+// Kind is what happened to a name.
+type Kind uint8
+
+// The kinds of events.
+const (
+	// Created: the name has come into being, or names another file than before.
+	Created Kind = iota + 1
+	// Modified: the contents of the file have changed, or may have.
+	Modified
+	// Attributes: permissions, owner, times or the number of links have changed.
+	Attributes
+	// Removed: the name is gone: the file was removed, or has another name.
+	Removed
+	// Unwatched: nothing is told of what is in this directory, because it may not be
+	// read, its file system does not report changes, or it is watched under another
+	// name (a bind mount).
+	Unwatched
+)
+
+// Event is one change. Path is the path that OpenTree got, followed by names of
+// directories and the name that it is about.
+type Event struct {
+	Path      string
+	Kind      Kind
+	Directory bool
+}
+
+// Batch is what has happened since the batch before.
+type Batch struct {
+	Events []Event
+	// Overflow means that changes were lost, and that everything may have changed:
+	// whoever keeps a copy must look at the whole tree again. What happens after that
+	// look is told.
+	Overflow bool
+	// Ended, if it is not "", is why the watch has ended: this is its last batch.
+	Ended string
+}
+
+// empty reports whether there is nothing to tell.
+func (b *Batch) empty() bool { return len(b.Events) == 0 && !b.Overflow && b.Ended == "" }
+
+// ErrSilent is the error for a path on a file system that does not report changes,
+// such as /proc, or one of a network.
+var ErrSilent = errors.New("the file system does not report changes")
+
+// ErrUnsupported is the error on systems other than Linux.
+var ErrUnsupported = errors.New("watching files is not supported on this system")
+
+// LimitError means that a limit on watches or directories is reached.
+type LimitError struct{ text string }
+
+func (e *LimitError) Error() string { return e.text }
+
+// folder is a watched directory of a Tree.
+type folder struct {
+	parent  *folder // nil: the root
+	name    string
+	wd      int32
+	folders map[string]*folder
+}
+
+// names appends the names that lead from the root to f.
+func (f *folder) names(to []string) []string {
+	if f.parent == nil {
+		return to
+	}
+	return append(f.parent.names(to), f.name)
+}
+
+// path returns the path of a name in the directory, or of the directory itself.
+func (f *folder) path(root, name string) string {
+	parts := f.names(make([]string, 0, 8))
+	if name != "" {
+		parts = append(parts, name)
+	}
+	if len(parts) == 0 {
+		return root
+	}
+	return strings.TrimSuffix(root, "/") + "/" + strings.Join(parts, "/")
+}
+
+// add adds an event, unless the batch already says as much about the path.
+func (c *collector) add(e Event) {
+	if last, seen := c.last[e.Path]; seen && implied(c.batch.Events[last].Kind, e.Kind) {
+		return
+	}
+	if c.last == nil {
+		c.last = make(map[string]int)
+	}
+	c.last[e.Path] = len(c.batch.Events)
+	c.bytes += len(e.Path)
+	c.batch.Events = append(c.batch.Events, e)
+}
+
+// implied reports whether an event says nothing new about a path behind an earlier
+// one of the same batch: who gets the batch looks at the file after both.
+func implied(earlier, later Kind) bool {
+	switch later {
+	case Modified:
+		return earlier == Created || earlier == Modified
+	case Attributes:
+		return earlier == Created || earlier == Attributes
+	default:
+		return earlier == later
+	}
+}
+
+// collector makes a batch.
+type collector struct {
+	batch Batch
+	last  map[string]int // the newest event of each path
+	bytes int            // of the paths
+}
+
+func (c *collector) full() bool {
+	return len(c.batch.Events) >= maxBatchEvents || c.bytes >= maxBatchBytes
+}
+
+// lose replaces the events of the batch by the news that some were lost.
+func (c *collector) lose() {
+	c.batch.Events, c.batch.Overflow, c.last, c.bytes = nil, true, nil, 0
+}
