@@ -3,7 +3,6 @@ module codex.internal/pkg
 go 1.26.0
 
 require (
-	github.com/VictoriaMetrics/metrics v1.35.1
 	github.com/creack/pty v1.1.24
 	github.com/flynn/noise v1.1.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
@@ -26,6 +25,4 @@ require (
 require (
 	github.com/klauspost/compress v1.20.0 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
-	github.com/valyala/fastrand v1.1.0 // indirect
-	github.com/valyala/histogram v1.2.0 // indirect
 )

@@ -90,7 +90,8 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, principal 
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)
-	c.handles.limit = srv.opts.MaxHandles
+	c.handles.limit, c.handles.reached = srv.opts.MaxHandles, srv.metrics.limits.With(limitHandles)
+	c.out.sent = srv.metrics.sent
 	return c
 }
 
@@ -212,6 +213,7 @@ func (c *conn) read() ending {
 		if err != nil {
 			return c.readEnding(err)
 		}
+		c.srv.metrics.received.Add(len(msg.Bytes()))
 		if end := c.receive(msg); end != nil {
 			return *end
 		}
@@ -226,6 +228,7 @@ func (c *conn) readEnding(err error) ending {
 	case errors.Is(err, websocket.ErrClosed):
 		return ending{code: websocket.CloseNormal, reason: "closed by the peer", closed: true}
 	case errors.As(err, &large):
+		c.srv.metrics.limit(limitMessageBytes)
 		return ending{code: websocket.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
 	case errors.Is(err, websocket.ErrSilent):
 		c.log.Info("connection ended", "reason", err)

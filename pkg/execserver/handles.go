@@ -9,6 +9,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -16,8 +17,9 @@ import (
 // (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
 // so a handle is never closed while it is read.
 type handleTable struct {
-	limit int
-	order order // of the requests about a handle, by its id
+	limit   int
+	reached *metrics.Counter // counts what the limit refuses
+	order   order            // of the requests about a handle, by its id
 
 	mu   sync.Mutex
 	open map[string]*fileHandle
@@ -43,6 +45,7 @@ func (t *handleTable) reserve(p *execproto.OpenParams) (*fileHandle, error) {
 	case t.open[p.HandleID] != nil:
 		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", p.HandleID))
 	case len(t.open) >= t.limit:
+		t.reached.Inc()
 		return nil, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit))
 	}
 	if t.open == nil {

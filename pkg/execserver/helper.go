@@ -36,7 +36,9 @@ func (srv *Server) startHelper(ctx context.Context, intent *launch.Intent) (*hel
 
 // startHelperBy is startHelper with a launcher that was started ahead, if that
 // function returns one.
-func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, launcher func() *process.Standby) (*helper, error) {
+func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, launcher func() *process.Standby) (h *helper, err error) {
+	began := time.Now()
+	defer func() { srv.observeHelper(time.Since(began), err) }()
 	runtime, err := srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)
@@ -53,7 +55,7 @@ func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, lau
 	if err != nil {
 		return nil, internal("failed to prepare fs sandbox: " + err.Error())
 	}
-	h := &helper{srv: srv, child: child, unhook: context.AfterFunc(ctx, child.Kill)}
+	h = &helper{srv: srv, child: child, unhook: context.AfterFunc(ctx, child.Kill)}
 	h.stderrRead.Go(func() {
 		_, _ = io.Copy(&h.stderr, io.LimitReader(child.Stderr, fshelper.MaxStderr))
 		_, _ = io.Copy(io.Discard, child.Stderr)

@@ -169,7 +169,7 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // servePort is the listening port's HTTP side (docs/spec/wire.md §1.2):
-// websockets at /, readiness at /readyz, /livez and /healthz. Requests with an
+// websockets at /, readiness at /readyz, /livez and /healthz, metrics at /metrics. Requests with an
 // Origin come from web pages and are refused.
 func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header.Values("Origin")) > 0 {
@@ -186,9 +186,18 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
+	case metricsPath:
+		srv.serveMetrics(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
+}
+
+// refuse answers a client that may not connect.
+func (srv *Server) refuse(w http.ResponseWriter, r *http.Request, why *denial) {
+	srv.metrics.refused.With(strconv.Itoa(why.status)).Inc()
+	srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", why.err)
+	http.Error(w, why.err.Error(), why.status)
 }
 
 // serveRoot turns a request into a connection.
@@ -200,13 +209,11 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	}
 	principal, refused := srv.authenticate(r)
 	if refused != nil {
-		srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", refused.err)
-		http.Error(w, refused.err.Error(), refused.status)
+		srv.refuse(w, r, refused)
 		return
 	}
 	if err := srv.admit(); err != nil {
-		srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", err)
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		srv.refuse(w, r, &denial{http.StatusServiceUnavailable, err})
 		return
 	}
 	t, err := websocket.Upgrade(w, r, websocket.Options{
@@ -221,6 +228,7 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	// do not live as long as the connection.
 	go func() {
 		defer srv.leave()
+		defer srv.observeConnection(transportWebsocket)()
 		newConn(srv.ctx, srv, t, principal).serve()
 	}()
 }

@@ -172,6 +172,7 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 // that does not read misses reports, because proxies must not wait for it.
 func (p *proc) reportDecision(r egress.Report) {
 	p.denials.add(r)
+	p.s.srv.metrics.asked.With(string(r.Verdict)).Inc()
 	c := p.s.attached()
 	if c == nil || !c.isGreeted() {
 		return

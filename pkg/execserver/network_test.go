@@ -71,10 +71,12 @@ func (discard) Seal(b []byte, _ int) []byte { return b }
 
 // askingProc returns a process of a session whose connection is c.
 func askingProc(t *testing.T) (*proc, *conn) {
-	c := &conn{out: newOutbox(discard{}), answered: make(chan struct{})}
+	srv := &Server{}
+	srv.metrics = newInstruments(srv)
+	c := &conn{srv: srv, out: newOutbox(discard{}), answered: make(chan struct{})}
 	close(c.answered)
 	c.waits, c.hangup = context.WithCancel(t.Context())
-	return &proc{id: "p", s: &session{conn: c}}, c
+	return &proc{id: "p", s: &session{srv: srv, conn: c}}, c
 }
 
 // TestQuestions: an answer ends the question with its id, a second one is

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -25,7 +26,8 @@ var errEnded = errors.New("the connection ended")
 // States: open; ended (err set, nothing more is taken; what is queued is still
 // sent); closed (the writer has returned).
 type outbox struct {
-	t websocket.Transport
+	t    websocket.Transport
+	sent *metrics.Counter // bytes
 	// wire is a lock, held by the goroutine that writes to t: routineWriter or
 	// sendLarge. Its capacity is 1.
 	wire chan struct{}
@@ -43,6 +45,7 @@ type outbox struct {
 func newOutbox(t websocket.Transport) *outbox {
 	return &outbox{
 		t:      t,
+		sent:   new(metrics.Counter),
 		wire:   make(chan struct{}, 1),
 		room:   make(chan struct{}),
 		work:   make(chan struct{}, 1),
@@ -161,6 +164,7 @@ func (o *outbox) flush() error {
 			return nil
 		}
 		err := o.t.WriteFrames(batch)
+		o.sent.Add(len(batch))
 		batch = batch[:0]
 		frameBuffers.Put(&batch)
 		if err != nil {
@@ -235,6 +239,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 		if last {
 			part = append(part, tail...)
 		}
+		o.sent.Add(len(part) - websocket.FragmentRoom)
 		if err := o.t.Fragment(part, first, last); err != nil {
 			_ = o.t.Abort()
 			return err

@@ -5,6 +5,7 @@ package execserver
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -35,6 +36,9 @@ type proc struct {
 	refusal   *os.File            // set before a confined start: see launch.Command; closed at exit
 	profile   permissions.Profile // set before a confined start
 	startedAt time.Time
+	log       *slog.Logger
+	traffic   traffic
+	exit      exit // set with the exit
 	// stop cancels the start.
 	stop context.CancelFunc
 
@@ -64,6 +68,7 @@ func (s *session) add(p *proc) error {
 	case s.procs[p.id] != nil:
 		return execproto.ProcessExists(shorten(p.id))
 	case s.open >= s.srv.opts.MaxProcesses:
+		s.srv.metrics.limit(limitProcesses)
 		return internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses))
 	}
 	s.procs[p.id] = p
@@ -168,6 +173,7 @@ func (s *session) attached() *conn {
 // Output implements process.Sink. It blocks while the connection has no room,
 // and sends on another connection if that one resumes the session meanwhile.
 func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
+	p.observeOutput(stream, len(chunk))
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
 		encode := func(b []byte) []byte {
 			return execproto.AppendOutput(b, p.id, seq, execproto.Stream(stream), chunk)
@@ -188,8 +194,10 @@ func (p *proc) recordConfined() {
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, code int, denied bool) {
 	p.recordConfined()
+	refused := p.refused()
+	p.observeExit(code, refused != nil)
 	p.notify(execproto.ExitedNotification{
-		ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: p.refused(),
+		ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: refused,
 		Denials: p.denials.list(),
 	})
 }
@@ -218,6 +226,7 @@ func (p *proc) refused() *execproto.SandboxRefusal {
 func (p *proc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
+	p.observeClosed()
 	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)
 }

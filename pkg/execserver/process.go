@@ -65,6 +65,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	if m := params.Metadata; m != nil {
 		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
 	}
+	p.log = log
 	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, log: log}
 	return call{
 		turn: c.session.order.enter(p.id),
@@ -81,6 +82,7 @@ func (st *start) run(ctx context.Context) (result, error) {
 	var intent *launch.Intent
 	var running *process.Process
 	var err error
+	began := time.Now()
 	if st.sandbox != nil {
 		intent, err = st.sandbox.intent()
 	}
@@ -96,14 +98,16 @@ func (st *start) run(ctx context.Context) (result, error) {
 		kind = sandboxLinux
 		p.confined = true
 		p.s.srv.confined.record()
+		began = time.Now()
 		running, err = p.startConfined(ctx, intent, st.spec)
 	default:
 		running, err = p.s.group.Start(ctx, st.spec, p)
 	}
 	if err != nil {
+		st.observeStart(kind, 0, time.Since(began), err)
 		return nil, st.failed(err)
 	}
-	st.log.Info("process started", "pid", running.Pid(), "tty", st.spec.TTY, "sandbox", kind)
+	st.observeStart(kind, running.Pid(), time.Since(began), nil)
 	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: kind}, func() {
 		if p.setStarted(running) {
 			running.Terminate()
@@ -212,6 +216,7 @@ func processWrite(p *proc, params *execproto.WriteParams) (result, error) {
 	if p == nil {
 		return writeResult(params, process.WriteResult{Status: process.WriteUnknown})
 	}
+	p.observeInput(len(params.Chunk))
 	return pending(func(answer func(result, error)) {
 		p.running.Write(params.Chunk, params.WriteID, func(w process.WriteResult) { answer(writeResult(params, w)) })
 	}), nil

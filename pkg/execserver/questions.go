@@ -26,6 +26,7 @@ type questions struct {
 func (x *questions) ask(ctx context.Context, c *conn, params execproto.PolicyRequestParams) (d execproto.PolicyDecision, ok bool) {
 	id, answer := x.begin()
 	if answer == nil {
+		c.srv.metrics.limit(limitQuestions)
 		return d, false
 	}
 	defer x.end(id)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -117,13 +118,14 @@ type request struct {
 	c      *conn
 	id     jsonrpc.ID
 	method string
+	at     time.Time          // of its arrival
 	msg    *websocket.Message // holds the params; released with the answer
 	parked int                // the size of its message if it is among those that only wait
 }
 
 // request carries out a request, or refuses it.
 func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
-	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg}
+	rq := &request{c: c, id: m.ID, method: m.Method, at: time.Now(), msg: msg}
 	lane, cl, err := rq.admit(m.Params)
 	if err != nil {
 		rq.fail(err)
@@ -145,6 +147,7 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 func (c *conn) wait(rq *request, lane laneID, cl call) {
 	if !rq.park() {
 		c.drop(cl)
+		c.srv.metrics.limit(limitWaiting)
 		rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
 		return
 	}
@@ -183,6 +186,7 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 // turn ends with the answer, or when a pending result is waited for.
 func (rq *request) run(ctx context.Context, cl call) {
 	cl.turn.wait()
+	rq.c.srv.metrics.queued.Observe(time.Since(rq.at))
 	r, err := cl.run(ctx)
 	if later, ok := r.(pending); ok {
 		later(rq.answer)
@@ -240,6 +244,7 @@ func (rq *request) answer(r result, err error) {
 		rq.fail(err)
 	} else {
 		rq.release()
+		rq.c.srv.metrics.request(rq.method, rq.at, false)
 		rq.send(r)
 	}
 	if rq.parked > 0 {
@@ -279,6 +284,7 @@ func (rq *request) fail(err error) {
 	e := toRPC(err)
 	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()
+	rq.c.srv.metrics.request(rq.method, rq.at, true)
 	rq.c.replyError(rq.id, e)
 }
 

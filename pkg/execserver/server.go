@@ -109,6 +109,7 @@ type Server struct {
 	home        string
 	cwd         string
 	memory      *memoryReleaser
+	metrics     *instruments
 	confiner    confiner
 	helpers     *helperPool
 	launchers   *launcherPool
@@ -156,6 +157,7 @@ func New(opts Options) (*Server, error) {
 		stopped:    make(chan struct{}),
 		ended:      make(chan struct{}),
 	}
+	srv.metrics = newInstruments(srv)
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
 	srv.janitor = &janitorKeeper{srv: srv}
@@ -204,6 +206,11 @@ func (srv *Server) ServeConn(t websocket.Transport) error {
 		return err
 	}
 	defer srv.leave()
+	transport := transportRelay
+	if t.Peer() == transportStdio {
+		transport = transportStdio
+	}
+	defer srv.observeConnection(transport)()
 	newConn(srv.ctx, srv, t, principalOf(t)).serve()
 	return nil
 }
@@ -226,6 +233,7 @@ func (srv *Server) admit() error {
 		return ErrServerClosed
 	}
 	if srv.conns >= srv.opts.MaxConnections {
+		srv.metrics.limit(limitConnections)
 		return fmt.Errorf("at most %d connections may be open; close some or raise --max-connections", srv.opts.MaxConnections)
 	}
 	srv.conns++

@@ -72,6 +72,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 // openSession attaches c to a new session or to the one that p names.
 func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session, error) {
 	if p.ResumeSessionID == nil {
+		srv.metrics.sessions.Inc()
 		return srv.newSession(c)
 	}
 	srv.mu.Lock()
@@ -88,7 +89,11 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
 		return nil, unknownSession(*p.ResumeSessionID)
 	}
-	return s, s.resume(c, p.TakeOver)
+	err := s.resume(c, p.TakeOver)
+	if err == nil {
+		srv.metrics.resumed.Inc()
+	}
+	return s, err
 }
 
 // newSession starts a session that is attached to c.

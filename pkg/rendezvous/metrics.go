@@ -1,10 +1,9 @@
 package rendezvous
 
 import (
-	"fmt"
-	"io"
+	"strconv"
 
-	"github.com/VictoriaMetrics/metrics"
+	"codex.internal/pkg/internal/metrics"
 )
 
 // Why frames are dropped.
@@ -16,64 +15,58 @@ const (
 	dropReply         = "reply" // a reset of the relay's own to a harness that is gone or does not read
 )
 
-// instruments are the service's metrics. They name no environment and no
-// token, so that who reads them need not be trusted.
+// instruments are the service's metrics. They name no environment and no token, so
+// that a program that reads them need not be trusted.
 type instruments struct {
 	set *metrics.Set
 
 	framesUp, framesDown *metrics.Counter
 	bytesUp, bytesDown   *metrics.Counter
 	silent, failures     *metrics.Counter
+
+	dropped, resets, requests *metrics.Family[*metrics.Counter]
 }
 
-func newInstruments() *instruments {
-	m := &instruments{set: metrics.NewSet()}
-	m.framesUp = m.set.NewCounter(`rendezvous_frames_total{direction="up"}`)
-	m.framesDown = m.set.NewCounter(`rendezvous_frames_total{direction="down"}`)
-	m.bytesUp = m.set.NewCounter(`rendezvous_bytes_total{direction="up"}`)
-	m.bytesDown = m.set.NewCounter(`rendezvous_bytes_total{direction="down"}`)
-	m.silent = m.set.NewCounter(`rendezvous_dead_peers_total`)
-	m.failures = m.set.NewCounter(`rendezvous_failed_handshakes_total`)
+// newInstruments returns the metrics of a service of that version. now tells what
+// there is at a time.
+func newInstruments(version string, now func() totals) *instruments {
+	s := metrics.NewSet()
+	s.AddProgram(version)
+	const up, down = "up", "down"
+	frames := s.Counters("rendezvous_frames_total", "Frames that were passed on.", "direction")
+	bytes := s.Counters("rendezvous_bytes_total", "Bytes of frames that were passed on.", "direction")
+	m := &instruments{
+		set:      s,
+		framesUp: frames.With(up), framesDown: frames.With(down), bytesUp: bytes.With(up), bytesDown: bytes.With(down),
+		silent:   s.Counter("rendezvous_dead_peers_total", "Connections that were closed because they were silent."),
+		failures: s.Counter("rendezvous_failed_handshakes_total", "Handshakes that failed."),
+		dropped:  s.Counters("rendezvous_frames_dropped_total", "Frames that were not passed on.", "reason"),
+		resets:   s.Counters("rendezvous_resets_total", "Streams that the relay reset.", "reason"),
+		requests: s.Counters("rendezvous_requests_total", "Answers of the API.", "call", "status"),
+	}
 	for _, reason := range []string{dropInvalid, dropUnknownStream, dropNotJoined, dropHarnessGone, dropReply} {
-		m.set.NewCounter(dropName(reason))
+		m.dropped.With(reason)
 	}
 	for _, reason := range []string{resetHarnessGone, resetUnknownStream, resetStreamTaken, resetStreamLimit, resetUnanswered} {
-		m.set.NewCounter(resetName(reason))
+		m.resets.With(reason)
 	}
+	s.CollectOne("rendezvous_environments", "Environments that are registered.", func() float64 { return float64(now().environments) })
+	s.CollectOne("rendezvous_streams", "Streams between executors and harnesses.", func() float64 { return float64(now().streams) })
+	s.Collect(metrics.KindGauge, "rendezvous_sockets", "Websockets.", []string{"role"}, func(emit func(float64, ...string)) {
+		t := now()
+		emit(float64(t.executors), "executor")
+		emit(float64(t.harnesses), "harness")
+	})
 	return m
 }
 
-func dropName(reason string) string {
-	return fmt.Sprintf("rendezvous_frames_dropped_total{reason=%q}", reason)
-}
-
-func resetName(reason string) string {
-	return fmt.Sprintf("rendezvous_resets_total{reason=%q}", reason)
-}
-
 // drop counts a frame that was not passed on.
-func (m *instruments) drop(reason string) { m.set.GetOrCreateCounter(dropName(reason)).Inc() }
+func (m *instruments) drop(reason string) { m.dropped.With(reason).Inc() }
 
 // reset counts a stream that the relay has reset.
-func (m *instruments) reset(reason string) { m.set.GetOrCreateCounter(resetName(reason)).Inc() }
+func (m *instruments) reset(reason string) { m.resets.With(reason).Inc() }
 
 // request counts an answer of the API. Both arguments are from small sets.
 func (m *instruments) request(call string, status int) {
-	m.set.GetOrCreateCounter(fmt.Sprintf("rendezvous_requests_total{call=%q,status=\"%d\"}", call, status)).Inc()
-}
-
-// write writes them, and what there is now, as Prometheus reads them.
-func (m *instruments) write(w io.Writer, now totals) {
-	m.set.WritePrometheus(w)
-	for _, gauge := range []struct {
-		name  string
-		value int
-	}{
-		{`rendezvous_environments`, now.environments},
-		{`rendezvous_sockets{role="executor"}`, now.executors},
-		{`rendezvous_sockets{role="harness"}`, now.harnesses},
-		{`rendezvous_streams`, now.streams},
-	} {
-		metrics.WriteGaugeUint64(w, gauge.name, uint64(gauge.value))
-	}
+	m.requests.With(call, strconv.Itoa(status)).Inc()
 }

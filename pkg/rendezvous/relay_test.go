@@ -94,9 +94,9 @@ func testNoFrames(t *testing.T, start starter) {
 	x.want("s", frame.Handshake, "good")
 	x.send(data("s", 0, "back"))
 	a.want("s", frame.Data, "back")
-	invalid := s.metrics.set.GetOrCreateCounter(dropName(dropInvalid)).Get()
+	invalid := s.metrics.dropped.With(dropInvalid).Get()
 	if s.far != s {
-		invalid += s.far.metrics.set.GetOrCreateCounter(dropName(dropInvalid)).Get()
+		invalid += s.far.metrics.dropped.With(dropInvalid).Get()
 	}
 	if invalid != 7 {
 		t.Errorf("%d messages were dropped", invalid)

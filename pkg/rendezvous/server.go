@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/wire/secret"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -21,6 +22,8 @@ import (
 type Options struct {
 	Tokens *TokenFile   // who may do what
 	Logger *slog.Logger // nil: logs nothing
+	// Version is the program's, for its metrics.
+	Version string
 	// PublicURL is where executors and harnesses reach the service: http, https,
 	// ws or wss, a host and perhaps a path. Empty: where the request came to,
 	// which is right unless there is a proxy in front.
@@ -122,7 +125,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	}
 	keys := s.state.Keys()
 	s.urls, s.authorizations = &signer{key: keys.URLs}, authorizations{signer: signer{key: keys.Authorizations}}
-	s.metrics = newInstruments()
+	s.metrics = newInstruments(opts.Version, s.totals)
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.wg.Go(s.routineSweep)
@@ -374,8 +377,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	s.metrics.write(w, s.totals())
+	w.Header().Set("Content-Type", metrics.ContentType)
+	_ = s.metrics.set.Write(w) // an error means that the client has stopped reading
 	if bus, ok := s.bus.(MetricsWriter); ok {
 		bus.WriteMetrics(w)
 	}

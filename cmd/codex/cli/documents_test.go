@@ -322,6 +322,14 @@ func TestDocumentedNames(t *testing.T) {
 			document: "docs/operations.md", title: "Metrics", cell: "`(rendezvous_[a-z_]+)`",
 		},
 		{
+			what: "metrics of a server", sources: []string{"pkg/execserver"}, source: `(exec_server_[a-z_]+[a-z])\b`,
+			document: "docs/operations.md", title: "Metrics of a server", cell: "`(exec_server_[a-z_]+)`",
+		},
+		{
+			what: "metrics of programs", sources: []string{"pkg/internal/metrics"}, source: `"((?:go|process|codex)_[a-z_]+[a-z])"`,
+			document: "docs/operations.md", title: "Metrics of a server", cell: "`((?:go|process|codex)_[a-z_]+)`",
+		},
+		{
 			what: "variables", sources: []string{"cmd/codex/cli", "pkg"}, source: `"(CODEX_[A-Z_]+)"`,
 			document: "docs/configuration.md", title: "Variables", cell: "`(CODEX_[A-Z_]+)`",
 			// Codex CLI's, which are named to keep them from others; those of Windows hosts, and of tests.

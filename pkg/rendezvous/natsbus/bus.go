@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/rendezvous"
 )
@@ -30,8 +31,9 @@ var (
 
 // Bus is the rendezvous.Bus of a node.
 type Bus struct {
-	node  *Node
-	local *rendezvous.LocalBus
+	node    *Node
+	local   *rendezvous.LocalBus
+	metrics *metrics.Set
 
 	mu    sync.RWMutex
 	bound map[string]*binding           // addresses of this node that are reached from others
@@ -57,12 +59,14 @@ type binding struct {
 type pair struct{ local, remote string }
 
 func newBus(node *Node) *Bus {
-	return &Bus{
+	b := &Bus{
 		node: node, local: rendezvous.NewLocalBus(),
 		bound: make(map[string]*binding), pairs: make(map[pair]*line), lines: make(map[lineID]*line),
 		ends: make(map[string]map[*line]struct{}), nodes: make(map[string]time.Time),
 		dirty: make(map[*line]struct{}), acks: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 	}
+	b.metrics = b.newMetrics()
+	return b
 }
 
 // Bind implements rendezvous.Bus. When it returns, the address is reached from

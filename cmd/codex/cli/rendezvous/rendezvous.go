@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -141,7 +140,7 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 	if err != nil {
 		return err
 	}
-	opts := rendezvous.Options{Tokens: tokens, Logger: log, PublicURL: c.String("public-url"), StateFile: c.String("state")}
+	opts := rendezvous.Options{Tokens: tokens, Logger: log, Version: cmdutil.Version(), PublicURL: c.String("public-url"), StateFile: c.String("state")}
 	var node *natsbus.Node
 	if shared != nil {
 		node, err = natsbus.Connect(c.Context, *shared)
@@ -232,7 +231,7 @@ func serveRendezvous(c *cli.Context, s cmdutil.Streams, srv *rendezvous.Server, 
 		_ = l.Close()
 		err = fmt.Errorf("print the URL: %w", err)
 	} else {
-		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
+		log.Info("listening", "url", url, "pid", os.Getpid())
 		manager := cmdutil.FindServiceManager(log)
 		manager.Ready()
 		err = srv.Serve(ctx, l, config)

@@ -25,6 +25,7 @@ import (
 func serve(c *cli.Context, s cmdutil.Streams, srv *execserver.Server, f front, log *slog.Logger,
 	manager *cmdutil.ServiceManager, ready func()) error {
 	return untilAsked(c, s, !f.stdin && c.Bool("exit-on-stdin-close"), log, func(ctx context.Context) error {
+		defer startMetrics(f.metrics, srv.Metrics(), log)()
 		err := f.serve(ctx, srv, ready)
 		logEnd(ctx, log)
 		manager.Stopping()

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +94,7 @@ processes killed. A second signal ends it at once.`,
 				Usage: "PID namespace of sandboxed commands: isolate, the only `WORD` that is supported of Codex CLI's two"},
 			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 		}...), append(remoteFlags(), cmdutil.LogFlags()...)...),
 		Subcommands: []*cli.Command{forwardCommand(s)},
@@ -139,14 +139,16 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 	if err != nil {
 		return err
 	}
+	if f.metrics, err = listenMetrics(c); err != nil {
+		f.closeUnused()
+		return err
+	}
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
 	opts.AnyPeer = f.anyPeer
 	srv, err := execserver.New(opts)
 	if err != nil {
-		if f.close != nil {
-			_ = f.close()
-		}
+		f.closeUnused()
 		return err
 	}
 	return serve(c, s, srv, f, log, manager, sync.OnceFunc(func() {
@@ -163,6 +165,17 @@ type front struct {
 	anyPeer bool         // without tokens, every client that reaches the port is accepted
 	stdin   bool         // clients come through stdin
 	close   func() error // closes the listener if serve is not called; may be nil
+	metrics net.Listener // of --metrics-listen; nil: none
+}
+
+// closeUnused closes the listeners of a front that does not serve.
+func (f *front) closeUnused() {
+	if f.close != nil {
+		_ = f.close()
+	}
+	if f.metrics != nil {
+		_ = f.metrics.Close()
+	}
 }
 
 // listenFront listens where --listen says.
@@ -258,7 +271,7 @@ func listeningFront(s cmdutil.Streams, listener net.Listener, config *tls.Config
 			_ = listener.Close()
 			return fmt.Errorf("print the URL: %w", err)
 		}
-		log.Info("listening", "url", url, "pid", strconv.Itoa(os.Getpid()))
+		log.Info("listening", "url", url, "pid", os.Getpid())
 		ready()
 		if config != nil {
 			return srv.ServeTLS(ctx, listener, config)

@@ -126,9 +126,20 @@ func Server(t *testing.T, args ...string) (*exec.Cmd, string) {
 // Unlike those of t.Setenv they are for parallel tests too.
 func ServerWith(t *testing.T, env []string, args ...string) (*exec.Cmd, string) {
 	t.Helper()
+	return startServer(t, env, ShownOnFailure(t), args)
+}
+
+// ServerLogging starts a server whose log is written to log.
+func ServerLogging(t *testing.T, log io.Writer, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	return startServer(t, nil, log, args)
+}
+
+func startServer(t *testing.T, env []string, log io.Writer, args []string) (*exec.Cmd, string) {
+	t.Helper()
 	cmd := exec.Command(Codex, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stderr = ShownOnFailure(t)
+	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

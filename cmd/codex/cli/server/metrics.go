@@ -1,0 +1,62 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/urfave/cli/v2"
+)
+
+// maxScrapers bounds the connections of --metrics-listen: a service that collects
+// metrics has one, and there are few such services.
+const maxScrapers = 16
+
+// listenMetrics listens where --metrics-listen says; nil: nowhere.
+func listenMetrics(c *cli.Context) (net.Listener, error) {
+	where := c.String("metrics-listen")
+	if !c.IsSet("metrics-listen") {
+		return nil, nil
+	}
+	addr, err := netip.ParseAddrPort(where)
+	if err != nil {
+		return nil, cmdutil.Usagef("--metrics-listen %q: expected IP:PORT", where)
+	}
+	l, err := net.Listen("tcp", addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-listen: %w", listenError(addr, err))
+	}
+	return l, nil
+}
+
+// startMetrics serves metrics on l, which may be nil, until the function that it
+// returns is called.
+func startMetrics(l net.Listener, handler http.Handler, log *slog.Logger) (stop func()) {
+	if l == nil {
+		return func() {}
+	}
+	log.Info("serving metrics", "url", "http://"+l.Addr().String()+"/metrics")
+	ctx, cancel := context.WithCancel(context.Background())
+	h := websocket.NewHTTPServer(handler)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer context.AfterFunc(ctx, func() { _ = h.Close() })()
+		err := h.Serve(websocket.LimitWaiting(l, maxScrapers, websocket.Source))
+		if err != nil && !errors.Is(err, http.ErrServerClosed) {
+			log.Error("the metrics are no longer served", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// records returns the records of a log in JSON.
+func records(t *testing.T, path string) (list []map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	harness.Must(t, err)
+	text = text[:strings.LastIndexByte(string(text), '\n')+1] // a record may be being written
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "WARNING: proceeding") {
+			continue // for a person: the test's home is in a temporary directory
+		}
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, record)
+	}
+	return list
+}
+
+// recordOf waits for a record with that message.
+func recordOf(t *testing.T, path, message string) (found map[string]any) {
+	t.Helper()
+	harness.Eventually(t, "a record "+message, func() (missing []string) {
+		for _, record := range records(t, path) {
+			if record["msg"] == message {
+				found = record
+				return nil
+			}
+		}
+		return []string{message}
+	})
+	return found
+}
+
+// TestServerInNumbers runs commands on a server with metrics and a log in JSON: the
+// metrics count them, on a port of their own, and each field of the log has one type.
+func TestServerInNumbers(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	stderr, err := os.Create(log)
+	harness.Must(t, err)
+	defer stderr.Close()
+	server, url := harness.ServerLogging(t, stderr, "--log-format", "json", "--log-level", "debug", "--metrics-listen", "127.0.0.1:0")
+	for _, tt := range []struct {
+		code int
+		args []string
+	}{
+		{0, []string{"--", "echo", "here"}}, {3, []string{"--", "sh", "-c", "exit 3"}}, {127, []string{"--", "/no/such/program"}},
+		{0, []string{"--sandbox", "read-only", "--", "true"}},
+	} {
+		if _, text, code := harness.Run(t, "", append([]string{"remote", "run", "--url", url}, tt.args...)...); code != tt.code {
+			t.Fatalf("%v: %d\n%s", tt.args, code, text)
+		}
+	}
+	if text := metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"); !strings.Contains(text, "exec_server_sessions_total 4\n") {
+		t.Errorf("the metrics of the port:\n%s", text)
+	}
+	text := metricsOf(t, fmt.Sprint(recordOf(t, log, "serving metrics")["url"]))
+	for _, line := range []string{
+		`exec_server_processes_started_total{sandbox="none"} 2`, `exec_server_processes_started_total{sandbox="linuxSeccomp"} 1`,
+		`exec_server_processes_finished_total{result="success"} 2`, `exec_server_processes_finished_total{result="failure"} 1`,
+		`exec_server_processes_finished_total{result="not_started"} 1`, `exec_server_connections_total{transport="websocket"} 4`,
+		"process_open_fds ",
+	} {
+		if !strings.Contains(text, "\n"+line) {
+			t.Errorf("%s is missing in\n%s", line, text)
+		}
+	}
+	ended := recordOf(t, log, "process ended")
+	if ended["level"] != "INFO" || ended["exit_code"] != 0.0 || ended["bytes_out"] != 5.0 {
+		t.Errorf("%v", ended)
+	}
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	types := make(map[string]string)
+	for _, record := range records(t, log) {
+		for field, value := range record {
+			is := fmt.Sprintf("%T", value)
+			if was := types[field]; was != "" && was != is {
+				t.Errorf("%s of %v is a %s, and a %s in other records", field, record, is, was)
+			}
+			types[field] = is
+		}
+	}
+	if len(types) < 10 {
+		t.Errorf("there are few fields: %v", types)
+	}
+}
+
+// metricsOf returns what there is at an address.
+func metricsOf(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	harness.Must(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	harness.Must(t, err)
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %s", url, res.StatusCode, text)
+	}
+	return string(text)
+}

@@ -1,0 +1,121 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"sync/atomic"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/process"
+)
+
+// The functions of this file are told what happens. They count it for the metrics and
+// write the records that the log has about it; the code that calls them does its work
+// and no more.
+
+// observeConnection counts a connection that was accepted. The caller must call the
+// function that it returns when the connection has ended.
+func (srv *Server) observeConnection(transport string) (ended func()) {
+	m := srv.metrics
+	m.opened.With(transport).Inc()
+	active := m.active.With(transport)
+	active.Add(1)
+	return func() { active.Add(-1) }
+}
+
+// traffic counts the bytes of a process.
+type traffic struct{ in, out atomic.Int64 }
+
+// observeOutput counts output of the process.
+func (p *proc) observeOutput(stream process.Stream, n int) {
+	p.traffic.out.Add(int64(n))
+	p.s.srv.metrics.output(execproto.Stream(stream), n)
+}
+
+// observeInput counts input of the process.
+func (p *proc) observeInput(n int) {
+	p.traffic.in.Add(int64(n))
+	p.s.srv.metrics.stdin.Add(n)
+}
+
+// observeStart is told that the process was started, in which kind of sandbox and how
+// long the server took for it, or that it did not start.
+func (st *start) observeStart(kind string, pid int, took time.Duration, err error) {
+	m := st.p.s.srv.metrics
+	backend := ""
+	if st.p.confined {
+		backend = st.p.s.srv.backend()
+		m.sandboxStarted(backend, took, err)
+	}
+	if err != nil {
+		m.finished.With(endNotStarted).Inc()
+		return
+	}
+	m.processes.With(kind).Inc()
+	st.log.Info("process started", "pid", pid, "tty", st.spec.TTY, "sandbox", kind)
+}
+
+// observeExit is told how the process has exited. refused says that its sandbox could
+// not be made, so that the command has not run.
+func (p *proc) observeExit(code int, refused bool) {
+	m := p.s.srv.metrics
+	p.exit = exit{code: code, duration: time.Since(p.startedAt)}
+	m.processTime.Observe(p.exit.duration)
+	switch {
+	case refused:
+		m.finished.With(endRefused).Inc()
+		m.refusals.Inc()
+	case code == 0:
+		m.finished.With(endSuccess).Inc()
+	default:
+		m.finished.With(endFailure).Inc()
+	}
+}
+
+// exit is how a process has exited.
+type exit struct {
+	code     int
+	duration time.Duration // from the request that started it
+}
+
+// observeClosed is told that the output of the process has ended, which is after its
+// exit.
+func (p *proc) observeClosed() {
+	p.log.Info("process ended", "exit_code", p.exit.code, "duration", p.exit.duration,
+		"bytes_in", p.traffic.in.Load(), "bytes_out", p.traffic.out.Load())
+}
+
+// observeHelper is told that a helper for a confined file request was started, or why
+// not.
+func (srv *Server) observeHelper(took time.Duration, err error) {
+	m := srv.metrics
+	result := resultOf(err)
+	m.helpers.With(result).Inc()
+	m.sandboxStarted(srv.backend(), took, err)
+}
+
+// sandboxStarted counts a sandbox.
+func (m *instruments) sandboxStarted(backend string, took time.Duration, err error) {
+	m.sandboxes.With(backend, resultOf(err)).Inc()
+	if err == nil {
+		m.sandboxTime.With(backend).Observe(took)
+	}
+}
+
+// resultOf is the value of a label result.
+func resultOf(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+// backend returns the name of what confines here. It must not be called before
+// sandboxes was.
+func (srv *Server) backend() string {
+	if runtime, err := srv.sandboxes(); err == nil {
+		return runtime.Status().Backend
+	}
+	return "none"
+}
