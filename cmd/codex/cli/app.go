@@ -118,6 +118,7 @@ Example: start a server, and use it from a second terminal:
 			account.LoginCommand(s, account.Identity{Open: account.OpenBrowser}),
 			account.LogoutCommand(s, account.Identity{Open: account.OpenBrowser}),
 			completionCommand(),
+			versionCommand(s),
 			manCommand(),
 		},
 		Action: func(c *cli.Context) error {

@@ -63,9 +63,9 @@ COMMANDS:
              all
 
 GLOBAL OPTIONS:
-   --url URL      ask URL
-   --help, -h     show help
-   --version, -v  print the version
+   --url URL          ask URL
+   --help, -h         show help
+   --version, -v, -V  print the version
 `,
 		},
 		{

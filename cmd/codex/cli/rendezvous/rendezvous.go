@@ -59,7 +59,9 @@ can be connected to one and its agent to another, and when one ends, its peers
 come back through another. All need the same tokens.
 
 SIGINT and SIGTERM end it in order: its peers are told, and come back when it
-does. A second signal ends it at once.`,
+does. A second signal ends it at once.
+
+Every option can stand in a TOML file: see --config-file.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
@@ -69,7 +71,7 @@ does. A second signal ends it at once.`,
 			tokensFlag(),
 			&cli.StringFlag{Name: "public-url", Usage: "where peers reach it, if a proxy is in front (`URL`)"},
 			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
-		}, natsFlags(), cmdutil.LogFlags()),
+		}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName)),
 		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runRendezvous(c, s) },
 	}
@@ -107,6 +109,24 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 	if c.Args().Present() {
 		return cmdutil.UnknownCommand(c)
 	}
+	options, err := cmdutil.ReadOptions(c, cmdutil.OptionsFile{
+		Name: optionsName, Variables: map[string]string{"nats": natsVariable},
+		Excluded: map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas"}, "nats": {"state"}},
+	})
+	if err != nil {
+		return err
+	}
+	if done, err := options.Print(s.Out); done {
+		return err
+	}
+	return options.Explain(runWithOptions(c, s, options))
+}
+
+// optionsName is the file with options of rendezvous services in /etc/codex.
+const optionsName = "rendezvous.toml"
+
+// runWithOptions runs the service with all its options.
+func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options) error {
 	log, err := cmdutil.NewLogger(c, s.Err)
 	if err != nil {
 		return err
@@ -134,6 +154,9 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 	}
 	shared, err := natsOptions(c, log)
 	if err != nil {
+		return err
+	}
+	if done, err := options.Checked(s.Out); done {
 		return err
 	}
 	listener, err := listenRendezvous(c, config != nil)

@@ -23,6 +23,32 @@ import (
 // inherit too, which leaves commands in that of the server, for debuggers.
 const pidNamespaceIsolate = "isolate"
 
+// optionsName is the file with options of servers in /etc/codex.
+const optionsName = "exec-server.toml"
+
+// optionsFile says how a server takes options from a file. A server on stdin and stdout is
+// started by a client for itself, and must not have the ports of another one.
+func optionsFile(c *cli.Context) cmdutil.OptionsFile {
+	registering, encrypting := []string{"remote"}, []string{"tls-cert", "tls-key", "tls-client-ca"}
+	for _, flag := range remoteFlags() {
+		registering = append(registering, flag.Names()[0])
+	}
+	listening := append([]string{"listen", "allow-unauthenticated-bind"}, encrypting...)
+	for _, flag := range c.Command.Flags {
+		if name := flag.Names()[0]; strings.HasPrefix(name, "ws-") {
+			listening = append(listening, name)
+		}
+	}
+	listen := c.String("listen")
+	if !strings.HasPrefix(listen, "wss://") {
+		registering = append(registering, encrypting...)
+	}
+	return cmdutil.OptionsFile{
+		Name: optionsName, Unless: c.IsSet("listen") && strings.HasPrefix(listen, "stdio"),
+		Excluded: map[string][]string{"listen": registering, "remote": listening},
+	}
+}
+
 // serverOptions are what the flags make of a server.
 func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
 	auth := wsauth.Config{

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,10 @@ Examples:
 With forward it runs nothing itself, but registers a server that listens elsewhere.
 
 SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
-processes killed. A second signal ends it at once.`,
+processes killed. A second signal ends it at once.
+
+Every option can stand in a TOML file, for example max-processes = 64: see --config-file.
+Options on the command line count more than variables, and those more than the file.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
@@ -96,7 +100,7 @@ processes killed. A second signal ends it at once.`,
 			&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
-		}...), append(remoteFlags(), cmdutil.LogFlags()...)...),
+		}...), slices.Concat(remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
 		Subcommands: []*cli.Command{forwardCommand(s)},
 		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
 	}
@@ -112,6 +116,18 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 	if c.Args().Present() {
 		return cmdutil.Usagef("exec-server takes no arguments but forward, got %q; see codex exec-server --help", c.Args().First())
 	}
+	options, err := cmdutil.ReadOptions(c, optionsFile(c))
+	if err != nil {
+		return err
+	}
+	if done, err := options.Print(s.Out); done {
+		return err
+	}
+	return options.Explain(runWithOptions(c, s, options))
+}
+
+// runWithOptions runs the server with all its options.
+func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options) error {
 	if err := checkRemote(c); err != nil {
 		return err
 	}
@@ -128,6 +144,12 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 	manager := cmdutil.FindServiceManager(log)
 	opts, err := serverOptions(c, log)
 	if err != nil {
+		return err
+	}
+	if _, err := parseListen(c.String("listen")); err != nil {
+		return err
+	}
+	if done, err := options.Checked(s.Out); done {
 		return err
 	}
 	var f front

@@ -1,0 +1,350 @@
+package cmdutil
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"codex.internal/pkg/account/home"
+	"codex.internal/pkg/host/regular"
+	"github.com/urfave/cli/v2"
+)
+
+const (
+	// maxOptionsFile bounds a file with options, in bytes: each has a line.
+	maxOptionsFile = 1 << 20
+	// systemOptions is the directory of the files that are read unless another one is
+	// named.
+	systemOptions = "/etc/codex"
+	// othersWrite are the permissions with which other users can change a file.
+	othersWrite = 0o022
+)
+
+// The names of the options about the file.
+const (
+	optionFile  = "config-file"
+	optionCheck = "check-config"
+	optionPrint = "print-config"
+)
+
+// OptionsFileFlags are those of a command whose options can stand in a file. name is that
+// of its file in /etc/codex.
+func OptionsFileFlags(name string) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: optionFile, Usage: "take options from the TOML `FILE`", DefaultText: filepath.ToSlash(filepath.Join(systemOptions, name)) + ", if it exists"},
+		&cli.BoolFlag{Name: optionCheck, Usage: "check the options and the files that they name, and end"},
+		&cli.BoolFlag{Name: optionPrint, Usage: "print the options in the form of --config-file, with where each comes from, and end"},
+	}
+}
+
+// OptionsFile says how a command takes options from a file.
+type OptionsFile struct {
+	// Name is that of the file in /etc/codex.
+	Name string
+	// Unless makes the command not read the file in /etc/codex.
+	Unless bool
+	// Variables are those of options that the flag library does not read itself.
+	Variables map[string]string
+	// Excluded are options that are left out of the file if the key of the map was given
+	// on the command line: they belong to another use of the command.
+	Excluded map[string][]string
+}
+
+// Options are the options of a command with where they come from.
+type Options struct {
+	c         *cli.Context
+	path      string            // of the file; empty: there is none
+	from      map[string]string // of options from the file: PATH:LINE
+	variables map[string]string
+}
+
+// ReadOptions sets the options of a command that were given neither on the command line nor
+// by a variable to what the file says.
+func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
+	o := &Options{c: c, from: make(map[string]string), variables: f.Variables}
+	path, given := c.String(optionFile), c.IsSet(optionFile)
+	switch {
+	case given && path == "":
+		return nil, Usagef("--%s is empty; leave it out or name a file", optionFile)
+	case !given && (f.Unless || runtime.GOOS == "windows"):
+		return o, nil
+	case !given:
+		path = filepath.Join(systemOptions, f.Name)
+	}
+	text, err := regular.ReadFile(path, maxOptionsFile)
+	if !given && errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err == nil {
+		err = onlyOurs(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the options of --%s: %w", optionFile, err)
+	}
+	o.path = path
+	entries, wrong := home.Entries(text)
+	if wrong != nil {
+		wrong.Path = path
+		return nil, wrong
+	}
+	return o, o.apply(entries, f.Excluded)
+}
+
+// onlyOurs refuses a file that other users can change: its options decide who may run
+// commands.
+func onlyOurs(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && runtime.GOOS != "windows" && info.Mode()&othersWrite != 0 {
+		return fmt.Errorf("%s can be changed by other users; chmod go-w %s", path, path)
+	}
+	return err
+}
+
+// apply sets the options of a file.
+func (o *Options) apply(entries []home.Entry, excluded map[string][]string) error {
+	var left []string
+	for option, others := range excluded {
+		if o.c.IsSet(option) {
+			left = append(left, others...)
+		}
+	}
+	var set []func() error
+	for _, e := range entries {
+		at := o.path + ":" + strconv.Itoa(e.Line)
+		flag := o.flagNamed(e.Key)
+		if flag == nil {
+			return o.unknown(at, e.Key)
+		}
+		values, err := texts(flag, e.Value)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", at, e.Key, err)
+		}
+		if o.isGiven(e.Key) || slices.Contains(left, e.Key) {
+			continue
+		}
+		set = append(set, func() error {
+			for _, value := range values {
+				if err := o.c.Set(e.Key, value); err != nil {
+					return fmt.Errorf("%s: %s: %s is not %s", at, e.Key, strconv.Quote(value), allowed(flag))
+				}
+			}
+			o.from[e.Key] = at
+			return nil
+		})
+	}
+	for _, f := range set {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isGiven reports whether an option was given on the command line or by a variable.
+func (o *Options) isGiven(name string) bool {
+	return o.c.IsSet(name) || o.variables[name] != "" && os.Getenv(o.variables[name]) != ""
+}
+
+// names returns the options that can stand in a file.
+func (o *Options) names() (names []string) {
+	for _, flag := range o.c.Command.Flags {
+		name := flag.Names()[0]
+		visible, ok := flag.(cli.VisibleFlag)
+		if ok && visible.IsVisible() && !slices.Contains([]string{optionFile, optionCheck, optionPrint, "help"}, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (o *Options) flagNamed(name string) cli.Flag {
+	if !slices.Contains(o.names(), name) {
+		return nil
+	}
+	for _, flag := range o.c.Command.Flags {
+		if flag.Names()[0] == name {
+			return flag
+		}
+	}
+	return nil
+}
+
+// unknown is the error of a key that is no option.
+func (o *Options) unknown(at, key string) error {
+	names := o.names()
+	if meant := similar(key, names); meant != "" {
+		return fmt.Errorf("%s: unknown key %s; did you mean %s?", at, strconv.Quote(key), meant)
+	}
+	slices.Sort(names)
+	return fmt.Errorf("%s: unknown key %s; allowed are the options of %s: %s", at, strconv.Quote(key), o.c.Command.HelpName, strings.Join(names, ", "))
+}
+
+// allowed says what values an option takes.
+func allowed(flag cli.Flag) string {
+	switch flag.(type) {
+	case *cli.BoolFlag:
+		return "true or false"
+	case *cli.IntFlag, *cli.Uint64Flag:
+		return "a number without a fraction"
+	case *cli.DurationFlag:
+		return `a duration in quotes, such as "90s", "30m" or "720h"`
+	case *cli.StringSliceFlag:
+		return "an array of strings"
+	default:
+		return "a string"
+	}
+}
+
+// texts returns the value of a key as it would be written on the command line, or, for an
+// option that may be repeated, the values.
+func texts(flag cli.Flag, value any) ([]string, error) {
+	var values []string
+	ok := false
+	switch flag.(type) {
+	case *cli.BoolFlag:
+		var v bool
+		v, ok = value.(bool)
+		values = []string{strconv.FormatBool(v)}
+	case *cli.IntFlag, *cli.Uint64Flag:
+		var v int64
+		v, ok = value.(int64)
+		values = []string{strconv.FormatInt(v, 10)}
+	case *cli.StringSliceFlag:
+		var list []any
+		list, ok = value.([]any)
+		for _, element := range list {
+			text, isText := element.(string)
+			ok = ok && isText
+			values = append(values, text)
+		}
+	default:
+		var v string
+		v, ok = value.(string)
+		values = []string{v}
+	}
+	if !ok {
+		return nil, fmt.Errorf("it must be %s", allowed(flag))
+	}
+	return values, nil
+}
+
+// namedOption finds an option in an error.
+var namedOption = regexp.MustCompile(`--([a-z0-9-]+)`)
+
+// Explain adds to an error about options where those that it names come from, if that is
+// the file.
+func (o *Options) Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, m := range namedOption.FindAllStringSubmatch(err.Error(), -1) {
+		if at := o.from[m[1]]; at != "" {
+			return WithAdvice(err, "--"+m[1]+" comes from "+at)
+		}
+	}
+	return err
+}
+
+// Print prints the options if --print-config asks for it. done is true then: the command
+// must end.
+func (o *Options) Print(w io.Writer) (done bool, err error) {
+	if !o.c.Bool(optionPrint) {
+		return false, nil
+	}
+	_, err = io.WriteString(w, o.text())
+	return true, err
+}
+
+// Checked is called once the options were checked. done is true if --check-config was
+// given: the command must end.
+func (o *Options) Checked(w io.Writer) (done bool, err error) {
+	switch {
+	case !o.c.Bool(optionCheck):
+		return false, nil
+	case o.path == "":
+		_, err = fmt.Fprintln(w, "the options are valid; there is no file with options")
+	default:
+		_, err = fmt.Fprintf(w, "the options are valid, with those of %s\n", o.path)
+	}
+	return true, err
+}
+
+// text returns the options as a file that has the same effect. Options without a value, or
+// with their default, are comments.
+func (o *Options) text() string {
+	var b strings.Builder
+	for _, name := range o.names() {
+		flag := o.flagNamed(name)
+		value := o.value(flag, name)
+		switch {
+		case o.isGiven(name) && !o.c.IsSet(name):
+			fmt.Fprintf(&b, "# %s is set by %s\n", name, o.variables[name]) // its value may be a secret
+		case o.isGiven(name):
+			fmt.Fprintf(&b, "%s = %s # %s\n", name, value, o.source(flag, name))
+		case value == `""` || value == "[]":
+			fmt.Fprintf(&b, "# %s is not set\n", name)
+		default:
+			fmt.Fprintf(&b, "# %s = %s\n", name, value)
+		}
+	}
+	return b.String()
+}
+
+// source says where the value of an option comes from.
+func (o *Options) source(flag cli.Flag, name string) string {
+	if at := o.from[name]; at != "" {
+		return at
+	}
+	variables := []string{o.variables[name]}
+	if f, ok := flag.(cli.DocGenerationFlag); ok {
+		variables = append(variables, f.GetEnvVars()...)
+	}
+	for _, variable := range variables {
+		if value := os.Getenv(variable); variable != "" && value != "" && (!o.c.IsSet(name) || value == fmt.Sprint(o.c.Value(name))) {
+			return variable
+		}
+	}
+	return "command line"
+}
+
+// value returns the value of an option in TOML.
+func (o *Options) value(flag cli.Flag, name string) string {
+	switch flag.(type) {
+	case *cli.BoolFlag:
+		return strconv.FormatBool(o.c.Bool(name))
+	case *cli.IntFlag, *cli.Uint64Flag:
+		return fmt.Sprint(o.c.Value(name))
+	case *cli.StringSliceFlag:
+		quoted := make([]string, 0)
+		for _, v := range o.c.StringSlice(name) {
+			quoted = append(quoted, quoteTOML(v))
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	}
+	return quoteTOML(fmt.Sprint(o.c.Value(name)))
+}
+
+// quoteTOML returns a text as a TOML string.
+func quoteTOML(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + string(r))
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + `"`
+}

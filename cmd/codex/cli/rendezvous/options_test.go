@@ -1,0 +1,46 @@
+package rendezvous
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+)
+
+// TestOptionsFromAFile: the service takes its options from a file, and a variable counts
+// more than the file.
+func TestOptionsFromAFile(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	path := filepath.Join(t.TempDir(), "options.toml")
+	run := func(file string, args ...string) (string, error) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		s := cmdutil.NewStreams(strings.NewReader(""), &out, &out)
+		app := &cli.App{Name: "codex", Writer: &out, Commands: []*cli.Command{Command(s)}, ExitErrHandler: func(*cli.Context, error) {}}
+		err := app.Run(append([]string{"codex", "rendezvous", "--config-file", path}, args...))
+		return out.String(), err
+	}
+	const file = "listen = '127.0.0.1:0'\nallow-plaintext-bind = true\nnats = 'nats://file.test'\nnats-replicas = 3\n"
+	text, err := run(file, "--print-config")
+	if err != nil || !strings.Contains(text, `nats = "nats://file.test" # `) || !strings.Contains(text, "allow-plaintext-bind = true # ") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if text, err = run(file, "--state", "/s", "--print-config"); err != nil || strings.Contains(text, "file.test") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	t.Setenv(natsVariable, "nats://user:secret@variable.test")
+	if text, err = run(file, "--print-config"); err != nil || strings.Contains(text, "file.test") || strings.Contains(text, "secret") ||
+		!strings.Contains(text, "# nats is set by "+natsVariable) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	_, err = run("\nnats-replicas = 9", "--check-config")
+	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, "options.toml:2") {
+		t.Errorf("%v: %q", err, advice)
+	}
+}

@@ -1,0 +1,153 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+)
+
+// server runs codex exec-server with a file of options and returns what it prints.
+func server(t *testing.T, file string, args ...string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "options.toml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return serverAt(path, args...)
+}
+
+func serverAt(path string, args ...string) (string, error) {
+	var out strings.Builder
+	s := cmdutil.NewStreams(strings.NewReader(""), &out, &out)
+	app := &cli.App{
+		Name: "codex", Writer: &out, ErrWriter: &out, Flags: cmdutil.RootFlags(), Commands: []*cli.Command{Command(s)},
+		ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: cmdutil.OnUsageError, DisableSliceFlagSeparator: true,
+	}
+	err := app.Run(append([]string{"codex", "exec-server", "--config-file", path}, args...))
+	return out.String(), err
+}
+
+func TestOptionsFromAFile(t *testing.T) {
+	t.Setenv("CODEX_LOG", "warn")
+	const file = `# all types
+listen = "ws://127.0.0.1:1"
+session-ttl = "90s"
+max-processes = 64
+max-handles = 5
+ws-max-clock-skew-seconds = 7
+sandbox-stricter = true
+log-level = "debug"
+config = ["a=1", "b=\"x,y\""]
+`
+	text, err := server(t, file, "--max-handles", "6", "--print-config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`listen = "ws://127.0.0.1:1" # `, `session-ttl = "1m30s" # `, "max-processes = 64 # ", "max-handles = 6 # command line\n",
+		"ws-max-clock-skew-seconds = 7 # ", "sandbox-stricter = true # ", `log-level = "warn" # CODEX_LOG` + "\n",
+		`config = ["a=1", "b=\"x,y\""] # `, "options.toml:4\n", "# max-connections = 1024\n", "# tls-cert is not set\n", "# no-cgroups = false\n",
+	} {
+		if !strings.Contains("\n"+text, "\n"+want) && !strings.Contains(text, want) {
+			t.Errorf("%s is missing in\n%s", want, text)
+		}
+	}
+	// What is printed has the same effect.
+	again, err := server(t, text, "--print-config")
+	if err != nil || options(again) != options(text) {
+		t.Errorf("%v\n%s\nwant\n%s", err, again, text)
+	}
+	if text, err := server(t, "max-handles = 6", "--check-config"); err != nil || !strings.Contains(text, "are valid") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// options returns what --print-config prints without comments.
+func options(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		option, _, _ := strings.Cut(line, " # ")
+		if !strings.HasPrefix(option, "#") {
+			b.WriteString(option + "\n")
+		}
+	}
+	return b.String()
+}
+
+func TestWrongOptionsInAFile(t *testing.T) {
+	for file, want := range map[string]string{
+		"\nmax-proceses = 1":                        `:2: unknown key "max-proceses"; did you mean max-processes?`,
+		"x = 1":                                     `:1: unknown key "x"; allowed are the options of codex exec-server: allow-unauthenticated-bind, concurrent-requests, config, `,
+		"config-file = 'x'":                         `:1: unknown key "config-file"; did you mean config?`,
+		"help = true":                               `:1: unknown key "help"`,
+		"max-processes = '1'":                       `:1: max-processes: it must be a number without a fraction`,
+		"max-processes = 1.5":                       `:1: max-processes: it must be a number`,
+		"max-processes = 99999999999999999999":      `:1:`,
+		"ws-max-clock-skew-seconds = -1":            `:1: ws-max-clock-skew-seconds: "-1" is not a number`,
+		"no-cgroups = 'yes'":                        `:1: no-cgroups: it must be true or false`,
+		"session-ttl = 60":                          `:1: session-ttl: it must be a duration in quotes, such as "90s"`,
+		"session-ttl = 'soon'":                      `:1: session-ttl: "soon" is not a duration`,
+		"config = 'a=b'":                            `:1: config: it must be an array of strings`,
+		"config = [1]":                              `:1: config: it must be an array of strings`,
+		"listen = 5":                                `:1: listen: it must be a string`,
+		"[server]\nlisten = 'x'":                    `:1:2: ` + "`server` is a table",
+		"listen = 'a'\nlisten = 'b'":                `:2:1: `,
+		"max-processes = 0":                         `--max-processes must be at least 1`,
+		"remote = 'https://x.test'\nlisten = 'ws:'": `cannot be used with`,
+	} {
+		text, err := server(t, file, "--check-config")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v %s, want %s", file, err, text, want)
+		}
+	}
+	_, err := server(t, "\nmax-processes = 0", "--check-config")
+	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, "--max-processes comes from ") || !strings.Contains(advice, "options.toml:2") {
+		t.Errorf("%q", advice)
+	}
+}
+
+// TestOptionsFileIsRefused: a file that is missing, or that others can change.
+func TestOptionsFileIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "options.toml")
+	if _, err := serverAt(path, "--check-config"); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := serverAt("", "--check-config"); err == nil || !strings.Contains(err.Error(), "--config-file is empty") {
+		t.Errorf("no file: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o620); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := serverAt(path, "--check-config"); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		t.Errorf("a file that the group can change: %v", err)
+	}
+}
+
+// TestOptionsOfAnotherUseAreLeftOut: --listen on the command line does not meet the file's
+// --remote, and the other way round.
+func TestOptionsOfAnotherUseAreLeftOut(t *testing.T) {
+	registering := "remote = 'https://x.test'\nenvironment-id = 'box'\nmax-handles = 3"
+	if text, err := server(t, registering, "--listen", "ws://127.0.0.1:0", "--print-config"); err != nil ||
+		options(text) != options("listen = \"ws://127.0.0.1:0\" # \nmax-handles = 3 # \n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	listening := "listen = 'wss://127.0.0.1:1'\ntls-cert = '/c'\ntls-key = '/k'\nws-auth = 'capability-token'\nmax-handles = 3"
+	text, err := server(t, listening, "--remote", "https://x.test", "--environment-id", "box", "--print-config")
+	if err != nil || strings.Contains(options(text), "listen") || strings.Contains(options(text), "tls") || strings.Contains(options(text), "ws-") ||
+		!strings.Contains(options(text), "max-handles = 3\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	text, err = server(t, listening, "--listen", "wss://127.0.0.1:2", "--print-config")
+	if err != nil || !strings.Contains(options(text), `tls-cert = "/c"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

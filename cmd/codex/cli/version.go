@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+)
+
+// The library adds this flag to every app.
+func init() {
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Aliases: []string{"v", "V"}, Usage: "print the version", DisableDefaultText: true}
+}
+
+// built is what codex version --json prints.
+type built struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Time     string `json:"time,omitempty"`     // of the commit
+	Modified bool   `json:"modified,omitempty"` // there were changes since the commit
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+func versionCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print the version of this program",
+		Description: `Prints the version, as codex --version does. With --json it also prints the commit and
+its time, the version of Go, the operating system and the processor.
+
+Example:
+   codex version --json`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags:        []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.Usagef("version takes no arguments, got %q; see codex version --help", c.Args().First())
+			}
+			if !c.Bool("json") {
+				_, err := fmt.Fprintf(s.Out, "codex %s\n", c.App.Version)
+				return err
+			}
+			return cmdutil.PrintJSON(s.Out, build(c.App.Version))
+		},
+	}
+}
+
+// build returns what is known about how the program was built.
+func build(version string) built {
+	b := built{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.Revision = setting.Value
+		case "vcs.time":
+			b.Time = setting.Value
+		case "vcs.modified":
+			b.Modified = setting.Value == "true"
+		}
+	}
+	return b
+}
