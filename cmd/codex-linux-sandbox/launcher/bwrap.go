@@ -145,7 +145,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 	}
 	binds = w.l.plan.AppendWall(binds, w.l.helper)
 	outer := w.l.rules()
-	if outer.Sockets >= sandbox.SocketsLoopback {
+	if outer.Sockets >= sandbox.SocketsLoopback || w.l.redirects() {
 		// The second stage is under this filter as well, and installs the one that
 		// asks.
 		outer.Network = sandbox.NetworkOn
@@ -299,8 +299,8 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 			late <- ""
 			return
 		}
-		w.begin(inner)
-		go func() { late <- failureIn(receiveConnector(w.talk[0], nil)) }()
+		to, captured := w.begin(inner)
+		go func() { late <- failureIn(receiveConnector(w.talk[0], to, captured...)) }()
 		for {
 			select {
 			case sig := <-signals:
@@ -345,20 +345,31 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 }
 
 // begin lets the second stage execute the command, when it is known whose end
-// is the end of all inside: its parent, the first process there.
-func (w *wrapped) begin(inner int) {
+// is the end of all inside: its parent, the first process there. It returns how its
+// connections are redirected, and the listeners for that; nil if they are not.
+func (w *wrapped) begin(inner int) (to *redirect, captured []int) {
 	init := sandbox.ParentOf(inner)
 	if fd, err := unix.PidfdOpen(init, 0); err == nil {
 		w.init = fd
 	}
-	limitNamespaceOf(inner)
+	if w.l.redirects() {
+		to, _ = newRedirect(w.l.egressFD)
+	}
+	if entered := enterNamespacesOf(inner, to); to != nil && entered {
+		captured = to.fixed[:]
+	} else if to != nil {
+		// A bwrap that is set-user-ID has made namespaces of root's.
+		to.release()
+		to = nil
+	}
 	if err := w.stubs.run(init); err != nil {
 		// Without a byte the second stage does not run the command.
 		w.failed = err.Error()
 		_ = unix.Shutdown(w.talk[0], unix.SHUT_WR)
-		return
+	} else {
+		_, _ = unix.Write(w.talk[0], []byte{1})
 	}
-	_, _ = unix.Write(w.talk[0], []byte{1})
+	return to, captured
 }
 
 // poll waits until a process has ended.
@@ -373,25 +384,15 @@ func poll(pidfd int) error {
 
 // spec is what the second stage is told.
 func (w *wrapped) spec() string {
-	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network))}
-	if w.l.nesting {
-		spec = append(spec, "nesting=1")
-	}
-	if w.terminal {
-		spec = append(spec, "terminal=1")
-	}
-	if w.l.plan.Root == sandbox.RootWritable || w.l.plan.NoProc {
-		spec = append(spec, "writable=1")
-	}
-	if w.l.plan.Root == sandbox.RootWritable {
-		spec = append(spec, "root=1")
-	}
-	if w.l.unixSockets {
-		spec = append(spec, "unix=1")
-	}
-	spec = append(spec, "sockets="+strconv.Itoa(int(w.l.sockets())))
-	if w.l.execFD >= 0 {
-		spec = append(spec, "exec=1")
+	root := w.l.plan.Root == sandbox.RootWritable
+	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets()))}
+	for word, said := range map[string]bool{
+		"nesting": w.l.nesting, "terminal": w.terminal, "writable": root || w.l.plan.NoProc, "root": root,
+		"unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,
+	} {
+		if said {
+			spec = append(spec, word+"=1")
+		}
 	}
 	if w.l.proxies != nil {
 		for _, port := range w.l.proxies.Ports {

@@ -37,6 +37,8 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.rules.Nesting, l.nesting = true, true
 		case "unix":
 			w.rules.UnixSockets = true
+		case "redirect":
+			w.rules.Redirect = true
 		case "sockets":
 			w.rules.Sockets = sandbox.Sockets(n)
 		case "root":

@@ -34,17 +34,14 @@ func (w *wrapped) hello() int {
 	if w.failed = failureIn(text[:n]); w.failed != "" {
 		return 0
 	}
-	messages, err := unix.ParseSocketControlMessage(oob[:size])
-	if err != nil {
-		return 0
+	if w.l.proxies != nil {
+		w.l.proxies.adopt(rightsIn(oob[:size]))
 	}
 	pid := 0
+	messages, _ := unix.ParseSocketControlMessage(oob[:size])
 	for i := range messages {
 		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
 			pid = int(cred.Pid)
-		}
-		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && w.l.proxies != nil {
-			w.l.proxies.adopt(fds)
 		}
 	}
 	return pid

@@ -128,10 +128,10 @@ func (c *connector) release() {
 }
 
 // receiveConnector takes from a socket what filterOwn sends, after what capture
-// sends if connections are redirected, and starts a connector with it. It returns when the
-// socket has been closed inside, with a message that was something else.
-func receiveConnector(socket int, to *redirect) (message []byte) {
-	var fds []int
+// sends if connections are redirected, and starts a connector with it. What has come already
+// is in fds. It returns when the socket has been closed inside, with a message that was
+// something else.
+func receiveConnector(socket int, to *redirect, fds ...int) (message []byte) {
 	for {
 		text, oob := make([]byte, 1+maxFailure), make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
 		n, size, _, _, err := unix.Recvmsg(socket, text, oob, unix.MSG_CMSG_CLOEXEC)

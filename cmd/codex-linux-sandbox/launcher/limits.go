@@ -72,18 +72,43 @@ func (p *program) write(name, text string) {
 	p.close(fd)
 }
 
-// limitNamespaceOf limits the user namespace of a process, which bwrap has
-// made, from a child that enters it: bwrap leaves no process inside that is allowed to.
-func limitNamespaceOf(pid int) {
+// enterNamespacesOf limits the user namespace of a process, which bwrap has made, from a
+// child that enters it: bwrap leaves no process inside that is allowed to. If to is not nil,
+// the child captures the network of the process first, and shares its descriptors with the
+// launcher for that. It reports whether the child has done all that.
+func enterNamespacesOf(pid int, to *redirect) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := &processes{init: &program{}, command: &program{}, status: -1}
-	name := "/proc/" + strconv.Itoa(pid) + "/ns/user"
-	fd := c.init.get("open", name, unix.SYS_OPENAT, cwdFD, c.init.text(name), val(unix.O_RDONLY|unix.O_CLOEXEC), val(0))
-	c.init.do("enter", name, unix.SYS_SETNS, fd.arg(), val(unix.CLONE_NEWUSER))
-	c.init.limit()
-	c.init.do("end", "", unix.SYS_EXIT_GROUP, val(0))
-	if child, errno := c.start(false); errno == 0 {
-		_, _ = wait(child)
+	p := c.init
+	open := func(kind string) register {
+		name := "/proc/" + strconv.Itoa(pid) + "/ns/" + kind
+		return p.get("open", name, unix.SYS_OPENAT, cwdFD, p.text(name), val(unix.O_RDONLY|unix.O_CLOEXEC), val(0))
 	}
+	enter := func(fd register, kind int) { p.do("enter", "a namespace", unix.SYS_SETNS, fd.arg(), val(kind)) }
+	user := open("user")
+	if to == nil {
+		enter(user, unix.CLONE_NEWUSER)
+	} else {
+		c.flags = unix.CLONE_FILES
+		network := open("net")
+		// For a user other than root, bwrap makes a second user namespace inside the
+		// one that owns the network.
+		owner := p.get("find the owner of", "a network", unix.SYS_IOCTL, network.arg(), val(unix.NS_GET_USERNS))
+		enter(owner, unix.CLONE_NEWUSER)
+		enter(network, unix.CLONE_NEWNET)
+		to.catch(p)
+		p.try(func() { enter(user, unix.CLONE_NEWUSER) })
+		p.close(network)
+		p.close(owner)
+	}
+	p.close(user)
+	p.limit()
+	p.do("end", "", unix.SYS_EXIT_GROUP, val(0))
+	child, errno := c.start(false)
+	if errno != 0 {
+		return false
+	}
+	status, err := wait(child)
+	return err == nil && status == 0
 }

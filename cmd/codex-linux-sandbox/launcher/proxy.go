@@ -106,15 +106,8 @@ func (x *proxies) serve() {
 	go func() {
 		oob := make([]byte, unix.CmsgSpace(4*proxybridge.MaxRoutes))
 		_, n, _, _, err := unix.Recvmsg(x.ours, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
-		if err != nil {
-			return
-		}
-		messages, err := unix.ParseSocketControlMessage(oob[:n])
-		if err != nil || len(messages) == 0 {
-			return
-		}
-		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil {
-			x.adopt(fds)
+		if err == nil {
+			x.adopt(rightsIn(oob[:n]))
 		}
 	}()
 }

@@ -93,12 +93,17 @@ func (r *redirect) release() {
 	}
 }
 
-// capture appends what makes every address local, and the sockets that take what
-// is sent there, and sends these over a socket. Without IPv6 they are of IPv4.
-func (r *redirect) capture(p *program, over int) {
+// catch appends what makes every address local, and the sockets that take what
+// is sent there. Without IPv6 they are of IPv4.
+func (r *redirect) catch(p *program) {
 	p.catchAll(unix.AF_INET)
 	p.catchAll(unix.AF_INET6)
 	p.either(func() { r.listen(p, unix.AF_INET6) }, func() { r.listen(p, unix.AF_INET) })
+}
+
+// capture appends what catch does, and sends the sockets over another.
+func (r *redirect) capture(p *program, over int) {
+	r.catch(p)
 	p.handOut("the listeners", over, r.fixed[:]...)
 	for _, fd := range r.fixed {
 		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
@@ -289,11 +294,7 @@ func (r *redirect) collect() {
 		if err != nil {
 			break
 		}
-		name, err := unix.Getsockname(fd)
-		if err != nil {
-			_ = unix.Close(fd)
-			continue
-		}
+		name, _ := unix.Getsockname(fd) // without a name, no thread claims it
 		r.arrived = append(r.arrived, arrival{[2]transparent.Message{endpointOf(peer), endpointOf(name)}, fd, time.Now()})
 		r.expire()
 	}
@@ -311,12 +312,9 @@ func (r *redirect) expire() {
 // claim returns the far end of a socket's connection; -1: it has not come.
 func (r *redirect) claim(socket int) int {
 	name, err := unix.Getsockname(socket)
-	if err != nil {
+	peer, unconnected := unix.Getpeername(socket)
+	if err != nil || unconnected != nil {
 		return -1
-	}
-	peer, err := unix.Getpeername(socket)
-	if err != nil {
-		return -1 // not yet connected
 	}
 	ends := [2]transparent.Message{endpointOf(name), endpointOf(peer)}
 	r.mu.Lock()

@@ -33,8 +33,8 @@ func (e *examination) backends() {
 		e.report.Backends = append(e.report.Backends, b)
 	}
 	if own := e.report.Backends; slices.ContainsFunc(own, workspaceWrites) && !slices.ContainsFunc(own, redirects) {
-		e.note("In a sandbox with a network proxy, programs that know no proxy reach no host. That needs the namespaces backend, " +
-			"and what connections to a command's own Unix sockets need.")
+		e.note("In a sandbox with a network proxy, programs that know no proxy reach no host. That needs the backend namespaces " +
+			"or bwrap, and what connections to a command's own Unix sockets need.")
 	}
 	e.report.Auto.Reason = strings.TrimSuffix(runtime.Status().Reason, "; ")
 }
@@ -43,7 +43,7 @@ func workspaceWrites(b Backend) bool { return b.WorkspaceWrite }
 
 // redirects reports whether connections that go past a network proxy are redirected
 // to it: the launcher makes them, as those to a command's own Unix sockets.
-func redirects(b Backend) bool { return b.Name == namespacesName && b.WorkspaceWrite && b.OwnSockets }
+func redirects(b Backend) bool { return b.Name != landlockName && b.WorkspaceWrite && b.OwnSockets }
 
 // enforce has a backend enforce both policies, and looks at the outcome.
 func (e *examination) enforce(b *Backend) {

@@ -273,7 +273,21 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 // TestProgramsThatKnowNoProxy: programs that connect by themselves reach the hosts of
 // the process's policy by their names, and nothing else.
 func TestProgramsThatKnowNoProxy(t *testing.T) {
+	for _, backend := range redirecting(t) {
+		t.Run(backend, func(t *testing.T) { programsThatKnowNoProxy(t, backend) })
+	}
+}
+
+// redirecting returns the backends here that redirect connections.
+func redirecting(t *testing.T) []string {
 	harness.NeedSandbox(t)
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		return []string{"namespaces"}
+	}
+	return []string{"namespaces", "bwrap"}
+}
+
+func programsThatKnowNoProxy(t *testing.T, backend string) {
 	r := newRedirected(t)
 	want := map[string]string{
 		"tcp/a.allowed.test:" + r.port:         "hello",
@@ -301,7 +315,7 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 			words = append(words, word)
 		}
 	}
-	got := r.run("namespaces", words...)
+	got := r.run(backend, words...)
 	for word, how := range want {
 		if got[word] != how {
 			t.Errorf("%s: %q, want %q", word, got[word], how)
@@ -318,12 +332,13 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 
 // TestStalledConnections: connections that a command stalls hold up none of its others.
 func TestStalledConnections(t *testing.T) {
-	harness.NeedSandbox(t)
-	r := newRedirected(t)
-	for _, word := range []string{"tcp/a.allowed.test:" + r.port, "many/b.allowed.test:" + r.port} {
-		got := r.run("namespaces", "stall/93.184.216.34:80", word)
-		if got["stall/93.184.216.34:80"] != "waiting" || got[word] != "hello" {
-			t.Errorf("%q", got)
+	for _, backend := range redirecting(t) {
+		r := newRedirected(t)
+		for _, word := range []string{"tcp/a.allowed.test:" + r.port, "many/b.allowed.test:" + r.port} {
+			got := r.run(backend, "stall/93.184.216.34:80", word)
+			if got["stall/93.184.216.34:80"] != "waiting" || got[word] != "hello" {
+				t.Errorf("%s: %q", backend, got)
+			}
 		}
 	}
 }
@@ -352,7 +367,12 @@ func TestStartUpFilesAreRedirected(t *testing.T) {
 // TestSocketsOfAnotherNetwork: a socket of this machine's network, which a process
 // outside hands to the command, is connected to nothing.
 func TestSocketsOfAnotherNetwork(t *testing.T) {
-	harness.NeedSandbox(t)
+	for _, backend := range redirecting(t) {
+		socketsOfAnotherNetwork(t, backend)
+	}
+}
+
+func socketsOfAnotherNetwork(t *testing.T, backend string) {
 	r := newRedirected(t)
 	for _, to := range []string{"127.0.0.1:" + r.port, "93.184.216.34:" + r.port} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -361,25 +381,11 @@ func TestSocketsOfAnotherNetwork(t *testing.T) {
 		harness.Must(t, err)
 		harness.Must(t, unix.Sendmsg(pair[1], []byte{1}, unix.UnixRights(given), nil, 0))
 		r.stdin = os.NewFile(uintptr(pair[0]), "stdin")
-		if got := r.run("namespaces", "given/"+to); got["given/"+to] != "operation not permitted" {
-			t.Errorf("%s: %q", to, got)
+		if got := r.run(backend, "given/"+to); got["given/"+to] != "operation not permitted" {
+			t.Errorf("%s, %s: %q", backend, to, got)
 		}
 		_ = r.stdin.Close()
 		_, _ = unix.Close(pair[1]), unix.Close(given)
-	}
-}
-
-// TestBackendsThatDoNotRedirect: with bwrap nothing is redirected, and nothing leads
-// out.
-func TestBackendsThatDoNotRedirect(t *testing.T) {
-	harness.NeedSandbox(t)
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("there is no bwrap here")
-	}
-	r := newRedirected(t)
-	word := "tcp/93.184.216.34:" + r.port
-	if got := r.run("bwrap", word); got[word] != "network is unreachable" {
-		t.Errorf("%q", got)
 	}
 }
 
