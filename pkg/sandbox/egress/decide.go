@@ -105,6 +105,9 @@ func (x *Proxy) decide(ctx context.Context, q Question, byName bool) decision {
 	}
 	address, err := netip.ParseAddr(q.Host)
 	literal := err == nil
+	if literal && x.names.used.Load() && isMadeUp(address) && !(p.allow.exact[q.Host] && ceiling.private()) {
+		return blocked(ReasonLocal, untold)
+	}
 	local := isLocalhost(q.Host) || literal && !public(address)
 	if local && !x.localBinding() && !(p.allow.exact[q.Host] && ceiling.private()) {
 		return blocked(ReasonLocal, "no entry names it exactly")
@@ -161,6 +164,9 @@ func (x *Proxy) decideName(host string) decision {
 	}
 	return decision{verdict: Pass, source: Baseline, reason: ReasonAllow, rule: rule}
 }
+
+// untold is the rule by which addresses are refused that could stand for a name.
+const untold = "DNS has not told this address"
 
 // noOne is the rule by which hosts are refused about which the client would be asked.
 const noOne = "no pattern allows it, and there is no one to ask"

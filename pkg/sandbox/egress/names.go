@@ -5,17 +5,33 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// madeUp is the network whose addresses stand for names in the answers to DNS
-// queries (RFC 2544): no host on the Internet has one.
-var madeUp = netip.MustParsePrefix("198.18.0.0/15")
+// madeUp are the networks whose addresses stand for names in the answers to DNS queries:
+// no host on the Internet has one. That of IPv4 is for tests of devices (RFC 2544), and
+// that of IPv6 a private one with random bits (RFC 4193). Its addresses end in those of IPv4.
+var madeUp = [...]netip.Prefix{netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("fd9c:4e1b:a367::/96")}
+
+// isMadeUp reports whether an address can stand for a name only.
+func isMadeUp(address netip.Addr) bool {
+	return madeUp[0].Contains(address) || madeUp[1].Contains(address)
+}
+
+// toIPv6 returns the IPv6 address that stands for the same name as one of IPv4.
+func toIPv6(address netip.Addr) netip.Addr {
+	six, four := madeUp[1].Addr().As16(), address.As4()
+	copy(six[12:], four[:])
+	return netip.AddrFrom16(six)
+}
 
 // nameTable holds the names that a process has asked for by DNS. Its methods may be called
 // from any goroutine. The zero value is complete.
 type nameTable struct {
+	used, ipv6 atomic.Bool // DNS queries come; IPv6 addresses are captured too
+
 	mu        sync.Mutex
 	addresses map[string]netip.Addr
 	hosts     map[netip.Addr]string
@@ -37,7 +53,7 @@ func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
 	if n.addresses == nil {
 		n.addresses, n.hosts = make(map[string]netip.Addr), make(map[netip.Addr]string)
 	}
-	first := madeUp.Addr().As4()
+	first := madeUp[0].Addr().As4()
 	number := binary.BigEndian.Uint32(first[:]) + uint32(len(n.addresses)) + 1
 	address = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, number)))
 	n.addresses[host], n.hosts[address] = address, host
@@ -46,10 +62,25 @@ func (n *nameTable) address(host string) (address netip.Addr, ok bool) {
 
 // of returns the name that an address stands for.
 func (n *nameTable) of(address netip.Addr) (host string, ok bool) {
+	if madeUp[1].Contains(address) {
+		six := address.As16()
+		address = netip.AddrFrom4([4]byte(six[12:]))
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	host, ok = n.hosts[address]
 	return host, ok
+}
+
+// meant returns the name that a host means which the process has got by DNS, before it
+// asks a proxy: clients of SOCKS may resolve names themselves. Others are returned as they are.
+func (n *nameTable) meant(host string) string {
+	if address, err := netip.ParseAddr(host); err == nil {
+		if name, ok := n.of(address); ok {
+			return name
+		}
+	}
+	return host
 }
 
 // refuse reports whether a refused name is new. Programs ask for a name many times.
@@ -149,12 +180,16 @@ func (x *Proxy) lookUp(q dnsmessage.Question) reply {
 		}
 		return reply{code: dnsmessage.RCodeNameError, reason: errorBlocked, text: refusalOf(d.reason).message}
 	}
-	if q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeALL {
+	six := q.Type == dnsmessage.TypeAAAA && x.names.ipv6.Load()
+	if q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeALL && !six {
 		return reply{} // the name has nothing else
 	}
 	address, ok := x.names.address(host)
 	if !ok {
 		return reply{code: dnsmessage.RCodeServerFailure, reason: errorOther, text: "the process has asked for too many names"}
+	}
+	if six {
+		address = toIPv6(address)
 	}
 	return reply{address: address}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func told(t testing.TB, answer []byte) string {
 		case *dnsmessage.AResource:
 			words = append(words, fmt.Sprint(body.A))
 		case *dnsmessage.AAAAResource:
-			words = append(words, fmt.Sprint(body.AAAA[15]))
+			words = append(words, netip.AddrFrom16(body.AAAA).String())
 		}
 	}
 	for _, r := range m.Additionals {
@@ -77,6 +78,10 @@ func TestNames(t *testing.T) {
 	x := testProxy(t, Options{Resolve: names(&looked)}, Config{Domains: map[string]Permission{
 		"public.test": Allow, "*.many.test": Allow, "denied.many.test": Deny, "other.test": Allow,
 	}}, Hooks{Report: seen.add})
+	if got := told(t, x.answerNames(dnsQuery(t, "public.test.", dnsmessage.TypeAAAA, false))); got != "Success" {
+		t.Errorf("without IPv6: %q", got)
+	}
+	x.names.ipv6.Store(true)
 	for _, tt := range []struct {
 		name    string
 		kind    dnsmessage.Type
@@ -87,7 +92,9 @@ func TestNames(t *testing.T) {
 		{"PUBLIC.Test.", dnsmessage.TypeA, true, "Success [198 18 0 1]"},
 		{"a.many.test.", dnsmessage.TypeA, false, "Success [198 18 0 2]"},
 		{"other.test.", dnsmessage.TypeALL, false, "Success [198 18 0 3]"},
-		{"public.test.", dnsmessage.TypeAAAA, false, "Success"},
+		{"public.test.", dnsmessage.TypeAAAA, false, "Success fd9c:4e1b:a367::c612:1"},
+		{"b.many.test.", dnsmessage.TypeAAAA, false, "Success fd9c:4e1b:a367::c612:4"},
+		{"b.many.test.", dnsmessage.TypeA, false, "Success [198 18 0 4]"},
 		{"public.test.", dnsmessage.TypeTXT, true, "Success"},
 		{"denied.many.test.", dnsmessage.TypeA, true, "NameError 15 15 Domain denied by the sandbox policy."},
 		{"foreign.test.", dnsmessage.TypeA, true, "NameError 15 15 Domain not in allowlist."},
@@ -95,7 +102,7 @@ func TestNames(t *testing.T) {
 		{"secret.foreign.test.", dnsmessage.TypeTXT, false, "NameError"},
 		{"127.0.0.1.", dnsmessage.TypeA, true, "NameError 15 15 Sandbox policy blocks local/private network addresses."},
 		{"localhost.", dnsmessage.TypeA, false, "Success [127 0 0 1]"},
-		{"x.localhost.", dnsmessage.TypeAAAA, false, "Success 1"},
+		{"x.localhost.", dnsmessage.TypeAAAA, false, "Success ::1"},
 		{"localhost.", dnsmessage.TypeMX, false, "Success"},
 		{"1.0.18.198.in-addr.arpa.", dnsmessage.TypePTR, true, "NameError"},
 		{".", dnsmessage.TypeNS, true, "NameError"},
@@ -149,7 +156,7 @@ func TestNamesAreBounded(t *testing.T) {
 		t.Errorf("%d names have %d addresses", maxNames, len(n.hosts))
 	}
 	for address := range n.hosts {
-		if !madeUp.Contains(address) {
+		if !isMadeUp(address) {
 			t.Fatalf("%s stands for a name", address)
 		}
 	}
@@ -196,6 +203,7 @@ func TestQueriesThatAreNone(t *testing.T) {
 // those that stand for names.
 func FuzzNames(f *testing.F) {
 	x := testProxy(f, Options{}, Config{Domains: map[string]Permission{"*.test": Allow, "b.test": Deny}}, Hooks{})
+	x.names.ipv6.Store(true)
 	for _, name := range []string{"a.test.", "b.test.", "c.example.", ".", "localhost."} {
 		f.Add(dnsQuery(f, name, dnsmessage.TypeA, true))
 		f.Add(dnsQuery(f, name, dnsmessage.TypeAAAA, false))
@@ -210,8 +218,15 @@ func FuzzNames(f *testing.F) {
 			t.Fatalf("%x: %+v %v", answer, m, err)
 		}
 		for _, r := range m.Answers {
-			if a, ok := r.Body.(*dnsmessage.AResource); ok && a.A[0] != 127 && (a.A[0] != 198 || a.A[1]&^1 != 18) {
-				t.Errorf("the address %v was told", a.A)
+			var told netip.Addr
+			switch body := r.Body.(type) {
+			case *dnsmessage.AResource:
+				told = netip.AddrFrom4(body.A)
+			case *dnsmessage.AAAAResource:
+				told = netip.AddrFrom16(body.AAAA)
+			}
+			if !told.IsLoopback() && !isMadeUp(told) {
+				t.Errorf("the address %v was told", told)
 			}
 		}
 	})

@@ -40,6 +40,7 @@ func (x *Proxy) Redirect(socket *os.File) error {
 	if err := x.keep(from); err != nil {
 		return err
 	}
+	x.names.used.Store(true)
 	if !x.begin() {
 		_ = from.Close()
 		return net.ErrClosed
@@ -108,6 +109,7 @@ func (x *Proxy) take(m transparent.Message, file *os.File) error {
 		if err := x.keep(conn); err != nil {
 			return err
 		}
+		x.names.ipv6.Store(conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Is6())
 		x.wg.Go(func() {
 			defer x.discard(conn)
 			x.routineNames(conn)
@@ -164,9 +166,9 @@ func (x *Proxy) serveRedirected(conn *net.TCPConn, to netip.AddrPort) {
 		_ = conn.SetReadDeadline(time.Time{})
 	}
 	a := attempt{Question: Question{SOCKS, host, to.Port()}, client: conn.RemoteAddr().String()}
-	if !named && madeUp.Contains(to.Addr()) {
+	if !named && isMadeUp(to.Addr()) {
 		// It stands for no name, and must not mean a host of that address.
-		d := blocked(ReasonLocal, "DNS has not told this address")
+		d := blocked(ReasonLocal, untold)
 		x.report(a, d, true)
 		x.refuse(conn, a, d)
 		return

@@ -117,7 +117,7 @@ func TestRedirectedConnections(t *testing.T) {
 	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeA, false))); got != "Success [198 18 0 1]" {
 		t.Fatal(got)
 	}
-	for _, host := range []string{"198.18.0.1", "[::ffff:198.18.0.1]", "127.0.0.1"} {
+	for _, host := range []string{"198.18.0.1", "[::ffff:198.18.0.1]", "[fd9c:4e1b:a367::c612:1]", "127.0.0.1"} {
 		conn := l.connect(host + ":" + strconv.Itoa(int(port)))
 		if _, err := conn.Write([]byte("hello")); err != nil {
 			t.Fatal(err)
@@ -364,5 +364,53 @@ func TestDisconnectSSH(t *testing.T) {
 		if int(size) != len(b)-4 || padding < 4 || payload[0] != 1 || string(payload[9:9+len(text)]) != text || len(payload) != 13+len(text) {
 			t.Errorf("%q: %x", text, b)
 		}
+	}
+}
+
+// TestAddressesThatStandForNames: a client that resolves a name and then asks a proxy for
+// the address gets the host of the name. No other address of these networks is connected
+// to, whatever the policy allows: outside, it belongs to somebody else.
+func TestAddressesThatStandForNames(t *testing.T) {
+	port := echoServer(t)
+	x := testProxy(t, Options{Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+	}}, Config{SOCKS5: true, LocalBinding: true, Domains: map[string]Permission{"*": Allow, "198.18.0.7": Allow}}, Hooks{})
+	for _, host := range []string{"198.18.0.1", "fd9c:4e1b:a367::c612:1"} {
+		if d := x.decide(t.Context(), Question{SOCKS, host, port}, false); d.verdict != Pass {
+			t.Errorf("%s without names: %+v", host, d)
+		}
+	}
+	redirectTo(t, x)
+	x.names.ipv6.Store(true)
+	if got := told(t, x.answerNames(dnsQuery(t, "a.test.", dnsmessage.TypeAAAA, false))); got != "Success fd9c:4e1b:a367::c612:1" {
+		t.Fatal(got)
+	}
+	for host, want := range map[string]bool{
+		"198.18.0.1": true, "fd9c:4e1b:a367::c612:1": true, "::ffff:198.18.0.1": true, "198.18.0.2": false, "198.19.255.255": false,
+		"fd9c:4e1b:a367::c612:2": false, "fd9c:4e1b:a367::1": false,
+	} {
+		for i, l := range []net.Listener{x.socks, x.web} {
+			conn, r := wire(t, l)
+			address := net.JoinHostPort(host, strconv.Itoa(int(port)))
+			request := []byte("CONNECT " + address + " HTTP/1.1\r\nHost: " + address + "\r\n\r\n")
+			if i == 0 {
+				six := netip.MustParseAddr(host).As16()
+				request = append(append([]byte{socksVersion, 1, socksNoAuth, socksVersion, socksConnect, 0, socksIPv6}, six[:]...), byte(port>>8), byte(port))
+			}
+			if _, err := conn.Write(request); err != nil {
+				t.Fatal(err)
+			}
+			answer := make([]byte, len("HTTP/1.1 200"))
+			if _, err := io.ReadFull(r, answer); err != nil {
+				t.Fatal(err)
+			}
+			done := string(answer[:4]) == "\x05\x00\x05\x00" || strings.HasSuffix(string(answer), "200")
+			if done != want {
+				t.Errorf("%s by %s: %q", host, []string{"SOCKS5", "HTTP"}[i], answer)
+			}
+		}
+	}
+	if d := x.decide(t.Context(), Question{SOCKS, "198.18.0.7", port}, false); d.verdict != Pass {
+		t.Errorf("an address that an entry names: %+v", d)
 	}
 }

@@ -133,7 +133,7 @@ func (x *Proxy) serveSOCKS(conn net.Conn) {
 	_ = conn.SetDeadline(time.Time{})
 	code := byte(socksUnsupported)
 	if command == socksConnect {
-		a := attempt{Question: Question{SOCKS, host, port}, client: conn.RemoteAddr().String()}
+		a := attempt{Question: Question{SOCKS, x.names.meant(host), port}, client: conn.RemoteAddr().String()}
 		code = x.socksConnect(conn, r, a)
 	}
 	if code != socksDone {

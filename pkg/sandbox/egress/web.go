@@ -108,7 +108,7 @@ func (c *web) serve(h *head) bool {
 	}
 	a := attempt{Question: Question{HTTP, t.host, t.port}, method: h.Method, client: c.client}
 	if h.Method == http.MethodConnect {
-		a.Protocol = Connect
+		a.Protocol, a.Host = Connect, x.names.meant(t.host)
 	}
 	to := route{port: t.port, upstream: x.upstream(a.Question)}
 	d := x.decide(x.ctx, a.Question, to.upstream != nil)

@@ -292,6 +292,9 @@ func programsThatKnowNoProxy(t *testing.T, backend string) {
 	want := map[string]string{
 		"tcp/a.allowed.test:" + r.port:         "hello",
 		"tcp4/b.allowed.test:" + r.port:        "hello",
+		"tcp6/b.allowed.test:" + r.port:        "hello",
+		"tcp6/d.allowed.test:" + r.port:        "hello",
+		"tcp6/denied.test:" + r.port:           "not found",
 		"many/a.allowed.test:" + r.port:        "hello",
 		"tcp/denied.test:" + r.port:            "not found",
 		"tcp/127.0.0.1:" + r.port:              "connection refused", // of this machine
