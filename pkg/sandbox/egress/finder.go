@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 )
 
 // finder reads a stream and finds texts in it, also those that come in pieces.
@@ -41,9 +42,10 @@ func (f *finder) Read(p []byte) (int, error) {
 // fill reads on. Nothing is ready before it.
 func (f *finder) fill() {
 	if f.buffer == nil {
+		f.texts = longestFirst(f.texts)
 		longest := 0
-		for _, text := range f.texts {
-			longest = max(longest, len(text))
+		if len(f.texts) > 0 {
+			longest = len(f.texts[0])
 		}
 		f.buffer = make([]byte, longest+copyBuffer)
 	}
@@ -54,44 +56,46 @@ func (f *finder) fill() {
 	}
 	n, err := f.from.Read(f.buffer[f.held:])
 	got := f.buffer[:f.held+n]
+	held := 0
 	for _, text := range f.texts {
-		for rest := got; ; {
-			at := bytes.Index(rest, text)
-			if at < 0 {
-				break
+		for at := 0; ; at += len(text) {
+			next := bytes.Index(got[at:], text)
+			if next < 0 || at+next >= len(got)-held {
+				break // there is none, or it may begin a longer one
 			}
+			at += next
 			if failed := f.found(text); failed != nil {
 				f.ready, f.held, f.err = nil, 0, failed
 				return
 			}
-			copy(rest[at:], bytes.Repeat([]byte("*"), len(text)))
-			rest = rest[at+len(text):]
+			copy(got[at:], bytes.Repeat([]byte("*"), len(text)))
+		}
+		if err == nil {
+			held = max(held, beginning(got, text))
 		}
 	}
-	if f.held = 0; err == nil {
-		f.held = f.beginning(got)
-	}
-	f.ready, f.err = got[:len(got)-f.held], err
+	f.ready, f.held, f.err = got[:len(got)-held], held, err
 }
 
 // beginning returns how many bytes at the end of got may begin a text.
-func (f *finder) beginning(got []byte) int {
-	most := 0
-	for _, text := range f.texts {
-		end := got[max(0, len(got)-len(text)+1):]
-		for {
-			at := bytes.IndexByte(end, text[0])
-			if at < 0 {
-				break
-			}
-			if end = end[at:]; bytes.HasPrefix(text, end) {
-				most = max(most, len(end))
-				break
-			}
-			end = end[1:]
+func beginning(got, text []byte) int {
+	end := got[max(0, len(got)-len(text)+1):]
+	for {
+		at := bytes.IndexByte(end, text[0])
+		if at < 0 {
+			return 0
 		}
+		if end = end[at:]; bytes.HasPrefix(text, end) {
+			return len(end)
+		}
+		end = end[1:]
 	}
-	return most
+}
+
+// longestFirst sorts texts, of which one may begin another one: what is left of the
+// longer one must not be read.
+func longestFirst(texts [][]byte) [][]byte {
+	return slices.SortedStableFunc(slices.Values(texts), func(a, b []byte) int { return len(b) - len(a) })
 }
 
 // errPlaceholder ends the body of a request that holds a placeholder.

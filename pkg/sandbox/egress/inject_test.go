@@ -544,13 +544,13 @@ func TestFinder(t *testing.T) {
 	texts := [][]byte{[]byte("secret"), []byte("******"), []byte("se")}
 	for text, want := range map[string]string{
 		"": "", "s": "s", "abc": "abc", "a secret.": "a ******.", "secretsecret": "************", "ssecret": "s******", "xx********": "xx********",
-		"sseret": "s**ret", "secre": "**cre",
+		"sseret": "s**ret", "secre": "**cre", "s******cret": "s******cret", "sesecret": "********",
 	} {
 		for name, from := range map[string]io.Reader{
 			"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)), "with the end": iotest.DataErrReader(strings.NewReader(text)),
 		} {
 			f := &finder{from: from, texts: texts, found: func([]byte) error { return nil }}
-			if got, err := io.ReadAll(f); err != nil || string(got) != want && name != "bytes" || len(got) != len(want) {
+			if got, err := io.ReadAll(f); err != nil || string(got) != want {
 				t.Errorf("%q, %s: %q, %v", text, name, got, err)
 			}
 		}

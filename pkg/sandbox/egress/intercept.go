@@ -2,9 +2,11 @@ package egress
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -126,8 +128,12 @@ func (c *web) prepare(h *head, b *body, s *sending) bool {
 			c.text(h, http.StatusBadGateway, "the server cannot read the credential for this host; its log says why")
 			return false
 		}
-		// Credentials cannot be found in an answer that is compressed.
+		// Credentials cannot be found in an answer that is compressed, or that is a part
+		// which the process has chosen.
 		s.out.Header["Accept-Encoding"] = []string{"identity"}
+		for _, name := range []string{"Range", "If-Range"} {
+			delete(s.out.Header, name)
+		}
 	}
 	if b != nil && len(foreign) > 0 {
 		s.out.Body = &concealed{Closer: b, finder: finder{from: b, texts: foreign, found: func([]byte) error {
@@ -136,6 +142,41 @@ func (c *web) prepare(h *head, b *body, s *sending) bool {
 		}}}
 	}
 	return true
+}
+
+// decompress undoes the compression of an answer whose host was asked for none: some
+// hosts keep files compressed. It returns an error for one that it does not know, for a
+// credential in it would not be found.
+func decompress(resp *http.Response) error {
+	coding := lower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
+	switch coding {
+	case "", "identity":
+		return nil
+	case "gzip", "x-gzip":
+	default:
+		return fmt.Errorf("the host compresses its answer (%.40q) although it was asked not to; a credential in it could not be found", coding)
+	}
+	delete(resp.Header, "Content-Encoding")
+	resp.ContentLength = -1
+	resp.Body = &decompressed{Closer: resp.Body, from: resp.Body}
+	return nil
+}
+
+// decompressed is the body of an answer that is compressed with gzip.
+type decompressed struct {
+	io.Closer
+	from io.Reader
+	zip  *gzip.Reader // nil before the first Read
+}
+
+// Read implements io.Reader.
+func (d *decompressed) Read(p []byte) (n int, err error) {
+	if d.zip == nil {
+		if d.zip, err = gzip.NewReader(d.from); err != nil {
+			return 0, err
+		}
+	}
+	return d.zip.Read(p)
 }
 
 // misuse is the decision against a request with a placeholder that is not for its

@@ -204,7 +204,7 @@ func (o *origin) credentials(out *http.Request) ([][]byte, error) {
 		out.Header[one.Header] = []string{c.header}
 		texts = append(texts, c.secrets...)
 	}
-	return texts, nil
+	return longestFirst(texts), nil
 }
 
 // conceal replaces the texts in an answer by asterisks. A host that repeats the
@@ -226,7 +226,7 @@ func conceal(resp *http.Response, texts [][]byte) {
 	resp.Body = &concealed{Closer: resp.Body, finder: finder{from: resp.Body, texts: texts, found: func([]byte) error { return nil }}}
 }
 
-// hide replaces the texts in a text by asterisks.
+// hide replaces the texts, the longest first, in a text by asterisks.
 func hide(text string, texts [][]byte) string {
 	for _, t := range texts {
 		text = strings.ReplaceAll(text, string(t), strings.Repeat("*", len(t)))

@@ -312,10 +312,21 @@ func (c *web) exchange(h *head, b *body, s *sending) bool {
 		return c.keeps(h, nil) && (b == nil || b.ended.Load())
 	}
 	defer resp.Body.Close()
+	if s.origin != nil && !bodiless(h, resp) {
+		if err := decompress(resp); err != nil {
+			c.text(h, http.StatusBadGateway, err.Error())
+			return c.keeps(h, nil) && (b == nil || b.ended.Load())
+		}
+	}
 	conceal(resp, s.secrets)
 	more := c.copyAnswer(h, resp)
 	// The transport may read the body still, until the connection is closed.
 	return more && (b == nil || b.ended.Load())
+}
+
+// bodiless reports whether an answer has no body.
+func bodiless(h *head, resp *http.Response) bool {
+	return h.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
 func callIf(f func()) {
@@ -327,7 +338,7 @@ func callIf(f func()) {
 // copyAnswer writes the far side's answer. It reports whether the connection can
 // be used on.
 func (c *web) copyAnswer(h *head, resp *http.Response) bool {
-	bodiless := h.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+	bodiless := bodiless(h, resp)
 	chunked := !bodiless && resp.ContentLength < 0 && h.ProtoAtLeast(1, 1)
 	closes := h.Close || !bodiless && resp.ContentLength < 0 && !chunked
 	headers, framing := endToEnd(resp.Header), ""

@@ -50,6 +50,7 @@ func registry(t *testing.T, host, credential string) (origin, ca string) {
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintln(w, "welcome", r.Header["Authorization"])
 	})
+	reflects(mux)
 	mux.Handle("/git/", http.StripPrefix("/git/", http.FileServer(http.Dir(filepath.Join(repository, ".git")))))
 	module := npmPackage(t)
 	mux.HandleFunc("/thing", func(w http.ResponseWriter, r *http.Request) {
