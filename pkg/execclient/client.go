@@ -308,6 +308,35 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 	}
 }
 
+// begin makes a request that is not repeated if the connection is lost. Those that one
+// goroutine begins are sent in their order. The caller calls the function, which waits for
+// the answer.
+func (c *Client) begin(ctx context.Context, method string, params, result execproto.Object) (wait func() error) {
+	failed := func(err error) func() error { return func() error { return err } }
+	raw, err := encode(method, params)
+	if err != nil {
+		return failed(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return failed(err)
+	}
+	l, err := c.live(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	u := l.begin(ctx, method, raw)
+	return func() error {
+		m, err := u.wait(ctx)
+		if err == nil {
+			err = decodeAnswer(method, m, result)
+		}
+		if isDown(err) {
+			return &DisconnectedError{ErrClosed.Error()}
+		}
+		return err
+	}
+}
+
 // waitDown waits until the reader of a connection has marked it as closed. The caller
 // has found by a call that it is.
 func (c *Client) waitDown(ctx context.Context, l *connection) error {

@@ -74,9 +74,19 @@ func (f *FS) open(ctx context.Context, path string, stream bool) (*File, error) 
 	if f.confines && !f.c.Capabilities().SandboxedFileStreaming {
 		return nil, pathError("open", path, fmt.Errorf("streaming file reads do not support platform sandboxing: %w", ErrUnsupported))
 	}
-	r := &File{f: f, path: path, handle: newHandleID(), stream: stream, window: 1}
-	open := execproto.OpenParams{HandleID: r.handle, Path: pathOf(path), Sandbox: f.sandbox}
-	if err := f.c.Call(ctx, execproto.MethodFSOpen, &open, nil); err != nil {
+	handle := newHandleID()
+	r, err := f.openHandle(ctx, path, handle, execproto.MethodFSOpen, &execproto.OpenParams{HandleID: handle, Path: pathOf(path), Sandbox: f.sandbox})
+	if err != nil {
+		return nil, err
+	}
+	r.stream = stream
+	return r, nil
+}
+
+// openHandle opens a handle for reading with a request.
+func (f *FS) openHandle(ctx context.Context, path, handle, method string, params execproto.Object) (*File, error) {
+	r := &File{f: f, path: path, handle: handle, window: 1}
+	if err := f.c.Call(ctx, method, params, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.closeHandle(r.handle) // it may have been opened
 		}
@@ -115,11 +125,20 @@ func (r *File) Close() error {
 	return nil
 }
 
-// readBlock asks for a block.
-func (r *File) readBlock(at int64, n int) block {
+// readBlock reads a block.
+func (r *File) readBlock(at int64, n int) block { return r.askBlock(at, n)() }
+
+// askBlock asks for a block, after those that were asked for before: the blocks of an
+// archive follow each other. The function waits for it.
+func (r *File) askBlock(at int64, n int) func() block {
 	params := execproto.ReadBlockParams{HandleID: r.handle, Offset: uint64(at), Len: uint64(n)}
-	var result execproto.ReadBlockResult
-	err := r.f.c.Call(r.ctx, execproto.MethodFSReadBlock, &params, &result)
+	result := new(execproto.ReadBlockResult)
+	wait := r.f.c.begin(r.ctx, execproto.MethodFSReadBlock, &params, result)
+	return func() block { return r.checkBlock(wait(), result, n) }
+}
+
+// checkBlock is a block that was answered, or the error of that.
+func (r *File) checkBlock(err error, result *execproto.ReadBlockResult, n int) block {
 	switch {
 	case err != nil && r.ctx.Err() != nil:
 		err = r.ctx.Err() // and not that the handle was closed because of it
@@ -143,7 +162,8 @@ func (r *File) askAhead() {
 		a := ask{r.next, make(chan block, 1)}
 		r.ahead = append(r.ahead, a)
 		r.next += blockSize
-		r.asked.Go(func() { a.answer <- r.readBlock(a.at, blockSize) })
+		wait := r.askBlock(a.at, blockSize)
+		r.asked.Go(func() { a.answer <- wait() })
 	}
 }
 

@@ -46,6 +46,9 @@ type FileWriter struct {
 	slots  chan []byte // buffers; nil: not made yet
 	ending sync.Once
 
+	// answered, of an archive, is told what became of it up to an offset.
+	answered func(r *execproto.WriteBlockResult, upTo uint64)
+
 	block  []byte // what is not sent yet
 	offset uint64 // of block
 	closed bool
@@ -68,13 +71,20 @@ func (f *FS) Create(ctx context.Context, path string, o WriteOptions) (*FileWrit
 	case f.confines && !f.c.Capabilities().SandboxedFileStreaming:
 		return nil, pathError("create", path, fmt.Errorf("streaming file writes do not support platform sandboxing: %w", ErrUnsupported))
 	}
-	w := &FileWriter{f: f, path: path, handle: newHandleID(), slots: make(chan []byte, blocksInFlight)}
+	handle := newHandleID()
+	return f.createHandle(ctx, path, handle, execproto.MethodFSOpen, &execproto.OpenParams{
+		HandleID: handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic,
+		Permissions: bitsOf(o.Permissions), FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox,
+	})
+}
+
+// createHandle opens a handle for writing with a request.
+func (f *FS) createHandle(ctx context.Context, path, handle, method string, params execproto.Object) (*FileWriter, error) {
+	w := &FileWriter{f: f, path: path, handle: handle, slots: make(chan []byte, blocksInFlight)}
 	for range blocksInFlight {
 		w.slots <- nil
 	}
-	open := execproto.OpenParams{HandleID: w.handle, Path: pathOf(path), Mode: execproto.OpenReplace, Atomic: o.Atomic,
-		Permissions: bitsOf(o.Permissions), FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox}
-	if err := f.c.Call(ctx, execproto.MethodFSOpen, &open, nil); err != nil {
+	if err := f.c.Call(ctx, method, params, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.abandonHandle(w.handle) // it may have been opened
 		}
@@ -171,8 +181,9 @@ func (w *FileWriter) send() {
 	data, at := w.block, w.offset
 	w.offset += uint64(len(data))
 	w.block = nil
+	wait := w.ask(w.ctx, execproto.MethodFSWriteBlock, &execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}, at+uint64(len(data)))
 	w.sent.Go(func() {
-		err := w.f.c.Call(w.ctx, execproto.MethodFSWriteBlock, &execproto.WriteBlockParams{HandleID: w.handle, Offset: at, Chunk: data}, nil)
+		err := wait()
 		if IsCode(err, execproto.CodeNotFound) {
 			err = &DisconnectedError{"the file's handle is gone, as after a lost connection: " + err.Error()}
 		}
@@ -181,6 +192,24 @@ func (w *FileWriter) send() {
 		}
 		w.slots <- data
 	})
+}
+
+// ask makes a request about the handle, after those before it: the blocks of an archive
+// follow each other. The function waits for its answer, which is about what was sent up to
+// an offset.
+func (w *FileWriter) ask(ctx context.Context, method string, params execproto.Object, upTo uint64) func() error {
+	if w.answered == nil {
+		return w.f.c.begin(ctx, method, params, nil)
+	}
+	r := new(execproto.WriteBlockResult)
+	wait := w.f.c.begin(ctx, method, params, r)
+	return func() error {
+		err := wait()
+		if err == nil {
+			w.answered(r, upTo)
+		}
+		return err
+	}
 }
 
 // Close writes what is left and closes the file, which with Atomic takes the
@@ -204,7 +233,7 @@ func (w *FileWriter) Close() error {
 	}
 	w.closed = true
 	w.ending.Do(func() {})
-	err := w.f.c.Call(w.ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: w.handle}, nil)
+	err := w.ask(w.ctx, execproto.MethodFSClose, &execproto.HandleParams{HandleID: w.handle}, w.offset)()
 	w.cancel(nil)
 	return pathError("close", w.path, err)
 }

@@ -163,32 +163,53 @@ func (l *connection) isDown() bool {
 // call makes a request and waits for its answer, which counts also if the
 // link has ended since. The error is errDown if it ended before.
 func (l *connection) call(ctx context.Context, method string, params []byte) (jsonrpc.Message, error) {
-	answer := make(chan jsonrpc.Message, 1)
+	return l.begin(ctx, method, params).wait(ctx)
+}
+
+// callUnderWay is a request that was made.
+type callUnderWay struct {
+	l      *connection
+	id     jsonrpc.ID
+	answer chan jsonrpc.Message
+	err    error // of making it
+}
+
+// begin makes a request. Those that one goroutine begins are sent in their order. The
+// caller waits for the answer.
+func (l *connection) begin(ctx context.Context, method string, params []byte) *callUnderWay {
+	u := &callUnderWay{l: l, answer: make(chan jsonrpc.Message, 1)}
 	l.mu.Lock()
 	if l.pending == nil {
 		l.mu.Unlock()
-		return jsonrpc.Message{}, errDown
+		u.err = errDown
+		return u
 	}
 	l.nextID++
-	id := jsonrpc.IntID(l.nextID)
-	l.pending[id] = answer
+	u.id = jsonrpc.IntID(l.nextID)
+	l.pending[u.id] = u.answer
 	l.mu.Unlock()
-	err := l.send(ctx, jsonrpc.AppendRequest(make([]byte, 0, len(params)+len(method)+64), id, method, params))
+	u.err = l.send(ctx, jsonrpc.AppendRequest(make([]byte, 0, len(params)+len(method)+64), u.id, method, params))
+	return u
+}
+
+// wait waits for the answer.
+func (u *callUnderWay) wait(ctx context.Context) (jsonrpc.Message, error) {
+	err := u.err
 	if err == nil {
 		select {
-		case m := <-answer:
+		case m := <-u.answer:
 			return m, nil
-		case <-l.down:
+		case <-u.l.down:
 			err = errDown
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	l.mu.Lock()
-	delete(l.pending, id)
-	l.mu.Unlock()
+	u.l.mu.Lock()
+	delete(u.l.pending, u.id)
+	u.l.mu.Unlock()
 	select {
-	case m := <-answer:
+	case m := <-u.answer:
 		return m, nil
 	default:
 		return jsonrpc.Message{}, err

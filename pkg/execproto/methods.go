@@ -51,6 +51,7 @@ const (
 	MethodFSSymlink         = "fs/symlink"
 	MethodFSWatch           = "fs/watch"
 	MethodFSUnwatch         = "fs/unwatch"
+	MethodFSOpenArchive     = "fs/openArchive"
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only
@@ -108,6 +109,12 @@ const (
 	MaxConfigKeys  = 64
 	// MaxCapabilityRoots is how many roots capabilityRoots/discoverV1 takes.
 	MaxCapabilityRoots = 128
+	// MaxArchivePaths is how many paths fs/openArchive takes, and MaxArchivePatterns how
+	// many patterns.
+	MaxArchivePaths    = 65_536
+	MaxArchivePatterns = 1024
+	// MaxArchives is how many archives a connection may have open.
+	MaxArchives = 8
 	// MaxHandleIDBytes is the longest handleId of fs/open.
 	MaxHandleIDBytes = 32
 	// MaxOutputChunk is the most output that one process/output carries.

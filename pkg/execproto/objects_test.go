@@ -230,6 +230,15 @@ var vectors = []vector{
 		`{"entries":[{"fileName":"p","kind":"other","size":0,"permissions":0,"modifiedAtMs":0}]}`},
 	{&SetAttributesParams{"/a", new(uint32(0o600)), new(int64(-1)), new(false), []byte(`{}`)},
 		`{"path":"/a","permissions":384,"modifiedAtMs":-1,"followSymlinks":false,"sandbox":{}}`},
+	{&OpenArchiveParams{
+		HandleID: "h", Path: "file:///a", Mode: ArchiveRead, Exclude: []string{"*.o"}, Paths: []string{"b/c"}, After: "b", List: true, Checksums: true, Times: true,
+	}, `{"handleId":"h","path":"file:///a","mode":"read","exclude":["*.o"],"paths":["b/c"],"after":"b","list":true,"checksums":true,"times":true}`},
+	{&OpenArchiveParams{
+		HandleID: "h", Path: "file:///a", Mode: ArchiveExtract, Preserve: true, Owners: true, FollowSymlinks: new(false), Sandbox: []byte(`{}`),
+	}, `{"handleId":"h","path":"file:///a","mode":"extract","preserve":true,"owners":true,"followSymlinks":false,"sandbox":{}}`},
+	{&WriteBlockResult{}, `{}`},
+	{&WriteBlockResult{[]ArchiveFailure{{"b/c", "no"}}, 7}, `{"failures":[{"path":"b/c","message":"no"}],"unnamed":7}`},
+	{&ArchiveFailure{"b", "no"}, `{"path":"b","message":"no"}`},
 	{&SymlinkParams{"/a", "../b", true, new(false), []byte(`{}`)},
 		`{"path":"/a","target":"../b","overwrite":true,"followSymlinks":false,"sandbox":{}}`},
 	{&RenameParams{"/a", "/b", true, []byte(`{}`)}, `{"sourcePath":"/a","destinationPath":"/b","overwrite":true,"sandbox":{}}`},

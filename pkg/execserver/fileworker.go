@@ -20,15 +20,18 @@ type fileWorker interface {
 	run(ctx context.Context, fr *fileRequest) (result, error)
 	// open carries out fs/open for a native path.
 	open(path string, p *openRequest) (openFile, error)
+	// openArchive carries out fs/openArchive for a native path. ctx ends what reading
+	// takes long to do.
+	openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error)
 }
 
 // openFile is the file of a handle. After an error of readBlock or writeBlock the
 // caller must abandon it. One goroutine uses it at a time.
 type openFile interface {
 	readBlock(offset, n uint64) (result, error)
-	writeBlock(offset uint64, chunk []byte) error
+	writeBlock(offset uint64, chunk []byte) (result, error)
 	// close closes the file. An atomic write replaces its target here.
-	close() error
+	close() (result, error)
 	// abandon closes the file without completing an atomic write.
 	abandon()
 }
@@ -67,6 +70,14 @@ func (serverFiles) open(path string, p *openRequest) (openFile, error) {
 	return serverFile{f}, nil
 }
 
+func (serverFiles) openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error) {
+	f, err := fsops.OpenArchive(ctx, path, &p.OpenArchiveParams, false)
+	if err != nil {
+		return nil, err
+	}
+	return serverFile{f}, nil
+}
+
 // serverFile is a file that this process has opened.
 type serverFile struct{ f *fsops.File }
 
@@ -80,11 +91,17 @@ func (f serverFile) readBlock(offset, n uint64) (result, error) {
 	return followed{execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, func() { blocks.Put(b) }}, nil
 }
 
-func (f serverFile) writeBlock(offset uint64, chunk []byte) error {
-	return f.f.WriteBlock(chunk, offset)
+func (f serverFile) writeBlock(offset uint64, chunk []byte) (result, error) {
+	err := f.f.WriteBlock(chunk, offset)
+	return f.f.Told(), err
 }
-func (f serverFile) close() error { return f.f.Close() }
-func (f serverFile) abandon()     { f.f.Abandon() }
+
+func (f serverFile) close() (result, error) {
+	err := f.f.Close()
+	return f.f.Told(), err
+}
+
+func (f serverFile) abandon() { f.f.Abandon() }
 
 // blocks holds buffers of execproto.MaxBlockBytes for readBlock.
 var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockBytes); return &b }}
@@ -122,20 +139,35 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 // input and not by a context: a helper that is killed leaves the temporary file of
 // an atomic write behind.
 func (w confinedFiles) open(_ string, p *openRequest) (openFile, error) {
+	return w.openHandle(execproto.MethodFSOpen, p.Mode, p.json, p.Sandbox)
+}
+
+func (w confinedFiles) openHandle(method string, mode execproto.OpenMode, params []byte, sandbox json.RawMessage) (openFile, error) {
 	intent := w.intent
-	if p.Mode != execproto.OpenReplace {
+	if mode != execproto.OpenReplace {
 		intent = readOnly(intent)
 	}
 	h, err := w.srv.startHelper(context.Background(), intent)
 	if err != nil {
 		return nil, err
 	}
-	request := fshelper.Request(execproto.MethodFSOpen, w.srv.home, p.json, p.Sandbox)
-	if _, err := h.ask(execproto.MethodFSOpen, request...); err != nil {
+	if _, err := h.ask(method, fshelper.Request(method, w.srv.home, params, sandbox)...); err != nil {
 		_ = h.end()
 		return nil, err
 	}
 	return confinedFile{h}, nil
+}
+
+// openArchive opens an archive in a helper of its own, which ends as that of a file does;
+// one that reads is killed when ctx ends.
+func (w confinedFiles) openArchive(ctx context.Context, _ string, p *archiveRequest) (openFile, error) {
+	mode := fsops.ModeOf(p.Mode)
+	f, err := w.openHandle(execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)
+	if err == nil && mode == execproto.OpenRead {
+		h := f.(confinedFile).h
+		h.unhook = context.AfterFunc(ctx, h.child.Kill)
+	}
+	return f, err
 }
 
 // confinedFile is a file that a helper has opened.
@@ -146,17 +178,17 @@ func (f confinedFile) readBlock(offset, n uint64) (result, error) {
 	return encoded(response), err
 }
 
-func (f confinedFile) writeBlock(offset uint64, chunk []byte) error {
-	_, err := f.h.ask(execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, offset, chunk))
-	return err
+func (f confinedFile) writeBlock(offset uint64, chunk []byte) (result, error) {
+	response, err := f.h.ask(execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, offset, chunk))
+	return encoded(response), err
 }
 
-func (f confinedFile) close() error {
-	_, err := f.h.ask(execproto.MethodFSClose, fshelper.AppendClose(nil))
+func (f confinedFile) close() (result, error) {
+	response, err := f.h.ask(execproto.MethodFSClose, fshelper.AppendClose(nil))
 	if ended := f.h.end(); err == nil {
 		err = ended
 	}
-	return err
+	return encoded(response), err
 }
 
 func (f confinedFile) abandon() { _ = f.h.end() }

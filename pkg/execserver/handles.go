@@ -29,7 +29,8 @@ type handleTable struct {
 type fileHandle struct {
 	file   openFile
 	mode   execproto.OpenMode
-	atomic bool // replaces the target only when it is closed
+	atomic bool // has something to be abandoned: it replaces its target when it is closed, or extracts an archive
+	packed bool // is an archive
 }
 
 func unknownHandle(id string) error {
@@ -38,22 +39,34 @@ func unknownHandle(id string) error {
 
 // reserve adds a handle, whose file the caller opens. It fails if there is one of
 // that id already or the table is full.
-func (t *handleTable) reserve(p *execproto.OpenParams) (*fileHandle, error) {
+func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.open[p.HandleID] != nil:
-		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", p.HandleID))
+	case t.open[id] != nil:
+		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", id))
 	case len(t.open) >= t.limit:
 		t.reached.Inc()
 		return nil, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit))
+	case h.packed && t.archives() >= execproto.MaxArchives:
+		return nil, invalid(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives))
 	}
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)
 	}
-	h := &fileHandle{mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic}
-	t.open[p.HandleID] = h
+	t.open[id] = h
 	return h, nil
+}
+
+// archives counts the handles of archives.
+func (t *handleTable) archives() int {
+	n := 0
+	for _, h := range t.open {
+		if h.packed {
+			n++
+		}
+	}
+	return n
 }
 
 // get returns an open handle, or nil.
@@ -112,11 +125,48 @@ func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := c.handles.reserve(&p.OpenParams)
+	h, err := c.handles.reserve(p.HandleID, &fileHandle{mode: p.Mode, atomic: p.Mode == execproto.OpenReplace && p.Atomic})
 	if err != nil {
 		return nil, err
 	}
 	if h.file, err = worker.open(path, p); err != nil {
+		c.handles.take(p.HandleID)
+		return nil, err
+	}
+	return execproto.OpenResult{HandleID: p.HandleID}, nil
+}
+
+// archiveRequest is the decoded params of fs/openArchive.
+type archiveRequest struct {
+	execproto.OpenArchiveParams
+	json []byte // the text of the params; lies in the request's message
+}
+
+func decodeArchive(json []byte) (archiveRequest, error) {
+	p, err := execproto.Decode[execproto.OpenArchiveParams](json)
+	return archiveRequest{p, json}, err
+}
+
+// fsOpenArchive opens a handle of an archive. Requests about it work as those about a
+// file.
+func fsOpenArchive(_ context.Context, c *conn, p *archiveRequest) (result, error) {
+	if err := fsops.CheckHandleID(p.HandleID); err != nil {
+		return nil, err
+	}
+	path, err := pathuri.Parse(p.Path, c.srv.home)
+	if err != nil {
+		return nil, err
+	}
+	worker, err := c.srv.fileWorker(p.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	mode := fsops.ModeOf(p.Mode)
+	h, err := c.handles.reserve(p.HandleID, &fileHandle{mode: mode, atomic: mode == execproto.OpenReplace, packed: true})
+	if err != nil {
+		return nil, err
+	}
+	if h.file, err = worker.openArchive(c.ctx, path, p); err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err
 	}
@@ -177,10 +227,11 @@ func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (re
 		}
 		return nil, err
 	}
-	if err := h.file.writeBlock(p.Offset, p.Chunk); err != nil {
+	r, err := h.file.writeBlock(p.Offset, p.Chunk)
+	if err != nil {
 		return nil, c.handles.drop(p.HandleID, err)
 	}
-	return done{}, nil
+	return r, nil
 }
 
 // fsClose closes a handle after the earlier requests about it. An atomic write
@@ -193,5 +244,5 @@ func fsClose(_ context.Context, c *conn, p *execproto.HandleParams) (result, err
 	if h == nil {
 		return done{}, nil
 	}
-	return done{}, h.file.close()
+	return h.file.close()
 }

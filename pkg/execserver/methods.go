@@ -31,6 +31,7 @@ var extensions = []string{
 	execproto.NotifyProcessAck,
 	execproto.NotifyHTTPAck,
 	execproto.ExtensionTakeOver,
+	execproto.MethodFSOpenArchive,
 }
 
 // notifications is every notification of a client but initialized, which
@@ -61,7 +62,9 @@ func init() {
 		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.Decode, processTerminate),
 		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
 
-		execproto.MethodFSOpen:       byHandle(laneOrdinary, decodeOpen, openID, fsOpen),
+		execproto.MethodFSOpen:        byHandle(laneOrdinary, decodeOpen, openID, fsOpen),
+		execproto.MethodFSOpenArchive: byHandle(laneOrdinary, decodeArchive, archiveID, fsOpenArchive),
+
 		execproto.MethodFSReadBlock:  byHandle(laneOrdinary, execproto.Decode, readBlockID, fsReadBlock),
 		execproto.MethodFSWriteBlock: byHandle(laneOrdinary, execproto.Decode, writeBlockID, fsWriteBlock),
 		execproto.MethodFSClose:      byHandle(laneControl, execproto.Decode, handleID, fsClose),
@@ -97,5 +100,6 @@ func resizeID(p *execproto.ResizeParams) string         { return p.ProcessID }
 func signalID(p *execproto.SignalParams) string         { return p.ProcessID }
 func handleID(p *execproto.HandleParams) string         { return p.HandleID }
 func openID(p *openRequest) string                      { return p.HandleID }
+func archiveID(p *archiveRequest) string                { return p.HandleID }
 func readBlockID(p *execproto.ReadBlockParams) string   { return p.HandleID }
 func writeBlockID(p *execproto.WriteBlockParams) string { return p.HandleID }

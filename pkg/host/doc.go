@@ -2,6 +2,7 @@
 //
 //	process     starts, signals and ends processes; keeps their output
 //	standby     hands work to a program that was started ahead of need
+//	dir         works on the names in an open directory, for copies of trees
 //	files       reads, writes, copies and watches files
 //	fetch       makes HTTP requests
 //	hostconfig  reads config.toml of the system, the user and trusted projects

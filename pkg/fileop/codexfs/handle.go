@@ -3,6 +3,7 @@
 package codexfs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ type handle struct {
 	block []byte // buffer of readBlock
 }
 
-// serveHandle answers fs/open and then the requests about the handle, until the
+// serveHandle answers fs/open or fs/openArchive and then the requests about the handle, until the
 // handle is closed, an error of the system, or the end of the input. If an atomic
 // write was not closed, its target is unchanged.
 func (s *session) serveHandle(open request) error {
@@ -44,7 +45,7 @@ func (s *session) serveHandle(open request) error {
 		case execproto.MethodFSWriteBlock:
 			err = s.writeBlock(h, rq.params)
 		case execproto.MethodFSClose:
-			return s.finish(rq.operation, h.Close())
+			return s.told(h, rq.operation, h.Close())
 		default:
 			err = unknownOperation(rq.operation)
 		}
@@ -61,21 +62,44 @@ func (s *session) serveHandle(open request) error {
 // the handle.
 var errEnded = errors.New("ended")
 
-// open answers fs/open; the handle is nil when the answer is an error.
+// open answers fs/open or fs/openArchive; the handle is nil when the answer is an
+// error.
 func (s *session) open(rq request) (*handle, error) {
-	p, err := execproto.Decode[execproto.OpenParams](rq.params)
-	if err != nil {
-		return nil, err
+	var open func() (*handle, error)
+	if rq.operation == execproto.MethodFSOpen {
+		p, err := execproto.Decode[execproto.OpenParams](rq.params)
+		if err != nil {
+			return nil, err
+		}
+		open = func() (*handle, error) { return openHandle(&p, rq.home) }
+	} else {
+		p, err := execproto.Decode[execproto.OpenArchiveParams](rq.params)
+		if err != nil {
+			return nil, err
+		}
+		open = func() (*handle, error) { return openArchive(&p, rq.home) }
 	}
-	h, err := openHandle(&p, rq.home)
+	h, err := open()
 	if err != nil {
 		return nil, s.fail(err)
 	}
-	if err := s.answer(execproto.MethodFSOpen, execproto.OpenResult{HandleID: p.HandleID}); err != nil {
+	if err := s.answer(rq.operation, execproto.OpenResult{HandleID: h.id}); err != nil {
 		h.Abandon()
 		return nil, err
 	}
 	return h, nil
+}
+
+func openArchive(p *execproto.OpenArchiveParams, home string) (*handle, error) {
+	if err := fsops.CheckHandleID(p.HandleID); err != nil {
+		return nil, err
+	}
+	path, err := pathuri.Parse(p.Path, home)
+	if err != nil {
+		return nil, err
+	}
+	f, err := fsops.OpenArchive(context.Background(), path, p, true)
+	return &handle{File: f, id: p.HandleID, mode: fsops.ModeOf(p.Mode)}, err
 }
 
 func openHandle(p *execproto.OpenParams, home string) (*handle, error) {
@@ -131,7 +155,16 @@ func (s *session) writeBlock(h *handle, params []byte) error {
 	if err := h.WriteBlock(p.chunk, p.offset); err != nil {
 		return s.drop(err)
 	}
-	return s.finish(execproto.MethodFSWriteBlock, nil)
+	return s.told(h, execproto.MethodFSWriteBlock, nil)
+}
+
+// told answers with what has become of the entries of an archive, which is nothing for a
+// file, or with the error.
+func (s *session) told(h *handle, operation string, err error) error {
+	if err != nil {
+		return s.fail(err)
+	}
+	return s.answer(operation, h.Told())
 }
 
 // drop answers with an error that closes the handle.

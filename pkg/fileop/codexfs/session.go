@@ -31,7 +31,7 @@ func (s *session) run() error {
 		return err
 	}
 	switch rq.operation {
-	case execproto.MethodFSOpen:
+	case execproto.MethodFSOpen, execproto.MethodFSOpenArchive:
 		return s.serveHandle(rq)
 	case execproto.MethodFSWatch:
 		return s.serveWatch(rq)

@@ -14,7 +14,10 @@ import (
 var results = map[string]execproto.Object{
 	execproto.MethodFSReadFile:      &execproto.ReadFileResult{},
 	execproto.MethodFSOpen:          &execproto.OpenResult{},
+	execproto.MethodFSOpenArchive:   &execproto.OpenResult{},
 	execproto.MethodFSReadBlock:     &execproto.ReadBlockResult{},
+	execproto.MethodFSWriteBlock:    &execproto.WriteBlockResult{},
+	execproto.MethodFSClose:         &execproto.WriteBlockResult{},
 	execproto.MethodFSGetMetadata:   &execproto.Metadata{},
 	execproto.MethodFSCanonicalize:  &execproto.PathResult{},
 	execproto.MethodFSReadDirectory: &execproto.ReadDirectoryResult{},

@@ -6,14 +6,23 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/fileop/archive"
 	"codex.internal/pkg/host/files"
 )
 
 // File is the file of a handle (docs/spec/wire.md §5.4), open in this process.
 // One goroutine uses it at a time.
 type File struct {
-	read  *files.ReadHandle // or
-	write *files.WriteHandle
+	read   *files.ReadHandle // or
+	write  *files.WriteHandle
+	pack   *archive.Packer
+	unpack *archive.Unpacker
+
+	// Of an archive.
+	at       uint64 // where its next block begins
+	failures []execproto.ArchiveFailure
+	named    int // bytes of the texts of failures
+	unnamed  uint64
 }
 
 // OpenFile carries out fs/open for a native path. It ignores the path and the
@@ -39,30 +48,52 @@ func OpenFile(path string, p *execproto.OpenParams, confined bool) (*File, error
 // ReadBlock reads up to len(b) bytes at an offset. eof says that there are no more.
 // The file must be open for reading.
 func (f *File) ReadBlock(b []byte, offset uint64) (n int, eof bool, err error) {
+	if f.pack != nil {
+		return f.readArchive(b, offset)
+	}
 	return f.read.ReadAt(b, offset)
 }
 
 // WriteBlock writes at an offset. The file must be open for writing.
 func (f *File) WriteBlock(chunk []byte, offset uint64) error {
+	if f.unpack != nil {
+		return f.writeArchive(chunk, offset)
+	}
 	return f.write.WriteAt(chunk, offset)
 }
 
 // Close closes the file. An atomic write replaces its target here.
 func (f *File) Close() error {
-	if f.write != nil {
+	switch {
+	case f.write != nil:
 		return f.write.Close()
+	case f.read != nil:
+		return f.read.Close()
 	}
-	return f.read.Close()
+	return f.closeArchive()
 }
 
 // Abandon closes the file without completing an atomic write. After Close it does
 // nothing.
 func (f *File) Abandon() {
-	if f.write != nil {
+	switch {
+	case f.write != nil:
 		_ = f.write.Abort()
-	} else {
+	case f.read != nil:
 		_ = f.read.Close()
+	case f.unpack != nil:
+		f.unpack.Abort()
+	default:
+		_ = f.pack.Close()
 	}
+}
+
+// ModeOf is the mode of a handle of an archive, as CheckMode has it.
+func ModeOf(mode execproto.ArchiveMode) execproto.OpenMode {
+	if mode == execproto.ArchiveExtract {
+		return execproto.OpenReplace
+	}
+	return execproto.OpenRead
 }
 
 // CheckMode returns an error if a handle that is open for one mode is used for

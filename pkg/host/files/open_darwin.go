@@ -20,3 +20,6 @@ func isOpenLink(_, _ int) bool { return false }
 
 // openConfined returns ENOTSUP: there is no sandbox on macOS.
 func openConfined(int, string, string, int, uint32, bool) (int, error) { return -1, unix.ENOTSUP }
+
+// openDirConfined returns ENOTSUP: there is no sandbox on macOS.
+func openDirConfined(string, int, bool) (int, error) { return -1, unix.ENOTSUP }

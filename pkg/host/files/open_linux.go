@@ -142,3 +142,34 @@ func mustBeWritable(fd int, shown string, before bool) error {
 	}
 	return nil
 }
+
+// openDirConfined opens a directory that is to be written into. It needs openat2 (Linux
+// 5.6), as the sandbox does.
+func openDirConfined(name string, flags int, noFollow bool) (fd int, err error) {
+	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	if noFollow {
+		how.Resolve |= unix.RESOLVE_NO_SYMLINKS
+	}
+	err = retry(func() error {
+		fd, err = unix.Openat2(unix.AT_FDCWD, name, &how)
+		return err
+	})
+	switch {
+	case err == unix.ELOOP && noFollow:
+		return -1, ErrSymlink
+	case err == unix.ELOOP && resolvesOtherwise(unix.AT_FDCWD, name, 0):
+		return -1, inProc(name)
+	case err != nil:
+		return -1, err
+	}
+	var fs unix.Statfs_t
+	err = unix.Fstatfs(fd, &fs)
+	if err == nil && fs.Type == unix.PROC_SUPER_MAGIC {
+		err = inProc(name)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}

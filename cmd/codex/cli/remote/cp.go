@@ -13,6 +13,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/fileop/archive"
 	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
 )
@@ -44,6 +45,7 @@ Examples:
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(),
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
 			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "set times and permissions as those of the source"},
+			&cli.BoolFlag{Name: "owner", Usage: "set owners and groups as those of the source, by number; needs root on the target's side"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names in a directory that match `PATTERN`, or paths if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		},
@@ -63,7 +65,7 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 			return cmdutil.Usagef("cp copies between this machine and the server: either the target or the sources begin with a colon")
 		}
 	}
-	options := copyOptions{recursive: c.Bool("recursive"), preserve: c.Bool("preserve"), exclude: c.StringSlice("exclude")}
+	options := copyOptions{recursive: c.Bool("recursive"), preserve: c.Bool("preserve"), owners: c.Bool("owner"), patterns: c.StringSlice("exclude")}
 	if err := options.check(); err != nil {
 		return err
 	}
@@ -81,16 +83,17 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 
 // copyOptions are what the command line says of a copy.
 type copyOptions struct {
-	recursive, preserve bool
-	exclude             []string // patterns of package path
+	recursive, preserve, owners bool
+
+	patterns []string                                  // of package path
+	exclude  func(below string, isDirectory bool) bool // what they match; nil: nothing
 }
 
-// check refuses what cannot be carried out.
+// check prepares the options, and refuses what cannot be carried out.
 func (o *copyOptions) check() error {
-	for _, pattern := range o.exclude {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return cmdutil.Usagef("--exclude %q is no pattern: %v", pattern, err)
-		}
+	var err error
+	if o.exclude, err = archive.Excluder(o.patterns); err != nil {
+		return cmdutil.Usagef("--exclude %v", err)
 	}
 	return nil
 }
@@ -98,16 +101,7 @@ func (o *copyOptions) check() error {
 // excludes reports whether something in a directory is left out: below is its path from
 // the source, with slashes.
 func (o *copyOptions) excludes(below string) bool {
-	for _, pattern := range o.exclude {
-		name := below
-		if !strings.Contains(strings.Trim(pattern, "/"), "/") {
-			name = path.Base(below)
-		}
-		if match, _ := path.Match(strings.Trim(pattern, "/"), name); match {
-			return true
-		}
-	}
-	return false
+	return o.exclude != nil && o.exclude(below, false)
 }
 
 // copying is one cp.

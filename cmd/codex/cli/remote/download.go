@@ -100,6 +100,9 @@ func (cp *copying) downloadTop(uri string, root *os.Root, name string) error {
 		return cp.downloadFile(uri, root, name, &e)
 	}
 	cp.bar.tree()
+	if cp.fs.HasArchives() {
+		return cp.downloadArchive(uri, root, name, &e)
+	}
 	f := &downloadFolder{shown: filepath.Join(root.Name(), name), below: ".", uri: uri}
 	if err := cp.enterFolder(f, root, name, nil, &e); err != nil {
 		return err
@@ -384,7 +387,7 @@ func enter(in *os.Root, name string) (*os.Root, error) {
 // notOwn says why nothing is written where there is something already.
 func notOwn(there os.FileInfo) error {
 	if there.Mode()&fs.ModeSymlink != 0 {
-		return errors.New("there is a link here already, which is not followed; remove it, or name where it leads as the target")
+		return errors.New("there is a symbolic link here already, which is not followed; remove it, or name where it leads as the target")
 	}
 	return errors.New("there is something else here already, which is not replaced")
 }

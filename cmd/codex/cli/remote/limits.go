@@ -39,6 +39,11 @@ const (
 	// open meanwhile, and a server could send a tree without an end.
 	maxDepth = 256
 
+	// resumeTries is how often an archive that was cut is begun again without that any
+	// file has come meanwhile: a connection that breaks each time must not be tried for
+	// ever.
+	resumeTries = 5
+
 	// copiesInFlight is how many files and directories are copied, or asked about, at a
 	// time: with a round trip of 50 ms, 1,000 of them take 1.1 s instead of 50 s, and with
 	// 32 they took, with the connection, more than 2 s. It is less than half of what a

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"codex.internal/pkg/fileop/archive"
 )
 
 // TestQueue runs a tree of tasks: all of them once, and each folder is finished after
@@ -75,7 +77,11 @@ func TestQueueRunsTasksTogether(t *testing.T) {
 }
 
 func TestExcludes(t *testing.T) {
-	o := copyOptions{exclude: []string{"node_modules", "*.o", "a/b", "dir/"}}
+	exclude, err := archive.Excluder([]string{"node_modules", "*.o", "a/b", "dir/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := copyOptions{exclude: exclude}
 	for below, want := range map[string]bool{
 		"node_modules": true, "x/node_modules": true, "x.o": true, "a/x.o": true, "a/b": true, "x/a/b": false, "b": false, "dir": true, "a": false,
 	} {

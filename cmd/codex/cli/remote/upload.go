@@ -89,6 +89,13 @@ func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) er
 		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 	}
 	cp.bar.tree()
+	if cp.fs.HasArchives() {
+		err := cp.uploadArchive(source, uri)
+		if !cp.options.preserve {
+			cp.finishDirectory(source, uri, st)
+		}
+		return err
+	}
 	cp.uploadEntries(&uploadFolder{newFolder(cp.queue, nil, func() { cp.finishDirectory(source, uri, st) }), source, ".", uri})
 	return nil
 }

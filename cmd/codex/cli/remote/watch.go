@@ -45,7 +45,7 @@ Examples:
 				return cmdutil.Usagef("watch needs the path of a file or directory on the server")
 			}
 			typed, command := c.Args().First(), c.Args().Tail()
-			exclude := copyOptions{exclude: c.StringSlice("exclude")}
+			exclude := copyOptions{patterns: c.StringSlice("exclude")}
 			if err := exclude.check(); err != nil {
 				return err
 			}

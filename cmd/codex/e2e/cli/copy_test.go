@@ -24,23 +24,23 @@ func TestCopiesFollowNoLinks(t *testing.T) {
 	}{
 		"nothing there":      {func(string, string) error { return nil }, ""},
 		"directories":        {func(target, _ string) error { return os.MkdirAll(filepath.Join(target, "x", "sub"), 0o755) }, ""},
-		"a link for the top": {func(target, elsewhere string) error { return os.Symlink(elsewhere, filepath.Join(target, "x")) }, "a link"},
+		"a link for the top": {func(target, elsewhere string) error { return os.Symlink(elsewhere, filepath.Join(target, "x")) }, "a symbolic link"},
 		"a link below": {func(target, elsewhere string) error {
 			harness.Must(t, os.Mkdir(filepath.Join(target, "x"), 0o755))
 			return os.Symlink(elsewhere, filepath.Join(target, "x", "sub"))
-		}, "a link"},
+		}, "a symbolic link"},
 		"a link that stays inside": {func(target, _ string) error {
 			harness.Must(t, os.MkdirAll(filepath.Join(target, "x", "other"), 0o755))
 			return os.Symlink("other", filepath.Join(target, "x", "sub"))
-		}, "a link"},
+		}, "a symbolic link"},
 		"a link to nothing": {func(target, elsewhere string) error {
 			harness.Must(t, os.Mkdir(filepath.Join(target, "x"), 0o755))
 			return os.Symlink(filepath.Join(elsewhere, "made"), filepath.Join(target, "x", "sub"))
-		}, "a link"},
+		}, "a symbolic link"},
 		"a link for the file": {func(target, elsewhere string) error {
 			harness.Must(t, os.MkdirAll(filepath.Join(target, "x", "sub"), 0o755))
 			return os.Symlink(filepath.Join(elsewhere, "made"), filepath.Join(target, "x", "sub", "file"))
-		}, "a link"},
+		}, "a symbolic link"},
 		"a FIFO for the file": {func(target, _ string) error {
 			harness.Must(t, os.MkdirAll(filepath.Join(target, "x", "sub"), 0o755))
 			return syscall.Mkfifo(filepath.Join(target, "x", "sub", "file"), 0o644)

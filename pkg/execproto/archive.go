@@ -1,0 +1,88 @@
+package execproto
+
+import "encoding/json"
+
+// ArchiveMode says what fs/openArchive is for.
+type ArchiveMode string
+
+// The modes of fs/openArchive.
+const (
+	ArchiveRead    ArchiveMode = "read"    // of a tree, by fs/readBlock
+	ArchiveExtract ArchiveMode = "extract" // into a tree, by fs/writeBlock
+)
+
+var archiveModes = []ArchiveMode{ArchiveRead, ArchiveExtract}
+
+// OpenArchiveParams open a handle, as OpenParams do, whose contents are a tar archive of
+// the directory Path: fs/readBlock reads it, or fs/writeBlock writes the files of one
+// there, in blocks one after the other (docs/spec/wire.md §5.14).
+type OpenArchiveParams struct {
+	HandleID string
+	Path     string
+	Mode     ArchiveMode
+
+	// With ArchiveRead. Exclude are patterns of names, or of paths if they have a slash,
+	// at most MaxArchivePatterns. Paths are what the archive has, with slashes and
+	// relative to Path, at most MaxArchivePaths; none: everything. After is the path of an
+	// entry with which an earlier archive ended: this one has what follows it. List
+	// leaves contents out, Checksums adds their SHA-256, and Times has fractions of
+	// seconds.
+	Exclude   []string
+	Paths     []string
+	After     string
+	List      bool
+	Checksums bool
+	Times     bool
+
+	// With ArchiveExtract. Preserve sets permissions and times, and Owners the owners too.
+	// FollowSymlinks: false refuses links anywhere on Path; none is followed below it.
+	Preserve       bool
+	Owners         bool
+	FollowSymlinks *bool
+
+	Sandbox json.RawMessage
+}
+
+func (p *OpenArchiveParams) fields(c *codec) {
+	text(c, "handleId", need, &p.HandleID)
+	text(c, "path", need, &p.Path)
+	choice(c, "mode", need, &p.Mode, archiveModes)
+	texts(c, "exclude", orNull|omit, &p.Exclude)
+	texts(c, "paths", orNull|omit, &p.Paths)
+	text(c, "after", orNull|omit, &p.After)
+	boolean(c, "list", orNull|omit, &p.List)
+	boolean(c, "checksums", orNull|omit, &p.Checksums)
+	boolean(c, "times", orNull|omit, &p.Times)
+	boolean(c, "preserve", orNull|omit, &p.Preserve)
+	boolean(c, "owners", orNull|omit, &p.Owners)
+	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+}
+
+// ArchiveFailure is an entry that was not put in its place, or not as it is. Path is that
+// of the entry, with U+FFFD in place of bytes that are not UTF-8.
+type ArchiveFailure struct {
+	Path    string
+	Message string
+}
+
+func (f *ArchiveFailure) fields(c *codec) {
+	text(c, "path", need, &f.Path)
+	text(c, "message", need, &f.Message)
+}
+
+// WriteBlockResult answers fs/writeBlock, and fs/close. Failures are those of an archive
+// since the last answer, and Unnamed counts those for which it had no room. The result of
+// a file is {}.
+type WriteBlockResult struct {
+	Failures []ArchiveFailure
+	Unnamed  uint64
+}
+
+func (r *WriteBlockResult) fields(c *codec) {
+	objects(c, "failures", orNull|omit, &r.Failures)
+	uint64s(c, "unnamed", orNull|omit, &r.Unnamed)
+}
+
+// AppendJSON appends r.
+func (r WriteBlockResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }

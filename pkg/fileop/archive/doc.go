@@ -1,0 +1,35 @@
+// Package archive streams a tree of files as a tar archive, in both directions, without
+// a goroutine and in bounded memory (docs/spec/wire.md §5.14). A Packer is read: it
+// goes through a tree as it is asked for more. An Unpacker is written to, in pieces of any
+// size, and puts files where they belong.
+//
+//	p := archive.NewPacker(source, archive.PackOptions{Times: true})
+//	u := archive.NewUnpacker(target, archive.UnpackOptions{Preserve: true, Failed: report})
+//	_, err := io.Copy(u, p)
+//	if err == nil {
+//		err = u.Close()
+//	}
+//
+// # Format
+//
+// The archive is one of POSIX pax: ustar headers, and before one whose values do not fit
+// an extended header. Entries are files, directories and links. The first one is the
+// source itself, named "."; a directory comes before what is in it, and names are sorted
+// by their bytes in each directory. Records and types of this package's own begin with
+// CODEX; tar can list such an archive, and any archive of package archive/tar with these
+// kinds of entries can be unpacked.
+//
+// The package does not use archive/tar itself: that needs package os/user, with which a
+// build with cgo would no longer be static, and the file helper must run in sandboxes
+// without a C library; and it reads, where here bytes are pushed. The tests compare
+// both.
+//
+// # Hostile archives and trees
+//
+// An Unpacker writes below its target only: it enters one directory after the other by
+// descriptor and follows no link. It refuses names with "..", absolute ones and entries
+// of other types, and replaces regular files and links alone. Such an entry is reported,
+// and the rest goes on. A file is written under a temporary name and gets its own when it
+// is whole. A Packer opens what it has checked to be a regular file, reports what it
+// cannot read within the archive, and goes on.
+package archive

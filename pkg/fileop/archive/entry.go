@@ -1,0 +1,87 @@
+package archive
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// Type is what an entry of an archive is.
+type Type byte
+
+// The types of entries, as archives spell them. POSIX leaves capital letters to others
+// than itself.
+const (
+	File      Type = '0'
+	Link      Type = '2'
+	Directory Type = '5'
+	// Listed is a file without its contents, of archives that only list a tree.
+	Listed Type = 'M'
+	// Problem says what could not be read. Path may be that of the file before it, which
+	// then is not to be kept.
+	Problem Type = 'P'
+)
+
+// Entry is one entry of an archive.
+type Entry struct {
+	Path string // relative, with slashes; "." is the source itself
+	Type Type
+	Perm uint32 // the nine permission bits
+	Size int64  // of files: in bytes, with holes
+	// Modified is whole seconds in archives without times.
+	Modified time.Time
+	UID, GID uint32
+	Target   string // of links
+	// Extents are the parts of a sparse file that have data, in their order; nil: the
+	// whole file.
+	Extents []Extent
+	Sum     string // the SHA-256 of a listed file, in hexadecimal; if it was asked for
+	Text    string // of problems
+	Discard bool   // of problems: the file before it is broken
+}
+
+// Extent is a part of a file.
+type Extent struct{ Offset, Length int64 }
+
+// stored is how many bytes of contents follow the header.
+func (e *Entry) stored() int64 {
+	if e.Type != File {
+		return 0
+	}
+	if e.Extents == nil {
+		return e.Size
+	}
+	total := int64(0)
+	for _, x := range e.Extents {
+		total += x.Length
+	}
+	return total
+}
+
+var (
+	errName = errors.New("not copied: it has a name that leads elsewhere, or that no file can have here")
+	errLong = errors.New("not copied: its path is too long")
+	errDeep = errors.New("not copied: it is in too many directories in each other")
+)
+
+// parts returns the names of a path, none for the source itself. Errors are those of
+// names that must not be used.
+func parts(path string, valid func(string) bool) ([]string, error) {
+	if len(path) > MaxPath {
+		return nil, errLong
+	}
+	path = strings.TrimSuffix(strings.TrimPrefix(path, "./"), "/")
+	if path == "." || path == "" {
+		return nil, nil
+	}
+	names := strings.Split(path, "/")
+	if len(names) > MaxDepth {
+		return nil, errDeep
+	}
+	for _, name := range names {
+		if !valid(name) {
+			return nil, errName
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,40 @@
+package archive
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Excluder returns a function for PackOptions.Exclude. A pattern, as of package path, is
+// compared with the last name of a path; if it has a slash inside, with the path. An error
+// names a pattern that is none.
+func Excluder(patterns []string) (func(below string, isDirectory bool) bool, error) {
+	if len(patterns) == 0 {
+		return nil, nil
+	}
+	type pattern struct {
+		text  string
+		whole bool
+	}
+	list := make([]pattern, len(patterns))
+	for i, text := range patterns {
+		if _, err := path.Match(text, ""); err != nil {
+			return nil, fmt.Errorf("%q is no pattern: %w", text, err)
+		}
+		text = strings.Trim(text, "/")
+		list[i] = pattern{text, strings.Contains(text, "/")}
+	}
+	return func(below string, _ bool) bool {
+		for _, p := range list {
+			name := below
+			if !p.whole {
+				name = path.Base(below)
+			}
+			if match, _ := path.Match(p.text, name); match {
+				return true
+			}
+		}
+		return false
+	}, nil
+}

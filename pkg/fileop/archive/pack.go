@@ -1,0 +1,279 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"codex.internal/pkg/host/dir"
+)
+
+// PackOptions say what of a tree an archive has.
+type PackOptions struct {
+	// Context ends the work of a Read that takes long; nil: nothing does.
+	Context context.Context
+	// Exclude reports whether something below the source is left out, with all that is in
+	// it; nil: nothing is.
+	Exclude func(path string, isDirectory bool) bool
+	// Paths are the entries that the archive has, of what is in the source; nil: all.
+	// A directory among them is without what is in it.
+	Paths []string
+	// After is the path of an entry that is not wanted any more, and those before it
+	// neither: a copy that was cut goes on after it. Directories on the way to it come
+	// again. "": from the beginning.
+	After string
+	// List has the archive describe files without their contents, and Sums adds a sum of
+	// these.
+	List, Sums bool
+	// Times has modification times with their fractions of a second.
+	Times bool
+	// Began is told of each entry and where in the archive it begins; nil: nobody.
+	Began func(e *Entry, offset int64)
+}
+
+// Packer reads a tree as an archive. It is for one goroutine at a time, and must be
+// closed.
+type Packer struct {
+	o         PackOptions
+	levels    []level // the directories that the Packer is in
+	names     int     // held in all levels
+	selection selection
+
+	out     []byte // what comes next
+	used    int    // how much of out has been read
+	read    int64  // how much of the archive has been read
+	file    *dir.File
+	current Entry    // of file
+	extents []Extent // of file, those that follow
+	left    int64    // of the first of them
+	fill    int64    // zeros in place of what a file has lost
+	broken  error    // why; told behind them
+	content []byte   // buffer for small files
+	ended   bool
+}
+
+// level is a directory that is being read.
+type level struct {
+	dir   *dir.Dir
+	path  string   // from the source; "" for the source itself
+	names []string // that follow
+	after []string // the names of After from here on, as long as it is below
+	total int      // names that it holds
+}
+
+// NewPacker returns a Packer of a directory, which it closes.
+func NewPacker(source *dir.Dir, o PackOptions) *Packer {
+	if o.Context == nil {
+		o.Context = context.Background()
+	}
+	p := &Packer{o: o}
+	p.begin(source)
+	return p
+}
+
+// begin describes the source itself.
+func (p *Packer) begin(source *dir.Dir) {
+	after, _ := parts(p.o.After, dir.ValidName)
+	var wrong []string
+	p.selection, wrong = selectionOf(p.o.Paths)
+	info, err := source.Stat()
+	if err != nil {
+		p.problem(".", err, false)
+	} else if p.o.Paths == nil || p.selection.has("") {
+		p.entry(Entry{Path: ".", Type: Directory}, info)
+	}
+	for _, path := range wrong {
+		p.problem(path, errName, false)
+	}
+	p.push(source, "", after)
+}
+
+// push goes on with what is in a directory.
+func (p *Packer) push(d *dir.Dir, path string, after []string) {
+	var names []string
+	var err error
+	if p.o.Paths != nil {
+		names = p.selection.in(path)
+	} else {
+		names, err = d.Names(maxNames - p.names)
+	}
+	if err != nil {
+		p.problem(shown(path), err, false)
+	}
+	p.names += len(names)
+	p.levels = append(p.levels, level{d, path, names, after, len(names)})
+}
+
+func shown(path string) string {
+	if path == "" {
+		return "."
+	}
+	return path
+}
+
+// Read reads the next bytes of the archive. It fills b but at the end, where it returns
+// io.EOF.
+func (p *Packer) Read(b []byte) (int, error) {
+	n := 0
+	for n < len(b) {
+		switch {
+		case p.used < len(p.out):
+			got := copy(b[n:], p.out[p.used:])
+			p.used += got
+			p.read += int64(got)
+			n += got
+		case p.file != nil:
+			got := p.contents(b[n:])
+			p.read += int64(got)
+			n += got
+		case p.fill > 0:
+			got := int(min(p.fill, int64(len(b)-n)))
+			clear(b[n : n+got])
+			p.fill -= int64(got)
+			p.read += int64(got)
+			n += got
+		case p.ended && n > 0:
+			return n, nil
+		case p.ended:
+			return 0, io.EOF
+		default:
+			if err := p.o.Context.Err(); err != nil {
+				return n, err
+			}
+			p.out, p.used = p.out[:0], 0
+			if p.broken != nil {
+				p.problem(p.current.Path, p.broken, true)
+				p.broken = nil
+			} else {
+				p.step()
+			}
+		}
+	}
+	return n, nil
+}
+
+// Close closes what is open. An archive that was not read to its end has none.
+func (p *Packer) Close() error {
+	if p.file != nil {
+		_ = p.file.Close()
+		p.file = nil
+	}
+	for _, l := range p.levels {
+		_ = l.dir.Close()
+	}
+	p.levels, p.ended = nil, true
+	return nil
+}
+
+// step goes on to the next name.
+func (p *Packer) step() {
+	if len(p.levels) == 0 {
+		p.out = append(append(p.out, zeros[:]...), zeros[:]...)
+		p.ended = true
+		return
+	}
+	l := &p.levels[len(p.levels)-1]
+	if len(l.names) == 0 {
+		_ = l.dir.Close()
+		p.names -= l.total
+		p.levels = p.levels[:len(p.levels)-1]
+		return
+	}
+	name := l.names[0]
+	l.names = l.names[1:]
+	var after []string
+	if len(l.after) > 0 {
+		switch {
+		case name < l.after[0]:
+			return
+		case name == l.after[0] && len(l.after) > 1:
+			after = l.after[1:]
+		case name == l.after[0]:
+			after = []string{}
+		}
+	}
+	path := name
+	if l.path != "" {
+		path = l.path + "/" + name
+	}
+	p.name(l.dir, name, path, after)
+}
+
+// name describes a name. after is not nil if it is on the way to that of After, and
+// empty if it is that itself.
+func (p *Packer) name(in *dir.Dir, name, path string, after []string) {
+	info, err := in.Lstat(name)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) || p.o.Paths != nil {
+			p.problem(path, err, false)
+		}
+		return
+	}
+	if p.o.Exclude != nil && p.o.Exclude(path, info.Kind == dir.Directory) {
+		return
+	}
+	if after != nil && info.Kind != dir.Directory {
+		return
+	}
+	switch info.Kind {
+	case dir.Directory:
+		p.directory(in, name, path, info, after)
+	case dir.Link:
+		target, err := in.Readlink(name)
+		if err != nil {
+			p.problem(path, err, false)
+			return
+		}
+		p.entry(Entry{Path: path, Type: Link, Target: target}, info)
+	case dir.Regular:
+		p.regular(in, name, path, info)
+	default:
+		p.problem(path, errSpecial, false)
+	}
+}
+
+var errSpecial = errors.New("not copied: it is a device, a FIFO or a socket")
+
+// directory describes a directory and enters it.
+func (p *Packer) directory(in *dir.Dir, name, path string, info dir.Info, after []string) {
+	within := p.o.Paths == nil || p.selection.below(path)
+	if p.o.Paths == nil || p.selection.has(path) {
+		p.entry(Entry{Path: path, Type: Directory}, info)
+	}
+	if !within {
+		return
+	}
+	if len(p.levels) >= MaxDepth {
+		p.problem(path, errDeep, false)
+		return
+	}
+	d, err := in.Enter(name)
+	if err != nil {
+		p.problem(path, err, false)
+		return
+	}
+	p.push(d, path, after)
+}
+
+// entry appends the header of an entry.
+func (p *Packer) entry(e Entry, info dir.Info) {
+	e.Perm, e.UID, e.GID, e.Modified = info.Perm, info.UID, info.GID, info.Modified
+	if !p.o.Times {
+		e.Modified = e.Modified.Truncate(1e9)
+	}
+	p.header(&e)
+}
+
+func (p *Packer) header(e *Entry) {
+	if p.o.Began != nil {
+		p.o.Began(e, p.read+int64(len(p.out)-p.used))
+	}
+	p.out = appendHeader(p.out, e)
+}
+
+// problem says within the archive that something is not in it, or with discard that the
+// file before it is broken.
+func (p *Packer) problem(path string, err error, discard bool) {
+	p.header(&Entry{Path: path, Type: Problem, Text: err.Error(), Discard: discard})
+}

@@ -1,0 +1,344 @@
+package archive
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+
+	"codex.internal/pkg/host/dir"
+)
+
+// UnpackOptions say how files are put into a tree.
+type UnpackOptions struct {
+	// Preserve gives files and directories the permissions and times of the archive.
+	// Without it new ones have its permissions less the umask, and those that exist keep
+	// their own.
+	Preserve bool
+	// Owner sets owners and groups too, by their numbers.
+	Owner bool
+	// Name returns the local name for one of the archive; nil: it is the same.
+	Name func(name string) (string, error)
+	// Failed is told of each entry that was not put there, or not as it is; path is that
+	// of the archive. It must be set.
+	Failed func(path string, err error)
+	// Began and Got are told of files and of bytes, for a person who waits; nil: nobody.
+	Began func(e *Entry)
+	Got   func(n int)
+}
+
+// Unpacker puts the files of an archive into a directory. It is for one goroutine at a
+// time, and must be ended by Close or Abort.
+type Unpacker struct {
+	o      UnpackOptions
+	parser parser
+	top    *dir.Dir
+	levels []made // the directories on the way to the last entry, below top
+	root   finish // what top gets at the end
+	file   *pending
+	done   string
+	closed bool
+	// refused is a directory that could not be made or entered, "" for none: what is
+	// below it is left out without a word for each.
+	refused string
+}
+
+// made is a directory that is being filled.
+type made struct {
+	dir  *dir.Dir
+	name string
+	finish
+}
+
+// finish is what a directory gets when everything is in it: until then it must be
+// writable, and what is put into it changes its time.
+type finish struct {
+	entry *Entry // nil: nothing
+	isNew bool
+}
+
+// pending is a file that is being written.
+type pending struct {
+	entry   *Entry
+	in      *dir.Dir
+	name    string
+	temp    string
+	file    *dir.File
+	exists  bool
+	extents []Extent // that follow
+	left    int64    // of the present one
+	err     error    // the first
+}
+
+// NewUnpacker returns an Unpacker into a directory, which it closes. isNew says that the
+// directory was made for it.
+func NewUnpacker(target *dir.Dir, isNew bool, o UnpackOptions) *Unpacker {
+	if o.Name == nil {
+		o.Name = func(name string) (string, error) { return name, nil }
+	}
+	u := &Unpacker{o: o, top: target, root: finish{isNew: isNew}}
+	u.parser.to = u
+	return u
+}
+
+// Write takes the next part of the archive. An error ends it: the archive is malformed.
+func (u *Unpacker) Write(b []byte) (int, error) {
+	if err := u.parser.write(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Done returns the path of the last entry that is in its place, or was reported: a copy
+// that was cut may go on after it. "" means that there is none.
+func (u *Unpacker) Done() string { return u.done }
+
+// Restart begins with another archive of the same tree, after one that was cut: a file
+// that has not come whole is dropped, and directories stay as they are until the end.
+func (u *Unpacker) Restart() {
+	if u.file != nil {
+		u.file.discard()
+		u.file = nil
+	}
+	u.parser = parser{to: u, entries: u.parser.entries}
+}
+
+// Close ends the work. It returns an error if the archive has not ended: then a file that
+// has not come whole is not there.
+func (u *Unpacker) Close() error {
+	err := u.parser.close()
+	u.Abort()
+	return err
+}
+
+// Abort ends the work without the rest of the archive. What was put there stays, but for
+// a file that has not come whole. After Close it does nothing.
+func (u *Unpacker) Abort() {
+	if u.closed {
+		return
+	}
+	u.closed = true
+	if u.file != nil {
+		u.file.discard()
+		u.file = nil
+	}
+	u.leave(0)
+	u.finishDir(u.top, ".", u.root)
+	_ = u.top.Close()
+}
+
+// begin begins an entry.
+func (u *Unpacker) begin(e *Entry) {
+	discard := e.Type == Problem && e.Discard && u.file != nil && u.file.entry.Path == e.Path
+	u.commit(discard)
+	if u.refused != "" && strings.HasPrefix(e.Path, u.refused+"/") {
+		u.done = e.Path
+		return
+	}
+	u.refused = ""
+	err := u.put(e)
+	if err != nil {
+		u.o.Failed(e.Path, err)
+		if e.Type == Directory {
+			u.refused = e.Path
+		}
+	}
+	if e.Type != File || err != nil {
+		u.done = e.Path
+	}
+}
+
+// put puts an entry where it belongs, but for the contents of a file.
+func (u *Unpacker) put(e *Entry) error {
+	if e.Type == Problem {
+		return errors.New(strings.ToValidUTF8(e.Text, "\uFFFD"))
+	}
+	names, err := parts(e.Path, u.valid)
+	if err != nil {
+		return err
+	}
+	if len(e.Target) > MaxPath {
+		return errLong
+	}
+	if len(names) == 0 {
+		if e.Type != Directory {
+			return errName
+		}
+		u.root.entry = e
+		return nil
+	}
+	last := len(names) - 1
+	in, err := u.enter(names[:last])
+	if err != nil {
+		return err
+	}
+	name, err := u.o.Name(names[last])
+	if err != nil {
+		return err
+	}
+	switch e.Type {
+	case Directory:
+		return u.into(names[last], e.Perm, e)
+	case Link:
+		return u.link(in, name, e)
+	case File:
+		return u.create(in, name, e)
+	default:
+		return errListed
+	}
+}
+
+var errListed = errors.New("not copied: the archive does not have its contents")
+
+// valid reports whether a name of an archive may be used, before Name has changed it.
+func (u *Unpacker) valid(name string) bool {
+	local, err := u.o.Name(name)
+	return err == nil && dir.ValidName(local) && !strings.Contains(name, "/")
+}
+
+func (u *Unpacker) skip(path string, kind byte) {
+	u.commit(false)
+	what := "an entry of type " + string(rune(kind))
+	switch kind {
+	case '1':
+		what = "a hard link"
+	case '3', '4':
+		what = "a device"
+	case '6':
+		what = "a FIFO"
+	}
+	u.o.Failed(path, errors.New("not copied: it is "+what))
+}
+
+func (u *Unpacker) end() { u.commit(false) }
+
+// enter goes to the directory with these names below the target, and makes what is
+// missing.
+func (u *Unpacker) enter(names []string) (*dir.Dir, error) {
+	same := 0
+	for same < len(names) && same < len(u.levels) && u.levels[same].name == names[same] {
+		same++
+	}
+	u.leave(same)
+	for _, name := range names[same:] {
+		if err := u.into(name, 0o777, nil); err != nil {
+			return nil, fmt.Errorf("its directory: %w", err)
+		}
+	}
+	return u.here(), nil
+}
+
+// here is the directory that was entered last.
+func (u *Unpacker) here() *dir.Dir {
+	if len(u.levels) == 0 {
+		return u.top
+	}
+	return u.levels[len(u.levels)-1].dir
+}
+
+// into makes a directory in the present one if it is missing, and enters it.
+func (u *Unpacker) into(name string, perm uint32, e *Entry) error {
+	local, err := u.o.Name(name)
+	if err != nil {
+		return err
+	}
+	in := u.here()
+	isNew := false
+	d, err := in.Enter(local)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = in.Mkdir(local, perm|0o700); err == nil {
+			isNew = true
+		}
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			d, err = in.Enter(local)
+		}
+	}
+	if err == nil {
+		if err = d.CheckWritable(); err != nil {
+			_ = d.Close()
+		}
+	}
+	if err != nil {
+		return Occupied(err)
+	}
+	u.levels = append(u.levels, made{d, name, finish{e, isNew}})
+	if u.o.Preserve && e != nil && !isNew {
+		// It may have these permissions since a copy that was cut.
+		if now, err := d.Stat(); err == nil && now.Perm&0o700 != 0o700 {
+			return d.Chmod(now.Perm | 0o700)
+		}
+	}
+	return nil
+}
+
+// leave leaves the directories below the first n.
+func (u *Unpacker) leave(n int) {
+	for len(u.levels) > n {
+		last := u.levels[len(u.levels)-1]
+		if last.entry != nil {
+			u.finishDir(last.dir, last.entry.Path, last.finish)
+		}
+		u.levels = u.levels[:len(u.levels)-1]
+		_ = last.dir.Close()
+	}
+}
+
+// finishDir gives a directory what it is to have.
+func (u *Unpacker) finishDir(d *dir.Dir, path string, f finish) {
+	if f.entry == nil {
+		return
+	}
+	if err := u.finishOpen(d, f); err != nil {
+		u.o.Failed(path, err)
+	}
+}
+
+// open is a file or a directory whose attributes are set.
+type open interface {
+	Stat() (dir.Info, error)
+	Chmod(perm uint32) error
+	Chown(uid, gid uint32) error
+}
+
+func (u *Unpacker) finishOpen(d *dir.Dir, f finish) error {
+	e := f.entry
+	if u.o.Owner {
+		if err := d.Chown(e.UID, e.GID); err != nil {
+			return fmt.Errorf("set its owner: %w", err)
+		}
+	}
+	switch {
+	case u.o.Preserve:
+		if err := chmod(d, e.Perm); err != nil {
+			return err
+		}
+		return d.SetModified(e.Modified)
+	case f.isNew && e.Perm&0o700 != 0o700: // it was made with these
+		now, err := d.Stat()
+		if err != nil {
+			return err
+		}
+		return d.Chmod(now.Perm & e.Perm)
+	}
+	return nil
+}
+
+// chmod sets permissions unless they are right.
+func chmod(f open, perm uint32) error {
+	if now, err := f.Stat(); err == nil && now.Perm == perm {
+		return nil
+	}
+	return f.Chmod(perm)
+}
+
+// tempName returns a name that cannot be guessed: the generator of math/rand/v2 is
+// seeded by the system and cryptographically strong.
+func tempName() string {
+	var random [16]byte
+	binary.LittleEndian.PutUint64(random[:], rand.Uint64())
+	binary.LittleEndian.PutUint64(random[8:], rand.Uint64())
+	return "." + hex.EncodeToString(random[:]) + ".tmp"
+}

@@ -1,0 +1,242 @@
+package archive
+
+import (
+	"errors"
+	"io/fs"
+
+	"codex.internal/pkg/host/dir"
+)
+
+// errOccupied says why nothing is written where there is something already.
+var errOccupied = errors.New("there is something else here already, which is not replaced")
+
+// errLinkHere says why a link is neither followed nor replaced.
+var errLinkHere = errors.New("there is a symbolic link here already, which is not followed; remove it, or name where it leads as the target")
+
+// errDirectoryHere says why a file does not take the place of a directory.
+var errDirectoryHere = errors.New("there is a directory here already, which is not replaced")
+
+// Occupied returns, for an error of entering or making a directory of a copy, one that
+// says why what is there is left alone.
+func Occupied(err error) error {
+	switch {
+	case errors.Is(err, dir.ErrLink):
+		return errLinkHere
+	case errors.Is(err, dir.ErrNotDirectory):
+		return errOccupied
+	}
+	return err
+}
+
+// notOwn is the error of a name that has something that is not replaced.
+func notOwn(kind dir.Kind) error {
+	switch kind {
+	case dir.Link:
+		return errLinkHere
+	case dir.Directory:
+		return errDirectoryHere
+	}
+	return errOccupied
+}
+
+// link makes a link. It replaces links only.
+func (u *Unpacker) link(in *dir.Dir, name string, e *Entry) error {
+	there, err := in.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = in.Symlink(e.Target, name)
+	case err != nil:
+	case there.Kind == dir.Directory:
+		return errDirectoryHere
+	case there.Kind != dir.Link:
+		return errOccupied
+	default:
+		temp := tempName()
+		if err = in.Symlink(e.Target, temp); err == nil {
+			if err = in.Rename(temp, name); err != nil {
+				_ = in.Remove(temp)
+			}
+		}
+	}
+	if err == nil && u.o.Owner {
+		err = in.ChownLink(name, e.UID, e.GID)
+	}
+	if err == nil && u.o.Preserve {
+		err = in.SetLinkModified(name, e.Modified)
+	}
+	return err
+}
+
+// create begins with a file, under a temporary name.
+func (u *Unpacker) create(in *dir.Dir, name string, e *Entry) error {
+	perm := e.Perm
+	there, err := in.Lstat(name)
+	exists := err == nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case there.Kind != dir.Regular:
+		return notOwn(there.Kind)
+	default:
+		// A file that may not be written may not be replaced either.
+		if err := in.MayWrite(name); err != nil {
+			return err
+		}
+		perm = there.Perm
+	}
+	f := &pending{entry: e, in: in, name: name, exists: exists, extents: e.Extents}
+	if f.extents == nil {
+		f.extents = []Extent{{0, e.Size}}
+	}
+	for range tempTries {
+		f.temp = tempName()
+		f.file, err = in.Create(f.temp, perm)
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if exists && !u.o.Preserve {
+		err = keep(f.file, there, u.o.Owner)
+	}
+	if err != nil {
+		f.discard()
+		return err
+	}
+	u.file = f
+	if u.o.Began != nil {
+		u.o.Began(e)
+	}
+	return nil
+}
+
+// keep gives a new file the owner, as far as the system permits, and the permissions of
+// the one that it replaces. If the group cannot be set, its permissions are removed, so
+// that another group does not get them.
+func keep(f *dir.File, old dir.Info, ownerComes bool) error {
+	perm := old.Perm
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !ownerComes && (now.UID != old.UID || now.GID != old.GID) && f.Chown(old.UID, old.GID) != nil {
+		if f.Chown(noChange, old.GID) != nil {
+			perm &^= 0o070
+		}
+	}
+	if now.Perm == perm {
+		return nil
+	}
+	return f.Chmod(perm) // the umask must not take away what the old file had
+}
+
+// noChange leaves an owner as it is.
+const noChange = ^uint32(0)
+
+// data writes a part of the contents.
+func (u *Unpacker) data(b []byte) {
+	if u.o.Got != nil {
+		u.o.Got(len(b))
+	}
+	if u.file == nil { // it was refused
+		return
+	}
+	u.file.write(b)
+}
+
+// write writes the next bytes where they belong. The first error is kept.
+func (f *pending) write(b []byte) {
+	for len(b) > 0 && f.err == nil {
+		if f.left == 0 {
+			if len(f.extents) == 0 {
+				f.err = errSize
+				return
+			}
+			next := f.extents[0]
+			f.extents, f.left = f.extents[1:], next.Length
+			if next.Offset > 0 {
+				f.err = f.file.SeekTo(next.Offset)
+			}
+			continue
+		}
+		n := int(min(f.left, int64(len(b))))
+		if f.err == nil {
+			_, f.err = f.file.Write(b[:n])
+		}
+		f.left -= int64(n)
+		b = b[n:]
+	}
+}
+
+// commit ends the file that is being written, if any: it gets its name, or with discard
+// it is removed.
+func (u *Unpacker) commit(discard bool) {
+	f := u.file
+	u.file = nil
+	switch {
+	case f == nil:
+		return
+	case discard:
+		f.discard()
+		return
+	}
+	if err := u.finishFile(f); err != nil {
+		f.discard()
+		u.o.Failed(f.entry.Path, err)
+	}
+	u.done = f.entry.Path
+}
+
+// finishFile closes a file whose contents have come and gives it its name.
+func (u *Unpacker) finishFile(f *pending) error {
+	if f.err != nil {
+		return f.err
+	}
+	e := f.entry
+	if e.Extents != nil {
+		if err := f.file.Truncate(e.Size); err != nil {
+			return err
+		}
+	}
+	if u.o.Owner {
+		if err := f.file.Chown(e.UID, e.GID); err != nil {
+			return errors.New("set its owner: " + err.Error())
+		}
+	}
+	if u.o.Preserve {
+		if err := chmod(f.file, e.Perm); err != nil {
+			return err
+		}
+		if err := f.file.SetModified(e.Modified); err != nil {
+			return err
+		}
+	}
+	file := f.file
+	f.file = nil
+	if err := file.Close(); err != nil {
+		return err
+	}
+	// What is there now may be something else than what was there when the file began.
+	if there, err := f.in.Lstat(f.name); err == nil && there.Kind != dir.Regular {
+		return notOwn(there.Kind)
+	}
+	if err := f.in.Rename(f.temp, f.name); err != nil {
+		return err
+	}
+	f.temp = ""
+	return nil
+}
+
+// discard removes what has come of the file.
+func (f *pending) discard() {
+	if f.file != nil {
+		_ = f.file.Close()
+		f.file = nil
+	}
+	if f.temp != "" {
+		_ = f.in.Remove(f.temp)
+	}
+}
