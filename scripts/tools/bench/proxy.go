@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // proxied measures the network proxy of a process: this program sends its
@@ -122,15 +123,23 @@ func (p *proxied) median(way *http.Client, each bool) (float64, error) {
 	return v[len(v)/2], nil
 }
 
+// refilled is how long a server needs at most to have two launchers waiting again: it starts
+// the next one 20 ms after a request.
+const refilled = 100 * time.Millisecond
+
 // startWithProxy returns how much longer a sandboxed command with a network proxy
 // takes than one without a network. A command that may write nothing has no sockets of
-// its own without a network, and those of workspace-write have.
+// its own without a network, and those of workspace-write have. Both find two launchers
+// waiting: the second of two starts in a row takes the last one, and the server starts
+// another one at once, beside the command.
 func startWithProxy(c *client, entries string) (float64, error) {
 	confined := plain + "," + sandbox(entries, "/var/tmp")
+	time.Sleep(refilled)
 	without, err := timed(func() error { return runTrueIn(c, "/", "/usr/bin:/bin", confined) })
 	if err != nil {
 		return 0, err
 	}
+	time.Sleep(refilled)
 	with, err := timed(func() error {
 		return runTrueIn(c, "/", "/usr/bin:/bin", confined+`,"enforceManagedNetwork":true,`+network)
 	})
