@@ -87,6 +87,10 @@ const (
 	// buffer of a larger one is handed over.
 	keepBuffer = 256 << 10
 
+	// maxBanner bounds the lines before the first message of a server that was started as
+	// a command, in bytes: what follows is taken for messages.
+	maxBanner = 64 << 10
+
 	// childGrace is how long a server that was started as a command may take
 	// to end after its stdin has ended.
 	childGrace = 2 * time.Second

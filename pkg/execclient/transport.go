@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -164,11 +165,19 @@ type stdio struct {
 	out  *bufio.Reader
 	once sync.Once
 	err  error
+
+	begun  bool      // a message has come
+	banner int       // bytes of lines before it
+	stderr io.Writer // gets them
 }
 
 func startCommand(c Command) (Transport, error) {
 	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Env, cmd.Dir, cmd.Stderr = c.Env, c.Dir, c.Stderr
+	stderr := c.Stderr
+	if _, isFile := stderr.(*os.File); stderr != nil && !isFile {
+		stderr = &lockedWriter{to: stderr} // two goroutines write: see isBanner
+	}
+	cmd.Env, cmd.Dir, cmd.Stderr = c.Env, c.Dir, stderr
 	// Its descendants may keep its stderr open after it has exited.
 	cmd.WaitDelay = childGrace
 	ownGroup(cmd)
@@ -183,19 +192,46 @@ func startCommand(c Command) (Transport, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("failed to spawn exec-server: %w", err)
 	}
-	return &stdio{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10)}, nil
+	return &stdio{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), stderr: stderr}, nil
+}
+
+// lockedWriter writes for one goroutine at a time.
+type lockedWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *lockedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(b)
 }
 
 func (t *stdio) Read() ([]byte, error) {
 	for {
 		line, err := t.out.ReadBytes('\n')
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if line = bytes.TrimSpace(line); len(line) > 0 && !t.isBanner(line) {
+			t.begun = true
 			return line, nil
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
+}
+
+// isBanner reports whether a line is not of the server but of what starts it, such as a
+// shell whose start-up files greet: one before the first message that is no object. It
+// is passed on as if it had been written to stderr.
+func (t *stdio) isBanner(line []byte) bool {
+	t.banner += len(line)
+	if t.begun || line[0] == '{' || t.banner > maxBanner {
+		return false
+	}
+	if t.stderr != nil {
+		_, _ = t.stderr.Write(append(bytes.Clone(line), '\n'))
+	}
+	return true
 }
 
 func (t *stdio) Write(message []byte) error {

@@ -75,6 +75,12 @@ func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 		return execclient.DialWebSocket(ctx, s.URL, opts)
 	case Noise:
 		return c.noise.connect(ctx, s.Registry, opts)
+	case SSH:
+		stderr := o.Stderr
+		if stderr == nil {
+			stderr = lineLog{o.Logger.With("environment", s.ID)}
+		}
+		return connectSSH(ctx, s.Host, stderr, opts)
 	}
 	command := execclient.Command{Path: s.Program, Args: s.Args, Dir: s.Dir, Stderr: o.Stderr}
 	if s.Kind == Local {

@@ -38,6 +38,7 @@ const (
 	WebSocket Kind = "websocket" // a server at a URL
 	Stdio     Kind = "stdio"     // a program that leads to a server
 	Noise     Kind = "noise"     // a server that an environment registry knows
+	SSH       Kind = "ssh"       // a server that ssh starts on another machine
 )
 
 // reconnects reports whether a lost session is replaced by a new one. A program
@@ -71,6 +72,7 @@ type Spec struct {
 	Dir     string   // absolute; empty: this program's
 
 	Registry Registry // of Noise
+	Host     SSHHost  // of SSH
 }
 
 // Registry says how a Noise environment is found.
@@ -78,6 +80,7 @@ type Registry struct {
 	URL           string
 	EnvironmentID string
 	Token         Secret
+	TokenFile     string // has the token, if there is no Token; read for each session
 	AccountID     string // may be empty
 }
 
@@ -89,6 +92,8 @@ func (s Spec) Address() string {
 		return redact(s.URL)
 	case Noise:
 		return redact(s.Registry.URL) + " (" + s.Registry.EnvironmentID + ")"
+	case SSH:
+		return s.Host.Host
 	case Stdio:
 		if len(s.Args) > 0 {
 			return s.Program + " ..."

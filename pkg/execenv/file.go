@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/wire/websocket"
@@ -35,6 +36,12 @@ type entry struct {
 	Args              []string          `toml:"args"`
 	Env               map[string]string `toml:"env"`
 	Dir               *string           `toml:"cwd"`
+	Rendezvous        *string           `toml:"rendezvous"`
+	EnvironmentID     *string           `toml:"environment_id"`
+	TokenFile         *string           `toml:"token_file"`
+	SSH               *string           `toml:"ssh"`
+	SSHArgs           []string          `toml:"ssh_args"`
+	Codex             *string           `toml:"codex"`
 }
 
 // parseFile reads the text of environments.toml at path, in the home
@@ -112,7 +119,14 @@ func (e entry) spec(dir string) (Spec, error) {
 	if err := checkID(s.ID); err != nil {
 		return s, err
 	}
+	if err := e.checkKind(s.ID); err != nil {
+		return s, err
+	}
 	switch {
+	case e.Rendezvous != nil:
+		return e.rendezvous(s, dir)
+	case e.SSH != nil:
+		return e.ssh(s)
 	case e.Program == nil && (e.Args != nil || e.Env != nil || e.Dir != nil):
 		return s, invalid("environment `%s` args, env, and cwd require program", s.ID)
 	case e.URL == nil && e.ConnectTimeout != nil:
@@ -128,6 +142,74 @@ func (e entry) spec(dir string) (Spec, error) {
 	default:
 		return e.stdio(s, dir)
 	}
+}
+
+// checkKind checks what only entries of this program's kinds have.
+func (e entry) checkKind(id string) error {
+	own, all := 0, 0
+	for i, is := range []bool{e.Rendezvous != nil, e.SSH != nil, e.URL != nil, e.Program != nil} {
+		if is {
+			all++
+			if i < 2 {
+				own++
+			}
+		}
+	}
+	switch {
+	case own > 0 && all > 1:
+		return invalid("environment `%s` must set exactly one of url, program, rendezvous or ssh", id)
+	case e.Rendezvous == nil && (e.EnvironmentID != nil || e.TokenFile != nil):
+		return invalid("environment `%s` environment_id and token_file require rendezvous", id)
+	case e.SSH == nil && (e.SSHArgs != nil || e.Codex != nil):
+		return invalid("environment `%s` ssh_args and codex require ssh", id)
+	case own > 0 && (e.BearerToken != nil || e.CA != nil || e.ClientCert != nil || e.ClientKey != nil || e.ConnectTimeout != nil):
+		return invalid("environment `%s` auth_bearer_token, ca, client_cert, client_key, and connect_timeout_sec require url", id)
+	case own > 0 && (e.Args != nil || e.Env != nil || e.Dir != nil):
+		return invalid("environment `%s` args, env, and cwd require program", id)
+	}
+	return nil
+}
+
+// rendezvous checks an entry of a rendezvous service. Its token stays in its file.
+func (e entry) rendezvous(s Spec, dir string) (Spec, error) {
+	s.Kind = Noise
+	s.Registry.URL, s.Registry.EnvironmentID = strings.TrimSpace(*e.Rendezvous), s.ID
+	if e.EnvironmentID != nil {
+		s.Registry.EnvironmentID = strings.TrimSpace(*e.EnvironmentID)
+	}
+	if e.TokenFile != nil {
+		s.Registry.TokenFile = strings.TrimSpace(*e.TokenFile)
+	}
+	u, err := url.Parse(s.Registry.URL)
+	switch {
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return s, invalid("environment `%s` rendezvous must be an https:// URL", s.ID)
+	case s.Registry.EnvironmentID == "":
+		return s, invalid("environment `%s` environment_id cannot be empty", s.ID)
+	case s.Registry.TokenFile == "":
+		return s, invalid("environment `%s` rendezvous requires token_file", s.ID)
+	}
+	if !filepath.IsAbs(s.Registry.TokenFile) {
+		s.Registry.TokenFile = filepath.Join(dir, s.Registry.TokenFile)
+	}
+	return s, nil
+}
+
+// ssh checks an entry of a machine that is reached by ssh.
+func (e entry) ssh(s Spec) (Spec, error) {
+	s.Kind, s.Host = SSH, SSHHost{Host: strings.TrimSpace(*e.SSH), Args: e.SSHArgs}
+	if e.Codex != nil {
+		s.Host.Codex = strings.TrimSpace(*e.Codex)
+	}
+	switch {
+	case s.Host.Host == "":
+		return s, invalid("environment `%s` ssh cannot be empty", s.ID)
+	case strings.HasPrefix(s.Host.Host, "-") || strings.ContainsFunc(s.Host.Host, unicode.IsSpace):
+		return s, invalid("environment `%s` ssh must be a host, as in USER@HOST; options belong into ssh_args", s.ID)
+	case e.Codex != nil && !strings.HasPrefix(s.Host.Codex, "/") && !strings.HasPrefix(s.Host.Codex, "~/"):
+		return s, invalid("environment `%s` codex must be an absolute path of that machine, or begin with ~/", s.ID)
+	}
+	return s, nil
 }
 
 func checkID(id string) error {

@@ -6,9 +6,15 @@ import (
 )
 
 const (
-	// keepAlive is how often a silent server is asked whether it is there: as
-	// often as servers ask us. A dead one is noticed after two and a half.
-	keepAlive = 30 * time.Second
+	// keepAlive is how often a silent server is asked whether it is there. A dead one
+	// is noticed after two and a half, which is less than 20 s: so long a person waits.
+	keepAlive = 7 * time.Second
+
+	// maxSaid is how much is kept of what ssh says: its reason is the last line.
+	maxSaid = 4 << 10
+
+	// maxTokenBytes bounds a file with a token.
+	maxTokenBytes = 64 << 10
 
 	// maxFileBytes bounds what is read of environments.toml, which people
 	// write by hand.

@@ -2,6 +2,7 @@ package execenv
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"codex.internal/pkg/account/httpclient"
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/host/regular"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
@@ -25,6 +27,10 @@ type noiseOpener struct {
 
 func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.Options) (*execclient.Client, error) {
 	if n.harness == nil {
+		var err error
+		if r.Token, err = r.token(); err != nil {
+			return nil, err
+		}
 		harness, err := newHarness(r, opts.Logger, n.states.linkChanged)
 		if err != nil {
 			return nil, err
@@ -35,6 +41,22 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 		opts.OnStateChange = n.states.start(opts.OnStateChange)
 	}
 	return execclient.Dial(ctx, noiseDialer{n.harness}, opts)
+}
+
+// token returns the token, which may be in a file.
+func (r Registry) token() (Secret, error) {
+	if r.TokenFile == "" {
+		return r.Token, nil
+	}
+	text, err := regular.ReadFile(r.TokenFile, maxTokenBytes)
+	if err != nil {
+		return "", fmt.Errorf("read token_file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("token_file %s is empty", r.TokenFile)
+	}
+	return Secret(token), nil
 }
 
 // stateMerger makes one state of those of a client and of the websocket below

@@ -31,7 +31,7 @@ func TestComplete(t *testing.T) {
 		"completion bash":                  "",
 		"environments check":               "local build",
 		"environments check build":         "local build",
-		"environments":                     "list check help",
+		"environments":                     "list check add remove help",
 		"remote":                           "run exec shell info ls cat cp mv rm mkdir ln edit watch help",
 		"remote --env":                     "local build",
 		"remote run --env":                 "local build",

@@ -16,7 +16,7 @@ import (
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, and try them", OnUsageError: cmdutil.OnUsageError,
+		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, try and change them", OnUsageError: cmdutil.OnUsageError,
 		Description: `An environment is a place to run commands in: this machine, a server at a URL,
 a program that leads to a server, such as ssh, or a server that has registered at
 a codex rendezvous. The first of these that is set names the environments:
@@ -34,6 +34,7 @@ environment is called remote here; codex remote --env box needs no ..._ENVIRONME
 Examples:
    codex environments list
    codex environments check devbox
+   codex environments add build --ssh me@build
    codex remote --env devbox run -- make test
 
 ` + execenv.FileName + `:
@@ -43,9 +44,14 @@ Examples:
    url = "ws://127.0.0.1:8765"
    [[environments]]
    id = "build"
-   program = "ssh"
-   args = ["build", "codex exec-server --listen stdio"]`,
-		Subcommands: []*cli.Command{environmentsListCommand(s), environmentsCheckCommand(s)},
+   ssh = "me@build"             # starts a server there
+   [[environments]]
+   id = "box"
+   rendezvous = "https://meet.example:8766"
+   token_file = "box.token"     # relative to $CODEX_HOME`,
+		Subcommands: []*cli.Command{
+			environmentsListCommand(s), environmentsCheckCommand(s), environmentsAddCommand(s), environmentsRemoveCommand(s),
+		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
@@ -76,7 +82,7 @@ programs without their arguments.
 
 With --json: default (an id, or empty), source (what decided: a variable, a
 path, or empty) and environments [{id, kind, address, default, source}]. A kind
-is local, websocket, stdio or noise.
+is local, websocket, stdio, noise or ssh.
 
 Example:
    codex environments list --json`,

@@ -1,0 +1,109 @@
+//go:build linux
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// fakeSSH puts a program ssh on the PATH that runs what it is told on this machine, in a
+// home directory of its own, which it returns with the environment. The script may do
+// something before.
+func fakeSSH(t *testing.T, before string) (there, home string, env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	there = filepath.Join(dir, "there")
+	harness.Must(t, os.MkdirAll(there, 0o755))
+	script := "#!/bin/sh\nHOME=" + there + "; export HOME; PATH=/usr/bin:/bin; unset CODEX_HOME\n" + before + `
+while [ "$1" != -- ]; do shift; done
+[ "$2" = me@build ] || { echo "ssh: Could not resolve hostname $2: Name or service not known" >&2; exit 255; }
+exec sh -c "$3"
+`
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755))
+	home, env = harness.HomeDirectory(t, nil)
+	return there, home, append(env, "PATH="+dir+":"+os.Getenv("PATH"))
+}
+
+func TestSSHEnvironment(t *testing.T) {
+	there, home, env := fakeSSH(t, "echo Welcome; echo 'motd on stderr' >&2")
+	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
+	if out, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--default"); code != 0 || !strings.HasPrefix(out, "Added build to ") {
+		t.Fatalf("%d %q %q", code, out, errs)
+	}
+	if _, errs, code := run("remote", "run", "--", "true"); code != 255 || !strings.Contains(errs, "ssh me@build: there is no codex on that machine") {
+		t.Errorf("without codex there: %d %q", code, errs)
+	}
+	harness.Must(t, os.MkdirAll(filepath.Join(there, ".local/bin"), 0o755))
+	harness.Must(t, os.Symlink(harness.Codex, filepath.Join(there, ".local/bin/codex")))
+	out, errs, code := run("remote", "run", "--", "sh", "-c", `echo "$HOME"; exit 3`)
+	if code != 3 || out != there+"\n" || errs != "" {
+		t.Errorf("%d %q %q, want 3, the home directory of the other machine, and nothing of logs and greetings", code, out, errs)
+	}
+	if out, errs, code := run("environments", "check", "build"); code != 0 || !strings.Contains(out, "build  ok") {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if out, _, code := run("environments", "remove", "build"); code != 0 || !strings.HasPrefix(out, "Removed build from ") {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
+func TestSSHFailures(t *testing.T) {
+	for said, want := range map[string]string{
+		"me@build: Permission denied (publickey).":                 "no password is asked for here",
+		"Host key verification failed.":                            "try ssh me@build true",
+		"ssh: connect to host build port 22: Connection timed out": "ssh me@build: ssh: connect to host build port 22: Connection timed out",
+	} {
+		_, home, env := fakeSSH(t, "echo '"+said+"' >&2; exit 255")
+		if _, errs, code := harness.RunWith(t, env, home, "", "environments", "add", "build", "--ssh", "me@build"); code != 0 {
+			t.Fatal(errs)
+		}
+		_, errs, code := harness.RunWith(t, env, home, "", "remote", "--env", "build", "run", "--", "true")
+		if code != 255 || !strings.Contains(errs, want) || strings.Contains(errs, "\n"+said) {
+			t.Errorf("%q: %d %q, want %q", said, code, errs, want)
+		}
+	}
+}
+
+// TestSSHInstall: this program is copied to a machine of its own kind, and to no other.
+func TestSSHInstall(t *testing.T) {
+	there, home, env := fakeSSH(t, "echo Welcome")
+	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
+	if _, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--install"); code != 0 || !strings.Contains(errs, "copied this program") {
+		t.Fatalf("%d %q", code, errs)
+	}
+	if out, errs, code := run("remote", "--env", "build", "run", "--", "echo", "there"); code != 0 || out != "there\n" {
+		t.Errorf("%d %q %q", code, out, errs)
+	}
+	if info, err := os.Stat(filepath.Join(there, ".local/share/codex-exec-server/codex")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the copy: %v, %v", info, err)
+	}
+	_, home, env = fakeSSH(t, `uname() { echo "SunOS sun4v"; }; while [ "$1" != -- ]; do shift; done; case "$3" in *uname*) uname; exit;; esac; exit 1`)
+	_, errs, code := harness.RunWith(t, env, home, "", "environments", "add", "build", "--ssh", "me@build", "--install")
+	if want := "that machine is SunOS sun4v, and this program is for " + runtime.GOOS; code != 1 || !strings.Contains(errs, want) {
+		t.Errorf("%d %q, want %q", code, errs, want)
+	}
+	if _, err := os.Stat(filepath.Join(home, "environments.toml")); err == nil {
+		t.Error("an environment that could not be installed was added")
+	}
+}
+
+// TestRendezvousEnvironment: an environment of a rendezvous service in the file.
+func TestRendezvousEnvironment(t *testing.T) {
+	home, env := harness.HomeDirectory(t, map[string]string{"token": "\n"})
+	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
+	if _, errs, code := run("environments", "add", "box", "--rendezvous", "https://127.0.0.1:1", "--token-file", filepath.Join(home, "token")); code != 0 {
+		t.Fatal(errs)
+	}
+	if out, _, _ := run("environments", "list"); !strings.Contains(out, "box    noise  https://127.0.0.1:1 (box)") {
+		t.Errorf("listed %q", out)
+	}
+	if _, errs, code := run("remote", "--env", "box", "run", "--", "true"); code != 255 || !strings.Contains(errs, "is empty") {
+		t.Errorf("%d %q", code, errs)
+	}
+}
