@@ -38,6 +38,8 @@ func run(args []string) int {
 		return refuse("%s: the tool that applies patches is not part of this codex", applyPatchArg)
 	case len(args) > 1 && args[1] == server.WatchdogArg:
 		return watchdog()
+	case len(args) > 1 && args[1] == server.KeeperArg:
+		return server.Keeper()
 	default:
 		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 	}

@@ -251,6 +251,7 @@ var repeatable = map[string]bool{
 	execproto.MethodEnvironmentStatus: true,
 	execproto.MethodProcessRead:       true,
 	execproto.MethodProcessList:       true,
+	execproto.MethodProcessDetached:   true,
 	execproto.MethodProcessResize:     true,
 	execproto.MethodProcessCloseStdin: true,
 	execproto.MethodFSReadFile:        true,

@@ -71,6 +71,9 @@ const (
 	// of all of them an overflow: who is so far behind has to look at everything anyway.
 	maxWatchEvents = 16384
 
+	// followWait is how long one request waits for output of a detached process.
+	followWait = 30 * time.Second
+
 	// blockSize is the size of streamed reads and writes, and blocksInFlight
 	// how many of them are under way at a time.
 	blockSize      = 1 << 20

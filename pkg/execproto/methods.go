@@ -44,6 +44,8 @@ const (
 	MethodProcessCloseStdin = "process/closeStdin"
 	MethodProcessResize     = "process/resize"
 	MethodProcessList       = "process/list"
+	MethodProcessDetached   = "process/listDetached"
+	MethodProcessForget     = "process/forget"
 	MethodFSRename          = "fs/rename"
 	MethodFSGetAttributes   = "fs/getAttributes"
 	MethodFSListAttributes  = "fs/listAttributes"
@@ -61,6 +63,10 @@ const (
 	NotifyProcessAck  = "process/ack"
 	NotifyHTTPAck     = "http/request/ack"
 )
+
+// ExtensionDetach is the name in InitializeResult.Extensions of servers on which
+// StartParams.Detach works.
+const ExtensionDetach = "process/detach"
 
 // ExtensionTakeOver is the name in InitializeResult.Extensions of servers that
 // support InitializeParams.TakeOver. The other extensions have the names of their
@@ -117,6 +123,10 @@ const (
 	MaxArchives = 8
 	// MaxHandleIDBytes is the longest handleId of fs/open.
 	MaxHandleIDBytes = 32
+	// MaxHandleName is the longest handle of a detached process, in bytes.
+	MaxHandleName = 64
+	// MaxStartID is the longest Detach.StartID in bytes.
+	MaxStartID = 64
 	// MaxOutputChunk is the most output that one process/output carries.
 	MaxOutputChunk = 64 << 10
 )

@@ -129,24 +129,33 @@ var vectors = []vector{
 		EnforceManagedNetwork: true, ManagedNetwork: &ManagedNetwork{LoopbackPorts: []uint16{1, 65535}},
 		NetworkProxy: &NetworkProxyLaunch{Proxy: NetworkProxy{Mode: NetworkFull}}, Metadata: &StartMetadata{ThreadID: "t"},
 		ShellSnapshot: &ShellSnapshot{"s", SnapshotShell{"sh", "/s"}}, Size: &TerminalSize{2, 3}, OutputWindow: 65536,
+		Detach: &Detach{"s"}, Retain: &Retain{Bytes: 1, WhenFull: WhenFullDropOldest},
 	}, `{"processId":"p","argv":["a","b"],"cwd":"/","env":{"A":"1"},"tty":true,"arg0":"sh","pipeStdin":true,` +
 		`"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":["x"]},` +
 		`"sandbox":{"permissions":{}},"enforceManagedNetwork":true,` +
 		`"managedNetwork":{"loopbackPorts":[1,65535],"allowLocalBinding":false},` +
 		`"networkProxy":{"proxy":` + leastProxy + `,"auditMetadata":{}},"metadata":{"threadId":"t"},` +
-		`"shellSnapshot":{"scopeId":"s","shell":{"name":"sh","path":"/s"}},"size":{"rows":2,"cols":3},"outputWindow":65536}`},
+		`"shellSnapshot":{"scopeId":"s","shell":{"name":"sh","path":"/s"}},"size":{"rows":2,"cols":3},"outputWindow":65536,` +
+		`"detach":{"startId":"s"},"retain":{"bytes":1,"whenFull":"dropOldest"}}`},
 	{&StartResult{ProcessID: "p\""}, `{"processId":"p\""}`},
 	{&StartResult{"p", "none"}, `{"processId":"p","sandboxType":"none"}`},
 	{&ReadParams{ProcessID: "p"}, `{"processId":"p","afterSeq":null,"maxBytes":null,"waitMs":null}`},
-	{&ReadParams{"p", new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1))},
+	{&ReadParams{"p", new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), true},
 		`{"processId":"p","afterSeq":18446744073709551615,"maxBytes":18446744073709551615,` +
-			`"waitMs":18446744073709551615}`},
+			`"waitMs":18446744073709551615,"consume":true}`},
 	{&OutputChunk{1, Stderr, []byte("a")}, `{"seq":1,"stream":"stderr","chunk":"YQ=="}`},
 	{&ReadResult{Chunks: []OutputChunk{}, NextSeq: 1},
 		`{"chunks":[],"nextSeq":1,"exited":false,"exitCode":null,"closed":false,"failure":null,"sandboxDenied":false}`},
-	{&ReadResult{[]OutputChunk{{1, Stdout, []byte("a")}, {2, PTY, []byte{}}}, 5, true, new(-1), true, new("broke"), true},
+	{&ReadResult{[]OutputChunk{{1, Stdout, []byte("a")}, {2, PTY, []byte{}}}, 5, true, new(-1), true, new("broke"), true, &EventRange{2, 9}, "disk"},
 		`{"chunks":[{"seq":1,"stream":"stdout","chunk":"YQ=="},{"seq":2,"stream":"pty","chunk":""}],"nextSeq":5,"exited":true,` +
-			`"exitCode":-1,"closed":true,"failure":"broke","sandboxDenied":true}`},
+			`"exitCode":-1,"closed":true,"failure":"broke","sandboxDenied":true,"dropped":{"first":2,"last":9},"waiting":"disk"}`},
+	{&Detach{"s"}, `{"startId":"s"}`},
+	{&Retain{1, 2, WhenFullWait}, `{"bytes":1,"seconds":2,"whenFull":"wait"}`},
+	{&EventRange{1, 1<<64 - 1}, `{"first":1,"last":18446744073709551615}`},
+	{&DetachedProcess{"detached/p", []string{"a"}, "file:///", true, 5, true, new(-1), true, 6, "f", 7, 8, "limit", Retain{1, 2, WhenFullWait}},
+		`{"processId":"detached/p","argv":["a"],"cwd":"file:///","tty":true,"startedAtMs":5,"exited":true,"exitCode":-1,"closed":true,` +
+			`"endedAtMs":6,"failure":"f","retained":7,"firstSeq":8,"waiting":"limit","retain":{"bytes":1,"seconds":2,"whenFull":"wait"}}`},
+	{&DetachedResult{[]DetachedProcess{}}, `{"processes":[]}`},
 	{&WriteParams{ProcessID: "p", Chunk: []byte("x")}, `{"processId":"p","chunk":"eA=="}`},
 	{&WriteParams{"p", []byte{}, new("s")}, `{"processId":"p","chunk":"","writeId":"s"}`},
 	{&WriteResult{WriteStdinClosed}, `{"status":"stdinClosed"}`},

@@ -151,6 +151,11 @@ type StartParams struct {
 	// output that was held back comes after it; the close comes when all output
 	// was read.
 	OutputWindow uint64
+	// Detach has the process belong to the client's user or token in place of the
+	// session, and outlive both and the server; nil: it belongs to the session.
+	Detach *Detach
+	// Retain is for a process with Detach; nil: the server's defaults.
+	Retain *Retain
 }
 
 var errNoArgv = errors.New("argv must not be empty")
@@ -172,6 +177,8 @@ func (p *StartParams) fields(c *codec) {
 	optional(c, "shellSnapshot", orNull|omit, &p.ShellSnapshot, objectValue)
 	optional(c, "size", orNull|omit, &p.Size, objectValue)
 	uint64s(c, "outputWindow", orNull|omit, &p.OutputWindow)
+	optional(c, "detach", orNull|omit, &p.Detach, objectValue)
+	optional(c, "retain", orNull|omit, &p.Retain, objectValue)
 	c.refuse(len(p.Argv) == 0, errNoArgv)
 }
 
@@ -198,6 +205,9 @@ type ReadParams struct {
 	AfterSeq  *uint64
 	MaxBytes  *uint64
 	WaitMS    *uint64
+	// Consume says, about a detached process, that no reader needs the events up to
+	// AfterSeq any more.
+	Consume bool
 }
 
 func (p *ReadParams) fields(c *codec) {
@@ -205,6 +215,7 @@ func (p *ReadParams) fields(c *codec) {
 	optional(c, "afterSeq", orNull, &p.AfterSeq, uint64Value)
 	optional(c, "maxBytes", orNull, &p.MaxBytes, uint64Value)
 	optional(c, "waitMs", orNull, &p.WaitMS, uint64Value)
+	boolean(c, "consume", orNull|omit, &p.Consume)
 }
 
 // OutputChunk is one numbered piece of output, at most MaxOutputChunk bytes
@@ -230,6 +241,11 @@ type ReadResult struct {
 	Closed        bool
 	Failure       *string
 	SandboxDenied bool
+	// Dropped is, of a detached process, what would come before the chunks and is not
+	// retained any more; nil: nothing.
+	Dropped *EventRange
+	// Waiting says why a detached process waits for room for its output; "": it does not.
+	Waiting string
 }
 
 func (r *ReadResult) fields(c *codec) {
@@ -240,6 +256,8 @@ func (r *ReadResult) fields(c *codec) {
 	boolean(c, "closed", orNull, &r.Closed)
 	optional(c, "failure", orNull, &r.Failure, textValue)
 	boolean(c, "sandboxDenied", orNull, &r.SandboxDenied)
+	optional(c, "dropped", orNull|omit, &r.Dropped, objectValue)
+	text(c, "waiting", orNull|omit, &r.Waiting)
 }
 
 // AppendJSON appends r.

@@ -223,7 +223,7 @@ func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec pr
 	}
 	defer command.Close()
 	p.refusal, p.profile = command.Refusal, intent.Profile
-	running, err := p.s.group.Start(ctx, spec, p)
+	running, err := p.s.group.Start(ctx, spec, p.sink())
 	if err != nil {
 		_ = command.Refusal.Close()
 	}

@@ -21,6 +21,17 @@ const (
 	// DefaultConcurrentRequests is how many requests of a connection are in
 	// work at a time, not counting those that only wait.
 	DefaultConcurrentRequests = 128
+
+	// DefaultRetainBytes bounds the disk that the output of all detached processes takes,
+	// and DefaultRetain what one takes whose start does not say.
+	DefaultRetainBytes = 8 << 30
+	DefaultRetain      = 64 << 20
+	// DefaultRetainFor is how long the output of a detached process is retained after its
+	// end: somebody who leaves in the evening comes back on another day.
+	DefaultRetainFor = 72 * time.Hour
+	// DefaultMaxDetached bounds the detached processes of one owner; the keeper of a running
+	// one takes 20 MB, with its watchdog.
+	DefaultMaxDetached = 64
 )
 
 const (
@@ -156,6 +167,39 @@ const (
 	// helperEnd is how long a helper may run after the end of its input. It is
 	// killed then.
 	helperEnd = 5 * time.Second
+
+	// maxKeepers bounds the detached processes of all owners, and maxStoreEntries the entries
+	// of their directory that are looked at.
+	maxKeepers      = 256
+	maxStoreEntries = 4096
+	// maxRecord bounds the record of a detached process, most of which is its command
+	// line, and maxSettings those of a keeper: they are written into an empty pipe.
+	maxRecord   = 2 << 20
+	maxSettings = 32 << 10
+	// secretBytes is the size of the secret that a keeper asks its servers for.
+	secretBytes = 32
+	// maxDetachedRead bounds the output of one process/read of a detached process.
+	maxDetachedRead = 1 << 20
+
+	// keeperStartTime bounds a start with its keeper, and how long a keeper waits for it.
+	keeperStartTime = 60 * time.Second
+	// keeperDialTime bounds a connection to a keeper, which is on the same machine.
+	keeperDialTime = 10 * time.Second
+	// keeperPause is how often a keeper is tried again that does not listen yet or is
+	// about to end.
+	keeperPause = 20 * time.Millisecond
+	// keeperEndTime bounds the orderly end of a keeper.
+	keeperEndTime = 15 * time.Second
+	// lingerTime is how long a keeper whose process has ended waits for its servers to take
+	// the last answers.
+	lingerTime = 3 * time.Second
+	// keeperWait is how long a keeper is asked to wait at a time: it is not told when a
+	// client no longer waits.
+	keeperWait = 20 * time.Second
+	// describeTime bounds the question to one keeper for a list.
+	describeTime = 2 * time.Second
+	// expireInterval is how often the output of ended processes is looked at.
+	expireInterval = 10 * time.Minute
 
 	// releaseAbove is the size in bytes of a message or file after which memory
 	// is returned to the operating system, releaseDelay after the last such one.

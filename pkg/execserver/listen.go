@@ -92,6 +92,9 @@ func sourceOf(conn net.Conn) string {
 	return userPrincipal(uid)
 }
 
+// anybody is the principal of all clients that nobody has identified.
+const anybody = "anybody"
+
 func userPrincipal(uid int) string { return "user " + strconv.Itoa(uid) }
 
 // denial is the answer to a client that is refused.
@@ -122,6 +125,8 @@ func certified(cert *x509.Certificate) string {
 // process of this user or of root that no sandbox confines.
 func (srv *Server) authenticate(r *http.Request) (principal string, refused *denial) {
 	switch {
+	case srv.keeper != nil:
+		return srv.keeper.record.Owner, srv.keeper.admits(srv, r)
 	case srv.opts.Auth != nil:
 		principal, err := srv.opts.Auth.Authenticate(r)
 		if err != nil {
@@ -131,7 +136,7 @@ func (srv *Server) authenticate(r *http.Request) (principal string, refused *den
 	case isCertified(r):
 		return certified(r.TLS.PeerCertificates[0]), nil
 	case srv.opts.AnyPeer:
-		return "anybody", nil
+		return anybody, nil
 	}
 	uid, err := srv.identify(r)
 	if err != nil {

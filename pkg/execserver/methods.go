@@ -3,6 +3,8 @@
 package execserver
 
 import (
+	"slices"
+
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/watch"
@@ -23,7 +25,23 @@ const (
 // the table of fsops.
 var methods map[string]row
 
-// extensions are the names that initialize announces (docs/spec/wire.md §8.2).
+// detachExtensions are those of servers that keep detached processes.
+var detachExtensions = []string{
+	execproto.ExtensionDetach,
+	execproto.MethodProcessDetached,
+	execproto.MethodProcessForget,
+}
+
+// extensions returns the names that initialize announces.
+func (srv *Server) extensions() []string {
+	if srv.detached == nil {
+		return extensions
+	}
+	return append(slices.Clone(extensions), detachExtensions...)
+}
+
+// extensions are the names that initialize announces (docs/spec/wire.md §8.2), without
+// detachExtensions.
 var extensions = []string{
 	execproto.MethodProcessCloseStdin,
 	execproto.MethodProcessResize,
@@ -55,12 +73,15 @@ func init() {
 
 		execproto.MethodProcessStart:      admitted(familyExec, laneOrdinary, execproto.Decode, processStart),
 		execproto.MethodProcessRead:       admitted(familyExec, laneWaiting, execproto.Decode, processRead),
-		execproto.MethodProcessWrite:      byProcess(execproto.Decode, writeID, processWrite),
-		execproto.MethodProcessCloseStdin: byProcess(execproto.Decode, processID, processCloseStdin),
-		execproto.MethodProcessResize:     byProcess(execproto.Decode, resizeID, processResize),
-		execproto.MethodProcessSignal:     byProcess(execproto.Decode, signalID, processSignal),
+		execproto.MethodProcessWrite:      byProcess(execproto.Decode, writeID, processWrite, writeDetached),
+		execproto.MethodProcessCloseStdin: byProcess(execproto.Decode, processID, processCloseStdin, closeStdinDetached),
+		execproto.MethodProcessResize:     byProcess(execproto.Decode, resizeID, processResize, resizeDetached),
+		execproto.MethodProcessSignal:     byProcess(execproto.Decode, signalID, processSignal, signalDetached),
 		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.Decode, processTerminate),
 		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
+
+		execproto.MethodProcessDetached: plain(familyExec, laneWaiting, empty, listDetached),
+		execproto.MethodProcessForget:   admitted(familyExec, laneWaiting, execproto.Decode, forget),
 
 		execproto.MethodFSOpen:        byHandle(laneOrdinary, decodeOpen, openID, fsOpen),
 		execproto.MethodFSOpenArchive: byHandle(laneOrdinary, decodeArchive, archiveID, fsOpenArchive),

@@ -12,6 +12,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/retention"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
@@ -46,6 +47,7 @@ type proc struct {
 	running *process.Process // set before started is closed; nil: the start failed
 
 	denials denials
+	kept    *retention.Log // set before the start in a keeper
 
 	mu        sync.Mutex
 	cancelled bool   // terminated while starting

@@ -34,6 +34,16 @@ type start struct {
 // name it, and starts it in the ordinary lane. The start has the first turn of
 // the requests about the process.
 func processStart(c *conn, params *execproto.StartParams) (call, error) {
+	switch {
+	case c.srv.keeper != nil:
+		if err := c.srv.keeper.begin(params); err != nil {
+			return call{}, err
+		}
+	case params.Detach != nil:
+		return processDetach(c, params)
+	case params.Retain != nil:
+		return call{}, invalidParams("retain is for a process with detach")
+	}
 	spec, err := c.srv.startSpec(params)
 	if err != nil {
 		return call{}, err
@@ -91,6 +101,7 @@ func (st *start) run(ctx context.Context) (result, error) {
 	}
 	if err == nil {
 		st.restoreShell(ctx, intent)
+		err = p.keepLog()
 	}
 	switch {
 	case err != nil:
@@ -101,7 +112,7 @@ func (st *start) run(ctx context.Context) (result, error) {
 		began = time.Now()
 		running, err = p.startConfined(ctx, intent, st.spec)
 	default:
-		running, err = p.s.group.Start(ctx, st.spec, p)
+		running, err = p.s.group.Start(ctx, st.spec, p.sink())
 	}
 	if err != nil {
 		st.observeStart(kind, 0, time.Since(began), err)
@@ -122,6 +133,9 @@ func (st *start) failed(err error) error {
 	st.p.stop()
 	st.p.closeNetwork()
 	st.p.s.remove(st.p)
+	if k := st.p.s.srv.keeper; k != nil {
+		defer k.end()
+	}
 	if st.p.setStarted(nil) {
 		err = internal("process " + shorten(st.p.id) + " was terminated while it was starting")
 	}
@@ -165,8 +179,15 @@ func unknownProcess(id string) error { return invalid("unknown process id " + sh
 // processRead answers process/read, with retained output. It waits up to waitMs
 // if there is none.
 func processRead(c *conn, params *execproto.ReadParams) (call, error) {
+	if c.isDetached(params.ProcessID) {
+		return forwardRead(c, params)
+	}
 	p := c.session.find(params.ProcessID)
-	if p == nil {
+	switch {
+	case p == nil && c.srv.keeper != nil:
+		// It is starting or ending: the server asks again, or reads from disk.
+		return call{}, execproto.ProcessStarting(shorten(params.ProcessID))
+	case p == nil:
 		return call{}, unknownProcess(params.ProcessID)
 	}
 	return call{run: func(ctx context.Context) (result, error) { return p.read(ctx, params) }}, nil
@@ -183,15 +204,12 @@ func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, 
 	if p.running == nil {
 		return nil, unknownProcess(p.id)
 	}
-	var after uint64
-	if params.AfterSeq != nil {
-		after = *params.AfterSeq
+	if p.kept != nil {
+		p.kept.Wait(ctx, afterSeq(params), waitOf(params))
+		r, err := readLog(p.kept, params, false)
+		return r, err
 	}
-	var wait time.Duration
-	if params.WaitMS != nil {
-		wait = time.Duration(min(*params.WaitMS, uint64(maxWait/time.Millisecond))) * time.Millisecond
-	}
-	r, err := p.running.Read(ctx, after, params.MaxBytes, wait)
+	r, err := p.running.Read(ctx, afterSeq(params), params.MaxBytes, waitOf(params))
 	if err != nil {
 		return nil, err
 	}
@@ -290,6 +308,9 @@ func processSignal(p *proc, params *execproto.SignalParams) (result, error) {
 	case p == nil:
 		return done{}, nil
 	default:
+		if p.kept != nil {
+			p.kept.Overshoot()
+		}
 		return done{}, p.running.Signal(sig)
 	}
 }
@@ -297,6 +318,9 @@ func processSignal(p *proc, params *execproto.SignalParams) (result, error) {
 // processTerminate kills a process with its descendants. A start is cancelled at
 // once: the request must not wait for the turn that the start has.
 func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
+	if c.isDetached(params.ProcessID) {
+		return terminateDetached(c, params)
+	}
 	if p := c.session.find(params.ProcessID); p != nil && p.cancelStart() {
 		return call{run: func(context.Context) (result, error) { return execproto.TerminateResult{Running: true}, nil }}, nil
 	}
@@ -306,6 +330,9 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		}
 		// Descendants that outlive an exited process are no longer asked about.
 		p.stopAsking()
+		if p.kept != nil {
+			p.kept.Release()
+		}
 		return execproto.TerminateResult{Running: p.running.Terminate()}, nil
 	}), nil
 }

@@ -38,6 +38,8 @@ type call struct {
 	turn *turn
 	// run carries the request out, in its lane and when its turn has come.
 	run func(ctx context.Context) (result, error)
+	// waits has the request run in laneWaiting, whatever its row says.
+	waits bool
 	// drop, if set, is called in place of run if the request never runs.
 	drop func()
 }
@@ -81,12 +83,15 @@ func byHandle[P any](
 // byProcess is plain for a method about a process, which takes effect after the
 // earlier ones about the same process, its start included. handle gets the
 // running process, or nil if there is none of that id or it did not start. It
-// must not block: as a rule it runs on the reader.
+// must not block: as a rule it runs on the reader. detached is for detached processes.
 func byProcess[P any](
 	decode func([]byte) (P, error), id func(*P) string,
-	handle func(p *proc, params *P) (result, error),
+	handle func(p *proc, params *P) (result, error), detached func(c *conn, params *P) (call, error),
 ) row {
 	return admitted(familyExec, laneReader, decode, func(c *conn, params *P) (call, error) {
+		if c.isDetached(id(params)) {
+			return detached(c, params)
+		}
 		return orderedCall(c, id(params), func(p *proc) (result, error) { return handle(p, params) }), nil
 	})
 }
@@ -179,6 +184,9 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 		return 0, call{}, invalid(text)
 	}
 	cl, err := admit(rq.c)
+	if cl.waits {
+		return laneWaiting, cl, err
+	}
 	return row.lane, cl, err
 }
 

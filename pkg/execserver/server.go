@@ -19,6 +19,7 @@ import (
 	"codex.internal/pkg/host/info"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/watch"
+	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/pathuri"
@@ -72,9 +73,34 @@ type Options struct {
 	// clients ask for. Nil: everything.
 	EgressPolicy *egress.Ceiling
 
+	// RetainDir is the directory of detached processes and their output, absolute; it is
+	// made if it does not exist. Empty: there are no detached processes, nor on systems
+	// other than Linux. They need Keeper and Process.Subreaper.
+	RetainDir string
+	// RetainBytes is how much output of all detached processes is retained together, and
+	// RetainFor how long after their ends, at most. 0: the Default constants.
+	RetainBytes int64
+	RetainFor   time.Duration
+	// MaxDetached is how many detached processes an owner may have, with those that have
+	// ended and are retained; 0: DefaultMaxDetached.
+	MaxDetached int
+	Keeper      KeeperOptions
+
+	// HiddenPaths are directories and files that no sandboxed request sees, beside those of
+	// EgressPolicy.
+	HiddenPaths []string
+
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.
 	Process process.Options
+}
+
+// KeeperOptions say how the keepers of detached processes are started.
+type KeeperOptions struct {
+	// Command is a command whose main function calls RunKeeper.
+	Command []string
+	// Settings are what the command reads from its standard input, at most 32 KiB.
+	Settings []byte
 }
 
 func (o Options) withDefaults() Options {
@@ -88,6 +114,13 @@ func (o Options) withDefaults() Options {
 	fill(&o.MaxHandles, DefaultMaxHandles)
 	fill(&o.ConcurrentRequests, DefaultConcurrentRequests)
 	fill(&o.MaxMessage, websocket.DefaultMaxMessage)
+	fill(&o.MaxDetached, DefaultMaxDetached)
+	if o.RetainBytes == 0 {
+		o.RetainBytes = DefaultRetainBytes
+	}
+	if o.RetainFor == 0 {
+		o.RetainFor = DefaultRetainFor
+	}
 	if o.SessionTTL == 0 {
 		o.SessionTTL = DefaultSessionTTL
 	}
@@ -118,6 +151,8 @@ type Server struct {
 	egress      *egress.Host
 	secretPaths []string // that no sandboxed request sees
 	watches     atomic.Int64
+	detached    *detachedStore
+	keeper      *keeperState // nil: this is no keeper
 
 	// ctx ends every connection; it ends last in Shutdown.
 	ctx    context.Context
@@ -162,8 +197,9 @@ func New(opts Options) (*Server, error) {
 	srv.launchers = &launcherPool{srv: srv}
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
-	srv.secretPaths = opts.EgressPolicy.SecretPaths()
+	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
+	srv.openDetached()
 	return srv, nil
 }
 
@@ -244,7 +280,11 @@ func (srv *Server) admit() error {
 func (srv *Server) leave() {
 	srv.mu.Lock()
 	srv.conns--
+	last := srv.conns == 0
 	srv.mu.Unlock()
+	if srv.keeper != nil && last {
+		wait.Wake(srv.keeper.left)
+	}
 	srv.wg.Done()
 }
 
@@ -285,6 +325,7 @@ func (srv *Server) routineEnd(sessions []*session) {
 	}
 	ending.Wait()
 	srv.cancel()
+	srv.detached.close()
 	srv.launchers.close()
 	srv.wg.Wait()
 	srv.supervisor.Close()

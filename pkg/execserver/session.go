@@ -65,12 +65,15 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
-	r := execproto.InitializeResult{SessionID: s.id, Extensions: extensions, EnvironmentInfo: &info}
+	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
 	return followed{r, func() { close(c.answered) }}, nil
 }
 
 // openSession attaches c to a new session or to the one that p names.
 func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session, error) {
+	if srv.keeper != nil {
+		return srv.keeper.session, nil
+	}
 	if p.ResumeSessionID == nil {
 		srv.metrics.sessions.Inc()
 		return srv.newSession(c)

@@ -48,13 +48,15 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return code
 }
 
-// takesFiles reports whether the operands of a command are files or ids, and not those of
-// a program: then options may stand behind them.
+// takesFiles reports whether the operands of a command are files, ids or handles, and not
+// those of a program: then options may stand behind them.
 func takesFiles(path []string) bool {
 	if len(path) == 2 && path[0] == "environments" {
 		return path[1] == "add" || path[1] == "check"
 	}
-	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{"ls", "cat", "cp", "mv", "rm", "mkdir", "ln", "edit", "info", "watch"}, path[1])
+	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{
+		"ls", "cat", "cp", "mv", "rm", "mkdir", "ln", "edit", "info", "watch", "ps", "logs", "wait", "kill", "forget",
+	}, path[1])
 }
 
 // report prints an error and returns the exit code for it.

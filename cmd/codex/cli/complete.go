@@ -126,6 +126,10 @@ func (c *completer) values(option string) []string {
 		return []string{"never", "on-failure", "always"}
 	case "backend", "sandbox-backend":
 		return launch.Backends[:]
+	case "when-full":
+		return []string{"drop-oldest", "wait"}
+	case "signal":
+		return []string{"INT", "TERM", "KILL", "HUP", "QUIT", "USR1", "USR2"}
 	case "role":
 		return []string{"executor", "harness", "both"}
 	case "ws-auth":

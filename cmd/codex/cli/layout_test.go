@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"sandbox":    {"host", "wire", "internal"},
 	"account":    {"relay", "host", "wire", "internal"},
 	"approval":   {"sandbox", "wire", "execproto"},
-	"execserver": {"sandbox", "fileop", "host", "wire", "execproto", "internal"},
+	"execserver": {"execclient", "sandbox", "fileop", "host", "wire", "execproto", "internal"},
 	"execclient": {"sandbox", "wire", "execproto", "internal"},
 	"execenv":    {"execclient", "account", "relay", "host", "wire", "execproto"},
 	"rendezvous": {"relay", "host", "wire", "internal"},

@@ -198,7 +198,7 @@ func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 		spared = false
 		for _, e := range processTable() {
 			switch {
-			case e.parent != self || e.zombie || s.watchdog.isWatchdog(e.pid):
+			case e.parent != self || e.zombie || s.watchdog.isWatchdog(e.pid) || s.isKeeper(e.pid):
 			case spare(e.pid):
 				spared = true
 			default:

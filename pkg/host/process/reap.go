@@ -88,6 +88,7 @@ func (s *Supervisor) reapOrphan() bool {
 	}
 	s.mu.Lock()
 	ours := s.pids[pid]
+	delete(s.keepers, pid) // one that has ended is reaped as an orphan is
 	s.mu.Unlock()
 	if ours || s.watchdog.isWatchdog(pid) {
 		return false

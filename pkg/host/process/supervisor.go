@@ -73,6 +73,8 @@ type Supervisor struct {
 	closed bool
 	// janitors are those that have not ended.
 	janitors map[*Janitor]bool
+	// keepers are children that this program leaves behind; see StartKeeper.
+	keepers map[int]bool
 
 	ending       chan struct{}  // one for each process that has reported its exit and is not reaped
 	ignored      chan os.Signal // see resetIgnoredSignals
@@ -89,7 +91,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		opts: opts, log: opts.Logger,
-		pids: make(map[int]bool), groups: make(map[*Group]bool), janitors: make(map[*Janitor]bool),
+		pids: make(map[int]bool), groups: make(map[*Group]bool), janitors: make(map[*Janitor]bool), keepers: make(map[int]bool),
 		ending: make(chan struct{}, maxEnding), ignored: make(chan os.Signal, 1),
 		child: make(chan os.Signal, 1), checkOrphans: make(chan struct{}, 1), stop: make(chan struct{}),
 	}

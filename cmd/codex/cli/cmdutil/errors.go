@@ -13,6 +13,7 @@ import (
 const (
 	ExitFailed      = 1
 	ExitUsage       = 2
+	ExitDropped     = 3   // of remote logs: not all of the output is retained
 	ExitTimeout     = 124 // as of timeout(1)
 	ExitOurs        = 125 // of remote exec: not the command failed
 	ExitDenied      = 126 // of remote exec: the sandbox denied it, or somebody did

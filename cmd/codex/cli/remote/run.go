@@ -24,6 +24,12 @@ whole sandbox object of the protocol, which is sent as it is. A server that
 cannot enforce it refuses to run the command. To be asked when the sandbox
 denies something, use codex remote exec.
 
+With --detach the command goes on after this one has ended, and after the server has: it
+belongs to your user or token. Its handle is printed. codex remote ps, logs, attach, wait,
+kill and forget are about such processes. The newest --retain-bytes of its output stay on
+the server's disk; with --when-full wait the command waits for codex remote logs --consume
+in place of losing the oldest.
+
 A sandboxed command reaches no host. --allow-domain lets it reach some, and
 --ask-network asks on the terminal about the others: y (once), s (for this
 session) or n (never); anything else means no, once. --save adds what you let
@@ -36,15 +42,22 @@ Examples:
    codex remote run --sandbox workspace-write --cwd /src -- make test
    codex remote run --sandbox read-only --allow-domain pypi.org:443 -- curl -sI https://pypi.org/
    codex remote run --sandbox workspace-write --cwd /src --ask-network -- npm install
-   codex remote run --tty -- top`,
+   codex remote run --tty -- top
+   codex remote run --detach --name build -- make -j8`,
 		Flags: append([]cli.Flag{
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), verboseFlag(),
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
-		}, networkFlags()...),
+		}, append(networkFlags(), detachFlags()...)...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("run needs a command: codex remote run -- COMMAND [ARGUMENT...]")
+			}
+			if err := checkDetach(c); err != nil {
+				return err
+			}
+			if c.Bool("detach") {
+				return runDetached(c, s, c.Args().Slice())
 			}
 			return runRemote(c, s, c.Args().Slice(), c.Bool("tty"))
 		},

@@ -63,7 +63,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return execserver.Options{}, err
 	}
-	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests"} {
+	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests", "max-detached"} {
 		if c.Int(name) < 1 {
 			return execserver.Options{}, cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
 		}
@@ -91,6 +91,16 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return execserver.Options{}, err
 	}
+	dir, err := retainDir(c.String("retain-dir"), c.IsSet("retain-dir"))
+	if err != nil {
+		return execserver.Options{}, err
+	}
+	switch {
+	case c.Int64("retain-bytes") < execserver.DefaultRetain:
+		return execserver.Options{}, cmdutil.Usagef("--retain-bytes must be at least %d", execserver.DefaultRetain)
+	case c.Duration("retain-for") < time.Second:
+		return execserver.Options{}, cmdutil.Usagef("--retain-for must be at least 1s")
+	}
 	opts := execserver.Options{
 		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
@@ -101,14 +111,18 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		},
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		EgressPolicy:               ceiling,
+		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
+		MaxDetached: c.Int("max-detached"),
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
 	}
 	if dir, err := home.Find(); err == nil && filepath.IsAbs(dir) {
 		opts.CodexHome = dir
 	}
-	if self, err := os.Executable(); err == nil {
-		opts.Process.Watchdog = []string{self, WatchdogArg}
+	self, err := os.Executable()
+	if err != nil {
+		return opts, nil
 	}
-	return opts, nil
+	opts.Process.Watchdog = []string{self, WatchdogArg}
+	return opts, addKeepers(&opts, self)
 }

@@ -1,0 +1,147 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"github.com/urfave/cli/v2"
+)
+
+// detachFlags are the flags of run about a detached process.
+func detachFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "start the command, print its handle and leave; see codex remote ps"},
+		&cli.StringFlag{Name: "name", Usage: "--detach: the handle is `NAME`"},
+		&cli.BoolFlag{Name: "stdin", Usage: "--detach: give the command an input that codex remote attach writes to"},
+		&cli.Uint64Flag{Name: "retain-bytes", Usage: "--detach: retain `N` bytes of output; default: 64 MiB"},
+		&cli.DurationFlag{Name: "retain-for", Usage: "--detach: retain the output for `DURATION` after the end; default: as long as the server does"},
+		&cli.StringFlag{Name: "when-full", Usage: "--detach: drop-oldest output when there is no room, or wait (`WHAT`)"},
+	}
+}
+
+// whenFulls are the values of --when-full.
+var whenFulls = map[string]execproto.WhenFull{
+	"": "", "drop-oldest": execproto.WhenFullDropOldest, "wait": execproto.WhenFullWait,
+}
+
+// checkDetach refuses options of run that do not fit each other.
+func checkDetach(c *cli.Context) error {
+	if !c.Bool("detach") {
+		for _, name := range []string{"name", "stdin", "retain-bytes", "retain-for", "when-full"} {
+			if c.IsSet(name) {
+				return cmdutil.Usagef("--%s is for --detach", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"timeout", "ask-network", "save"} {
+		if c.IsSet(name) {
+			return cmdutil.Usagef("--%s does not go with --detach: nobody stays to see to it", name)
+		}
+	}
+	if _, ok := whenFulls[c.String("when-full")]; !ok {
+		return cmdutil.Usagef("--when-full %q: there are drop-oldest and wait", c.String("when-full"))
+	}
+	if d := c.Duration("retain-for"); c.IsSet("retain-for") && d < time.Second {
+		return cmdutil.Usagef("--retain-for must be at least 1s")
+	}
+	return nil
+}
+
+// errNoDetach is the error of servers without detached processes.
+var errNoDetach = errors.New("the server cannot keep detached processes; it may be too old, have --retain-dir none, or not run on Linux")
+
+// runDetached starts argv as a detached process and prints its handle.
+func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
+	o, err := parseOptions(c, false)
+	if err != nil {
+		return err
+	}
+	o.tty = c.Bool("tty")
+	x, err := openRemote(c, s, o)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	params, _ := x.params(job{argv: argv, asked: argv, cwd: x.cwd})
+	params.ProcessID = c.String("name")
+	if params.ProcessID == "" {
+		params.ProcessID = newHandle(argv[0])
+	}
+	params.PipeStdin = c.Bool("stdin") && !x.tty
+	params.Retain = &execproto.Retain{
+		Bytes: c.Uint64("retain-bytes"), Seconds: uint64(c.Duration("retain-for") / time.Second), WhenFull: whenFulls[c.String("when-full")],
+	}
+	d, err := x.client.StartDetached(x.ctx, params)
+	switch {
+	case errors.Is(err, execclient.ErrUnsupported):
+		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errNoDetach}
+	case execproto.IsProcessExists(err):
+		err = fmt.Errorf("there is a detached process %s already; give another --name, or codex remote forget %s if it has ended", params.ProcessID, params.ProcessID)
+		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: err}
+	case err != nil:
+		return runError(err, argv)
+	}
+	_, err = fmt.Fprintln(s.Out, d.Handle())
+	return err
+}
+
+// newHandle makes a handle of the name of a program.
+func newHandle(program string) string {
+	const most = 24
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {
+			return r
+		}
+		return -1
+	}, path.Base(program))
+	name = strings.TrimLeft(name[:min(len(name), most)], "._-")
+	if name == "" {
+		name = "command"
+	}
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return name + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+// withDetached runs f with a client of the server that the command names.
+func withDetached(c *cli.Context, f func(ctx context.Context, client *execclient.Client) error) error {
+	client, err := connect(c.Context, c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if !client.Has(execproto.MethodProcessDetached) {
+		return errNoDetach
+	}
+	return f(c.Context, client)
+}
+
+// oneHandle returns the operand of a command that has one.
+func oneHandle(c *cli.Context) (string, error) {
+	if c.NArg() != 1 {
+		return "", cmdutil.Usagef("%s needs one handle of a detached process; codex remote ps lists them", c.Command.Name)
+	}
+	return c.Args().First(), nil
+}
+
+// aboutHandle adds the handle to an error, and says what to do if there is no such process.
+func aboutHandle(handle string, err error) error {
+	var refused *execclient.ServerError
+	if errors.As(err, &refused) && strings.Contains(refused.Message, "unknown process") {
+		return fmt.Errorf("%s: there is no such detached process of yours; codex remote ps lists them", handle)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", handle, err)
+	}
+	return nil
+}

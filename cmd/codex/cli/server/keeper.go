@@ -1,0 +1,105 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/launch"
+)
+
+// maxKeeperSettings bounds what a keeper reads from its standard input.
+const maxKeeperSettings = 64 << 10
+
+// keeperSettings are the options of a server that its keepers share.
+type keeperSettings struct {
+	Version        string   `json:"version"`
+	CodexHome      string   `json:"codexHome"`
+	Backend        string   `json:"backend"`
+	Stricter       bool     `json:"stricter"`
+	NoLocalSockets bool     `json:"noLocalSockets"`
+	Cgroups        bool     `json:"cgroups"`
+	Hidden         []string `json:"hidden"` // from sandboxed commands
+}
+
+// retainDir returns the directory that --retain-dir means; "": no detached processes.
+func retainDir(flag string, isSet bool) (string, error) {
+	switch {
+	case flag == retainNone:
+		return "", nil
+	case isSet && !filepath.IsAbs(flag):
+		return "", cmdutil.Usagef("--retain-dir %s: give an absolute path, or %s", flag, retainNone)
+	case isSet:
+		return flag, nil
+	}
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return "", nil
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "codex", "detached"), nil
+}
+
+// retainNone as the value of --retain-dir means that there are no detached processes.
+const retainNone = "none"
+
+// addKeepers lets a server keep detached processes. self is this program.
+func addKeepers(opts *execserver.Options, self string) error {
+	settings, err := json.Marshal(keeperSettings{
+		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
+		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
+	})
+	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
+	return err
+}
+
+// Keeper is the main function of the keeper of a detached process, and returns its exit
+// code. SIGTERM ends it with its process. It ignores what a terminal sends.
+func Keeper() int {
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := runKeeper(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return cmdutil.ExitFailed
+	}
+	return 0
+}
+
+func runKeeper(ctx context.Context) error {
+	if err := process.UnblockSignals(); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(os.Stdin, maxKeeperSettings))
+	if err != nil {
+		return err
+	}
+	var s keeperSettings
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("a keeper is started by a server, not by hand: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return execserver.RunKeeper(ctx, execserver.Options{
+		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden,
+		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
+		Process: process.Options{Subreaper: true, Cgroups: s.Cgroups, Watchdog: []string{self, WatchdogArg}},
+	})
+}

@@ -1,0 +1,196 @@
+package execclient
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"iter"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execproto"
+)
+
+// Detached is a process on the server that belongs to a user or token, and not to a
+// session: it goes on after this client, and after the server. Its methods may be called
+// from any goroutine. It holds nothing: there is nothing to close.
+type Detached struct {
+	c  *Client
+	id string
+
+	mu      sync.Mutex
+	writer  string // begins the ids of writes, which no other client may use
+	writeID uint64
+}
+
+// StartDetached starts a detached process. The ProcessID of the params is its handle, without a prefix; Detach
+// is set here. If the connection is lost before the answer, the start is sent again, which
+// starts nothing twice. Errors are those of Start; execproto.IsProcessExists tells that the
+// handle is in use.
+func (c *Client) StartDetached(ctx context.Context, params execproto.StartParams) (*Detached, error) {
+	if !c.Has(execproto.ExtensionDetach) {
+		return nil, ErrUnsupported
+	}
+	d := c.Detached(params.ProcessID)
+	params.ProcessID, params.Detach = d.id, &execproto.Detach{StartID: randomWord()}
+	if params.Env == nil {
+		params.Env = map[string]string{}
+	}
+	raw, err := encode(execproto.MethodProcessStart, &params)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.call(ctx, execproto.MethodProcessStart, raw, true)
+	if err == nil {
+		err = decodeAnswer(execproto.MethodProcessStart, m, nil)
+	}
+	return d, startError(err)
+}
+
+// randomWord returns a name that nobody else has.
+func randomWord() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// Detached returns the detached process with that handle. The server is not asked: an
+// unknown handle is an error of the methods.
+func (c *Client) Detached(handle string) *Detached {
+	return &Detached{c: c, id: execproto.DetachedPrefix + handle, writer: randomWord()}
+}
+
+// ListDetached returns the detached processes of this client's user or token, in the order
+// of their starts, with those that have ended and are retained.
+func (c *Client) ListDetached(ctx context.Context) ([]execproto.DetachedProcess, error) {
+	if !c.Has(execproto.MethodProcessDetached) {
+		return nil, ErrUnsupported
+	}
+	var r execproto.DetachedResult
+	err := c.Call(ctx, execproto.MethodProcessDetached, nil, &r)
+	return r.Processes, err
+}
+
+// Handle returns the handle.
+func (d *Detached) Handle() string { return strings.TrimPrefix(d.id, execproto.DetachedPrefix) }
+
+// FollowOptions say what Follow reads.
+type FollowOptions struct {
+	// After is the number of the last event that is not wanted; 0: from the beginning.
+	After uint64
+	// Wait has Follow go on until the process has closed. Without, it ends with what there
+	// is at the moment.
+	Wait bool
+	// Consume tells the server that no reader needs what Follow has yielded: a process that
+	// waits for room gets it.
+	Consume bool
+}
+
+// Follow yields the process's output in order, a part at a time. ReadResult.Dropped names
+// what is not retained any more. The last part has no chunks, and tells how the process
+// ended if it has. Lost connections are recovered as the client's; nothing is yielded twice.
+func (d *Detached) Follow(ctx context.Context, o FollowOptions) iter.Seq2[execproto.ReadResult, error] {
+	return func(yield func(execproto.ReadResult, error) bool) {
+		after, most, wait := o.After, uint64(refetchBytes), uint64(0)
+		if o.Wait {
+			wait = uint64(followWait / time.Millisecond)
+		}
+		for {
+			at := after
+			r, err := d.read(ctx, execproto.ReadParams{AfterSeq: &at, MaxBytes: &most, WaitMS: &wait, Consume: o.Consume})
+			if err != nil {
+				yield(r, err)
+				return
+			}
+			n := len(r.Chunks)
+			if n > 0 {
+				after = r.Chunks[n-1].Seq
+			} else {
+				after = max(after, r.NextSeq-min(r.NextSeq, 1))
+			}
+			over := n == 0 && r.Dropped == nil && (r.Closed || !o.Wait)
+			if (n > 0 || r.Dropped != nil || over || r.Waiting != "") && !yield(r, nil) || over {
+				return
+			}
+		}
+	}
+}
+
+// State returns how the process is doing, without output.
+func (d *Detached) State(ctx context.Context) (execproto.ReadResult, error) {
+	after := uint64(1) << 62 // behind every event
+	return d.read(ctx, execproto.ReadParams{AfterSeq: &after})
+}
+
+func (d *Detached) read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
+	params.ProcessID = d.id
+	var r execproto.ReadResult
+	err := d.c.Call(ctx, execproto.MethodProcessRead, &params, &r)
+	return r, err
+}
+
+// Wait waits until the process has closed, and returns how.
+func (d *Detached) Wait(ctx context.Context) (execproto.ReadResult, error) {
+	wait := uint64(followWait / time.Millisecond)
+	for {
+		r, err := d.State(ctx)
+		if err != nil || r.Closed {
+			return r, err
+		}
+		after := r.NextSeq - min(r.NextSeq, 1)
+		if _, err := d.read(ctx, execproto.ReadParams{AfterSeq: &after, MaxBytes: new(uint64), WaitMS: &wait}); err != nil {
+			return r, err
+		}
+	}
+}
+
+// Write writes to the process's stdin once, also if the connection is lost in between, and
+// waits until the server has taken it. Errors are those of Process.Stdin's writer.
+func (d *Detached) Write(ctx context.Context, data []byte) error {
+	d.mu.Lock()
+	d.writeID++
+	id := d.writer + "-" + strconv.FormatUint(d.writeID, 10)
+	d.mu.Unlock()
+	raw, err := encode(execproto.MethodProcessWrite, &execproto.WriteParams{ProcessID: d.id, Chunk: data, WriteID: &id})
+	if err != nil {
+		return err
+	}
+	m, err := d.c.call(ctx, execproto.MethodProcessWrite, raw, true)
+	if err != nil {
+		return err
+	}
+	var r execproto.WriteResult
+	if err := decodeAnswer(execproto.MethodProcessWrite, m, &r); err != nil {
+		return err
+	}
+	return statusError(r.Status)
+}
+
+// CloseStdin ends the process's input after what was written before.
+func (d *Detached) CloseStdin(ctx context.Context) error {
+	return d.c.Call(ctx, execproto.MethodProcessCloseStdin, &execproto.ProcessParams{ProcessID: d.id}, nil)
+}
+
+// Resize sets the size of the process's terminal.
+func (d *Detached) Resize(ctx context.Context, rows, cols uint16) error {
+	return d.c.Call(ctx, execproto.MethodProcessResize, &execproto.ResizeParams{ProcessID: d.id, Rows: rows, Cols: cols}, nil)
+}
+
+// Signal signals the process's group. An ended process is no error.
+func (d *Detached) Signal(ctx context.Context, s execproto.Signal) error {
+	return d.c.Call(ctx, execproto.MethodProcessSignal, &execproto.SignalParams{ProcessID: d.id, Signal: s}, nil)
+}
+
+// Terminate kills the process with its descendants and reports whether it was running.
+func (d *Detached) Terminate(ctx context.Context) (bool, error) {
+	var r execproto.TerminateResult
+	err := d.c.Call(ctx, execproto.MethodProcessTerminate, &execproto.ProcessParams{ProcessID: d.id}, &r)
+	return r.Running, err
+}
+
+// Forget removes what the process has left, which must have ended. The handle is free then.
+func (d *Detached) Forget(ctx context.Context) error {
+	return d.c.Call(ctx, execproto.MethodProcessForget, &execproto.ProcessParams{ProcessID: d.id}, nil)
+}

@@ -1,0 +1,492 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/retention"
+	"golang.org/x/sys/unix"
+)
+
+// The files of a detached process in its directory.
+const (
+	recordName = "record.json"
+	lockName   = "lock"
+	socketName = "socket"
+	stderrName = "keeper.log"
+)
+
+// keeperFormat is the version of the record, the files and the protocol between server and
+// keeper. A server adopts keepers of its own format, whatever their program's version is.
+const keeperFormat = 1
+
+// keeperRecord is what a server writes about a detached process before it starts the keeper.
+type keeperRecord struct {
+	Format      int          `json:"format"`
+	Version     string       `json:"version"` // of the program
+	Owner       string       `json:"owner"`
+	ProcessID   string       `json:"processId"`
+	StartID     string       `json:"startId"`
+	Argv        []string     `json:"argv"`
+	Cwd         string       `json:"cwd"`
+	TTY         bool         `json:"tty"`
+	StartedAtMS int64        `json:"startedAtMs"`
+	Retain      retainRecord `json:"retain"`
+	// Secret is what a server shows the keeper.
+	Secret string `json:"secret"`
+}
+
+type retainRecord struct {
+	Bytes    int64  `json:"bytes"`
+	Seconds  int64  `json:"seconds"`
+	WhenFull string `json:"whenFull"`
+}
+
+func (r retainRecord) wire() execproto.Retain {
+	return execproto.Retain{Bytes: uint64(r.Bytes), Seconds: uint64(r.Seconds), WhenFull: execproto.WhenFull(r.WhenFull)}
+}
+
+// parseRecord parses the content of a record.
+func parseRecord(text []byte) (keeperRecord, error) {
+	var r keeperRecord
+	if len(text) > maxRecord {
+		return r, fmt.Errorf("the record has more than %d bytes", maxRecord)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("the record: %w", err)
+	}
+	if r.Format != keeperFormat {
+		return r, fmt.Errorf("the record has format %d, and this program knows %d", r.Format, keeperFormat)
+	}
+	if r.Owner == "" || checkHandle(r.ProcessID) != nil || len(r.Secret) < 2*secretBytes || r.Retain.Seconds < 0 {
+		return r, errors.New("the record lacks what it must have")
+	}
+	return r, nil
+}
+
+// detachedStore is the directory with the server's detached processes. Each has a
+// directory of its own below, whose name is a digest of owner and id: making it reserves the
+// id, also among several servers. What is on disk is the truth; the map only holds what
+// is open. All methods may be called from any goroutine.
+type detachedStore struct {
+	srv  *Server
+	path string
+	log  *slog.Logger
+
+	mu   sync.Mutex
+	root *os.Root // nil: not opened yet
+	open map[string]*kept
+}
+
+// kept is one detached process.
+type kept struct {
+	store  *detachedStore
+	name   string // of its directory
+	root   *os.Root
+	dir    *os.File // the same directory
+	record keeperRecord
+
+	mu     sync.Mutex
+	client *execclient.Client // nil: none, or it has failed
+	log    *retention.Log     // nil: the process has not ended, or was not read since
+	closed bool
+}
+
+// directoryName returns the name of the directory of a process.
+func directoryName(owner, id string) string {
+	digest := sha256.Sum256([]byte(owner + "\x00" + id))
+	return hex.EncodeToString(digest[:16])
+}
+
+// checkOwn fails unless a file belongs to this user, and no other user can change it.
+func checkOwn(what string, info fs.FileInfo, most fs.FileMode) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user", what)
+	case info.Mode().Perm()&^most != 0:
+		return fmt.Errorf("%s has the mode %04o, and may have at most %04o", what, info.Mode().Perm(), most)
+	}
+	return nil
+}
+
+// openDirectory opens a directory of this user that no other one can enter and to which no
+// link leads, relative to root or, if that is nil, absolute.
+func openDirectory(root *os.Root, name string) (*os.Root, error) {
+	var opened *os.Root
+	var link fs.FileInfo
+	var err error
+	if root != nil {
+		if link, err = root.Lstat(name); err == nil {
+			opened, err = root.OpenRoot(name)
+		}
+	} else if link, err = os.Lstat(name); err == nil {
+		opened, err = os.OpenRoot(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := opened.Stat(".")
+	switch {
+	case err != nil:
+	case !os.SameFile(info, link):
+		err = fmt.Errorf("%s is a link", name)
+	default:
+		err = checkOwn(name, info, 0o700)
+	}
+	if err != nil {
+		_ = opened.Close()
+		return nil, err
+	}
+	return opened, nil
+}
+
+// base opens the directory, and makes it with make. Without, a directory that does not
+// exist is fs.ErrNotExist. The caller holds the lock.
+func (d *detachedStore) base(create bool) (*os.Root, error) {
+	if d.root != nil {
+		return d.root, nil
+	}
+	if create {
+		if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+			return nil, err
+		}
+		if err := os.Mkdir(d.path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	root, err := openDirectory(nil, d.path)
+	if err == nil {
+		d.root = root
+	}
+	return root, err
+}
+
+// find returns an owner's process of that id.
+func (d *detachedStore) find(owner, id string) (*kept, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k, err := d.get(directoryName(owner, id))
+	if err == nil && (k.record.Owner != owner || k.record.ProcessID != id) {
+		err = errors.New("the record is that of another process")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, unknownProcess(id)
+	}
+	if err != nil {
+		d.log.Warn("a detached process is ignored", "process", shorten(id), "error", err)
+		return nil, unknownProcess(id)
+	}
+	return k, nil
+}
+
+// get opens the process of a directory. The caller holds the lock.
+func (d *detachedStore) get(name string) (*kept, error) {
+	if k := d.open[name]; k != nil {
+		now, err := d.root.Lstat(name)
+		if was, e := k.dir.Stat(); err == nil && e == nil && os.SameFile(now, was) {
+			return k, nil
+		}
+		k.close() // another server has removed it
+		delete(d.open, name)
+	}
+	base, err := d.base(false)
+	if err != nil {
+		return nil, err
+	}
+	root, err := openDirectory(base, name)
+	if err != nil {
+		return nil, err
+	}
+	record, err := readRecord(root)
+	if err == nil && directoryName(record.Owner, record.ProcessID) != name {
+		err = errors.New("the record belongs to another directory")
+	}
+	var dir *os.File
+	if err == nil {
+		dir, err = root.Open(".")
+	}
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	k := &kept{store: d, name: name, root: root, dir: dir, record: record}
+	d.open[name] = k
+	return k, nil
+}
+
+// readRecord reads the record of a directory.
+func readRecord(root *os.Root) (keeperRecord, error) {
+	f, err := root.OpenFile(recordName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return keeperRecord{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = checkOwn(recordName, info, 0o600)
+	}
+	// A Root follows links within itself.
+	if link, e := root.Lstat(recordName); err == nil && (e != nil || !os.SameFile(info, link) || !info.Mode().IsRegular()) {
+		err = errors.New("the record is no regular file")
+	}
+	if err != nil {
+		return keeperRecord{}, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err != nil {
+		return keeperRecord{}, err
+	}
+	return parseRecord(text)
+}
+
+// all returns the processes of an owner ("": of all owners), the oldest first, after it has
+// removed those whose time is over.
+func (d *detachedStore) all(owner string) []*kept {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var found []*kept
+	for _, name := range d.names() {
+		k, err := d.get(name)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				d.log.Debug("a directory is ignored", "directory", name, "error", err)
+			}
+			continue
+		}
+		if k.expired(time.Now()) {
+			d.removeLocked(k)
+			continue
+		}
+		if owner == "" || k.record.Owner == owner {
+			found = append(found, k)
+		}
+	}
+	sortKept(found)
+	return found
+}
+
+// names lists the directory.
+func (d *detachedStore) names() []string {
+	base, err := d.base(false)
+	if err != nil {
+		return nil
+	}
+	dir, err := base.Open(".")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(maxStoreEntries)
+	return names
+}
+
+// alive reports whether the keeper of the process runs: it holds a lock as long.
+func (k *kept) alive() bool {
+	f, err := k.root.OpenFile(lockName, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// expired reports whether the process has ended and the time is over for which its output
+// is retained.
+func (k *kept) expired(now time.Time) bool {
+	if k.alive() {
+		return false
+	}
+	info, err := k.root.Lstat("status")
+	if errors.Is(err, fs.ErrNotExist) {
+		// It was never started. Its server may be about to do it.
+		info, err = k.root.Lstat(recordName)
+		return err == nil && now.Sub(info.ModTime()) > keeperStartTime
+	}
+	return err == nil && now.Sub(info.ModTime()) > time.Duration(k.record.Retain.Seconds)*time.Second
+}
+
+// remove removes a process that has ended, with its output.
+func (s *detachedStore) remove(k *kept) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.removeLocked(k)
+}
+
+func (s *detachedStore) removeLocked(k *kept) error {
+	k.close()
+	delete(s.open, k.name)
+	if err := s.root.RemoveAll(k.name); err != nil {
+		return internal("remove what a detached process has left: " + err.Error())
+	}
+	return nil
+}
+
+// close ends the use of the process, and not the process.
+func (k *kept) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	k.closed = true
+	if k.client != nil {
+		_ = k.client.Close()
+		k.client = nil
+	}
+	_ = k.dir.Close()
+	_ = k.root.Close()
+}
+
+// close ends the use of all processes.
+func (d *detachedStore) close() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, k := range d.open {
+		k.close()
+		delete(d.open, name)
+	}
+	if d.root != nil {
+		_ = d.root.Close()
+		d.root = nil
+	}
+}
+
+// newSecret returns the secret of a keeper.
+func newSecret() string {
+	var b [secretBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// errKeeperEnded means that the keeper of a process has ended.
+var errKeeperEnded = errors.New("the keeper of the process has ended")
+
+// call makes a request to the keeper. It returns errKeeperEnded if the keeper has ended,
+// and the keeper's own errors as such.
+func (k *kept) call(ctx context.Context, method string, params, result execproto.Object) error {
+	for {
+		client, err := k.connect(ctx)
+		if err == nil {
+			err = client.Call(ctx, method, params, result)
+		}
+		var refused *execclient.ServerError
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case errors.As(err, &refused) && !execproto.IsProcessStarting(err):
+			return errors.Unwrap(refused)
+		case !k.alive() || k.isClosed():
+			return errKeeperEnded
+		case repeatableAtKeeper[method]:
+			// It is ending, or its queue is full.
+			if err := pause(ctx, keeperPause); err != nil {
+				return err
+			}
+		default:
+			return internal("the keeper of the process: " + err.Error())
+		}
+	}
+}
+
+// isClosed reports whether it is known on disk how the process has ended. Its keeper may be
+// about to end.
+func (k *kept) isClosed() bool {
+	s, err := retention.ReadStatus(k.root)
+	return err == nil && s.Closed
+}
+
+// repeatableAtKeeper are the methods that may be sent again.
+var repeatableAtKeeper = map[string]bool{
+	execproto.MethodProcessRead: true, execproto.MethodProcessWrite: true, execproto.MethodProcessResize: true,
+	execproto.MethodProcessTerminate: true,
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connect returns a client of the keeper.
+func (k *kept) connect(ctx context.Context) (*execclient.Client, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.closed:
+		return nil, errKeeperEnded
+	case k.client != nil && k.client.Err() == nil:
+		return k.client, nil
+	case k.client != nil:
+		_ = k.client.Close()
+		k.client = nil
+	}
+	client, err := execclient.DialWebSocket(ctx, "unix://"+socketPath(k.dir), execclient.Options{
+		ClientName: "codex-exec-server", BearerToken: k.record.Secret, RecoveryTimeout: -1,
+		ConnectTimeout: keeperDialTime, InitializeTimeout: keeperDialTime,
+	})
+	if err == nil {
+		k.client = client
+	}
+	return client, err
+}
+
+// disconnect ends the connection to the keeper, whose process has ended.
+func (k *kept) disconnect() {
+	k.mu.Lock()
+	client := k.client
+	k.client = nil
+	k.mu.Unlock()
+	if client != nil {
+		_ = client.Close()
+	}
+}
+
+// awaitEnd waits until the keeper has ended.
+func (k *kept) awaitEnd(ctx context.Context) {
+	for k.alive() && pause(ctx, keeperPause) == nil {
+	}
+}
+
+// ended returns the log of a process whose keeper has ended.
+func (k *kept) ended() (*retention.Log, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.log == nil && !k.closed {
+		log, err := retention.Open(k.root)
+		if err != nil {
+			return nil, internal("open retained output: " + err.Error())
+		}
+		k.log = log
+	}
+	if k.log == nil {
+		return nil, unknownProcess(k.record.ProcessID)
+	}
+	return k.log, nil
+}

@@ -1,0 +1,337 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/retention"
+	"golang.org/x/sys/unix"
+)
+
+// openDetached prepares the server for detached processes, if it is to have any.
+func (srv *Server) openDetached() {
+	o := srv.opts
+	if o.RetainDir == "" {
+		return
+	}
+	reason := ""
+	switch {
+	case !process.KeepersSupported || !o.Process.Subreaper:
+		reason = process.ErrNoKeepers.Error()
+	case len(o.Keeper.Command) == 0:
+		reason = "no command for keepers"
+	case len(o.Keeper.Settings) > maxSettings:
+		reason = "the settings of keepers are too large"
+	case !filepath.IsAbs(o.RetainDir):
+		reason = "the directory is not absolute"
+	}
+	if reason != "" {
+		srv.log.Warn("there are no detached processes", "reason", reason)
+		return
+	}
+	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept)}
+	srv.wg.Go(func() { srv.detached.routineExpire(srv.stopped) })
+}
+
+// sortKept sorts processes by their starts.
+func sortKept(list []*kept) {
+	slices.SortStableFunc(list, func(a, b *kept) int {
+		switch {
+		case a.record.StartedAtMS < b.record.StartedAtMS:
+			return -1
+		case a.record.StartedAtMS > b.record.StartedAtMS:
+			return 1
+		}
+		return 0
+	})
+}
+
+// processDetach takes on a process/start with detach.
+func processDetach(c *conn, params *execproto.StartParams) (call, error) {
+	owner, err := c.ownerOf()
+	if err == nil {
+		err = checkHandle(params.ProcessID)
+	}
+	if err == nil {
+		_, err = c.srv.startSpec(params)
+	}
+	if err != nil {
+		return call{}, err
+	}
+	switch p := params.NetworkProxy; {
+	case params.Detach.StartID == "" || len(params.Detach.StartID) > execproto.MaxStartID:
+		return call{}, invalidParams(fmt.Sprintf("startId of a detached process must have 1 to %d bytes", execproto.MaxStartID))
+	case p != nil:
+		// Its proxy would be the keeper's, which does not know the ports of the servers that
+		// come later: through it a sandboxed command could reach them as their user.
+		return call{}, invalidParams("a detached process cannot have a network proxy")
+	}
+	retain, err := c.srv.retainOf(params.Retain)
+	if err != nil {
+		return call{}, err
+	}
+	record := keeperRecord{
+		Format: keeperFormat, Version: c.srv.opts.Version, Owner: owner, ProcessID: params.ProcessID, StartID: params.Detach.StartID,
+		Argv: params.Argv, Cwd: params.Cwd, TTY: params.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
+	}
+	return call{run: func(context.Context) (result, error) {
+		// The start outlives the connection: the client that has lost it starts again, and
+		// is told of this one.
+		ctx, cancel := context.WithTimeout(c.srv.ctx, keeperStartTime)
+		defer cancel()
+		return c.srv.detached.start(ctx, record, params)
+	}}, nil
+}
+
+// retainOf returns what is in effect of the retain of a process/start.
+func (srv *Server) retainOf(p *execproto.Retain) (retainRecord, error) {
+	r := retainRecord{
+		Bytes: min(DefaultRetain, srv.opts.RetainBytes), Seconds: int64(srv.opts.RetainFor / time.Second),
+		WhenFull: string(execproto.WhenFullDropOldest),
+	}
+	if p == nil {
+		return r, nil
+	}
+	switch {
+	case p.Bytes > uint64(srv.opts.RetainBytes):
+		return r, invalidParams(fmt.Sprintf("this server retains at most %d bytes of output of all detached processes together (--retain-bytes), and %d were asked for", srv.opts.RetainBytes, p.Bytes))
+	case p.Bytes != 0 && p.Bytes < retention.MinBytes:
+		return r, invalidParams(fmt.Sprintf("at least %d bytes of a detached process's output are retained, and %d were asked for", retention.MinBytes, p.Bytes))
+	case p.Seconds > uint64(r.Seconds):
+		return r, invalidParams(fmt.Sprintf("this server retains output for at most %d seconds after a detached process has ended (--retain-for), and %d were asked for", r.Seconds, p.Seconds))
+	}
+	if p.Bytes != 0 {
+		r.Bytes = int64(p.Bytes)
+	}
+	if p.Seconds != 0 {
+		r.Seconds = int64(p.Seconds)
+	}
+	if p.WhenFull != "" {
+		r.WhenFull = string(p.WhenFull)
+	}
+	return r, nil
+}
+
+// start starts a keeper and in it the process.
+func (d *detachedStore) start(ctx context.Context, record keeperRecord, params *execproto.StartParams) (result, error) {
+	k, lock, err := d.reserve(record)
+	if errors.Is(err, fs.ErrExist) {
+		return d.repeated(ctx, record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	pid, err := d.spawn(k, lock)
+	_ = lock.Close() // the keeper has it
+	if err == nil {
+		var started execproto.StartResult
+		own := *params
+		own.OutputWindow, own.Retain = 0, new(record.Retain.wire())
+		if err = k.callStarting(ctx, &own, &started); err == nil {
+			d.log.Info("detached process started", "process", shorten(record.ProcessID), "keeper", pid, "sandbox", started.SandboxType)
+			return started, nil
+		}
+	}
+	d.log.Info("detached process did not start", "process", shorten(record.ProcessID), "error", err)
+	k.disconnect()
+	k.awaitEnd(ctx)
+	_ = d.remove(k)
+	return nil, err
+}
+
+// callStarting sends the start to a keeper that may not listen yet.
+func (k *kept) callStarting(ctx context.Context, params *execproto.StartParams, started *execproto.StartResult) error {
+	for {
+		if _, err := k.connect(ctx); err == nil || ctx.Err() != nil {
+			break
+		}
+		if !k.alive() {
+			return internal("the keeper of the process could not start" + k.complaint())
+		}
+		if err := pause(ctx, keeperPause/4); err != nil {
+			return internal("the keeper of the process did not start in time")
+		}
+	}
+	err := k.call(ctx, execproto.MethodProcessStart, params, started)
+	if errors.Is(err, errKeeperEnded) {
+		return internal("the keeper of the process ended while it started the process" + k.complaint())
+	}
+	return err
+}
+
+// complaint returns the beginning of what a keeper has printed, for an error.
+func (k *kept) complaint() string {
+	f, err := k.root.OpenFile(stderrName, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const most = 300
+	b := make([]byte, most)
+	if n, _ := f.Read(b); n > 0 {
+		return ": " + string(b[:n])
+	}
+	return ""
+}
+
+// repeated answers a start whose id is in use.
+func (d *detachedStore) repeated(ctx context.Context, record keeperRecord) (result, error) {
+	for {
+		k, err := d.find(record.Owner, record.ProcessID)
+		if err != nil || k.record.StartID != record.StartID {
+			return nil, execproto.ProcessExists(shorten(record.ProcessID))
+		}
+		if _, err := k.root.Lstat("status"); err == nil {
+			return execproto.StartResult{ProcessID: record.ProcessID}, nil
+		}
+		if !k.alive() {
+			return nil, internal("the server ended while it started the process; start it under another name")
+		}
+		if err := pause(ctx, keeperPause); err != nil {
+			return nil, execproto.ProcessStarting(shorten(record.ProcessID))
+		}
+	}
+}
+
+// reserve makes the directory of a process, and takes the lock that its keeper will hold.
+// The error is fs.ErrExist if there is a process of that owner and id.
+func (d *detachedStore) reserve(record keeperRecord) (*kept, *os.File, error) {
+	if err := d.checkLimits(record); err != nil {
+		return nil, nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	base, err := d.base(true)
+	if err != nil {
+		return nil, nil, internal("the directory for detached processes (--retain-dir): " + err.Error())
+	}
+	name := directoryName(record.Owner, record.ProcessID)
+	if err := base.Mkdir(name, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, nil, fs.ErrExist
+		}
+		return nil, nil, internal(err.Error())
+	}
+	lock, err := fill(base, name, record)
+	var k *kept
+	if err == nil {
+		k, err = d.get(name)
+	}
+	if err != nil {
+		if lock != nil {
+			_ = lock.Close()
+		}
+		_ = base.RemoveAll(name)
+		return nil, nil, internal("make the directory of a detached process: " + err.Error())
+	}
+	return k, lock, nil
+}
+
+// fill writes the files that a keeper finds in its directory, and returns the lock, taken.
+func fill(base *os.Root, name string, record keeperRecord) (*os.File, error) {
+	text, err := json.Marshal(record)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxRecord {
+		return nil, fmt.Errorf("the command line has more than %d bytes", maxRecord)
+	}
+	const flags = os.O_RDWR | os.O_CREATE | os.O_EXCL | syscall.O_NOFOLLOW
+	lock, err := base.OpenFile(name+"/"+lockName, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return lock, err
+	}
+	f, err := base.OpenFile(name+"/"+recordName, flags, 0o600)
+	if err != nil {
+		return lock, err
+	}
+	_, err = f.Write(text)
+	return lock, errors.Join(err, f.Close())
+}
+
+// checkLimits fails if there are too many processes, or they retain too much together.
+func (d *detachedStore) checkLimits(record keeperRecord) error {
+	all := d.all("")
+	own, bytes := 0, record.Retain.Bytes
+	for _, k := range all {
+		bytes += k.record.Retain.Bytes
+		if k.record.Owner == record.Owner {
+			own++
+		}
+	}
+	opts := d.srv.opts
+	switch {
+	case own >= opts.MaxDetached:
+		return internal(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", opts.MaxDetached))
+	case len(all) >= maxKeepers:
+		return internal(fmt.Sprintf("at most %d detached processes may be kept for all owners", maxKeepers))
+	case bytes > opts.RetainBytes:
+		return internal(fmt.Sprintf("detached processes may retain %d bytes together, and with this one they could retain %d; ask for less, forget some or raise --retain-bytes", opts.RetainBytes, bytes))
+	}
+	return nil
+}
+
+// spawn starts the keeper of a process.
+func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
+	fail := func(err error) (int, error) { return 0, internal("start the keeper of the process: " + err.Error()) }
+	stderr, err := k.root.OpenFile(stderrName, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	defer stderr.Close()
+	in, out, err := os.Pipe()
+	if err != nil {
+		return fail(err)
+	}
+	defer in.Close()
+	// The settings fit into the pipe: see maxSettings.
+	_, err = out.Write(d.srv.opts.Keeper.Settings)
+	_ = out.Close()
+	if err != nil {
+		return fail(err)
+	}
+	pid, err = d.srv.supervisor.StartKeeper(process.Spec{
+		Argv: d.srv.opts.Keeper.Command, Dir: d.srv.cwdOrRoot(), Env: os.Environ(), ExtraFiles: []*os.File{k.dir, lock},
+	}, in, stderr)
+	if err != nil {
+		return fail(err)
+	}
+	return pid, nil
+}
+
+// cwdOrRoot returns the server's working directory, which a keeper shares.
+func (srv *Server) cwdOrRoot() string {
+	if srv.cwd == "" {
+		return "/"
+	}
+	return srv.cwd
+}
+
+// routineExpire removes what ended processes have left when its time is over.
+func (d *detachedStore) routineExpire(stopped <-chan struct{}) {
+	ticker := time.NewTicker(expireInterval)
+	defer ticker.Stop()
+	for {
+		d.all("")
+		select {
+		case <-ticker.C:
+		case <-stopped:
+			return
+		}
+	}
+}

@@ -1,0 +1,61 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+// KeepersSupported says that StartKeeper works on this system. Elsewhere a program that
+// outlives its parent would be ended with it, or not be reaped.
+const KeepersSupported = runtime.GOOS == "linux"
+
+// ErrNoKeepers is the error of StartKeeper on a supervisor that cannot have keepers.
+var ErrNoKeepers = errors.New("only on Linux, and only with Options.Subreaper, may a program outlive this one")
+
+// StartKeeper starts a program that goes on when this one ends, in whatever way: it leads
+// a session of its own, is in no cgroup of the Supervisor's, gets no parent-death signal,
+// and Close and the watchdog leave it alone. It is reaped when it ends before this
+// program. It uses Argv, Arg0, Dir, Env and ExtraFiles of the spec, and returns the pid.
+// stdin and stderr belong to the caller; standard output is the null device.
+func (s *Supervisor) StartKeeper(spec Spec, stdin, stderr *os.File) (pid int, err error) {
+	if !KeepersSupported || !s.opts.Subreaper {
+		return 0, ErrNoKeepers
+	}
+	spec.outlives, spec.TTY = true, false
+	if err := spec.check(); err != nil {
+		return 0, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	s.forks.RLock()
+	defer s.forks.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, errClosed
+	}
+	files := [3]int{int(stdin.Fd()), int(null.Fd()), int(stderr.Fd())}
+	pid, pidfd, err := spec.fork(&ends{files: files}, spec.Argv[0], -1)
+	if err != nil {
+		return 0, fmt.Errorf("start the keeper of a process: %w", err)
+	}
+	if pidfd >= 0 {
+		_ = os.NewFile(uintptr(pidfd), "pidfd").Close()
+	}
+	s.keepers[pid] = true
+	return pid, nil
+}
+
+// isKeeper reports whether a child is a keeper that has not been reaped.
+func (s *Supervisor) isKeeper(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keepers[pid]
+}
