@@ -112,6 +112,7 @@ type Client struct {
 	bodies bodyStreams
 
 	watches watches
+	tunnels tunnelTable
 
 	telling sync.Mutex // held across a change of state and its OnStateChange
 
@@ -223,6 +224,7 @@ func (c *Client) Done() <-chan struct{} { return c.done }
 // Close ends the connection and waits for the client's goroutines. The server
 // ends the session's processes a while later.
 func (c *Client) Close() error {
+	c.tunnels.letGo(c)
 	c.mu.Lock()
 	c.closing = true
 	l := c.link
@@ -512,6 +514,7 @@ func (c *Client) fail(err error) {
 		c.log.Debug("the session has ended", "error", err)
 	}
 	c.bodies.fail(err)
+	c.tunnels.fail(err)
 	for _, p := range procs {
 		p.fail(err)
 	}

@@ -14,6 +14,8 @@
 //   - FS reads and writes files with the errors of package fs. Package fsx
 //     makes an fs.FS of a directory.
 //   - HTTP is an http.RoundTripper.
+//   - OpenTunnel and Listen are connections and a port of the server's machine, as a
+//     net.Conn and a net.Listener.
 //
 // Below that, Client.Start and Process have each request of the protocol about
 // processes, Process.Events all that happens to one, and Client.Call whatever

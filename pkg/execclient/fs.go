@@ -377,11 +377,12 @@ func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 }
 
 // background runs f in a goroutine that Close waits for; f's context ends with
-// Close. After Close it does nothing.
-func (c *Client) background(f func(ctx context.Context)) {
+// Close. After Close it does nothing and returns false.
+func (c *Client) background(f func(ctx context.Context)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closing {
 		c.wg.Go(func() { f(c.ctx) })
 	}
+	return !c.closing
 }

@@ -144,6 +144,13 @@ const (
 	// as one message.
 	MaxRequestBody = 47 << 20
 
+	// maxAccepted bounds the connections to a port on the server that wait to be
+	// accepted here; further ones are refused.
+	maxAccepted = 1024
+	// lingerTime is how long Close waits until tunnels that were closed have sent all
+	// that was written.
+	lingerTime = 5 * time.Second
+
 	// socketBuffer is that of what is read from a websocket: most messages are
 	// smaller, and output comes in chunks of about that size.
 	socketBuffer = 32 << 10

@@ -75,7 +75,11 @@ func (l *connection) routineReader(c *Client) error {
 				return err
 			}
 		case jsonrpc.Notification:
-			if err := c.notification(m); err != nil {
+			known, err := c.tunnels.notification(c, l, m)
+			if !known {
+				err = c.notification(m)
+			}
+			if err != nil {
 				return &badNotification{err}
 			}
 		default:

@@ -114,6 +114,9 @@ func (c *Client) resume(ctx context.Context) error {
 	if err == nil {
 		err = c.recoverProcesses(ctx, l)
 	}
+	if err == nil {
+		err = c.tunnels.resume(ctx, c, l)
+	}
 	if err == nil && !c.install(l) {
 		err = errDown
 	}

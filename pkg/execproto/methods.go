@@ -54,6 +54,10 @@ const (
 	MethodFSWatch           = "fs/watch"
 	MethodFSUnwatch         = "fs/unwatch"
 	MethodFSOpenArchive     = "fs/openArchive"
+	MethodTunnelOpen        = "tunnel/open"
+	MethodTunnelListen      = "tunnel/listen"
+	MethodTunnelUnlisten    = "tunnel/unlisten"
+	MethodTunnelResume      = "tunnel/resume"
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only
@@ -67,6 +71,15 @@ const (
 // ExtensionDetach is the name in InitializeResult.Extensions of servers on which
 // StartParams.Detach works.
 const ExtensionDetach = "process/detach"
+
+// Notifications of tunnels, which only this server knows. Both ends send the first three;
+// TunnelAccepted is the server's.
+const (
+	NotifyTunnelData     = "tunnel/data"
+	NotifyTunnelAck      = "tunnel/ack"
+	NotifyTunnelClose    = "tunnel/close"
+	NotifyTunnelAccepted = "tunnel/accepted"
+)
 
 // ExtensionTakeOver is the name in InitializeResult.Extensions of servers that
 // support InitializeParams.TakeOver. The other extensions have the names of their

@@ -122,6 +122,20 @@ const (
 	// notification.
 	maxProcessID = 4 << 10
 
+	// maxTunnels bounds the tunnels of a session: each has a descriptor, and keeps at
+	// most two windows of bytes.
+	maxTunnels = 2048
+	// maxTunnelListeners bounds the ports on which a session listens.
+	maxTunnelListeners = 64
+	// acceptPause is how long a listener waits after it could not accept a connection.
+	acceptPause = 100 * time.Millisecond
+	// maxTunnelDials bounds the connections of a session's tunnels that are being made;
+	// others wait. tunnelDialTime is how long one may take.
+	maxTunnelDials = 256
+	tunnelDialTime = 30 * time.Second
+	// maxTunnelHost bounds the name of a host, in bytes, as DNS does.
+	maxTunnelHost = 255
+
 	// maxAskingID bounds processId of a process about whose hosts the client is
 	// asked, as Codex CLI does.
 	maxAskingID = 256

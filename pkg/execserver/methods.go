@@ -19,6 +19,7 @@ const (
 	familyConfig      = "environment config"
 	familyHTTP        = "http"
 	familyCapability  = "capability discovery"
+	familyTunnel      = "tunnel"
 )
 
 // methods is every request that the server answers. Those about a path come from
@@ -50,6 +51,10 @@ var extensions = []string{
 	execproto.NotifyHTTPAck,
 	execproto.ExtensionTakeOver,
 	execproto.MethodFSOpenArchive,
+	execproto.MethodTunnelOpen,
+	execproto.MethodTunnelListen,
+	execproto.MethodTunnelUnlisten,
+	execproto.MethodTunnelResume,
 }
 
 // notifications is every notification of a client but initialized, which
@@ -62,6 +67,10 @@ func init() {
 	notifications = map[string]notification{
 		execproto.NotifyProcessAck: notify(familyExec, execproto.Decode, processAck),
 		execproto.NotifyHTTPAck:    notify(familyHTTP, execproto.Decode, httpAck),
+
+		execproto.NotifyTunnelData:  notify(familyTunnel, execproto.Decode, tunnelData),
+		execproto.NotifyTunnelAck:   notify(familyTunnel, execproto.Decode, tunnelAck),
+		execproto.NotifyTunnelClose: notify(familyTunnel, execproto.Decode, tunnelClose),
 	}
 	methods = map[string]row{
 		execproto.MethodInitialize: plain("", laneReader, execproto.Decode, initialize),
@@ -98,6 +107,11 @@ func init() {
 		execproto.MethodCapabilitiesDiscover:    plain(familyCapability, laneOrdinary, execproto.Decode, discoverInstalled),
 
 		execproto.MethodHTTPRequest: admitted(familyHTTP, laneWaiting, execproto.Decode, httpRequest),
+
+		execproto.MethodTunnelOpen:     admitted(familyTunnel, laneWaiting, execproto.Decode, tunnelOpen),
+		execproto.MethodTunnelListen:   plain(familyTunnel, laneOrdinary, execproto.Decode, tunnelListen),
+		execproto.MethodTunnelUnlisten: plain(familyTunnel, laneControl, execproto.Decode, tunnelUnlisten),
+		execproto.MethodTunnelResume:   plain(familyTunnel, laneOrdinary, execproto.Decode, tunnelResume),
 	}
 	if watch.Supported {
 		extensions = append(extensions, execproto.MethodFSWatch)

@@ -35,6 +35,8 @@ type session struct {
 	group  *process.Group
 	order  order // of the requests about a process, by its id
 	shells snapshots
+	// tunnels outlive the connection, as the processes do.
+	tunnels *tunnels
 
 	mu     sync.Mutex
 	conn   *conn
@@ -113,6 +115,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	s := &session{srv: srv, id: id.String(), owner: c.principal, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
 	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
+	s.tunnels = newTunnels(s.ctx)
 	srv.sessions[s.id] = s
 	return s, nil
 }
@@ -218,6 +221,7 @@ func (s *session) end(why string, ifDetached bool) {
 	s.group.Close()
 	limit.Stop()
 	s.cancel()
+	s.tunnels.close()
 	for _, p := range procs {
 		p.discard()
 	}

@@ -6,6 +6,7 @@
 //	pathuri     file URIs and the native paths that they stand for
 //	secret      a credential that does not print, and types to embed where one is
 //	sessionid   the ids of sessions, and their digests for logs
+//	tunnel      byte streams in messages, with windows
 //	websocket   websockets and stdio, listeners and limits of connections
 //
 // The packages encode and decode messages. They do not know the meaning of a

@@ -287,7 +287,7 @@ func TestDocumentedNames(t *testing.T) {
 	}{
 		{
 			what: "methods and notifications", sources: []string{"pkg/execproto/methods.go"}, source: `(?:Method|Notify)\w+ += "([a-zA-Z/]+)"`,
-			document: "docs/protocol.md", title: "Methods", cell: "`((?:process|fs|http|network|environment|environmentConfig|capabilityRoots)/[a-zA-Z/]+|initialized?)`",
+			document: "docs/protocol.md", title: "Methods", cell: "`((?:process|fs|http|tunnel|network|environment|environmentConfig|capabilityRoots)/[a-zA-Z/]+|initialized?)`",
 		},
 		{
 			what: "error codes", sources: []string{"pkg/execproto/methods.go"}, source: `Code\w+ += (-\d+)`,

@@ -51,6 +51,14 @@ var documentedLimits = []struct {
 		"handle of a detached process":                {"pkg/execproto.MaxHandleName"},
 		"`waitMs`, `timeoutMs`":                       {"pkg/execserver.maxWait"},
 		"path in a request":                           {"pkg/wire/pathuri.MaxLength"},
+
+		"tunnels of a session":                                   {"pkg/execserver.maxTunnels"},
+		"listeners of a session":                                 {"pkg/execserver.maxTunnelListeners"},
+		"window of a tunnel, in each direction":                  {"pkg/wire/tunnel.Window"},
+		"data of one `tunnel/data` that an end of ours sends":    {"pkg/wire/tunnel.MaxData"},
+		"connections of a session's tunnels that are being made": {"pkg/execserver.maxTunnelDials"},
+		"time to connect":                                        {"pkg/execserver.tunnelDialTime"},
+		"`host` of a tunnel":                                     {"pkg/execserver.maxTunnelHost"},
 	}},
 	{"docs/spec/sandbox.md", "1.5 Limits", map[string][]string{
 		"entries of a profile":                                    {"pkg/sandbox/permissions.maxEntries"},

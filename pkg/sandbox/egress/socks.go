@@ -110,27 +110,67 @@ func socksReply(code byte, local net.Addr) []byte {
 	return reply
 }
 
+// socksBegin takes the greeting and the request of a client.
+func socksBegin(conn net.Conn, r *bufio.Reader) (command byte, host string, port uint16, err error) {
+	_ = conn.SetDeadline(time.Now().Add(headTime))
+	plain, err := socksHello(r)
+	if err != nil {
+		return 0, "", 0, err
+	}
+	answer := []byte{socksVersion, socksNoAuth}
+	if !plain {
+		answer[1] = socksNoMethod
+	}
+	if _, err := conn.Write(answer); err != nil || !plain {
+		return 0, "", 0, errors.Join(err, errSOCKS)
+	}
+	command, host, port, err = socksRequest(r)
+	if err != nil {
+		return 0, "", 0, err
+	}
+	return command, host, port, conn.SetDeadline(time.Time{})
+}
+
+// SOCKSOutcome is what a SOCKS5 client is told.
+type SOCKSOutcome byte
+
+// The outcomes of a CONNECT.
+const (
+	SOCKSConnected SOCKSOutcome = socksDone
+	SOCKSFailed    SOCKSOutcome = 1
+	SOCKSDenied    SOCKSOutcome = socksRefused
+	SOCKSNoNetwork SOCKSOutcome = 3
+	SOCKSNoHost    SOCKSOutcome = 4
+	SOCKSNoService SOCKSOutcome = socksUnreachable
+)
+
+// AcceptSOCKS reads what a SOCKS5 client wants from conn, for a proxy without a policy:
+// the host and port of a CONNECT. What the client sends then comes from r. reply must be
+// called once. A client that wants anything else is answered, and the error is for the
+// log.
+func AcceptSOCKS(conn net.Conn, r *bufio.Reader) (host string, port uint16, reply func(SOCKSOutcome) error, err error) {
+	command, host, port, err := socksBegin(conn, r)
+	if err != nil {
+		return "", 0, nil, err
+	}
+	reply = func(outcome SOCKSOutcome) error {
+		_, err := conn.Write(socksReply(byte(outcome), nil))
+		return err
+	}
+	if command != socksConnect {
+		return "", 0, nil, errors.Join(errors.New("SOCKS5: only CONNECT is supported"), reply(socksUnsupported))
+	}
+	return host, port, reply, nil
+}
+
 // serveSOCKS serves one connection of the SOCKS5 proxy. net/http has a client
 // of SOCKS5 and no server.
 func (x *Proxy) serveSOCKS(conn net.Conn) {
-	_ = conn.SetDeadline(time.Now().Add(headTime))
 	r := bufio.NewReader(conn)
-	plain, err := socksHello(r)
+	command, host, port, err := socksBegin(conn, r)
 	if err != nil {
 		return
 	}
-	if !plain {
-		_, _ = conn.Write([]byte{socksVersion, socksNoMethod})
-		return
-	}
-	if _, err := conn.Write([]byte{socksVersion, socksNoAuth}); err != nil {
-		return
-	}
-	command, host, port, err := socksRequest(r)
-	if err != nil {
-		return
-	}
-	_ = conn.SetDeadline(time.Time{})
 	code := byte(socksUnsupported)
 	if command == socksConnect {
 		a := attempt{Question: Question{SOCKS, x.names.meant(host), port}, client: conn.RemoteAddr().String()}

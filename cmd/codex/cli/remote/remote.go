@@ -40,6 +40,7 @@ func Command(s cmdutil.Streams) *cli.Command {
 		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
 		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s), remoteWatchCommand(s),
 		remotePsCommand(s), remoteLogsCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteForgetCommand(s),
+		remoteForwardCommand(s),
 	}
 	for _, command := range commands {
 		command.UseShortOptionHandling = true // -la is -l -a

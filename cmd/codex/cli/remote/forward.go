@@ -1,0 +1,211 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteForwardCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "forward", Usage: "connect ports of this machine and of the server", ArgsUsage: "[LOCAL:]PORT[:HOST:PORT]...", OnUsageError: cmdutil.OnUsageError,
+		Description: `Listens on ports of this machine and connects what comes there from the server:
+
+   8080             to port 8080 of the server
+   3000:8080        port 3000 here, to port 8080 of the server
+   5432:db:5432     port 5432 here, to port 5432 of the host db, as the server sees it
+   0.0.0.0:80:x:80  the same on another address than 127.0.0.1 and ::1
+   2375:/run/x.sock to a Unix socket of the server
+   0:8080           any free port here; the line that is printed has it
+
+-R does the reverse: it listens on a port of the server, on 127.0.0.1 unless an
+address stands before the port, and connects what comes there from this machine.
+-D is a SOCKS5 proxy here whose connections the server makes. -W connects
+standard input and output to one host and port, for ProxyCommand of ssh.
+
+A line is printed for each port when it is ready. The command runs until it is
+interrupted, or the session is lost. While the connection to the server is made
+anew, connections through it wait.
+
+Examples:
+   codex remote forward 8080
+   codex remote forward 3000:8080 5432:db.internal:5432
+   codex remote forward -R 9000:3000
+   codex remote forward -D 1080
+   ssh -o ProxyCommand='codex remote --env devbox forward -W %h:%p' me@localhost`,
+		Flags: serverFlags(
+			&cli.StringSliceFlag{Name: "remote", Aliases: []string{"R"}, Usage: "listen on the server: [ADDRESS:]PORT[:HOST:PORT] (`SPEC`); may be repeated"},
+			&cli.StringSliceFlag{Name: "dynamic", Aliases: []string{"D"}, Usage: "be a SOCKS5 proxy on `[ADDRESS:]PORT` of this machine; may be repeated"},
+			&cli.StringFlag{Name: "stdio", Aliases: []string{"W"}, Usage: "connect standard input and output to `HOST:PORT`, or to the path of a socket"},
+		),
+		Action: func(c *cli.Context) error { return forwardRemote(c, s) },
+	}
+}
+
+// forwards is what the command line of forward asks for.
+type forwards struct {
+	local, remote []forwarding
+	dynamic       []endpoint
+}
+
+func parseForwards(operands, remote, dynamic []string) (f forwards, err error) {
+	for _, text := range operands {
+		x, err := parseForwarding("forward", text)
+		if err != nil {
+			return f, err
+		}
+		f.local = append(f.local, x)
+	}
+	for _, text := range remote {
+		x, err := parseForwarding("-R", text)
+		if err != nil {
+			return f, err
+		}
+		f.remote = append(f.remote, x)
+	}
+	for _, text := range dynamic {
+		at, err := parseListen("-D", text)
+		if err != nil {
+			return f, err
+		}
+		f.dynamic = append(f.dynamic, at)
+	}
+	return f, nil
+}
+
+func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
+	f, err := parseForwards(c.Args().Slice(), c.StringSlice("remote"), c.StringSlice("dynamic"))
+	if err != nil {
+		return err
+	}
+	count := len(f.local) + len(f.remote) + len(f.dynamic)
+	switch to := c.String("stdio"); {
+	case c.IsSet("stdio") && count > 0:
+		return cmdutil.Usagef("-W does not go with other ports: its standard output belongs to the connection")
+	case c.IsSet("stdio"):
+		at, err := parseEndpoint("-W", to)
+		if err != nil {
+			return err
+		}
+		return withTunnels(c, s, func(ctx context.Context, client *execclient.Client) error {
+			return connectStdio(ctx, s, client, at)
+		})
+	case count == 0:
+		return cmdutil.Usagef("forward needs a port: codex remote forward [LOCAL:]PORT[:HOST:PORT]")
+	}
+	return withTunnels(c, s, func(ctx context.Context, client *execclient.Client) error {
+		x := newForwarder(ctx, client, s.Err)
+		defer x.close()
+		if err := x.start(f, s.Out); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-client.Done():
+			return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: client.Err()}
+		}
+	})
+}
+
+// withTunnels runs f with a client. A signal ends its context, so that the server's ports
+// are closed before the program ends by it.
+func withTunnels(c *cli.Context, s cmdutil.Streams, f func(context.Context, *execclient.Client) error) error {
+	ctx, cancel := context.WithCancelCause(c.Context)
+	signals := make(chan os.Signal, 1)
+	cmdutil.Catch(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	link := newLink(s.Err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case sig := <-signals:
+			cancel(cmdutil.Signaled(sig.(syscall.Signal), nil))
+		case <-ctx.Done():
+		}
+	})
+	wg.Go(func() { link.routineShow(ctx) })
+	defer wg.Wait()
+	defer cancel(nil)
+	defer signal.Stop(signals)
+	client, err := connect(withLink(ctx, link), c)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer client.Close()
+	return cause(ctx, f(ctx, client))
+}
+
+// start opens everything and tells of it on out.
+func (f *forwarder) start(x forwards, out io.Writer) error {
+	for _, l := range x.local {
+		port, err := f.local(l)
+		if err != nil {
+			return err
+		}
+		l.listen.port = port
+		fmt.Fprintf(out, "%s leads to %s of the server\n", l.listen, l.to)
+	}
+	for _, d := range x.dynamic {
+		port, err := f.dynamic(d)
+		if err != nil {
+			return err
+		}
+		d.port = port
+		fmt.Fprintf(out, "%s is a SOCKS5 proxy\n", d)
+	}
+	for _, r := range x.remote {
+		at, err := f.remote(r)
+		if err != nil {
+			return supported(err)
+		}
+		fmt.Fprintf(out, "%s of the server leads to %s\n", at, r.to)
+	}
+	if !f.client.Has("tunnel/open") {
+		return supported(execclient.ErrUnsupported)
+	}
+	return nil
+}
+
+// supported explains the error of a server without tunnels.
+func supported(err error) error {
+	if errors.Is(err, execclient.ErrUnsupported) {
+		return errors.New("this server cannot forward ports: it is Codex CLI's, or an older one")
+	}
+	return err
+}
+
+// connectStdio connects standard input and output to a host until that ends its
+// direction.
+func connectStdio(ctx context.Context, s cmdutil.Streams, client *execclient.Client, to endpoint) error {
+	t, err := client.OpenTunnel(ctx, to.target())
+	if err != nil {
+		return supported(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = t.Abort("interrupted") })
+	defer stop()
+	// A read of standard input cannot be interrupted; the program ends with it.
+	go func() {
+		if _, err := io.Copy(t, s.In); err != nil && !errors.Is(err, net.ErrClosed) {
+			_ = t.Abort(err.Error())
+			return
+		}
+		_ = t.CloseWrite()
+	}()
+	_, err = io.Copy(s.RawOut, t)
+	if err != nil {
+		_ = t.Abort("the output is closed")
+		return err
+	}
+	_ = t.Close()
+	return nil
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package tunnel
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// forward starts codex remote forward and returns the lines that say what is ready.
+func forward(t *testing.T, env []string, lines int, args ...string) (*exec.Cmd, []string) {
+	t.Helper()
+	cmd := exec.Command(harness.Codex, append([]string{"remote"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = harness.ShownOnFailure(t)
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r := bufio.NewReader(out)
+	var said []string
+	for range lines {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("it said %q, and ended", said)
+		}
+		said = append(said, strings.TrimSuffix(line, "\n"))
+	}
+	return cmd, said
+}
+
+// webServer is a program on the server's machine.
+func webServer(t *testing.T) (port uint16) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "hello "+r.URL.Path)
+	}))
+	t.Cleanup(s.Close)
+	return uint16(s.Listener.Addr().(*net.TCPAddr).Port)
+}
+
+func get(t *testing.T, client *http.Client, url string) string {
+	t.Helper()
+	r, err := client.Get(url)
+	harness.Must(t, err)
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	harness.Must(t, err)
+	return string(text)
+}
+
+// awaitRefusal waits until nothing listens at an address. A child of the server may hold
+// the socket for a moment, between its fork and its exec.
+func awaitRefusal(t *testing.T, address string) {
+	t.Helper()
+	harness.Eventually(t, "listener at "+address, func() []string {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return nil
+		}
+		_ = conn.Close()
+		return []string{address}
+	})
+}
+
+// ways are the ways from a client to a server: the options, and variables of the
+// environment.
+func ways(t *testing.T) map[string][2][]string {
+	t.Helper()
+	_, direct := harness.Server(t)
+	_, socket := harness.Server(t, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"))
+
+	home := t.TempDir()
+	config := fmt.Sprintf("[[environments]]\nid = \"child\"\nprogram = %q\nargs = [\"exec-server\", \"--listen\", \"stdio\"]\n", harness.Codex)
+	harness.Must(t, os.WriteFile(filepath.Join(home, "environments.toml"), []byte(config), 0o600))
+
+	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	executor := exec.Command(harness.Codex, "exec-server", "--remote", m.URL, "--environment-id", "e")
+	executor.Env = append(os.Environ(), "CODEX_RENDEZVOUS_TOKEN="+m.Token("--role", "executor", "--environment", "e"))
+	executor.Stderr = harness.ShownOnFailure(t)
+	harness.Must(t, executor.Start())
+	t.Cleanup(func() {
+		_ = executor.Process.Kill()
+		_ = executor.Wait()
+	})
+	client := m.Token("--role", "harness", "--environment", "e")
+	return map[string][2][]string{
+		"direct":     {{"--url", direct}},
+		"unix":       {{"--url", socket}},
+		"stdio":      {{"--env", "child"}, {"CODEX_HOME=" + home}},
+		"rendezvous": {{"--env", "e"}, {"CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=" + m.URL, "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=" + client}},
+	}
+}
+
+// TestForward has each option of the command carry requests, over each way to a server.
+func TestForward(t *testing.T) {
+	port := webServer(t)
+	for name, way := range ways(t) {
+		t.Run(name, func(t *testing.T) {
+			args := append(way[0], "forward", "0:"+portText(port), "-D", "0", "-R", "0:"+portText(port))
+			cmd, said := forward(t, way[1], 3, args...)
+			here := strings.Fields(said[0])[0]
+			if got := get(t, http.DefaultClient, "http://"+here+"/here"); got != "hello /here" {
+				t.Errorf("through %s: %q", here, got)
+			}
+			proxy, err := url.Parse("socks5h://" + strings.Fields(said[1])[0])
+			harness.Must(t, err)
+			transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
+			defer transport.CloseIdleConnections()
+			// Go does not ask a proxy for this machine, so that has another name here.
+			if got := get(t, &http.Client{Transport: transport}, fmt.Sprintf("http://0.0.0.0:%d/socks", port)); got != "hello /socks" {
+				t.Errorf("through SOCKS: %q", got)
+			}
+			there := strings.Fields(said[2])[0]
+			if got := get(t, http.DefaultClient, "http://"+there+"/there"); got != "hello /there" {
+				t.Errorf("through %s of the server: %q", there, got)
+			}
+			http.DefaultClient.CloseIdleConnections()
+			harness.Must(t, cmd.Process.Signal(syscall.SIGINT))
+			_ = cmd.Wait()
+			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGINT {
+				t.Errorf("an interrupted command ends with %v", cmd.ProcessState)
+			}
+			awaitRefusal(t, there)
+
+			ask := exec.Command(harness.Codex, append(append([]string{"remote"}, way[0]...), "forward", "-W", fmt.Sprintf("127.0.0.1:%d", port))...)
+			ask.Env = append(os.Environ(), way[1]...)
+			ask.Stdin = strings.NewReader("GET /stdio HTTP/1.0\r\n\r\n")
+			if out, err := ask.Output(); err != nil || !strings.HasSuffix(string(out), "hello /stdio") {
+				t.Errorf("-W: %q, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestForwardErrors(t *testing.T) {
+	_, url := harness.Server(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	defer taken.Close()
+	port := portText(uint16(taken.Addr().(*net.TCPAddr).Port))
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 2, "forward needs a port"},
+		{"x", 2, `"x" is not PORT`},
+		{"1:2:3:4:5", 2, "is not PORT"},
+		{"0", 2, "port 0 needs"},
+		{"-D x", 2, "-D: \"x\" is not PORT or ADDRESS:PORT"},
+		{"-R a:1:b:2", 2, "-R: \"a:1:b:2\" is not"},
+		{"-W localhost", 2, "-W: \"localhost\" is not HOST:PORT"},
+		{"-W localhost:1 80", 2, "-W does not go with"},
+		{"-W no-such-host.invalid:1", 1, "connect to no-such-host.invalid:1: no such host"},
+		{"-W /nonexistent", 1, "connect to /nonexistent: no such file or directory"},
+		{port + ":80", 1, "listen on localhost:" + port + ": bind: address already in use"},
+		{"-R " + port + ":80", 1, "listen on port " + port + " of the server: address already in use"},
+	} {
+		args := append([]string{"remote", "--url", url, "forward"}, strings.Fields(tt.args)...)
+		if out, errs, code := harness.Run(t, "", args...); code != tt.code || !strings.Contains(errs, tt.want) {
+			t.Errorf("forward %s: exit code %d, %q, %q", tt.args, code, out, errs)
+		}
+	}
+}

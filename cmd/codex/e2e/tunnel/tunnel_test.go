@@ -1,0 +1,293 @@
+//go:build linux
+
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil/faultproxy"
+)
+
+// echo returns the port of a server that sends back what it gets, and the end of it.
+func echo(t testing.TB) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+func dial(t *testing.T, url string) *execclient.Client {
+	t.Helper()
+	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{})
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// exchange sends bytes through a connection that an echo is behind, and compares.
+func exchange(conn net.Conn, size int, seed byte) error {
+	data := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(data)
+		if err == nil {
+			err = conn.(interface{ CloseWrite() error }).CloseWrite()
+		}
+		sent <- err
+	}()
+	h := sha256.New()
+	_, err := io.Copy(h, conn)
+	if err := errors.Join(err, <-sent); err != nil {
+		return err
+	}
+	if !bytes.Equal(h.Sum(nil), sum(data)) {
+		return errors.New("other bytes came back")
+	}
+	return conn.Close()
+}
+
+func sum(data []byte) []byte { s := sha256.Sum256(data); return s[:] }
+
+func TestTunnel(t *testing.T) {
+	_, url := harness.Server(t)
+	c := dial(t, url)
+	port := echo(t)
+	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Host: "127.0.0.1", Port: port})
+	harness.Must(t, err)
+	harness.Must(t, exchange(conn, 5<<20, 1))
+
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	harness.Must(t, err)
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(conn, "hello")
+			_ = conn.Close()
+		}
+	}()
+	conn, err = c.OpenTunnel(t.Context(), execclient.TunnelTarget{Path: l.Addr().String()})
+	harness.Must(t, err)
+	if got, err := io.ReadAll(conn); string(got) != "hello" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	_ = conn.Close()
+
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	nobody := uint16(free.Addr().(*net.TCPAddr).Port)
+	_ = free.Close()
+	for want, to := range map[string]execclient.TunnelTarget{
+		"connection refused":        {Port: nobody},
+		"no such host":              {Host: "no-such-host.invalid", Port: 1},
+		"no such file or directory": {Path: "/nonexistent/socket"},
+	} {
+		_, err := c.OpenTunnel(t.Context(), to)
+		var failed *execclient.TunnelError
+		if !errors.As(err, &failed) || failed.Reason != want {
+			t.Errorf("%v: %v, want %s", to, err, want)
+		}
+	}
+}
+
+// TestThousandTunnels has a thousand tunnels open at once, each of which moves bytes.
+func TestThousandTunnels(t *testing.T) {
+	_, url := harness.Server(t)
+	c := dial(t, url)
+	port := echo(t)
+	const count = 1000
+	tunnels := make([]*execclient.Tunnel, count)
+	var wg sync.WaitGroup
+	for i := range tunnels {
+		wg.Go(func() {
+			var err error
+			if tunnels[i], err = c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: port}); err != nil {
+				t.Errorf("tunnel %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	for i, conn := range tunnels {
+		wg.Go(func() {
+			if err := exchange(conn, 10_000+i, byte(i)); err != nil {
+				t.Errorf("tunnel %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestCuts moves bytes through tunnels while the connection to the server breaks again
+// and again. It also has connections come to a port of the server.
+func TestCuts(t *testing.T) {
+	_, url := harness.Server(t)
+	shape := faultproxy.Shape{Cuts: 8, Refusals: 1, First: 64 << 10, Up: 1 << 20, Down: 1 << 20, Pause: 10 * time.Millisecond}
+	for seed := range uint64(6) {
+		route := harness.Direct(strings.TrimPrefix(url, "ws://"), shape)(seed+1, func() {})
+		lost := 0
+		c, err := route.Connect(t.Context(), execclient.Options{OnStateChange: func(s execclient.StateChange) {
+			if s.State == execclient.Recovering {
+				lost++
+			}
+		}})
+		harness.Must(t, err)
+		var wg sync.WaitGroup
+		l, err := c.Listen(t.Context(), "", 0)
+		var cut *execclient.DisconnectedError
+		if errors.As(err, &cut) {
+			t.Logf("seed %d: cut at once", seed)
+		} else {
+			harness.Must(t, err)
+			wg.Go(func() { reverse(t, l, seed) })
+		}
+		port := echo(t)
+		for i := range 3 {
+			wg.Go(func() {
+				conn, err := open(t.Context(), c, port)
+				if err == nil {
+					err = exchange(conn, 2<<20, byte(i))
+				}
+				if err != nil {
+					t.Errorf("seed %d: tunnel %d: %v", seed, i, err)
+				}
+			})
+		}
+		wg.Wait()
+		_ = c.Close()
+		if lost == 0 {
+			t.Errorf("seed %d: nothing was cut: %v", seed, route)
+		}
+		_ = route.Close()
+	}
+}
+
+// open opens a tunnel, again if the connection breaks before the answer.
+func open(ctx context.Context, c *execclient.Client, port uint16) (*execclient.Tunnel, error) {
+	for {
+		conn, err := c.OpenTunnel(ctx, execclient.TunnelTarget{Port: port})
+		var cut *execclient.DisconnectedError
+		if !errors.As(err, &cut) || c.Err() != nil {
+			return conn, err
+		}
+	}
+}
+
+// reverse has a program of the server's machine connect to a port there that leads here.
+// One whose connection came in the moment of a cut is reset, and tries again.
+func reverse(t *testing.T, l net.Listener, seed uint64) {
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			})
+		}
+	})
+	var err error
+	for range 20 {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", l.Addr().String()); err == nil {
+			err = exchange(conn, 1<<20, 9)
+		}
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("seed %d: a connection to the server's port: %v", seed, err)
+	}
+	_ = l.Close()
+	serving.Wait()
+}
+
+// TestListen has the server listen, and looks at what ends it.
+func TestListen(t *testing.T) {
+	_, url := harness.Server(t)
+	c := dial(t, url)
+	l, err := c.Listen(t.Context(), "", 0)
+	harness.Must(t, err)
+	at := l.Addr().(*net.TCPAddr)
+	if !at.IP.IsLoopback() {
+		t.Errorf("it listens on %v", at)
+	}
+	_, err = c.Listen(t.Context(), "", uint16(at.Port))
+	var failed *execclient.TunnelError
+	if !errors.As(err, &failed) || failed.Failure != execproto.TunnelInUse {
+		t.Errorf("a port that is taken: %v", err)
+	}
+	conn, err := net.Dial("tcp", at.String())
+	harness.Must(t, err)
+	far, err := l.Accept()
+	harness.Must(t, err)
+	if got := far.RemoteAddr().String(); got != conn.LocalAddr().String() {
+		t.Errorf("it came from %s, not %v", got, conn.LocalAddr())
+	}
+	// The client goes: its ports and tunnels end at once, and not with the session.
+	harness.Must(t, c.Close())
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open without a client")
+	}
+	awaitRefusal(t, at.String())
+	_, err = l.Accept()
+	if !errors.Is(err, execclient.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+}
+
+// TestSessionEnds loses the server for good.
+func TestSessionEnds(t *testing.T) {
+	srv, url := harness.Server(t)
+	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{RecoveryTimeout: 100 * time.Millisecond})
+	harness.Must(t, err)
+	defer c.Close()
+	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: echo(t)})
+	harness.Must(t, err)
+	_ = srv.Process.Kill()
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("a tunnel whose session is lost: %v", err)
+	}
+}
+
+func portText(port uint16) string { return strconv.Itoa(int(port)) }

@@ -1,0 +1,219 @@
+package execclient
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/tunnel"
+)
+
+// TunnelTarget says where a tunnel leads.
+type TunnelTarget struct {
+	// Host and Port are as the server's machine knows them. An empty Host is that
+	// machine itself.
+	Host string
+	Port uint16
+	// Path is a Unix socket on the server's machine, in place of Host and Port: a file
+	// URI or an absolute path.
+	Path string
+	// ProcessID has the connection made in the network of that process's sandbox.
+	ProcessID string
+}
+
+func (t TunnelTarget) String() string {
+	switch {
+	case t.Path != "":
+		return t.Path
+	case t.Host == "":
+		return "port " + strconv.Itoa(int(t.Port))
+	default:
+		return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
+	}
+}
+
+// TunnelError says that the server could not open a tunnel, or not listen.
+type TunnelError struct {
+	What    string // such as "connect to db:5432"
+	Failure execproto.TunnelFailure
+	Reason  string // for people, such as "connection refused"
+}
+
+func (e *TunnelError) Error() string { return e.What + ": " + e.Reason }
+
+// Tunnel is a connection that the server's machine has made or accepted: a net.Conn of
+// which each direction can be ended by itself. It survives the loss of the client's
+// connection if the session does: meanwhile it waits.
+type Tunnel struct {
+	s      *tunnel.Stream
+	remote tunnel.Addr
+}
+
+var _ net.Conn = (*Tunnel)(nil)
+
+// OpenTunnel connects from the server's machine. An error is a *TunnelError if the server
+// could not connect, and ErrUnsupported if it has no tunnels. ctx bounds the opening
+// alone.
+func (c *Client) OpenTunnel(ctx context.Context, to TunnelTarget) (*Tunnel, error) {
+	if err := c.tunnels.prepare(ctx, c); err != nil {
+		return nil, err
+	}
+	type outcome struct {
+		s   *tunnel.Stream
+		err error
+	}
+	answered := make(chan outcome, 1)
+	began := c.background(func(life context.Context) {
+		s, err := c.openStream(life, to)
+		answered <- outcome{s, err}
+	})
+	if !began {
+		return nil, ErrClosed
+	}
+	select {
+	case o := <-answered:
+		if o.err != nil {
+			return nil, o.err
+		}
+		return &Tunnel{o.s, tunnel.Addr(to.String())}, nil
+	case <-ctx.Done():
+		c.background(func(context.Context) {
+			if o := <-answered; o.err == nil {
+				_ = o.s.Abort("the client has given up")
+			}
+		})
+		return nil, ctx.Err()
+	}
+}
+
+// openStream opens a tunnel. Its bytes may come with the answer, so it is known before.
+func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Stream, error) {
+	l, err := c.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, count := c.tunnels.add(c.ctx, linkCarrier{l})
+	raw, err := encode(execproto.MethodTunnelOpen, &execproto.TunnelOpenParams{
+		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: to.ProcessID, Window: tunnel.Window,
+	})
+	var m jsonrpc.Message
+	if err == nil {
+		m, err = l.call(ctx, execproto.MethodTunnelOpen, raw)
+	}
+	var r execproto.TunnelOpenResult
+	if err == nil {
+		err = decodeAnswer(execproto.MethodTunnelOpen, m, &r)
+	}
+	switch {
+	case isDown(err):
+		err = &DisconnectedError{ErrClosed.Error()}
+	case err == nil && r.Failure != "":
+		err = &TunnelError{"connect to " + to.String(), r.Failure, r.Reason}
+	case err == nil && !c.tunnels.opened(s, count):
+		err = &DisconnectedError{ErrClosed.Error()}
+	}
+	if err != nil {
+		s.Fail(err)
+		return nil, err
+	}
+	s.Open(r.Window)
+	return s, nil
+}
+
+// Read reads bytes of the other end. After its end it returns io.EOF.
+func (t *Tunnel) Read(b []byte) (int, error) { return t.s.Read(b) }
+
+// Write sends bytes to the other end. It blocks while that does not read them.
+func (t *Tunnel) Write(b []byte) (int, error) { return t.s.Write(b) }
+
+// CloseWrite ends this direction; the other end reads its end.
+func (t *Tunnel) CloseWrite() error { return t.s.CloseWrite() }
+
+// Close ends both directions. What was written is still sent.
+func (t *Tunnel) Close() error { return t.s.Close() }
+
+// Abort ends both directions at once; the other end is told the reason.
+func (t *Tunnel) Abort(reason string) error { return t.s.Abort(reason) }
+
+// Join moves bytes between the tunnel and a connection until both directions have ended,
+// and closes both. The error is why the tunnel broke.
+func (t *Tunnel) Join(conn net.Conn) error { return tunnel.Join(t.s, conn) }
+
+// LocalAddr returns an address that says only that this is a tunnel.
+func (t *Tunnel) LocalAddr() net.Addr { return t.s.LocalAddr() }
+
+// RemoteAddr returns where the tunnel leads, or who has connected to a listener.
+func (t *Tunnel) RemoteAddr() net.Addr { return t.remote }
+
+// SetDeadline is as with net.Conn.
+func (t *Tunnel) SetDeadline(at time.Time) error { return t.s.SetDeadline(at) }
+
+// SetReadDeadline is as with net.Conn.
+func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.s.SetReadDeadline(at) }
+
+// SetWriteDeadline is as with net.Conn.
+func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.s.SetWriteDeadline(at) }
+
+// TunnelListener is a port on the server's machine. Accept returns a *Tunnel for each
+// connection to it.
+type TunnelListener struct {
+	c        *Client
+	id       uint64
+	at       *net.TCPAddr
+	accepted chan *Tunnel
+	closed   chan struct{} // closed with the listener
+}
+
+var _ net.Listener = (*TunnelListener)(nil)
+
+// Listen has the server's machine listen on a TCP port, until Close or the end of the
+// session. An empty host is 127.0.0.1, and port 0 any free one. An error is a
+// *TunnelError if the server could not listen, and ErrUnsupported if it has no tunnels.
+func (c *Client) Listen(ctx context.Context, host string, port uint16) (*TunnelListener, error) {
+	if err := c.tunnels.prepare(ctx, c); err != nil {
+		return nil, err
+	}
+	l := c.tunnels.listen(c)
+	var r execproto.TunnelListenResult
+	params := execproto.TunnelListenParams{ListenerID: l.id, Host: host, Port: port, Window: tunnel.Window}
+	err := c.Call(ctx, execproto.MethodTunnelListen, &params, &r)
+	if err == nil && r.Failure != "" {
+		err = &TunnelError{fmt.Sprintf("listen on port %d of the server", port), r.Failure, r.Reason}
+	}
+	if err != nil {
+		_ = l.Close() // it may exist if only the answer was lost
+		return nil, err
+	}
+	l.at = &net.TCPAddr{IP: net.ParseIP(r.Host), Port: int(r.Port)}
+	return l, nil
+}
+
+// Accept returns the next connection, a *Tunnel.
+func (l *TunnelListener) Accept() (net.Conn, error) {
+	select {
+	case t := <-l.accepted:
+		return t, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	case <-l.c.done:
+		return nil, l.c.Err()
+	}
+}
+
+// Addr returns the address on the server's machine.
+func (l *TunnelListener) Addr() net.Addr { return l.at }
+
+// Close ends the listening, and waits a few seconds at most for the server to do so.
+// Tunnels that were accepted go on.
+func (l *TunnelListener) Close() error {
+	if !l.c.tunnels.unlisten(l) {
+		return net.ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(l.c.ctx, lingerTime)
+	defer cancel()
+	return l.c.Call(ctx, execproto.MethodTunnelUnlisten, &execproto.TunnelListener{ListenerID: l.id}, nil)
+}

@@ -1,0 +1,205 @@
+package execproto
+
+// TunnelFailure says why a tunnel or a listener could not be opened, for programs.
+type TunnelFailure string
+
+// The failures. A client takes one that it does not know as TunnelFailed.
+const (
+	TunnelRefused     TunnelFailure = "refused"     // nothing listens there
+	TunnelUnknownHost TunnelFailure = "unknownHost" // the name does not exist
+	TunnelUnreachable TunnelFailure = "unreachable" // there is no way to the host
+	TunnelTimedOut    TunnelFailure = "timedOut"
+	TunnelDenied      TunnelFailure = "denied" // the server does not permit it
+	TunnelInUse       TunnelFailure = "inUse"  // the address to listen on is taken
+	TunnelFailed      TunnelFailure = "failed" // anything else
+)
+
+// TunnelOpenParams connect to a host and port, or to a Unix socket, from the server's
+// machine (docs/spec/wire.md §11.1). TunnelID is odd. Window is how many bytes the
+// server may be ahead of what the client has acknowledged.
+type TunnelOpenParams struct {
+	TunnelID uint64
+	Host     string
+	Port     uint16
+	Path     string // of a Unix socket, in place of Host and Port: a file URI or an absolute path
+	// ProcessID has the connection made in the network of that process's sandbox.
+	ProcessID string
+	Window    uint64
+}
+
+func (p *TunnelOpenParams) fields(c *codec) {
+	uint64s(c, "tunnelId", need, &p.TunnelID)
+	text(c, "host", orNull|omit, &p.Host)
+	uint16s(c, "port", orNull|omit, &p.Port)
+	text(c, "path", orNull|omit, &p.Path)
+	text(c, "processId", orNull|omit, &p.ProcessID)
+	uint64s(c, "window", need, &p.Window)
+}
+
+// TunnelOpenResult answers tunnel/open. Window is how many bytes the client may be ahead.
+// With a Failure there is no tunnel, and Reason is for people.
+type TunnelOpenResult struct {
+	Window  uint64
+	Failure TunnelFailure
+	Reason  string
+}
+
+func (r *TunnelOpenResult) fields(c *codec) {
+	uint64s(c, "window", need, &r.Window)
+	text(c, "failure", orNull|omit, &r.Failure)
+	text(c, "reason", orNull|omit, &r.Reason)
+}
+
+// AppendJSON appends r.
+func (r TunnelOpenResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
+
+// TunnelData is tunnel/data, of both ends: bytes of a tunnel from Offset on. End says
+// that no more follow.
+type TunnelData struct {
+	TunnelID uint64
+	Offset   uint64
+	Data     []byte
+	End      bool
+}
+
+func (n *TunnelData) fields(c *codec) {
+	uint64s(c, "tunnelId", need, &n.TunnelID)
+	uint64s(c, "offset", need, &n.Offset)
+	base64s(c, "data", need, &n.Data)
+	boolean(c, "end", omit, &n.End)
+}
+
+// AppendJSON appends the notification.
+func (n TunnelData) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"`+NotifyTunnelData+`","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// TunnelAck is tunnel/ack, of both ends: all bytes before Position were consumed. The end
+// of a direction counts as one more.
+type TunnelAck struct {
+	TunnelID uint64
+	Position uint64
+}
+
+func (n *TunnelAck) fields(c *codec) {
+	uint64s(c, "tunnelId", need, &n.TunnelID)
+	uint64s(c, "position", need, &n.Position)
+}
+
+// AppendJSON appends the notification.
+func (n TunnelAck) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"`+NotifyTunnelAck+`","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// TunnelClose is tunnel/close, of both ends. Reason is empty if the tunnel ends in good
+// order.
+type TunnelClose struct {
+	TunnelID uint64
+	Reason   string
+}
+
+func (n *TunnelClose) fields(c *codec) {
+	uint64s(c, "tunnelId", need, &n.TunnelID)
+	text(c, "reason", orNull|omit, &n.Reason)
+}
+
+// AppendJSON appends the notification.
+func (n TunnelClose) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"`+NotifyTunnelClose+`","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// TunnelListenParams have the server listen on a TCP port (docs/spec/wire.md §11.4). An
+// empty Host is 127.0.0.1, and port 0 any free one. Window is for each tunnel that comes
+// of it.
+type TunnelListenParams struct {
+	ListenerID uint64
+	Host       string
+	Port       uint16
+	Window     uint64
+}
+
+func (p *TunnelListenParams) fields(c *codec) {
+	uint64s(c, "listenerId", need, &p.ListenerID)
+	text(c, "host", orNull|omit, &p.Host)
+	uint16s(c, "port", need, &p.Port)
+	uint64s(c, "window", need, &p.Window)
+}
+
+// TunnelListenResult answers tunnel/listen: the address on which the server listens, or
+// why it does not.
+type TunnelListenResult struct {
+	Host    string
+	Port    uint16
+	Failure TunnelFailure
+	Reason  string
+}
+
+func (r *TunnelListenResult) fields(c *codec) {
+	text(c, "host", orNull|omit, &r.Host)
+	uint16s(c, "port", orNull|omit, &r.Port)
+	text(c, "failure", orNull|omit, &r.Failure)
+	text(c, "reason", orNull|omit, &r.Reason)
+}
+
+// AppendJSON appends r.
+func (r TunnelListenResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
+
+// TunnelListener names a listener: the params of tunnel/unlisten.
+type TunnelListener struct {
+	ListenerID uint64
+}
+
+func (p *TunnelListener) fields(c *codec) { uint64s(c, "listenerId", need, &p.ListenerID) }
+
+// TunnelAccepted is tunnel/accepted: a connection to a listener has become the tunnel
+// TunnelID, an even number. Window is how many bytes the client may be ahead. Peer is the
+// address that has connected.
+type TunnelAccepted struct {
+	ListenerID uint64
+	TunnelID   uint64
+	Window     uint64
+	Peer       string
+}
+
+func (n *TunnelAccepted) fields(c *codec) {
+	uint64s(c, "listenerId", need, &n.ListenerID)
+	uint64s(c, "tunnelId", need, &n.TunnelID)
+	uint64s(c, "window", need, &n.Window)
+	text(c, "peer", orNull|omit, &n.Peer)
+}
+
+// AppendJSON appends the notification.
+func (n TunnelAccepted) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"`+NotifyTunnelAccepted+`","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// TunnelPosition says how far the bytes of a tunnel's other end have come; its end counts
+// as one more.
+type TunnelPosition struct {
+	TunnelID uint64
+	Received uint64
+}
+
+func (p *TunnelPosition) fields(c *codec) {
+	uint64s(c, "tunnelId", need, &p.TunnelID)
+	uint64s(c, "received", need, &p.Received)
+}
+
+// TunnelResume is the params of tunnel/resume: the tunnels and listeners that go on. All
+// others of the session end. Its result is the same for those that the server has.
+type TunnelResume struct {
+	Tunnels   []TunnelPosition
+	Listeners []TunnelListener
+}
+
+func (p *TunnelResume) fields(c *codec) {
+	objects(c, "tunnels", need, &p.Tunnels)
+	objects(c, "listeners", need, &p.Listeners)
+}
+
+// AppendJSON appends r.
+func (p TunnelResume) AppendJSON(b []byte) []byte { return appendObject(b, &p) }

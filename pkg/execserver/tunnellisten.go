@@ -1,0 +1,149 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/internal/wait"
+	"codex.internal/pkg/wire/tunnel"
+)
+
+// tunnelListener is a port of this machine whose connections become tunnels to the
+// client (docs/spec/wire.md §11.4).
+type tunnelListener struct {
+	net.Listener
+	id     uint64
+	window uint64 // of each tunnel
+	once   sync.Once
+	ended  chan struct{} // closed when the port is free
+}
+
+// Close stops the listener. It may be called more than once.
+func (l *tunnelListener) Close() (err error) {
+	l.once.Do(func() { err = l.Listener.Close() })
+	return err
+}
+
+// tunnelListen listens on a port, on a loopback address unless the client names another.
+func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams) (result, error) {
+	host := p.Host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	t := c.session.tunnels
+	var config net.ListenConfig
+	on, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(p.Port))))
+	if err != nil {
+		kind, reason := failureOf(err)
+		return execproto.TunnelListenResult{Failure: kind, Reason: reason}, nil
+	}
+	l := &tunnelListener{Listener: on, id: p.ListenerID, window: p.Window, ended: make(chan struct{})}
+	if err := t.listen(l); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	t.use(c)
+	at := on.Addr().(*net.TCPAddr).AddrPort()
+	c.log.Info("listening for tunnels", "address", at.String())
+	return followed{execproto.TunnelListenResult{Host: at.Addr().String(), Port: at.Port()}, func() { go t.routineListener(l) }}, nil
+}
+
+// listen registers a listener.
+func (t *tunnels) listen(l *tunnelListener) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.over:
+		return internal(errTunnelsOver.Error())
+	case t.listeners[l.id] != nil:
+		return invalidParams(fmt.Sprintf("listenerId %d is in use", l.id))
+	case len(t.listeners) >= maxTunnelListeners:
+		return invalid(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners))
+	}
+	t.listeners[l.id] = l
+	t.wg.Add(1)
+	return nil
+}
+
+// tunnelUnlisten closes a listener. Its tunnels go on. An unknown one is no error.
+func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (result, error) {
+	t := c.session.tunnels
+	t.mu.Lock()
+	l := t.listeners[p.ListenerID]
+	delete(t.listeners, p.ListenerID)
+	t.mu.Unlock()
+	if l != nil {
+		_ = l.Close()
+		select {
+		case <-l.ended: // the kernel still accepts until Accept has returned
+		case <-ctx.Done():
+		}
+	}
+	return done{}, nil
+}
+
+// routineListener makes tunnels of the connections to a listener until that is closed.
+// The owner waits for it.
+func (t *tunnels) routineListener(l *tunnelListener) {
+	defer t.wg.Done()
+	defer close(l.ended)
+	for {
+		conn, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // such as too many open files
+			_ = wait.For(t.ctx, acceptPause)
+			continue
+		}
+		if t.reserve() != nil {
+			refuse(conn)
+			continue
+		}
+		if s := t.announce(l, conn.RemoteAddr().String()); s != nil {
+			go t.routineTunnel(s, conn)
+			continue
+		}
+		refuse(conn)
+		t.release()
+	}
+}
+
+// refuse ends a connection so that its other end gets an error.
+func refuse(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// announce tells the client of a new tunnel. While there is no connection to the client
+// it waits for the next one. It returns nil if the session ends first.
+func (t *tunnels) announce(l *tunnelListener, from string) *tunnel.Stream {
+	for {
+		t.mu.Lock()
+		c, resumed := t.conn, t.resumed
+		t.mu.Unlock()
+		s, err := t.add(c, 0, l.window)
+		if err != nil {
+			return nil
+		}
+		news := execproto.TunnelAccepted{ListenerID: l.id, TunnelID: s.ID(), Window: tunnel.Window, Peer: from}
+		if c.out.send(t.ctx, news.AppendJSON) == nil {
+			return s
+		}
+		s.Fail(errNotResumed)
+		select {
+		case <-resumed:
+		case <-t.ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Join moves bytes between a stream and a connection in both directions, ends each
+// direction by itself, and returns when both have ended. It closes both. The error is why
+// the tunnel broke, nil if it ended in good order.
+func Join(s *Stream, conn net.Conn) error {
+	var first error
+	var once sync.Once
+	fail := func(err error) {
+		if err == nil {
+			return
+		}
+		once.Do(func() { first = err })
+		reset(conn)
+		_ = s.Abort(Reason(err))
+	}
+	s.whenEnded(func() {
+		_ = conn.SetReadDeadline(time.Now()) // the peer takes nothing any more
+		_ = conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	})
+	var out sync.WaitGroup
+	out.Go(func() { fail(send(s, conn)) })
+	fail(receive(s, conn))
+	out.Wait()
+	_ = conn.Close()
+	_ = s.Close()
+	return first
+}
+
+// receive writes the bytes of the peer to conn.
+func receive(s *Stream, conn net.Conn) error {
+	if _, err := s.WriteTo(conn); err != nil {
+		return err
+	}
+	closeWrite(conn)
+	return nil
+}
+
+// send sends what is read from conn to the peer.
+func send(s *Stream, conn net.Conn) error {
+	b := make([]byte, smallRead)
+	for {
+		n, err := conn.Read(b)
+		if n > 0 {
+			if _, err := s.Write(b[:n]); err != nil {
+				return orderly(s, err)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return orderly(s, s.CloseWrite())
+		case err != nil:
+			return orderly(s, err)
+		case n == len(b) && n < MaxData:
+			b = make([]byte, MaxData)
+		}
+	}
+}
+
+// orderly drops an error that follows from a close of the peer in good order: its bytes
+// had come before.
+func orderly(s *Stream, err error) error {
+	if reason, closed := s.Closed(); closed && reason == "" {
+		return nil
+	}
+	return err
+}
+
+// closeWrite ends the direction to conn.
+func closeWrite(conn net.Conn) {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite()
+	}
+}
+
+// reset closes conn so that its other end gets an error, where that is possible.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(interface{ SetLinger(int) error }); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// Reason is how an error is told to a person: without the addresses of the machine on
+// which it happened.
+func Reason(err error) string {
+	var closed *ClosedError
+	var dns *net.DNSError
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &closed) && closed.Reason != "":
+		return closed.Reason
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return "no such host"
+	case errors.As(err, &number):
+		return number.Error()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "timed out"
+	case errors.Is(err, net.ErrClosed):
+		return "the connection was closed"
+	default:
+		return err.Error()
+	}
+}

@@ -1,0 +1,374 @@
+// Package tunnel carries byte streams in messages: each tunnel is a stream of bytes in
+// each direction, which ends by itself, with a window that bounds what is on the way.
+//
+// Stream is one end of a tunnel. It is a connection for its user, and gets messages of
+// the peer from the reader of the connection that carries it, which it never blocks. It
+// sends messages by a Carrier. All bytes are numbered, and an end keeps those that the
+// peer has not acknowledged, so a tunnel goes on over another Carrier when the first one
+// is lost.
+//
+// The rules are in docs/spec/wire.md §11.
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Carrier sends the messages of a tunnel to the peer. Its methods may block until there
+// is room for a message. An error means that the connection is lost or ctx has ended.
+type Carrier interface {
+	// Data sends bytes from an offset on. end says that no more follow.
+	Data(ctx context.Context, id, offset uint64, data []byte, end bool) error
+	// Ack tells how far the bytes of the peer were read; its end counts as one more.
+	Ack(ctx context.Context, id, position uint64) error
+	// Close ends both directions; an empty reason means in good order.
+	Close(ctx context.Context, id uint64, reason string) error
+}
+
+// ClosedError is the error of a tunnel that was ended by its peer, or with its session.
+type ClosedError struct{ Reason string }
+
+func (e *ClosedError) Error() string {
+	if e.Reason == "" {
+		return "the tunnel was closed by the other end"
+	}
+	return "the tunnel was closed: " + e.Reason
+}
+
+// Violation is the error of a message that the peer must not send.
+type Violation struct{ text string }
+
+func (e *Violation) Error() string { return e.text }
+
+// Stream is one end of a tunnel. Its methods may be called from any goroutine. Read,
+// Write, CloseWrite, Close, Abort and the deadlines are for its user, as with net.Conn;
+// Data, Ack, PeerClosed, Resume and Fail for the connection that carries it.
+//
+// States: open; closing (Close or Abort was called, and the peer has not got everything
+// yet); done (done is called once). A stream is done when both directions have ended and
+// were acknowledged, the peer has closed it, what was sent before Close was acknowledged,
+// the message of Abort was sent, or Fail was called.
+type Stream struct {
+	id     uint64
+	ctx    context.Context // ends all waiting for a carrier
+	done   func(*Stream)
+	window uint64 // how far the peer may be ahead of consumed
+
+	sending sync.Mutex // held while data and the close are sent, so that they keep their order
+
+	mu      sync.Mutex
+	wait    chan struct{} // closed when something has changed; nil: nobody waits
+	carrier Carrier       // nil: there is no connection
+	over    bool          // done was called
+	err     error         // set by Fail
+
+	// What this end sends: acked <= next <= written.
+	peerWindow           uint64
+	kept                 [][]byte // the bytes from keptFrom, which is at most acked
+	keptFrom             uint64
+	acked, next, written uint64
+	ended                bool // nothing follows written
+	endSent, endAcked    bool
+	closing              bool // Close or Abort was called
+	aborted              bool
+	reason               string // of Abort
+	closeSent            bool
+
+	// What this end receives: told <= consumed <= received.
+	queue                    [][]byte // the bytes from consumed to received
+	received, consumed, told uint64
+	peerEnded, endConsumed   bool
+	peerClosed               bool
+	peerReason               string
+
+	readDeadline, writeDeadline deadline
+	onEnd                       func() // of Join: the peer has closed the tunnel, or Fail was called
+}
+
+// New returns an open stream. peerWindow is how many bytes the peer takes ahead of what
+// its user has read. done is called once, without locks, when the stream needs no more
+// messages. ctx ends with the session of the tunnel.
+func New(ctx context.Context, id uint64, c Carrier, peerWindow uint64, done func(*Stream)) *Stream {
+	return &Stream{id: id, ctx: ctx, carrier: c, window: Window, peerWindow: peerWindow, done: done}
+}
+
+// ID returns the number of the tunnel.
+func (s *Stream) ID() uint64 { return s.id }
+
+// Open sets how far the peer lets this end be ahead. It is for a stream that was made
+// with 0 before the peer had said so.
+func (s *Stream) Open(peerWindow uint64) {
+	s.mu.Lock()
+	s.peerWindow = peerWindow
+	s.changed()
+	s.mu.Unlock()
+}
+
+// changed wakes all that wait. The caller holds mu.
+func (s *Stream) changed() {
+	if s.wait != nil {
+		close(s.wait)
+		s.wait = nil
+	}
+}
+
+// pause waits for a change, or until the deadline has passed. It is called with mu held
+// and returns with it held.
+func (s *Stream) pause(d *deadline) {
+	if s.wait == nil {
+		s.wait = make(chan struct{})
+	}
+	changed, passed := s.wait, d.channel()
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-changed:
+	case <-passed:
+	}
+}
+
+// finish reports whether the stream has just become done. The caller holds mu, and must
+// call s.done without it then.
+func (s *Stream) finish() bool {
+	complete := s.err != nil || s.peerClosed || s.closing && s.endAcked || s.aborted && s.closeSent || s.endAcked && s.endConsumed
+	if s.over || !complete {
+		return false
+	}
+	s.over = true
+	return true
+}
+
+// Read reads bytes of the peer. After the peer's end it returns io.EOF, and a
+// *ClosedError if the tunnel was closed before that.
+func (s *Stream) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	s.mu.Lock()
+	piece, err := s.front()
+	n := 0
+	if err == nil {
+		n = copy(b, piece)
+		s.consume(n)
+	}
+	s.unlockAndTell()
+	return n, err
+}
+
+// WriteTo writes the bytes of the peer to w until their end. What w has not taken is not
+// acknowledged.
+func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
+	for {
+		s.mu.Lock()
+		piece, err := s.front()
+		if err != nil {
+			s.unlockAndTell()
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return total, err
+		}
+		s.mu.Unlock()
+		n, err := w.Write(piece)
+		total += int64(n)
+		s.mu.Lock()
+		if len(s.queue) > 0 { // Close drops it
+			s.consume(n)
+		}
+		s.unlockAndTell()
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// front waits for bytes and returns those that are next. The caller holds mu.
+func (s *Stream) front() ([]byte, error) {
+	for {
+		switch {
+		case s.closing:
+			return nil, net.ErrClosed
+		case s.readDeadline.passed():
+			return nil, errTimeout
+		case len(s.queue) > 0:
+			return s.queue[0], nil
+		case s.peerEnded:
+			s.endConsumed = true
+			return nil, io.EOF
+		case s.peerClosed:
+			return nil, &ClosedError{s.peerReason}
+		case s.err != nil:
+			return nil, s.err
+		}
+		s.pause(&s.readDeadline)
+	}
+}
+
+// consume counts the first n bytes of the queue as read. The caller holds mu.
+func (s *Stream) consume(n int) {
+	s.consumed += uint64(n)
+	if s.queue[0] = s.queue[0][n:]; len(s.queue[0]) == 0 {
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+	}
+}
+
+// position is how far the bytes of the peer were read. The caller holds mu.
+func (s *Stream) position() uint64 {
+	if s.endConsumed {
+		return s.consumed + 1
+	}
+	return s.consumed
+}
+
+// unlockAndTell releases mu and acknowledges what was read if that is worth a message.
+func (s *Stream) unlockAndTell() {
+	position := s.position()
+	c := s.carrier
+	tell := c != nil && (position-s.told >= ackEvery || s.endConsumed && position > s.told)
+	if tell {
+		s.told = position
+	}
+	s.mu.Unlock()
+	if !tell {
+		return
+	}
+	// An acknowledgement that is lost with its connection is repeated by Resume.
+	_ = c.Ack(s.ctx, s.id, position)
+	s.mu.Lock()
+	last := s.finish()
+	s.mu.Unlock()
+	if last {
+		s.done(s)
+	}
+}
+
+// Data takes bytes of the peer, which it keeps. An error is a *Violation.
+func (s *Stream) Data(offset uint64, data []byte, end bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing || s.over || s.err != nil:
+		return nil // nobody reads it any more
+	case offset > s.received || s.peerEnded && offset+uint64(len(data)) > s.received:
+		return &Violation{"bytes of the tunnel are missing"}
+	case offset+uint64(len(data)) <= s.received:
+		data = nil // it has come before
+	default:
+		data = data[s.received-offset:]
+	}
+	if s.received-s.consumed+uint64(len(data)) > s.window {
+		return &Violation{"more bytes were sent than the window allows"}
+	}
+	s.received += uint64(len(data))
+	if last := len(s.queue) - 1; last >= 0 && len(s.queue[last])+len(data) <= mergeBytes {
+		s.queue[last] = append(s.queue[last], data...)
+	} else if len(data) > 0 {
+		s.queue = append(s.queue, data)
+	}
+	s.peerEnded = s.peerEnded || end
+	s.changed()
+	return nil
+}
+
+// PeerClosed takes the close of the peer. What it sent before can still be read.
+func (s *Stream) PeerClosed(reason string) {
+	s.mu.Lock()
+	s.peerClosed, s.peerReason = true, reason
+	s.kept = nil
+	s.endedByOthers()
+}
+
+// endedByOthers tells everyone that waits of the end, and releases mu.
+func (s *Stream) endedByOthers() {
+	last, onEnd := s.finish(), s.onEnd
+	s.changed()
+	s.mu.Unlock()
+	if onEnd != nil {
+		onEnd()
+	}
+	if last {
+		s.done(s)
+	}
+}
+
+// whenEnded has f called once the peer has closed the tunnel or Fail was called, and at
+// once if that has happened.
+func (s *Stream) whenEnded(f func()) {
+	s.mu.Lock()
+	s.onEnd = f
+	ended := s.peerClosed || s.err != nil
+	s.mu.Unlock()
+	if ended {
+		f()
+	}
+}
+
+// Closed returns whether the peer has closed the tunnel, and its reason.
+func (s *Stream) Closed() (reason string, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peerReason, s.peerClosed
+}
+
+// Received is how far the bytes of the peer have come, for its Resume; its end counts as
+// one more.
+func (s *Stream) Received() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peerEnded {
+		return s.received + 1
+	}
+	return s.received
+}
+
+// Fail ends the stream without a message.
+func (s *Stream) Fail(err error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.carrier, s.kept = nil, nil
+	s.endedByOthers()
+}
+
+// LocalAddr returns an address that says only that this is a tunnel.
+func (s *Stream) LocalAddr() net.Addr { return Addr("tunnel") }
+
+// RemoteAddr is LocalAddr.
+func (s *Stream) RemoteAddr() net.Addr { return Addr("tunnel") }
+
+// SetDeadline sets both deadlines.
+func (s *Stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// SetReadDeadline sets when Read fails; the zero time means never.
+func (s *Stream) SetReadDeadline(t time.Time) error { return s.setDeadline(&s.readDeadline, t) }
+
+// SetWriteDeadline sets when Write fails; the zero time means never.
+func (s *Stream) SetWriteDeadline(t time.Time) error { return s.setDeadline(&s.writeDeadline, t) }
+
+func (s *Stream) setDeadline(d *deadline, t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return net.ErrClosed
+	}
+	d.set(t)
+	s.changed()
+	return nil
+}
+
+// Addr is the address of an end of a tunnel.
+type Addr string
+
+// Network returns "tunnel".
+func (Addr) Network() string { return "tunnel" }
+
+func (a Addr) String() string { return string(a) }
