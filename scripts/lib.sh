@@ -26,12 +26,15 @@ need_go() {
 # Everything that is built; the helpers are expected beside codex.
 commands=(codex codex-fs codex-linux-sandbox)
 
-# cold are packages whose code runs at the start, for people or rarely. Without inlining
-# in them codex is half a megabyte smaller.
+# cold are packages of codex whose code runs at the start, for people, or beside work that
+# takes much longer. Without inlining in them codex is a megabyte smaller.
 cold=(
-  codex.internal/cmd/codex/cli/... codex.internal/pkg/account/... codex.internal/pkg/execenv/... codex.internal/pkg/sandbox/doctor/...
-  encoding/gob encoding/xml github.com/VictoriaMetrics/... github.com/golang-jwt/... github.com/klauspost/... github.com/nats-io/...
-  github.com/pelletier/... github.com/urfave/... go.yaml.in/... html/... mime/... regexp/... text/tabwriter text/template/...
+  codex.internal/cmd/codex/... codex.internal/pkg/account/... codex.internal/pkg/approval codex.internal/pkg/execenv/...
+  codex.internal/pkg/rendezvous/natsbus codex.internal/pkg/sandbox codex.internal/pkg/sandbox/doctor codex.internal/pkg/sandbox/permissions
+  codex.internal/pkg/sandbox/winsandbox crypto/x509/... encoding/asn1 encoding/gob encoding/json encoding/pem encoding/xml
+  github.com/VictoriaMetrics/... github.com/golang-jwt/... github.com/klauspost/... github.com/nats-io/... github.com/pelletier/...
+  github.com/urfave/... go.yaml.in/... html/... log/... math/big mime/... net/http/... net/mail net/textproto net/url regexp/... text/...
+  vendor/...
 )
 
 # build DIR COMMAND... builds static, stripped, reproducible binaries: what
@@ -45,9 +48,10 @@ build() {
   [ -z "${CODEX_RELEASE:-}" ] || version="-X codex.internal/cmd/codex/cli/cmdutil.release=$CODEX_RELEASE"
   git -C "$root" rev-parse HEAD >/dev/null 2>&1 || vcs=false
   mkdir -p "$dir"
-  local package flags=()
-  for package in "${cold[@]}"; do flags+=("-gcflags=$package=-l"); done
+  local package flags
   for command in "$@"; do
+    flags=()
+    [ "$command" != codex ] || for package in "${cold[@]}"; do flags+=("-gcflags=$package=-l"); done
     # Aligning functions to 16 bytes in place of 32 takes 130 KB off codex, and
     # no time that could be measured.
     (cd "$root/cmd/$command" &&
