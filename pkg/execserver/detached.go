@@ -95,6 +95,9 @@ const (
 // ended is the answer if the process has ended.
 func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (result, error)) (call, error) {
 	return c.detachedCall(id, key, func(ctx context.Context, k *kept) (result, error) {
+		if (key == inputOrder || method == execproto.MethodProcessResize) && !k.mayWrite(c.session, key == inputOrder) {
+			return nil, invalid("another client writes to process " + shorten(id) + ", until its connection ends")
+		}
 		answer := O(new(R))
 		err := k.call(ctx, method, params, answer)
 		switch {
@@ -106,6 +109,20 @@ func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, par
 		text, err := execproto.Append(nil, answer)
 		return encoded(text), err
 	})
+}
+
+// mayWrite reports whether a session may write to the process: one does at a time, the first
+// that claims it, for as long as it has a connection.
+func (k *kept) mayWrite(s *session, claim bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w := k.writer; w != nil && w != s && w.attached() != nil {
+		return false
+	}
+	if claim {
+		k.writer = s
+	}
+	return true
 }
 
 // writeDetached answers process/write about a detached process.

@@ -107,6 +107,7 @@ type kept struct {
 	client *execclient.Client // nil: none, or it has failed
 	log    *retention.Log     // nil: the process has not ended, or was not read since
 	closed bool
+	writer *session // that wrote last; nil: none has
 }
 
 // directoryName returns the name of the directory of a process.

@@ -138,7 +138,7 @@ func oneHandle(c *cli.Context) (string, error) {
 func aboutHandle(handle string, err error) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) && strings.Contains(refused.Message, "unknown process") {
-		return fmt.Errorf("%s: there is no such detached process of yours; codex remote ps lists them", handle)
+		return noSuchHandle(handle)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", handle, err)

@@ -39,7 +39,7 @@ func Command(s cmdutil.Streams) *cli.Command {
 		remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
 		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
 		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s), remoteWatchCommand(s),
-		remotePsCommand(s), remoteLogsCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteForgetCommand(s),
+		remotePsCommand(s), remoteLogsCommand(s), remoteAttachCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteForgetCommand(s),
 		remoteForwardCommand(s),
 	}
 	for _, command := range commands {

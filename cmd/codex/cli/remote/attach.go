@@ -1,0 +1,210 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteAttachCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "attach", Usage: "use a detached process as if it had just been started", ArgsUsage: "HANDLE", OnUsageError: cmdutil.OnUsageError,
+		Description: `Shows what the process writes from now on, passes your input on, and exits with the exit
+code of the process. A process with a terminal gets your keys and the size of your
+terminal. Ctrl-P Ctrl-Q leaves it, and it goes on; without a terminal, Ctrl-C leaves.
+
+Any number of clients may be attached. The first that writes is the only one that may,
+until its connection ends. A process without a terminal reads your input only if it was
+started with --stdin; its input stays open at the end of yours without --eof.
+
+Examples:
+   codex remote run --detach --tty --name sh -- bash
+   codex remote attach sh
+   codex remote attach --all --read-only build`,
+		Flags: serverFlags(
+			&cli.BoolFlag{Name: "all", Usage: "show first what is retained of the output until now"},
+			&cli.BoolFlag{Name: "read-only", Usage: "pass no input on"},
+			&cli.BoolFlag{Name: "eof", Usage: "end the process's input where yours ends"},
+		),
+		Action: func(c *cli.Context) error {
+			handle, err := oneHandle(c)
+			if err != nil {
+				return err
+			}
+			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
+				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+				defer stop()
+				a := &attachment{
+					handle: handle, d: client.Detached(handle), s: s, in: newInput(s.In), all: c.Bool("all"),
+					readOnly: c.Bool("read-only"), eof: c.Bool("eof"),
+				}
+				defer a.in.close()
+				return a.run(ctx, client)
+			})
+		},
+	}
+}
+
+// errLeft ends an attachment by its keys.
+var errLeft = errors.New("left")
+
+// attachment is a terminal, or other streams, at a detached process.
+type attachment struct {
+	handle             string
+	d                  *execclient.Detached
+	s                  cmdutil.Streams
+	in                 *input
+	all, readOnly, eof bool
+}
+
+// run stays with the process until it has closed or the user leaves.
+func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
+	p, err := findDetached(ctx, client, a.handle)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	var raw rawMode
+	screen := newScreen(a.s)
+	if p.TTY && screen.f != nil && !a.readOnly {
+		raw.enter(screen)
+		defer raw.end()
+		resize := func() {
+			if size := screen.size(); size != nil {
+				_ = a.d.Resize(ctx, size.Rows, size.Cols) // refused if another client writes
+			}
+		}
+		wg.Go(func() { routineResize(ctx, nil, screen.size, resize) })
+	}
+	if !a.readOnly {
+		wg.Go(func() { a.routineInput(ctx, cancel, p.TTY && screen.f != nil) })
+	}
+	last, err := a.follow(ctx)
+	raw.end()
+	switch {
+	case errors.Is(context.Cause(ctx), errLeft):
+		cmdutil.Messagef(a.s.Err, "codex: left %s, which goes on\n", a.handle)
+		return nil
+	case err != nil:
+		return aboutHandle(a.handle, cause(ctx, err))
+	}
+	return detachedExit(a.handle, last)
+}
+
+// findDetached returns what the server knows of a process.
+func findDetached(ctx context.Context, client *execclient.Client, handle string) (execproto.DetachedProcess, error) {
+	list, err := client.ListDetached(ctx)
+	if err != nil {
+		return execproto.DetachedProcess{}, err
+	}
+	for _, p := range list {
+		if handleOf(p) == handle {
+			return p, nil
+		}
+	}
+	return execproto.DetachedProcess{}, noSuchHandle(handle)
+}
+
+// follow shows the output.
+func (a *attachment) follow(ctx context.Context) (execproto.ReadResult, error) {
+	o := execclient.FollowOptions{Wait: true}
+	if !a.all {
+		now, err := a.d.State(ctx)
+		if err != nil {
+			return now, err
+		}
+		o.After = now.NextSeq - min(now.NextSeq, 1)
+	}
+	p := &logPrinter{handle: a.handle, s: a.s}
+	for r, err := range a.d.Follow(ctx, o) {
+		if err == nil {
+			err = p.print(r)
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+	return p.last, nil
+}
+
+// routineInput passes the input on. keys says that it comes from a terminal, where some keys
+// mean that the user leaves.
+func (a *attachment) routineInput(ctx context.Context, cancel context.CancelCauseFunc, keys bool) {
+	r := a.in.reader(ctx)
+	buf := make([]byte, inputChunk)
+	var filter leavingKeys
+	for {
+		n, err := r.Read(buf)
+		data := buf[:n]
+		if keys {
+			left := false
+			if data, left = filter.pass(data); left {
+				cancel(errLeft)
+				return
+			}
+		}
+		if len(data) > 0 {
+			if e := a.d.Write(ctx, data); e != nil {
+				if ctx.Err() == nil && !errors.Is(e, execclient.ErrStdinClosed) {
+					cmdutil.Messagef(a.s.Err, "codex: your input is not passed on: %v\n", e)
+				}
+				return
+			}
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) && a.eof {
+				_ = a.d.CloseStdin(ctx)
+			}
+			return
+		}
+	}
+}
+
+// leavingKeys finds Ctrl-P Ctrl-Q in what is typed.
+type leavingKeys struct{ held bool }
+
+// The keys.
+const (
+	keyP = 0x10
+	keyQ = 0x11
+)
+
+// pass returns what is for the process of typed. A Ctrl-P waits for the next key. left says
+// that the user leaves; what was typed before is dropped with the rest.
+func (k *leavingKeys) pass(typed []byte) (data []byte, left bool) {
+	for _, key := range typed {
+		switch {
+		case k.held && key == keyQ:
+			return nil, true
+		case k.held && key == keyP:
+			data = append(data, keyP)
+			continue
+		case k.held:
+			data = append(data, keyP)
+			k.held = false
+		}
+		if key == keyP {
+			k.held = true
+			continue
+		}
+		data = append(data, key)
+	}
+	return data, false
+}
+
+// noSuchHandle is the error for a handle that this user has not.
+func noSuchHandle(handle string) error {
+	return fmt.Errorf("%s: there is no such detached process of yours; codex remote ps lists them", handle)
+}
