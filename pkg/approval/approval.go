@@ -2,8 +2,9 @@
 // asked first, and whether it may run again without its sandbox if the sandbox
 // denied it something.
 //
-// It neither asks nor runs anything itself. A front end carries out a decision and
-// reports the outcome, until the decision is final:
+// Commands runs commands of a client so. Beneath it, the package neither asks nor runs
+// anything itself: a front end carries out a decision and reports the outcome, until the
+// decision is final:
 //
 //	run, d := approval.Begin(request, approval.Policy{Kind: approval.OnFailure}, session)
 //	for {

@@ -61,7 +61,7 @@ func TestLostChanges(t *testing.T) {
 		p.cut()
 		p = <-h.peers
 		p.greet(execproto.MethodFSWatch)
-		if params := p.acceptWatch(); params.WatchID != 2 || params.Path != "/d" {
+		if params := p.acceptWatch(); params.WatchID != 2 || params.Path != "file:///d" {
 			t.Errorf("watched again with %+v", params)
 		}
 		expect("0 true")

@@ -20,36 +20,30 @@ type sandboxContext struct {
 // ReadOnlySandbox is for Cmd.Sandbox and FS.WithSandbox: everything may be
 // read, nothing written, and there is no network.
 func ReadOnlySandbox() json.RawMessage {
-	return sandboxOf(nil, []string{"file:///"})
+	return ProfileSandbox(permissions.ReadOnly(), "/")
 }
 
 // WorkspaceSandbox is ReadOnlySandbox, except that /tmp, $TMPDIR and what is
 // below the given directories, absolute paths of the server or `file:` URIs,
 // may be written, but for .git, .agents and .codex in them.
 func WorkspaceSandbox(root string, more ...string) json.RawMessage {
+	return ProfileSandbox(permissions.Workspace(), root, more...)
+}
+
+// ProfileSandbox returns the sandbox of a permission profile, for Cmd.Sandbox and
+// FS.WithSandbox. The directories, absolute paths of the server or `file:` URIs, are the
+// workspace; relative parts of the profile are relative to the first.
+func ProfileSandbox(p permissions.Profile, root string, more ...string) json.RawMessage {
 	roots := []string{pathOf(root)}
 	for _, r := range more {
 		roots = append(roots, pathOf(r))
 	}
-	return sandboxOf([]permissions.Entry{
-		special(permissions.ProjectRoots, "", permissions.Write),
-		special(permissions.SlashTmp, "", permissions.Write),
-		special(permissions.Tmpdir, "", permissions.Write),
-		special(permissions.ProjectRoots, ".git", permissions.Read),
-		special(permissions.ProjectRoots, ".agents", permissions.Read),
-		special(permissions.ProjectRoots, ".codex", permissions.Read),
-	}, roots)
-}
-
-func special(kind permissions.PathKind, subpath string, access permissions.Access) permissions.Entry {
-	return permissions.Entry{Path: permissions.Path{Kind: kind, Subpath: subpath, HasSubpath: subpath != ""}, Access: access}
-}
-
-// sandboxOf is the object for a profile that lets everything be read. The first
-// of the roots is the directory that the profile is relative to.
-func sandboxOf(entries []permissions.Entry, roots []string) json.RawMessage {
-	p := permissions.Profile{Kind: permissions.Managed}
-	p.FileSystem.Entries = slices.Concat([]permissions.Entry{special(permissions.Root, "", permissions.Read)}, entries)
+	p.FileSystem.Entries = slices.Clone(p.FileSystem.Entries)
+	for i := range p.FileSystem.Entries {
+		if at := &p.FileSystem.Entries[i].Path; at.Kind == permissions.Literal {
+			at.Text = pathOf(at.Text)
+		}
+	}
 	text, err := json.Marshal(sandboxContext{
 		Permissions: p.AppendJSON(nil), Cwd: roots[0], WorkspaceRoots: roots, WindowsSandboxLevel: "disabled",
 	})

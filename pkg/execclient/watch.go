@@ -69,7 +69,7 @@ func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watch, er
 	}
 	w := &Watch{
 		f: f, woken: make(chan struct{}, 1),
-		params: execproto.WatchParams{Path: path, Recursive: o.Recursive, Sandbox: f.sandbox},
+		params: execproto.WatchParams{Path: pathOf(path), Recursive: o.Recursive, Sandbox: f.sandbox},
 	}
 	l, err := f.c.live(ctx)
 	if err == nil {

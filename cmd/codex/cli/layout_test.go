@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"relay":      {"wire", "execproto", "internal"},
 	"sandbox":    {"host", "wire", "internal"},
 	"account":    {"relay", "host", "wire", "internal"},
-	"approval":   {"sandbox", "wire", "execproto"},
+	"approval":   {"execclient", "sandbox", "wire", "execproto"},
 	"execserver": {"execclient", "sandbox", "fileop", "host", "wire", "execproto", "internal"},
 	"execclient": {"sandbox", "wire", "execproto", "internal"},
 	"execenv":    {"execclient", "account", "relay", "host", "wire", "execproto"},

@@ -13,7 +13,7 @@ type LegacyKind uint8
 // The kinds of legacy policies.
 const (
 	DangerFullAccess LegacyKind = iota + 1
-	ReadOnly
+	LegacyReadOnly
 	ExternalSandbox
 	WorkspaceWrite
 )
@@ -43,7 +43,7 @@ func (d *decoder) legacy(p *LegacyPolicy) func(*jsonwire.Reader) error {
 				p.Kind, access = DangerFullAccess, true
 				err = object(inner, true, typ)
 			case "read-only":
-				p.Kind = ReadOnly
+				p.Kind = LegacyReadOnly
 				err = object(inner, true, typ, net)
 			case "external-sandbox":
 				p.Kind = ExternalSandbox
@@ -89,7 +89,7 @@ func (p LegacyPolicy) AppendJSON(b []byte) []byte {
 	case ExternalSandbox:
 		b = append(b, `{"type":"external-sandbox","network_access":`...)
 		return append(jsonwire.AppendString(b, p.Network.String()), '}')
-	case ReadOnly:
+	case LegacyReadOnly:
 		b = append(b, `{"type":"read-only"`...)
 		if enabled {
 			b = append(b, `,"network_access":true`...)
@@ -212,7 +212,7 @@ func LegacyFromProfile(p Profile, cwd string) (LegacyPolicy, error) {
 	case len(to.WritableRoots) > 0 || !to.ExcludeTmpdir || !to.ExcludeSlashTmp:
 		return LegacyPolicy{}, ErrOutsideWorkspace
 	default:
-		return LegacyPolicy{Kind: ReadOnly, Network: p.Network}, nil
+		return LegacyPolicy{Kind: LegacyReadOnly, Network: p.Network}, nil
 	}
 }
 

@@ -49,7 +49,7 @@ func TestLegacyToProfile(t *testing.T) {
 		cwd  string
 		want string
 	}{
-		{"read-only", LegacyPolicy{Kind: ReadOnly}, "/w", "root=read"},
+		{"read-only", LegacyPolicy{Kind: LegacyReadOnly}, "/w", "root=read"},
 		{"workspace-write without a cwd", LegacyPolicy{Kind: WorkspaceWrite}, "", "root=read project_roots=write slash_tmp=write tmpdir=write" + fixed},
 		{"with a cwd", LegacyPolicy{Kind: WorkspaceWrite, ExcludeTmpdir: true}, "/w", "root=read project_roots=write slash_tmp=write" + fixed + " /w/.git=read /w/.codex=read"},
 		{"with roots", LegacyPolicy{Kind: WorkspaceWrite, ExcludeTmpdir: true, ExcludeSlashTmp: true, WritableRoots: []string{"/r", "/s"}}, "",

@@ -193,21 +193,10 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 
 // shortProfile is the profile of a word.
 func shortProfile(write bool) permissions.Profile {
-	entry := func(kind permissions.PathKind, subpath string, access permissions.Access) permissions.Entry {
-		return permissions.Entry{Path: permissions.Path{Kind: kind, Subpath: subpath, HasSubpath: subpath != ""}, Access: access}
-	}
-	p := permissions.Profile{Kind: permissions.Managed}
-	p.FileSystem.Entries = []permissions.Entry{entry(permissions.Root, "", permissions.Read)}
 	if write {
-		p.FileSystem.Entries = append(p.FileSystem.Entries,
-			entry(permissions.ProjectRoots, "", permissions.Write),
-			entry(permissions.SlashTmp, "", permissions.Write),
-			entry(permissions.Tmpdir, "", permissions.Write),
-			entry(permissions.ProjectRoots, ".git", permissions.Read),
-			entry(permissions.ProjectRoots, ".agents", permissions.Read),
-			entry(permissions.ProjectRoots, ".codex", permissions.Read))
+		return permissions.Workspace()
 	}
-	return p
+	return permissions.ReadOnly()
 }
 
 // withURIs writes the paths of a profile as requests have them.

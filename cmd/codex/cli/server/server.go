@@ -60,6 +60,7 @@ Examples:
    codex exec-server --remote https://meet.example:8766 --environment-id box
 
 With forward it runs nothing itself, but registers a server that listens elsewhere.
+With token it makes a file with a token for --ws-token-file.
 
 SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
 processes killed. A second signal ends it at once.
@@ -105,7 +106,7 @@ Options on the command line count more than variables, and those more than the f
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 		}...), slices.Concat(remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
-		Subcommands: []*cli.Command{forwardCommand(s)},
+		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
 	}
 }
@@ -118,7 +119,7 @@ func runExecServer(c *cli.Context, s cmdutil.Streams) error {
 		return err
 	}
 	if c.Args().Present() {
-		return cmdutil.Usagef("exec-server takes no arguments but forward, got %q; see codex exec-server --help", c.Args().First())
+		return cmdutil.Usagef("exec-server takes no arguments but forward and token, got %q; see codex exec-server --help", c.Args().First())
 	}
 	options, err := cmdutil.ReadOptions(c, optionsFile(c))
 	if err != nil {

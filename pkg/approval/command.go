@@ -1,0 +1,158 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// ErrInput means that a denied command cannot be retried because its first attempt has
+// read input that cannot be read again: its Stdin is no io.Seeker.
+var ErrInput = errors.New("its input was read by the first attempt, and cannot be read again")
+
+// Commands runs commands of one client in a sandbox under a policy, and asks a person
+// where the policy says so:
+//
+//	commands := &approval.Commands{
+//		Client: client, Profile: permissions.Workspace(), Dir: "/src",
+//		Policy: approval.Policy{Kind: approval.OnFailure},
+//		Ask: func(ctx context.Context, c *execclient.Cmd, q approval.Question) (approval.Answer, error) {
+//			return askPerson(c.String(), q.Reason)
+//		},
+//	}
+//	cmd := client.Command("make", "test")
+//	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+//	err := commands.Run(ctx, cmd)
+//
+// Its fields must not be changed while it is used; Run may be called from any goroutine.
+type Commands struct {
+	Client *execclient.Client
+	// Profile confines the first attempt of each command. Paths of it that are relative
+	// to the workspace are below Dir.
+	Profile permissions.Profile
+	// Dir is the workspace: an absolute path of the server or a `file:` URI. Commands
+	// without a directory of their own run there.
+	Dir     string
+	Policy  Policy
+	Session Session
+	// Ask puts a question about a command to a person. An error is that of Run, and the
+	// command does not run. Nil: every question is answered with Deny.
+	Ask func(ctx context.Context, c *execclient.Cmd, q Question) (Answer, error)
+}
+
+// Run runs a command, at most twice, and returns the error of its last attempt, as
+// Cmd.Run does. If it was not run, or not retried, because of an answer or the policy,
+// the error matches ErrRejected or another one of this package; after a denial it
+// matches execclient.ErrSandboxDenied, too.
+//
+// cmd is a description: it is not run itself, and its Sandbox and Cancel are not used.
+// A retry reads Stdin from where it was at the beginning.
+func (c *Commands) Run(ctx context.Context, cmd *execclient.Cmd) error {
+	sandbox := execclient.ProfileSandbox(c.Profile, c.Dir)
+	request := Request{Argv: append([]string{cmd.Path}, cmd.Args...), Cwd: cmd.Dir, TTY: cmd.TTY, Sandbox: string(sandbox), Profile: c.Profile}
+	if request.Cwd == "" {
+		request.Cwd = c.Dir
+	}
+	var last error
+	input := startOf(cmd.Stdin)
+	run, d := Begin(request, c.Policy, &c.Session)
+	for {
+		switch d.Step {
+		case Ask:
+			answer, err := c.ask(ctx, cmd, d.Question)
+			if err != nil {
+				return errors.Join(err, last)
+			}
+			d = run.Answer(answer)
+		case Start:
+			if d.Retry {
+				if err := input.rewind(); err != nil {
+					return errors.Join(err, last)
+				}
+			}
+			last = c.attempt(ctx, cmd, sandbox, d.Sandboxed)
+			result, final := resultOf(last)
+			if final {
+				return last
+			}
+			d = run.Result(result)
+		case Refuse:
+			return errors.Join(d.Err, last)
+		default:
+			if last != nil && d.Why != nil {
+				return fmt.Errorf("%w (%w)", last, d.Why)
+			}
+			return last
+		}
+	}
+}
+
+func (c *Commands) ask(ctx context.Context, cmd *execclient.Cmd, q Question) (Answer, error) {
+	if c.Ask == nil {
+		return Deny, nil
+	}
+	return c.Ask(ctx, cmd, q)
+}
+
+// attempt runs the command once.
+func (c *Commands) attempt(ctx context.Context, cmd *execclient.Cmd, sandbox json.RawMessage, sandboxed bool) error {
+	try := c.Client.CommandContext(ctx, cmd.Path)
+	try.Args, try.Env, try.EnvPolicy, try.Dir = cmd.Args, cmd.Env, cmd.EnvPolicy, cmd.Dir
+	try.Stdin, try.Stdout, try.Stderr = cmd.Stdin, cmd.Stdout, cmd.Stderr
+	try.TTY, try.Size, try.Arg0, try.WaitDelay = cmd.TTY, cmd.Size, cmd.Arg0, cmd.WaitDelay
+	if try.Dir == "" {
+		try.Dir = c.Dir
+	}
+	if sandboxed {
+		try.Sandbox, try.EnforceManagedNetwork = sandbox, cmd.EnforceManagedNetwork
+	}
+	return try.Run()
+}
+
+// resultOf returns how an attempt ended; final: it ended for another reason than its own
+// exit, which decides nothing.
+func resultOf(err error) (r Result, final bool) {
+	var exit *execclient.ExitError
+	switch {
+	case err == nil:
+		return Result{}, false
+	case errors.As(err, &exit):
+		return Result{ExitCode: exit.ExitCode(), Denied: errors.Is(err, execclient.ErrSandboxDenied)}, false
+	default:
+		return Result{}, true
+	}
+}
+
+// start is where an input begins.
+type start struct {
+	in io.Reader
+	at int64
+	ok bool
+}
+
+func startOf(in io.Reader) start {
+	s := start{in: in}
+	if seeker, is := in.(io.Seeker); is {
+		var err error
+		s.at, err = seeker.Seek(0, io.SeekCurrent)
+		s.ok = err == nil
+	}
+	return s
+}
+
+// rewind makes a second attempt read what the first has read.
+func (s start) rewind() error {
+	switch {
+	case s.in == nil:
+		return nil
+	case !s.ok:
+		return ErrInput
+	}
+	_, err := s.in.(io.Seeker).Seek(s.at, io.SeekStart)
+	return err
+}

@@ -1,0 +1,39 @@
+package permissions
+
+import "path"
+
+// ReadOnly returns the profile under which everything may be read, nothing written, and
+// no network used.
+func ReadOnly() Profile {
+	p := Profile{Kind: Managed}
+	p.FileSystem.Entries = []Entry{{Path: Path{Kind: Root}, Access: Read}}
+	return p
+}
+
+// Workspace returns ReadOnly, except that /tmp, $TMPDIR and what is below the
+// directories may be written, but for .git, .agents and .codex in them. The directories
+// are absolute native paths; without any, it is the workspace of the request: its roots,
+// or the directory of the command.
+func Workspace(dirs ...string) Profile {
+	p := ReadOnly()
+	add := func(at Path, access Access) {
+		p.FileSystem.Entries = append(p.FileSystem.Entries, Entry{Path: at, Access: access})
+	}
+	if len(dirs) == 0 {
+		add(Path{Kind: ProjectRoots}, Write)
+	}
+	for _, dir := range dirs {
+		add(Path{Kind: Literal, Text: path.Clean(dir)}, Write)
+	}
+	add(Path{Kind: SlashTmp}, Write)
+	add(Path{Kind: Tmpdir}, Write)
+	for _, name := range metadataNames {
+		if len(dirs) == 0 {
+			add(Path{Kind: ProjectRoots, Subpath: name, HasSubpath: true}, Read)
+		}
+		for _, dir := range dirs {
+			add(Path{Kind: Literal, Text: path.Join(dir, name)}, Read)
+		}
+	}
+	return p
+}
