@@ -50,6 +50,7 @@ func TestSandboxWithDomains(t *testing.T) {
 	harness.Must(t, os.WriteFile(profile, []byte(`{"type":"managed","file_system":{"type":"restricted","entries":[`+
 		strings.Join(entries, ",")+`]},"network":"enabled"}`), 0o644))
 	script := fetchURL + "fetch " + web.URL + "/; "
+	const names = "getent ahostsv4 a.test | grep -m 1 -o '^198[.]1'; getent hosts b.test || echo none"
 	for _, tt := range []struct {
 		name    string
 		options []string
@@ -68,8 +69,8 @@ func TestSandboxWithDomains(t *testing.T) {
 			script + "exec 3<>/dev/tcp/127.0.0.1/" + port + " || exit 4", 4, "status 200\n", "refused"},
 		{"by bwrap", []string{"--backend", "bwrap", "--allow-domain", "127.0.0.1:" + port}, script, 0, "status 200\n", ""},
 		{"by Landlock", []string{"--backend", "landlock", "--allow-domain", "127.0.0.1"}, script, 125, "", "cannot restrict the network to the proxies"},
-		{"names, for programs that know no proxy", []string{"--allow-domain", "a.test"},
-			"getent hosts a.test | grep -o '^198[.]1'; getent hosts b.test || echo none", 0, "198.1\nnone\n", ""},
+		{"names, for programs that know no proxy", []string{"--allow-domain", "a.test"}, names, 0, "198.1\nnone\n", ""},
+		{"names, by bwrap", []string{"--backend", "bwrap", "--allow-domain", "a.test"}, names, 0, "198.1\nnone\n", ""},
 		{"a signal", []string{"--allow-domain", "a.test"}, "kill -KILL $$", 137, "", ""},
 		{"the input", []string{"--allow-domain", "a.test"}, "cat", 0, "in", ""},
 		{"no pattern", []string{"--allow-domain", "https://a.test"}, "true", 2, "", "unsupported domain pattern syntax"},
