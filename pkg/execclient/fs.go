@@ -249,6 +249,19 @@ func (f *FS) Remove(ctx context.Context, path string) error { return f.remove(ct
 // no error.
 func (f *FS) RemoveAll(ctx context.Context, path string) error { return f.remove(ctx, path, true) }
 
+// RemoveOptions say how RemoveWith removes.
+type RemoveOptions struct {
+	All      bool // with what is below it; a path that is not there is no error
+	NoFollow bool // refuse a path with a symbolic link, also at its end: fs.ErrInvalid
+}
+
+// RemoveWith is Remove or RemoveAll as o says.
+func (f *FS) RemoveWith(ctx context.Context, path string, o RemoveOptions) error {
+	return f.call(ctx, "remove", path, execproto.MethodFSRemove, &execproto.RemoveParams{
+		Path: pathOf(path), Recursive: &o.All, Force: &o.All, FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox,
+	}, nil)
+}
+
 func (f *FS) remove(ctx context.Context, path string, all bool) error {
 	return f.call(ctx, "remove", path, execproto.MethodFSRemove,
 		&execproto.RemoveParams{Path: pathOf(path), Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)

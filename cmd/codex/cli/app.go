@@ -55,7 +55,7 @@ func takesFiles(path []string) bool {
 		return path[1] == "add" || path[1] == "check"
 	}
 	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{
-		"ls", "cat", "cp", "mv", "rm", "mkdir", "ln", "edit", "info", "watch", "forward", "ps", "logs", "attach", "wait", "kill", "forget",
+		"ls", "cat", "cp", "sync", "mv", "rm", "mkdir", "ln", "edit", "info", "watch", "forward", "ps", "logs", "attach", "wait", "kill", "forget",
 	}, path[1])
 }
 

@@ -30,6 +30,8 @@ type PackOptions struct {
 	Times bool
 	// Began is told of each entry and where in the archive it begins; nil: nobody.
 	Began func(e *Entry, offset int64)
+	// Got is told of bytes of contents; nil: nobody.
+	Got func(n int)
 }
 
 // Packer reads a tree as an archive. It is for one goroutine at a time, and must be
@@ -126,6 +128,7 @@ func (p *Packer) Read(b []byte) (int, error) {
 		case p.file != nil:
 			got := p.contents(b[n:])
 			p.read += int64(got)
+			p.got(got)
 			n += got
 		case p.fill > 0:
 			got := int(min(p.fill, int64(len(b)-n)))
@@ -151,6 +154,12 @@ func (p *Packer) Read(b []byte) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+func (p *Packer) got(n int) {
+	if p.o.Got != nil {
+		p.o.Got(n)
+	}
 }
 
 // Close closes what is open. An archive that was not read to its end has none.

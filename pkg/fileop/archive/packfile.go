@@ -66,6 +66,7 @@ func (p *Packer) small(f *dir.File, e *Entry, info dir.Info) bool {
 	}
 	e.Size = int64(n)
 	p.entry(*e, info)
+	p.got(n)
 	p.out = append(p.out, p.content[:n]...)
 	p.out = append(p.out, zeros[:padding(e.Size)]...)
 	return true

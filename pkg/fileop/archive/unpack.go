@@ -106,6 +106,9 @@ func (u *Unpacker) Restart() {
 	u.parser = parser{to: u, entries: u.parser.entries}
 }
 
+// Ended returns an error unless the archive has come to its end.
+func (u *Unpacker) Ended() error { return u.parser.close() }
+
 // Close ends the work. It returns an error if the archive has not ended: then a file that
 // has not come whole is not there.
 func (u *Unpacker) Close() error {

@@ -29,7 +29,11 @@ func (cp *copying) downloadArchive(uri string, in *os.Root, name string, e *exec
 	}
 	u := archive.NewUnpacker(into, made, cp.unpacking(uri))
 	defer u.Abort()
-	return cp.receiveArchive(u, uri, execclient.ArchiveOptions{Exclude: cp.options.patterns, Times: cp.options.preserve})
+	err = cp.receiveArchive(u, uri, execclient.ArchiveOptions{Exclude: cp.options.patterns, Times: cp.options.preserve})
+	if err == nil {
+		err = u.Close()
+	}
+	return err
 }
 
 // enterPath opens a directory in another one without following a link there.
@@ -53,7 +57,7 @@ func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 	}
 }
 
-// receiveArchive reads an archive of the server and ends u with it. If the connection is
+// receiveArchive reads an archive of the server into u. If the connection is
 // lost and comes back, it goes on after the last whole file.
 func (cp *copying) receiveArchive(u *archive.Unpacker, uri string, o execclient.ArchiveOptions) error {
 	for tries := 0; ; {
@@ -63,7 +67,7 @@ func (cp *copying) receiveArchive(u *archive.Unpacker, uri string, o execclient.
 		}
 		err := cp.receiveOnce(u, uri, o)
 		if err == nil {
-			return u.Close()
+			return nil
 		}
 		if tries++; u.Done() != before {
 			tries = 0
@@ -123,7 +127,7 @@ func (cp *copying) sendOnce(source, uri string, o archive.PackOptions, sent *sen
 	if err != nil {
 		return err
 	}
-	o.Context = cp.ctx
+	o.Context, o.Got = cp.ctx, cp.bar.add
 	o.Began = func(e *archive.Entry, offset int64) {
 		if e.Type == archive.File {
 			cp.bar.begin(e.Path, e.Size)
@@ -143,7 +147,7 @@ func (cp *copying) sendOnce(source, uri string, o archive.PackOptions, sent *sen
 		return err
 	}
 	sent.taken = w.Taken
-	if _, err = w.ReadFrom(&counted{p, cp.bar}); err == nil {
+	if _, err = w.ReadFrom(p); err == nil {
 		err = w.Close()
 	} else {
 		w.Abort()

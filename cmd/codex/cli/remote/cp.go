@@ -133,15 +133,7 @@ func (cp *copying) all(sources []string, target string, toServer bool) error {
 	} else if sources, err = (&matcher{cp.ctx, cp.fs, cp.at}).expand("copy", sources); err == nil {
 		err = cp.download(sources, target)
 	}
-	switch {
-	case err != nil:
-		return err
-	case cp.failed == 1:
-		return errors.New("1 file was not copied, or not as it is")
-	case cp.failed > 0:
-		return fmt.Errorf("%d files were not copied, or not as they are", cp.failed)
-	}
-	return nil
+	return cp.outcome(err)
 }
 
 // each copies the sources with one, and what one has added to the queue. The error of

@@ -39,6 +39,12 @@ const (
 	// open meanwhile, and a server could send a tree without an end.
 	maxDepth = 256
 
+	// syncPaths is how many paths of one archive sync asks for: with long ones, 4 MiB of
+	// text.
+	syncPaths = 32_768
+	// maxIgnoreFile is the largest .gitignore file, in bytes.
+	maxIgnoreFile = 1 << 20
+
 	// resumeTries is how often an archive that was cut is begun again without that any
 	// file has come meanwhile: a connection that breaks each time must not be tried for
 	// ever.

@@ -27,7 +27,10 @@ type progress struct {
 	files       int // of a copy of several, which has one line
 	many        bool
 	done, total int64
-	began, last time.Time
+	// Of a copy of which everything is known before it begins.
+	expected      bool
+	expectedFiles int
+	began, last   time.Time
 }
 
 func newProgress(to io.Writer, quiet bool) *progress {
@@ -47,8 +50,10 @@ func (p *progress) begin(name string, total int64) {
 	defer p.mu.Unlock()
 	if p.many {
 		p.files++
-		p.total += total
-		p.name = fmt.Sprintf("%d: %s", p.files, terminal.Text(filepath.Base(name)))
+		if !p.expected {
+			p.total += total
+		}
+		p.name = terminal.Text(filepath.Base(name))
 		p.drawSometimes()
 		return
 	}
@@ -78,6 +83,17 @@ func (p *progress) tree() {
 	if !p.many {
 		p.many, p.began = true, time.Now()
 	}
+}
+
+// expect says how much there is to copy, of which all is one line.
+func (p *progress) expect(files int, bytes int64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.many, p.began, p.expected, p.expectedFiles = true, time.Now(), true, files
+	p.files, p.done, p.total = 0, 0, bytes
 }
 
 // interrupt ends the line, so that a message can be printed.
@@ -126,6 +142,13 @@ func (p *progress) draw() {
 		percent = min(100, p.done*100/p.total)
 	}
 	rate := float64(p.done) / max(time.Since(p.began).Seconds(), 1e-3)
+	if p.many {
+		line := p.wholeLine(rate)
+		room := max(0, width-len(line)-2)
+		name := []rune(p.name)
+		fmt.Fprintf(p.to, "\r%s %-*s", line, room, string(name[:min(len(name), room)]))
+		return
+	}
 	right := fmt.Sprintf("%3d%% %9s %9s/s", percent, bytesText(float64(p.done)), bytesText(rate))
 	name := []rune(p.name)
 	bar := ""
@@ -134,6 +157,23 @@ func (p *progress) draw() {
 		bar = "[" + strings.Repeat("=", full) + strings.Repeat(" ", room-full) + "] "
 	}
 	fmt.Fprintf(p.to, "\r%-*s %s%s", min(len(name), 30), string(name[:min(len(name), 30)]), bar, right)
+}
+
+// wholeLine says of a copy of several files how many there were, how much, how fast, and
+// if that is known, of how many, and the time left.
+func (p *progress) wholeLine(rate float64) string {
+	if !p.expected {
+		return fmt.Sprintf("%d files %9s %9s/s", p.files, bytesText(float64(p.done)), bytesText(rate))
+	}
+	left := "--:--"
+	if rate > 0 {
+		seconds := int64(float64(max(0, p.total-p.done)) / rate)
+		if left = fmt.Sprintf("%d:%02d", seconds/60, seconds%60); seconds >= 3600 {
+			left = fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60)
+		}
+	}
+	return fmt.Sprintf("%d/%d files %9s of %s %9s/s %s left",
+		p.files, p.expectedFiles, bytesText(float64(p.done)), bytesText(float64(p.total)), bytesText(rate), left)
 }
 
 // bytesText is a number of bytes for people.

@@ -37,7 +37,7 @@ func connectionToken() execenv.Secret { return execenv.Secret(os.Getenv(tokenVar
 func Command(s cmdutil.Streams) *cli.Command {
 	commands := []*cli.Command{
 		remoteRunCommand(s), remoteExecCommand(s), remoteShellCommand(s), remoteInfoCommand(s),
-		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteMvCommand(s),
+		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteSyncCommand(s), remoteMvCommand(s),
 		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s), remoteWatchCommand(s),
 		remotePsCommand(s), remoteLogsCommand(s), remoteAttachCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteForgetCommand(s),
 		remoteForwardCommand(s),

@@ -1,0 +1,153 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"github.com/urfave/cli/v2"
+)
+
+func remoteSyncCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "sync", Usage: "make a directory like another one, to or from the server", ArgsUsage: "SOURCE TARGET", OnUsageError: cmdutil.OnUsageError,
+		Description: `Copies what is in the directory SOURCE and not, or not like that, in the directory
+TARGET. One of the two begins with a colon: it is the server's. A file is like another
+one if size and time are the same, or with --checksum its contents. Copies get
+permissions and times of their source. TARGET is made if it does not exist.
+
+With --delete, what is in TARGET only is removed, but nothing that --exclude or --git
+leaves out, and nothing if a part of SOURCE could not be read.
+
+Examples:
+   codex remote sync --git . :~/project
+   codex remote sync --delete --exclude '*.o' :build/out ./out
+   codex remote sync --dry-run --delete ./site :/srv/site`,
+		Flags: serverFlags(
+			&cli.BoolFlag{Name: "delete", Usage: "remove what the source does not have"},
+			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths if it has a slash; may be repeated"},
+			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},
+			&cli.BoolFlag{Name: "git", Usage: "leave out what .gitignore files of the source name, and .git"},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print what would be copied and removed, and change nothing"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
+		),
+		Action: func(c *cli.Context) error { return syncFiles(c, s) },
+	}
+}
+
+func syncFiles(c *cli.Context, s cmdutil.Streams) error {
+	if c.NArg() != 2 {
+		return cmdutil.Usagef("sync takes a source and a target, of which one begins with a colon: codex remote sync . :~/project")
+	}
+	source, target := c.Args().Get(0), c.Args().Get(1)
+	if strings.HasPrefix(source, ":") == strings.HasPrefix(target, ":") {
+		return cmdutil.Usagef("sync is between this machine and the server: either the source or the target begins with a colon")
+	}
+	options := copyOptions{recursive: true, preserve: true, patterns: c.StringSlice("exclude")}
+	if err := options.check(); err != nil {
+		return err
+	}
+	return withFiles(c, func(fs *execclient.FS, at places) error {
+		if !fs.HasArchives() {
+			return fmt.Errorf("this server cannot list a tree with its times: use codex remote cp -rp: %w", execclient.ErrUnsupported)
+		}
+		sync := &syncing{
+			copying: &copying{
+				ctx: c.Context, fs: fs, at: at, options: options, quiet: c.Bool("quiet"), umask: umask(),
+				bar: newProgress(s.Err, c.Bool("quiet")), errs: s.Err, queue: newQueue(),
+			},
+			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
+		}
+		err := sync.run(source, target)
+		sync.bar.finish()
+		return sync.outcome(err)
+	})
+}
+
+// outcome is the error of a copy, or one that counts what was reported.
+func (cp *copying) outcome(err error) error {
+	switch {
+	case err != nil:
+		return err
+	case cp.failed == 1:
+		return errors.New("1 file was not copied, or not as it is")
+	case cp.failed > 0:
+		return fmt.Errorf("%d files were not copied, or not as they are", cp.failed)
+	}
+	return nil
+}
+
+// run brings the target up to date.
+func (y *syncing) run(source, target string) error {
+	var err error
+	if strings.HasPrefix(target, ":") {
+		err = y.up(source, target[1:])
+	} else {
+		err = y.down(source[1:], target)
+	}
+	if err == nil {
+		err = y.fatal()
+	}
+	return err
+}
+
+// up makes a directory of the server like a local one.
+func (y *syncing) up(source, target string) error {
+	if st, err := os.Stat(source); err != nil {
+		return fmt.Errorf("sync %s: %w", source, withoutPath(err))
+	} else if !st.IsDir() {
+		return fmt.Errorf("sync %s: it is not a directory; copy it with codex remote cp -p", source)
+	}
+	uri, err := y.at.uri(target)
+	if err != nil {
+		return err
+	}
+	here, there := &localTree{y.copying, source}, &serverTree{y.copying, uri}
+	if there.uri, err = y.folderOfServer(uri); err != nil {
+		return fmt.Errorf("sync to :%s: %w", target, withoutPath(err))
+	}
+	return y.bring(here, there)
+}
+
+// folderOfServer returns the URI, without links, of a directory of the server, which it
+// makes if it is missing; "" if that is only to be told.
+func (y *syncing) folderOfServer(uri string) (string, error) {
+	if m, err := y.fs.Stat(y.ctx, uri); err == nil && !m.IsDirectory {
+		return "", errors.New("it is not a directory")
+	} else if err != nil && y.dry {
+		return "", nil
+	}
+	if err := y.fs.MkdirAll(y.ctx, uri); err != nil {
+		return "", err
+	}
+	return y.fs.Canonicalize(y.ctx, uri)
+}
+
+// down makes a local directory like one of the server.
+func (y *syncing) down(source, target string) error {
+	uri, err := y.at.uri(source)
+	if err == nil {
+		uri, err = y.fs.Canonicalize(y.ctx, uri)
+	}
+	if err != nil {
+		return fmt.Errorf("sync :%s: %w", source, withoutPath(err))
+	}
+	if m, err := y.fs.Stat(y.ctx, uri); err != nil {
+		return fmt.Errorf("sync :%s: %w", source, withoutPath(err))
+	} else if !m.IsDirectory {
+		return fmt.Errorf("sync :%s: it is not a directory; copy it with codex remote cp -p", source)
+	}
+	here := &localTree{y.copying, filepath.Clean(target)}
+	if st, err := os.Stat(target); err == nil && !st.IsDir() {
+		return fmt.Errorf("sync to %s: it is not a directory", target)
+	} else if err != nil && y.dry {
+		here.path = ""
+	} else if err := os.MkdirAll(target, 0o777); err != nil {
+		return fmt.Errorf("sync to %s: %w", target, withoutPath(err))
+	}
+	return y.bring(&serverTree{y.copying, uri}, here)
+}

@@ -1,0 +1,225 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/fileop/archive"
+	"codex.internal/pkg/host/terminal"
+)
+
+// syncing is one sync.
+type syncing struct {
+	*copying
+	out io.Writer
+
+	removes, checksums, git, dry bool
+}
+
+// tree is one of the two directories.
+type tree interface {
+	// list tells every entry of the tree, in its order; one that does not exist has none.
+	list(o listOptions, each func(e *archive.Entry)) error
+	// read returns a small file of the tree.
+	read(below string) (string, error)
+	// remove removes entries: each of them before the directory that it is in.
+	remove(doomed []*archive.Entry, whole bool)
+	// take copies entries from the other tree.
+	take(from tree, paths []string) error
+	// shown is the path of an entry for people.
+	shown(below string) string
+}
+
+// listOptions say what a list of a tree has.
+type listOptions struct{ checksums bool }
+
+// listed is what is in a tree.
+type listed struct {
+	entries []*archive.Entry // in their order, but what is left out
+	at      map[string]*archive.Entry
+	broken  bool // something could not be read
+}
+
+// look lists a tree. What could not be read is reported with report.
+func (y *syncing) look(t tree, report bool) (*listed, error) {
+	l := &listed{at: make(map[string]*archive.Entry)}
+	err := t.list(listOptions{y.checksums}, func(e *archive.Entry) {
+		if e.Type == archive.Problem {
+			l.broken = true
+			if report {
+				y.report(t.shown(e.Path), errors.New(strings.ToValidUTF8(e.Text, "\uFFFD")))
+			}
+			return
+		}
+		l.entries = append(l.entries, e)
+		l.at[e.Path] = e
+	})
+	return l, err
+}
+
+// without leaves out what git ignores.
+func (l *listed) without(g *ignored) {
+	kept, skip := l.entries[:0], "\x00"
+	for _, e := range l.entries {
+		if strings.HasPrefix(e.Path, skip) || e.Path != "." && g.leavesOut(e.Path, e.Type == archive.Directory) {
+			delete(l.at, e.Path)
+			if !strings.HasPrefix(e.Path, skip) && e.Type == archive.Directory {
+				skip = e.Path + "/"
+			}
+			continue
+		}
+		kept = append(kept, e)
+	}
+	l.entries = kept
+}
+
+// rules reads the .gitignore files of a tree.
+func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
+	g := &ignored{}
+	for _, e := range l.entries {
+		if path.Base(e.Path) != ".gitignore" || e.Type != archive.Listed {
+			continue
+		}
+		if e.Size > maxIgnoreFile {
+			return nil, fmt.Errorf("%s has more than %d bytes", t.shown(e.Path), maxIgnoreFile)
+		}
+		text, err := t.read(e.Path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.shown(e.Path), withoutPath(err))
+		}
+		folder := path.Dir(e.Path)
+		if folder == "." {
+			folder = ""
+		}
+		g.add(folder, text)
+	}
+	return g, nil
+}
+
+// bring makes a tree like another one.
+func (y *syncing) bring(from, to tree) error {
+	source, err := y.look(from, true)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", from.shown("."), withoutPath(err))
+	}
+	target, err := y.look(to, false)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", to.shown("."), withoutPath(err))
+	}
+	if y.git {
+		g, err := y.rules(from, source)
+		if err != nil {
+			return err
+		}
+		source.without(g)
+		target.without(g)
+	}
+	doomed := y.doomed(source, target)
+	changed := y.changed(source, target, doomed)
+	if y.dry {
+		y.tell(from, to, changed, doomed)
+		return nil
+	}
+	to.remove(doomed, !y.git && len(y.options.patterns) == 0)
+	if len(changed) == 0 || y.fatal() != nil {
+		return nil
+	}
+	paths, files, bytes := make([]string, len(changed)), 0, int64(0)
+	for i, e := range changed {
+		paths[i] = e.Path
+		if e.Type == archive.Listed {
+			files++
+			bytes += e.Size
+		}
+	}
+	y.bar.expect(files, bytes)
+	return to.take(from, paths)
+}
+
+// doomed is what the target has and the source does not, or as something else.
+func (y *syncing) doomed(source, target *listed) []*archive.Entry {
+	if !y.removes {
+		return nil
+	}
+	if source.broken {
+		y.bar.interrupt()
+		fmt.Fprintln(y.errs, "codex: nothing is removed, because a part of the source could not be read")
+		return nil
+	}
+	var list []*archive.Entry
+	for _, e := range target.entries {
+		if there := source.at[e.Path]; there == nil || there.Type != e.Type {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// changed is what the target does not have, or not like that, in the order of the source.
+// A directory in which something changes is among it, because it gets a new time.
+func (y *syncing) changed(source, target *listed, doomed []*archive.Entry) []*archive.Entry {
+	touched := make(map[string]bool)
+	for _, e := range doomed {
+		touched[path.Dir(e.Path)] = true
+	}
+	differs := make(map[string]bool)
+	for _, e := range source.entries {
+		if !y.same(e, target.at[e.Path]) {
+			differs[e.Path] = true
+			if e.Path != "." {
+				touched[path.Dir(e.Path)] = true
+			}
+		}
+	}
+	var list []*archive.Entry
+	for _, e := range source.entries {
+		if differs[e.Path] || e.Type == archive.Directory && touched[e.Path] {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// same reports whether an entry of the target, nil for none, is like one of the source.
+// Not every system keeps more than microseconds.
+func (y *syncing) same(e, there *archive.Entry) bool {
+	keepsPermissions := permissionsOf(0) != nil // this system does
+	if there == nil || there.Type != e.Type || keepsPermissions && e.Type != archive.Link && e.Perm != there.Perm {
+		return false
+	}
+	sameTime := e.Modified.Truncate(time.Microsecond).Equal(there.Modified.Truncate(time.Microsecond))
+	switch {
+	case e.Type == archive.Link:
+		return e.Target == there.Target
+	case e.Type == archive.Directory:
+		return sameTime
+	case y.checksums:
+		return e.Size == there.Size && e.Sum == there.Sum
+	}
+	return e.Size == there.Size && sameTime
+}
+
+// show is a name that is printed: on a terminal without control characters.
+func (y *syncing) show(name string) string {
+	if cmdutil.IsTerminal(y.out) {
+		return terminal.Text(name)
+	}
+	return name
+}
+
+// tell prints what would be done.
+func (y *syncing) tell(from, to tree, changed, doomed []*archive.Entry) {
+	for _, e := range doomed {
+		fmt.Fprintf(y.out, "remove %s\n", y.show(to.shown(e.Path)))
+	}
+	for _, e := range changed {
+		if e.Type != archive.Directory {
+			fmt.Fprintf(y.out, "copy %s\n", y.show(from.shown(e.Path)))
+		}
+	}
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/faultproxy"
+)
+
+// TestCopiesGoOnAfterCuts: a copy whose connection is reset goes on after the last whole
+// file, in both directions, and the trees are equal.
+func TestCopiesGoOnAfterCuts(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 120 {
+		name := filepath.Join(dir, "w", fmt.Sprint(i%7), fmt.Sprint(i))
+		harness.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		data := make([]byte, r.IntN(300_000))
+		for j := range data {
+			data[j] = byte(r.Uint32())
+		}
+		harness.Must(t, os.WriteFile(name, data, 0o644))
+	}
+	for _, tt := range []struct {
+		args []string
+		dir  faultproxy.Direction
+	}{
+		{[]string{dir + "/w", ":" + dir + "/up"}, faultproxy.Up},
+		{[]string{":" + dir + "/w", dir + "/down"}, faultproxy.Down},
+	} {
+		cut := func(after int64) faultproxy.Conn {
+			return faultproxy.Conn{Faults: []faultproxy.Fault{{Kind: faultproxy.Reset, Dir: tt.dir, After: after}}}
+		}
+		proxy, err := faultproxy.New(t.Context(), strings.TrimPrefix(url, "ws://"), faultproxy.Plan{
+			Conns: []faultproxy.Conn{cut(5 << 20), cut(7 << 20), cut(6<<20 + 123)},
+		})
+		harness.Must(t, err)
+		_, errs, code := harness.Run(t, "", append([]string{"remote", "cp", "-rpq", "--url", "ws://" + proxy.Addr()}, tt.args...)...)
+		faults := proxy.Stats().Faults
+		proxy.Close()
+		if code != 0 || faults != 3 {
+			t.Errorf("%q: %d %q, %d cuts", tt.args, code, errs, faults)
+		}
+		if got, want := described(t, strings.TrimPrefix(tt.args[1], ":"), true), described(t, dir+"/w", true); got != want {
+			t.Errorf("%q: %s\nwant\n%s", tt.args, got, want)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// syncs runs tests of sync in both directions: made is where the source is, and run
+// synchronizes it to the target.
+func syncs(t *testing.T, test func(t *testing.T, source, target string, run func(options ...string) (out, errs string, code int))) {
+	_, url := harness.Server(t)
+	for _, direction := range []string{"up", "down"} {
+		t.Run(direction, func(t *testing.T) {
+			dir := t.TempDir()
+			source, target := dir+"/source", dir+"/target"
+			harness.Must(t, os.Mkdir(source, 0o755))
+			from, to := source, ":"+target
+			if direction == "down" {
+				from, to = ":"+source, target
+			}
+			test(t, source, target, func(options ...string) (string, string, int) {
+				return harness.Run(t, "", append([]string{"remote", "sync", "--url", url, from, to}, options...)...)
+			})
+		})
+	}
+}
+
+func writeText(t *testing.T, name, text string) {
+	t.Helper()
+	harness.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	harness.Must(t, os.WriteFile(name, []byte(text), 0o644))
+}
+
+// TestSyncs: the target becomes like the source, and a second time nothing is left to do.
+func TestSyncs(t *testing.T) {
+	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
+		harness.Must(t, os.RemoveAll(source))
+		harness.Must(t, os.Rename(sampleTree(t), source))
+		t.Cleanup(func() { _ = exec.Command("chmod", "-R", "u+w", source, target).Run() })
+		if out, _, code := run("--dry-run"); code != 0 || !strings.Contains(out, "copy ") {
+			t.Errorf("%d %q", code, out)
+		}
+		if _, err := os.Lstat(target); err == nil {
+			t.Error("--dry-run has made the target")
+		}
+		if _, errs, code := run(); code != 0 || errs != "" {
+			t.Fatalf("%d %q", code, errs)
+		}
+		if got, want := described(t, target, true), described(t, source, true); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+		if out, _, code := run("-n", "--delete"); code != 0 || out != "" {
+			t.Errorf("there is something to do again: %d %q", code, out)
+		}
+		// One file with another time, one with the same size, and a link.
+		writeText(t, source+"/plain", "PLAIN")
+		writeText(t, source+"/private/new/f", "x")
+		harness.Must(t, os.Remove(source+"/loop"))
+		harness.Must(t, os.Symlink("other", source+"/loop"))
+		if out, _, _ := run("-n"); strings.Count(out, "\n") != 3 || !strings.Contains(out, "/plain\n") || !strings.Contains(out, "/new/f\n") ||
+			!strings.Contains(out, "/loop\n") {
+			t.Errorf("%q", out)
+		}
+		if _, errs, code := run(); code != 0 || errs != "" {
+			t.Fatalf("%d %q", code, errs)
+		}
+		if got, want := described(t, target, true), described(t, source, true); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// TestSyncChecksums: contents are compared, and not the times.
+func TestSyncChecksums(t *testing.T) {
+	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
+		old := time.Unix(1e9, 0)
+		for _, dir := range []string{source, target} {
+			writeText(t, dir+"/same", "text")
+			writeText(t, dir+"/other", filepath.Base(dir)) // of the same length
+			harness.Must(t, os.Chtimes(dir+"/other", old, old))
+		}
+		if _, errs, code := run(); code != 0 || contents(t, target) != "other=target same=text" {
+			t.Errorf("%d %q: %s", code, errs, contents(t, target))
+		}
+		if _, errs, code := run("--checksum"); code != 0 || contents(t, target) != "other=source same=text" {
+			t.Errorf("%d %q: %s", code, errs, contents(t, target))
+		}
+	})
+}
+
+// TestSyncDeletes: --delete removes what the source does not have, but nothing that is
+// left out, and nothing if the source was not read whole.
+func TestSyncDeletes(t *testing.T) {
+	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
+		writeText(t, source+"/a", "a")
+		writeText(t, source+"/kind/f", "f")
+		writeText(t, target+"/old", "")
+		writeText(t, target+"/dir/deep/f", "")
+		writeText(t, target+"/dir/keep.o", "")
+		writeText(t, target+"/kind", "")
+		harness.Must(t, os.Symlink("/etc", target+"/link"))
+		_, errs, code := run("--exclude", "*.o")
+		if got := contents(t, target); code != 1 || !strings.Contains(errs, "not replaced") || !strings.Contains(got, "old=") {
+			t.Errorf("%d %q: %s", code, errs, got)
+		}
+		harness.Must(t, exec.Command("mkfifo", source+"/fifo").Run())
+		_, errs, code = run("--delete", "--exclude", "*.o")
+		if got := contents(t, target); code != 1 || !strings.Contains(errs, "nothing is removed") || !strings.Contains(got, "old=") {
+			t.Errorf("%d %q: %s", code, errs, got)
+		}
+		harness.Must(t, os.Remove(source+"/fifo"))
+		_, errs, code = run("--delete", "--exclude", "*.o")
+		if got := contents(t, target); code != 0 || got != "a=a dir/ dir/keep.o= kind/ kind/f=f" {
+			t.Errorf("%d %q: %s", code, errs, got)
+		}
+		_, errs, code = run("--delete")
+		if got := contents(t, target); code != 0 || got != "a=a kind/ kind/f=f" {
+			t.Errorf("%d %q: %s", code, errs, got)
+		}
+	})
+}
+
+// TestSyncGit: what git ignores is neither copied nor removed.
+func TestSyncGit(t *testing.T) {
+	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
+		for name, text := range map[string]string{
+			".gitignore": "*.log\n/build/\n!keep.log\n", "a.log": "", "keep.log": "k", "build/x": "", "sub/build/y": "y", "sub/.gitignore": "z\n",
+			"sub/z": "", ".git/HEAD": "ref",
+		} {
+			writeText(t, source+"/"+name, text)
+		}
+		writeText(t, target+"/build/mine", "m")
+		writeText(t, target+"/gone", "")
+		_, errs, code := run("--git", "--delete")
+		got := contents(t, target)
+		want := ".gitignore=*.log\n/build/\n!keep.log\n build/ build/mine=m keep.log=k sub/ sub/.gitignore=z\n sub/build/ sub/build/y=y"
+		if code != 0 || got != want {
+			t.Errorf("%d %q: %q, want %q", code, errs, got, want)
+		}
+	})
+}
+
+// TestSyncMistakes says what is wrong.
+func TestSyncMistakes(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	writeText(t, dir+"/f", "")
+	for _, tt := range []struct {
+		url, source, target string
+		code                int
+		want                string
+	}{
+		{url, dir, dir + "/x", 2, "sync is between this machine and the server"},
+		{url, dir + "/f", ":" + dir + "/x", 1, "it is not a directory"},
+		{url, ":" + dir + "/f", dir + "/x", 1, "it is not a directory"},
+		{url, dir, ":" + dir + "/f", 1, "it is not a directory"},
+		{url, ":" + dir + "/none", dir + "/x", 1, "no such file"},
+		{disguised(t, url, "fs/openArchive"), dir, ":" + dir + "/x", 1, "this server cannot list a tree"},
+	} {
+		if _, errs, code := harness.Run(t, "", "remote", "sync", "--url", tt.url, tt.source, tt.target); code != tt.code || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s %s: %d %q", tt.source, tt.target, code, errs)
+		}
+	}
+}
