@@ -21,8 +21,6 @@ type TunnelTarget struct {
 	// Path is a Unix socket on the server's machine, in place of Host and Port: a file
 	// URI or an absolute path.
 	Path string
-	// ProcessID has the connection made in the network of that process's sandbox.
-	ProcessID string
 }
 
 func (t TunnelTarget) String() string {
@@ -98,7 +96,7 @@ func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Strea
 	}
 	s, count := c.tunnels.add(c.ctx, linkCarrier{l})
 	raw, err := encode(execproto.MethodTunnelOpen, &execproto.TunnelOpenParams{
-		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: to.ProcessID, Window: tunnel.Window,
+		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, Window: tunnel.Window,
 	})
 	var m jsonrpc.Message
 	if err == nil {

@@ -22,9 +22,7 @@ type TunnelOpenParams struct {
 	Host     string
 	Port     uint16
 	Path     string // of a Unix socket, in place of Host and Port: a file URI or an absolute path
-	// ProcessID has the connection made in the network of that process's sandbox.
-	ProcessID string
-	Window    uint64
+	Window   uint64
 }
 
 func (p *TunnelOpenParams) fields(c *codec) {
@@ -32,7 +30,6 @@ func (p *TunnelOpenParams) fields(c *codec) {
 	text(c, "host", orNull|omit, &p.Host)
 	uint16s(c, "port", orNull|omit, &p.Port)
 	text(c, "path", orNull|omit, &p.Path)
-	text(c, "processId", orNull|omit, &p.ProcessID)
 	uint64s(c, "window", need, &p.Window)
 }
 

@@ -43,7 +43,7 @@ func checkDetach(c *cli.Context) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"timeout", "ask-network", "save"} {
+	for _, name := range []string{"timeout", "ask-network", "save", "forward"} {
 		if c.IsSet(name) {
 			return cmdutil.Usagef("--%s does not go with --detach: nobody stays to see to it", name)
 		}

@@ -59,7 +59,7 @@ Examples:
    codex remote exec --allow-domain pypi.org -- curl -sI https://pypi.org/
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
 		Flags: append([]cli.Flag{
-			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), verboseFlag(),
+			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
 			&cli.StringFlag{Name: "sandbox", Value: sandbox.ReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
@@ -181,6 +181,9 @@ func (x *remoteExec) open(c *cli.Context) error {
 		return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 	}
 	x.shell = info.Shell
+	if err := x.openForwards(); err != nil {
+		return err
+	}
 	if err := x.settle(c, at); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
 	"github.com/urfave/cli/v2"
 )
 
@@ -60,7 +61,7 @@ type forwards struct {
 
 func parseForwards(operands, remote, dynamic []string) (f forwards, err error) {
 	for _, text := range operands {
-		x, err := parseForwarding("forward", text)
+		x, err := parseForwarding("forward a port", text)
 		if err != nil {
 			return f, err
 		}
@@ -147,6 +148,9 @@ func withTunnels(c *cli.Context, s cmdutil.Streams, f func(context.Context, *exe
 
 // start opens everything and tells of it on out.
 func (f *forwarder) start(x forwards, out io.Writer) error {
+	if !f.client.Has(execproto.MethodTunnelOpen) {
+		return supported(execclient.ErrUnsupported)
+	}
 	for _, l := range x.local {
 		port, err := f.local(l)
 		if err != nil {
@@ -166,14 +170,35 @@ func (f *forwarder) start(x forwards, out io.Writer) error {
 	for _, r := range x.remote {
 		at, err := f.remote(r)
 		if err != nil {
-			return supported(err)
+			return err
 		}
 		fmt.Fprintf(out, "%s of the server leads to %s\n", at, r.to)
 	}
-	if !f.client.Has("tunnel/open") {
-		return supported(execclient.ErrUnsupported)
-	}
 	return nil
+}
+
+// forwardFlag is -L of the commands that run one.
+func forwardFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "forward", Aliases: []string{"L"},
+		Usage: "forward a port to the server meanwhile, as codex remote forward does (`SPEC`); may be repeated"}
+}
+
+// openForwards forwards the ports of -L until the command has ended.
+func (x *remoteExec) openForwards() error {
+	if len(x.forwards.local) == 0 {
+		return nil
+	}
+	f := newForwarder(x.ctx, x.client, x.s.Err)
+	x.closing = append(x.closing, f.close)
+	return f.start(x.forwards, prefixed{x.s.Err})
+}
+
+// prefixed writes lines as messages of codex, beside the output of a command.
+type prefixed struct{ to io.Writer }
+
+func (p prefixed) Write(line []byte) (int, error) {
+	cmdutil.Messagef(p.to, "codex: %s", line)
+	return len(line), nil
 }
 
 // supported explains the error of a server without tunnels.

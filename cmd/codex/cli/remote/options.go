@@ -36,6 +36,8 @@ type execOptions struct {
 	// askNetwork a person is asked about others.
 	endpoints  *egress.Endpoints
 	askNetwork bool
+	// forwards are the ports of this machine that lead to the server meanwhile.
+	forwards forwards
 	// save is the file that the hosts are added to which the person lets the command
 	// reach; "": none.
 	save string
@@ -60,6 +62,9 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 		return o, err
 	}
 	if err := o.parseNetwork(c.StringSlice("allow-domain"), c.Bool("network")); err != nil {
+		return o, err
+	}
+	if o.forwards, err = parseForwards(c.StringSlice("forward"), nil, nil); err != nil {
 		return o, err
 	}
 	return o, o.check(c)

@@ -45,7 +45,7 @@ Examples:
    codex remote run --tty -- top
    codex remote run --detach --name build -- make -j8`,
 		Flags: append([]cli.Flag{
-			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), verboseFlag(),
+			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
 		}, append(networkFlags(), detachFlags()...)...),
@@ -71,7 +71,7 @@ func remoteShellCommand(s cmdutil.Streams) *cli.Command {
 
 Example:
    codex remote shell --url ws://127.0.0.1:8765`,
-		Flags: []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag(), verboseFlag()},
+		Flags: []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag(), forwardFlag(), verboseFlag()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.Usagef("shell takes no arguments, got %q; to run a command use codex remote run", c.Args().First())

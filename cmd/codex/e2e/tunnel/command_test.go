@@ -4,6 +4,7 @@ package tunnel
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // forward starts codex remote forward and returns the lines that say what is ready.
@@ -177,5 +179,108 @@ func TestForwardErrors(t *testing.T) {
 		if out, errs, code := harness.Run(t, "", args...); code != tt.code || !strings.Contains(errs, tt.want) {
 			t.Errorf("forward %s: exit code %d, %q, %q", tt.args, code, out, errs)
 		}
+	}
+}
+
+// TestForwardWhileRunning has a command run with a port that leads to its server.
+func TestForwardWhileRunning(t *testing.T) {
+	_, url := harness.Server(t)
+	port := webServer(t)
+	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "-L", "0:"+portText(port), "--", "cat")
+	in, err := cmd.StdinPipe()
+	harness.Must(t, err)
+	errs, err := cmd.StderrPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	line, err := bufio.NewReader(errs).ReadString('\n')
+	here, _, found := strings.Cut(strings.TrimPrefix(line, "codex: "), " leads to ")
+	if err != nil || !found {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	if got := get(t, http.DefaultClient, "http://"+here+"/x"); got != "hello /x" {
+		t.Errorf("%q", got)
+	}
+	harness.Must(t, in.Close())
+	harness.Must(t, cmd.Wait())
+	awaitRefusal(t, here)
+	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--detach", "-L", "80", "--", "true"); code != 2 || !strings.Contains(errs, "--forward") {
+		t.Errorf("--detach -L: %d %q", code, errs)
+	}
+}
+
+// TestSSH has ssh, and git over it, reach a host through -W over a rendezvous.
+func TestSSH(t *testing.T) {
+	for _, program := range []string{"ssh", "ssh-keygen", "git"} {
+		_, err := exec.LookPath(program)
+		testutil.Need(t, program, err, exec.ErrNotFound)
+	}
+	const sshd = "/usr/sbin/sshd"
+	_, err := os.Stat(sshd)
+	testutil.Need(t, sshd, err, os.ErrNotExist)
+	dir, err := os.MkdirTemp("/var/tmp", "ssh") // its parents must belong to root
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	run := func(name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+		}
+		return string(out)
+	}
+	for _, key := range []string{"host", "user"} {
+		run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key))
+	}
+	public, err := os.ReadFile(filepath.Join(dir, "user.pub"))
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "authorized"), public, 0o600))
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	port := portText(uint16(free.Addr().(*net.TCPAddr).Port))
+	harness.Must(t, free.Close())
+	if os.Getuid() == 0 {
+		_ = os.MkdirAll("/run/sshd", 0o755)
+	}
+	daemon := exec.Command(sshd, "-D", "-e", "-f", "/dev/null", "-p", port, "-o", "ListenAddress=127.0.0.1", "-o", "PidFile=none", "-o", "UsePAM=no",
+		"-h", filepath.Join(dir, "host"), "-o", "StrictModes=no", "-o", "AuthorizedKeysFile="+filepath.Join(dir, "authorized"))
+	daemon.Stderr = harness.ShownOnFailure(t)
+	harness.Must(t, daemon.Start())
+	t.Cleanup(func() {
+		_ = daemon.Process.Kill()
+		_ = daemon.Wait()
+	})
+	testutil.Eventually(t.Context(), t, "sshd listens", func() (string, bool) {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return fmt.Sprint(err), err == nil
+	})
+
+	way := ways(t)["rendezvous"]
+	proxy := strings.Join(append(append([]string{"env"}, way[1]...), append([]string{harness.Codex, "remote"}, append(way[0], "forward", "-W", "%h:%p")...)...), " ")
+	config := fmt.Sprintf("Host box\n HostName 127.0.0.1\n Port %s\n IdentityFile %s\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile %s\n LogLevel ERROR\n ProxyCommand %s\n",
+		port, filepath.Join(dir, "user"), filepath.Join(dir, "known"), proxy)
+	sshConfig := filepath.Join(dir, "config")
+	harness.Must(t, os.WriteFile(sshConfig, []byte(config), 0o600))
+	if out := run("ssh", "-F", sshConfig, "box", "echo through a tunnel"); out != "through a tunnel\n" {
+		t.Errorf("ssh: %q", out)
+	}
+	big := filepath.Join(dir, "big")
+	harness.Must(t, os.WriteFile(big, bytes.Repeat([]byte("0123456789abcdef"), 1<<18), 0o600))
+	if out := run("ssh", "-F", sshConfig, "box", "cat "+big+" | sha256sum"); out != run("sh", "-c", "sha256sum < "+big) {
+		t.Errorf("ssh: %q", out)
+	}
+	run("git", "init", "-q", "--bare", "far.git")
+	run("git", "init", "-q", "near")
+	git := func(args ...string) string {
+		return run("git", append([]string{"-C", "near", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "core.sshCommand=ssh -F " + sshConfig}, args...)...)
+	}
+	git("commit", "-q", "--allow-empty", "-m", "over ssh")
+	git("push", "-q", "box:"+filepath.Join(dir, "far.git"), "HEAD:refs/heads/pushed")
+	if out := run("git", "-C", "far.git", "log", "--format=%s", "pushed"); out != "over ssh\n" {
+		t.Errorf("git: %q", out)
 	}
 }
