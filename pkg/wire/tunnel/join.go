@@ -26,7 +26,11 @@ func Join(s *Stream, conn net.Conn) error {
 	}
 	s.whenEnded(func() {
 		_ = conn.SetReadDeadline(time.Now()) // the peer takes nothing any more
-		_ = conn.SetWriteDeadline(time.Now().Add(lingerTime))
+		linger := lingerTime
+		if _, closed := s.Closed(); !closed {
+			linger = 0 // the session has ended: the bytes are not waited for
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(linger))
 	})
 	var out sync.WaitGroup
 	out.Go(func() { fail(send(s, conn)) })

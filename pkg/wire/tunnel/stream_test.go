@@ -299,6 +299,29 @@ func TestJoin(t *testing.T) {
 	e.cut()
 }
 
+// TestFailWhileWriting has a session end whose connection takes no bytes: nothing waits
+// for that.
+func TestFailWhileWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnds()
+		near, far := net.Pipe()
+		defer near.Close()
+		var joining sync.WaitGroup
+		joining.Go(func() { _ = Join(e.b, far) })
+		_, _ = e.a.Write([]byte("never read"))
+		synctest.Wait()
+		began := time.Now()
+		e.b.Fail(errCut)
+		joining.Wait()
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it ends after %v", waited)
+		}
+		e.cut()
+		e.a.Fail(errCut)
+		e.done.Wait()
+	})
+}
+
 // FuzzMessages gives a stream any messages: it must not panic, nor keep more than its
 // window, nor hand out bytes in another order.
 func FuzzMessages(f *testing.F) {
