@@ -105,7 +105,7 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 		routine(func() { a.routineStdin(ctx) })
 	case a.params.TTY:
 		routine(func() { routineResize(ctx, a.params.Size, a.x.screen.size, func() { a.resize(ctx) }) })
-		routine(func() { pumpKeys(ctx, a.feed.in, p) })
+		routine(func() { a.pumpKeys(ctx, p, cancel) })
 	case a.params.PipeStdin:
 		routine(func() { a.routineStdin(ctx) })
 	}

@@ -226,12 +226,6 @@ func (f *feed) keep(b []byte) {
 	f.more = f.more || room < len(b)
 }
 
-// pumpKeys writes what is typed to a process's terminal. The end of the input
-// is a key there, and so it is not passed on.
-func pumpKeys(ctx context.Context, in *input, p *execclient.Process) {
-	_, _ = io.Copy(p.Stdin(ctx), in.reader(ctx))
-}
-
 // readLine reads one line of at most maxAnswer bytes; what is longer is no
 // line. The input must have been taken, or have no other reader.
 func (in *input) readLine(ctx context.Context) (string, error) {

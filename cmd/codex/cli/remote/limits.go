@@ -7,6 +7,11 @@ const (
 	// pipe of Linux holds.
 	inputChunk = 64 << 10
 
+	// keysWaiting and keysAtOnce bound what was typed, or pasted, and waits to be sent:
+	// 1 MiB. Keys are read meanwhile, because ~. is one of them.
+	keysWaiting = 1024
+	keysAtOnce  = 1 << 10
+
 	// maxReplay bounds what is kept of a command's input for a retry, in
 	// bytes. A command that was sent more is not retried.
 	maxReplay = 1 << 20

@@ -67,7 +67,9 @@ Examples:
 func remoteShellCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "shell", Usage: "open your shell on the server", OnUsageError: cmdutil.OnUsageError,
-		Description: `Runs the server's shell in a terminal.
+		Description: `Runs the server's shell in a terminal. At the beginning of a line, ~. closes the
+connection, also if the server does not answer any more, and ~? says so. While a lost
+connection is made anew, Ctrl-C ends the program.
 
 Example:
    codex remote shell --url ws://127.0.0.1:8765`,

@@ -1,0 +1,40 @@
+//go:build linux
+
+package cli
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestLeavingAShell: ~. gets a user out of a terminal, also when the server answers
+// nothing any more, and Ctrl-C while a lost connection is made anew.
+func TestLeavingAShell(t *testing.T) {
+	t.Run("hangs", func(t *testing.T) {
+		server, url := harness.Server(t)
+		u := harness.AtTerminal(t, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "echo ready; exec cat")
+		u.Expect("ready")
+		u.Types("~?")
+		u.Expect("close the connection")
+		harness.Must(t, server.Process.Signal(syscall.SIGSTOP))
+		t.Cleanup(func() { _ = server.Process.Signal(syscall.SIGCONT) })
+		u.Types("x\r~.")
+		if rest, code := u.End(); code != 255 || !strings.Contains(rest, "was closed by ~.") {
+			t.Errorf("%d %q", code, rest)
+		}
+	})
+	t.Run("reconnects", func(t *testing.T) {
+		server, url := harness.Server(t)
+		u := harness.AtTerminal(t, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "echo ready; exec cat")
+		u.Expect("ready")
+		harness.Must(t, server.Process.Kill())
+		u.Expect("reconnecting")
+		u.Types("\x03")
+		if rest, _ := u.End(); u.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+			t.Errorf("%v %q", u.Cmd.ProcessState, rest)
+		}
+	})
+}
