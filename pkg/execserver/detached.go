@@ -222,9 +222,6 @@ func readLog(log *retention.Log, params *execproto.ReadParams, final bool) (exec
 	if params.MaxBytes != nil {
 		most = min(*params.MaxBytes, most)
 	}
-	if params.Consume {
-		log.Consume(after)
-	}
 	got, err := log.Read(after, int(most))
 	if err != nil {
 		return execproto.ReadResult{}, internal("read retained output: " + err.Error())

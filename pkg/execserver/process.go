@@ -205,6 +205,9 @@ func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, 
 		return nil, unknownProcess(p.id)
 	}
 	if p.kept != nil {
+		if params.Consume {
+			p.kept.Consume(afterSeq(params)) // the process may wait for that
+		}
 		p.kept.Wait(ctx, afterSeq(params), waitOf(params))
 		r, err := readLog(p.kept, params, false)
 		return r, err

@@ -20,13 +20,14 @@ import (
 
 // detachedBytes is how much output TestDetachedCuts follows. By hand:
 //
-//	go test ./e2e/cli -run TestDetachedCuts -timeout 2h -args -detached-bytes 8589934592
+//	go test ./e2e/cli -run TestDetachedCuts -timeout 2h -args \
+//	   -detached-bytes 8589934592 -detached-cuts 1000 -detached-restarts 20
 var detachedBytes = flag.Int64("detached-bytes", 8<<20, "output of the process of TestDetachedCuts, in bytes")
 
 // The disturbances of TestDetachedCuts: one after each part of the output.
-const (
-	detachedCuts     = 100
-	detachedRestarts = 4
+var (
+	detachedCuts     = flag.Int("detached-cuts", 100, "cuts of the connection in TestDetachedCuts")
+	detachedRestarts = flag.Int("detached-restarts", 4, "killed servers in TestDetachedCuts")
 )
 
 // TestDetachedCuts follows the numbered output of a detached process while the connection is
@@ -46,7 +47,7 @@ func TestDetachedCuts(t *testing.T) {
 	if got := f.sum.Sum(nil); string(got) != string(want.Sum(nil)) || f.bytes != lines*16 {
 		t.Errorf("%d bytes, want %d; equal: %v", f.bytes, lines*16, string(got) == string(want.Sum(nil)))
 	}
-	if f.cuts < detachedCuts || f.restarts < detachedRestarts {
+	if f.cuts < *detachedCuts || f.restarts < *detachedRestarts {
 		t.Errorf("%d cuts and %d restarts", f.cuts, f.restarts)
 	}
 }
@@ -107,11 +108,11 @@ func (f *cutFollower) part(client *execclient.Client) (over bool, err error) {
 
 // disturb cuts the connection, or kills the server, as often as is due by now.
 func (f *cutFollower) disturb() {
-	for f.cuts < detachedCuts && f.bytes >= f.size*int64(f.cuts)/detachedCuts {
+	for f.cuts < *detachedCuts && f.bytes >= f.size*int64(f.cuts)/int64(*detachedCuts) {
 		f.cuts++
 		f.cut()
 	}
-	if f.restarts < detachedRestarts && f.bytes >= f.size*int64(f.restarts+1)/(detachedRestarts+2) {
+	if f.restarts < *detachedRestarts && f.bytes >= f.size*int64(f.restarts+1)/int64(*detachedRestarts+2) {
 		f.restarts++
 		f.d.end(syscall.SIGKILL)
 		f.d.start()
