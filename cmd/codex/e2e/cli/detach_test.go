@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,8 +35,12 @@ func newDetaching(t *testing.T, args ...string) *detaching {
 		d.end(syscall.SIGKILL)
 		for _, pid := range d.keepers() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			harness.AwaitGone(t, pid)
 		}
+		// The context of the test has ended here.
+		testutil.Eventually(context.Background(), t, "the end of the keepers", func() (string, bool) {
+			left := d.keepers()
+			return fmt.Sprint(left), len(left) == 0
+		})
 	})
 	return d
 }
