@@ -58,6 +58,8 @@ var notMarked = map[string]string{
 	"scripts/test --race":             "it is what runs this test: scripts/check tests it",
 	".ci/run":                         "it runs this test",
 	"source <(codex completion bash)": "it changes the shell: see TestBashCompletion",
+	"codex man remote | man -l -":     "it needs man: see TestManPages",
+	"scripts/release 1.2.3 --out /var/tmp/codex-1.2.3":                "it builds for six kinds of machines: .ci/run makes a release, twice",
 	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'": "it runs tests, as scripts/test does",
 	"go test ./cmd/codex/e2e/cli -run TestDocuments":                  "it is this test",
 }
