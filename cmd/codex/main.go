@@ -40,6 +40,8 @@ func run(args []string) int {
 		return watchdog()
 	case len(args) > 1 && args[1] == server.KeeperArg:
 		return server.Keeper()
+	case len(args) > 1 && args[1] == server.LimiterArg:
+		return limiter(args[2:])
 	default:
 		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 	}

@@ -432,6 +432,7 @@ func (c *Client) notification(m jsonrpc.Message) error {
 		}
 		id, e = n.ProcessID, Event{
 			Seq: n.Seq, Kind: Exited, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied, Denials: n.Denials,
+			Cause: n.Cause, Resources: n.Resources,
 		}
 	case execproto.NotifyProcessClosed:
 		n, err := execproto.Decode[execproto.ClosedNotification](m.Params)

@@ -69,6 +69,10 @@ type Cmd struct {
 	Sandbox json.RawMessage
 	// EnforceManagedNetwork leaves the network to managed proxies alone.
 	EnforceManagedNetwork bool
+	// Limits bound what the command and its descendants use; see Process.Limits. A
+	// server without the extension process/limits ignores them, unless they are
+	// required: then Start returns ErrNoLimits.
+	Limits *execproto.ProcessLimits
 
 	// Cancel is called when the context of CommandContext has ended before
 	// the command has. CommandContext sets it to kill the command with its
@@ -218,7 +222,7 @@ func (c *Cmd) params(ctx context.Context) (execproto.StartParams, error) {
 	p := execproto.StartParams{
 		ProcessID: uuid.NewString(), Argv: []string{c.Path}, TTY: c.TTY, Size: c.Size,
 		PipeStdin: !c.TTY && (c.Stdin != nil || c.in != nil),
-		EnvPolicy: c.EnvPolicy, Sandbox: c.Sandbox, EnforceManagedNetwork: c.EnforceManagedNetwork,
+		EnvPolicy: c.EnvPolicy, Sandbox: c.Sandbox, EnforceManagedNetwork: c.EnforceManagedNetwork, Limits: c.Limits,
 	}
 	if len(c.Args) > 0 {
 		p.Argv = append(p.Argv, c.Args[1:]...)
@@ -318,6 +322,9 @@ func (e *ExitError) Error() string {
 	text := "exit status " + strconv.Itoa(e.Code)
 	if e.SandboxDenied {
 		text += ", which the sandbox probably caused"
+	}
+	if e.Cause != "" && e.Cause != execproto.CauseExit && e.Cause != execproto.CauseSignal {
+		text += " (" + string(e.Cause) + ")"
 	}
 	if e.cause != nil {
 		text += ": " + e.cause.Error()

@@ -31,6 +31,9 @@ var (
 	ErrEventsLost = errors.New("process events are no longer retained")
 	// ErrUnsupported says that the server cannot do what was asked for.
 	ErrUnsupported = fmt.Errorf("the server does not support it: %w", errors.ErrUnsupported)
+	// ErrNoLimits says that the server cannot limit what a process uses, and that this
+	// was required.
+	ErrNoLimits = fmt.Errorf("this server cannot limit what a process uses: %w", ErrUnsupported)
 	// ErrNoCloseStdin says that the server cannot end a process's input.
 	ErrNoCloseStdin = fmt.Errorf("this server cannot close a process's stdin: %w", ErrUnsupported)
 )

@@ -32,6 +32,10 @@ type Event struct {
 	// Denials are, with Exited, what the server's network proxy has refused. Servers
 	// without this extension tell none.
 	Denials []execproto.Denial
+	// Cause says, with Exited, why the process has ended, and Resources what it has
+	// used. Servers without the extension process/limits tell neither.
+	Cause     execproto.Cause
+	Resources *execproto.ProcessResources
 
 	end uint64 // bytes of output through this event
 }
@@ -151,7 +155,10 @@ func (p *Process) merge(r execproto.ReadResult) error {
 			return protocolf("recovering exited process did not include its exit code")
 		}
 		if missing == 1 {
-			p.hold(Event{Seq: first, Kind: Exited, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied})
+			p.hold(Event{
+				Seq: first, Kind: Exited, ExitCode: *r.ExitCode, SandboxDenied: r.SandboxDenied,
+				Cause: r.Cause, Resources: r.Resources,
+			})
 			missing = 0
 		} else {
 			missing = max(missing, 1)

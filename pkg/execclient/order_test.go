@@ -73,7 +73,7 @@ func TestADenialIsToldWithTheExit(t *testing.T) {
 		p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
 		must(t, p.receive(Event{Seq: 2, Kind: Closed}))
 		must(t, p.receive(Event{Seq: 1, Kind: Exited, ExitCode: 1, SandboxDenied: denied}))
-		if state, err := p.Wait(t.Context()); err != nil || state != (ExitState{1, denied}) {
+		if state, err := p.Wait(t.Context()); err != nil || state.Code != 1 || state.SandboxDenied != denied {
 			t.Errorf("%v: %+v, %v", denied, state, err)
 		}
 	}

@@ -23,6 +23,10 @@ type ExitState struct {
 	Code int
 	// SandboxDenied says that its sandbox probably denied it something.
 	SandboxDenied bool
+	// Cause is why it ended, and Resources what it has used; "" and nil if the server
+	// does not tell (extension process/limits).
+	Cause     execproto.Cause
+	Resources *execproto.ProcessResources
 }
 
 // Process is a process on the server. Its methods may be called from any
@@ -40,7 +44,8 @@ type Process struct {
 	windowed  bool // the server holds it back
 
 	mu           sync.Mutex
-	sandbox      string           // as the server calls it
+	sandbox      string // as the server calls it
+	limits       []execproto.HeldLimit
 	started      bool             // the server has said so
 	pending      map[uint64]Event // came out of order
 	pendingBytes int              // of their output
@@ -110,6 +115,9 @@ func startError(err error) error {
 }
 
 func (c *Client) startProcess(ctx context.Context, params execproto.StartParams) (*Process, error) {
+	if l := params.Limits; l != nil && l.Require && !c.Has(execproto.ExtensionLimits) {
+		return nil, ErrNoLimits
+	}
 	p := newProcess(c, params)
 	if params.Env == nil {
 		params.Env = map[string]string{}
@@ -179,7 +187,7 @@ func (p *Process) begin(m jsonrpc.Message) error {
 	err := decodeAnswer(execproto.MethodProcessStart, m, &r)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sandbox, p.started = r.SandboxType, true
+	p.sandbox, p.limits, p.started = r.SandboxType, r.Limits, true
 	return err
 }
 
@@ -221,6 +229,14 @@ func (p *Process) SandboxType() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sandbox
+}
+
+// Limits returns how the server holds each limit of the process, if it was started with
+// StartParams.Limits and the server knows those.
+func (p *Process) Limits() []execproto.HeldLimit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.limits
 }
 
 // ID returns the process's id.
@@ -309,7 +325,7 @@ func (p *Process) exitState() ExitState {
 	if p.exited == nil {
 		return ExitState{Code: -1}
 	}
-	return ExitState{Code: p.exited.ExitCode, SandboxDenied: p.denied}
+	return ExitState{Code: p.exited.ExitCode, SandboxDenied: p.denied, Cause: p.exited.Cause, Resources: p.exited.Resources}
 }
 
 // askDenied asks servers that do not tell with the exit whether the sandbox

@@ -86,6 +86,10 @@ const (
 // requests and notifications.
 const ExtensionTakeOver = "initialize/takeOver"
 
+// ExtensionLimits is the name there of StartParams.Limits, and of the cause and the
+// resources with which a process ends.
+const ExtensionLimits = "process/limits"
+
 // Notifications from server to client.
 const (
 	NotifyProcessOutput = "process/output"

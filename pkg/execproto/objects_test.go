@@ -129,16 +129,26 @@ var vectors = []vector{
 		EnforceManagedNetwork: true, ManagedNetwork: &ManagedNetwork{LoopbackPorts: []uint16{1, 65535}},
 		NetworkProxy: &NetworkProxyLaunch{Proxy: NetworkProxy{Mode: NetworkFull}}, Metadata: &StartMetadata{ThreadID: "t"},
 		ShellSnapshot: &ShellSnapshot{"s", SnapshotShell{"sh", "/s"}}, Size: &TerminalSize{2, 3}, OutputWindow: 65536,
-		Detach: &Detach{"s"}, Retain: &Retain{Bytes: 1, WhenFull: WhenFullDropOldest},
+		Detach: &Detach{"s"}, Retain: &Retain{Bytes: 1, WhenFull: WhenFullDropOldest}, Limits: &ProcessLimits{WallMS: 5, Require: true},
 	}, `{"processId":"p","argv":["a","b"],"cwd":"/","env":{"A":"1"},"tty":true,"arg0":"sh","pipeStdin":true,` +
 		`"envPolicy":{"inherit":"all","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":["x"]},` +
 		`"sandbox":{"permissions":{}},"enforceManagedNetwork":true,` +
 		`"managedNetwork":{"loopbackPorts":[1,65535],"allowLocalBinding":false},` +
 		`"networkProxy":{"proxy":` + leastProxy + `,"auditMetadata":{}},"metadata":{"threadId":"t"},` +
 		`"shellSnapshot":{"scopeId":"s","shell":{"name":"sh","path":"/s"}},"size":{"rows":2,"cols":3},"outputWindow":65536,` +
-		`"detach":{"startId":"s"},"retain":{"bytes":1,"whenFull":"dropOldest"}}`},
+		`"detach":{"startId":"s"},"retain":{"bytes":1,"whenFull":"dropOldest"},"limits":{"wallMs":5,"require":true}}`},
 	{&StartResult{ProcessID: "p\""}, `{"processId":"p\""}`},
-	{&StartResult{"p", "none"}, `{"processId":"p","sandboxType":"none"}`},
+	{&StartResult{"p", "none", []HeldLimit{{"pids", 5, HeldByCgroup, ""}, {"wallMs", 7, HeldByNone, "why"}}},
+		`{"processId":"p","sandboxType":"none","limits":[{"name":"pids","value":5,"by":"cgroup"},` +
+			`{"name":"wallMs","value":7,"by":"none","reason":"why"}]}`},
+	{&ProcessLimits{}, `{}`},
+	{&ProcessLimits{1, 2, 3, 4, 5, 6, 7, 8, 9, true},
+		`{"memoryBytes":1,"swapBytes":2,"pids":3,"cpuMillis":4,"cpuSeconds":5,"wallMs":6,"outputBytes":7,"fileBytes":8,"openFiles":9,"require":true}`},
+	{&HeldLimit{"openFiles", 64, HeldByRlimit, ""}, `{"name":"openFiles","value":64,"by":"rlimit"}`},
+	{&HeldLimit{"pids", 1, HeldByNone, "why"}, `{"name":"pids","value":1,"by":"none","reason":"why"}`},
+	{&ProcessResources{}, `{"wallMs":0,"userMs":0,"systemMs":0,"maxRssBytes":0}`},
+	{&ProcessResources{1, 2, 3, 4, new(uint64(5)), new(uint64(6)), new(uint64(7)), new(uint64(8))},
+		`{"wallMs":1,"userMs":2,"systemMs":3,"maxRssBytes":4,"peakMemoryBytes":5,"ioReadBytes":6,"ioWriteBytes":7,"processes":8}`},
 	{&ReadParams{ProcessID: "p"}, `{"processId":"p","afterSeq":null,"maxBytes":null,"waitMs":null}`},
 	{&ReadParams{"p", new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), true},
 		`{"processId":"p","afterSeq":18446744073709551615,"maxBytes":18446744073709551615,` +
@@ -146,9 +156,10 @@ var vectors = []vector{
 	{&OutputChunk{1, Stderr, []byte("a")}, `{"seq":1,"stream":"stderr","chunk":"YQ=="}`},
 	{&ReadResult{Chunks: []OutputChunk{}, NextSeq: 1},
 		`{"chunks":[],"nextSeq":1,"exited":false,"exitCode":null,"closed":false,"failure":null,"sandboxDenied":false}`},
-	{&ReadResult{[]OutputChunk{{1, Stdout, []byte("a")}, {2, PTY, []byte{}}}, 5, true, new(-1), true, new("broke"), true, &EventRange{2, 9}, "disk"},
+	{&ReadResult{[]OutputChunk{{1, Stdout, []byte("a")}, {2, PTY, []byte{}}}, 5, true, new(-1), true, new("broke"), true, &EventRange{2, 9}, "disk", CauseMemory, &ProcessResources{}},
 		`{"chunks":[{"seq":1,"stream":"stdout","chunk":"YQ=="},{"seq":2,"stream":"pty","chunk":""}],"nextSeq":5,"exited":true,` +
-			`"exitCode":-1,"closed":true,"failure":"broke","sandboxDenied":true,"dropped":{"first":2,"last":9},"waiting":"disk"}`},
+			`"exitCode":-1,"closed":true,"failure":"broke","sandboxDenied":true,"dropped":{"first":2,"last":9},"waiting":"disk","cause":"memory",` +
+			`"resources":{"wallMs":0,"userMs":0,"systemMs":0,"maxRssBytes":0}}`},
 	{&Detach{"s"}, `{"startId":"s"}`},
 	{&Retain{1, 2, WhenFullWait}, `{"bytes":1,"seconds":2,"whenFull":"wait"}`},
 	{&EventRange{1, 1<<64 - 1}, `{"first":1,"last":18446744073709551615}`},
@@ -164,16 +175,18 @@ var vectors = []vector{
 	{&ProcessAck{"p", 1<<53 - 1}, `{"processId":"p","seq":9007199254740991}`},
 	{&TerminateResult{true}, `{"running":true}`},
 	{&ResizeParams{"p", 24, 80}, `{"processId":"p","rows":24,"cols":80}`},
-	{&ProcessInfo{"p", []string{"a"}, 5, true, new(-1), true, true},
-		`{"processId":"p","argv":["a"],"startedAtMs":5,"exited":true,"exitCode":-1,"closed":true,"tty":true}`},
+	{&ProcessInfo{"p", []string{"a"}, 5, true, new(-1), true, true, CauseExit, &ProcessResources{WallMS: 1}},
+		`{"processId":"p","argv":["a"],"startedAtMs":5,"exited":true,"exitCode":-1,"closed":true,"tty":true,"cause":"exit",` +
+			`"resources":{"wallMs":1,"userMs":0,"systemMs":0,"maxRssBytes":0}}`},
 	{&ListResult{[]ProcessInfo{}}, `{"processes":[]}`},
 	{&ListResult{[]ProcessInfo{{ProcessID: "p", Argv: []string{"a"}}}},
 		`{"processes":[{"processId":"p","argv":["a"],"startedAtMs":0,"exited":false,"exitCode":null,"closed":false,"tty":false}]}`},
 	{&OutputNotification{"p", 1, PTY, []byte("x")}, `{"processId":"p","seq":1,"stream":"pty","chunk":"eA=="}`},
 	{&ExitedNotification{ProcessID: "p", Seq: 2, ExitCode: 137}, `{"processId":"p","seq":2,"exitCode":137,"sandboxDenied":false}`},
-	{&ExitedNotification{"p", 2, -1, true, &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}, []Denial{{Kind: "network", Count: 1}}},
+	{&ExitedNotification{"p", 2, -1, true, &SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}, []Denial{{Kind: "network", Count: 1}}, CauseSignal, &ProcessResources{}},
 		`{"processId":"p","seq":2,"exitCode":-1,"sandboxDenied":true,"sandboxRefusal":{"policy":{"type":"disabled"},"reason":"no"},` +
-			`"denials":[{"kind":"network","host":"","port":0,"protocol":"","count":1,"reason":""}]}`},
+			`"denials":[{"kind":"network","host":"","port":0,"protocol":"","count":1,"reason":""}],"cause":"signal",` +
+			`"resources":{"wallMs":0,"userMs":0,"systemMs":0,"maxRssBytes":0}}`},
 	{&SandboxRefusal{Reason: "no"}, `{"policy":null,"reason":"no"}`},
 	{&SandboxRefusal{[]byte(`{"type":"disabled"}`), "no"}, `{"policy":{"type":"disabled"},"reason":"no"}`},
 	{&ClosedNotification{"p", 3}, `{"processId":"p","seq":3}`},

@@ -156,6 +156,9 @@ type StartParams struct {
 	Detach *Detach
 	// Retain is for a process with Detach; nil: the server's defaults.
 	Retain *Retain
+	// Limits bound what the process and its descendants use (extension
+	// process/limits); nil: the server's own limits alone.
+	Limits *ProcessLimits
 }
 
 var errNoArgv = errors.New("argv must not be empty")
@@ -179,6 +182,7 @@ func (p *StartParams) fields(c *codec) {
 	uint64s(c, "outputWindow", orNull|omit, &p.OutputWindow)
 	optional(c, "detach", orNull|omit, &p.Detach, objectValue)
 	optional(c, "retain", orNull|omit, &p.Retain, objectValue)
+	optional(c, "limits", orNull|omit, &p.Limits, objectValue)
 	c.refuse(len(p.Argv) == 0, errNoArgv)
 }
 
@@ -187,11 +191,15 @@ func (p *StartParams) fields(c *codec) {
 type StartResult struct {
 	ProcessID   string
 	SandboxType string
+	// Limits says how each limit of the process is held; only if StartParams.Limits
+	// was given.
+	Limits []HeldLimit
 }
 
 func (r *StartResult) fields(c *codec) {
 	text(c, "processId", orNull, &r.ProcessID)
 	text(c, "sandboxType", orNull|omit, &r.SandboxType)
+	objects(c, "limits", orNull|omit, &r.Limits)
 }
 
 // AppendJSON appends r.
@@ -232,7 +240,8 @@ func (p *OutputChunk) fields(c *codec) {
 	base64s(c, "chunk", 0, &p.Chunk)
 }
 
-// ReadResult answers process/read. ExitCode is nil until the process ended.
+// ReadResult answers process/read. ExitCode is nil until the process ended, and so are
+// Cause and Resources, which are an extension of this server.
 type ReadResult struct {
 	Chunks        []OutputChunk
 	NextSeq       uint64
@@ -245,7 +254,9 @@ type ReadResult struct {
 	// retained any more; nil: nothing.
 	Dropped *EventRange
 	// Waiting says why a detached process waits for room for its output; "": it does not.
-	Waiting string
+	Waiting   string
+	Cause     Cause
+	Resources *ProcessResources
 }
 
 func (r *ReadResult) fields(c *codec) {
@@ -258,6 +269,8 @@ func (r *ReadResult) fields(c *codec) {
 	boolean(c, "sandboxDenied", orNull, &r.SandboxDenied)
 	optional(c, "dropped", orNull|omit, &r.Dropped, objectValue)
 	text(c, "waiting", orNull|omit, &r.Waiting)
+	text(c, "cause", orNull|omit, &r.Cause)
+	optional(c, "resources", orNull|omit, &r.Resources, objectValue)
 }
 
 // AppendJSON appends r.
@@ -389,6 +402,9 @@ type ProcessInfo struct {
 	ExitCode    *int
 	Closed      bool
 	TTY         bool
+	// Cause and Resources are those of ExitedNotification, once it has ended.
+	Cause     Cause
+	Resources *ProcessResources
 }
 
 func (p *ProcessInfo) fields(c *codec) {
@@ -399,6 +415,8 @@ func (p *ProcessInfo) fields(c *codec) {
 	optional(c, "exitCode", orNull, &p.ExitCode, integerValue)
 	boolean(c, "closed", orNull, &p.Closed)
 	boolean(c, "tty", orNull, &p.TTY)
+	text(c, "cause", orNull|omit, &p.Cause)
+	optional(c, "resources", orNull|omit, &p.Resources, objectValue)
 }
 
 // ListResult answers process/list.
@@ -443,6 +461,10 @@ type ExitedNotification struct {
 	// Denials are what the process was refused as far as the server knows it, and
 	// does not guess it. They are an extension of this server.
 	Denials []Denial
+	// Cause says why the process has ended, and Resources what it has used. They are
+	// an extension of this server.
+	Cause     Cause
+	Resources *ProcessResources
 }
 
 func (n *ExitedNotification) fields(c *codec) {
@@ -452,6 +474,8 @@ func (n *ExitedNotification) fields(c *codec) {
 	boolean(c, "sandboxDenied", orNull, &n.SandboxDenied)
 	optional(c, "sandboxRefusal", orNull|omit, &n.SandboxRefusal, objectValue)
 	objects(c, "denials", orNull|omit, &n.Denials)
+	text(c, "cause", orNull|omit, &n.Cause)
+	optional(c, "resources", orNull|omit, &n.Resources, objectValue)
 }
 
 // Denial is what a process was refused, Count times. Kind is DenialNetwork.

@@ -202,13 +202,13 @@ func (p *keptProc) Output(seq uint64, stream process.Stream, chunk []byte) {
 }
 
 // Exited implements process.Sink.
-func (p *keptProc) Exited(seq uint64, code int, denied bool) {
+func (p *keptProc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
 	reason := ""
 	if refused := p.refused(); refused != nil {
 		reason = refused.Reason
 	}
-	if err := p.log.Exit(seq, code, denied, reason); err != nil {
+	if err := p.log.Exit(seq, e.Code, e.Denied, reason); err != nil {
 		p.s.srv.log.Warn("the exit of a process is not retained", "error", err)
 	}
 }

@@ -35,6 +35,10 @@ const (
 )
 
 const (
+	// maxLimitTime is the longest limit of time that a process can have; more is as
+	// much. It is far below what overflows.
+	maxLimitTime = 365 * 24 * time.Hour
+
 	// maxWaiting bounds the connections that are not authenticated yet, each of
 	// which ends within seconds. They may take at most 1/waitingShare of the
 	// process's descriptors, which leaves enough for clients and commands.

@@ -55,6 +55,7 @@ var extensions = []string{
 	execproto.MethodTunnelListen,
 	execproto.MethodTunnelUnlisten,
 	execproto.MethodTunnelResume,
+	execproto.ExtensionLimits,
 }
 
 // notifications is every notification of a client but initialized, which

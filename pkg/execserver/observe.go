@@ -58,15 +58,15 @@ func (st *start) observeStart(kind string, pid int, took time.Duration, err erro
 
 // observeExit is told how the process has exited. refused says that its sandbox could
 // not be made, so that the command has not run.
-func (p *proc) observeExit(code int, refused bool) {
+func (p *proc) observeExit(e *process.Exit, refused bool) {
 	m := p.s.srv.metrics
-	p.exit = exit{code: code, duration: time.Since(p.startedAt)}
+	p.exit = exit{code: e.Code, duration: time.Since(p.startedAt), cause: causes[e.Cause], processor: e.Usage.User + e.Usage.System}
 	m.processTime.Observe(p.exit.duration)
 	switch {
 	case refused:
 		m.finished.With(endRefused).Inc()
 		m.refusals.Inc()
-	case code == 0:
+	case e.Code == 0:
 		m.finished.With(endSuccess).Inc()
 	default:
 		m.finished.With(endFailure).Inc()
@@ -77,12 +77,15 @@ func (p *proc) observeExit(code int, refused bool) {
 type exit struct {
 	code     int
 	duration time.Duration // from the request that started it
+	cause    execproto.Cause
+	// processor is the processor time that it has used.
+	processor time.Duration
 }
 
 // observeClosed is told that the output of the process has ended, which is after its
 // exit.
 func (p *proc) observeClosed() {
-	p.log.Info("process ended", "exit_code", p.exit.code, "duration", p.exit.duration,
+	p.log.Info("process ended", "exit_code", p.exit.code, "cause", string(p.exit.cause), "duration", p.exit.duration, "processor_time", p.exit.processor,
 		"bytes_in", p.traffic.in.Load(), "bytes_out", p.traffic.out.Load())
 }
 

@@ -194,13 +194,13 @@ func (p *proc) recordConfined() {
 }
 
 // Exited implements process.Sink.
-func (p *proc) Exited(seq uint64, code int, denied bool) {
+func (p *proc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
 	refused := p.refused()
-	p.observeExit(code, refused != nil)
+	p.observeExit(&e, refused != nil)
 	p.notify(execproto.ExitedNotification{
-		ProcessID: p.id, Seq: seq, ExitCode: code, SandboxDenied: denied, SandboxRefusal: refused,
-		Denials: p.denials.list(),
+		ProcessID: p.id, Seq: seq, ExitCode: e.Code, SandboxDenied: e.Denied, SandboxRefusal: refused,
+		Denials: p.denials.list(), Cause: causes[e.Cause], Resources: resources(&e.Usage),
 	})
 }
 

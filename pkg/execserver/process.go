@@ -27,6 +27,7 @@ type start struct {
 	sandbox *processSandbox // nil: it has none
 	network networkLaunch
 	shell   *snapshotRequest // nil: start-up files run as usual
+	limits  bool             // the client wants to know how they are held
 	log     *slog.Logger
 }
 
@@ -76,7 +77,7 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
 	}
 	p.log = log
-	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, log: log}
+	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, limits: params.Limits != nil, log: log}
 	return call{
 		turn: c.session.order.enter(p.id),
 		run:  func(context.Context) (result, error) { return st.run(ctx) },
@@ -116,10 +117,10 @@ func (st *start) run(ctx context.Context) (result, error) {
 	}
 	if err != nil {
 		st.observeStart(kind, 0, time.Since(began), err)
-		return nil, st.failed(err)
+		return nil, st.failed(startError(err))
 	}
 	st.observeStart(kind, running.Pid(), time.Since(began), nil)
-	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: kind}, func() {
+	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: kind, Limits: st.held(running.Held())}, func() {
 		if p.setStarted(running) {
 			running.Terminate()
 		}
@@ -166,7 +167,7 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	spec := process.Spec{
 		Argv: p.Argv, Arg0: p.Arg0, Dir: cwd,
 		Env: envpolicy.Environ(os.Environ(), policy, p.Env),
-		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow,
+		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow, Limits: srv.limits(p.Limits),
 	}
 	if p.Size != nil {
 		spec.Rows, spec.Cols = p.Size.Rows, p.Size.Cols
@@ -224,10 +225,14 @@ func readResult(r *process.ReadResult) execproto.ReadResult {
 	for i, c := range r.Chunks {
 		chunks[i] = execproto.OutputChunk{Seq: c.Seq, Stream: execproto.Stream(c.Stream), Chunk: c.Data}
 	}
-	return execproto.ReadResult{
+	result := execproto.ReadResult{
 		Chunks: chunks, NextSeq: r.NextSeq, Exited: r.Exited, ExitCode: r.ExitCode,
 		Closed: r.Closed, Failure: r.Failure, SandboxDenied: r.SandboxDenied,
 	}
+	if e := r.Exit; e != nil {
+		result.Cause, result.Resources = causes[e.Cause], resources(&e.Usage)
+	}
+	return result
 }
 
 // processWrite queues the write, and answers when the process's stdin has taken
@@ -358,6 +363,9 @@ func processList(_ context.Context, c *conn, _ *struct{}) (result, error) {
 		if running := p.now(); running != nil {
 			state := running.State()
 			info.Exited, info.ExitCode, info.Closed = state.Exited, state.ExitCode, state.Closed
+			if e := state.Exit; e != nil {
+				info.Cause, info.Resources = causes[e.Cause], resources(&e.Usage)
+			}
 		}
 		list.Processes = append(list.Processes, info)
 	}

@@ -89,6 +89,8 @@ type Options struct {
 	// HiddenPaths are directories and files that no sandboxed request sees, beside those of
 	// EgressPolicy.
 	HiddenPaths []string
+	// Limits are those of every process, and the highest that clients may ask for.
+	Limits execproto.ProcessLimits
 
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.

@@ -177,7 +177,10 @@ func (x *snapshots) enter(key string) *snapshotEntry {
 // command do, until the session ends.
 func (st *start) captureShell(ctx context.Context, intent *launch.Intent) (*shellsnapshot.Snapshot, error) {
 	marker, s, spec := shellsnapshot.NewMarker(), st.p.s, st.spec
-	spec = process.Spec{Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env}
+	spec = process.Spec{
+		Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env,
+		Limits: spec.Limits,
+	}
 	c := &shellCapture{s: s, marker: marker, ended: make(chan struct{})}
 	if intent != nil {
 		command, err := s.srv.confine(intent, &spec)
@@ -252,7 +255,7 @@ func (c *shellCapture) end(output []byte) {
 }
 
 // Exited implements process.Sink. All output of the shell itself came before.
-func (c *shellCapture) Exited(uint64, int, bool) { c.end(nil) }
+func (c *shellCapture) Exited(uint64, process.Exit) { c.end(nil) }
 
 // Closed implements process.Sink.
 func (c *shellCapture) Closed(uint64) {

@@ -134,9 +134,12 @@ func TestReportOfTheExit(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A launcher that has ended closes its end without a report.
-		code, err := standby.ReadReport(starter)
+		code, used, err := standby.ReadReport(starter)
 		if !tt.unreported && (err != nil || code != tt.code) || tt.unreported && !errors.Is(err, io.EOF) {
 			t.Errorf("%s: it reports %d, %v", tt.script, code, err)
+		}
+		if !tt.unreported && used.MaxRSS == 0 {
+			t.Errorf("%s: it reports no memory: %v", tt.script, used)
 		}
 		if _, err := io.ReadAll(r); err != nil {
 			t.Error(err)

@@ -241,7 +241,7 @@ func (s *supervisor) outcome(r *relay) (int, error) {
 	isTold := err == nil && n == len(buf)
 	if isTold && told.stage == stageEnded {
 		code := s.cleanUp(int(told.step))
-		s.tellEnd(code)
+		s.tellEnd(code, &told.usage)
 		_, err := r.wait()
 		return code, err
 	}
@@ -270,14 +270,14 @@ func (s *supervisor) cleanUp(code int) int {
 // tellEnd tells the server the exit code, if it wants to know, before the kernel has
 // freed the namespaces and this process. The server reads the output of the command to
 // its end, which this process must not hold open.
-func (s *supervisor) tellEnd(code int) {
+func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
 	if s.l == nil || s.l.report <= 0 {
 		return
 	}
 	for fd := range standardFiles {
 		_ = unix.Close(fd)
 	}
-	_ = standby.Report(s.l.report, code)
+	_ = standby.Report(s.l.report, code, standby.UsageOf(used))
 }
 
 // explain turns a report into an error and an exit code.

@@ -75,7 +75,7 @@ func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	if s.closed {
 		return errClosed
 	}
-	c.pid, c.pidfd, err = spec.fork(e, program, -1)
+	c.pid, c.pidfd, err = s.forkSpec(spec, e, program, -1)
 	if err == nil {
 		s.pids[c.pid] = true
 	}

@@ -63,7 +63,8 @@ type ReadResult struct {
 	// and is the number of the next event otherwise.
 	NextSeq       uint64
 	Exited        bool
-	ExitCode      *int // nil until the process ended
+	ExitCode      *int  // nil until the process ended
+	Exit          *Exit // nil until then
 	Closed        bool
 	Failure       *string
 	SandboxDenied bool // the answer of Spec.DetectDenial
@@ -86,8 +87,7 @@ type eventLog struct {
 	chunks   []Chunk
 	bytes    int
 	exited   bool
-	exitCode int
-	denied   bool
+	exit     Exit
 	closed   bool
 	released bool
 	waiting  int
@@ -123,11 +123,11 @@ func (l *eventLog) trim() {
 	l.chunks = l.chunks[drop:]
 }
 
-func (l *eventLog) exit(code int, denied bool) uint64 {
+func (l *eventLog) recordExit(e Exit) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
-	l.exited, l.exitCode, l.denied = true, code, denied
+	l.exited, l.exit = true, e
 	l.notify()
 	return l.last
 }
@@ -218,8 +218,8 @@ func (l *eventLog) state() State {
 	defer l.mu.Unlock()
 	s := State{Exited: l.exited, Closed: l.closed}
 	if l.exited {
-		code := l.exitCode
-		s.ExitCode = &code
+		code, e := l.exit.Code, l.exit
+		s.ExitCode, s.Exit = &code, &e
 	}
 	return s
 }
@@ -227,10 +227,10 @@ func (l *eventLog) state() State {
 // snapshot returns the result of read at this moment, and whether a reader that
 // waits must return it. The caller holds the lock.
 func (l *eventLog) snapshot(after uint64, maxBytes *uint64) (ReadResult, bool) {
-	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed, SandboxDenied: l.denied}
+	r := ReadResult{NextSeq: l.last + 1, Exited: l.exited, Closed: l.closed, SandboxDenied: l.exit.Denied}
 	if l.exited {
-		code := l.exitCode
-		r.ExitCode = &code
+		code, e := l.exit.Code, l.exit
+		r.ExitCode, r.Exit = &code, &e
 	}
 	var sum uint64
 	for i := range l.chunks {

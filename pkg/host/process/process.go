@@ -22,9 +22,8 @@ import (
 // the call only. Output must return when its receiver is gone for good.
 type Sink interface {
 	Output(seq uint64, s Stream, chunk []byte)
-	// Exited reports the exit code, and in denied the answer of
-	// Spec.DetectDenial.
-	Exited(seq uint64, code int, denied bool)
+	// Exited reports how it ended. Exit.Denied is the answer of Spec.DetectDenial.
+	Exited(seq uint64, e Exit)
 	Closed(seq uint64)
 }
 
@@ -59,6 +58,11 @@ type Process struct {
 	reaped bool        // its pid may belong to another process; it has ended
 	over   bool        // its descriptors are being closed
 	timer  *time.Timer // kills the remaining descendants, or ends the streams
+	cause  Cause       // why it is being killed; CauseExit: it is not
+
+	startedAt time.Time
+	held      []Held
+	limited   limited
 
 	exiting  atomic.Bool // the program has ended; streams drain
 	cut      atomic.Bool // streams end now
@@ -72,6 +76,7 @@ type Process struct {
 type State struct {
 	Exited   bool
 	ExitCode *int
+	Exit     *Exit // nil until it has exited
 	Closed   bool
 }
 
@@ -176,11 +181,23 @@ func (p *Process) Terminate() bool {
 	if p.exitedButOpen() {
 		return false
 	}
-	p.mu.Lock()
-	running := !p.ended
-	p.mu.Unlock()
+	running := p.setCause(CauseTerminated)
 	p.kill()
 	return running
+}
+
+// setCause notes why the process is about to be killed, unless there is a reason
+// already, and reports whether it is running.
+func (p *Process) setCause(c Cause) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	if p.cause == CauseExit {
+		p.cause = c
+	}
+	return true
 }
 
 // exitedButOpen reports whether the process has exited and its streams are
@@ -230,6 +247,7 @@ func (p *Process) wakeStreams() {
 
 // run starts the goroutines of the process.
 func (p *Process) run(pidfd int) {
+	p.startLimits()
 	wg := &p.group.s.wg
 	var streams sync.WaitGroup
 	for _, s := range p.streams {
@@ -246,25 +264,25 @@ func (p *Process) run(pidfd int) {
 // routineWaiter waits for the exit, reports it after all output that was
 // written before it, and closes the process when its streams have ended.
 func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
-	code, reported := p.awaitReport()
+	end, reported := p.awaitReport()
 	ended := make(chan struct{})
 	if reported {
 		p.group.s.wg.Go(func() { p.routineEnd(pidfd, ended) })
 	} else {
-		code = p.group.s.reap(p, pidfd)
+		end = p.group.s.reap(p, pidfd)
 		close(ended)
 	}
+	exit := p.exitOf(end)
 	p.wakeStreams()
 	p.drained.Wait()
 
 	<-p.gate
-	denied := false
 	if p.spec.DetectDenial != nil {
 		stdout, stderr := p.log.outputText()
-		denied = p.spec.DetectDenial(code, stdout, stderr)
+		exit.Denied = p.spec.DetectDenial(exit.Code, stdout, stderr)
 	}
 	p.emit.Lock()
-	p.sink.Exited(p.log.exit(code, denied), code, denied)
+	p.sink.Exited(p.log.recordExit(exit), exit)
 	p.emit.Unlock()
 
 	streams.Wait()
@@ -277,6 +295,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	p.sink.Closed(p.log.close())
 	p.emit.Unlock()
 	<-ended
+	p.stopLimits()
 	p.group.remove(p)
 	close(p.finished)
 }
@@ -293,20 +312,20 @@ func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 // awaitReport waits until a standby has reported its exit code. It reports false if
 // there is no report, or if maxEnding processes that have reported are still there: then
 // the exit is that of the process. After true the caller starts routineEnd.
-func (p *Process) awaitReport() (code int, reported bool) {
-	if code, reported = p.spec.Standby.awaitReport(); !reported {
-		return 0, false
+func (p *Process) awaitReport() (end ending, reported bool) {
+	if end, reported = p.spec.Standby.awaitReport(); !reported {
+		return end, false
 	}
 	select {
 	case p.group.s.ending <- struct{}{}:
 	default:
-		return 0, false
+		return end, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
 	p.exiting.Store(true)
-	return code, true
+	return end, true
 }
 
 // closeStreams closes the process's descriptors.

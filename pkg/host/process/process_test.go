@@ -27,6 +27,7 @@ type recorder struct {
 	out    map[Stream]*bytes.Buffer
 	code   int
 	exited uint64
+	end    Exit
 	closed uint64
 	block  chan struct{} // Output waits for it, when set
 	first  chan struct{} // closed with the first output
@@ -66,11 +67,11 @@ func (r *recorder) Output(seq uint64, s Stream, chunk []byte) {
 	}
 }
 
-func (r *recorder) Exited(seq uint64, code int, _ bool) {
+func (r *recorder) Exited(seq uint64, e Exit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next(seq)
-	r.code, r.exited = code, seq
+	r.code, r.exited, r.end = e.Code, seq, e
 	close(r.exit)
 }
 

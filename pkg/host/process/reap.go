@@ -7,20 +7,28 @@ import (
 	"syscall"
 )
 
-// reap waits for the end of p and returns its exit code: the status, 128+n
-// after signal n, -1 when it is not known. It does not hold a thread where
+// ending is how a program has ended: its status, 128+n after signal n, -1 when it is not
+// known, and what it has used.
+type ending struct {
+	code     int
+	signaled bool
+	usage    Usage // without Wall
+}
+
+// reap waits for the end of p. It does not hold a thread where
 // the kernel has process descriptors that can be polled.
-func (s *Supervisor) reap(p *Process, pidfd int) int {
-	code, waited := 0, p.spec.Standby.await(p.pid, pidfd)
+func (s *Supervisor) reap(p *Process, pidfd int) ending {
+	var end ending
+	waited := p.spec.Standby.await(p.pid, pidfd)
 	if !waited {
 		// Another process may get the pid before reaped is set. The
 		// alternative is to hold the lock for the process's whole life.
-		code = waitStatus(p.pid)
+		end = waitStatus(p.pid)
 	}
 	s.watchdog.ended(p.pid)
 	p.mu.Lock()
 	if waited {
-		code = waitStatus(p.pid)
+		end = waitStatus(p.pid)
 	}
 	p.ended, p.reaped = true, true
 	p.exiting.Store(true)
@@ -30,25 +38,26 @@ func (s *Supervisor) reap(p *Process, pidfd int) int {
 	s.mu.Unlock()
 
 	s.lookForOrphans()
-	return code
+	return end
 }
 
 // waitStatus reaps a process that has ended.
-func waitStatus(pid int) int {
+func waitStatus(pid int) ending {
 	var status syscall.WaitStatus
+	var used syscall.Rusage
 	for {
-		_, err := syscall.Wait4(pid, &status, 0, nil)
+		_, err := syscall.Wait4(pid, &status, 0, &used)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case err != nil:
-			return -1
+			return ending{code: -1}
 		case status.Exited():
-			return status.ExitStatus()
+			return ending{code: status.ExitStatus(), usage: usageOf(&used)}
 		case status.Signaled():
-			return 128 + int(status.Signal())
+			return ending{code: 128 + int(status.Signal()), signaled: true, usage: usageOf(&used)}
 		default:
-			return -1
+			return ending{code: -1}
 		}
 	}
 }

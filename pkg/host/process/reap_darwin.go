@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,3 +42,8 @@ func endedChild() (int, error) { return 0, unix.ENOSYS }
 
 // becomeSubreaper returns false: macOS has no subreapers, launchd adopts orphans.
 func becomeSubreaper() (bool, error) { return false, nil }
+
+// usageOf returns what the system counts. It counts no bytes of storage.
+func usageOf(r *syscall.Rusage) Usage {
+	return Usage{User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano()), MaxRSS: uint64(r.Maxrss)}
+}

@@ -3,8 +3,11 @@ package process
 import (
 	"errors"
 	"os"
+	"syscall"
+	"time"
 	"unsafe"
 
+	"codex.internal/pkg/host/standby"
 	"golang.org/x/sys/unix"
 )
 
@@ -71,4 +74,23 @@ func waitid(kind, id int, info *siginfo, options int) error {
 // reports whether the system supports that.
 func becomeSubreaper() (bool, error) {
 	return true, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// blockSize is the unit of blocks in a struct rusage, in bytes.
+const blockSize = 512
+
+func usageOf(r *syscall.Rusage) Usage {
+	micros := func(t syscall.Timeval) uint64 { return uint64(t.Sec)*1e6 + uint64(t.Usec) }
+	return usageOfReport(standby.Usage{
+		User: micros(r.Utime), System: micros(r.Stime), MaxRSS: uint64(r.Maxrss), Read: uint64(r.Inblock), Written: uint64(r.Oublock),
+	})
+}
+
+// usageOfReport is usageOf for what a standby reports.
+func usageOfReport(u standby.Usage) Usage {
+	read, written := u.Read*blockSize, u.Written*blockSize
+	return Usage{
+		User: time.Duration(u.User) * time.Microsecond, System: time.Duration(u.System) * time.Microsecond,
+		MaxRSS: u.MaxRSS << 10, IORead: &read, IOWritten: &written,
+	}
 }

@@ -47,6 +47,8 @@ type Spec struct {
 	// says if it can; otherwise it is closed, and the program is started. It must
 	// not be used again.
 	Standby *Standby
+	// Limits bound what it and its descendants use.
+	Limits Limits
 
 	outlives bool // it does not end with this program: see Janitor
 }
@@ -258,6 +260,15 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 		return 0, -1, spec.explain(program, err)
 	}
 	return pid, pidfd, nil
+}
+
+// forkSpec is fork for a process of the supervisor.
+func (s *Supervisor) forkSpec(spec *Spec, e *ends, program string, cgroup int) (pid, pidfd int, err error) {
+	if s.opts.KillFirst {
+		s.oom.raise()
+		defer s.oom.restore()
+	}
+	return spec.fork(e, program, cgroup)
 }
 
 // explain returns an error that names the program or the working directory,

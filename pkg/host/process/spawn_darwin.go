@@ -24,6 +24,9 @@ func attributes(spec *Spec, _ int, _ *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Setctty: spec.TTY}
 }
 
+// dieWithParent does nothing: see diesWithParent.
+func dieWithParent() {}
+
 // pipeCloseOnExec makes a pipe whose ends are closed on exec.
 func pipeCloseOnExec(fds *[2]int) error {
 	// No fork may come between the two steps.

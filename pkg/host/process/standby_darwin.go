@@ -17,6 +17,6 @@ func (*Standby) Ended() <-chan struct{} { return nil }
 
 func (*Spec) order(*ends, int, bool) bool { return false }
 
-func (*Standby) awaitReport() (code int, reported bool) { return 0, false }
+func (*Standby) awaitReport() (end ending, reported bool) { return end, false }
 
 func (*Standby) await(pid, pidfd int) bool { return awaitEnd(pid, pidfd) }

@@ -57,7 +57,7 @@ func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
 	s.forks.RLock()
 	s.mu.Lock()
 	if err = errClosed; !s.closed {
-		st.pid, pidfd, err = spec.fork(&ends{files: [3]int{fd, fd, fd}}, spec.Argv[0], -1)
+		st.pid, pidfd, err = s.forkSpec(&spec, &ends{files: [3]int{fd, fd, fd}}, spec.Argv[0], -1)
 	}
 	if err == nil {
 		s.pids[st.pid] = true
@@ -158,22 +158,22 @@ func (st *Standby) stopReport() {
 // awaitReport waits for the exit code that a program reports before it ends. It reports
 // false if there is no report; then the program has ended, or its exit status will say
 // how it does. A program that has reported must still be waited for and reaped.
-func (st *Standby) awaitReport() (code int, reported bool) {
+func (st *Standby) awaitReport() (end ending, reported bool) {
 	if st == nil {
-		return 0, false
+		return end, false
 	}
 	st.mu.Lock()
 	f := st.report
 	st.mu.Unlock()
 	if f == nil {
-		return 0, false
+		return end, false
 	}
-	code, err := standby.ReadReport(f)
+	code, used, err := standby.ReadReport(f)
 	st.mu.Lock()
 	st.report = nil
 	st.mu.Unlock()
 	_ = f.Close()
-	return code, err == nil
+	return ending{code: code, usage: usageOfReport(used)}, err == nil
 }
 
 // reachable reports whether the working directory can be entered. If not, the

@@ -125,6 +125,10 @@ func (r *reader) deliver(b *block, n int) {
 	<-p.gate
 	p.emit.Lock()
 	defer p.emit.Unlock()
+	if n = p.allow(n); n == 0 {
+		return
+	}
+	data = data[:n]
 	seq := p.log.output(r.stream.name, data, from)
 	if p.win.recordEvent(seq, n) {
 		p.wakeStreams()

@@ -50,6 +50,12 @@ type Options struct {
 	// started with the first process and ends what is left when this program
 	// is killed. Empty: none.
 	Watchdog []string
+	// Limiter is a command whose main function is RunLimiter. It sets the resource
+	// limits of processes that have some. Empty: none is set.
+	Limiter []string
+	// KillFirst has the kernel kill processes before this program when memory is short.
+	// What this program starts by other means in the same moment is killed first, too.
+	KillFirst bool
 }
 
 // Supervisor starts processes and waits for them. Its methods may be called
@@ -60,6 +66,7 @@ type Supervisor struct {
 	dirs     sync.Once
 	root     *cgroupRoot // nil: no cgroups; see cgroups
 	watchdog watchdog
+	oom      oomScore
 	wg       sync.WaitGroup // every goroutine of every process
 
 	// forks is held for reading around a fork and the note of its pid, and
@@ -154,6 +161,7 @@ func (s *Supervisor) Close() {
 	s.watchdog.close()
 	close(s.stop)
 	s.wg.Wait()
+	s.oom.close()
 	signal.Stop(s.ignored)
 }
 
@@ -166,6 +174,7 @@ type Group struct {
 	procs   map[*Process]bool
 	leaders []int // ended session leaders, for groups without a cgroup
 	closed  bool
+	left    map[*Process]bool // have closed, but have a clock and descendants
 }
 
 // NewGroup returns an empty group. Close must be called when it is no longer
@@ -197,17 +206,30 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		return nil, err
 	}
 	s := g.s
+	held, err := s.hold(&spec.Limits)
+	if err != nil {
+		return nil, err
+	}
 	s.watchdog.start(s)
 	e, err := openEnds(&spec)
 	if err != nil {
 		return nil, err
 	}
+	limiter, err := s.limiter(&spec, program)
+	if err != nil {
+		e.closeChild()
+		e.closeOurs()
+		return nil, err
+	}
 	p := &Process{
-		group: g, spec: spec, sink: sink, streams: e.streams, tty: e.master,
+		group: g, spec: spec, held: held, sink: sink, streams: e.streams, tty: e.master,
 		gate: make(chan struct{}), finished: make(chan struct{}),
 		win: window{size: clampWindow(spec.Window)},
 	}
 	p.stdin.file, p.stdin.tty, p.stdin.wg = e.stdin, e.master != nil, &s.wg
+	if limiter != nil {
+		program = s.opts.Limiter[0]
+	}
 	p.cg = g.cgroup()
 	pidfd, err := g.fork(p, e, program)
 	e.closeChild()
@@ -215,11 +237,25 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	if err != nil {
 		e.closeOurs()
 		p.cg.remove()
+		limiter.close()
 		return nil, err
 	}
 	s.watchdog.started(p.pid, p.cg.path == "")
+	if err := limiter.await(&spec); err != nil {
+		g.undo(p, pidfd, e)
+		return nil, err
+	}
 	p.run(pidfd)
 	return p, nil
+}
+
+// undo waits for the end of a process whose program could not be executed.
+func (g *Group) undo(p *Process, pidfd int, e *ends) {
+	g.s.reap(p, pidfd)
+	e.closeOurs()
+	p.cg.remove()
+	g.remove(p)
+	close(p.finished)
 }
 
 // cgroup makes a cgroup for one process, inside the group's own.
@@ -255,13 +291,13 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	case closed:
 		return -1, errClosed
 	default:
-		p.pid, pidfd, err = p.spec.fork(e, program, cgroup)
+		p.pid, pidfd, err = s.forkSpec(&p.spec, e, program, cgroup)
 	}
 	if err != nil && p.cg.path != "" {
 		// The system may refuse to start a process in this cgroup.
 		p.cg.remove()
 		p.cg = cgroupDir{}
-		p.pid, pidfd, err = p.spec.fork(e, program, -1)
+		p.pid, pidfd, err = s.forkSpec(&p.spec, e, program, -1)
 	}
 	if err != nil {
 		return -1, err
@@ -293,6 +329,12 @@ func (g *Group) remove(p *Process) {
 // Close ends the group's processes with all their descendants, also those of
 // processes that have closed, and waits until the processes have closed.
 func (g *Group) Close() {
+	cause := CauseGroupClosed
+	g.s.mu.Lock()
+	if g.s.closed {
+		cause = CauseSupervisorClosed
+	}
+	g.s.mu.Unlock()
 	g.mu.Lock()
 	g.closed = true
 	procs := make([]*Process, 0, len(g.procs))
@@ -302,8 +344,10 @@ func (g *Group) Close() {
 	leaders := g.leaders
 	g.leaders = nil
 	g.mu.Unlock()
+	g.stopLeft()
 	var wg sync.WaitGroup
 	for _, p := range procs {
+		p.setCause(cause)
 		wg.Go(p.killWithGrace)
 	}
 	wg.Wait()

@@ -26,8 +26,8 @@
 // does anything. A standby that is killed while the order is on its way does not, so
 // that its starter knows that nothing has run.
 //
-// A standby that may report its exit code does so at most once, with two bytes: 2, and
-// the code. From then on it holds no descriptor of the order that a reader could be
+// A standby that may report its exit code does so at most once, with 42 bytes: 3, the
+// code, and what the work has used (Usage), little endian. From then on it holds no descriptor of the order that a reader could be
 // waiting for the end of, and its end says nothing new. Scenario: the command of a
 // sandbox has ended, and the kernel takes a millisecond and more to free the
 // namespaces, the memory and the threads of the launcher. The starter still waits for
@@ -62,7 +62,8 @@ const (
 	sendTime = 5
 	answer   = 1
 	// reported is the first byte of a report.
-	reported = 2
+	reported   = 3
+	reportSize = 2 + 8*5
 )
 
 var magic = [4]byte{'c', 'x', 'o', '1'}
@@ -282,21 +283,40 @@ func readFull(socket int, b []byte) error {
 	return nil
 }
 
-// Report tells the starter the exit code of what the order asked for, before the
-// standby ends. An error says that the starter does not wait for it any more.
-func Report(socket, code int) error {
-	return unix.Sendto(socket, []byte{reported, byte(code)}, unix.MSG_NOSIGNAL, nil)
+// Usage is what the work of an order has used: processor time in microseconds, the most
+// memory that one process had in KiB, and blocks of 512 bytes that were read from storage
+// and written to it, as in struct rusage.
+type Usage struct{ User, System, MaxRSS, Read, Written uint64 }
+
+// UsageOf returns the part of a struct rusage that a report has.
+func UsageOf(r *unix.Rusage) Usage {
+	micros := func(t unix.Timeval) uint64 { return uint64(t.Sec)*1e6 + uint64(t.Usec) }
+	return Usage{micros(r.Utime), micros(r.Stime), uint64(r.Maxrss), uint64(r.Inblock), uint64(r.Oublock)}
+}
+
+// Report tells the starter the exit code of what the order asked for, and what it has
+// used, before the standby ends. An error says that the starter does not wait for it any
+// more.
+func Report(socket, code int, u Usage) error {
+	b := append(make([]byte, 0, reportSize), reported, byte(code))
+	for _, v := range []uint64{u.User, u.System, u.MaxRSS, u.Read, u.Written} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return unix.Sendto(socket, b, unix.MSG_NOSIGNAL, nil)
 }
 
 // ReadReport waits for a report. The error is io.EOF if the standby has ended without
 // one, and otherwise one of r or of a malformed report.
-func ReadReport(r io.Reader) (code int, err error) {
-	var b [2]byte
+func ReadReport(r io.Reader) (code int, u Usage, err error) {
+	var b [reportSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return 0, err
+		return 0, u, err
 	}
 	if b[0] != reported {
-		return 0, errors.New("the standby reports something else than an exit code")
+		return 0, u, errors.New("the standby reports something else than an exit code")
 	}
-	return int(b[1]), nil
+	for i, v := range []*uint64{&u.User, &u.System, &u.MaxRSS, &u.Read, &u.Written} {
+		*v = binary.LittleEndian.Uint64(b[2+8*i:])
+	}
+	return int(b[1]), u, nil
 }

@@ -129,30 +129,32 @@ func TestReport(t *testing.T) {
 		want error // nil: any, with send
 	}{
 		"success": {code: 0}, "failure": {code: 1}, "signal": {code: 137}, "the highest": {code: 255},
-		"garbage": {send: "xx"}, "the answer to an order": {send: "\x01\x00"}, "half of a report": {send: "\x02", want: io.ErrUnexpectedEOF},
+		"garbage": {send: strings.Repeat("x", reportSize)}, "the answer to an order": {send: "\x01\x00"},
+		"half of a report": {send: "\x03\x00", want: io.ErrUnexpectedEOF},
 	} {
 		starter, socket := pair(t)
 		f := os.NewFile(uintptr(starter), "starter")
+		used := Usage{1, 1 << 40, 3, 4, uint64(tt.code)}
 		if tt.send == "" {
-			if err := Report(socket, tt.code); err != nil {
+			if err := Report(socket, tt.code, used); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		} else if _, err := unix.Write(socket, []byte(tt.send)); err != nil {
 			t.Fatal(err)
 		}
 		_ = unix.Shutdown(socket, unix.SHUT_WR)
-		code, err := ReadReport(f)
+		code, u, err := ReadReport(f)
 		switch {
-		case tt.send == "" && (err != nil || code != tt.code):
-			t.Errorf("%s: %d, %v", name, code, err)
+		case tt.send == "" && (err != nil || code != tt.code || u != used):
+			t.Errorf("%s: %d, %v, %v", name, code, u, err)
 		case tt.send != "" && (err == nil || tt.want != nil && !errors.Is(err, tt.want)):
 			t.Errorf("%s: taken for %d (%v)", name, code, err)
 		}
-		if _, err := ReadReport(f); !errors.Is(err, io.EOF) {
+		if _, _, err := ReadReport(f); !errors.Is(err, io.EOF) {
 			t.Errorf("%s: after it: %v", name, err)
 		}
 		_ = f.Close()
-		if err := Report(socket, 0); !errors.Is(err, unix.EPIPE) {
+		if err := Report(socket, 0, Usage{}); !errors.Is(err, unix.EPIPE) {
 			t.Errorf("%s: a report to a starter that has ended: %v", name, err)
 		}
 	}

@@ -93,8 +93,8 @@ func (e *execution) attempt(ctx context.Context, d approval.Decision) (approval.
 	e.last = &attempt{x: e.x, params: e.params, report: &e.report, feed: &e.feed, secret: e.job.secret, asked: e.job.asked}
 	result, err := e.last.run(ctx)
 	e.x.caught = syscall.Signal(e.last.caught.Load())
-	if err == nil && e.last.late.Load() {
-		err = &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command did not end within --timeout %v and was killed", e.x.timeout)}
+	if err == nil {
+		err = e.last.limitError(result.ExitCode)
 	}
 	return result, err
 }

@@ -45,6 +45,7 @@ type attempt struct {
 	p      atomic.Pointer[execclient.Process] // nil until it is started
 	late   atomic.Bool                        // --timeout has passed
 	caught atomic.Int32                       // the last signal, 0: none
+	cause  execproto.Cause                    // why it has ended
 	asked  []string                           // the command as the user is asked about it
 	raw    rawMode                            // of the terminal, if the process has one
 	over   chan struct{}                      // closed when the process has closed, or is given up
@@ -140,8 +141,9 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 		return nil, &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errors.Join(errNotConfined, err)}
 	}
 	a.p.Store(p)
+	a.checkLimits(p)
 	return p, a.report.emit(execEvent{
-		Type: "started", ProcessID: p.ID(), Environment: a.x.environment, Argv: a.params.Argv, Cwd: a.params.Cwd, Sandbox: p.SandboxType(),
+		Type: "started", ProcessID: p.ID(), Environment: a.x.environment, Argv: a.params.Argv, Cwd: a.params.Cwd, Sandbox: p.SandboxType(), Limits: limitEvents(p.Limits()),
 	})
 }
 
@@ -164,6 +166,7 @@ func (a *attempt) follow(ctx context.Context, p *execclient.Process) (approval.R
 	if err != nil {
 		return approval.Result{}, err
 	}
+	a.cause = state.Cause
 	refused, found := a.x.network.denials(denials)
 	a.refused = refused
 	// A command that succeeds although a host was refused does not need it.

@@ -67,7 +67,7 @@ Examples:
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again"},
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
-		}, networkFlags()...),
+		}, append(networkFlags(), cmdutil.RemoteLimitFlags()...)...),
 		Action: func(c *cli.Context) error { return ourFailure(execRemote(c, s)) },
 	}
 }
@@ -314,6 +314,7 @@ func (x *remoteExec) params(j job) (execproto.StartParams, string) {
 		TTY: x.tty, PipeStdin: !x.tty && !isNull(x.s.In), Sandbox: x.sandbox,
 		EnvPolicy: &execproto.EnvPolicy{Inherit: "all", Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}},
 	}
+	params.Limits = x.wantedLimits()
 	params.NetworkProxy = x.networkProxy()
 	params.EnforceManagedNetwork = params.NetworkProxy != nil
 	if x.tty {

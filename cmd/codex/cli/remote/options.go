@@ -32,6 +32,7 @@ type execOptions struct {
 	noInput  bool
 	json     bool
 	timeout  time.Duration // of each attempt; 0: none
+	limits   *execproto.ProcessLimits
 	// endpoints are the hosts that the sandbox lets the command reach. With
 	// askNetwork a person is asked about others.
 	endpoints  *egress.Endpoints
@@ -52,6 +53,9 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	}
 	var err error
 	if o.env, err = parseEnv(c.StringSlice("env-var"), c.StringSlice("env")); err != nil {
+		return o, err
+	}
+	if o.limits, err = cmdutil.RemoteLimits(c); err != nil {
 		return o, err
 	}
 	policy := c.String("sandbox")

@@ -31,6 +31,11 @@ type execEvent struct {
 	// Of exited.
 	SandboxDenied *bool         `json:"sandboxDenied,omitempty"`
 	Denials       []denialEvent `json:"denials,omitempty"`
+	// Cause and Resources are those of process/exited.
+	Cause     execproto.Cause `json:"cause,omitempty"`
+	Resources *resourceEvent  `json:"resources,omitempty"`
+	// Limits, of started, are those of process/start.
+	Limits []limitEvent `json:"limits,omitempty"`
 	// Of network: what a person was asked about.
 	Host     string `json:"host,omitempty"`
 	Port     uint16 `json:"port,omitempty"`
@@ -97,7 +102,7 @@ func (r *report) process(e execclient.Event) error {
 	case execclient.Output:
 		return r.output(e.Stream, e.Data)
 	case execclient.Exited:
-		exited := execEvent{Type: "exited", ExitCode: &e.ExitCode, SandboxDenied: &e.SandboxDenied}
+		exited := execEvent{Type: "exited", ExitCode: &e.ExitCode, SandboxDenied: &e.SandboxDenied, Cause: e.Cause, Resources: (*resourceEvent)(e.Resources)}
 		for _, d := range e.Denials {
 			exited.Denials = append(exited.Denials, denialEvent(d))
 		}

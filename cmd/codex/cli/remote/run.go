@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"slices"
+
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
 )
@@ -35,6 +37,10 @@ A sandboxed command reaches no host. --allow-domain lets it reach some, and
 session) or n (never); anything else means no, once. --save adds what you let
 it reach to an egress policy. --network lets it reach every host.
 
+--timeout, --memory and the like limit the command with all that it starts. The server says how
+it holds each limit; one that it cannot hold is told on stderr, and with
+--require-limits nothing runs.
+
 Examples:
    codex remote run -- uname -a
    codex remote run --cwd /src --env-var CGO_ENABLED=0 -- go test ./...
@@ -42,13 +48,14 @@ Examples:
    codex remote run --sandbox workspace-write --cwd /src -- make test
    codex remote run --sandbox read-only --allow-domain pypi.org:443 -- curl -sI https://pypi.org/
    codex remote run --sandbox workspace-write --cwd /src --ask-network -- npm install
+   codex remote run --timeout 10m --cpu-time 1h --output-limit 100M -- make -j
    codex remote run --tty -- top
    codex remote run --detach --name build -- make -j8`,
 		Flags: append([]cli.Flag{
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
 			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
-		}, append(networkFlags(), detachFlags()...)...),
+		}, slices.Concat(networkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("run needs a command: codex remote run -- COMMAND [ARGUMENT...]")

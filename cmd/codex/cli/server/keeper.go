@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/launch"
@@ -31,6 +32,8 @@ type keeperSettings struct {
 	NoLocalSockets bool     `json:"noLocalSockets"`
 	Cgroups        bool     `json:"cgroups"`
 	Hidden         []string `json:"hidden"` // from sandboxed commands
+
+	Limits execproto.ProcessLimits `json:"limits"`
 }
 
 // retainDir returns the directory that --retain-dir means; "": no detached processes.
@@ -62,6 +65,7 @@ func addKeepers(opts *execserver.Options, self string) error {
 	settings, err := json.Marshal(keeperSettings{
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
 		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
+		Limits: opts.Limits,
 	})
 	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
 	return err
@@ -98,8 +102,11 @@ func runKeeper(ctx context.Context) error {
 	}
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden,
+		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits,
 		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
-		Process: process.Options{Subreaper: true, Cgroups: s.Cgroups, Watchdog: []string{self, WatchdogArg}},
+		Process: process.Options{
+			Subreaper: true, Cgroups: s.Cgroups, KillFirst: true,
+			Watchdog: []string{self, WatchdogArg}, Limiter: []string{self, LimiterArg},
+		},
 	})
 }

@@ -101,6 +101,10 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	case c.Duration("retain-for") < time.Second:
 		return execserver.Options{}, cmdutil.Usagef("--retain-for must be at least 1s")
 	}
+	limits, err := cmdutil.ServerLimits(c)
+	if err != nil {
+		return execserver.Options{}, err
+	}
 	opts := execserver.Options{
 		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
@@ -113,8 +117,9 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		EgressPolicy:               ceiling,
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
 		MaxDetached: c.Int("max-detached"),
+		Limits:      limits,
 
-		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups")},
+		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups"), KillFirst: true},
 	}
 	if dir, err := home.Find(); err == nil && filepath.IsAbs(dir) {
 		opts.CodexHome = dir
@@ -123,6 +128,6 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return opts, nil
 	}
-	opts.Process.Watchdog = []string{self, WatchdogArg}
+	opts.Process.Watchdog, opts.Process.Limiter = []string{self, WatchdogArg}, []string{self, LimiterArg}
 	return opts, addKeepers(&opts, self)
 }

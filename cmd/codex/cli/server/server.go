@@ -57,7 +57,12 @@ Examples:
       --ws-auth capability-token --ws-token-file /run/secrets/exec-token
    codex exec-server --listen wss://0.0.0.0:8765 --tls-cert cert.pem --tls-key key.pem \
       --tls-client-ca clients.pem
+   codex exec-server --limit-time 1h --limit-output 1G --limit-open-files 4096
    codex exec-server --remote https://meet.example:8766 --environment-id box
+
+The --limit options hold for every command, whatever a client asks for; a client may
+ask for less. The log says which ones are not held, as those of memory, swap,
+processors and processes in this version; with --limit-require nothing starts then.
 
 With forward it runs nothing itself, but registers a server that listens elsewhere.
 With token it makes a file with a token for --ws-token-file.
@@ -105,7 +110,7 @@ Options on the command line count more than variables, and those more than the f
 			&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
-		}...), slices.Concat(remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
+		}...), slices.Concat(cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
 		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
 	}

@@ -1,0 +1,169 @@
+package cmdutil
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"github.com/urfave/cli/v2"
+)
+
+// limitOption is an option for one limit of processes. Its name depends on the command:
+// codex exec-server has --limit-NAME.
+type limitOption struct {
+	name, remote string // remote: in codex remote; "": the same
+	value, usage string
+	set          func(l *execproto.ProcessLimits, text string) (ok bool)
+}
+
+var limitOptions = []limitOption{
+	{"memory", "", "SIZE", "of all its processes together, such as 2G", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.MemoryBytes })},
+	{"swap", "", "SIZE", "of swap besides its memory; default: none", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.SwapBytes })},
+	{"cpus", "", "NUMBER", "processors at a time, such as 1.5", parseCPUs},
+	{"pids", "", "NUMBER", "processes and threads at a time", numberOf(func(l *execproto.ProcessLimits) *uint64 { return &l.PIDs })},
+	{"cpu-time", "", "DURATION", "of processor time in all, in whole seconds", parseCPUTime},
+	{"time", "timeout", "DURATION", "from the start, such as 10m", parseTime},
+	{"output", "output-limit", "SIZE", "of output in all", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.OutputBytes })},
+	{"file-size", "", "SIZE", "of each file that it writes", sizeOf(func(l *execproto.ProcessLimits) *uint64 { return &l.FileBytes })},
+	{"open-files", "", "NUMBER", "open files of each of its processes", numberOf(func(l *execproto.ProcessLimits) *uint64 { return &l.OpenFiles })},
+}
+
+// ServerLimitFlags are the options of codex exec-server for limits.
+func ServerLimitFlags() []cli.Flag {
+	var flags []cli.Flag
+	for _, o := range limitOptions {
+		flags = append(flags, &cli.StringFlag{Name: "limit-" + o.name, Usage: "let each command have at most `" + o.value + "` " + o.usage})
+	}
+	return append(flags, &cli.BoolFlag{Name: "limit-require", Usage: "start no command whose limits cannot be held"})
+}
+
+// RemoteLimitFlags are the options of codex remote for limits, without --timeout.
+func RemoteLimitFlags() []cli.Flag {
+	var flags []cli.Flag
+	for _, o := range limitOptions {
+		if name := o.remoteName(); name != "timeout" {
+			flags = append(flags, &cli.StringFlag{Name: name, Usage: "let the command have at most `" + o.value + "` " + o.usage})
+		}
+	}
+	return append(flags, &cli.BoolFlag{Name: "require-limits", Usage: "do not start the command if the server cannot hold its limits"})
+}
+
+func (o *limitOption) remoteName() string {
+	if o.remote != "" {
+		return o.remote
+	}
+	return o.name
+}
+
+// ServerLimits are what the options of ServerLimitFlags say.
+func ServerLimits(c *cli.Context) (execproto.ProcessLimits, error) {
+	l, err := limits(c, func(o *limitOption) string { return "limit-" + o.name })
+	l.Require = c.Bool("limit-require")
+	return l, err
+}
+
+// RemoteLimits are what the options of RemoteLimitFlags say; nil: there are none.
+func RemoteLimits(c *cli.Context) (*execproto.ProcessLimits, error) {
+	l, err := limits(c, func(o *limitOption) string {
+		if o.remoteName() == "timeout" {
+			return ""
+		}
+		return o.remoteName()
+	})
+	if l == (execproto.ProcessLimits{}) && !c.Bool("require-limits") {
+		return nil, err
+	}
+	l.Require = c.Bool("require-limits")
+	return &l, err
+}
+
+// limits reads the options whose names that function tells; "": it is left out.
+func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLimits, error) {
+	var l execproto.ProcessLimits
+	for i := range limitOptions {
+		o := &limitOptions[i]
+		n := name(o)
+		if n == "" || !c.IsSet(n) {
+			continue
+		}
+		if text := c.String(n); !o.set(&l, text) {
+			return l, Usagef("--%s %q is no %s: %s", n, text, strings.ToLower(o.value), limitForms[o.value])
+		}
+	}
+	if l.SwapBytes > 0 && l.MemoryBytes == 0 {
+		return l, Usagef("a limit of swap needs one of memory")
+	}
+	return l, nil
+}
+
+// limitForms say what values look like.
+var limitForms = map[string]string{
+	"SIZE":     "give bytes, or a number with K, M, G or T, as 512M",
+	"NUMBER":   "give a number above 0",
+	"DURATION": "give a duration such as 90s or 10m, of at least a second",
+}
+
+func sizeOf(member func(*execproto.ProcessLimits) *uint64) func(*execproto.ProcessLimits, string) bool {
+	return func(l *execproto.ProcessLimits, text string) bool {
+		n, ok := ParseSize(text)
+		*member(l) = n
+		return ok
+	}
+}
+
+func numberOf(member func(*execproto.ProcessLimits) *uint64) func(*execproto.ProcessLimits, string) bool {
+	return func(l *execproto.ProcessLimits, text string) bool {
+		n, err := strconv.ParseUint(text, 10, 64)
+		*member(l) = n
+		return err == nil && n > 0
+	}
+}
+
+func parseCPUs(l *execproto.ProcessLimits, text string) bool {
+	const most = 1 << 20 // processors: far more than a machine has
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0.001 && n <= most) {
+		return false
+	}
+	l.CPUMillis = uint64(math.Round(n * 1000))
+	return true
+}
+
+func parseCPUTime(l *execproto.ProcessLimits, text string) bool {
+	d, err := time.ParseDuration(text)
+	l.CPUSeconds = uint64(max(d, 0) / time.Second)
+	return err == nil && l.CPUSeconds > 0
+}
+
+func parseTime(l *execproto.ProcessLimits, text string) bool {
+	d, err := time.ParseDuration(text)
+	l.WallMS = uint64(max(d, 0).Milliseconds())
+	return err == nil && d >= time.Second
+}
+
+// ParseSize returns a number of bytes, which may end with K, M, G or T, that is 2^10 to
+// 2^40, in either case, and with B or iB after that. It is above 0.
+func ParseSize(text string) (uint64, bool) {
+	digits := strings.TrimRight(text, "KMGTkmgtiBb")
+	shift := 0
+	switch strings.ToLower(text[len(digits):]) {
+	case "", "b":
+	case "k", "kb", "kib":
+		shift = 10
+	case "m", "mb", "mib":
+		shift = 20
+	case "g", "gb", "gib":
+		shift = 30
+	case "t", "tb", "tib":
+		shift = 40
+	default:
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n == 0 || n > math.MaxInt64>>shift {
+		return 0, false
+	}
+	return n << shift, true
+}

@@ -1,0 +1,102 @@
+package remote
+
+import (
+	"fmt"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+)
+
+// wantedLimits are the limits of a command: those of the options, and --timeout, which
+// the server holds also when this program cannot tell it any more.
+func (x *remoteExec) wantedLimits() *execproto.ProcessLimits {
+	if x.timeout <= 0 || !x.client.Has(execproto.ExtensionLimits) {
+		return x.limits
+	}
+	l := execproto.ProcessLimits{}
+	if x.limits != nil {
+		l = *x.limits
+	}
+	l.WallMS = uint64(max(x.timeout, time.Millisecond).Milliseconds())
+	return &l
+}
+
+// checkLimits tells of the limits that a started command has not got.
+func (a *attempt) checkLimits(p *execclient.Process) {
+	l := a.params.Limits
+	if l == nil {
+		return
+	}
+	if !a.x.client.Has(execproto.ExtensionLimits) {
+		cmdutil.Messagef(a.x.s.Err, "codex: this server does not limit commands; yours runs without the limits that you gave\n")
+		return
+	}
+	for _, h := range p.Limits() {
+		if h.By == execproto.HeldByNone {
+			cmdutil.Messagef(a.x.s.Err, "codex: the server does not hold the limit %s: %s\n", h.Name, h.Reason)
+		}
+	}
+}
+
+// exceeded says which limit ended a command; "": none.
+func exceeded(cause execproto.Cause) string {
+	switch cause {
+	case execproto.CauseTimeout:
+		return "its time was over"
+	case execproto.CauseMemory:
+		return "it used more memory than its limit"
+	case execproto.CausePIDs:
+		return "it wanted more processes than its limit"
+	case execproto.CauseCPU:
+		return "it used more processor time than its limit"
+	case execproto.CauseOutput:
+		return "it wrote more output than its limit"
+	default:
+		return ""
+	}
+}
+
+// limitError is the error of a command that a limit has ended; nil: none has. The exit
+// code is the command's, except after the end of its time.
+func (a *attempt) limitError(exitCode int) error {
+	switch why := exceeded(a.cause); {
+	case a.late.Load(), a.x.timeout > 0 && a.cause == execproto.CauseTimeout:
+		return &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command did not end within --timeout %v and was killed", a.x.timeout)}
+	case a.cause == execproto.CauseTimeout:
+		return &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("the command was killed: the server gives it no more time")}
+	case why != "":
+		return &cmdutil.ExitError{Code: exitCode, Err: fmt.Errorf("the command failed: %s", why)}
+	default:
+		return nil
+	}
+}
+
+// resourceEvent is execproto.ProcessResources in --json.
+type resourceEvent struct {
+	WallMS          uint64  `json:"wallMs"`
+	UserMS          uint64  `json:"userMs"`
+	SystemMS        uint64  `json:"systemMs"`
+	MaxRSSBytes     uint64  `json:"maxRssBytes"`
+	PeakMemoryBytes *uint64 `json:"peakMemoryBytes,omitempty"`
+	IOReadBytes     *uint64 `json:"ioReadBytes,omitempty"`
+	IOWriteBytes    *uint64 `json:"ioWriteBytes,omitempty"`
+	Processes       *uint64 `json:"processes,omitempty"`
+}
+
+// limitEvent is execproto.HeldLimit in --json.
+type limitEvent struct {
+	Name   string `json:"name"`
+	Value  uint64 `json:"value"`
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func limitEvents(held []execproto.HeldLimit) []limitEvent {
+	var events []limitEvent
+	for _, h := range held {
+		events = append(events, limitEvent(h))
+	}
+	return events
+}

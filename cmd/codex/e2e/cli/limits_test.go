@@ -1,0 +1,104 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestLimits: limits of a client hold with and without a sandbox, and the error names the
+// one that has ended a command.
+func TestLimits(t *testing.T) {
+	_, url := harness.Server(t)
+	for _, tt := range []struct {
+		args      []string
+		script    string
+		code      int
+		out, errs string
+	}{
+		{[]string{"--timeout", "1s"}, "sleep 600", 124, "", "--timeout 1s"},
+		{[]string{"--output-limit", "4"}, "printf 12345; sleep 600", 137, "1234", "more output"},
+		{[]string{"--cpu-time", "1s"}, "while :; do :; done", 152, "", "more processor time"},
+		{[]string{"--open-files", "64", "--require-limits"}, "ulimit -n; ulimit -Hn; exit 3", 3, "64\n64\n", ""},
+		{[]string{"--file-size", "1k"}, "cd /tmp; head -c 4096 /dev/zero | (cat > \"$(mktemp)\"); exit 0", 0, "", ""},
+	} {
+		for _, sandbox := range []string{"danger-full-access", "read-only"} {
+			args := append([]string{"remote", "run", "--url", url, "--sandbox", sandbox}, tt.args...)
+			out, errs, code := harness.Run(t, "", append(args, "--", "sh", "-c", tt.script)...)
+			if code != tt.code || tt.out != "" && out != tt.out || !strings.Contains(errs, tt.errs) {
+				t.Errorf("%v, %s: %d, %q, %q", tt.args, sandbox, code, out, errs)
+			}
+		}
+	}
+	if _, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--memory", "lots", "--", "true"); code != 2 || !strings.Contains(errs, "--memory") {
+		t.Errorf("a wrong option: %d, %q", code, errs)
+	}
+}
+
+// TestLimitsOfServer: those of a server hold whatever a client asks for, and the one of the
+// client if that is lower.
+func TestLimitsOfServer(t *testing.T) {
+	_, url := harness.Server(t, "--limit-open-files", "100", "--limit-output", "8")
+	for arg, want := range map[string]string{"--verbose": "100\n", "--open-files=4000": "100\n", "--open-files=70": "70\n"} {
+		if out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, arg, "--", "sh", "-c", "ulimit -n"); code != 0 || out != want {
+			t.Errorf("%s: %d, %q, %q", arg, code, out, errs)
+		}
+	}
+	if out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--output-limit", "1G", "--", "yes"); code != 137 || len(out) != 8 {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+}
+
+// TestResources: what a command has used is that of the command and its descendants, with
+// and without a sandbox, whose launcher is not counted when it reports the end.
+func TestResources(t *testing.T) {
+	_, url := harness.Server(t)
+	for _, sandbox := range []string{"danger-full-access", "read-only"} {
+		out, errs, code := harness.Run(t, "", "remote", "exec", "--url", url, "--sandbox", sandbox, "--json", "--no-input", "--",
+			"sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait")
+		var end struct {
+			Type, Cause string
+			Resources   struct{ WallMs, UserMs, SystemMs, MaxRssBytes uint64 }
+		}
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, `"exited"`) {
+				if err := json.Unmarshal([]byte(line), &end); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r := end.Resources
+		if code != 0 || end.Cause != "exit" || r.UserMs == 0 || r.MaxRssBytes < 100<<10 || r.UserMs > r.WallMs*2+1000 {
+			t.Errorf("%s: %d, %+v, %q", sandbox, code, end, errs)
+		}
+	}
+}
+
+// TestOOMScore: the kernel kills commands, and helpers that work for one, before the server.
+func TestOOMScore(t *testing.T) {
+	server, url := harness.Server(t)
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(server.Process.Pid) + "/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sandbox := range []string{"danger-full-access", "read-only"} {
+		out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--sandbox", sandbox, "--", "cat", "/proc/self/oom_score_adj")
+		if adj, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || code != 0 || adj != min(max(own, 0)+500, 1000) {
+			t.Errorf("%s: %q, %q, %d; the server has %d", sandbox, out, errs, code, own)
+		}
+	}
+	after, err := os.ReadFile("/proc/" + strconv.Itoa(server.Process.Pid) + "/oom_score_adj")
+	if err != nil || string(after) != string(text) {
+		t.Errorf("the server has %q, %v; want %q", after, err, text)
+	}
+}

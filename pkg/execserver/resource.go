@@ -1,0 +1,108 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"errors"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/process"
+)
+
+// limitNames are the names of limits in the protocol.
+var limitNames = map[string]string{
+	process.LimitMemory: "memoryBytes", process.LimitSwap: "swapBytes", process.LimitProcesses: "pids",
+	process.LimitCPUMillis: "cpuMillis", process.LimitCPUTime: "cpuSeconds", process.LimitWallTime: "wallMs",
+	process.LimitOutput: "outputBytes", process.LimitFileSize: "fileBytes", process.LimitOpenFiles: "openFiles",
+}
+
+// holders are the names of what holds a limit.
+var holders = [...]string{
+	process.HeldByNone: execproto.HeldByNone, process.HeldByCgroup: execproto.HeldByCgroup,
+	process.HeldByRlimit: execproto.HeldByRlimit, process.HeldByServer: execproto.HeldByServer,
+}
+
+// causes are the names of why a process has ended.
+var causes = [...]execproto.Cause{
+	process.CauseExit: execproto.CauseExit, process.CauseSignal: execproto.CauseSignal,
+	process.CauseTimeout: execproto.CauseTimeout, process.CauseMemory: execproto.CauseMemory,
+	process.CausePIDs: execproto.CausePIDs, process.CauseCPU: execproto.CauseCPU,
+	process.CauseOutput: execproto.CauseOutput, process.CauseTerminated: execproto.CauseTerminated,
+	process.CauseGroupClosed: execproto.CauseSessionEnded, process.CauseSupervisorClosed: execproto.CauseServerStopped,
+}
+
+// limits returns the limits of a process: those that the client wants, none above those
+// of the server (docs/spec/wire.md §4.11).
+func (srv *Server) limits(wanted *execproto.ProcessLimits) process.Limits {
+	if wanted == nil {
+		wanted = &execproto.ProcessLimits{SwapBytes: srv.opts.Limits.SwapBytes}
+	}
+	own := &srv.opts.Limits
+	swap := wanted.SwapBytes
+	if own.MemoryBytes > 0 {
+		swap = min(swap, own.SwapBytes)
+	}
+	return process.Limits{
+		Memory: lower(wanted.MemoryBytes, own.MemoryBytes), Swap: swap,
+		Processes: lower(wanted.PIDs, own.PIDs), CPUMillis: lower(wanted.CPUMillis, own.CPUMillis),
+		CPUTime:  duration(lower(wanted.CPUSeconds, own.CPUSeconds), time.Second),
+		WallTime: duration(lower(wanted.WallMS, own.WallMS), time.Millisecond),
+		Output:   lower(wanted.OutputBytes, own.OutputBytes), FileSize: lower(wanted.FileBytes, own.FileBytes),
+		OpenFiles: lower(wanted.OpenFiles, own.OpenFiles),
+		Require:   wanted.Require || own.Require,
+	}
+}
+
+// lower returns the lower one of two limits, of which 0 is none.
+func lower(wanted, own uint64) uint64 {
+	if wanted == 0 || own != 0 && own < wanted {
+		return own
+	}
+	return wanted
+}
+
+// duration returns n units, or maxLimitTime if that is less.
+func duration(n uint64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, uint64(maxLimitTime/unit))) * unit
+}
+
+// held returns how the limits of a process are held, for a client that has given some.
+func (st *start) held(held []process.Held) []execproto.HeldLimit {
+	for _, h := range held {
+		if h.By == process.HeldByNone {
+			st.log.Warn("a limit of a process is not held", "limit", h.Limit, "reason", h.Reason)
+		}
+	}
+	if !st.limits {
+		return nil
+	}
+	list := make([]execproto.HeldLimit, len(held))
+	for i, h := range held {
+		value := h.Value
+		switch h.Limit {
+		case process.LimitCPUTime:
+			value /= uint64(time.Second)
+		case process.LimitWallTime:
+			value /= uint64(time.Millisecond)
+		}
+		list[i] = execproto.HeldLimit{Name: limitNames[h.Limit], Value: value, By: holders[h.By], Reason: h.Reason}
+	}
+	return list
+}
+
+// startError is the error of a request whose process could not be started.
+func startError(err error) error {
+	if _, ok := errors.AsType[*process.LimitError](err); ok {
+		return invalidParams(err.Error())
+	}
+	return err
+}
+
+// resources returns what a process has used.
+func resources(u *process.Usage) *execproto.ProcessResources {
+	return &execproto.ProcessResources{
+		WallMS: uint64(u.Wall.Milliseconds()), UserMS: uint64(u.User.Milliseconds()), SystemMS: uint64(u.System.Milliseconds()),
+		MaxRSSBytes: u.MaxRSS, PeakMemoryBytes: u.PeakMemory, IOReadBytes: u.IORead, IOWriteBytes: u.IOWritten, Processes: u.Processes,
+	}
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package process
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// limiterMark is the argument before those of the limiter that this test program is.
+const limiterMark = "the-limiter"
+
+// TestLimiterProgram is the limiter of these tests.
+func TestLimiterProgram(t *testing.T) {
+	i := slices.Index(os.Args, limiterMark)
+	if i < 0 {
+		t.Skip("this is no limiter")
+	}
+	_ = RunLimiter(os.Args[i+1:])
+	os.Exit(1)
+}
+
+func limitedGroup(t *testing.T, limiter bool) *Group {
+	t.Helper()
+	opts := Options{}
+	if limiter {
+		opts.Limiter = []string{os.Args[0], "-test.run=^TestLimiterProgram$", limiterMark}
+	}
+	s, err := NewSupervisor(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s.NewGroup()
+}
+
+// TestCauses: each process tells why it has ended.
+func TestCauses(t *testing.T) {
+	g := limitedGroup(t, true)
+	for _, tt := range []struct {
+		name, script string
+		limits       Limits
+		code         int
+		cause        Cause
+	}{
+		{"an exit", "exit 3", Limits{}, 3, CauseExit},
+		{"an exit with limits that are not reached", "exit 3", Limits{WallTime: time.Hour, Output: 1, CPUTime: time.Hour}, 3, CauseExit},
+		{"a status that looks like a signal", "exit 137", Limits{WallTime: time.Hour}, 137, CauseExit},
+		{"a signal", "kill -KILL $$", Limits{WallTime: time.Hour}, 137, CauseSignal},
+		{"too much time", "sleep 600 & exec sleep 600", Limits{WallTime: time.Millisecond}, 137, CauseTimeout},
+		{"time over while a descendant holds the output", "(trap '' TERM; sleep 600) & exit 0", Limits{WallTime: 300 * time.Millisecond}, 0, CauseExit},
+		{"as much output as is allowed", "printf 12345", Limits{Output: 5}, 0, CauseExit},
+		{"too much output", "printf 12345; printf 6 >&2; sleep 600", Limits{Output: 5}, 137, CauseOutput},
+		{"too much output without an end", "while :; do echo 12345; done", Limits{Output: 5}, 137, CauseOutput},
+		{"too large a file", `f=$(mktemp) && (printf 123 > $f && head -c 4096 /dev/zero >> $f); e=$?; rm -f $f; exit $e`,
+			Limits{FileSize: 1024}, 128 + int(syscall.SIGXFSZ), CauseExit},
+		{"open files", "exit $(ulimit -n)", Limits{OpenFiles: 77}, 77, CauseExit},
+		{"processor time", "while :; do :; done", Limits{CPUTime: time.Second}, 128 + int(syscall.SIGXCPU), CauseCPU},
+		{"processor time of a program that ignores the signal", "trap '' XCPU; while :; do :; done", Limits{CPUTime: time.Second}, 137, CauseCPU},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			spec := shell(tt.script)
+			spec.Limits = tt.limits
+			p, r := start(t, g, spec)
+			await(t, "the end", p.Done())
+			if r.end.Code != tt.code || r.end.Cause != tt.cause {
+				t.Errorf("it ended with %d, cause %d, %+v; want %d, %d", r.end.Code, r.end.Cause, r.end.Usage, tt.code, tt.cause)
+			}
+			n := len(r.text(Stdout)) + len(r.text(Stderr))
+			if limit := tt.limits.Output; limit > 0 && uint64(n) > limit {
+				t.Errorf("%d bytes of output", n)
+			}
+			if r.end.Usage.Wall <= 0 || r.end.Usage.MaxRSS == 0 {
+				t.Errorf("it used %+v", r.end.Usage)
+			}
+		})
+	}
+}
+
+func TestCauseOfTheEndOfOthers(t *testing.T) {
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := s.NewGroup()
+	p, terminated := start(t, g, shell("sleep 600"))
+	p.Terminate()
+	await(t, "the end", p.Done())
+	_, left := start(t, g, shell("sleep 600"))
+	g.Close()
+	_, stopped := start(t, s.NewGroup(), shell("sleep 600"))
+	s.Close()
+	for cause, r := range map[Cause]*recorder{CauseTerminated: terminated, CauseGroupClosed: left, CauseSupervisorClosed: stopped} {
+		if r.end.Cause != cause || r.end.Code != 137 {
+			t.Errorf("it ended with %d, cause %d; want %d", r.end.Code, r.end.Cause, cause)
+		}
+	}
+}
+
+// TestUsage: the processor time of descendants counts.
+func TestUsage(t *testing.T) {
+	g := limitedGroup(t, false)
+	p, r := start(t, g, shell("(i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & wait"))
+	await(t, "the end", p.Done())
+	if u := r.end.Usage; u.User <= 0 || u.User > u.Wall+time.Second {
+		t.Errorf("it used %+v", u)
+	}
+}
+
+// TestLimitsAreInherited: a limit is that of the program and of what it starts, and its
+// name, directory, environment and arguments are those of the spec.
+func TestLimitsAreInherited(t *testing.T) {
+	g := limitedGroup(t, true)
+	name := "a name"
+	p, r := start(t, g, Spec{
+		Argv: []string{"sh", "-c", `echo "$0|$1|$A|$PWD"; sh -c 'ulimit -n; ulimit -Hn'; ls /dev/fd/ | tr '\n' ' '`, "zero", "one"}, Arg0: &name,
+		Dir: "/usr", Env: []string{"PATH=/usr/bin:/bin", "A=b"}, Limits: Limits{OpenFiles: 99},
+	})
+	await(t, "the end", p.Done())
+	got := strings.Fields(r.text(Stdout))
+	if len(got) < 6 || strings.Join(got[:6], " ") != "zero|one|b|/usr 99 99 0 1 2" || len(got) > 7 {
+		t.Errorf("%q", got)
+	}
+	if held := p.Held(); len(held) != 1 || held[0] != (Held{LimitOpenFiles, 99, HeldByRlimit, ""}) {
+		t.Errorf("%v", held)
+	}
+}
+
+// TestLimitedStartErrors: the errors of a start with limits are those of one without.
+func TestLimitedStartErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := dir + "/file"
+	if err := os.WriteFile(file, []byte("no program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range []Spec{
+		{Argv: []string{"/none"}, Dir: "/"}, {Argv: []string{file}, Dir: "/"}, {Argv: []string{"/bin/true"}, Dir: "/none"},
+		{Argv: []string{"none"}, Dir: "/"}, {Argv: []string{"/bin"}, Dir: dir},
+	} {
+		_, want := limitedGroup(t, true).Start(context.Background(), spec, newRecorder(t))
+		spec.Limits = Limits{OpenFiles: 100}
+		g := limitedGroup(t, true)
+		_, err := g.Start(context.Background(), spec, newRecorder(t))
+		if err == nil || want == nil || err.Error() != want.Error() || errors.Is(err, fs.ErrNotExist) != errors.Is(want, fs.ErrNotExist) {
+			t.Errorf("%v: %v, want %v", spec.Argv, err, want)
+		}
+		g.Close() // waits for no process
+	}
+}
+
+func TestRequiredLimits(t *testing.T) {
+	spec := shell("exit 0")
+	spec.Limits = Limits{OpenFiles: 100, WallTime: time.Hour, Require: true}
+	_, err := limitedGroup(t, false).Start(context.Background(), spec, newRecorder(t))
+	if missing, ok := errors.AsType[*LimitError](err); !ok || !strings.Contains(missing.Error(), LimitOpenFiles) {
+		t.Errorf("a limit that cannot be held: %v", err)
+	}
+	p, _ := start(t, limitedGroup(t, true), spec)
+	await(t, "the end", p.Done())
+	spec.Limits.Require = false
+	p, _ = start(t, limitedGroup(t, false), spec)
+	await(t, "the end", p.Done())
+	if held := p.Held(); len(held) != 2 || held[1].By != HeldByNone || held[1].Reason == "" {
+		t.Errorf("%v", held)
+	}
+}

@@ -1,0 +1,110 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits bound what a process and its descendants may use. 0 is no limit.
+type Limits struct {
+	Memory    uint64        // bytes of all of them together
+	Swap      uint64        // bytes, of what is above Memory; without Memory it has no effect
+	Processes uint64        // and threads, at a time
+	CPUMillis uint64        // processors at a time, in thousandths of one
+	CPUTime   time.Duration // of all of them, in whole seconds
+	WallTime  time.Duration // since the start
+	Output    uint64        // bytes that are delivered
+	FileSize  uint64        // bytes of each file that one of them writes
+	OpenFiles uint64        // descriptors of each of them
+	// Require refuses the start if one of the limits cannot be held.
+	Require bool
+}
+
+// The names of limits in Held.
+const (
+	LimitMemory    = "memory"
+	LimitSwap      = "swap"
+	LimitProcesses = "processes"
+	LimitCPUMillis = "cpu"
+	LimitCPUTime   = "cpu time"
+	LimitWallTime  = "time"
+	LimitOutput    = "output"
+	LimitFileSize  = "file size"
+	LimitOpenFiles = "open files"
+)
+
+// Holder is what holds a limit.
+type Holder int
+
+// The holders.
+const (
+	HeldByNone   Holder = iota
+	HeldByCgroup        // the kernel, for all of them together
+	HeldByRlimit        // the kernel, for each of them
+	HeldByServer        // this program: it measures, and kills them all
+)
+
+// Held says how a limit of a process is held.
+type Held struct {
+	Limit  string
+	Value  uint64 // in the unit of Limits, but durations in nanoseconds
+	By     Holder
+	Reason string // of HeldByNone
+}
+
+// LimitError is the error of a start whose limits cannot be held and are required.
+type LimitError struct{ Held []Held }
+
+func (e *LimitError) Error() string {
+	var parts []string
+	for _, h := range e.Held {
+		if h.By == HeldByNone {
+			parts = append(parts, fmt.Sprintf("the limit of %s cannot be held: %s", h.Limit, h.Reason))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Cause is why a process has ended.
+type Cause int
+
+// The causes. All but the first two are those of a process that this program or the
+// kernel has killed, except for CausePIDs.
+const (
+	CauseExit Cause = iota
+	CauseSignal
+	CauseTimeout
+	CauseMemory
+	CausePIDs
+	CauseCPU
+	CauseOutput
+	CauseTerminated
+	CauseGroupClosed
+	CauseSupervisorClosed
+)
+
+// Usage is what a process has used, with those of its descendants that have been waited
+// for; with a cgroup, all of them. A sandboxed process counts without its launcher if
+// that reports the end, and with it otherwise.
+type Usage struct {
+	Wall, User, System time.Duration
+	// MaxRSS is the most memory in bytes that one process had. Linux counts that of
+	// this program at the time of the start, whose memory a new process has until it
+	// executes its program.
+	MaxRSS uint64
+	// IORead and IOWritten are bytes of storage; nil where the system does not count them.
+	IORead, IOWritten *uint64
+	// PeakMemory and Processes are the most at a time; nil without a cgroup that counts.
+	PeakMemory, Processes *uint64
+}
+
+// Exit is how a process has ended.
+type Exit struct {
+	Code   int // status, 128+n after signal n, -1 when it is not known
+	Denied bool
+	Cause  Cause
+	Usage  Usage
+}
