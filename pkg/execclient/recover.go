@@ -190,7 +190,9 @@ func (c *Client) giveUp(l *connection, p *Process, err error) {
 // ErrStarting if the server has not started it yet.
 func (p *Process) recover(ctx context.Context, l *connection) error {
 	after := p.through()
-	raw, err := encode(execproto.MethodProcessRead, &execproto.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64)})
+	raw, err := encode(execproto.MethodProcessRead, &execproto.ReadParams{
+		ProcessID: p.id, AfterSeq: &after, WaitMS: new(uint64), Details: p.c.Has(execproto.ExtensionLimits),
+	})
 	if err != nil {
 		return err
 	}

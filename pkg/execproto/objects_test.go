@@ -150,9 +150,9 @@ var vectors = []vector{
 	{&ProcessResources{1, 2, 3, 4, new(uint64(5)), new(uint64(6)), new(uint64(7)), new(uint64(8))},
 		`{"wallMs":1,"userMs":2,"systemMs":3,"maxRssBytes":4,"peakMemoryBytes":5,"ioReadBytes":6,"ioWriteBytes":7,"processes":8}`},
 	{&ReadParams{ProcessID: "p"}, `{"processId":"p","afterSeq":null,"maxBytes":null,"waitMs":null}`},
-	{&ReadParams{"p", new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), true},
+	{&ReadParams{"p", new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), new(uint64(1<<64 - 1)), true, true},
 		`{"processId":"p","afterSeq":18446744073709551615,"maxBytes":18446744073709551615,` +
-			`"waitMs":18446744073709551615,"consume":true}`},
+			`"waitMs":18446744073709551615,"consume":true,"details":true}`},
 	{&OutputChunk{1, Stderr, []byte("a")}, `{"seq":1,"stream":"stderr","chunk":"YQ=="}`},
 	{&ReadResult{Chunks: []OutputChunk{}, NextSeq: 1},
 		`{"chunks":[],"nextSeq":1,"exited":false,"exitCode":null,"closed":false,"failure":null,"sandboxDenied":false}`},

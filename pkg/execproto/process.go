@@ -216,6 +216,9 @@ type ReadParams struct {
 	// Consume says, about a detached process, that no reader needs the events up to
 	// AfterSeq any more.
 	Consume bool
+	// Details asks for the Cause and the Resources of the result (extension
+	// process/limits).
+	Details bool
 }
 
 func (p *ReadParams) fields(c *codec) {
@@ -224,6 +227,7 @@ func (p *ReadParams) fields(c *codec) {
 	optional(c, "maxBytes", orNull, &p.MaxBytes, uint64Value)
 	optional(c, "waitMs", orNull, &p.WaitMS, uint64Value)
 	boolean(c, "consume", orNull|omit, &p.Consume)
+	boolean(c, "details", orNull|omit, &p.Details)
 }
 
 // OutputChunk is one numbered piece of output, at most MaxOutputChunk bytes
@@ -241,7 +245,7 @@ func (p *OutputChunk) fields(c *codec) {
 }
 
 // ReadResult answers process/read. ExitCode is nil until the process ended, and so are
-// Cause and Resources, which are an extension of this server.
+// Cause and Resources, which need ReadParams.Details.
 type ReadResult struct {
 	Chunks        []OutputChunk
 	NextSeq       uint64

@@ -217,10 +217,10 @@ func (p *proc) read(ctx context.Context, params *execproto.ReadParams) (result, 
 	if err != nil {
 		return nil, err
 	}
-	return followed{readResult(&r), r.Release}, nil
+	return followed{readResult(&r, params.Details), r.Release}, nil
 }
 
-func readResult(r *process.ReadResult) execproto.ReadResult {
+func readResult(r *process.ReadResult, details bool) execproto.ReadResult {
 	chunks := make([]execproto.OutputChunk, len(r.Chunks))
 	for i, c := range r.Chunks {
 		chunks[i] = execproto.OutputChunk{Seq: c.Seq, Stream: execproto.Stream(c.Stream), Chunk: c.Data}
@@ -229,7 +229,7 @@ func readResult(r *process.ReadResult) execproto.ReadResult {
 		Chunks: chunks, NextSeq: r.NextSeq, Exited: r.Exited, ExitCode: r.ExitCode,
 		Closed: r.Closed, Failure: r.Failure, SandboxDenied: r.SandboxDenied,
 	}
-	if e := r.Exit; e != nil {
+	if e := r.Exit; e != nil && details {
 		result.Cause, result.Resources = causes[e.Cause], resources(&e.Usage)
 	}
 	return result
