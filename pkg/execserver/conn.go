@@ -58,6 +58,7 @@ type conn struct {
 
 	// Only the reader uses these.
 	stage   stage
+	client  string // the name that the client gives itself
 	session *session
 
 	handles   handleTable

@@ -33,7 +33,16 @@ func fileOperation(operation *fsops.Operation) row {
 		if err != nil {
 			return nil, err
 		}
-		return worker.run(ctx, fr)
+		if operation.ReadOnly {
+			return worker.run(ctx, fr)
+		}
+		ch, err := c.recordChange(operation.Method, worker, fr.call.Paths()...)
+		if err != nil {
+			return nil, err
+		}
+		r, err := worker.run(ctx, fr)
+		ch.done(err)
+		return r, err
 	})
 }
 

@@ -129,11 +129,26 @@ func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.file, err = worker.open(path, p); err != nil {
+	h.file, err = recorded(c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(path, p) })
+	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err
 	}
 	return execproto.OpenResult{HandleID: p.HandleID}, nil
+}
+
+// recorded opens a file. If it is to be written, the audit trail has it before.
+func recorded(c *conn, method string, mode execproto.OpenMode, worker fileWorker, path string, open func() (openFile, error)) (openFile, error) {
+	if mode == execproto.OpenRead {
+		return open()
+	}
+	ch, err := c.recordChange(method, worker, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := open()
+	ch.done(err)
+	return f, err
 }
 
 // archiveRequest is the decoded params of fs/openArchive.
@@ -166,7 +181,8 @@ func fsOpenArchive(_ context.Context, c *conn, p *archiveRequest) (result, error
 	if err != nil {
 		return nil, err
 	}
-	if h.file, err = worker.openArchive(c.ctx, path, p); err != nil {
+	h.file, err = recorded(c, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(c.ctx, path, p) })
+	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err
 	}

@@ -87,6 +87,9 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		Argv: params.Argv, Cwd: params.Cwd, TTY: params.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
 	}
 	return call{run: func(context.Context) (result, error) {
+		if err := c.recordDetached(params, params.Cwd); err != nil {
+			return nil, err
+		}
 		// The start outlives the connection: the client that has lost it starts again, and
 		// is told of this one.
 		ctx, cancel := context.WithTimeout(c.srv.ctx, keeperStartTime)

@@ -162,6 +162,10 @@ const (
 	snapshotTries = 3
 	snapshotPause = time.Second
 
+	// maxAuditedDecisions bounds the decisions about the network of one process in the audit
+	// trail. Those that exceed it are counted.
+	maxAuditedDecisions = 1024
+
 	// maxDenials bounds the denials of a process that are told apart: a program that
 	// tries names at random would fill the notification of its exit.
 	maxDenials = 64

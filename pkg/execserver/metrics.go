@@ -95,6 +95,9 @@ func newInstruments(srv *Server) *instruments {
 	m.terminal, m.stdin = m.outputBytes.With("pty"), m.outputBytes.With("stdin")
 	m.addRequests()
 	m.addCurrent(srv)
+	if srv.opts.Audit != nil {
+		m.addAudit(srv.opts.Audit)
+	}
 	// A counter that is there before the first event shows the first event as a rise.
 	for _, transport := range []string{transportWebsocket, transportStdio, transportRelay} {
 		m.active.With(transport)
@@ -143,6 +146,12 @@ func (m *instruments) addCurrent(srv *Server) {
 			emit(t.running, "running")
 			emit(t.exited, "exited")
 		})
+}
+
+// addAudit adds what the audit trail lacks.
+func (m *instruments) addAudit(a *Audit) {
+	m.set.Collect(metrics.KindCounter, "exec_server_audit_events_lost_total", "Events that could not be written into the audit trail.", nil,
+		func(emit func(float64, ...string)) { emit(float64(a.Log.Lost())) })
 }
 
 // request counts a request that was answered.

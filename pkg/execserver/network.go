@@ -173,6 +173,7 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 func (p *proc) reportDecision(r egress.Report) {
 	p.denials.add(r)
 	p.s.srv.metrics.asked.With(string(r.Verdict)).Inc()
+	p.noteDecision(r)
 	c := p.s.attached()
 	if c == nil || !c.isGreeted() {
 		return

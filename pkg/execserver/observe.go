@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/host/process"
 )
 
@@ -50,22 +51,26 @@ func (st *start) observeStart(kind string, pid int, took time.Duration, err erro
 	}
 	if err != nil {
 		m.finished.With(endNotStarted).Inc()
+		st.noteNotStarted(err)
 		return
 	}
 	m.processes.With(kind).Inc()
 	st.log.Info("process started", "pid", pid, "tty", st.spec.TTY, "sandbox", kind)
 }
 
-// observeExit is told how the process has exited. refused says that its sandbox could
-// not be made, so that the command has not run.
-func (p *proc) observeExit(e *process.Exit, refused bool) {
+// observeExit is told how the process has exited. refusal says why its sandbox could not be
+// made, so that the command has not run; nil: it was made, or there is none.
+func (p *proc) observeExit(e *process.Exit, refusal *execproto.SandboxRefusal) {
 	m := p.s.srv.metrics
 	p.exit = exit{code: e.Code, duration: time.Since(p.startedAt), cause: causes[e.Cause], processor: e.Usage.User + e.Usage.System}
 	m.processTime.Observe(p.exit.duration)
 	switch {
-	case refused:
+	case refusal != nil:
 		m.finished.With(endRefused).Inc()
 		m.refusals.Inc()
+		event := p.event(audit.EventSandboxRefused)
+		event.Reason = shorten(refusal.Reason)
+		p.s.srv.note(event)
 	case e.Code == 0:
 		m.finished.With(endSuccess).Inc()
 	default:
@@ -87,6 +92,7 @@ type exit struct {
 func (p *proc) observeClosed() {
 	p.log.Info("process ended", "exit_code", p.exit.code, "cause", string(p.exit.cause), "duration", p.exit.duration, "processor_time", p.exit.processor,
 		"bytes_in", p.traffic.in.Load(), "bytes_out", p.traffic.out.Load())
+	p.noteEnded()
 }
 
 // observeHelper is told that a helper for a confined file request was started, or why

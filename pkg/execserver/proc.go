@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -39,7 +40,10 @@ type proc struct {
 	startedAt time.Time
 	log       *slog.Logger
 	traffic   traffic
-	exit      exit // set with the exit
+	thread    string        // on whose behalf it runs, as the client says
+	call      string        // of which tool
+	decisions atomic.Uint64 // about its network
+	exit      exit          // set with the exit
 	// stop cancels the start.
 	stop context.CancelFunc
 
@@ -197,7 +201,7 @@ func (p *proc) recordConfined() {
 func (p *proc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
 	refused := p.refused()
-	p.observeExit(&e, refused != nil)
+	p.observeExit(&e, refused)
 	p.notify(execproto.ExitedNotification{
 		ProcessID: p.id, Seq: seq, ExitCode: e.Code, SandboxDenied: e.Denied, SandboxRefusal: refused,
 		Denials: p.denials.list(), Cause: causes[e.Cause], Resources: resources(&e.Usage),

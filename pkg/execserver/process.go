@@ -29,6 +29,8 @@ type start struct {
 	shell   *snapshotRequest // nil: start-up files run as usual
 	limits  bool             // the client wants to know how they are held
 	log     *slog.Logger
+
+	recorded bool // in the audit trail
 }
 
 // processStart registers the process on the reader, so that what follows can
@@ -74,7 +76,8 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	}
 	log := c.log.With("process", shorten(p.id))
 	if m := params.Metadata; m != nil {
-		log = log.With("thread", shorten(m.ThreadID), "call", shorten(m.ToolCallID))
+		p.thread, p.call = shorten(m.ThreadID), shorten(m.ToolCallID)
+		log = log.With("thread", p.thread, "call", p.call)
 	}
 	p.log = log
 	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, limits: params.Limits != nil, log: log}
@@ -96,6 +99,9 @@ func (st *start) run(ctx context.Context) (result, error) {
 	began := time.Now()
 	if st.sandbox != nil {
 		intent, err = st.sandbox.intent()
+	}
+	if err == nil {
+		err = st.recordStart(intent)
 	}
 	if err == nil {
 		err = st.openNetwork(intent)

@@ -15,27 +15,28 @@ import (
 // the file would not need the proxy. A profile that grants the whole file system is
 // not changed, because it has no entries and its command is not confined to files.
 func (srv *Server) hideSecrets(p *permissions.Profile) {
-	if len(srv.secretPaths) == 0 || p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
+	secrets := slices.Concat(srv.secretPaths, srv.auditFiles())
+	if len(secrets) == 0 || p.Kind != permissions.Managed || p.FileSystem.Unrestricted {
 		return
 	}
 	entries := slices.DeleteFunc(slices.Clone(p.FileSystem.Entries), func(e permissions.Entry) bool {
-		return e.Path.Kind == permissions.Literal && srv.secret(e.Path.Text)
+		return e.Path.Kind == permissions.Literal && isIn(secrets, e.Path.Text)
 	})
-	for _, path := range srv.secretPaths {
+	for _, path := range secrets {
 		entries = append(entries, permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: permissions.Deny})
 	}
 	p.FileSystem.Entries = entries
 }
 
-// secret reports whether a path is, or leads by links to, a hidden path or what
+// isIn reports whether a path is, or leads by links to, one of the hidden paths or what
 // is in it.
-func (srv *Server) secret(path string) bool {
+func isIn(secrets []string, path string) bool {
 	paths := []string{path}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		paths = append(paths, real)
 	}
 	return slices.ContainsFunc(paths, func(path string) bool {
-		return slices.ContainsFunc(srv.secretPaths, func(hidden string) bool { return path == hidden || strings.HasPrefix(path, hidden+"/") })
+		return slices.ContainsFunc(secrets, func(hidden string) bool { return path == hidden || strings.HasPrefix(path, hidden+"/") })
 	})
 }
 

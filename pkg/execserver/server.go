@@ -92,6 +92,12 @@ type Options struct {
 	// Limits are those of every process, and the highest that clients may ask for.
 	Limits execproto.ProcessLimits
 
+	// Audit is the audit trail. Nil: there is none.
+	Audit *Audit
+	// AuditFiles are the files of the trail and of its key, which sandboxed requests do not
+	// see. Where Landlock alone confines, which cannot hide files, they are not hidden.
+	AuditFiles []string
+
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.
 	Process process.Options

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/sessionid"
@@ -58,6 +59,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	if c.stage != stageNew {
 		return nil, invalid("initialize may only be sent once per connection")
 	}
+	c.client = shorten(p.ClientName)
 	s, err := c.srv.openSession(c, p)
 	if err != nil {
 		return nil, err
@@ -97,6 +99,9 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 	err := s.resume(c, p.TakeOver)
 	if err == nil {
 		srv.metrics.resumed.Inc()
+		e := s.event(audit.EventSessionResumed)
+		e.Client, e.Peer = c.client, c.t.Peer()
+		srv.note(e)
 	}
 	return s, err
 }
@@ -106,6 +111,9 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return nil, fmt.Errorf("make a session id: %w", err)
+	}
+	if err := srv.recordSession(c, id.String()); err != nil {
+		return nil, err
 	}
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -212,6 +220,9 @@ func (s *session) end(why string, ifDetached bool) {
 	s.mu.Unlock()
 
 	s.log.Info("session ended", "reason", why, "processes", len(procs))
+	ended := s.event(audit.EventSessionEnded)
+	ended.Reason = why
+	s.srv.note(ended)
 	for _, p := range procs {
 		p.cancelStart()
 	}

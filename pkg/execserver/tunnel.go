@@ -4,6 +4,7 @@ package execserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/wire/tunnel"
 )
 
@@ -170,6 +172,10 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 // openTunnel makes a connection and a tunnel of it. The caller has its slot.
 func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarget) (result, error) {
 	t := c.session.tunnels
+	if err := c.recordTunnel(audit.EventTunnelOpened, cmp.Or(to.host, "unix"), to.port); err != nil {
+		t.release()
+		return nil, err
+	}
 	conn, err := t.dial(ctx, c.srv, to)
 	if err != nil {
 		t.release()

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/wire/tunnel"
 )
@@ -36,6 +37,9 @@ func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams)
 	host := p.Host
 	if host == "" {
 		host = "127.0.0.1"
+	}
+	if err := c.recordTunnel(audit.EventTunnelListen, host, p.Port); err != nil {
+		return nil, err
 	}
 	t := c.session.tunnels
 	var config net.ListenConfig

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"codex.internal/cmd/codex/cli/account"
+	"codex.internal/cmd/codex/cli/audit"
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/doctor"
 	"codex.internal/cmd/codex/cli/environments"
@@ -118,6 +119,7 @@ Example: start a server, and use it from a second terminal:
 			remote.Command(s),
 			environments.Command(s),
 			rendezvous.Command(s),
+			audit.Command(s),
 			sandbox.Command(s),
 			doctor.Command(s),
 			account.LoginCommand(s, account.Identity{Open: account.OpenBrowser}),

@@ -88,6 +88,9 @@ func (c *Call) Resolve(home string) error {
 	return nil
 }
 
+// Paths returns the paths of the request, which are native after Resolve.
+func (c *Call) Paths() []string { return c.paths }
+
 // Run carries out the request in this process. confined is as in files.Options.
 // Error gives an error its code. Operations that can take long stop soon after
 // ctx ends.

@@ -192,7 +192,7 @@ func allowed(flag cli.Flag) string {
 	switch flag.(type) {
 	case *cli.BoolFlag:
 		return "true or false"
-	case *cli.IntFlag, *cli.Uint64Flag:
+	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
 		return "a number without a fraction"
 	case *cli.DurationFlag:
 		return `a duration in quotes, such as "90s", "30m" or "720h"`
@@ -213,7 +213,7 @@ func texts(flag cli.Flag, value any) ([]string, error) {
 		var v bool
 		v, ok = value.(bool)
 		values = []string{strconv.FormatBool(v)}
-	case *cli.IntFlag, *cli.Uint64Flag:
+	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
 		var v int64
 		v, ok = value.(int64)
 		values = []string{strconv.FormatInt(v, 10)}
@@ -320,7 +320,7 @@ func (o *Options) value(flag cli.Flag, name string) string {
 	switch flag.(type) {
 	case *cli.BoolFlag:
 		return strconv.FormatBool(o.c.Bool(name))
-	case *cli.IntFlag, *cli.Uint64Flag:
+	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
 		return fmt.Sprint(o.c.Value(name))
 	case *cli.StringSliceFlag:
 		quoted := make([]string, 0)

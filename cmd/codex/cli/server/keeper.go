@@ -32,6 +32,7 @@ type keeperSettings struct {
 	NoLocalSockets bool     `json:"noLocalSockets"`
 	Cgroups        bool     `json:"cgroups"`
 	Hidden         []string `json:"hidden"` // from sandboxed commands
+	AuditFiles     []string `json:"auditFiles"`
 
 	Limits execproto.ProcessLimits `json:"limits"`
 }
@@ -65,7 +66,8 @@ func addKeepers(opts *execserver.Options, self string) error {
 	settings, err := json.Marshal(keeperSettings{
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
 		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
-		Limits: opts.Limits,
+		Limits:     opts.Limits,
+		AuditFiles: opts.AuditFiles,
 	})
 	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
 	return err
@@ -102,7 +104,7 @@ func runKeeper(ctx context.Context) error {
 	}
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits,
+		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, AuditFiles: s.AuditFiles,
 		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{
 			Subreaper: true, Cgroups: s.Cgroups, KillFirst: true,

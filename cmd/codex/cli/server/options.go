@@ -115,6 +115,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		},
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		EgressPolicy:               ceiling,
+		AuditFiles:                 auditFiles(c),
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
 		MaxDetached: c.Int("max-detached"),
 		Limits:      limits,

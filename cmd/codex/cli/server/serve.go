@@ -49,7 +49,8 @@ func logEnd(ctx context.Context, log *slog.Logger) {
 }
 
 // untilAsked runs f, whose context ends at the first SIGINT, SIGTERM or SIGHUP and, with
-// watchStdin, at the end of stdin. A second signal ends the program at once.
+// watchStdin, at the end of stdin. A second signal ends the program at once. With an audit
+// trail SIGHUP is for rotateAudit.
 func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Logger, f func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(c.Context)
 	defer stop(nil)
@@ -58,7 +59,7 @@ func untilAsked(c *cli.Context, s cmdutil.Streams, watchStdin bool, log *slog.Lo
 	signals := make(chan os.Signal, 2)
 	asked := []os.Signal{syscall.SIGTERM}
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !process.InheritedIgnore(sig) {
+		if !process.InheritedIgnore(sig) && !(sig == syscall.SIGHUP && c.IsSet("audit-log")) {
 			asked = append(asked, sig)
 		}
 	}

@@ -68,7 +68,8 @@ With forward it runs nothing itself, but registers a server that listens elsewhe
 With token it makes a file with a token for --ws-token-file.
 
 SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
-processes killed. A second signal ends it at once.
+processes killed. A second signal ends it at once. With --audit-log, SIGHUP begins another
+file of the audit trail instead.
 
 Every option can stand in a TOML file, for example max-processes = 64: see --config-file.
 Options on the command line count more than variables, and those more than the file.`,
@@ -110,7 +111,7 @@ Options on the command line count more than variables, and those more than the f
 			&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
-		}...), slices.Concat(cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
+		}...), slices.Concat(auditFlags(), cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
 		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
 	}
@@ -175,6 +176,11 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		f.closeUnused()
 		return err
 	}
+	if opts.Audit, err = openAudit(c, log); err != nil {
+		f.closeUnused()
+		return err
+	}
+	defer rotateAudit(opts.Audit, log)()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
 	opts.AnyPeer = f.anyPeer

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
@@ -116,4 +117,70 @@ func metricsOf(t *testing.T, url string) string {
 		t.Fatalf("%s: %d %s", url, res.StatusCode, text)
 	}
 	return string(text)
+}
+
+// TestAuditTrail: a server writes what it was asked to do, begins another file at SIGHUP,
+// hides the trail from sandboxed commands, and codex audit finds each change.
+func TestAuditTrail(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trail, key, log := filepath.Join(dir, "audit.log"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "log")
+	stderr, err := os.Create(log)
+	harness.Must(t, err)
+	defer stderr.Close()
+	server, url := harness.ServerLogging(t, stderr, "--log-format", "json", "--audit-log", trail, "--audit-key", key, "--audit-commands")
+	run := func(want int, args ...string) string {
+		t.Helper()
+		out, text, code := harness.Run(t, "", args...)
+		if code != want {
+			t.Fatalf("%v: %d\n%s%s", args, code, out, text)
+		}
+		return out
+	}
+	run(3, "remote", "run", "--url", url, "--", "sh", "-c", "exit 3")
+	run(127, "remote", "run", "--url", url, "--", "/no/such/program")
+	file := filepath.Join(dir, "file")
+	harness.Must(t, os.WriteFile(file, []byte("x"), 0o600))
+	run(0, "remote", "cp", "--url", url, file, ":"+file+".copy")
+	harness.Must(t, server.Process.Signal(syscall.SIGHUP))
+	old := ""
+	harness.Eventually(t, "another file", func() []string {
+		files, _ := filepath.Glob(trail + ".2*")
+		if len(files) == 1 {
+			old = files[0]
+			return nil
+		}
+		return append(files, "one is wanted")
+	})
+	if _, text, code := harness.Run(t, "", "remote", "run", "--url", url, "--sandbox", "read-only", "--", "cat", trail, key); code == 0 {
+		t.Errorf("a sandboxed command reads the trail and its key: %s", text)
+	}
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	public := fmt.Sprint(recordOf(t, log, "writing an audit trail")["key"])
+	if out := run(0, "audit", "verify", "--key", public, old, trail); !strings.HasPrefix(out, "ok: records 1 to ") || strings.Contains(out, "no signature") {
+		t.Errorf("%s", out)
+	}
+	out := run(0, "audit", "show", old, trail)
+	for _, want := range []string{
+		` session.started session=`, ` client=codex-remote `, ` process.started session=`, `sandbox=none argv=["sh","-c","exit 3"] cwd=`,
+		` exitCode=3 `, ` process.not_started `, ` file.changed `, `sandbox=linuxSeccomp policy=`, " session.ended ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, file+".copy") {
+		t.Errorf("without --audit-paths there is a path:\n%s", out)
+	}
+	if out := run(0, "audit", "grep", "exitCode=3", old, trail); strings.Count(out, "\n") != 1 {
+		t.Errorf("%s", out)
+	}
+	text, err := os.ReadFile(old)
+	harness.Must(t, err)
+	changed := filepath.Join(dir, "changed")
+	harness.Must(t, os.WriteFile(changed, []byte(strings.Replace(string(text), `exit 3`, `exit 4`, 1)), 0o600))
+	if _, text, code := harness.Run(t, "", "audit", "verify", changed, trail); code != 1 || !strings.Contains(text, changed+": line ") {
+		t.Errorf("a changed trail: %d %s", code, text)
+	}
 }

@@ -1,0 +1,189 @@
+// Package audit has the commands of codex audit, which check and show audit trails.
+package audit
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/host/terminal"
+	"github.com/urfave/cli/v2"
+)
+
+// Command returns codex audit.
+func Command(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name:  "audit",
+		Usage: "check and show the audit trail of a server",
+		Description: `codex exec-server --audit-log FILE writes an audit trail: a JSON line for each session,
+process, refused policy, decision about the network and change of a file. Each line has
+the SHA-256 of the one before it, and signatures are by the server's key.
+
+All commands check the trail, and end with 1 at the first line that was changed. Name the
+files from the oldest to the newest. What no signature covers yet are the newest lines,
+of at most some seconds: somebody who can write the file may have cut those off.
+
+Example:
+   codex audit verify --key BASE64 audit.log.* audit.log`,
+		OnUsageError: cmdutil.OnUsageError,
+		Subcommands:  []*cli.Command{verifyCommand(s), showCommand(s), grepCommand(s)},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.UnknownCommand(c)
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func keyFlag() cli.Flag {
+	return &cli.StringFlag{Name: "key", Usage: "the server's public key in `BASE64`, as its log has it; without it, that of the first signature"}
+}
+
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "print lines as they are in the trail"}
+}
+
+func verifyCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "verify", Usage: "check an audit trail", ArgsUsage: "FILE...",
+		Description: `Checks numbers, digests and signatures, and says what was found. Without --key, it shows
+whose signatures they are: compare that with what the server's log says.
+
+Example:
+   codex audit verify /var/log/codex/audit.log`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags:        []cli.Flag{keyFlag()},
+		Action: func(c *cli.Context) error {
+			v, err := read(c, c.Args().Slice(), nil)
+			if err != nil {
+				return err
+			}
+			return report(s.Out, v, c.String("key") != "")
+		},
+	}
+}
+
+// report says what is known about a trail that is in order.
+func report(w io.Writer, v *audit.Verifier, trusted bool) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "ok: records %d to %d, %d signatures\n", v.First, v.Last, v.Signatures)
+	switch {
+	case v.Signatures == 0:
+		fmt.Fprintln(b, "there is no signature: anybody who can write the file can have made it")
+	case !trusted:
+		fmt.Fprintf(b, "signed by %s, which --key did not name\n", v.PublicKey())
+	}
+	if v.Signatures > 0 && v.Signed < v.Last {
+		fmt.Fprintf(b, "no signature covers the last %d records\n", v.Last-v.Signed)
+	}
+	if v.First > 1 {
+		fmt.Fprintln(b, "earlier files of the trail were not checked")
+	}
+	if v.Lost > 0 {
+		fmt.Fprintf(b, "the server could not write %d events\n", v.Lost)
+	}
+	return b.Flush()
+}
+
+func showCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "show an audit trail", ArgsUsage: "FILE...",
+		Description: `Prints a line for each record: its time, its event and what is known about it.
+
+Example:
+   codex audit show /var/log/codex/audit.log`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags:        []cli.Flag{keyFlag(), jsonFlag()},
+		Action: func(c *cli.Context) error {
+			return show(c, s, c.Args().Slice(), func(string) bool { return true })
+		},
+	}
+}
+
+func grepCommand(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "grep", Usage: "show the records of an audit trail that match", ArgsUsage: "PATTERN FILE...",
+		Description: `Prints the records in which a regular expression (RE2) matches the line that codex audit
+show prints. Ends with 0 also if there is none.
+
+Example:
+   codex audit grep 'processId=build-7 ' /var/log/codex/audit.log`,
+		OnUsageError: cmdutil.OnUsageError,
+		Flags:        []cli.Flag{keyFlag(), jsonFlag()},
+		Action: func(c *cli.Context) error {
+			pattern, err := regexp.Compile(c.Args().First())
+			if err != nil {
+				return cmdutil.Usagef("the pattern is no regular expression: %v", err)
+			}
+			return show(c, s, c.Args().Tail(), pattern.MatchString)
+		},
+	}
+}
+
+// show prints the lines that match.
+func show(c *cli.Context, s cmdutil.Streams, files []string, match func(string) bool) error {
+	b := bufio.NewWriter(s.Out)
+	_, err := read(c, files, func(l *audit.Line) error {
+		text := describe(l)
+		if !match(text) {
+			return nil
+		}
+		if c.Bool("json") {
+			text = string(l.Text) // JSON has no control characters
+		}
+		_, err := fmt.Fprintln(b, text)
+		return err
+	})
+	return errors.Join(b.Flush(), err)
+}
+
+// read checks files, and calls each with their lines.
+func read(c *cli.Context, files []string, each func(*audit.Line) error) (*audit.Verifier, error) {
+	if len(files) == 0 {
+		return nil, cmdutil.Usagef("name the files of the audit trail; see %s --help", c.Command.HelpName)
+	}
+	v := &audit.Verifier{}
+	if text := c.String("key"); text != "" {
+		key, err := audit.ParsePublicKey(text)
+		if err != nil {
+			return nil, cmdutil.Usagef("--key: %v", err)
+		}
+		v.Key = ed25519.PublicKey(key)
+	}
+	for _, name := range files {
+		if err := readFile(v, name, each); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func readFile(v *audit.Verifier, name string, each func(*audit.Line) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := v.File(f, each); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// describe returns a line for people. What a client has chosen cannot change the terminal.
+func describe(l *audit.Line) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", l.Time, l.Kind)
+	for _, m := range l.Members() {
+		fmt.Fprintf(&b, " %s=%s", m.Name, m.Value)
+	}
+	return terminal.Text(b.String())
+}

@@ -1,0 +1,140 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/home"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/execserver/audit"
+	"github.com/urfave/cli/v2"
+)
+
+// What a server does when its audit trail cannot be written.
+const (
+	auditRefuse   = "refuse"
+	auditContinue = "continue"
+)
+
+// auditKeyFile is the key of the audit trail in the home directory.
+const auditKeyFile = "audit-key.pem"
+
+func auditFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "audit-log", Usage: "write an audit trail to `FILE`; see codex audit --help"},
+		&cli.StringFlag{Name: "audit-key", Usage: "audit trail: the `FILE` with the key that signs, PEM; made if it is missing", DefaultText: auditKeyFile + " in the home directory"},
+		&cli.BoolFlag{Name: "audit-commands", Usage: "audit trail: add arguments and directories of commands"},
+		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: add the paths of files that are changed"},
+		&cli.Int64Flag{Name: "audit-max-bytes", Value: audit.DefaultMaxBytes, Usage: "audit trail: begin another file after `N` bytes"},
+		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: refuse new work, or continue, if it cannot be written (`WORD`)"},
+	}
+}
+
+// auditKey returns the path of the key of the audit trail.
+func auditKey(c *cli.Context) (string, error) {
+	if path := c.String("audit-key"); path != "" {
+		return filepath.Abs(path)
+	}
+	dir, err := home.Find()
+	if err != nil {
+		return "", fmt.Errorf("the key of the audit trail: %w; name one with --audit-key", err)
+	}
+	return filepath.Join(dir, auditKeyFile), nil
+}
+
+// auditFiles returns the files of the audit trail that the options name, which sandboxed
+// commands must not see.
+func auditFiles(c *cli.Context) []string {
+	path := c.String("audit-log")
+	if path == "" {
+		return nil
+	}
+	key, err := auditKey(c)
+	if err != nil {
+		return nil // openAudit returns the error
+	}
+	return []string{path, key}
+}
+
+// openAudit opens the audit trail that the options name; nil: there is none.
+func openAudit(c *cli.Context, log *slog.Logger) (*execserver.Audit, error) {
+	path := c.String("audit-log")
+	if path == "" {
+		for _, name := range []string{"audit-log", "audit-key", "audit-commands", "audit-paths", "audit-max-bytes", "audit-on-error"} {
+			if c.IsSet(name) {
+				return nil, cmdutil.Usagef("--%s needs --audit-log FILE", name)
+			}
+		}
+		return nil, nil
+	}
+	word := c.String("audit-on-error")
+	switch {
+	case !filepath.IsAbs(path):
+		return nil, cmdutil.Usagef("--audit-log %s must be an absolute path", path)
+	case word != auditRefuse && word != auditContinue:
+		return nil, cmdutil.Usagef("--audit-on-error must be %s or %s, not %q", auditRefuse, auditContinue, word)
+	case c.Int64("audit-max-bytes") < audit.LeastMaxBytes:
+		return nil, cmdutil.Usagef("--audit-max-bytes must be at least %d, not %d", audit.LeastMaxBytes, c.Int64("audit-max-bytes"))
+	}
+	keyFile, err := auditKey(c)
+	if err != nil {
+		return nil, err
+	}
+	key, err := audit.ReadKey(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--audit-key: %w", err)
+	}
+	trail, err := audit.Open(audit.Options{
+		Path: path, Key: key, MaxBytes: c.Int64("audit-max-bytes"), Continue: word == auditContinue, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--audit-log: %w", err)
+	}
+	public, _ := key.Public().(ed25519.PublicKey)
+	log.Info("writing an audit trail", "path", path, "key", base64.StdEncoding.EncodeToString(public))
+	return &execserver.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
+}
+
+// rotateAudit begins another file of the audit trail at each SIGHUP, until the function that
+// it returns is called, which closes the trail. trail may be nil.
+func rotateAudit(trail *execserver.Audit, log *slog.Logger) (stop func()) {
+	if trail == nil {
+		return func() {}
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-asked:
+				if err := trail.Log.Rotate(); err != nil && !errors.Is(err, audit.ErrClosed) {
+					log.Error("no other file of the audit trail can be begun", "error", err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(asked)
+		cancel()
+		<-done
+		if err := trail.Log.Close(); err != nil {
+			log.Error("the end of the audit trail could not be written", "error", err)
+		}
+	}
+}

@@ -1,0 +1,350 @@
+//go:build linux || darwin
+
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// newLog returns a log with that file, and its public key.
+func newLog(t *testing.T, path string, change func(*Options)) (*Log, ed25519.PublicKey) {
+	t.Helper()
+	key, err := ReadKey(filepath.Join(filepath.Dir(path), "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := Options{Path: path, Key: key}
+	if change != nil {
+		change(&opts)
+	}
+	l, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	public, _ := key.Public().(ed25519.PublicKey)
+	return l, public
+}
+
+func logPath(t *testing.T) string { return filepath.Join(t.TempDir(), "audit.log") }
+
+// verify checks files, and returns their events.
+func verify(t *testing.T, v *Verifier, paths ...string) (kinds []string, err error) {
+	t.Helper()
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.File(bytes.NewReader(text), func(l *Line) error {
+			kinds = append(kinds, l.Kind)
+			return nil
+		}); err != nil {
+			return kinds, err
+		}
+	}
+	return kinds, nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTrail(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	code := 3
+	must(t, l.Append(Event{Kind: EventProcessStarted, Process: "p", Argv: []string{"a", "b\n\"\xff"}}))
+	must(t, l.Append(Event{Kind: EventProcessEnded, Process: "p", ExitCode: &code}))
+	must(t, l.Close())
+	if err := l.Append(Event{Kind: EventProcessEnded}); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	again, _ := newLog(t, path, nil)
+	must(t, again.Append(Event{Kind: EventSessionEnded}))
+	must(t, again.Close())
+	v := Verifier{Key: key}
+	kinds, err := verify(t, &v, path)
+	want := []string{EventOpened, EventProcessStarted, EventProcessEnded, EventSignature, EventOpened, EventSessionEnded, EventSignature}
+	if err != nil || !slices.Equal(kinds, want) || v.First != 1 || v.Last != 7 || v.Signed != 7 || v.Signatures != 2 {
+		t.Errorf("%v, %q, %+v", err, kinds, v)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	other, _, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	if _, err := verify(t, &Verifier{Key: other}, path); !errors.Is(err, ErrTrail) || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("with another key: %v", err)
+	}
+}
+
+// TestAnyChangeIsFound changes each byte of a trail, and removes, repeats and exchanges
+// lines.
+func TestAnyChangeIsFound(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	for i := range 3 {
+		must(t, l.Append(Event{Kind: EventProcessStarted, Process: fmt.Sprint("process ", i)}))
+	}
+	must(t, l.Close())
+	text, err := os.ReadFile(path)
+	must(t, err)
+	fails := func(what string, changed []byte) {
+		t.Helper()
+		v := Verifier{Key: key}
+		if err := v.File(bytes.NewReader(changed), nil); !errors.Is(err, ErrTrail) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	for i := range text {
+		changed := bytes.Clone(text)
+		changed[i] ^= 1
+		fails(fmt.Sprintf("byte %d of %q", i, text), changed)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	lines = lines[:len(lines)-1]
+	for i := range lines[:len(lines)-1] {
+		if i > 0 {
+			fails(fmt.Sprint("without line ", i), bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil))
+		}
+		fails(fmt.Sprint("line twice ", i), bytes.Join(slices.Insert(slices.Clone(lines), i, lines[i]), nil))
+		swapped := slices.Clone(lines)
+		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+		fails(fmt.Sprint("exchanged ", i), bytes.Join(swapped, nil))
+	}
+	fails("without its end", text[:len(text)-1])
+}
+
+func TestRotation(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, func(o *Options) { o.MaxBytes = LeastMaxBytes })
+	long := []string{strings.Repeat("x", MaxRecord/2)}
+	for range 3 * LeastMaxBytes / (MaxRecord / 2) {
+		must(t, l.Append(Event{Kind: EventProcessStarted, Argv: long}))
+	}
+	must(t, l.Rotate())
+	moved := path + ".moved"
+	must(t, os.Rename(path, moved)) // as logrotate does
+	must(t, l.Append(Event{Kind: EventSessionEnded}))
+	must(t, l.Rotate())
+	must(t, l.Append(Event{Kind: EventSessionEnded}))
+	must(t, l.Close())
+	files, err := filepath.Glob(path + ".2*")
+	must(t, err)
+	if len(files) < 3 {
+		t.Errorf("there are %d files", len(files))
+	}
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(lastOf(t, a), lastOf(t, b)) })
+	v := Verifier{Key: key}
+	if _, err := verify(t, &v, append(files, moved, path)...); err != nil || v.Signed != v.Last {
+		t.Errorf("%v, %+v, %q", err, v, files)
+	}
+	// The newest file alone is a part of the trail.
+	part := Verifier{Key: key}
+	if _, err := verify(t, &part, path); err != nil || part.First == 1 || part.Last != v.Last {
+		t.Errorf("%v, %+v", err, part)
+	}
+}
+
+// lastOf returns the number of the last line of a file, which its name has.
+func lastOf(t *testing.T, path string) int {
+	t.Helper()
+	n, err := strconv.Atoi(path[strings.LastIndex(path, "-")+1:])
+	must(t, err)
+	return n
+}
+
+// TestLineThatWasCutOff: after a crash in the middle of a line, the trail goes on and says so.
+func TestLineThatWasCutOff(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	must(t, l.Append(Event{Kind: EventSessionStarted}))
+	must(t, l.Close())
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	_, err = f.WriteString(`{"seq":4,"ti`)
+	must(t, errors.Join(err, f.Close()))
+	if _, err := verify(t, &Verifier{}, path); !errors.Is(err, ErrTrail) {
+		t.Errorf("before: %v", err)
+	}
+	again, _ := newLog(t, path, nil)
+	must(t, again.Close())
+	kinds, err := verify(t, &Verifier{Key: key}, path)
+	if err != nil || !slices.Contains(kinds, EventRecovered) {
+		t.Errorf("%v, %q", err, kinds)
+	}
+}
+
+func TestLongEvent(t *testing.T) {
+	path := logPath(t)
+	l, _ := newLog(t, path, nil)
+	must(t, l.Append(Event{Kind: EventProcessStarted, Process: "p", Argv: []string{strings.Repeat("x", MaxRecord)}, Cwd: "/"}))
+	must(t, l.Close())
+	text, err := os.ReadFile(path)
+	must(t, err)
+	if _, err := verify(t, &Verifier{}, path); err != nil || !bytes.Contains(text, []byte(`"processId":"p","clipped":true`)) {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestUnwritable: without room, work is refused or goes on, as was chosen, and the trail says
+// how much is missing.
+func TestUnwritable(t *testing.T) {
+	for _, goesOn := range []bool{false, true} {
+		path := logPath(t)
+		l, key := newLog(t, path, func(o *Options) { o.Continue = goesOn })
+		must(t, l.Append(Event{Kind: EventSessionStarted}))
+		good := l.file
+		unwritable, err := os.Open(path)
+		must(t, err)
+		l.mu.Lock()
+		l.file = unwritable
+		l.mu.Unlock()
+		if err := l.Append(Event{Kind: EventProcessStarted}); (err == nil) != goesOn {
+			t.Errorf("goes on %v: %v", goesOn, err)
+		}
+		l.Note(Event{Kind: EventProcessEnded})
+		l.mu.Lock()
+		l.file = good
+		l.mu.Unlock()
+		must(t, unwritable.Close())
+		must(t, l.Append(Event{Kind: EventSessionEnded}))
+		want := uint64(1)
+		if goesOn {
+			want = 2
+		}
+		if l.Lost() != want {
+			t.Errorf("goes on %v: %d are lost", goesOn, l.Lost())
+		}
+		must(t, l.Close())
+		v := Verifier{Key: key}
+		kinds, err := verify(t, &v, path)
+		if err != nil || v.Lost != want || !slices.Equal(kinds, []string{EventOpened, EventSessionStarted, EventLost, EventSessionEnded, EventSignature}) {
+			t.Errorf("goes on %v: %v, %+v, %q", goesOn, err, v, kinds)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	path := logPath(t)
+	l, _ := newLog(t, path, nil)
+	opts := l.opts
+	refused := func(what, want string, change func(*Options)) {
+		t.Helper()
+		o := opts
+		change(&o)
+		if l, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+			if err == nil {
+				_ = l.Close()
+			}
+		}
+	}
+	at := func(name, text string, mode os.FileMode) func(*Options) {
+		file := filepath.Join(filepath.Dir(path), name)
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		must(t, os.Chmod(file, mode))
+		return func(o *Options) { o.Path = file }
+	}
+	refused("a second one", "another server has it", func(*Options) {})
+	refused("a relative path", "must be absolute", func(o *Options) { o.Path = "x" })
+	refused("no key", "no key", func(o *Options) { o.Key = nil })
+	refused("a small size", "at least", func(o *Options) { o.MaxBytes = 5 })
+	refused("another file", "no record", at("text", "hello\n", 0o600))
+	refused("of others", "other users can change it", at("open", "", 0o622))
+	must(t, os.Symlink("text", filepath.Join(filepath.Dir(path), "link")))
+	refused("a link", "link", func(o *Options) { o.Path = filepath.Join(filepath.Dir(path), "link") })
+	refused("a directory", "directory", func(o *Options) { o.Path = filepath.Dir(path) })
+}
+
+func TestConcurrentEvents(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	var wg sync.WaitGroup
+	const writers, events = 4, 2 * signRecords
+	for range writers {
+		wg.Go(func() {
+			for range events {
+				l.Note(Event{Kind: EventProcessStarted})
+			}
+		})
+	}
+	wg.Wait()
+	must(t, l.Close())
+	v := Verifier{Key: key}
+	if _, err := verify(t, &v, path); err != nil || v.Lines != writers*events+1+v.Signatures || v.Signatures < writers*events/signRecords {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
+func TestReadKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key.pem")
+	made, err := ReadKey(path)
+	must(t, err)
+	if again, err := ReadKey(path); err != nil || !again.Equal(made) {
+		t.Errorf("%v", err)
+	}
+	must(t, os.Chmod(path, 0o644))
+	if _, err := ReadKey(path); err == nil {
+		t.Error("a key that others can read was accepted")
+	}
+	must(t, errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chmod(path, 0o600)))
+	if _, err := ReadKey(path); err == nil || !strings.Contains(err.Error(), "PEM") {
+		t.Errorf("%v", err)
+	}
+}
+
+// FuzzVerify: a trail is checked, or refused, whatever is in the file.
+func FuzzVerify(f *testing.F) {
+	zeros := strings.Repeat("0", 64)
+	for _, s := range []string{
+		"", "x\n", `{"seq":1,"time":"t","event":"log.opened","prev":"` + zeros + "\"}\n", `{"seq":2,"time":"t","event":"log.signature","prev":"` + zeros + "\"}\n",
+		`{"seq":1,"event":"x","prev":"` + zeros + "\"}\n" + `{"seq":2,"event":"log.signature","key":"AAAA","signature":"","prev":"` + zeros + "\"}\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		lines := 0
+		v := Verifier{}
+		err := v.File(bytes.NewReader(text), func(*Line) error {
+			lines++
+			return nil
+		})
+		if err == nil && lines != bytes.Count(text, []byte("\n")) || lines != v.Lines {
+			t.Errorf("%q: %v, %d lines", text, err, lines)
+		}
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	b.ReportAllocs()
+	dir := b.TempDir()
+	key, err := ReadKey(filepath.Join(dir, "key.pem"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := Open(Options{Path: filepath.Join(dir, "log"), Key: key})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	for b.Loop() {
+		l.Note(Event{Kind: EventProcessStarted, Process: "p", Session: "0123456789abcdef"})
+	}
+}

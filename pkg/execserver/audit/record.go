@@ -1,0 +1,123 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+)
+
+// Kinds of events.
+const (
+	EventOpened    = "log.opened"    // a file was begun, or is appended to again
+	EventRecovered = "log.recovered" // Dropped bytes of a line that was not written to its end were removed
+	EventLost      = "log.lost"      // Lost events could not be written
+	EventSignature = "log.signature" // the signature of what is before
+
+	EventSessionStarted = "session.started"
+	EventSessionResumed = "session.resumed"
+	EventSessionEnded   = "session.ended"
+
+	EventProcessStarted  = "process.started"     // written before the process is started
+	EventProcessNotRun   = "process.not_started" // after process.started
+	EventProcessEnded    = "process.ended"
+	EventDetachedStarted = "process.detached" // written before the keeper starts it
+	EventTunnelOpened    = "tunnel.opened"    // written before the connection is made
+	EventTunnelListen    = "tunnel.listen"    // written before the port is listened on
+	EventSandboxRefused  = "sandbox.refused"  // nothing ran
+	EventFileChanged     = "file.changed"     // written before the change
+	EventFileNotChanged  = "file.failed"      // after file.changed
+	EventNetworkDecision = "network.decision"
+	EventNetworkApproval = "network.approval" // the client was asked
+)
+
+// Event is what happened. Members that are empty are left out.
+type Event struct {
+	Kind string `json:"event"`
+
+	Session   string `json:"session,omitempty"`   // a digest of its id, as in the server's log
+	Principal string `json:"principal,omitempty"` // user, certificate or token of the client
+	Client    string `json:"client,omitempty"`    // the name that it gives itself
+	Peer      string `json:"peer,omitempty"`      // its address
+	Thread    string `json:"threadId,omitempty"`
+	ToolCall  string `json:"toolCallId,omitempty"`
+	Process   string `json:"processId,omitempty"`
+	Method    string `json:"method,omitempty"`
+
+	Sandbox string `json:"sandbox,omitempty"` // the sandboxType of a process
+	Policy  string `json:"policy,omitempty"`  // the SHA-256 of the permission profile
+
+	Argv  []string `json:"argv,omitempty"`
+	Cwd   string   `json:"cwd,omitempty"`
+	Paths []string `json:"paths,omitempty"`
+	// Clipped says that the line was too long and has no arguments and paths.
+	Clipped bool `json:"clipped,omitempty"`
+
+	Protocol string `json:"protocol,omitempty"`
+	Host     string `json:"host,omitempty"`
+	Port     uint16 `json:"port,omitempty"`
+	Decision string `json:"decision,omitempty"`
+	Source   string `json:"source,omitempty"` // of the decision
+	Reason   string `json:"reason,omitempty"`
+
+	ExitCode   *int  `json:"exitCode,omitempty"`
+	DurationMS int64 `json:"durationMs,omitempty"`
+	BytesIn    int64 `json:"bytesIn,omitempty"`
+	BytesOut   int64 `json:"bytesOut,omitempty"`
+
+	// Omitted is how many decisions about its network a process had beyond those in the trail.
+	Omitted uint64 `json:"omitted,omitempty"`
+
+	Lost    uint64 `json:"lost,omitempty"`
+	Dropped int64  `json:"dropped,omitempty"`
+}
+
+// record is a line.
+type record struct {
+	Seq  uint64 `json:"seq"`
+	Time string `json:"time"`
+	Event
+	Key       string `json:"key,omitempty"`       // the public key of a signature, in base64
+	Signature string `json:"signature,omitempty"` // in base64
+	Prev      string `json:"prev"`                // the SHA-256 of the line before, without its newline; zeros: there is none
+}
+
+// digest is the SHA-256 of a line without its newline.
+type digest [sha256.Size]byte
+
+func (d digest) String() string { return hex.EncodeToString(d[:]) }
+
+// timeFormat is that of time.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// encode returns a line without its newline.
+func (r *record) encode(now time.Time) ([]byte, error) {
+	if r.Time == "" {
+		r.Time = now.UTC().Format(timeFormat)
+	}
+	line, err := json.Marshal(r)
+	if err == nil && len(line) > MaxRecord {
+		r.Argv, r.Cwd, r.Paths, r.Clipped = nil, "", nil, true
+		line, err = json.Marshal(r)
+	}
+	return line, err
+}
+
+// signedText is what a signature is made of: its line without the signature, which has the
+// digest of the line before, on which all earlier ones depend.
+func (r record) signedText() ([]byte, error) {
+	r.Signature = ""
+	line, err := json.Marshal(&r)
+	return append([]byte("codex audit trail v1\x00"), line...), err
+}
+
+// sign adds the signature of what is before the line, whose other members are set.
+func (r *record) sign(key ed25519.PrivateKey) error {
+	text, err := r.signedText()
+	if err == nil {
+		r.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(key, text))
+	}
+	return err
+}

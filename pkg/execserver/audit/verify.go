@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Line is a line of a trail.
+type Line struct {
+	Seq  uint64
+	Time string
+	Event
+	// Text is the line itself, without its newline. It is valid until the next line is read.
+	Text []byte
+}
+
+// Verifier checks the files of a trail, from the oldest to the newest. The zero value trusts
+// the key of the first signature.
+type Verifier struct {
+	// Key is the public key of the server; nil: that of the first signature.
+	Key ed25519.PublicKey
+
+	Lines      int    // that were checked
+	Signatures int    // of them
+	First      uint64 // the number of the first line
+	Last       uint64 // the number of the last line
+	Signed     uint64 // the number of the last line that a signature covers; 0: none
+	Lost       uint64 // events that the server could not write
+
+	last digest
+}
+
+// ErrTrail is the error of a trail that was changed.
+var ErrTrail = errors.New("the audit trail is broken")
+
+// broken says what is wrong with a line of a file.
+func broken(line int, format string, args ...any) error {
+	return fmt.Errorf("line %d: %w: %s", line, ErrTrail, fmt.Sprintf(format, args...))
+}
+
+// File checks the next file, and calls each, which may be nil, with each of its lines.
+func (v *Verifier) File(r io.Reader, each func(*Line) error) error {
+	lines := bufio.NewReaderSize(r, MaxRecord+1)
+	for n := 1; ; n++ {
+		text, err := lines.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF) && len(text) == 0:
+			return nil
+		case errors.Is(err, io.EOF):
+			return broken(n, "its end is missing")
+		case errors.Is(err, bufio.ErrBufferFull):
+			return broken(n, "it is longer than %d bytes", MaxRecord)
+		case err != nil:
+			return err
+		}
+		line, err := v.line(n, bytes.TrimSuffix(text, []byte{'\n'}))
+		if err == nil && each != nil {
+			err = each(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// line checks the next line, the nth of its file.
+func (v *Verifier) line(n int, text []byte) (*Line, error) {
+	r, err := parse(text)
+	if err != nil {
+		return nil, broken(n, "it is no record: %v", err)
+	}
+	switch {
+	case v.Lines == 0:
+		v.First = r.Seq
+		if first := (digest{}).String(); (r.Seq == 1) != (r.Prev == first) {
+			return nil, broken(n, "the first record of a trail, and no other, has the number 1 and follows none")
+		}
+	case r.Seq != v.Last+1:
+		return nil, broken(n, "it has the number %d, and %d was to come", r.Seq, v.Last+1)
+	case r.Prev != v.last.String():
+		return nil, broken(n, "the record before it is another one than when it was written")
+	}
+	if r.Kind == EventSignature || r.Key != "" || r.Signature != "" {
+		// The signature is that of this spelling.
+		if same, err := json.Marshal(r); err != nil || !bytes.Equal(same, text) {
+			return nil, broken(n, "it is spelled otherwise than it was written")
+		}
+		if err := v.signature(n, r); err != nil {
+			return nil, err
+		}
+	}
+	v.Lines++
+	v.Last, v.last = r.Seq, sha256.Sum256(text)
+	v.Lost += r.Lost
+	return &Line{Seq: r.Seq, Time: r.Time, Event: r.Event, Text: text}, nil
+}
+
+// signature checks a signature.
+func (v *Verifier) signature(n int, r *record) error {
+	if v.Lines == 0 {
+		return broken(n, "a file does not begin with a signature")
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(r.Key)
+	signature, err2 := base64.StdEncoding.Strict().DecodeString(r.Signature)
+	switch {
+	case err != nil || err2 != nil || len(key) != ed25519.PublicKeySize:
+		return broken(n, "its signature is malformed")
+	case v.Key == nil:
+		v.Key = key
+	case !v.Key.Equal(ed25519.PublicKey(key)):
+		return broken(n, "it is signed by another key: %s", r.Key)
+	}
+	signed, err := r.signedText()
+	if err != nil || !ed25519.Verify(v.Key, signed, signature) {
+		return broken(n, "its signature is wrong")
+	}
+	v.Signatures++
+	v.Signed = r.Seq
+	return nil
+}
+
+// parse decodes a line. A member that a record does not have is an error: what a reader
+// would overlook must not be in a trail.
+func parse(text []byte) (*record, error) {
+	var r record
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows it")
+	}
+	if r.Seq == 0 || r.Kind == "" || len(r.Prev) != 2*sha256.Size || strings.ToLower(r.Prev) != r.Prev {
+		return nil, errors.New("its number, its event or its digest is missing")
+	}
+	return &r, nil
+}
+
+// PublicKey returns the key of the signatures in base64; empty: there is none.
+func (v *Verifier) PublicKey() string { return base64.StdEncoding.EncodeToString(v.Key) }
+
+// Member is a member of an event, for people.
+type Member struct{ Name, Value string }
+
+// Members returns the members of an event that are set, but its kind, in the order of a line.
+func (e *Event) Members() (list []Member) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	_, _ = d.Token() // {
+	for d.More() {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			return list
+		}
+		var plain string
+		if json.Unmarshal(value, &plain) != nil {
+			plain = string(value)
+		}
+		if name != "event" {
+			list = append(list, Member{fmt.Sprint(name), plain})
+		}
+	}
+	return list
+}

@@ -1,0 +1,50 @@
+//go:build linux
+
+package execserver
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"codex.internal/pkg/execserver/audit"
+)
+
+// TestUnwritableTrailStopsWork: if the audit trail cannot be written, no session, process or
+// change of a file begins, and what runs goes on.
+func TestUnwritableTrailStopsWork(t *testing.T) {
+	dir := t.TempDir()
+	key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trail, err := audit.Open(audit.Options{Path: filepath.Join(dir, "audit.log"), Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url := newTestServer(t, Options{Audit: &Audit{Log: trail}})
+	p, _ := hello(t, url)
+	p.start("before", "cat", object{"pipeStdin": true})
+	if err := trail.Close(); err != nil { // events fail from now on
+		t.Fatal(err)
+	}
+	const why = "the audit log cannot be written"
+	p.refuse("process/start", startObject("after", "true"), -32603, why)
+	file := filepath.Join(dir, "file")
+	p.refuse("fs/writeFile", object{"path": "file://" + file, "dataBase64": "eA=="}, -32603, why)
+	p.refuse("fs/open", object{"handleId": "h", "path": "file://" + file, "mode": "replace"}, -32603, why)
+	p.refuse("tunnel/listen", object{"listenerId": 1, "host": "127.0.0.1", "port": 0, "window": 65536}, -32603, why)
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was made: %v", err)
+	}
+	p.call("process/write", object{"processId": "before", "chunk": "eA=="}, nil)
+	p.call("process/terminate", object{"processId": "before"}, nil)
+	if out, _ := p.closed("before"); out != "x" && out != "" {
+		t.Errorf("%q", out)
+	}
+	if trail.Lost() == 0 {
+		t.Error("the end of the process is not counted as lost")
+	}
+}

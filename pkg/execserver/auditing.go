@@ -1,0 +1,211 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/wire/sessionid"
+)
+
+// Audit says what a server writes into an audit trail: sessions, processes, changes of
+// files, and decisions about the network of processes.
+type Audit struct {
+	// Log is the trail. The caller closes it after Shutdown.
+	Log *audit.Log
+	// Commands adds the arguments and directories of commands, and Paths the paths of files.
+	// Both may have secrets.
+	Commands, Paths bool
+}
+
+// record writes an event before what it is about. An error is the answer to the request:
+// its work must not be done.
+func (srv *Server) record(e audit.Event) error {
+	if srv.opts.Audit == nil {
+		return nil
+	}
+	if err := srv.opts.Audit.Log.Append(e); err != nil {
+		return internal(err.Error() + "; no new work is accepted until it can be")
+	}
+	return nil
+}
+
+// note writes an event that has happened.
+func (srv *Server) note(e audit.Event) {
+	if srv.opts.Audit != nil {
+		srv.opts.Audit.Log.Note(e)
+	}
+}
+
+// event returns an event of a session.
+func (s *session) event(kind string) audit.Event {
+	return audit.Event{Kind: kind, Session: sessionid.Digest(s.id), Principal: shorten(s.owner)}
+}
+
+// event returns an event of the process.
+func (p *proc) event(kind string) audit.Event {
+	e := p.s.event(kind)
+	e.Process, e.Thread, e.ToolCall = shorten(p.id), p.thread, p.call
+	return e
+}
+
+// policyDigest is the digest of the policy of a sandbox; empty: there is none.
+func policyDigest(intent *launch.Intent) string {
+	if intent == nil {
+		return ""
+	}
+	sum := sha256.Sum256(intent.Profile.AppendJSON(nil))
+	return hex.EncodeToString(sum[:])
+}
+
+// recordSession writes that a connection is about to get a new session.
+func (srv *Server) recordSession(c *conn, id string) error {
+	if srv.opts.Audit == nil {
+		return nil
+	}
+	return srv.record(audit.Event{
+		Kind: audit.EventSessionStarted, Session: sessionid.Digest(id), Principal: shorten(c.principal), Client: c.client, Peer: c.t.Peer(),
+	})
+}
+
+// recordDetached writes that a detached process is about to be started. How it ends is known
+// to its keeper alone.
+func (c *conn) recordDetached(p *execproto.StartParams, cwd string) error {
+	a := c.srv.opts.Audit
+	if a == nil {
+		return nil
+	}
+	e := c.session.event(audit.EventDetachedStarted)
+	e.Process = shorten(p.ProcessID)
+	if m := p.Metadata; m != nil {
+		e.Thread, e.ToolCall = shorten(m.ThreadID), shorten(m.ToolCallID)
+	}
+	if p.Sandbox != nil {
+		sum := sha256.Sum256(p.Sandbox)
+		e.Policy = hex.EncodeToString(sum[:])
+	}
+	if a.Commands {
+		e.Argv, e.Cwd = p.Argv, cwd
+	}
+	return c.srv.record(e)
+}
+
+// recordTunnel writes that a tunnel is about to be opened, or a port to be listened on.
+func (c *conn) recordTunnel(kind, host string, port uint16) error {
+	if c.srv.opts.Audit == nil {
+		return nil
+	}
+	e := c.session.event(kind)
+	e.Host, e.Port = shorten(host), port
+	return c.srv.record(e)
+}
+
+// recordStart writes that the process is about to be started.
+func (st *start) recordStart(intent *launch.Intent) error {
+	a := st.p.s.srv.opts.Audit
+	if a == nil {
+		return nil
+	}
+	e := st.p.event(audit.EventProcessStarted)
+	e.Sandbox, e.Policy = sandboxNone, policyDigest(intent)
+	if intent != nil {
+		e.Sandbox = sandboxLinux
+	}
+	if a.Commands {
+		e.Argv, e.Cwd = st.spec.Argv, st.spec.Dir
+	}
+	err := st.p.s.srv.record(e)
+	st.recorded = err == nil
+	return err
+}
+
+// noteNotStarted writes that the process did not start. It does nothing if it was not
+// written that it was about to.
+func (st *start) noteNotStarted(err error) {
+	if st.recorded {
+		e := st.p.event(audit.EventProcessNotRun)
+		e.Reason = shorten(err.Error())
+		st.p.s.srv.note(e)
+	}
+}
+
+// noteEnded writes how the process has ended.
+func (p *proc) noteEnded() {
+	e := p.event(audit.EventProcessEnded)
+	e.ExitCode, e.DurationMS = &p.exit.code, p.exit.duration.Milliseconds()
+	e.BytesIn, e.BytesOut = p.traffic.in.Load(), p.traffic.out.Load()
+	if n := p.decisions.Load(); n > maxAuditedDecisions {
+		e.Omitted = n - maxAuditedDecisions
+	}
+	p.s.srv.note(e)
+}
+
+// noteDecision writes what was decided about a connection of the process. A process that
+// tries in a loop must not fill the disk: its later decisions are counted only.
+func (p *proc) noteDecision(r egress.Report) {
+	if p.s.srv.opts.Audit == nil || p.decisions.Add(1) > maxAuditedDecisions {
+		return
+	}
+	kind := audit.EventNetworkDecision
+	if r.Source == egress.Decider {
+		kind = audit.EventNetworkApproval
+	}
+	e := p.event(kind)
+	e.Protocol, e.Host, e.Port, e.Method = string(r.Protocol), shorten(r.Host), r.Port, shorten(r.Method)
+	e.Decision, e.Source, e.Reason = string(r.Verdict), string(r.Source), shorten(r.Reason)
+	p.s.srv.note(e)
+}
+
+// change is a change of files that is about to be made.
+type change struct {
+	c     *conn
+	event audit.Event
+}
+
+// recordChange writes that a request is about to change files. Its outcome must be given to
+// done.
+func (c *conn) recordChange(method string, worker fileWorker, paths ...string) (change, error) {
+	a := c.srv.opts.Audit
+	if a == nil {
+		return change{}, nil
+	}
+	e := c.session.event(audit.EventFileChanged)
+	e.Method = method
+	if w, ok := worker.(confinedFiles); ok {
+		e.Policy = policyDigest(w.intent)
+	}
+	if a.Paths {
+		e.Paths = paths
+	}
+	return change{c, e}, c.srv.record(e)
+}
+
+// done writes that the change has failed, if it has.
+func (ch change) done(err error) {
+	if ch.c == nil || err == nil {
+		return
+	}
+	e := ch.event
+	e.Kind = audit.EventFileNotChanged
+	if ch.c.srv.opts.Audit.Paths {
+		e.Reason = shorten(err.Error()) // it may have a path
+	}
+	ch.c.srv.note(e)
+}
+
+// auditFiles returns the files that sandboxed requests must not see, if what confines them
+// can hide files.
+func (srv *Server) auditFiles() []string {
+	if len(srv.opts.AuditFiles) == 0 {
+		return nil
+	}
+	if runtime, err := srv.sandboxes(); err != nil || !runtime.Status().Complete {
+		return nil
+	}
+	return srv.opts.AuditFiles
+}
