@@ -8,6 +8,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
-	err := app.Run(cmdutil.Permute(app, args, takesFiles))
+	err := run(context.Background(), app, cmdutil.Permute(app, args, takesFiles))
 	code := report(s, err)
 	if e, ok := errors.AsType[*cmdutil.ExitError](err); ok && e.Signal != 0 {
 		cmdutil.Die(e.Signal)
@@ -91,8 +92,9 @@ func loadDotenv(stderr io.Writer) {
 
 func newApp(s cmdutil.Streams) *cli.App {
 	app := &cli.App{
-		Name:  "codex",
-		Usage: "run commands and do file work for a coding agent on another machine",
+		Name:     "codex",
+		HelpName: "codex",
+		Usage:    "run commands and do file work for a coding agent on another machine",
 		Description: `codex exec-server waits for an agent's client and runs what it asks for.
 codex remote is a client for the command line: it runs commands on such a
 server and copies files to and from it. codex sandbox runs a command on this
@@ -132,11 +134,10 @@ Example: start a server, and use it from a second terminal:
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
 			}
-			return cli.ShowAppHelp(c)
+			return cmdutil.ErrHelp
 		},
 	}
 	addHelp(&app.Commands, &app.Flags)
-	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "codex %s\n", c.App.Version) }
-	cli.HelpPrinter = printHelp
+	app.Flags = append(app.Flags, cli.VersionFlag)
 	return app
 }

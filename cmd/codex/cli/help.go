@@ -17,6 +17,8 @@ func addHelp(commands *[]*cli.Command, flags *[]cli.Flag) {
 	for _, c := range *commands {
 		if len(c.Subcommands) > 0 {
 			addHelp(&c.Subcommands, &c.Flags)
+		} else {
+			c.Flags = append(c.Flags, cli.HelpFlag)
 		}
 	}
 	*flags = append(*flags, cli.HelpFlag)
@@ -33,7 +35,7 @@ func addHelp(commands *[]*cli.Command, flags *[]cli.Flag) {
 				}
 				path[i], at = sub.Name, sub.Subcommands
 			}
-			return c.App.RunContext(c.Context, append(append([]string{c.App.Name}, path...), "--help"))
+			return run(c.Context, c.App, append(append([]string{c.App.Name}, path...), "--help"))
 		},
 	})
 }

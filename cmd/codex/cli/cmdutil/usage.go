@@ -1,12 +1,16 @@
 package cmdutil
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 )
+
+// ErrHelp, returned by the action of a command, has its help printed.
+var ErrHelp = errors.New("help is wanted")
 
 // OnUsageError turns an error of the flag parser into a usage error, which says where
 // to read on.

@@ -56,7 +56,7 @@ Examples:
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
 			}
-			return cli.ShowSubcommandHelp(c)
+			return cmdutil.ErrHelp
 		},
 	}
 }

@@ -70,7 +70,7 @@ Examples:
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
 			}
-			return cli.ShowSubcommandHelp(c)
+			return cmdutil.ErrHelp
 		},
 	}
 }

@@ -31,7 +31,7 @@ Examples:
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
 			}
-			return cli.ShowSubcommandHelp(c)
+			return cmdutil.ErrHelp
 		},
 	}
 }
