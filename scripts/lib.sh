@@ -26,17 +26,6 @@ need_go() {
 # Everything that is built; the helpers are expected beside codex.
 commands=(codex codex-fs codex-linux-sandbox)
 
-# cold are packages of codex whose code runs at the start, for people, or beside work that
-# takes much longer. Without inlining in them codex is a megabyte smaller.
-cold=(
-  codex.internal/cmd/codex/... codex.internal/pkg/account/... codex.internal/pkg/approval codex.internal/pkg/execenv/...
-  codex.internal/pkg/rendezvous/natsbus codex.internal/pkg/sandbox codex.internal/pkg/sandbox/doctor codex.internal/pkg/sandbox/permissions
-  codex.internal/pkg/sandbox/winsandbox crypto/x509/... encoding/asn1 encoding/gob encoding/json encoding/pem encoding/xml
-  github.com/VictoriaMetrics/... github.com/golang-jwt/... github.com/klauspost/... github.com/nats-io/... github.com/pelletier/...
-  github.com/urfave/... go.yaml.in/... html/... log/... math/big mime/... net/http/... net/mail net/textproto net/url regexp/... text/...
-  vendor/...
-)
-
 # build DIR COMMAND... builds static, stripped, reproducible binaries: what
 # go build makes of the directory of the command, but without the generator of
 # documentation that the command line library has. Nothing uses it, and its
@@ -48,15 +37,12 @@ build() {
   [ -z "${CODEX_RELEASE:-}" ] || version="-X codex.internal/cmd/codex/cli/cmdutil.release=$CODEX_RELEASE"
   git -C "$root" rev-parse HEAD >/dev/null 2>&1 || vcs=false
   mkdir -p "$dir"
-  local package flags
   for command in "$@"; do
-    flags=()
-    [ "$command" != codex ] || for package in "${cold[@]}"; do flags+=("-gcflags=$package=-l"); done
     # Aligning functions to 16 bytes in place of 32 takes 130 KB off codex, and
     # no time that could be measured.
     (cd "$root/cmd/$command" &&
       CGO_ENABLED=0 GOWORK="$root/go.work" go build -trimpath -buildvcs=$vcs -tags urfave_cli_no_docs \
-        "${flags[@]}" -ldflags "-s -w -funcalign=16 $version" -o "$dir/$command" .) || return 1
+        -ldflags "-s -w -funcalign=16 $version" -o "$dir/$command" .) || return 1
   done
 }
 

@@ -92,9 +92,8 @@ func loadDotenv(stderr io.Writer) {
 
 func newApp(s cmdutil.Streams) *cli.App {
 	app := &cli.App{
-		Name:     "codex",
-		HelpName: "codex",
-		Usage:    "run commands and do file work for a coding agent on another machine",
+		Name:  "codex",
+		Usage: "run commands and do file work for a coding agent on another machine",
 		Description: `codex exec-server waits for an agent's client and runs what it asks for.
 codex remote is a client for the command line: it runs commands on such a
 server and copies files to and from it. codex sandbox runs a command on this
@@ -137,7 +136,6 @@ Example: start a server, and use it from a second terminal:
 			return cmdutil.ErrHelp
 		},
 	}
-	addHelp(&app.Commands, &app.Flags)
-	app.Flags = append(app.Flags, cli.VersionFlag)
+	prepare(app)
 	return app
 }

@@ -18,7 +18,7 @@ func helpOf(t *testing.T, app *cli.App, path ...string) string {
 	var out bytes.Buffer
 	app.Writer = &out
 	args := append(append([]string{app.Name}, path...), "--help")
-	if err := app.Run(args); err != nil {
+	if err := run(t.Context(), app, args); err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
 	return out.String()
@@ -42,7 +42,6 @@ func TestHelp(t *testing.T) {
 					{Name: "list", Aliases: []string{"ls"}, Usage: "show\nall"},
 					{Name: "unseen", Hidden: true},
 				},
-				HideHelpCommand: true,
 			},
 			want: `NAME:
    app - try
@@ -61,6 +60,7 @@ DESCRIPTION:
 COMMANDS:
    list, ls  show
              all
+   help, h   show what a command does
 
 GLOBAL OPTIONS:
    --url URL          ask URL
@@ -76,8 +76,9 @@ GLOBAL OPTIONS:
 		},
 		{
 			name: "an app may say itself how it is used",
-			app:  cli.App{Usage: "try", UsageText: "app this\napp that", HideVersion: true, HideHelpCommand: true},
-			want: "NAME:\n   app - try\n\nUSAGE:\n   app this\n   app that\n\nGLOBAL OPTIONS:\n   --help, -h  show help\n",
+			app:  cli.App{Usage: "try", UsageText: "app this\napp that", HideVersion: true},
+			want: "NAME:\n   app - try\n\nUSAGE:\n   app this\n   app that\n\nCOMMANDS:\n   help, h  show what a command does\n\n" +
+				"GLOBAL OPTIONS:\n   --help, -h         show help\n   --version, -v, -V  print the version\n",
 		},
 		{
 			name: "a command without subcommands has options only",
@@ -112,7 +113,7 @@ DESCRIPTION:
 
 COMMANDS:
    copy     copy one
-   help, h  Shows a list of commands or help for one command
+   help, h  show what a command does
 
 OPTIONS:
    --help, -h  show help
@@ -120,9 +121,9 @@ OPTIONS:
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			newApp(cmdutil.Streams{}) // which sets the printer
 			app := tt.app
-			app.Name, app.HelpName = "app", "app"
+			app.Name = "app"
+			prepare(&app)
 			if got := helpOf(t, &app, tt.path...); got != tt.want {
 				t.Errorf("got:\n%s\nwant:\n%s", got, tt.want)
 			}
@@ -143,12 +144,12 @@ func TestHelpOfWhatIsNone(t *testing.T) {
 // of the library's templates are wider than a terminal.
 func sameWords(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
 
-// TestHelpOfEveryCommand compares with the library's templates.
+// TestHelpOfEveryCommand compares with the library's help.
 func TestHelpOfEveryCommand(t *testing.T) {
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	got := helpOf(t, app)
 	checkHelp(t, got, app.VisibleCommands(), app.VisibleFlags())
-	if want := byTemplate(cli.AppHelpTemplate, app); !sameWords(got, want) {
+	if want := byLibrary(t); !sameWords(got, want) {
 		t.Errorf("codex: got:\n%s\nwant:\n%s", got, want)
 	}
 	walkCommands(app.Commands, nil, func(path []string) {
@@ -156,21 +157,15 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 			got := helpOf(t, app, path...)
 			c := commandAt(app.Commands, path)
-			template := cli.CommandHelpTemplate
-			var commands []*cli.Command
-			// Every command has the library's help.
-			if len(c.VisibleCommands()) > 1 {
-				template, commands = cli.SubcommandHelpTemplate, c.VisibleCommands()
-			}
-			checkHelp(t, got, commands, c.VisibleFlags())
-			if want := byTemplate(template, c); !sameWords(got, want) {
+			checkHelp(t, got, c.VisibleCommands(), c.VisibleFlags())
+			if want := byLibrary(t, path...); !sameWords(got, want) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 			for at := range path { // codex help remote run, codex remote help run
 				args := append([]string{"codex"}, slices.Insert(slices.Clone(path), at, "help")...)
 				var out bytes.Buffer
 				app = newApp(cmdutil.Streams{Out: &out, Err: io.Discard})
-				if err := app.Run(args); err != nil || out.String() != got {
+				if err := run(t.Context(), app, args); err != nil || out.String() != got {
 					t.Errorf("%q: %v, and not as with --help:\n%s", args, err, out.String())
 				}
 			}
@@ -178,9 +173,14 @@ func TestHelpOfEveryCommand(t *testing.T) {
 	})
 }
 
-func byTemplate(template string, subject any) string {
+// byLibrary returns the help that the library prints by its templates.
+func byLibrary(t *testing.T, path ...string) string {
+	t.Helper()
 	var out bytes.Buffer
-	cli.HelpPrinterCustom(&out, template, subject, nil)
+	app := newApp(cmdutil.Streams{Out: &out, Err: io.Discard})
+	if err := app.Run(append(append([]string{"codex"}, path...), "--help")); err != nil {
+		t.Fatal(err)
+	}
 	return out.String()
 }
 

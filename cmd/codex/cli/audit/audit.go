@@ -38,7 +38,7 @@ Example:
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
 			}
-			return cli.ShowSubcommandHelp(c)
+			return cmdutil.ErrHelp
 		},
 	}
 }
