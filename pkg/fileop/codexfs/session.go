@@ -110,14 +110,6 @@ func (s *session) answer(operation string, r fsops.Appender) error {
 	return s.out.end()
 }
 
-// finish answers {} or with the error.
-func (s *session) finish(operation string, err error) error {
-	if err != nil {
-		return s.fail(err)
-	}
-	return s.answer(operation, execproto.Empty{})
-}
-
 // fail answers with an error.
 func (s *session) fail(err error) error {
 	s.out.buf = fshelper.AppendError(s.out.buf[:0], fsops.Error(err))
