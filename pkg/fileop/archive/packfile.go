@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -181,10 +180,10 @@ func (p *Packer) sum(f *dir.File, path string, info dir.Info) {
 	if p.content == nil {
 		p.content = make([]byte, smallFile+1)
 	}
-	h := sha256.New()
+	h := newSum()
 	for {
 		n, err := f.Read(p.content)
-		_, _ = h.Write(p.content[:n])
+		h.write(p.content[:n])
 		if err == nil {
 			err = p.o.Context.Err()
 		}
@@ -196,5 +195,6 @@ func (p *Packer) sum(f *dir.File, path string, info dir.Info) {
 			return
 		}
 	}
-	p.entry(Entry{Path: path, Type: Listed, Size: info.Size, Sum: hex.EncodeToString(h.Sum(nil))}, info)
+	sum := h.sum()
+	p.entry(Entry{Path: path, Type: Listed, Size: info.Size, Sum: hex.EncodeToString(sum[:])}, info)
 }
