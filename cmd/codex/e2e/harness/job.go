@@ -263,7 +263,7 @@ func followLate(ctx context.Context, p *execclient.Process, out, errs io.Writer)
 	switch {
 	case err != nil:
 		return state, fmt.Errorf("the second time: %w", err)
-	case again != state || first != second:
+	case again.Code != state.Code || again.SandboxDenied != state.SandboxDenied || first != second:
 		return state, fmt.Errorf("the second time %d bytes and %+v, the first time %d and %+v", second, again, first, state)
 	}
 	waited, err := p.Wait(ctx)
