@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,20 +17,19 @@ import (
 const limiterMark = "the-limiter"
 
 // TestLimiterProgram is the limiter of these tests.
-func TestLimiterProgram(t *testing.T) {
-	i := slices.Index(os.Args, limiterMark)
-	if i < 0 {
-		t.Skip("this is no limiter")
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == limiterMark {
+		_ = RunLimiter(os.Args[2:])
+		os.Exit(1)
 	}
-	_ = RunLimiter(os.Args[i+1:])
-	os.Exit(1)
+	os.Exit(m.Run())
 }
 
 func limitedGroup(t *testing.T, limiter bool) *Group {
 	t.Helper()
 	opts := Options{}
 	if limiter {
-		opts.Limiter = []string{os.Args[0], "-test.run=^TestLimiterProgram$", limiterMark}
+		opts.Limiter = []string{os.Args[0], limiterMark}
 	}
 	s, err := NewSupervisor(opts)
 	if err != nil {
