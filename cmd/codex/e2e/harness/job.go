@@ -226,6 +226,7 @@ func followEvents(ctx context.Context, p *execclient.Process, out, errs io.Write
 				return state, errors.New("it exited twice")
 			}
 			exited, state.Code = true, e.ExitCode
+			state.Cause, state.Resources = e.Cause, e.Resources
 		case execclient.Closed:
 			closed = true
 		}
@@ -263,7 +264,7 @@ func followLate(ctx context.Context, p *execclient.Process, out, errs io.Writer)
 	switch {
 	case err != nil:
 		return state, fmt.Errorf("the second time: %w", err)
-	case again.Code != state.Code || again.SandboxDenied != state.SandboxDenied || first != second:
+	case again != state || first != second:
 		return state, fmt.Errorf("the second time %d bytes and %+v, the first time %d and %+v", second, again, first, state)
 	}
 	waited, err := p.Wait(ctx)
