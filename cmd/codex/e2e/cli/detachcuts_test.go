@@ -184,7 +184,8 @@ func TestAttach(t *testing.T) {
 	}
 	d.end(syscall.SIGKILL)
 	d.start()
-	user = harness.AtTerminal(t, "remote", "attach", "--url", d.url, "sh")
+	user = harness.AtTerminal(t, "remote", "attach", "--url", d.url, "--all", "sh")
+	user.Expect("first") // what is typed before the terminal is raw is lost
 	user.Types("echo $x''again\r")
 	user.Expect("keptagain")
 	user.Types("exit 6\r")
