@@ -1,0 +1,158 @@
+package wycheproof
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/execserver/wsauth"
+)
+
+// signatures is a group of JSON Web Signatures under one key. JWS is a string, or an
+// object in the JSON serialization.
+type signatures struct {
+	Comment string
+	Private struct{ Alg, Kty, K string }
+	Tests   []struct {
+		verdict
+		JWS json.RawMessage
+	}
+}
+
+// TestForgedTokens offers each signature of the vectors as a token, to a server that has
+// its key as its secret; and again with claims that the server would accept, signed with
+// that secret, under the header of the vector. It may accept HS256 alone, whatever a
+// header says, and no form but the compact one.
+func TestForgedTokens(t *testing.T) {
+	tried, accepted := 0, 0
+	for _, file := range []string{"json_web_signature_test.json", "json_web_crypto_test.json"} {
+		for _, g := range read[signatures](t, file) {
+			secret := g.secret(t)
+			check := server(t, secret)
+			for _, v := range g.Tests {
+				tried++
+				token := text(v.JWS)
+				// The payload of no vector is a set of claims that has an end.
+				if check(token) == nil {
+					t.Errorf("%s %s %d, %s: it was accepted", file, g.Comment, v.ID, v.Comment)
+				}
+				header, _, compact := strings.Cut(token, ".")
+				if !compact {
+					continue
+				}
+				err := check(sign(header, secret))
+				if want := acceptable(header); (err == nil) != want {
+					t.Errorf("%s %s %d, %s: header %q: %v", file, g.Comment, v.ID, v.Comment, header, err)
+				}
+				if err == nil {
+					accepted++
+				}
+			}
+		}
+	}
+	enough(t, tried, 450)
+	enough(t, accepted, 20) // so that the refusals are not for another reason
+}
+
+// TestSignatures verifies HS256 as the server does: it accepts a token of the vectors
+// whose payload is replaced by claims only with the signature of those.
+func TestSignatures(t *testing.T) {
+	seen := 0
+	for _, g := range read[signatures](t, "json_web_signature_test.json") {
+		if g.Private.Alg != "HS256" {
+			continue
+		}
+		secret := g.secret(t)
+		check := server(t, secret)
+		for _, v := range g.Tests {
+			parts := strings.Split(text(v.JWS), ".")
+			if len(parts) != 3 || !acceptable(parts[0]) {
+				continue
+			}
+			seen++
+			good := sign(parts[0], secret)
+			if err := check(good); err != nil {
+				t.Errorf("%d, %s: the signed claims are refused: %v", v.ID, v.Comment, err)
+			}
+			end := strings.LastIndexByte(good, '.') + 1
+			if check(good[:end]+parts[2]) == nil {
+				t.Errorf("%d, %s: the vector's signature is accepted for other claims", v.ID, v.Comment)
+			}
+			if check(good+".") == nil || check(good+"=") == nil || check(good[:end]) == nil {
+				t.Errorf("%d, %s: another form is accepted", v.ID, v.Comment)
+			}
+		}
+	}
+	enough(t, seen, 10)
+}
+
+// text returns a signature as a client would send it.
+func text(jws json.RawMessage) string {
+	var compact string
+	if json.Unmarshal(jws, &compact) == nil {
+		return compact
+	}
+	return string(jws)
+}
+
+// secret returns the key of a symmetric group. For the others it is the text of the key,
+// which a server that takes a public key for a secret would use; it is made long enough.
+func (g *signatures) secret(t *testing.T) []byte {
+	t.Helper()
+	if g.Private.Kty != "oct" {
+		return []byte("a secret of a server with other keys " + g.Comment)
+	}
+	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(g.Private.K, "="))
+	if err != nil || len(key) < 32 {
+		return []byte("a secret in place of a bad or short key " + g.Comment)
+	}
+	return key
+}
+
+// acceptable reports whether a header in base64 says HS256 and nothing critical.
+func acceptable(header string) bool {
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(header)
+	if err != nil {
+		return false
+	}
+	var members map[string]any
+	if json.Unmarshal(decoded, &members) != nil {
+		return false
+	}
+	_, critical := members["crit"]
+	return members["alg"] == "HS256" && !critical
+}
+
+// sign returns a token with the header and claims that end in an hour.
+func sign(header string, secret []byte) string {
+	claims := fmt.Sprintf(`{"exp":%d,"sub":"somebody"}`, time.Now().Add(time.Hour).Unix())
+	signed := header + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(signed))
+	return signed + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// server returns the check of a server whose secret this is.
+func server(t *testing.T, secret []byte) func(token string) error {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	// A newline at the end of the file is no part of the secret.
+	if err := os.WriteFile(path, append(secret[:len(secret):len(secret)], '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth, err := wsauth.New(wsauth.Config{Mode: wsauth.SignedBearerToken, SharedSecretFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(token string) error {
+		return auth.Check(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	}
+}
