@@ -122,6 +122,22 @@ func testNoFrames(t *testing.T, start starter) {
 	x.want("s", frame.Reset, resetHarnessGone)
 }
 
+// A peer that closes in order gets an answer: libraries that wait for it report an
+// abnormal end (1006) without one.
+func TestCloseIsAnswered(t *testing.T) { everywhere(t, testCloseIsAnswered) }
+
+func testCloseIsAnswered(t *testing.T, start starter) {
+	s := start(t, Options{})
+	x := s.executor("env")
+	for _, p := range []*peer{s.harness("env"), x} {
+		bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "done")
+		if err := p.ws.WriteMessage(websocket.CloseMessage, bye); err != nil {
+			t.Fatal(err)
+		}
+		p.wantClosed(websocket.CloseNormalClosure)
+	}
+}
+
 func TestNewestExecutorWins(t *testing.T) { everywhere(t, testNewestExecutorWins) }
 
 func testNewestExecutorWins(t *testing.T, start starter) {

@@ -36,7 +36,9 @@ var (
 	closeTooLarge     = &closing{websocket.CloseTooLarge, "a frame is too large"}
 	closeFailures     = &closing{websocket.ClosePolicyViolation, "too many handshakes of this connection failed"}
 	closeSlow         = &closing{websocket.CloseServiceRestart, "what the executor sends is read too slowly, and others wait"}
-	closeRevoked      = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
+	// A peer that closes in order waits for the answer (RFC 6455, 5.5.1).
+	closeAnswer  = &closing{websocket.CloseNormal, ""}
+	closeRevoked = &closing{websocket.ClosePolicyViolation, "the token is not valid any more"}
 )
 
 // socketEnd is what one end of the relay does with its socket.
@@ -83,6 +85,8 @@ func (s *socket) end(why error) {
 		c = closeReplaced
 	case errors.As(why, &large):
 		c = closeTooLarge
+	case errors.Is(why, websocket.ErrClosed):
+		c = closeAnswer
 	default:
 		_ = s.ws.Abort()
 		return
