@@ -48,14 +48,21 @@ build() {
 
 # need_program PROGRAM PACKAGE makes sure that there is a program of the system:
 # root installs what the distribution has.
-need_program() {
-  command -v "$1" >/dev/null && return
+need_program() { need "$2" command -v "$1"; }
+
+# need PACKAGE COMMAND... installs a package of Debian, if it may, unless a command
+# succeeds, which shows that what is needed is there; and fails if it does not after that.
+need() {
+  local package=$1
+  shift
+  "$@" >/dev/null 2>&1 && return
   if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-    echo "Installing $2 for $1 ..." >&2
+    echo "Installing $package ..." >&2
     # What is there is unusable on a machine that never updated its lists.
-    { apt-get install -y -qq --no-install-recommends "$2" || { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$2"; }; } >/dev/null 2>&1
+    { apt-get install -y -qq --no-install-recommends "$package" ||
+      { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$package"; }; } >/dev/null 2>&1
   fi
-  command -v "$1" >/dev/null || fail "$1 is needed: as root, apt-get install $2"
+  "$@" >/dev/null 2>&1 || fail "$package is needed: as root, apt-get install $package"
 }
 
 # flake NAME... says that something failed once and passed when it was repeated.
