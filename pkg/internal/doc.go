@@ -1,4 +1,5 @@
 // Package internal groups what only this module needs: strictjson, which decodes
-// JSON with exact names, and wait, which waits for a time or a context. The
-// packages import nothing of this module but wire.
+// JSON with exact names; wait, which waits for a time or a context; atomicfile, which
+// replaces and locks small files; tokens, files with bearer tokens; and metrics. The
+// packages import nothing of this module but wire and host.
 package internal

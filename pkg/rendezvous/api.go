@@ -151,7 +151,7 @@ func (s *Server) authenticate(secret string) (*Token, *apiError) {
 	if secret == "" {
 		return nil, &apiError{http.StatusUnauthorized, "missing_token", "this needs `authorization: Bearer TOKEN`; codex rendezvous token create makes one"}
 	}
-	token, err := s.opts.Tokens.authenticate(secret)
+	token, err := s.opts.Tokens.Authenticate(secret)
 	switch {
 	case errors.Is(err, ErrBadToken):
 		return nil, &apiError{http.StatusUnauthorized, "invalid_token", ErrBadToken.Error()}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"codex.internal/pkg/internal/atomicfile"
 )
 
 func TestAPIRefusals(t *testing.T) {
@@ -311,7 +313,7 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, Options{Tokens: tokens, StateFile: path})
-	if info, err := os.Stat(path); err != nil || othersCanWrite(info) {
+	if info, err := os.Stat(path); err != nil || atomicfile.OthersCanWrite(info) {
 		t.Errorf("%v, %v", info, err)
 	}
 	// The executor comes back by its old URL.

@@ -2,30 +2,28 @@ package rendezvous
 
 import (
 	"errors"
-	"fmt"
+
+	"codex.internal/pkg/internal/atomicfile"
+	"codex.internal/pkg/internal/tokens"
 )
 
 // InvalidError says that what a person has asked for cannot be: the role, name,
 // environment or expires of a token, or the public URL of a service.
-type InvalidError struct {
-	What   string
-	Reason string
-}
+type InvalidError = tokens.InvalidError
 
-func (e *InvalidError) Error() string { return e.What + " " + e.Reason }
+func invalid(what, format string, args ...any) error { return tokens.Invalid(what, format, args...) }
 
-func invalid(what, format string, args ...any) error {
-	return &InvalidError{what, fmt.Sprintf(format, args...)}
-}
+// ErrLocked says that another process works with a file.
+var ErrLocked = atomicfile.ErrLocked
 
 var (
 	// ErrServerClosed is what Serve returns after Shutdown or its context's end.
 	ErrServerClosed = errors.New("the rendezvous service has been shut down")
 	// ErrNoToken says that there is no token with an id.
-	ErrNoToken = errors.New("there is no such token")
+	ErrNoToken = tokens.ErrNoToken
 	// ErrBadToken says that a token is not one of the service's, or not any
 	// more.
-	ErrBadToken = errors.New("the token is unknown, revoked or expired")
+	ErrBadToken = tokens.ErrBadToken
 )
 
 // The errors of a State.

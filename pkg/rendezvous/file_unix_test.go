@@ -29,7 +29,7 @@ func TestFilesThatOthersCanChange(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := OpenTokens(tokens.Path()).authenticate(secret); err == nil || errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), want) {
+		if _, err := OpenTokens(tokens.Path()).Authenticate(secret); err == nil || errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), want) {
 			t.Errorf("tokens with mode %o: %v", mode, err)
 		}
 		if _, err := New(t.Context(), Options{Tokens: tokens, StateFile: state}); err == nil || !strings.Contains(err.Error(), want) {

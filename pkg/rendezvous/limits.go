@@ -173,14 +173,8 @@ const (
 
 // Limits of files.
 const (
-	maxTokens     = 10_000
-	maxTokenFile  = 16 << 20
-	maxStateFile  = 64 << 20
-	maxTokenName  = 128
-	maxPatterns   = 256
-	maxTokenBytes = 256 // of a token as it is sent
-	// lockTime bounds the wait for another command that changes a file, and
-	// lockPause is between two attempts.
-	lockTime  = 5 * time.Second
-	lockPause = 10 * time.Millisecond
+	maxStateFile = 64 << 20
+	maxPatterns  = 256
+	// lockTime bounds the wait for another node that has the state's file.
+	lockTime = 5 * time.Second
 )

@@ -338,7 +338,7 @@ func (s *Server) sweep() {
 // checkToken says why the holder of a token may not keep its socket. A token
 // file that cannot be read ends no connection.
 func (s *Server) checkToken(id string, role Role, environment string) error {
-	token, err := s.opts.Tokens.find(id)
+	token, err := s.opts.Tokens.Find(id)
 	switch {
 	case errors.Is(err, ErrBadToken):
 		return closeRevoked
@@ -363,7 +363,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	if closed {
 		missing = append(missing, closeShutdown.reason)
 	}
-	if _, err := s.opts.Tokens.load(); err != nil {
+	if err := s.opts.Tokens.Read(); err != nil {
 		s.log.Error("not ready", "error", err)
 		missing = append(missing, "the tokens cannot be read")
 	}

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+
+	"codex.internal/pkg/internal/atomicfile"
+	"codex.internal/pkg/internal/tokens"
 )
 
 // stateFile keeps, over a restart, the registrations and the key that signs
@@ -37,7 +40,7 @@ func openState(ctx context.Context, path string) (_ *stateFile, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
-	unlock, err := lockFile(ctx, path)
+	unlock, err := atomicfile.Lock(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -47,8 +50,8 @@ func openState(ctx context.Context, path string) (_ *stateFile, err error) {
 		}
 	}()
 	s := &stateFile{path: path, unlock: unlock}
-	data, _, err := readBounded(path, maxStateFile)
-	if isMissing(err) {
+	data, _, err := atomicfile.ReadBounded(path, maxStateFile)
+	if atomicfile.IsMissing(err) {
 		s.signer = newSigner()
 		return s, s.save(nil)
 	}
@@ -64,7 +67,7 @@ func openState(ctx context.Context, path string) (_ *stateFile, err error) {
 // decodeState reads the content of a state file.
 func decodeState(data []byte) (*signer, []*Registration, error) {
 	var doc stateDocument
-	if err := decodeDocument(data, &doc); err != nil {
+	if err := atomicfile.DecodeDocument(data, &doc); err != nil {
 		return nil, nil, err
 	}
 	s := new(signer)
@@ -79,7 +82,7 @@ func decodeState(data []byte) (*signer, []*Registration, error) {
 	copy(s.key[:], doc.URLKey)
 	seen := make(map[string]bool)
 	for i, reg := range doc.Registrations {
-		if reg == nil || reg.ID == "" || !isTokenID(reg.Token) || reg.Key == (Registration{}).Key {
+		if reg == nil || reg.ID == "" || !tokens.IsID(reg.Token) || reg.Key == (Registration{}).Key {
 			return nil, nil, fmt.Errorf("registration %d is not complete", i)
 		}
 		if err := checkEnvironmentID(reg.Environment); err != nil {
@@ -97,7 +100,7 @@ func decodeState(data []byte) (*signer, []*Registration, error) {
 func (s *stateFile) save(registrations []*Registration) error {
 	data, err := json.Marshal(stateDocument{Version: stateVersion, URLKey: s.signer.key[:], Registrations: registrations})
 	if err == nil {
-		err = writeAtomic(s.path, data)
+		err = atomicfile.Write(s.path, data)
 	}
 	s.broken.Store(err != nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"codex.internal/pkg/internal/tokens"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
@@ -112,7 +113,7 @@ func readTicket(query string, s *signer, now time.Time) (ticket, error) {
 }
 
 // keyDigest names a key in URLs and signatures.
-func keyDigest(key noise.PublicKey) string { return hexDigest(string(key.AppendJSON(nil))) }
+func keyDigest(key noise.PublicKey) string { return tokens.Digest(string(key.AppendJSON(nil))) }
 
 // grant is what an authorization of a harness is for.
 type grant struct {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"codex.internal/pkg/internal/atomicfile"
+	"codex.internal/pkg/internal/tokens"
 )
 
 func newTokens(t testing.TB) *TokenFile {
@@ -43,8 +46,8 @@ func TestPermits(t *testing.T) {
 		{"executor only", Token{Role: RoleExecutor, Environments: []string{"*"}}, RoleHarness, "a", false},
 		{"harness only", Token{Role: RoleHarness, Environments: []string{"*"}}, RoleExecutor, "a", false},
 		{"harness", Token{Role: RoleHarness, Environments: []string{"*"}}, RoleHarness, "a", true},
-		{"not yet expired", Token{Role: RoleBoth, Environments: []string{"*"}, Expires: now.Add(1)}, RoleHarness, "a", true},
-		{"expired", Token{Role: RoleBoth, Environments: []string{"*"}, Expires: now}, RoleHarness, "a", false},
+		{"not yet expired", Token{Role: RoleBoth, Environments: []string{"*"}, Token: tokens.Token{Expires: now.Add(1)}}, RoleHarness, "a", true},
+		{"expired", Token{Role: RoleBoth, Environments: []string{"*"}, Token: tokens.Token{Expires: now}}, RoleHarness, "a", false},
 		{"none", Token{Role: RoleBoth}, RoleHarness, "a", false},
 	} {
 		if got := tt.token.permits(tt.role, tt.id, now); got != tt.want {
@@ -67,7 +70,7 @@ func TestTokenSpecs(t *testing.T) {
 		{"bad pattern", TokenSpec{Role: RoleBoth, Environments: []string{"["}}, "neither"},
 		{"slash", TokenSpec{Role: RoleBoth, Environments: []string{"a/b"}}, "neither"},
 		{"too many", TokenSpec{Role: RoleBoth, Environments: make([]string, maxPatterns+1)}, "at most"},
-		{"name too long", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, Name: strings.Repeat("n", maxTokenName+1)}, "name"},
+		{"name too long", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, Name: strings.Repeat("n", tokens.MaxName+1)}, "name"},
 		{"control character", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, Name: "\x1b[2J"}, "name"},
 		{"past", TokenSpec{Role: RoleBoth, Environments: []string{"*"}, TTL: -1}, "expire"},
 	} {
@@ -86,7 +89,7 @@ func TestTokenFile(t *testing.T) {
 	f := newTokens(t)
 	secret, token := newToken(t, f, RoleBoth, "*")
 	running := OpenTokens(f.Path()) // the service's view of it
-	if got, err := running.authenticate(secret); err != nil || got.ID != token.ID {
+	if got, err := running.Authenticate(secret); err != nil || got.ID != token.ID {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	content, err := os.ReadFile(f.Path())
@@ -97,21 +100,21 @@ func TestTokenFile(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	other, _ := newToken(t, f, RoleHarness, "x")
-	if _, err := running.authenticate(other); err != nil {
+	if _, err := running.Authenticate(other); err != nil {
 		t.Errorf("a token made while it runs: %v", err)
 	}
 	for name, wrong := range map[string]string{
 		"empty": "", "no token": "Bearer", "changed": secret[:len(secret)-1] + "!", "shortened": secret[:len(secret)-1],
-		"another's secret": tokenPrefix + token.ID + other[len(tokenPrefix)+12:], "too long": secret + strings.Repeat("x", maxTokenBytes),
+		"another's secret": string(tokenPrefix) + token.ID + other[len(tokenPrefix)+12:], "too long": secret + strings.Repeat("x", tokens.MaxText),
 	} {
-		if _, err := running.authenticate(wrong); !errors.Is(err, ErrBadToken) {
+		if _, err := running.Authenticate(wrong); !errors.Is(err, ErrBadToken) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if revoked, err := f.Revoke(context.Background(), token.ID); err != nil || revoked.ID != token.ID {
 		t.Errorf("%+v, %v", revoked, err)
 	}
-	if _, err := running.authenticate(secret); !errors.Is(err, ErrBadToken) {
+	if _, err := running.Authenticate(secret); !errors.Is(err, ErrBadToken) {
 		t.Errorf("revoked: %v", err)
 	}
 	if _, err := f.Revoke(context.Background(), token.ID); !errors.Is(err, ErrNoToken) {
@@ -128,11 +131,11 @@ func TestTokensExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.authenticate(secret); err != nil {
+	if _, err := f.Authenticate(secret); err != nil {
 		t.Error(err)
 	}
-	f.now = func() time.Time { return time.Now().Add(time.Hour) }
-	if _, err := f.authenticate(secret); !errors.Is(err, ErrBadToken) {
+	f = openTokens(f.Path(), func() time.Time { return time.Now().Add(time.Hour) })
+	if _, err := f.Authenticate(secret); !errors.Is(err, ErrBadToken) {
 		t.Errorf("after an hour: %v", err)
 	}
 }
@@ -140,7 +143,7 @@ func TestTokensExpire(t *testing.T) {
 func TestTokenFileThatCannotBeUsed(t *testing.T) {
 	f := newTokens(t)
 	secret, _ := newToken(t, f, RoleBoth, "*")
-	if _, err := f.authenticate(secret); err != nil {
+	if _, err := f.Authenticate(secret); err != nil {
 		t.Fatal(err)
 	}
 	good, err := os.ReadFile(f.Path())
@@ -157,10 +160,10 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 		"version":        strings.Replace(string(good), `"version": 1`, `"version": 2`, 1),
 		"digest":         strings.Replace(string(good), `"sha256": "`, `"sha256": "x`, 1),
 	} {
-		if err := writeAtomic(f.Path(), []byte(content)); err != nil {
+		if err := atomicfile.Write(f.Path(), []byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.authenticate(secret); err == nil || errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), f.Path()) {
+		if _, err := f.Authenticate(secret); err == nil || errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), f.Path()) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, _, err := f.Create(context.Background(), TokenSpec{Role: RoleBoth, Environments: []string{"*"}}); err == nil {
@@ -170,32 +173,32 @@ func TestTokenFileThatCannotBeUsed(t *testing.T) {
 	if err := os.Remove(f.Path()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.authenticate(secret); !errors.Is(err, ErrBadToken) {
+	if _, err := f.Authenticate(secret); !errors.Is(err, ErrBadToken) {
 		t.Errorf("removed: %v", err)
 	}
 }
 
 // TestTokensThatDoNotFit: what is written can be read again.
 func TestTokensThatDoNotFit(t *testing.T) {
-	tokens := make(map[string]*Token)
-	for i := range maxTokenFile / (maxPatterns * maxEnvironmentID) {
-		id, secret := newSecret()
-		tokens[id] = &Token{ID: id, Role: RoleBoth, SHA256: hexDigest(secret)}
+	all := make(map[string]*Token)
+	for i := range tokens.MaxFile / (maxPatterns * maxEnvironmentID) {
+		id, secret := tokenPrefix.New()
+		all[id] = &Token{Token: tokens.Token{ID: id, SHA256: tokens.Digest(secret)}, Role: RoleBoth}
 		for range maxPatterns {
-			tokens[id].Environments = append(tokens[id].Environments, strings.Repeat("e", maxEnvironmentID))
+			all[id].Environments = append(all[id].Environments, strings.Repeat("e", maxEnvironmentID))
 		}
 		if i > 0 {
 			continue
 		}
-		data, err := encodeTokens(tokens)
+		data, err := tokens.Encode(all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := decodeTokens(data); err != nil || len(again) != 1 {
+		if again, err := tokens.Decode[Token](data); err != nil || len(again) != 1 {
 			t.Fatalf("%d tokens, %v", len(again), err)
 		}
 	}
-	if data, err := encodeTokens(tokens); err == nil {
+	if data, err := tokens.Encode(all); err == nil {
 		t.Errorf("%d bytes are too many", len(data))
 	}
 }
@@ -219,17 +222,17 @@ func TestTokensMadeAtTheSameTime(t *testing.T) {
 
 func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	unlock, err := lockFile(context.Background(), path)
+	unlock, err := atomicfile.Lock(context.Background(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := lockFile(ended, path); !errors.Is(err, ErrLocked) {
+	if _, err := atomicfile.Lock(ended, path); !errors.Is(err, ErrLocked) {
 		t.Errorf("%v", err)
 	}
 	unlock()
-	unlock, err = lockFile(context.Background(), path)
+	unlock, err = atomicfile.Lock(context.Background(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,12 +245,12 @@ func FuzzDecodeTokens(f *testing.F) {
 	f.Add([]byte(`{"version":1,"tokens":[]}`))
 	f.Add([]byte(`{"version":1,"tokens":[{"id":"0123456789ab","role":"both","environments":["*"],"created":"2026-01-02T03:04:05Z","sha256":"` + strings.Repeat("0a", 32) + `"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tokens, err := decodeTokens(data)
+		found, err := tokens.Decode[Token](data)
 		if err != nil {
 			return
 		}
-		for id, token := range tokens {
-			if id != token.ID || !isTokenID(id) || token.check() != nil || len(token.SHA256) != 64 {
+		for id, token := range found {
+			if id != token.ID || !tokens.IsID(id) || token.Check() != nil || len(token.SHA256) != 64 {
 				t.Fatalf("%q: %+v", id, token)
 			}
 		}

@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"wire":       {},
 	"execproto":  {"wire"},
 	"host":       {},
-	"internal":   {"wire"},
+	"internal":   {"host", "wire"},
 	"fileop":     {"host", "wire", "execproto"},
 	"relay":      {"wire", "execproto", "internal"},
 	"sandbox":    {"host", "wire", "internal"},

@@ -1,4 +1,6 @@
-package rendezvous
+// Package atomicfile reads, replaces and locks small files on which an admission depends:
+// tokens, and the state of a service. Files are private to their user.
+package atomicfile
 
 import (
 	"bytes"
@@ -15,12 +17,15 @@ import (
 	"codex.internal/pkg/internal/strictjson"
 )
 
+// lockPause is between two attempts to lock a file.
+const lockPause = 10 * time.Millisecond
+
 // ErrLocked says that another process works with a file.
 var ErrLocked = errors.New("another process has it locked")
 
-// readBounded reads a file of at most limit bytes that no other user may change,
+// ReadBounded reads a file of at most limit bytes that no other user may change,
 // and returns what it is besides. A file that is not there is an fs.ErrNotExist.
-func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
+func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	f, err := regular.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, err
@@ -30,7 +35,7 @@ func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if othersCanWrite(info) {
+	if OthersCanWrite(info) {
 		return nil, nil, fmt.Errorf("%s can be changed by other users; chmod 600 it", path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
@@ -43,9 +48,9 @@ func readBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
 	return data, info, nil
 }
 
-// writeAtomic replaces a file by one that only this user can read. Whoever
+// Write replaces a file by one that only this user can read. Whoever
 // reads it sees the old content or the new, also after a crash.
-func writeAtomic(path string, data []byte) (err error) {
+func Write(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -73,10 +78,10 @@ func writeAtomic(path string, data []byte) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// lockFile locks a file by one beside it, which is left there, and returns the
+// Lock locks a file by one beside it, which is left there, and returns the
 // function that unlocks it. It waits for who has it as long as ctx lasts, and
 // then returns an ErrLocked.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a directory; name a file", path) // and nothing is made beside it
 	}
@@ -103,10 +108,10 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// decodeDocument decodes a file whose content is one JSON object. An unknown
+// DecodeDocument decodes a file whose content is one JSON object. An unknown
 // member is an error, and so is one whose name differs in the case of its letters:
 // another reader of the file would see another secret or role in it.
-func decodeDocument(data []byte, document any) error {
+func DecodeDocument(data []byte, document any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("the file is empty")
 	}
@@ -116,5 +121,5 @@ func decodeDocument(data []byte, document any) error {
 	return nil
 }
 
-// isMissing says that a file is not there.
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+// IsMissing says that a file is not there.
+func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rendezvous
+package atomicfile
 
 import (
 	"errors"
@@ -28,5 +28,5 @@ func syncDir(path string) error {
 	return d.Sync()
 }
 
-// othersCanWrite says that a file is not this user's alone to change.
-func othersCanWrite(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
+// OthersCanWrite says that a file is not this user's alone to change.
+func OthersCanWrite(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }

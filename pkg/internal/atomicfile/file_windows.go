@@ -1,4 +1,4 @@
-package rendezvous
+package atomicfile
 
 import (
 	"errors"
@@ -20,5 +20,5 @@ func tryLock(f *os.File) (bool, error) {
 // syncDir does nothing: directories cannot be synced here.
 func syncDir(string) error { return nil }
 
-// othersCanWrite is not told by the mode here.
-func othersCanWrite(os.FileInfo) bool { return false }
+// OthersCanWrite is not told by the mode here.
+func OthersCanWrite(os.FileInfo) bool { return false }

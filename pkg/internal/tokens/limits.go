@@ -1,0 +1,18 @@
+package tokens
+
+import "time"
+
+const (
+	// maxTokens and MaxFile bound a file, which is read whole when it has changed.
+	maxTokens = 10_000
+	// MaxFile is the most bytes of a file.
+	MaxFile = 16 << 20
+	// MaxName bounds the name of a token.
+	MaxName = 128
+	// MaxText bounds a token as it is sent.
+	MaxText = 256
+	// lockTime bounds the wait for another command that changes the file.
+	lockTime = 5 * time.Second
+	// fileVersion is that of the file's form.
+	fileVersion = 1
+)

@@ -1,0 +1,117 @@
+// Package tokens keeps bearer tokens in a file, of which it holds digests only. What a
+// token is good for is up to the service: its type of token embeds Token and adds the rest.
+package tokens
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+var (
+	// ErrNoToken says that there is no token with an id.
+	ErrNoToken = errors.New("there is no such token")
+	// ErrBadToken says that a token is not one of the file's, or not any more.
+	ErrBadToken = errors.New("the token is unknown, revoked or expired")
+)
+
+// InvalidError says that what a person has asked for cannot be. What is the name of an
+// option in words.
+type InvalidError struct {
+	What   string
+	Reason string
+}
+
+func (e *InvalidError) Error() string { return e.What + " " + e.Reason }
+
+// Invalid returns an InvalidError.
+func Invalid(what, format string, args ...any) error {
+	return &InvalidError{what, fmt.Sprintf(format, args...)}
+}
+
+// Token is what is kept of every token. Its secret is not.
+type Token struct {
+	ID      string    `json:"id"`             // 12 hexadecimal digits
+	Name    string    `json:"name,omitempty"` // for people
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	SHA256  string    `json:"sha256"`           // of the whole token, in hexadecimal digits
+}
+
+// Common returns the token itself. A type that embeds Token is a Kept with it.
+func (t *Token) Common() *Token { return t }
+
+// Expired reports whether the token is no longer good at a time.
+func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
+
+// matches says whether a secret is the token's. Comparing digests takes the
+// same time wherever they differ.
+func (t *Token) matches(secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(Digest(secret)), []byte(t.SHA256)) == 1
+}
+
+// check returns what is wrong with the token; the error is an InvalidError.
+func (t *Token) check() error {
+	if len(t.Name) > MaxName || !Printable(t.Name) {
+		return Invalid("name", "%.*q: at most %d bytes that can be printed", MaxName, t.Name, MaxName)
+	}
+	return nil
+}
+
+// Digest returns the SHA-256 of a text in hexadecimal digits.
+func Digest(s string) string {
+	digest := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(digest[:])
+}
+
+// Printable reports whether a text is UTF-8 that can be printed.
+func Printable(s string) bool {
+	for _, c := range s {
+		if !unicode.IsPrint(c) {
+			return false
+		}
+	}
+	return utf8.ValidString(s)
+}
+
+// Prefix begins the text of the tokens of one kind of service: it is followed by the id,
+// a line and the secret part. The owner of a token can tell what it is for and which it is.
+type Prefix string
+
+// The sizes of the random parts of a token.
+const (
+	idBytes     = 6
+	secretBytes = 32 // more than can be guessed, so a plain digest protects it
+)
+
+// New makes the text of a new token.
+func (p Prefix) New() (id, secret string) {
+	random := make([]byte, idBytes+secretBytes)
+	_, _ = rand.Read(random) // never fails
+	id = hex.EncodeToString(random[:idBytes])
+	return id, string(p) + id + "_" + base64.RawURLEncoding.EncodeToString(random[idBytes:])
+}
+
+// ID returns the id in the text of a token; empty: it is none.
+func (p Prefix) ID(secret string) string {
+	rest, ok := strings.CutPrefix(secret, string(p))
+	id, _, found := strings.Cut(rest, "_")
+	if !ok || !found || len(secret) > MaxText || !IsID(id) {
+		return ""
+	}
+	return id
+}
+
+// IsID reports whether a text has the form of a token's id.
+func IsID(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == idBytes && strings.ToLower(id) == id
+}
