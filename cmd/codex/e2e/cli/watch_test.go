@@ -18,8 +18,15 @@ import (
 // command is killed at the end of the test.
 func lines(t *testing.T, args ...string) func() string {
 	t.Helper()
+	return linesWith(t, nil, args...)
+}
+
+// linesWith is lines with an environment; nil: that of the test.
+func linesWith(t *testing.T, env []string, args ...string) func() string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, harness.Codex, args...)
+	cmd.Env = env
 	cmd.Stderr = harness.ShownOnFailure(t)
 	out, err := cmd.StdoutPipe()
 	harness.Must(t, err)
