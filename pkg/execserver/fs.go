@@ -33,14 +33,19 @@ func fileOperation(operation *fsops.Operation) row {
 		if err != nil {
 			return nil, err
 		}
+		span := fileSpan(ctx, operation.Method, worker)
 		if operation.ReadOnly {
-			return worker.run(ctx, fr)
+			r, err := worker.run(ctx, fr)
+			span.End(err != nil)
+			return r, err
 		}
 		ch, err := c.recordChange(operation.Method, worker, fr.call.Paths()...)
 		if err != nil {
+			span.End(true)
 			return nil, err
 		}
 		r, err := worker.run(ctx, fr)
+		span.End(err != nil)
 		ch.done(err)
 		return r, err
 	})

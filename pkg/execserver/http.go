@@ -142,7 +142,7 @@ func httpRequest(c *conn, p *execproto.HTTPRequestParams) (call, error) {
 
 // bufferHTTP makes a request and returns the whole response.
 func (c *conn) bufferHTTP(ctx context.Context, request fetch.Request) (result, error) {
-	response, err := c.srv.fetcher.Do(ctx, request)
+	response, err := c.fetch(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func httpResult(response *fetch.Response, body []byte) result {
 // streamHTTP makes a request and returns the head of the response; the body
 // follows in deltas.
 func (c *conn) streamHTTP(ctx context.Context, d *deltas, request fetch.Request) (result, error) {
-	response, err := c.srv.fetcher.Do(ctx, request)
+	response, err := c.fetch(ctx, request)
 	if err != nil {
 		c.streams.release(d.id)
 		return nil, err

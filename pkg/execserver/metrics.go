@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/internal/metrics"
 )
 
@@ -98,6 +99,9 @@ func newInstruments(srv *Server) *instruments {
 	if srv.opts.Audit != nil {
 		m.addAudit(srv.opts.Audit)
 	}
+	if srv.opts.Tracer != nil {
+		m.addTracer(srv.opts.Tracer)
+	}
 	// A counter that is there before the first event shows the first event as a rise.
 	for _, transport := range []string{transportWebsocket, transportStdio, transportRelay} {
 		m.active.With(transport)
@@ -152,6 +156,18 @@ func (m *instruments) addCurrent(srv *Server) {
 func (m *instruments) addAudit(a *Audit) {
 	m.set.Collect(metrics.KindCounter, "exec_server_audit_events_lost_total", "Events that could not be written into the audit trail.", nil,
 		func(emit func(float64, ...string)) { emit(float64(a.Log.Lost())) })
+}
+
+// addTracer adds what became of spans.
+func (m *instruments) addTracer(t *tracing.Tracer) {
+	m.set.Collect(metrics.KindCounter, "exec_server_spans_exported_total", "Spans that the collector has taken.", nil,
+		func(emit func(float64, ...string)) { emit(float64(t.Counts().Exported)) })
+	m.set.Collect(metrics.KindCounter, "exec_server_spans_dropped_total", "Spans that were not exported.", []string{"reason"},
+		func(emit func(float64, ...string)) {
+			counts := t.Counts()
+			emit(float64(counts.Full), "queue_full")
+			emit(float64(counts.Failed), "export_failed")
+		})
 }
 
 // request counts a request that was answered.

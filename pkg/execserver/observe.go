@@ -92,6 +92,7 @@ type exit struct {
 func (p *proc) observeClosed() {
 	p.log.Info("process ended", "exit_code", p.exit.code, "cause", string(p.exit.cause), "duration", p.exit.duration, "processor_time", p.exit.processor,
 		"bytes_in", p.traffic.in.Load(), "bytes_out", p.traffic.out.Load())
+	p.endSpan()
 	p.noteEnded()
 }
 

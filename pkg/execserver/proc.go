@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/retention"
 	"codex.internal/pkg/sandbox/egress"
@@ -44,6 +45,7 @@ type proc struct {
 	call      string        // of which tool
 	decisions atomic.Uint64 // about its network
 	exit      exit          // set with the exit
+	span      *tracing.Span // set before the start; nil: it is not traced
 	// stop cancels the start.
 	stop context.CancelFunc
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/launch"
@@ -83,22 +84,27 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, limits: params.Limits != nil, log: log}
 	return call{
 		turn: c.session.order.enter(p.id),
-		run:  func(context.Context) (result, error) { return st.run(ctx) },
+		run:  func(request context.Context) (result, error) { return st.run(ctx, request) },
 		drop: func() { _ = st.failed(errEnded) },
 	}, nil
 }
 
-// run starts the process. ctx ends when the start is cancelled.
-func (st *start) run(ctx context.Context) (result, error) {
+// run starts the process. ctx ends when the start is cancelled; request has the span of
+// the request.
+func (st *start) run(ctx, request context.Context) (result, error) {
 	p := st.p
 	defer p.stop()
+	st.startSpan(request)
 	kind := sandboxNone
 	var intent *launch.Intent
 	var running *process.Process
 	var err error
 	began := time.Now()
 	if st.sandbox != nil {
-		intent, err = st.sandbox.intent()
+		within(request, spanPrepareSandbox, func() error {
+			intent, err = st.sandbox.intent()
+			return err
+		})
 	}
 	if err == nil {
 		err = st.recordStart(intent)
@@ -109,6 +115,10 @@ func (st *start) run(ctx context.Context) (result, error) {
 	if err == nil {
 		st.restoreShell(ctx, intent)
 		err = p.keepLog()
+	}
+	var spawn *tracing.Span
+	if err == nil {
+		spawn = tracing.From(request).Child(spanSpawn, tracing.Internal)
 	}
 	switch {
 	case err != nil:
@@ -121,6 +131,8 @@ func (st *start) run(ctx context.Context) (result, error) {
 	default:
 		running, err = p.s.group.Start(ctx, st.spec, p.sink())
 	}
+	spawn.End(err != nil)
+	p.span.Set("sandbox.type", kind)
 	if err != nil {
 		st.observeStart(kind, 0, time.Since(began), err)
 		return nil, st.failed(startError(err))
@@ -138,6 +150,7 @@ func (st *start) run(ctx context.Context) (result, error) {
 // request.
 func (st *start) failed(err error) error {
 	st.p.stop()
+	st.p.span.End(true)
 	st.p.closeNetwork()
 	st.p.s.remove(st.p)
 	if k := st.p.s.srv.keeper; k != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -126,11 +127,14 @@ type request struct {
 	at     time.Time          // of its arrival
 	msg    *websocket.Message // holds the params; released with the answer
 	parked int                // the size of its message if it is among those that only wait
+	span   *tracing.Span      // nil: it is not traced
+	trace  tracing.Context    // of the client; invalid: it has sent none
 }
 
 // request carries out a request, or refuses it.
 func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	rq := &request{c: c, id: m.ID, method: m.Method, at: time.Now(), msg: msg}
+	rq.startSpan(m.Trace)
 	lane, cl, err := rq.admit(m.Params)
 	if err != nil {
 		rq.fail(err)
@@ -144,6 +148,7 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	case !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), run: func() { rq.run(c.ctx, cl) }}):
 		c.drop(cl)
 		rq.release()
+		rq.endSpan(errEnded)
 	}
 }
 
@@ -195,7 +200,7 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 func (rq *request) run(ctx context.Context, cl call) {
 	cl.turn.wait()
 	rq.c.srv.metrics.queued.Observe(time.Since(rq.at))
-	r, err := cl.run(ctx)
+	r, err := cl.run(rq.traced(ctx))
 	if later, ok := r.(pending); ok {
 		later(rq.answer)
 	} else {
@@ -253,6 +258,7 @@ func (rq *request) answer(r result, err error) {
 	} else {
 		rq.release()
 		rq.c.srv.metrics.request(rq.method, rq.at, false)
+		rq.endSpan(nil)
 		rq.send(r)
 	}
 	if rq.parked > 0 {
@@ -293,6 +299,7 @@ func (rq *request) fail(err error) {
 	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()
 	rq.c.srv.metrics.request(rq.method, rq.at, true)
+	rq.endSpan(e)
 	rq.c.replyError(rq.id, e)
 }
 

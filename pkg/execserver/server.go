@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/info"
@@ -91,6 +92,13 @@ type Options struct {
 	HiddenPaths []string
 	// Limits are those of every process, and the highest that clients may ask for.
 	Limits execproto.ProcessLimits
+
+	// Tracer exports spans of requests, processes and what belongs to them. Nil: there are none.
+	// The caller shuts it down after Shutdown.
+	Tracer *tracing.Tracer
+	// TraceCommands gives each command TRACEPARENT and TRACESTATE with the span of its process, or
+	// without Tracer with the span of the client.
+	TraceCommands bool
 
 	// Audit is the audit trail. Nil: there is none.
 	Audit *Audit

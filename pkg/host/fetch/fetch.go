@@ -207,6 +207,7 @@ var credentials = []string{
 	"GOOGLE_APPLICATION_CREDENTIALS",
 	// This project's own.
 	"CODEX_RENDEZVOUS_TOKEN", "CODEX_RENDEZVOUS_NATS_URL", "CODEX_EXEC_SERVER_CONNECTION_TOKEN",
+	"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
 }
 
 // variable returns the value of the variable that a header names.

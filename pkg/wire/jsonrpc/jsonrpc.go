@@ -47,14 +47,15 @@ type Error struct {
 // Error implements error with the message alone.
 func (e *Error) Error() string { return e.Message }
 
-// Message is one decoded message. Params and Result are JSON text that
-// aliases what was decoded; nil means absent.
+// Message is one decoded message. Params, Result and Trace are JSON text that
+// aliases what was decoded; nil means absent. Trace may be anything.
 type Message struct {
 	Kind   Kind
 	ID     ID
 	Method string
 	Params []byte
 	Result []byte
+	Trace  []byte
 	Err    *Error
 }
 
@@ -107,7 +108,6 @@ func (m *members) member(name string) *[]byte {
 	case "error":
 		return &m.err
 	case "trace":
-		// Kept only to find a second one: its content is ignored.
 		return &m.trace
 	default:
 		return nil
@@ -117,7 +117,7 @@ func (m *members) member(name string) *[]byte {
 var errNoMessage = errors.New("data is no request, notification, response or error")
 
 func (m *members) message() (Message, error) {
-	var out Message
+	out := Message{Trace: m.trace}
 	if m.id != nil {
 		id, err := decodeID(m.id)
 		if err != nil {

@@ -118,7 +118,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		AuditFiles:                 auditFiles(c),
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
 		MaxDetached: c.Int("max-detached"),
-		Limits:      limits,
+		Limits:      limits, TraceCommands: c.Bool("trace-commands"),
 
 		Process: process.Options{Subreaper: true, Cgroups: !c.Bool("no-cgroups"), KillFirst: true},
 	}

@@ -110,6 +110,7 @@ Options on the command line count more than variables, and those more than the f
 			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
 			&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
+			&cli.BoolFlag{Name: "trace-commands", Usage: "give commands TRACEPARENT and TRACESTATE, to continue the trace of their request"},
 			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
 		}...), slices.Concat(auditFlags(), cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
 		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
@@ -181,6 +182,9 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 		return err
 	}
 	defer rotateAudit(opts.Audit, log)()
+	var endTraces func()
+	opts.Tracer, endTraces = startTracer(log)
+	defer endTraces()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
 	opts.AnyPeer = f.anyPeer

@@ -1,0 +1,204 @@
+//go:build linux
+
+package cli
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"github.com/gorilla/websocket"
+	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// collected are the spans that a collector has got, and their texts.
+type collected struct {
+	mu    sync.Mutex
+	spans []*tracepb.Span
+	body  []byte
+}
+
+// collectSpans starts a collector.
+func collectSpans(t *testing.T) (*collected, string) {
+	c := &collected{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/private-name" {
+			return // for an HTTP request of a client
+		}
+		body, err := io.ReadAll(r.Body)
+		var data tracepb.TracesData // has the form of an ExportTraceServiceRequest
+		if err != nil || proto.Unmarshal(body, &data) != nil || r.URL.Path != "/v1/traces" || r.Header.Get("X-Key") != "se-cret" {
+			t.Errorf("%s %v: %x", r.URL, r.Header, body)
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.body = append(c.body, body...)
+		for _, rs := range data.ResourceSpans {
+			for _, ss := range rs.ScopeSpans {
+				c.spans = append(c.spans, ss.Spans...)
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	return c, s.URL
+}
+
+// rawClient talks to a server as the protocol says.
+type rawClient struct {
+	t  *testing.T
+	ws *websocket.Conn
+	id int
+}
+
+func connectRaw(t *testing.T, url string) *rawClient {
+	ws, res, err := websocket.DefaultDialer.Dial(url, nil)
+	harness.Must(t, err)
+	_ = res.Body.Close()
+	t.Cleanup(func() { _ = ws.Close() })
+	c := &rawClient{t: t, ws: ws}
+	c.call("initialize", `{"clientName":"test"}`, "")
+	harness.Must(t, ws.WriteMessage(websocket.TextMessage, []byte(`{"method":"initialized"}`)))
+	return c
+}
+
+// call sends a request, whose trace member is left out if trace is empty, and returns the result.
+func (c *rawClient) call(method, params, trace string) map[string]any {
+	c.t.Helper()
+	c.id++
+	text := fmt.Sprintf(`{"id":%d,"method":%q,"params":%s`, c.id, method, params)
+	if trace != "" {
+		text += `,"trace":` + trace
+	}
+	harness.Must(c.t, c.ws.WriteMessage(websocket.TextMessage, []byte(text+"}")))
+	harness.Must(c.t, c.ws.SetReadDeadline(time.Now().Add(time.Minute)))
+	for {
+		_, answer, err := c.ws.ReadMessage()
+		harness.Must(c.t, err)
+		var m struct {
+			ID     int
+			Result map[string]any
+			Error  any
+		}
+		harness.Must(c.t, json.Unmarshal(answer, &m))
+		if m.ID == c.id {
+			if m.Error != nil {
+				c.t.Logf("%s: %v", method, m.Error)
+			}
+			return m.Result
+		}
+	}
+}
+
+// output runs a command and returns its output.
+func (c *rawClient) output(id, script, more, trace string) string {
+	c.t.Helper()
+	c.call("process/start", fmt.Sprintf(`{"processId":%q,"argv":["sh","-c",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin","TRACEPARENT":"old"},"tty":false%s}`, id, script, more), trace)
+	var out []byte
+	for after := 0.0; ; {
+		r := c.call("process/read", fmt.Sprintf(`{"processId":%q,"afterSeq":%v,"waitMs":10000}`, id, after), "")
+		chunks, _ := r["chunks"].([]any)
+		for _, chunk := range chunks {
+			text, _ := chunk.(map[string]any)["chunk"].(string)
+			b, err := base64.StdEncoding.DecodeString(text)
+			harness.Must(c.t, err)
+			out = append(out, b...)
+			after, _ = chunk.(map[string]any)["seq"].(float64)
+		}
+		if r["closed"] == true {
+			return string(out)
+		}
+	}
+}
+
+// TestTraces: a server continues the traces of its clients and exports spans to a collector;
+// commands get the name of their span if the server says so. Nothing in the spans is a command,
+// a path or a secret, and a trace member of any kind gives no error.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	spans, collector := collectSpans(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "private-name")
+	harness.Must(t, os.WriteFile(file, []byte("private-content"), 0o600))
+	server, url := harness.ServerWith(t, []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector, "OTEL_EXPORTER_OTLP_HEADERS=X-Key=se-cret", "OTEL_SERVICE_NAME=box",
+	}, "--trace-commands")
+	c := connectRaw(t, url)
+	traceOf := func(n int) (id, member string) {
+		id = fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e47%02d", n)
+		return id, fmt.Sprintf(`{"traceparent":"00-%s-00f067aa0ba902b7-01","tracestate":"v=1"}`, id)
+	}
+	first, member := traceOf(1)
+	out := c.output("p1", "echo $TRACEPARENT $TRACESTATE; echo ${OTEL_EXPORTER_OTLP_HEADERS-none}; exit 3", "", member)
+	second, member := traceOf(2)
+	c.call("fs/readFile", fmt.Sprintf(`{"path":"file://%s"}`, file), member)
+	third, member := traceOf(3)
+	c.call("http/request", fmt.Sprintf(`{"requestId":"r","method":"GET","url":"%s/private-name","headers":[{"name":"a","value":"private-value"}]}`, collector), member)
+	for _, bad := range []string{`5`, `"x"`, `null`, `{}`, `[]`, `{"traceparent":5}`, `{"traceparent":"x","tracestate":{}}`} {
+		if r := c.call("process/list", `{}`, bad); r["processes"] == nil {
+			t.Errorf("trace %s: %v", bad, r)
+		}
+	}
+	fourth, member := traceOf(4)
+	harness.NeedSandbox(t)
+	sandbox := `,"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"},"cwd":"file:///"}`
+	confined := c.output("p2", "echo $TRACEPARENT", sandbox, member)
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+
+	byTrace := make(map[string]map[string]*tracepb.Span)
+	for _, s := range spans.spans {
+		id := hex.EncodeToString(s.TraceId)
+		if byTrace[id] == nil {
+			byTrace[id] = make(map[string]*tracepb.Span)
+		}
+		byTrace[id][s.Name] = s
+	}
+	for _, tt := range []struct {
+		trace, request string
+		children       []string
+	}{
+		{first, "process/start", []string{"codex.process.spawn", "codex.exec_server.process"}},
+		{second, "fs/readFile", []string{"fs.read_file"}},
+		{third, "http/request", []string{"codex.exec_server.http_request"}},
+		{fourth, "process/start", []string{"codex.exec_server.process_prepare_sandbox", "codex.process.spawn", "codex.exec_server.process"}},
+	} {
+		got := byTrace[tt.trace]
+		request := got[tt.request]
+		if request == nil || hex.EncodeToString(request.ParentSpanId) != "00f067aa0ba902b7" || request.TraceState != "v=1" {
+			t.Fatalf("%s does not continue its trace: %v", tt.request, got)
+		}
+		for _, name := range tt.children {
+			if child := got[name]; child == nil || !bytes.Equal(child.ParentSpanId, request.SpanId) {
+				t.Errorf("%s: %s is %v", tt.request, name, child)
+			}
+		}
+	}
+	process := byTrace[first]["codex.exec_server.process"]
+	want := fmt.Sprintf("00-%s-%x-01 v=1\nnone\n", first, process.SpanId)
+	if out != want || process.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+		t.Errorf("the command got %q, want %q; %v", out, want, process)
+	}
+	if want := fmt.Sprintf("00-%s-%x-01\n", fourth, byTrace[fourth]["codex.exec_server.process"].GetSpanId()); confined != want {
+		t.Errorf("the confined command got %q, want %q", confined, want)
+	}
+	for _, secret := range []string{"private", "se-cret", "echo", "PATH", dir} {
+		if strings.Contains(string(spans.body), secret) {
+			t.Errorf("the spans have %q", secret)
+		}
+	}
+}

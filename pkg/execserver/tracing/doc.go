@@ -1,0 +1,17 @@
+// Package tracing continues the traces of clients, and exports spans to a collector of
+// OpenTelemetry (docs/spec/wire.md §2.5).
+//
+// A Tracer starts spans. A span that has ended waits in a bounded queue, from which one
+// goroutine exports batches by OTLP over HTTP, as protobuf. Nothing waits for the export: what
+// does not fit into the queue, and what the collector does not take, is dropped, counted, and
+// logged once a minute. The methods of a nil Tracer and of a nil Span do nothing, so that code
+// that makes spans need not ask whether there is a collector.
+//
+// The messages are encoded by hand with protowire, which the relay links already. Measured with
+// Go 1.26 on amd64, stripped, in a program with net/http: OpenTelemetry's SDK with otlptracehttp
+// 1.47.0 takes 7.8 MB (it links gRPC), its generated types alone (proto/slim/otlp 1.11.1) 1.7 MB,
+// and protowire 0.01 MB. With the latter, this package adds 0.07 MB to the program, which has 1 MB left. Tests decode what is sent with the
+// generated types.
+//
+// Attributes never have commands, paths, environments or contents.
+package tracing
