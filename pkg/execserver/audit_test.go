@@ -5,8 +5,11 @@ package execserver
 import (
 	"errors"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"codex.internal/pkg/execserver/audit"
@@ -46,5 +49,39 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 	}
 	if trail.Lost() == 0 {
 		t.Error("the end of the process is not counted as lost")
+	}
+}
+
+// TestAuditedHTTP checks that HTTP requests of clients are in the trail, without paths, and are
+// not made if it cannot be written.
+func TestAuditedHTTP(t *testing.T) {
+	dir := t.TempDir()
+	key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "audit.log")
+	trail, err := audit.Open(audit.Options{Path: path, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made++ }))
+	defer s.Close()
+	_, url := newTestServer(t, Options{Audit: &Audit{Log: trail}})
+	p, _ := hello(t, url)
+	request := object{"requestId": "r", "method": "GET", "url": s.URL + "/private?key=private", "headers": []object{}}
+	p.call("http/request", request, nil)
+	if err := trail.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(text), "private") || !strings.Contains(string(text), `"event":"http.request"`) ||
+		!strings.Contains(string(text), `"method":"GET","protocol":"http","host":"127.0.0.1","port":`) {
+		t.Errorf("%v %s", err, text)
+	}
+	p.refuse("http/request", request, -32603, "the audit log cannot be written")
+	if made != 1 {
+		t.Errorf("%d requests were made", made)
 	}
 }

@@ -5,6 +5,8 @@ package execserver
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
+	"strconv"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/audit"
@@ -102,6 +104,23 @@ func (c *conn) recordTunnel(kind, host string, port uint16) error {
 	}
 	e := c.session.event(kind)
 	e.Host, e.Port = shorten(host), port
+	return c.srv.record(e)
+}
+
+// recordHTTP writes that a request of the client is about to be made, without its path. A
+// server that it redirects to is not in the trail.
+func (c *conn) recordHTTP(method, address string) error {
+	if c.srv.opts.Audit == nil {
+		return nil
+	}
+	e := c.session.event(audit.EventHTTPRequest)
+	e.Method = knownMethod(method)
+	if target, err := url.Parse(address); err == nil {
+		e.Protocol, e.Host = shorten(target.Scheme), shorten(target.Hostname())
+		if port, err := strconv.ParseUint(target.Port(), 10, 16); err == nil {
+			e.Port = uint16(port)
+		}
+	}
 	return c.srv.record(e)
 }
 

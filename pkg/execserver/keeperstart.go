@@ -87,6 +87,9 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		Argv: params.Argv, Cwd: params.Cwd, TTY: params.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
 	}
 	return call{run: func(context.Context) (result, error) {
+		if m := c.srv.metrics.detached; m != nil {
+			m.Inc()
+		}
 		if err := c.recordDetached(params, params.Cwd); err != nil {
 			return nil, err
 		}

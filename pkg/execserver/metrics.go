@@ -56,6 +56,10 @@ type instruments struct {
 	sandboxes, helpers, limits, asked *metrics.Family[*metrics.Counter]
 	sandboxTime                       *metrics.Family[*metrics.Histogram]
 	refusals                          *metrics.Counter
+	ended                             *metrics.Family[*metrics.Counter]
+	tunnels                           tunnelInstruments
+	detached                          *metrics.Counter
+	remote                            *Remote
 }
 
 // methodInstruments are those of one method.
@@ -95,6 +99,9 @@ func newInstruments(srv *Server) *instruments {
 	m.stdout, m.stderr = m.outputBytes.With("stdout"), m.outputBytes.With("stderr")
 	m.terminal, m.stdin = m.outputBytes.With("pty"), m.outputBytes.With("stdin")
 	m.addRequests()
+	m.addTunnels()
+	m.addProcessEnds()
+	m.addRemote()
 	m.addCurrent(srv)
 	if srv.opts.Audit != nil {
 		m.addAudit(srv.opts.Audit)

@@ -64,6 +64,7 @@ func (p *proc) observeExit(e *process.Exit, refusal *execproto.SandboxRefusal) {
 	m := p.s.srv.metrics
 	p.exit = exit{code: e.Code, duration: time.Since(p.startedAt), cause: causes[e.Cause], processor: e.Usage.User + e.Usage.System}
 	m.processTime.Observe(p.exit.duration)
+	m.processEnded(p.exit.cause)
 	switch {
 	case refusal != nil:
 		m.finished.With(endRefused).Inc()

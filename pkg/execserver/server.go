@@ -216,6 +216,9 @@ func New(opts Options) (*Server, error) {
 	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	srv.openDetached()
+	if srv.detached != nil {
+		srv.metrics.addDetached(srv.detached)
+	}
 	return srv, nil
 }
 

@@ -123,7 +123,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	s := &session{srv: srv, id: id.String(), owner: c.principal, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
 	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
-	s.tunnels = newTunnels(s.ctx)
+	s.tunnels = newTunnels(s.ctx, &srv.metrics.tunnels)
 	srv.sessions[s.id] = s
 	return s, nil
 }

@@ -104,6 +104,9 @@ func spanOf(method string) string {
 
 // fetch makes an HTTP request of a client. Its span ends with the head of the response.
 func (c *conn) fetch(ctx context.Context, request fetch.Request) (*fetch.Response, error) {
+	if err := c.recordHTTP(request.Method, request.URL); err != nil {
+		return nil, err
+	}
 	span := tracing.From(ctx).Child(spanHTTPRequest, tracing.Client)
 	if span != nil {
 		span.Set("http.request.method", knownMethod(request.Method))

@@ -22,8 +22,9 @@ import (
 // A tunnel has a slot from before it is dialed until its connection is closed.
 type tunnels struct {
 	ctx     context.Context // the session's
-	dialing chan struct{}   // holds an element for each connection that is being made
-	wg      sync.WaitGroup  // counts slots and listeners
+	counts  *tunnelInstruments
+	dialing chan struct{}  // holds an element for each connection that is being made
+	wg      sync.WaitGroup // counts slots and listeners
 
 	mu        sync.Mutex
 	over      bool
@@ -41,9 +42,9 @@ var errTunnelsOver = errors.New("the session has ended")
 // errNotResumed is the error of tunnels that the client has not resumed.
 var errNotResumed = errors.New("the client has let go of the tunnel")
 
-func newTunnels(ctx context.Context) *tunnels {
+func newTunnels(ctx context.Context, counts *tunnelInstruments) *tunnels {
 	return &tunnels{
-		ctx: ctx, dialing: make(chan struct{}, maxTunnelDials), resumed: make(chan struct{}),
+		ctx: ctx, counts: counts, dialing: make(chan struct{}, maxTunnelDials), resumed: make(chan struct{}),
 		streams: make(map[uint64]*tunnel.Stream), listeners: make(map[uint64]*tunnelListener),
 	}
 }
@@ -52,6 +53,7 @@ func newTunnels(ctx context.Context) *tunnels {
 type tunnelCarrier struct{ c *conn }
 
 func (t tunnelCarrier) Data(ctx context.Context, id, offset uint64, data []byte, end bool) error {
+	t.c.srv.metrics.tunnels.sent.Add(len(data))
 	return t.c.out.send(ctx, execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end}.AppendJSON)
 }
 
@@ -198,6 +200,9 @@ func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarge
 // The owner waits for it by the slot.
 func (t *tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 	defer t.release()
+	t.counts.opened.Inc()
+	t.counts.active.Add(1)
+	defer t.counts.active.Add(-1)
 	_ = tunnel.Join(s, conn) // the client is told why
 }
 
@@ -205,6 +210,7 @@ func (t *tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 // meanwhile.
 func tunnelData(c *conn, p *execproto.TunnelData) {
 	if s := c.session.tunnels.find(p.TunnelID); s != nil {
+		c.srv.metrics.tunnels.received.Add(len(p.Data))
 		c.obey(s, s.Data(p.Offset, bytes.Clone(p.Data), p.End)) // the message is released
 	}
 }

@@ -161,7 +161,7 @@ func TestTunnelResume(t *testing.T) {
 
 // TestTunnelLimit opens as many tunnels as a session may have, and one more.
 func TestTunnelLimit(t *testing.T) {
-	s := newTunnels(t.Context())
+	s := newTunnels(t.Context(), &newInstruments(&Server{}).tunnels)
 	for range maxTunnels {
 		if err := s.reserve(); err != nil {
 			t.Fatal(err)

@@ -40,6 +40,9 @@ type ExecutorOptions struct {
 	// Connected is called each time that harnesses can begin to come; nil: it
 	// need not be known.
 	Connected func()
+	// Disconnected is called when the connection of a call of Connected has ended; nil: it
+	// need not be known.
+	Disconnected func()
 	// Plain has streams do what Codex CLI does: they acknowledge nothing
 	// and die with the websocket.
 	Plain  bool
@@ -152,6 +155,9 @@ func (e *Executor) serve(ctx context.Context, l *link, r Registration) {
 		err = errStopped // whatever the reading ended with
 	}
 	v.end()
+	if e.opts.Disconnected != nil {
+		e.opts.Disconnected()
+	}
 	l.close()
 	for _, s := range e.all() {
 		s.detach()

@@ -26,6 +26,7 @@ const (
 	EventDetachedStarted = "process.detached" // written before the keeper starts it
 	EventTunnelOpened    = "tunnel.opened"    // written before the connection is made
 	EventTunnelListen    = "tunnel.listen"    // written before the port is listened on
+	EventHTTPRequest     = "http.request"     // of the client, written before it is made
 	EventSandboxRefused  = "sandbox.refused"  // nothing ran
 	EventFileChanged     = "file.changed"     // written before the change
 	EventFileNotChanged  = "file.failed"      // after file.changed

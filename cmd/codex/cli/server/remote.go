@@ -92,6 +92,7 @@ func remoteFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log
 		return front{}, err
 	}
 	return front{serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+		r.counts = srv.Remote()
 		return r.serve(ctx, ready, func(conn websocket.Transport) {
 			if err := srv.ServeConn(conn); err != nil {
 				log.Debug("connection ended", "error", err)
@@ -173,7 +174,8 @@ type registrar struct {
 	bearer           signin.Secret // sign in with it; empty: there is none
 	log              *slog.Logger
 	transport        *http.Transport
-	tls              *tls.Config // of the relay; may be nil
+	tls              *tls.Config        // of the relay; may be nil
+	counts           *execserver.Remote // set before serve; nil: nothing is counted
 
 	credentials signin.Resolver
 	client      *registry.Client
@@ -232,9 +234,14 @@ func (r *registrar) Authorize(ctx context.Context, header http.Header) error {
 // serve connects to the relay until ctx ends, and has each stream served.
 func (r *registrar) serve(ctx context.Context, ready func(), stream func(websocket.Transport)) error {
 	defer r.transport.CloseIdleConnections()
-	err := relay.NewExecutor(relay.ExecutorOptions{
+	options := relay.ExecutorOptions{
 		Identity: r.identity, Register: r.register, Validate: r.validate, Serve: stream, Connected: ready, TLS: r.tls, Logger: r.log,
-	}).Run(ctx)
+	}
+	if r.counts != nil {
+		options.Connected = func() { r.counts.Connected(); ready() }
+		options.Disconnected = r.counts.Disconnected
+	}
+	err := relay.NewExecutor(options).Run(ctx)
 	r.mu.Lock()
 	mode := r.credential.Mode()
 	r.mu.Unlock()
@@ -251,6 +258,9 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 		made, err = r.client.Register(ctx, r.environment, r.identity.PublicKey())
 		return err
 	})
+	if r.counts != nil {
+		r.counts.Registered(err)
+	}
 	if err != nil {
 		return relay.Registration{}, err
 	}

@@ -78,7 +78,8 @@ func TestServerInNumbers(t *testing.T) {
 		`exec_server_processes_started_total{sandbox="none"} 2`, `exec_server_processes_started_total{sandbox="linuxSeccomp"} 1`,
 		`exec_server_processes_finished_total{result="success"} 2`, `exec_server_processes_finished_total{result="failure"} 1`,
 		`exec_server_processes_finished_total{result="not_started"} 1`, `exec_server_connections_total{transport="websocket"} 4`,
-		"process_open_fds ",
+		`exec_server_processes_ended_total{cause="exit"} 3`, `exec_server_processes_ended_total{cause="timeout"} 0`,
+		`exec_server_remote_connected 0`, `exec_server_tunnels_active 0`, "process_open_fds ",
 	} {
 		if !strings.Contains(text, "\n"+line) {
 			t.Errorf("%s is missing in\n%s", line, text)
