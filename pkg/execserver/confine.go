@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
@@ -31,6 +32,7 @@ type confiner struct {
 	once    sync.Once
 	runtime *launch.Runtime
 	err     error
+	known   atomic.Pointer[string] // the backend, or none
 }
 
 // sandboxes returns the runtime. The first call probes the backends, and others
@@ -39,6 +41,8 @@ type confiner struct {
 func (srv *Server) sandboxes() (*launch.Runtime, error) {
 	c := &srv.confiner
 	c.once.Do(func() {
+		backend := "none"
+		defer func() { c.known.Store(&backend) }()
 		opts := srv.opts.Sandbox
 		opts.Janitor = func() *os.File { return srv.janitor.connect(c.runtime) }
 		opts.CodexHome, opts.Output = srv.opts.CodexHome, srv.supervisor.Output
@@ -48,6 +52,7 @@ func (srv *Server) sandboxes() (*launch.Runtime, error) {
 			return
 		}
 		status := c.runtime.Status()
+		backend = status.Backend
 		srv.log.Info("sandbox chosen", "backend", status.Backend, "reason", status.Reason)
 		srv.launchers.warm()
 		srv.wg.Go(func() {

@@ -174,7 +174,8 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // servePort is the listening port's HTTP side (docs/spec/wire.md §1.2):
-// websockets at /, readiness at /readyz, /livez and /healthz, metrics at /metrics. Requests with an
+// websockets at /, readiness at /readyz, /livez and /healthz, metrics at /metrics,
+// the status page at /status. Requests with an
 // Origin come from web pages and are refused.
 func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header.Values("Origin")) > 0 {
@@ -191,6 +192,8 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusOK)
+	case statusPath:
+		srv.serveStatus(w, r)
 	case metricsPath:
 		srv.serveMetrics(w, r)
 	default:

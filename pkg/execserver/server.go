@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -157,6 +158,8 @@ type Server struct {
 	info        execproto.EnvironmentInfo
 	home        string
 	cwd         string
+	hostName    string
+	began       time.Time
 	memory      *memoryReleaser
 	metrics     *instruments
 	confiner    confiner
@@ -203,11 +206,13 @@ func New(opts Options) (*Server, error) {
 		info:       describe(host, opts),
 		home:       host.Home,
 		cwd:        host.Cwd,
+		began:      time.Now(),
 		memory:     newMemoryReleaser(),
 		sessions:   make(map[string]*session),
 		stopped:    make(chan struct{}),
 		ended:      make(chan struct{}),
 	}
+	srv.hostName, _ = os.Hostname()
 	srv.metrics = newInstruments(srv)
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}

@@ -46,6 +46,8 @@ type session struct {
 	procs  map[string]*proc
 	open   int // processes that have not closed
 
+	began          time.Time
+	client, peer   string  // of the connection that has it, or had it last
 	closed         []*proc // in the order of closing
 	closedRetained int     // the output that they retain
 	sweep          *time.Timer
@@ -121,6 +123,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 		return nil, errStopping
 	}
 	s := &session{srv: srv, id: id.String(), owner: c.principal, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
+	s.began, s.client, s.peer = time.Now(), c.client, c.t.Peer()
 	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.tunnels = newTunnels(s.ctx, &srv.metrics.tunnels)
@@ -165,7 +168,7 @@ func (s *session) attach(c, evicted *conn) (other *conn, err error) {
 		// Later notifications must go to c, not into its queue.
 		evicted.out.end()
 	}
-	s.conn = c
+	s.conn, s.client, s.peer = c, c.client, c.t.Peer()
 	s.stopExpiry()
 	return nil, nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"codex.internal/pkg/internal/webpage"
 )
 
 // totals are what there is at a time. Sockets and streams are those of this
@@ -95,10 +97,6 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		}{list})
 		return
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", statusPolicy)
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.Header().Set("Cache-Control", "no-store")
+	webpage.SetHeaders(w.Header(), statusPolicy)
 	_, _ = w.Write(statusPage(list)) // a client that is gone needs no answer
 }

@@ -2,31 +2,19 @@ package rendezvous
 
 import (
 	"bytes"
-	"crypto/sha256"
-	_ "embed" // the page's style and script
-	"encoding/base64"
+	_ "embed" // the page's script
 	"fmt"
 	"html"
-	"strconv"
+
+	"codex.internal/pkg/internal/webpage"
 )
 
-var (
-	//go:embed status.css
-	statusStyle string
-	//go:embed status.js
-	statusScript string
-)
+// statusScript has the page fetch itself.
+//
+//go:embed status.js
+var statusScript string
 
-// statusPolicy allows the page its own style and script, to fetch itself, and
-// nothing else: were an id to get into the markup, it could not do anything.
-var statusPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; connect-src 'self'; img-src data:" +
-	"; style-src " + sourceHash(statusStyle) + "; script-src " + sourceHash(statusScript)
-
-// sourceHash names an inline style or script in a policy.
-func sourceHash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
+var statusPolicy = webpage.Policy(statusScript)
 
 const (
 	// The empty icon keeps browsers from asking for one.
@@ -44,11 +32,10 @@ const (
 )
 
 // statusPage returns the page for people, which fetches itself now and then.
-// Ids are the only texts on it that are not the service's own. (The package
-// html/template would add 0.2 MB to every codex.)
+// Ids are the only texts on it that are not the service's own.
 func statusPage(list []environmentStatus) []byte {
 	var page bytes.Buffer
-	fmt.Fprintf(&page, statusHead, statusStyle)
+	fmt.Fprintf(&page, statusHead, webpage.Style)
 	if len(list) == 0 {
 		page.WriteString("<p>No environment is registered that this token is good for.</p>\n")
 	} else {
@@ -77,7 +64,7 @@ func statusSums(list []environmentStatus) string {
 		down += e.Down.BytesPerSecond
 	}
 	return fmt.Sprintf("%s, %d connected; %s, %s; %s to executors, %s from them",
-		counted(len(list), "environment"), connected, counted(harnesses, "client"), counted(streams, "stream"), perSecond(up), perSecond(down))
+		webpage.Counted(len(list), "environment"), connected, webpage.Counted(harnesses, "client"), webpage.Counted(streams, "stream"), perSecond(up), perSecond(down))
 }
 
 func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
@@ -92,30 +79,9 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 		flow
 	}{{"to the executor", e.Up}, {"from the executor", e.Down}} {
 		fmt.Fprintf(page, `<td data-label="%s"><span>%s<small>%s in %s</small></span></td>`,
-			direction.label, perSecond(direction.BytesPerSecond), byteSize(direction.Bytes), counted(direction.Frames, "frame"))
+			direction.label, perSecond(direction.BytesPerSecond), webpage.ByteSize(direction.Bytes), webpage.Counted(direction.Frames, "frame"))
 	}
 	page.WriteString("</tr>\n")
 }
 
-// counted returns a number of things.
-func counted[N int | uint64](n N, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprint(n, " ", thing)
-}
-
-func perSecond(bytes uint64) string { return byteSize(bytes) + "/s" }
-
-// byteSize returns a size as people read it.
-func byteSize(n uint64) string {
-	if n < 1<<10 {
-		return strconv.FormatUint(n, 10) + " B"
-	}
-	size, units := float64(n)/(1<<10), []string{"KiB", "MiB", "GiB", "TiB"}
-	// A number that rounds up to 1024.0 of a unit is shown as 1.0 of the next.
-	for ; size >= 1023.95 && len(units) > 1; units = units[1:] {
-		size /= 1 << 10
-	}
-	return strconv.FormatFloat(size, 'f', 1, 64) + " " + units[0]
-}
+func perSecond(bytes uint64) string { return webpage.ByteSize(bytes) + "/s" }
