@@ -38,16 +38,17 @@ type options struct {
 	reading               bool // internal: nothing is to be written
 	arg0                  string
 	hasArg0               bool
-	execFD                int // -1: none
-	envFD                 int // -1: none
-	selfFD                int // -1: none; the launcher itself, not for the command
-	refusalFD             int // -1: none; where the server reads why nothing ran
-	standbyFD             int // -1: none; where the options come from, later
-	janitorFD             int // -1: none; a connection to the server's janitor
-	egressFD              int // -1: none; where the command's connections go, to the server
-	janitorSocketFD       int // -1: none; this process is a janitor, with that socket
-	cgroup                int // directory of the cgroup for what is started; 0: the launcher's own
-	report                int // socket on which the server reads the exit code; 0: none
+	execFD                int  // -1: none
+	envFD                 int  // -1: none
+	selfFD                int  // -1: none; the launcher itself, not for the command
+	refusalFD             int  // -1: none; where the server reads why nothing ran
+	standbyFD             int  // -1: none; where the options come from, later
+	janitorFD             int  // -1: none; a connection to the server's janitor
+	egressFD              int  // -1: none; where the command's connections go, to the server
+	janitorSocketFD       int  // -1: none; this process is a janitor, with that socket
+	cgroup                int  // directory of the cgroup for what is started; 0: the launcher's own
+	limited               bool // that cgroup limits it, and must be its own
+	report                int  // socket on which the server reads the exit code; 0: none
 	helper                bool
 	filterOnly            bool   // make no view: the caller has made it
 	supervised            bool   // signals come to our whole process group

@@ -23,6 +23,7 @@ import (
 type processes struct {
 	flags   uintptr // for clone
 	cgroup  int     // see options
+	limited bool    // see options
 	init    *program
 	command *program
 	exec    *execution
@@ -146,17 +147,18 @@ func sigprocmask(set, old *uint64) {
 }
 
 // clone forks, into a cgroup unless that is 0. Where the kernel, or a filter of
-// system calls, forbids that, the child is in the launcher's own.
+// system calls, forbids that, the child is in the launcher's own, and if the cgroup
+// limits it there is none.
 //
 //go:nosplit
 //go:norace
-func clone(flags uintptr, cgroup int) (uintptr, syscall.Errno) {
+func clone(flags uintptr, cgroup int, limited bool) (uintptr, syscall.Errno) {
 	if cgroup > 0 {
 		// struct clone_args; the others are for threads and process numbers.
 		args := [11]uint64{0: uint64(flags) | unix.CLONE_INTO_CGROUP, 4: uint64(unix.SIGCHLD), 10: uint64(cgroup)}
 		pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
-		if errno == 0 {
-			return pid, 0
+		if errno == 0 || limited {
+			return pid, errno
 		}
 	}
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
@@ -169,7 +171,7 @@ func clone(flags uintptr, cgroup int) (uintptr, syscall.Errno) {
 //go:norace
 //go:noinline
 func (c *processes) fork() (int, syscall.Errno) {
-	pid, errno := clone(c.flags, c.cgroup)
+	pid, errno := clone(c.flags, c.cgroup, c.limited)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
 	}

@@ -54,6 +54,7 @@ func awaitOrder(socket int) (*options, error) {
 	if order.Cgroup {
 		last := len(order.Files) - 1
 		o.cgroup, order.Files = order.Files[last], order.Files[:last]
+		o.limited = order.Limited
 	}
 	return o, o.renumber(order.Files)
 }

@@ -195,7 +195,8 @@ func TestStandbyWithoutOrder(t *testing.T) {
 }
 
 // TestCloneIntoCgroup: the init starts in the cgroup of the order, where there is a
-// file system of cgroups that can be written, and elsewhere if it may not.
+// file system of cgroups that can be written, and elsewhere if it may not and has no
+// limits.
 func TestCloneIntoCgroup(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -212,5 +213,9 @@ func TestCloneIntoCgroup(t *testing.T) {
 		if status, err := wait(pid); err != nil || syscall.WaitStatus(status).ExitStatus() != 3 {
 			t.Errorf("%v, %v", status, err)
 		}
+	}
+	c := &processes{cgroup: int(null.Fd()), limited: true, init: &program{}, command: &program{}, status: -1}
+	if pid, errno := c.start(false); errno == 0 {
+		t.Errorf("process %d starts outside of the cgroup that limits it", pid)
 	}
 }

@@ -43,7 +43,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}, exec: e, subreap: subreap, cgroup: l.cgroup}}
+	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}, exec: e, subreap: subreap, cgroup: l.cgroup, limited: l.limited}}
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}

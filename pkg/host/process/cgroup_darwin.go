@@ -25,3 +25,39 @@ func (cgroupDir) remove()                     {}
 func (cgroupDir) removeAll()                  {}
 
 func isJanitor(int) bool { return false }
+
+// limitRoot and account are those of Linux.
+type limitRoot struct {
+	have map[string]bool
+	swap bool
+}
+
+const (
+	memoryController = "memory"
+	pidsController   = "pids"
+	cpuController    = "cpu"
+)
+
+type limitState struct{}
+
+func (*Supervisor) limitRoot() (*limitRoot, error) {
+	return nil, errors.New("cgroups are a part of Linux")
+}
+
+func (*Supervisor) removeLimitRoot() {}
+
+type account struct{}
+
+func (*Group) limited(*limitRoot, *Limits) (cgroupDir, *account, error) {
+	return cgroupDir{}, nil, errors.New("cgroups are a part of Linux")
+}
+
+func (*account) usage(*Usage)         {}
+func (*account) outOfMemory() bool    { return false }
+func (*account) refusedProcess() bool { return false }
+func (*account) close()               {}
+
+func disable(string, []string) {}
+
+// ServiceCgroup reports false: there are no cgroups.
+func ServiceCgroup() bool { return false }

@@ -14,8 +14,9 @@ import (
 )
 
 // cgroupRoot is the cgroup v2 directory in which this supervisor makes a cgroup
-// for each group, and in that one for each process. They limit no resources:
-// they are used because a descendant cannot leave them. A nil root makes none.
+// for each group, and in that one for each process. They limit no resources, as those
+// of limitRoot do: they are used because a descendant cannot leave them. A nil root
+// makes none.
 type cgroupRoot struct {
 	path string
 	next atomic.Uint64
@@ -24,7 +25,7 @@ type cgroupRoot struct {
 // newCgroupRoot makes the supervisor's directory inside the cgroup of this
 // program.
 func newCgroupRoot() (*cgroupRoot, error) {
-	own, err := ownCgroup()
+	_, own, err := ownCgroup()
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +40,13 @@ func newCgroupRoot() (*cgroupRoot, error) {
 	return &cgroupRoot{path: path}, nil
 }
 
-// ownCgroup returns the directory of this program's cgroup v2.
-func ownCgroup() (string, error) {
+// ownCgroup returns where the cgroup v2 is mounted, and the directory of this program's
+// cgroup there.
+func ownCgroup() (mount, own string, err error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	own := ""
 	for line := range strings.Lines(string(text)) {
 		if p, ok := strings.CutPrefix(line, "0::"); ok {
 			own = strings.TrimSpace(p)
@@ -53,7 +54,7 @@ func ownCgroup() (string, error) {
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for line := range strings.Lines(string(mounts)) {
 		head, tail, ok := strings.Cut(line, " - ")
@@ -66,9 +67,9 @@ func ownCgroup() (string, error) {
 		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			continue
 		}
-		return filepath.Join(fields[4], below), nil
+		return fields[4], filepath.Join(fields[4], below), nil
 	}
-	return "", errors.New("no cgroup v2 is mounted")
+	return "", "", errors.New("no cgroup v2 is mounted")
 }
 
 // session makes a directory for a group.

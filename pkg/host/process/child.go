@@ -64,7 +64,7 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 func (c *Child) fork(spec *Spec, e *ends, program string) (err error) {
 	s := c.s
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.
-	if spec.order(e, -1, false) {
+	if spec.order(e, -1, false, false) {
 		c.standby, c.pid, c.pidfd = spec.Standby, spec.Standby.pid, -1
 		return nil
 	}

@@ -14,9 +14,9 @@ type limited struct {
 }
 
 // hold returns how the limits of a process are held, or an error if one cannot be and
-// is required. Nothing has been started yet.
-func (s *Supervisor) hold(l *Limits) ([]Held, error) {
-	var held []Held
+// is required. Nothing has been started yet. If root is not nil, the process needs a
+// cgroup in it.
+func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 	add := func(limit string, value uint64, by Holder, reason string) {
 		if value == 0 {
 			return
@@ -26,14 +26,20 @@ func (s *Supervisor) hold(l *Limits) ([]Held, error) {
 		}
 		held = append(held, Held{limit, value, by, reason})
 	}
-	const noController = "there is no cgroup v2 in which this server may limit processes"
-	add(LimitMemory, l.Memory, HeldByNone, noController)
+	root, controlled := s.controlled(l)
+	by, reason := controlled(memoryController)
+	add(LimitMemory, l.Memory, by, reason)
 	if l.Memory > 0 {
-		add(LimitSwap, l.Swap, HeldByNone, noController)
+		if by == HeldByCgroup && !root.swap {
+			by, reason = HeldByNone, "this kernel does not limit swap by cgroup"
+		}
+		add(LimitSwap, l.Swap, by, reason)
 	}
-	add(LimitProcesses, l.Processes, HeldByNone, noController)
-	add(LimitCPUMillis, l.CPUMillis, HeldByNone, noController)
-	by, reason := HeldByRlimit, ""
+	by, reason = controlled(pidsController)
+	add(LimitProcesses, l.Processes, by, reason)
+	by, reason = controlled(cpuController)
+	add(LimitCPUMillis, l.CPUMillis, by, reason)
+	by, reason = HeldByRlimit, ""
 	if len(s.opts.Limiter) == 0 {
 		by, reason = HeldByNone, "this server has no program that sets resource limits"
 	}
@@ -44,10 +50,28 @@ func (s *Supervisor) hold(l *Limits) ([]Held, error) {
 	add(LimitOpenFiles, l.OpenFiles, by, reason)
 	for _, h := range held {
 		if h.By == HeldByNone && l.Require {
-			return nil, &LimitError{held}
+			return nil, nil, &LimitError{held}
 		}
 	}
-	return held, nil
+	return held, root, nil
+}
+
+// controlled returns the cgroup that holds limits, and what tells whether that has a
+// controller; nil if there is none or none of the limits is for a controller.
+func (s *Supervisor) controlled(l *Limits) (*limitRoot, func(controller string) (Holder, string)) {
+	if l.Memory == 0 && l.Processes == 0 && l.CPUMillis == 0 {
+		return nil, func(string) (Holder, string) { return HeldByNone, "" }
+	}
+	root, err := s.limitRoot()
+	return root, func(controller string) (Holder, string) {
+		switch {
+		case err != nil:
+			return HeldByNone, err.Error()
+		case !root.have[controller]:
+			return HeldByNone, "the server's cgroup has no controller " + controller
+		}
+		return HeldByCgroup, ""
+	}
 }
 
 // Held returns how the limits of the process are held.
@@ -153,6 +177,7 @@ const cpuSlack = 2
 // exitOf returns how the process has ended.
 func (p *Process) exitOf(end ending) Exit {
 	end.usage.Wall = time.Since(p.startedAt)
+	p.account.usage(&end.usage)
 	e := Exit{Code: end.code, Usage: end.usage}
 	p.mu.Lock()
 	e.Cause = p.cause
@@ -164,9 +189,13 @@ func (p *Process) exitOf(end ending) Exit {
 	exceeded := bySignal + int(syscall.SIGXCPU)
 	used := end.usage.User + end.usage.System
 	switch {
+	case p.spec.Limits.Memory > 0 && end.code != 0 && p.account.outOfMemory():
+		e.Cause = CauseMemory
 	case e.Cause != CauseExit && end.code == killed:
 	case p.spec.Limits.CPUTime > 0 && (end.code == exceeded && used >= p.spec.Limits.CPUTime/cpuSlack || end.code == killed && used >= p.spec.Limits.CPUTime):
 		e.Cause = CauseCPU
+	case p.spec.Limits.Processes > 0 && end.code != 0 && p.account.refusedProcess():
+		e.Cause = CausePIDs
 	case signaled:
 		e.Cause = CauseSignal
 	default:

@@ -45,6 +45,8 @@ type Process struct {
 	win   window
 	stdin stdin
 	cg    cgroupDir
+	// account is that of a process whose limits its cgroup holds; nil: it has none.
+	account *account
 
 	// gate holds events back until OpenGate.
 	gate     chan struct{}
@@ -289,7 +291,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 	p.stdin.shut()
 	p.closeStreams()
 	if !reported {
-		p.cg.remove()
+		p.removeCgroup()
 	}
 	p.emit.Lock()
 	p.sink.Closed(p.log.close())
@@ -305,7 +307,7 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 func (p *Process) routineEnd(pidfd int, ended chan<- struct{}) {
 	defer close(ended)
 	p.group.s.reap(p, pidfd)
-	p.cg.remove()
+	p.removeCgroup()
 	<-p.group.s.ending
 }
 

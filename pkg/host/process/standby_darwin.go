@@ -15,7 +15,7 @@ func (*Standby) Close() {}
 // Ended returns a channel that is never closed.
 func (*Standby) Ended() <-chan struct{} { return nil }
 
-func (*Spec) order(*ends, int, bool) bool { return false }
+func (*Spec) order(*ends, int, bool, bool) bool { return false }
 
 func (*Standby) awaitReport() (end ending, reported bool) { return end, false }
 

@@ -117,15 +117,16 @@ func (st *Standby) Ended() <-chan struct{} { return st.ended }
 // order has the standby do what the spec says, and reports whether it does. If
 // not, it is of no more use, and the program must be started. The caller then
 // reaps the program after its end. Cgroup is the directory in which the children of
-// the standby start, or -1. With report the caller calls awaitReport.
-func (st *Standby) order(spec *Spec, e *ends, cgroup int, report bool) bool {
+// the standby start, or -1; limited says that they must. With report the caller calls
+// awaitReport.
+func (st *Standby) order(spec *Spec, e *ends, cgroup int, limited, report bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.socket < 0 || !spec.reachable() {
 		return false
 	}
 	defer st.closeSocket()
-	o := &standby.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Report: report, Files: e.files[:]}
+	o := &standby.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Limited: limited, Report: report, Files: e.files[:]}
 	for _, f := range spec.ExtraFiles {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
@@ -186,8 +187,8 @@ func (spec *Spec) reachable() bool {
 
 // order has the standby of the spec, if there is one, do what the spec says. If it
 // does not, the spec has none any more.
-func (spec *Spec) order(e *ends, cgroup int, report bool) bool {
-	if spec.Standby != nil && spec.Standby.order(spec, e, cgroup, report) {
+func (spec *Spec) order(e *ends, cgroup int, limited, report bool) bool {
+	if spec.Standby != nil && spec.Standby.order(spec, e, cgroup, limited, report) {
 		return true
 	}
 	spec.Standby = nil

@@ -46,6 +46,8 @@ type Options struct {
 	Subreaper bool
 	// Cgroups gives each process a cgroup where this program may make some.
 	Cgroups bool
+	// NoLimits is why cgroups must not limit processes; "": they may.
+	NoLimits string
 	// Watchdog is a command whose main function is RunWatchdog. It is
 	// started with the first process and ends what is left when this program
 	// is killed. Empty: none.
@@ -65,6 +67,7 @@ type Supervisor struct {
 	log      *slog.Logger
 	dirs     sync.Once
 	root     *cgroupRoot // nil: no cgroups; see cgroups
+	limits   limitState
 	watchdog watchdog
 	oom      oomScore
 	wg       sync.WaitGroup // every goroutine of every process
@@ -158,6 +161,7 @@ func (s *Supervisor) Close() {
 		signal.Stop(s.child)
 	}
 	s.cgroups().remove()
+	s.removeLimitRoot()
 	s.watchdog.close()
 	close(s.stop)
 	s.wg.Wait()
@@ -169,6 +173,8 @@ func (s *Supervisor) Close() {
 type Group struct {
 	s  *Supervisor
 	cg cgroupDir
+	// limitedCG is the cgroup for processes with limits that controllers hold.
+	limitedCG cgroupDir
 
 	mu      sync.Mutex
 	procs   map[*Process]bool
@@ -206,11 +212,11 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		return nil, err
 	}
 	s := g.s
-	held, err := s.hold(&spec.Limits)
+	s.watchdog.start(s)
+	held, limits, err := s.hold(&spec.Limits)
 	if err != nil {
 		return nil, err
 	}
-	s.watchdog.start(s)
 	e, err := openEnds(&spec)
 	if err != nil {
 		return nil, err
@@ -230,13 +236,15 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	if limiter != nil {
 		program = s.opts.Limiter[0]
 	}
-	p.cg = g.cgroup()
-	pidfd, err := g.fork(p, e, program)
+	pidfd := -1
+	if p.cg, p.account, err = g.cgroup(limits, &spec.Limits); err == nil {
+		pidfd, err = g.fork(p, e, program)
+	}
 	e.closeChild()
 	p.cg.closeFD()
 	if err != nil {
 		e.closeOurs()
-		p.cg.remove()
+		p.removeCgroup()
 		limiter.close()
 		return nil, err
 	}
@@ -253,16 +261,20 @@ func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 func (g *Group) undo(p *Process, pidfd int, e *ends) {
 	g.s.reap(p, pidfd)
 	e.closeOurs()
-	p.cg.remove()
+	p.removeCgroup()
 	g.remove(p)
 	close(p.finished)
 }
 
-// cgroup makes a cgroup for one process, inside the group's own.
-func (g *Group) cgroup() cgroupDir {
+// cgroup makes a cgroup for one process, inside the group's own. If limits is not nil, it
+// is one with controllers, and their counters are returned.
+func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error) {
+	if limits != nil {
+		return g.limited(limits, l)
+	}
 	root := g.s.cgroups()
 	if root == nil {
-		return cgroupDir{}
+		return cgroupDir{}, nil, nil
 	}
 	g.mu.Lock()
 	if g.cg.path == "" {
@@ -270,7 +282,13 @@ func (g *Group) cgroup() cgroupDir {
 	}
 	parent := g.cg
 	g.mu.Unlock()
-	return parent.child(root)
+	return parent.child(root), nil, nil
+}
+
+// removeCgroup removes the cgroup of the process if nothing is left in it.
+func (p *Process) removeCgroup() {
+	p.account.close()
+	p.cg.remove()
 }
 
 // fork starts the program, or has the standby of the spec do what it says, and
@@ -279,7 +297,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	s := g.s
 	cgroup := p.cg.fd()
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.
-	ordered := p.spec.order(e, cgroup, true)
+	ordered := p.spec.order(e, cgroup, p.account != nil, true)
 	s.forks.RLock()
 	defer s.forks.RUnlock()
 	g.mu.Lock()
@@ -293,7 +311,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	default:
 		p.pid, pidfd, err = s.forkSpec(&p.spec, e, program, cgroup)
 	}
-	if err != nil && p.cg.path != "" {
+	if err != nil && p.cg.path != "" && p.account == nil {
 		// The system may refuse to start a process in this cgroup.
 		p.cg.remove()
 		p.cg = cgroupDir{}
@@ -352,6 +370,7 @@ func (g *Group) Close() {
 	}
 	wg.Wait()
 	g.cg.kill()
+	g.limitedCG.kill()
 	for _, p := range procs {
 		wg.Go(func() {
 			p.unblockOutput()
@@ -364,6 +383,7 @@ func (g *Group) Close() {
 	}
 	g.s.killSessions(leaders)
 	g.cg.removeAll()
+	g.limitedCG.removeAll()
 	g.s.mu.Lock()
 	delete(g.s.groups, g)
 	g.s.mu.Unlock()

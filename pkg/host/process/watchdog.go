@@ -20,7 +20,8 @@ import (
 // remaining descendants if the pipe ends without the line `q`. It runs in a
 // session of its own, so that a signal to this program's group does not kill it.
 //
-// The lines are: `c PATH`, the cgroup to kill; `+PID`, a session that has no
+// The lines are: `c PATH`, a cgroup to kill; `r CONTROLLERS PATH`, which cgroup gives
+// controllers to its children that it did not before; `+PID`, a session that has no
 // cgroup; `=PID`, a session whose leader does not end with this program;
 // `-PID`, that leader has ended; `q`, nothing is left.
 type watchdog struct {
@@ -134,7 +135,8 @@ func (d *watchdog) close() {
 // ends without the line `q`.
 func RunWatchdog(in io.Reader) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	var root cgroupDir
+	var roots []cgroupDir
+	var enabled, base string
 	leaders, running := make(map[int]bool), make(map[int]bool)
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -143,7 +145,9 @@ func RunWatchdog(in io.Reader) {
 		case line == "q":
 			return
 		case strings.HasPrefix(line, "c "):
-			root.path = line[2:]
+			roots = append(roots, cgroupDir{path: line[2:]})
+		case strings.HasPrefix(line, "r "):
+			enabled, base, _ = strings.Cut(line[2:], " ")
 		case line == "":
 		default:
 			pid, err := strconv.Atoi(line[1:])
@@ -163,8 +167,10 @@ func RunWatchdog(in io.Reader) {
 	}
 	// The processes have had their parent-death signal, and some clean up.
 	time.Sleep(settleTime)
-	root.killAllButJanitors()
-	root.kill()
+	for _, root := range roots {
+		root.killAllButJanitors()
+		root.kill()
+	}
 	for pid := range running {
 		for member := range freeze(pid, func(int) bool { return false }) {
 			_ = syscall.Kill(member, syscall.SIGKILL)
@@ -175,5 +181,10 @@ func RunWatchdog(in io.Reader) {
 		left = append(left, pid)
 	}
 	new(Supervisor).killSessions(left)
-	root.removeAll()
+	for _, root := range roots {
+		root.removeAll()
+	}
+	if base != "" {
+		disable(base, strings.Split(enabled, ","))
+	}
 }

@@ -16,7 +16,8 @@
 //	offset 4   the size of the text in bytes, little endian, at most MaxText
 //	offset 8   flags: 1 says that descriptor 0 becomes the controlling terminal,
 //	           2 that the last descriptor is the directory of a cgroup,
-//	           4 that the standby may report the exit code before it ends
+//	           4 that the standby may report the exit code before it ends,
+//	           8 that its children must be in that cgroup
 //	offset 9   the number of descriptors, 3 to MaxFiles
 //	offset 10  two zero bytes
 //	offset 12  the text: each argument with a zero byte behind it
@@ -57,6 +58,7 @@ const (
 	flagTerminal  = 1
 	flagCgroup    = 2
 	flagReport    = 4
+	flagLimited   = 8
 	// sendTime is how many seconds an order, and then its answer, may take. A standby
 	// that has been stopped would hold its starter otherwise.
 	sendTime = 5
@@ -81,6 +83,8 @@ type Order struct {
 	// standby starts its children. It stays in its own: to move a running process
 	// into another cgroup takes up to 20 ms.
 	Cgroup bool
+	// Limited says that this cgroup limits the children: they must not start elsewhere.
+	Limited bool
 	// Report says that the starter reads a report of the exit code: see ReadReport.
 	Report bool
 	// Files are the descriptors: standard input, output, error, and further ones.
@@ -111,6 +115,9 @@ func (o *Order) encode() ([]byte, error) {
 	if o.Report {
 		b[8] |= flagReport
 	}
+	if o.Limited {
+		b[8] |= flagLimited
+	}
 	b[9] = byte(len(o.Files))
 	for _, a := range o.Args {
 		b = append(append(b, a...), 0)
@@ -120,8 +127,8 @@ func (o *Order) encode() ([]byte, error) {
 
 // header is the first part of a message.
 type header struct {
-	size, files              int
-	terminal, cgroup, report bool
+	size, files                       int
+	terminal, cgroup, report, limited bool
 }
 
 // decodeHeader checks the first bytes of a message, so that nothing is allocated
@@ -132,11 +139,12 @@ func decodeHeader(b []byte) (h header, err error) {
 	}
 	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
 	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0
+	h.limited = b[8]&flagLimited != 0
 	least := standardFiles
 	if h.cgroup {
 		least++
 	}
-	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > flagTerminal|flagCgroup|flagReport || b[10] != 0 || b[11] != 0 {
+	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > flagTerminal|flagCgroup|flagReport|flagLimited || h.limited && !h.cgroup || b[10] != 0 || b[11] != 0 {
 		return h, errors.New("the order is malformed")
 	}
 	return h, nil
@@ -227,7 +235,7 @@ func Receive(socket int) (o Order, err error) {
 	if err := readFull(socket, text); err != nil {
 		return o, err
 	}
-	o.Terminal, o.Cgroup, o.Report = h.terminal, h.cgroup, h.report
+	o.Terminal, o.Cgroup, o.Report, o.Limited = h.terminal, h.cgroup, h.report, h.limited
 	if o.Args, err = decodeText(text); err != nil {
 		return o, err
 	}

@@ -25,6 +25,7 @@ var vectors = []struct {
 	{Order{Args: []string{"--x", "", "é"}, Files: []int{0, 1, 2}}, "63786f31" + "08000000" + "00" + "03" + "0000" + "2d2d7800" + "00" + "c3a900"},
 	{Order{Args: []string{"a"}, Terminal: true, Files: []int{0, 1, 2, 2}}, "63786f31" + "02000000" + "01" + "04" + "0000" + "6100"},
 	{Order{Cgroup: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "02" + "04" + "0000"},
+	{Order{Cgroup: true, Limited: true, Files: []int{0, 1, 2, 3}}, "63786f31" + "00000000" + "0a" + "04" + "0000"},
 	{Order{Report: true, Files: []int{0, 1, 2}}, "63786f31" + "00000000" + "04" + "03" + "0000"},
 }
 
@@ -35,7 +36,7 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%v: %s, %v; want %s", v.order, got, err, v.hex)
 		}
 		h, err := decodeHeader(b)
-		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup ||
+		if err != nil || h.size != len(b)-headerSize || h.files != len(v.order.Files) || h.terminal != v.order.Terminal || h.cgroup != v.order.Cgroup || h.limited != v.order.Limited ||
 			h.report != v.order.Report {
 			t.Errorf("%v: %+v, %v", v.order, h, err)
 		}
@@ -238,7 +239,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Files: make([]int, h.files)}).encode()
+		again, err := (&Order{Args: args, Terminal: h.terminal, Cgroup: h.cgroup, Report: h.report, Limited: h.limited, Files: make([]int, h.files)}).encode()
 		if err != nil || !bytes.Equal(again, b) {
 			t.Errorf("%x, %v", again, err)
 		}

@@ -20,7 +20,7 @@ const imageUser = "65532:65532"
 // programs and nothing else.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, t := range targets {
+	for _, t := range r.targets {
 		if t.system != "linux" {
 			continue
 		}

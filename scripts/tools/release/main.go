@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -18,6 +20,7 @@ type release struct {
 	root    string    // the repository
 	built   string    // has bin/SYSTEM-MACHINE/PROGRAM, doc/man and doc/completions
 	out     string
+	targets []target
 }
 
 // target is a kind of machine.
@@ -37,7 +40,13 @@ func main() {
 	flag.StringVar(&r.root, "root", "", "the repository")
 	flag.StringVar(&r.built, "built", "", "the directory with what was built")
 	flag.StringVar(&r.out, "out", "", "the directory for the files")
+	wanted := flag.String("targets", "", "the kinds of machines, with blanks between them")
 	flag.Parse()
+	for _, t := range targets {
+		if slices.Contains(strings.Fields(*wanted), t.String()) {
+			r.targets = append(r.targets, t)
+		}
+	}
 	r.date = time.Unix(epoch, 0).UTC()
 	if err := r.make(); err != nil {
 		fmt.Fprintf(os.Stderr, "release: %v\n", err)
@@ -46,7 +55,7 @@ func main() {
 }
 
 func (r *release) make() error {
-	for _, t := range targets {
+	for _, t := range r.targets {
 		if err := r.archive(t); err != nil {
 			return fmt.Errorf("archive for %s: %w", t, err)
 		}

@@ -34,7 +34,8 @@ type keeperSettings struct {
 	Hidden         []string `json:"hidden"` // from sandboxed commands
 	AuditFiles     []string `json:"auditFiles"`
 
-	Limits execproto.ProcessLimits `json:"limits"`
+	Limits   execproto.ProcessLimits `json:"limits"`
+	NoLimits string                  `json:"noLimits"` // see process.Options
 }
 
 // retainDir returns the directory that --retain-dir means; "": no detached processes.
@@ -66,11 +67,22 @@ func addKeepers(opts *execserver.Options, self string) error {
 	settings, err := json.Marshal(keeperSettings{
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
 		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
-		Limits:     opts.Limits,
+		Limits: opts.Limits, NoLimits: noKeeperLimits(),
 		AuditFiles: opts.AuditFiles,
 	})
 	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
 	return err
+}
+
+// noKeeperLimits returns why the cgroups of keepers limit nothing; "": they do. Scenario: a
+// service restarts, and a keeper goes on. The cgroup of the service has controllers for that
+// of the keeper's process, so that the kernel lets no process enter it: the service would
+// not start any more.
+func noKeeperLimits() string {
+	if !process.ServiceCgroup() {
+		return ""
+	}
+	return "systemd could not start this service again while a cgroup limits a detached process: the unit needs DelegateSubgroup=server (systemd 254)"
 }
 
 // Keeper is the main function of the keeper of a detached process, and returns its exit
@@ -107,7 +119,7 @@ func runKeeper(ctx context.Context) error {
 		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, AuditFiles: s.AuditFiles,
 		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{
-			Subreaper: true, Cgroups: s.Cgroups, KillFirst: true,
+			Subreaper: true, Cgroups: s.Cgroups, NoLimits: s.NoLimits, KillFirst: true,
 			Watchdog: []string{self, WatchdogArg}, Limiter: []string{self, LimiterArg},
 		},
 	})

@@ -1,0 +1,350 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// The controllers of limits. The one of io only counts.
+const (
+	memoryController = "memory"
+	pidsController   = "pids"
+	cpuController    = "cpu"
+	ioController     = "io"
+)
+
+var controllers = []string{memoryController, pidsController, cpuController, ioController}
+
+const (
+	// leafName is the cgroup inside a delegated one in which the server itself is: a
+	// cgroup with processes of its own cannot have controllers for those below. It is
+	// what DelegateSubgroup= of systemd must name.
+	leafName = "server"
+
+	// limitPrefix begins the names of the cgroups of supervisors for limited processes.
+	limitPrefix = "exec-server-limits-"
+
+	// vacateRounds bounds how often processes are looked for in the cgroup that the
+	// server leaves, which may be starting others.
+	vacateRounds = 16
+
+	// maxCgroupFile bounds what is read of a file of a cgroup: io.stat has about 100
+	// bytes for each device.
+	maxCgroupFile = 64 << 10
+)
+
+// limitRoot is the cgroup of this supervisor for processes with limits that only a
+// controller holds: its children are groups, and theirs processes. It is made for the
+// first such process, because controllers cost time at each start.
+//
+// The lock on its directory tells other servers that this one lives: they remove what a
+// server has left that was killed together with its watchdog.
+type limitRoot struct {
+	cgroupRoot
+	base  string          // the cgroup that it is in
+	have  map[string]bool // controllers
+	swap  bool            // swap can be limited
+	added []string        // controllers that were not enabled in base before
+	lock  *os.File        // the directory
+}
+
+// limitState makes the limitRoot of a supervisor once.
+type limitState struct {
+	once sync.Once
+	root *limitRoot
+	err  error // why there is none
+}
+
+// limitRoot returns the cgroup for limited processes, or why there is none.
+func (s *Supervisor) limitRoot() (*limitRoot, error) {
+	l := &s.limits
+	l.once.Do(func() {
+		switch {
+		case s.opts.NoLimits != "":
+			l.err = errors.New(s.opts.NoLimits)
+		case !s.opts.Cgroups:
+			l.err = errors.New("this server makes no cgroups")
+		default:
+			l.root, l.err = newLimitRoot()
+		}
+		if l.err != nil {
+			s.log.Info("no cgroup limits processes", "reason", l.err)
+			return
+		}
+		s.log.Info("cgroups limit processes", "path", l.root.path, "swap", l.root.swap)
+		s.watchdog.send("c " + l.root.path)
+		if len(l.root.added) > 0 {
+			s.watchdog.send("r " + strings.Join(l.root.added, ",") + " " + l.root.base)
+		}
+	})
+	return l.root, l.err
+}
+
+// ServiceCgroup reports whether systemd has started this program in the cgroup of a service
+// itself, and in no leaf of it: while controllers are enabled there, systemd cannot start
+// the service again.
+func ServiceCgroup() bool {
+	_, own, err := ownCgroup()
+	return err == nil && strings.HasSuffix(own, ".service")
+}
+
+// removeLimitRoot removes the cgroup for limited processes, if there is one.
+func (s *Supervisor) removeLimitRoot() {
+	s.limits.once.Do(func() { s.limits.err = errClosed })
+	if r := s.limits.root; r != nil {
+		r.remove()
+		disable(r.base, r.added)
+		_ = r.lock.Close()
+	}
+}
+
+// newLimitRoot makes a limitRoot in the first cgroup that allows it: that of this program,
+// from which its processes move to a leaf; the one around it, if this program is in that
+// leaf already; or one further up that gives controllers to its children, as for root in
+// the session of a login.
+func newLimitRoot() (*limitRoot, error) {
+	mount, own, err := ownCgroup()
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Base(own) == leafName && own != mount {
+		if r, err := makeLimitRoot(filepath.Dir(own), false); err == nil {
+			return r, nil
+		}
+	}
+	r, err := makeLimitRoot(own, true)
+	for dir := own; err != nil && r == nil && dir != mount; {
+		dir = filepath.Dir(dir)
+		if enabled := words(dir, "cgroup.subtree_control"); slices.Contains(enabled, memoryController) && slices.Contains(enabled, pidsController) {
+			r, _ = makeLimitRoot(dir, false)
+		}
+	}
+	if r == nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// makeLimitRoot makes a limitRoot in base. With vacate, base is the cgroup of this program.
+func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
+	r := &limitRoot{base: base, have: make(map[string]bool)}
+	offered := words(base, "cgroup.controllers")
+	if !slices.ContainsFunc(offered, func(c string) bool { return c != ioController && slices.Contains(controllers, c) }) {
+		return nil, fmt.Errorf("%s has no controller of memory, pids or cpu: under systemd, the service needs Delegate=yes", base)
+	}
+	if err := unix.Access(base, unix.W_OK); err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w: under systemd, the service needs Delegate=yes", base, err)
+	}
+	sweepLimitRoots(base)
+	// The root of the hierarchy has no type, and may have processes beside children.
+	if _, err := os.Lstat(filepath.Join(base, "cgroup.type")); err == nil && vacate {
+		if err := vacateCgroup(base); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if r.added, err = enable(base, offered); err != nil {
+		return nil, err
+	}
+	if err := r.make(); err != nil {
+		disable(base, r.added)
+		return nil, err
+	}
+	return r, nil
+}
+
+// make makes the directory of the root, and locks it.
+func (r *limitRoot) make() error {
+	path, err := os.MkdirTemp(r.base, fmt.Sprintf("%s%d-", limitPrefix, os.Getpid()))
+	if err != nil {
+		return fmt.Errorf("make a cgroup: %w", err)
+	}
+	r.path = path
+	if r.lock, err = os.Open(path); err == nil {
+		err = unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		_, err = enable(path, words(path, "cgroup.controllers"))
+	}
+	if err == nil {
+		err = unix.Access(filepath.Join(path, "cgroup.kill"), unix.W_OK)
+	}
+	if err != nil {
+		if r.lock != nil {
+			_ = r.lock.Close()
+		}
+		_ = os.Remove(path)
+		return fmt.Errorf("prepare the cgroup %s: %w", path, err)
+	}
+	for _, c := range words(path, "cgroup.subtree_control") {
+		r.have[c] = true
+	}
+	_, err = os.Lstat(filepath.Join(path, "memory.swap.max"))
+	r.swap = r.have[memoryController] && err == nil
+	return nil
+}
+
+// enable gives the children of a cgroup those of our controllers that are offered, and
+// returns the ones that they did not have. It fails if they have none of them.
+func enable(path string, offered []string) (added []string, err error) {
+	enabled := words(path, "cgroup.subtree_control")
+	some := false
+	for _, c := range controllers {
+		if slices.Contains(enabled, c) {
+			some = some || c != ioController
+			continue
+		}
+		if !slices.Contains(offered, c) {
+			continue
+		}
+		if e := writeCgroup(path, "cgroup.subtree_control", "+"+c); e != nil {
+			err = fmt.Errorf("enable the controller %s in %s: %w", c, path, e)
+			continue
+		}
+		added = append(added, c)
+		some = some || c != ioController
+	}
+	if some {
+		return added, nil
+	}
+	disable(path, added)
+	if err == nil {
+		err = fmt.Errorf("%s has no controller of memory, pids or cpu", path)
+	}
+	return nil, err
+}
+
+// disable takes controllers from the children of a cgroup. The kernel refuses it while
+// another server has children that use them.
+func disable(path string, list []string) {
+	for _, c := range list {
+		_ = writeCgroup(path, "cgroup.subtree_control", "-"+c)
+	}
+}
+
+// vacateCgroup moves the processes of a cgroup to its leaf. If it was not delegated to this
+// program, other processes than this one and its descendants must not be in it.
+func vacateCgroup(path string) error {
+	leaf := filepath.Join(path, leafName)
+	delegated := isDelegated(path)
+	for round := range vacateRounds {
+		pids, err := procs(path)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if pid := stranger(pids); pid >= 0 && !delegated {
+			return fmt.Errorf("%s was not delegated to this server, and process %d is in it too: "+
+				"start the server in a cgroup of its own, such as with systemd-run --scope -p Delegate=yes", path, pid)
+		}
+		if round == 0 {
+			if err := unix.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+				return fmt.Errorf("make the cgroup %s: %w", leaf, err)
+			}
+			// What this program starts from now on is in the leaf.
+			pids = append([]int{os.Getpid()}, pids...)
+		}
+		for _, pid := range pids {
+			if err := writeCgroup(leaf, "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("move process %d to the cgroup %s: %w", pid, leaf, err)
+			}
+		}
+	}
+	return fmt.Errorf("%s has processes that start others faster than they can be moved", path)
+}
+
+// isDelegated reports whether systemd has marked a cgroup as delegated.
+func isDelegated(path string) bool {
+	var value [2]byte
+	for _, name := range []string{"user.delegate", "trusted.delegate"} {
+		if n, err := unix.Getxattr(path, name, value[:]); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// stranger returns a process that is neither this program nor a descendant; -1: none is.
+func stranger(pids []int) int {
+	parents := make(map[int]int)
+	for _, e := range processTable() {
+		parents[e.pid] = e.parent
+	}
+	self := os.Getpid()
+	for _, pid := range pids {
+		at, known := pid, pid != 0
+		for known && at != self && at > 1 {
+			at, known = parents[at]
+		}
+		// One that is not in the table has ended.
+		if pid == 0 || known && at != self {
+			return pid
+		}
+	}
+	return -1
+}
+
+// sweepLimitRoots removes the cgroups of servers that have ended without doing so. Their
+// locks are free.
+func sweepLimitRoots(base string) {
+	entries, _ := os.ReadDir(base)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), limitPrefix) {
+			continue
+		}
+		dir, err := os.Open(filepath.Join(base, e.Name()))
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			cgroupDir{path: filepath.Join(base, e.Name())}.removeAll()
+		}
+		_ = dir.Close()
+	}
+}
+
+// procs returns the processes of a cgroup; 0 is one of another PID namespace.
+func procs(path string) ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for word := range strings.FieldsSeq(string(text)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}
+
+// words returns the words of a file of a cgroup; none if it cannot be read.
+func words(path, name string) []string {
+	f, err := os.Open(filepath.Join(path, name))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, maxCgroupFile))
+	return strings.Fields(string(text))
+}
+
+// writeCgroup writes a file of a cgroup.
+func writeCgroup(path, name, value string) error {
+	f, err := os.OpenFile(filepath.Join(path, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
