@@ -96,6 +96,9 @@ func startError(err error) error {
 	if _, ok := errors.AsType[*process.LimitError](err); ok {
 		return invalidParams(err.Error())
 	}
+	if _, ok := errors.AsType[*process.ShortageError](err); ok {
+		return internal(err.Error())
+	}
 	return err
 }
 

@@ -170,3 +170,36 @@ func TestRequiredLimits(t *testing.T) {
 		t.Errorf("%v", held)
 	}
 }
+
+// TestShortage: a start for which descriptors are missing says so, and the next one succeeds.
+func TestShortage(t *testing.T) {
+	g := limitedGroup(t, false)
+	p, _ := start(t, g, shell("true")) // what is opened once is open
+	await(t, "the end", p.Done())
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	least, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := syscall.Rlimit{Cur: uint64(least.Fd()) + 2, Max: old.Max}
+	_ = least.Close()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Start(context.Background(), shell("true"), newRecorder(t))
+	if again := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); again != nil {
+		t.Fatal(again)
+	}
+	short, ok := errors.AsType[*ShortageError](err)
+	if !ok || !errors.Is(err, syscall.EMFILE) || !strings.Contains(short.Error(), "ulimit -n") {
+		t.Errorf("with too few descriptors: %v", err)
+	}
+	p, r := start(t, g, shell("exit 3"))
+	await(t, "the end", p.Done())
+	if r.end.Code != 3 {
+		t.Errorf("after that: %+v", r.end)
+	}
+}

@@ -29,3 +29,31 @@ func (e *SpawnError) Error() string {
 
 // Unwrap returns the system's error.
 func (e *SpawnError) Unwrap() error { return e.Errno }
+
+// ShortageError is the error of a start for which this program or the machine lacks
+// something. The next start may succeed.
+type ShortageError struct {
+	Lacks string
+	Err   error
+}
+
+func (e *ShortageError) Error() string { return e.Lacks + ": " + e.Err.Error() }
+
+// Unwrap returns the system's error.
+func (e *ShortageError) Unwrap() error { return e.Err }
+
+// shortages say what is lacking.
+var shortages = map[syscall.Errno]string{
+	syscall.EMFILE: "this server has too many open files; end some processes, or raise its limit (ulimit -n, LimitNOFILE= of systemd)",
+	syscall.ENFILE: "this machine has too many open files",
+	syscall.EAGAIN: "there are too many processes; end some, or raise the limit of the server's user or cgroup (ulimit -u, TasksMax= of systemd)",
+	syscall.ENOMEM: "this machine or the server's cgroup is out of memory",
+}
+
+// explainShortage returns a ShortageError for an error of the system that is one.
+func explainShortage(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && shortages[errno] != "" {
+		return &ShortageError{shortages[errno], err}
+	}
+	return err
+}

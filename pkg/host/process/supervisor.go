@@ -198,9 +198,15 @@ func (s *Supervisor) NewGroup() *Group {
 var errClosed = fmt.Errorf("no process can be started: %w", os.ErrClosed)
 
 // Start starts a process whose events go to sink once its OpenGate was
-// called. The context is for the start alone.
+// called. The context is for the start alone. The error is a *ShortageError if the start
+// may succeed later.
 func (g *Group) Start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
 	defer spec.Standby.Close() // unless it is used
+	p, err := g.start(ctx, spec, sink)
+	return p, explainShortage(err)
+}
+
+func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}

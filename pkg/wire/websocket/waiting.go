@@ -1,11 +1,13 @@
 package websocket
 
 import (
+	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 )
 
 // LimitWaiting returns a listener that bounds unauthenticated connections: at most
@@ -67,7 +69,7 @@ type waitingListener struct {
 func (l *waitingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err
+		return nil, retryShortage(err)
 	}
 	w := &waitingConn{Conn: conn, l: l, source: l.source(conn)}
 	if surplus := l.add(w); surplus != nil {
@@ -75,6 +77,23 @@ func (l *waitingListener) Accept() (net.Conn, error) {
 	}
 	return w, nil
 }
+
+// retryShortage returns an error after which net/http accepts again, with pauses of up to a
+// second, if the machine is only short of something. net/http knows that of descriptors,
+// and would end the server where there is no memory.
+func retryShortage(err error) error {
+	if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOBUFS) {
+		return shortage{err}
+	}
+	return err
+}
+
+// shortage is an error that passes. It implements net.Error.
+type shortage struct{ error }
+
+func (shortage) Temporary() bool { return true }
+func (shortage) Timeout() bool   { return false }
+func (e shortage) Unwrap() error { return e.error }
 
 // add counts a connection. It returns the connection to close for it, or nil.
 func (l *waitingListener) add(w *waitingConn) (surplus *waitingConn) {

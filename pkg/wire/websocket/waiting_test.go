@@ -3,7 +3,10 @@ package websocket
 import (
 	"io"
 	"net"
+	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -59,5 +62,41 @@ func TestWaitingConnectionsDisplaceTheirOwn(t *testing.T) {
 	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		t.Errorf("a connection that was admitted has been closed: %v", err)
+	}
+}
+
+// shortListener fails its first calls of Accept.
+type shortListener struct {
+	net.Listener
+	errs []error
+}
+
+func (l *shortListener) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.Accept()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
+}
+
+// TestAcceptDuringShortage: a machine that is short of memory or descriptors ends no server.
+func TestAcceptDuringShortage(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := &shortListener{inner, []error{syscall.ENOMEM, syscall.ENOBUFS, syscall.EMFILE, syscall.ENFILE}}
+	s := NewHTTPServer(http.NotFoundHandler())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(LimitWaiting(short, 3, nil)) }()
+	r, err := http.Get("http://" + inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	_ = s.Close()
+	if err := <-ended; err != http.ErrServerClosed || r.StatusCode != http.StatusNotFound {
+		t.Errorf("%v, %v", err, r.Status)
 	}
 }
