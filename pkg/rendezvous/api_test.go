@@ -409,6 +409,9 @@ func TestSlowBodyAfterRefusal(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	s := start(t, Options{})
+	if w := s.get("/"); w.Code != http.StatusFound || w.Header().Get("Location") != "/status" {
+		t.Errorf("/ leads to %d %v", w.Code, w.Header())
+	}
 	s.executor("<b>one")
 	s.register("two")
 	limited, _ := newToken(t, s.tokens, RoleHarness, "two")

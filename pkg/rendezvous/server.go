@@ -184,6 +184,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("GET /status", s.serveStatus)
+	mux.Handle("GET /{$}", http.RedirectHandler("/status", http.StatusFound))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{http.StatusNotFound, "not_found", "there is nothing at " + r.Method + " " + r.URL.Path})
 	})
@@ -191,7 +192,7 @@ func (s *Server) routes() *http.ServeMux {
 }
 
 // ServeHTTP serves the registry's API, the relay at /relay, and /healthz,
-// /readyz, /metrics and /status. Requests with an Origin come from web pages
+// /readyz, /metrics and /status, to which / leads. Requests with an Origin come from web pages
 // and are refused.
 //
 // Every answer that is no websocket ends its connection. Calls are few, and the
