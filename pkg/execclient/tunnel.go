@@ -21,6 +21,10 @@ type TunnelTarget struct {
 	// Path is a Unix socket on the server's machine, in place of Host and Port: a file
 	// URI or an absolute path.
 	Path string
+	// ProcessID, if not empty, is a process of this client into whose sandbox the tunnel
+	// leads: Host must be empty or a loopback address. With TunnelNoNetwork the process
+	// has no network of its own, and listens on the server's machine.
+	ProcessID string
 }
 
 func (t TunnelTarget) String() string {
@@ -54,11 +58,14 @@ type Tunnel struct {
 var _ net.Conn = (*Tunnel)(nil)
 
 // OpenTunnel connects from the server's machine. An error is a *TunnelError if the server
-// could not connect, and ErrUnsupported if it has no tunnels. ctx bounds the opening
-// alone.
+// could not connect, and ErrUnsupported if it has no tunnels, or none into sandboxes. ctx
+// bounds the opening alone.
 func (c *Client) OpenTunnel(ctx context.Context, to TunnelTarget) (*Tunnel, error) {
 	if err := c.tunnels.prepare(ctx, c); err != nil {
 		return nil, err
+	}
+	if to.ProcessID != "" && !c.Has(execproto.ExtensionTunnelProcess) {
+		return nil, ErrUnsupported
 	}
 	type outcome struct {
 		s   *tunnel.Stream
@@ -96,7 +103,7 @@ func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Strea
 	}
 	s, count := c.tunnels.add(c.ctx, linkCarrier{l})
 	raw, err := encode(execproto.MethodTunnelOpen, &execproto.TunnelOpenParams{
-		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, Window: tunnel.Window,
+		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: to.ProcessID, Window: tunnel.Window,
 	})
 	var m jsonrpc.Message
 	if err == nil {

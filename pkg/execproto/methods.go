@@ -90,6 +90,10 @@ const ExtensionTakeOver = "initialize/takeOver"
 // resources with which a process ends.
 const ExtensionLimits = "process/limits"
 
+// ExtensionTunnelProcess is the name there of TunnelOpenParams.ProcessID. Another server
+// would ignore it, and connect to its own machine.
+const ExtensionTunnelProcess = "tunnel/process"
+
 // Notifications from server to client.
 const (
 	NotifyProcessOutput = "process/output"

@@ -288,6 +288,7 @@ var vectors = []vector{
 	{&TunnelOpenParams{TunnelID: 1, Host: "localhost", Port: 8080, Window: 9},
 		`{"tunnelId":1,"host":"localhost","port":8080,"window":9}`},
 	{&TunnelOpenParams{TunnelID: 1, Path: "/s"}, `{"tunnelId":1,"path":"/s","window":0}`},
+	{&TunnelOpenParams{TunnelID: 1, Port: 80, ProcessID: "p", Window: 9}, `{"tunnelId":1,"port":80,"processId":"p","window":9}`},
 	{&TunnelOpenResult{Window: 7}, `{"window":7}`},
 	{&TunnelOpenResult{0, TunnelRefused, "connection refused"}, `{"window":0,"failure":"refused","reason":"connection refused"}`},
 	{&TunnelData{1, 2, []byte("x"), true}, `{"tunnelId":1,"offset":2,"data":"eA==","end":true}`},

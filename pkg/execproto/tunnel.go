@@ -9,9 +9,11 @@ const (
 	TunnelUnknownHost TunnelFailure = "unknownHost" // the name does not exist
 	TunnelUnreachable TunnelFailure = "unreachable" // there is no way to the host
 	TunnelTimedOut    TunnelFailure = "timedOut"
-	TunnelDenied      TunnelFailure = "denied" // the server does not permit it
-	TunnelInUse       TunnelFailure = "inUse"  // the address to listen on is taken
-	TunnelFailed      TunnelFailure = "failed" // anything else
+	TunnelDenied      TunnelFailure = "denied"    // the server does not permit it
+	TunnelInUse       TunnelFailure = "inUse"     // the address to listen on is taken
+	TunnelNoNetwork   TunnelFailure = "noNetwork" // the process has no network of its own
+	TunnelEnded       TunnelFailure = "ended"     // the process has ended
+	TunnelFailed      TunnelFailure = "failed"    // anything else
 )
 
 // TunnelOpenParams connect to a host and port, or to a Unix socket, from the server's
@@ -22,7 +24,10 @@ type TunnelOpenParams struct {
 	Host     string
 	Port     uint16
 	Path     string // of a Unix socket, in place of Host and Port: a file URI or an absolute path
-	Window   uint64
+	// ProcessID, if not empty, names a process of the session into whose sandbox the
+	// tunnel leads (docs/spec/wire.md §11.7).
+	ProcessID string
+	Window    uint64
 }
 
 func (p *TunnelOpenParams) fields(c *codec) {
@@ -30,6 +35,7 @@ func (p *TunnelOpenParams) fields(c *codec) {
 	text(c, "host", orNull|omit, &p.Host)
 	uint16s(c, "port", orNull|omit, &p.Port)
 	text(c, "path", orNull|omit, &p.Path)
+	text(c, "processId", orNull|omit, &p.ProcessID)
 	uint64s(c, "window", need, &p.Window)
 }
 

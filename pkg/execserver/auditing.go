@@ -98,12 +98,13 @@ func (c *conn) recordDetached(p *execproto.StartParams, cwd string) error {
 }
 
 // recordTunnel writes that a tunnel is about to be opened, or a port to be listened on.
-func (c *conn) recordTunnel(kind, host string, port uint16) error {
+// inside is the process into whose sandbox it leads; empty: none.
+func (c *conn) recordTunnel(kind, host string, port uint16, inside string) error {
 	if c.srv.opts.Audit == nil {
 		return nil
 	}
 	e := c.session.event(kind)
-	e.Host, e.Port = shorten(host), port
+	e.Host, e.Port, e.Process = shorten(host), port, shorten(inside)
 	return c.srv.record(e)
 }
 

@@ -137,6 +137,9 @@ const (
 	// others wait. tunnelDialTime is how long one may take.
 	maxTunnelDials = 256
 	tunnelDialTime = 30 * time.Second
+	// maxReaching bounds the launchers of all sessions that make sockets inside
+	// sandboxes at a time: each is a process of a few milliseconds; others wait.
+	maxReaching = 8
 	// maxTunnelHost bounds the name of a host, in bytes, as DNS does.
 	maxTunnelHost = 255
 

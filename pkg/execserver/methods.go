@@ -56,6 +56,7 @@ var extensions = []string{
 	execproto.MethodTunnelUnlisten,
 	execproto.MethodTunnelResume,
 	execproto.ExtensionLimits,
+	execproto.ExtensionTunnelProcess,
 }
 
 // notifications is every notification of a client but initialized, which

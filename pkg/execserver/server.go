@@ -170,6 +170,7 @@ type Server struct {
 	egress      *egress.Host
 	secretPaths []string // that no sandboxed request sees
 	watches     atomic.Int64
+	reaching    chan struct{} // holds an element for each launcher that makes sockets in a sandbox
 	detached    *detachedStore
 	keeper      *keeperState // nil: this is no keeper
 
@@ -216,6 +217,7 @@ func New(opts Options) (*Server, error) {
 	srv.metrics = newInstruments(srv)
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
+	srv.reaching = make(chan struct{}, maxReaching)
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
 	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)

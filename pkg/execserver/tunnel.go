@@ -174,7 +174,7 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 // openTunnel makes a connection and a tunnel of it. The caller has its slot.
 func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarget) (result, error) {
 	t := c.session.tunnels
-	if err := c.recordTunnel(audit.EventTunnelOpened, cmp.Or(to.host, "unix"), to.port); err != nil {
+	if err := c.recordTunnel(audit.EventTunnelOpened, cmp.Or(to.host, "unix"), to.port, to.processID()); err != nil {
 		t.release()
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/tunnel"
@@ -24,6 +25,16 @@ type tunnelTarget struct {
 	host string
 	port uint16
 	path string // of a Unix socket; "": host and port
+
+	inside *proc // the process into whose sandbox it leads; nil: none
+}
+
+// processID is the id of the process into whose sandbox the tunnel leads.
+func (t tunnelTarget) processID() string {
+	if t.inside == nil {
+		return ""
+	}
+	return t.inside.id
 }
 
 func (t tunnelTarget) String() string {
@@ -51,6 +62,9 @@ func (c *conn) tunnelTarget(p *execproto.TunnelOpenParams) (to tunnelTarget, err
 	if to.host == "" {
 		to.host = "localhost"
 	}
+	if p.ProcessID != "" {
+		return to, c.targetInside(&to, p)
+	}
 	if p.Path != "" {
 		to.path, err = pathuri.Parse(p.Path, c.srv.home)
 	}
@@ -76,6 +90,9 @@ func (t *tunnels) dial(ctx context.Context, srv *Server, to tunnelTarget) (net.C
 	}
 	ctx, done := context.WithTimeout(ctx, tunnelDialTime)
 	defer done()
+	if to.inside != nil {
+		return to.inside.dialInside(ctx, to)
+	}
 	if to.path != "" {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", to.path)
@@ -114,6 +131,9 @@ var failures = []struct {
 	{syscall.EADDRINUSE, execproto.TunnelInUse},
 	{syscall.EACCES, execproto.TunnelDenied},
 	{syscall.EPERM, execproto.TunnelDenied},
+	{launch.ErrNoNetwork, execproto.TunnelNoNetwork},
+	{launch.ErrNotReady, execproto.TunnelRefused},
+	{os.ErrProcessDone, execproto.TunnelEnded},
 	{os.ErrDeadlineExceeded, execproto.TunnelTimedOut},
 	{context.DeadlineExceeded, execproto.TunnelTimedOut},
 }

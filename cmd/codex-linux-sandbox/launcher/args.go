@@ -46,6 +46,8 @@ type options struct {
 	janitorFD             int  // -1: none; a connection to the server's janitor
 	egressFD              int  // -1: none; where the command's connections go, to the server
 	janitorSocketFD       int  // -1: none; this process is a janitor, with that socket
+	reachFD               int  // -1: none; a network in which sockets are made; see reach.go
+	socketsFD             int  // -1: none; where they go
 	cgroup                int  // directory of the cgroup for what is started; 0: the launcher's own
 	limited               bool // that cgroup limits it, and must be its own
 	report                int  // socket on which the server reads the exit code; 0: none
@@ -113,7 +115,8 @@ be made, 126 COMMAND may not be executed, 127 there is no such COMMAND.
 
 // parse reads the command line. Every error is a *usageError.
 func parse(args []string) (*options, error) {
-	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, janitorSocketFD: -1, egressFD: -1}
+	o := &options{backend: "auto", profileFD: -1, execFD: -1, envFD: -1, selfFD: -1, refusalFD: -1, standbyFD: -1, janitorFD: -1, janitorSocketFD: -1, egressFD: -1,
+		reachFD: -1, socketsFD: -1}
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
@@ -130,7 +133,7 @@ func parse(args []string) (*options, error) {
 	numbers := map[string]*int{
 		"--permission-profile-fd": &o.profileFD, "--exec-fd": &o.execFD, "--env-fd": &o.envFD, "--self-fd": &o.selfFD,
 		"--refusal-fd": &o.refusalFD, "--standby-fd": &o.standbyFD, "--janitor-fd": &o.janitorFD, "--janitor-socket-fd": &o.janitorSocketFD,
-		"--egress-fd": &o.egressFD,
+		"--egress-fd": &o.egressFD, "--reach-fd": &o.reachFD, "--sockets-fd": &o.socketsFD,
 	}
 	for len(args) > 0 {
 		name, value, joined := strings.Cut(args[0], "=")
@@ -183,7 +186,7 @@ func parse(args []string) (*options, error) {
 func (o *options) check() error {
 	short := o.readOnly || o.writable
 	switch {
-	case o.help || o.probe || o.probeFirst || o.stage != "" || o.standbyFD >= 0 || o.janitorSocketFD >= 0:
+	case o.help || o.probe || o.probeFirst || o.stage != "" || o.standbyFD >= 0 || o.janitorSocketFD >= 0 || o.reachFD >= 0:
 		return nil
 	case o.readOnly && o.writable:
 		return &usageError{"--read-only and --workspace-write exclude each other"}

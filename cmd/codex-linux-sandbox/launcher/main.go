@@ -10,6 +10,7 @@
 //	standby.go   a launcher that a server has started ahead of need
 //	bwrap.go, landlock.go   the other two backends
 //	stubs.go, janitor.go, proxy.go, connect.go, redirect.go   what lives outside while the command runs
+//	reach.go    sockets inside, for the server
 package launcher
 
 import (
@@ -113,6 +114,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case o.janitorSocketFD >= 0:
 		err = runJanitor(o.janitorSocketFD)
+	case o.reachFD >= 0:
+		err = reachSockets(o.reachFD, o.socketsFD)
 	case o.help:
 		_, err = io.WriteString(stdout, usage)
 	case o.probe, o.probeFirst:

@@ -85,6 +85,17 @@ type State struct {
 // Pid returns the process id, which is also its session and group id.
 func (p *Process) Pid() int { return p.pid }
 
+// WithPid calls f while its pid is certain to be that of this process, or fails if it
+// has ended. f must not block: the end of the process waits for it.
+func (p *Process) WithPid(f func(pid int) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return os.ErrProcessDone
+	}
+	return f(p.pid)
+}
+
 // Done is closed when the process has closed and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 

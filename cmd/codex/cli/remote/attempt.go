@@ -141,6 +141,10 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 		return nil, &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: errors.Join(errNotConfined, err)}
 	}
 	a.p.Store(p)
+	if p.SandboxType() != "none" {
+		id := p.ID()
+		a.x.confined.Store(&id)
+	}
 	a.checkLimits(p)
 	return p, a.report.emit(execEvent{
 		Type: "started", ProcessID: p.ID(), Environment: a.x.environment, Argv: a.params.Argv, Cwd: a.params.Cwd, Sandbox: p.SandboxType(), Limits: limitEvents(p.Limits()),

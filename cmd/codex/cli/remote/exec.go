@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -135,14 +136,15 @@ type remoteExec struct {
 	console  *console // nil: nobody can be asked
 	approved approval.Session
 
-	screen  screen
-	input   *input
-	signals chan os.Signal
-	caught  syscall.Signal // the last one that was passed on to a command
-	link    *link
-	network *network
-	jobs    int
-	closing []func() // in reverse
+	screen   screen
+	input    *input
+	signals  chan os.Signal
+	caught   syscall.Signal // the last one that was passed on to a command
+	link     *link
+	network  *network
+	jobs     int
+	confined atomic.Pointer[string] // the id of the last process that was started in a sandbox
+	closing  []func()               // in reverse
 }
 
 // openRemote connects to the server that the command names.
@@ -181,10 +183,10 @@ func (x *remoteExec) open(c *cli.Context) error {
 		return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 	}
 	x.shell = info.Shell
-	if err := x.openForwards(); err != nil {
+	if err := x.settle(c, at); err != nil {
 		return err
 	}
-	if err := x.settle(c, at); err != nil {
+	if err := x.openForwards(); err != nil {
 		return err
 	}
 	cmdutil.Catch(x.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)

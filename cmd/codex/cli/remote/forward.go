@@ -183,12 +183,21 @@ func forwardFlag() cli.Flag {
 		Usage: "forward a port to the server meanwhile, as codex remote forward does (`SPEC`); may be repeated"}
 }
 
-// openForwards forwards the ports of -L until the command has ended.
+// openForwards forwards the ports of -L until the command has ended. A port without a
+// host is one of the command: of its sandbox, if that has a network of its own.
 func (x *remoteExec) openForwards() error {
 	if len(x.forwards.local) == 0 {
 		return nil
 	}
 	f := newForwarder(x.ctx, x.client, x.s.Err)
+	if x.sandbox != nil && x.client.Has(execproto.ExtensionTunnelProcess) {
+		f.inside = func() (string, error) {
+			if id := x.confined.Load(); id != nil {
+				return *id, nil
+			}
+			return "", errors.New("the command has not started yet; try again when it has")
+		}
+	}
 	x.closing = append(x.closing, f.close)
 	return f.start(x.forwards, prefixed{x.s.Err})
 }

@@ -21,6 +21,9 @@ import (
 type forwarder struct {
 	client *execclient.Client
 	errs   io.Writer
+	// inside, if not nil, returns the process into whose sandbox ports without a host
+	// lead, or an error while there is none.
+	inside func() (string, error)
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -150,7 +153,7 @@ func (f *forwarder) local(x forwarding) (port uint16, err error) {
 
 // join opens a tunnel for a connection.
 func (f *forwarder) join(conn net.Conn, to execclient.TunnelTarget) error {
-	t, err := f.client.OpenTunnel(f.ctx, to)
+	t, err := f.openTunnel(to)
 	if err != nil {
 		reset(conn)
 		return err
@@ -159,6 +162,25 @@ func (f *forwarder) join(conn net.Conn, to execclient.TunnelTarget) error {
 	// program. The loss of the server is told by the command.
 	_ = t.Join(conn)
 	return nil
+}
+
+// openTunnel opens a tunnel: one without a host leads into the sandbox of the command, if
+// that has a network of its own.
+func (f *forwarder) openTunnel(to execclient.TunnelTarget) (*execclient.Tunnel, error) {
+	if f.inside == nil || to.Host != "" || to.Path != "" {
+		return f.client.OpenTunnel(f.ctx, to)
+	}
+	in := to
+	var err error
+	if in.ProcessID, err = f.inside(); err != nil {
+		return nil, err
+	}
+	t, err := f.client.OpenTunnel(f.ctx, in)
+	var failed *execclient.TunnelError
+	if errors.As(err, &failed) && failed.Failure == execproto.TunnelNoNetwork {
+		return f.client.OpenTunnel(f.ctx, to)
+	}
+	return t, err
 }
 
 // reset closes a connection so that its other end gets an error.

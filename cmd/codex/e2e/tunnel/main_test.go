@@ -4,9 +4,41 @@
 package tunnel
 
 import (
+	"fmt"
+	"io"
+	"net"
+	"os"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "greet" {
+		os.Exit(greet(os.Args[2]))
+	}
+	harness.Main(m)
+}
+
+// greet listens on an address, says so, greets each connection with it, and ends with its
+// standard input.
+func greet(address string) int {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(conn, "hello from %s", address)
+			_ = conn.Close()
+		}
+	}()
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}

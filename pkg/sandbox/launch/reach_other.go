@@ -1,0 +1,18 @@
+//go:build !linux
+
+package launch
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+)
+
+// OpenNetwork fails: only on Linux has a process a network of its own.
+func OpenNetwork(int) (*os.File, error) { return nil, ErrNoNetwork }
+
+// DialInside fails as OpenNetwork does.
+func (*Runtime) DialInside(context.Context, *os.File, []netip.AddrPort) (net.Conn, error) {
+	return nil, ErrNoNetwork
+}
