@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ type Options struct {
 	// TLS is used for wss://; nil: the system's authorities are trusted. It must not
 	// be changed afterwards.
 	TLS *tls.Config
+	// Connect makes the network connection of a websocket, and ends with its context; nil: a
+	// net.Dialer does.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// RecoveryTimeout is how long a lost session is tried to be resumed;
 	// default DefaultRecoveryTimeout. Negative: not at all.
 	RecoveryTimeout time.Duration

@@ -61,6 +61,7 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Transport, error) {
 	c, err := websocket.Dial(ctx, d.url, websocket.DialOptions{
 		Options: websocket.Options{Limit: maxMessage, Ping: max(d.o.KeepAlive, 0)},
 		Header:  header, TLS: d.o.TLS, Timeout: d.o.ConnectTimeout, Buffer: socketBuffer, Refused: refusal,
+		Connect: d.o.Connect,
 	})
 	if err != nil {
 		var e *DialError

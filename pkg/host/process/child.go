@@ -48,7 +48,7 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Child{s: s, Stdin: e.stdin, Stdout: e.streams[0].file, Stderr: e.streams[1].file}
+	c := &Child{s: s, Stdin: asFile(e.stdin), Stdout: asFile(e.streams[0].file), Stderr: asFile(e.streams[1].file)}
 	err = c.fork(&spec, e, program)
 	e.closeChild()
 	if err != nil {
@@ -57,6 +57,12 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	}
 	s.watchdog.started(c.pid, true)
 	return c, nil
+}
+
+// asFile returns an end that openEnds has made.
+func asFile(end File) *os.File {
+	f, _ := end.(*os.File)
+	return f
 }
 
 // fork starts the program, or has the standby of the spec do what it says, and

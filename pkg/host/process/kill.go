@@ -55,6 +55,10 @@ func (c cgroupDir) killAllButJanitors() {
 
 // killTree kills the process and its descendants.
 func (p *Process) killTree() {
+	if p.program != nil {
+		p.program.Kill()
+		return
+	}
 	p.killWithGrace()
 	if p.cg.kill() {
 		return

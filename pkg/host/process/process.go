@@ -47,6 +47,8 @@ type Process struct {
 	cg    cgroupDir
 	// account is that of a process whose limits its cgroup holds; nil: it has none.
 	account *account
+	// program is what Options.Launch has started; nil: the operating system's.
+	program Program
 
 	// gate holds events back until OpenGate.
 	gate     chan struct{}
@@ -160,6 +162,9 @@ func (p *Process) Signal(sig syscall.Signal) error {
 		if front := p.foreground(); front > 1 && front != p.pid && !p.passesTo(front) {
 			_ = syscall.Kill(-front, sig)
 		}
+	}
+	if p.program != nil {
+		return p.program.Signal(sig)
 	}
 	err := syscall.Kill(-p.pid, sig)
 	if errors.Is(err, syscall.ESRCH) {

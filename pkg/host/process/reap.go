@@ -18,6 +18,9 @@ type ending struct {
 // reap waits for the end of p. It does not hold a thread where
 // the kernel has process descriptors that can be polled.
 func (s *Supervisor) reap(p *Process, pidfd int) ending {
+	if p.program != nil {
+		return p.reapProgram()
+	}
 	var end ending
 	waited := p.spec.Standby.await(p.pid, pidfd)
 	if !waited {

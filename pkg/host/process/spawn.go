@@ -56,7 +56,7 @@ type Spec struct {
 // ends are the descriptors of a new process: ours, which are polled, and its
 // own, which block.
 type ends struct {
-	stdin   *os.File // nil: none
+	stdin   File // nil: none
 	streams []stream
 	child   []int    // to close after the fork
 	files   [3]int   // what the child gets as 0, 1 and 2
@@ -66,7 +66,7 @@ type ends struct {
 
 type stream struct {
 	name Stream
-	file *os.File
+	file File
 }
 
 // closeChild closes the descriptors that only the child needs.
@@ -106,7 +106,10 @@ func openEnds(spec *Spec) (*ends, error) {
 func (e *ends) openPipes(spec *Spec) error {
 	var err error
 	if spec.PipeStdin {
-		e.files[0], e.stdin, err = e.pipe("stdin", 0)
+		var ours *os.File
+		if e.files[0], ours, err = e.pipe("stdin", 0); err == nil {
+			e.stdin = ours
+		}
 	} else {
 		e.files[0], err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {

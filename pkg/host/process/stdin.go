@@ -37,7 +37,7 @@ type WriteResult struct {
 // States: open; ending (a close is queued, nothing more is taken); shut.
 type stdin struct {
 	mu      sync.Mutex
-	file    *os.File // nil: there is none
+	file    File // nil: there is none
 	tty     bool
 	queue   []*input
 	held    int               // bytes of the queued inputs that are accepted

@@ -58,6 +58,9 @@ type Options struct {
 	// KillFirst has the kernel kill processes before this program when memory is short.
 	// What this program starts by other means in the same moment is killed first, too.
 	KillFirst bool
+	// Launch starts programs in place of the operating system, as a simulation does. They
+	// have neither limits of their own nor terminals. Nil: the operating system starts them.
+	Launch func(context.Context, *Spec) (Program, error)
 }
 
 // Supervisor starts processes and waits for them. Its methods may be called
@@ -223,6 +226,14 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	if err != nil {
 		return nil, err
 	}
+	if s.opts.Launch != nil {
+		p := g.newProcess(spec, sink, held)
+		if err := g.launch(ctx, p); err != nil {
+			return nil, err
+		}
+		p.run(-1)
+		return p, nil
+	}
 	e, err := openEnds(&spec)
 	if err != nil {
 		return nil, err
@@ -233,11 +244,8 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		e.closeOurs()
 		return nil, err
 	}
-	p := &Process{
-		group: g, spec: spec, held: held, sink: sink, streams: e.streams, tty: e.master,
-		gate: make(chan struct{}), finished: make(chan struct{}),
-		win: window{size: clampWindow(spec.Window)},
-	}
+	p := g.newProcess(spec, sink, held)
+	p.streams, p.tty = e.streams, e.master
 	p.stdin.file, p.stdin.tty, p.stdin.wg = e.stdin, e.master != nil, &s.wg
 	if limiter != nil {
 		program = s.opts.Limiter[0]
@@ -261,6 +269,14 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	}
 	p.run(pidfd)
 	return p, nil
+}
+
+// newProcess returns a process that has not been started.
+func (g *Group) newProcess(spec Spec, sink Sink, held []Held) *Process {
+	return &Process{
+		group: g, spec: spec, held: held, sink: sink, gate: make(chan struct{}), finished: make(chan struct{}),
+		win: window{size: clampWindow(spec.Window)},
+	}
 }
 
 // undo waits for the end of a process whose program could not be executed.
@@ -345,7 +361,7 @@ func (g *Group) remove(p *Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.procs, p)
-	if g.cg.path == "" && len(g.leaders) < rememberedLeaders {
+	if g.cg.path == "" && p.program == nil && len(g.leaders) < rememberedLeaders {
 		g.leaders = append(g.leaders, p.pid)
 	}
 }

@@ -47,6 +47,8 @@ type DialOptions struct {
 	TLS     *tls.Config   // of wss, but for NextProtos; nil: the system's authorities are trusted
 	Timeout time.Duration // until the websocket is open
 	Buffer  int           // of what is read, in bytes
+	// Connect makes the connection below, and ends with its context; nil: a net.Dialer does.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// Refused returns the error for the answer of a server that refuses the
 	// upgrade. It need not close the body.
 	Refused func(*http.Response) error
@@ -62,11 +64,15 @@ func Dial(ctx context.Context, address string, o DialOptions) (*Conn, error) {
 	// the server's answer.
 	attached := func() bool { return true }
 	opening := &openingConn{left: maxOpening}
+	connect := o.Connect
+	if connect == nil {
+		connect = new(net.Dialer).DialContext
+	}
 	dialer := gorilla.Dialer{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: withoutHTTP2(o.TLS), ReadBufferSize: o.Buffer,
 		WriteBufferSize: unusedBuffer,
 		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			conn, err := connect(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
