@@ -7,6 +7,7 @@ replace codex.internal/pkg => ../../pkg
 require (
 	codex.internal/cmd/codex-linux-sandbox v0.0.0
 	codex.internal/pkg v0.0.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/creack/pty v1.1.24
 	github.com/google/uuid v1.6.0
 	github.com/gorilla/websocket v1.5.3

@@ -1,0 +1,316 @@
+//go:build linux
+
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// socketBytes is how much one direction of a connection holds before a write waits, as
+// the buffers of sockets do.
+const socketBytes = 64 << 10
+
+// dice returns a source of its own for each purpose, so that what one goroutine draws
+// does not depend on when another does.
+func dice(seed uint64, purpose string, n int) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d", purpose, n)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// between returns a duration with nanoseconds at random: hardly two events happen at the
+// same moment, which leaves less to the scheduler.
+func between(rng *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(rng.Int64N(int64(most-least)))
+}
+
+// network connects dialers with listeners, and disturbs what it connects until it is calm.
+type network struct {
+	seed uint64
+	note func(format string, args ...any)
+
+	mu      sync.Mutex
+	calm    bool
+	dialed  map[string]int
+	targets map[string]*listener
+	timers  []*time.Timer
+	open    map[*end]bool
+	made    []*end
+}
+
+func newNetwork(seed uint64, note func(string, ...any)) *network {
+	return &network{seed: seed, note: note, dialed: make(map[string]int), targets: make(map[string]*listener), open: make(map[*end]bool)}
+}
+
+// listen returns the listener for an address; the one before it is replaced.
+func (n *network) listen(address string) *listener {
+	l := &listener{n: n, address: address, queue: make(chan net.Conn, 64), closed: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.targets[address] = l
+	return l
+}
+
+// settle ends all disturbances: connections that are made from now on live.
+func (n *network) settle() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calm = true
+}
+
+// stop ends what the network has under way.
+func (n *network) stop() {
+	n.mu.Lock()
+	timers := n.timers
+	n.timers = nil
+	n.mu.Unlock()
+	for _, t := range timers {
+		t.Stop()
+	}
+	n.breakAll()
+}
+
+// dialer returns the function by which a party makes connections.
+func (n *network) dialer(party string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, party, address) }
+}
+
+func (n *network) dial(ctx context.Context, party, address string) (net.Conn, error) {
+	n.mu.Lock()
+	n.dialed[party]++
+	number, calm := n.dialed[party], n.calm
+	n.mu.Unlock()
+	rng := dice(n.seed, "dial "+party, number)
+	if err := sleep(ctx, between(rng, 50*time.Microsecond, 30*time.Millisecond)); err != nil {
+		return nil, err
+	}
+	if !calm && rng.IntN(6) == 0 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	if !calm && rng.IntN(12) == 0 {
+		<-ctx.Done() // the other end never answers
+		return nil, ctx.Err()
+	}
+	n.mu.Lock()
+	l := n.targets[address]
+	n.mu.Unlock()
+	if l == nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	if !calm && rng.IntN(8) == 0 {
+		n.stray(rng, l) // a connection that was made twice: nothing comes on this one
+	}
+	name := fmt.Sprintf("%s#%d", party, number)
+	c := n.connect(name, rng, l)
+	if c == nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	if !calm {
+		n.doom(c, rng)
+	}
+	return c, nil
+}
+
+// connect makes a connection, or returns nil if nobody listens any more.
+func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
+	slow := between(rng, 20*time.Microsecond, 5*time.Millisecond)
+	if rng.IntN(5) == 0 {
+		slow = between(rng, 20*time.Millisecond, 200*time.Millisecond)
+	}
+	up := newWire(rng.Uint64(), slow)
+	down := newWire(rng.Uint64(), slow)
+	client := &end{n: n, name: name, in: down, out: up}
+	server := &end{n: n, name: name, in: up, out: down}
+	client.other, server.other = server, client
+	if !l.offer(server) {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open[client], n.open[server] = true, true
+	n.made = append(n.made, client, server)
+	return client
+}
+
+// stray makes a connection on which a part of a request comes, and nothing more.
+func (n *network) stray(rng *rand.Rand, l *listener) {
+	const request = "GET / HTTP/1.1\r\nHost: server\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+	c := n.connect("stray", rng, l)
+	if c == nil {
+		return
+	}
+	_, _ = c.Write([]byte(request[:rng.IntN(len(request))]))
+	n.after(between(rng, time.Millisecond, 20*time.Second), func() { _ = c.Close() })
+}
+
+// doom decides how a connection ends, if it does.
+func (n *network) doom(c *end, rng *rand.Rand) {
+	life := between(rng, time.Millisecond, 4*time.Second)
+	if rng.IntN(3) == 0 {
+		life = between(rng, time.Millisecond, 80*time.Millisecond)
+	}
+	switch rng.IntN(8) {
+	case 0, 1: // it lives, or ends with the quiet
+		return
+	case 2, 3, 4:
+		n.after(life, func() { n.cut(c, "reset", func() { c.abort(syscall.ECONNRESET); c.other.abort(syscall.ECONNRESET) }) })
+	case 5:
+		n.after(life, func() { n.cut(c, "silence", func() { c.out.silence(); c.in.silence() }) })
+	case 6:
+		n.after(life, func() {
+			n.cut(c, "half-open", func() { c.abort(syscall.ECONNRESET); c.in.silence(); c.out.silence() })
+		})
+	case 7:
+		pause := between(rng, 100*time.Millisecond, 8*time.Second)
+		n.after(life, func() { n.cut(c, "stall", func() { c.out.stall(pause); c.in.stall(pause) }) })
+	}
+}
+
+func (n *network) cut(c *end, how string, f func()) {
+	n.mu.Lock()
+	alive := n.open[c]
+	n.mu.Unlock()
+	if alive {
+		n.note("network %s: %s", c.name, how)
+		f()
+	}
+}
+
+// after has f called later, unless the network is stopped before.
+func (n *network) after(d time.Duration, f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.timers = append(n.timers, time.AfterFunc(d, f))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// listener is one address of a network.
+type listener struct {
+	n       *network
+	address string
+	queue   chan net.Conn
+	once    sync.Once
+	closed  chan struct{}
+}
+
+// offer queues a connection, and reports false if nobody listens any more or the queue is
+// full. If both a closed listener and room in the queue are there, a select chooses at random.
+func (l *listener) offer(c *end) bool {
+	select {
+	case <-l.closed:
+		return false
+	default:
+	}
+	select {
+	case l.queue <- c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.queue:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close also resets the connections that were not accepted.
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		close(l.closed)
+		for {
+			select {
+			case c := <-l.queue:
+				c.(*end).abort(syscall.ECONNRESET)
+				c.(*end).other.abort(syscall.ECONNRESET)
+			default:
+				return
+			}
+		}
+	})
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return address(l.address) }
+
+type address string
+
+func (a address) Network() string { return "simulated" }
+func (a address) String() string  { return string(a) }
+
+// end is one end of a connection. It implements net.Conn.
+type end struct {
+	n       *network
+	name    string
+	in, out *wire
+	other   *end
+}
+
+func (e *end) Read(b []byte) (int, error)  { return e.in.read(b) }
+func (e *end) Write(b []byte) (int, error) { return e.out.write(b) }
+func (e *end) LocalAddr() net.Addr         { return address(e.name) }
+func (e *end) RemoteAddr() net.Addr        { return address(e.name) }
+
+func (e *end) Close() error {
+	e.n.mu.Lock()
+	delete(e.n.open, e)
+	e.n.mu.Unlock()
+	e.out.finish()
+	e.in.abandon()
+	return nil
+}
+
+// abort has this end fail with err; the other is not told.
+func (e *end) abort(err error) {
+	e.in.fail(err, true)
+	e.out.fail(err, false)
+}
+
+func (e *end) SetDeadline(t time.Time) error {
+	_ = e.SetReadDeadline(t)
+	return e.SetWriteDeadline(t)
+}
+func (e *end) SetReadDeadline(t time.Time) error  { e.in.deadline(t, true); return nil }
+func (e *end) SetWriteDeadline(t time.Time) error { e.out.deadline(t, false); return nil }
+
+// replace makes l, or nobody, the listener of the server's address and returns the one
+// before.
+func (n *network) replace(l *listener) *listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.targets[serverAddress]
+	n.targets[serverAddress] = l
+	return before
+}
+
+// breakAll resets every connection, the oldest first.
+func (n *network) breakAll() {
+	n.mu.Lock()
+	open := slices.DeleteFunc(slices.Clone(n.made), func(e *end) bool { return !n.open[e] })
+	n.mu.Unlock()
+	for _, e := range open {
+		e.abort(syscall.ECONNRESET)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build linux && !race
+
+package simulation
+
+const (
+	defaultCount   = 50
+	defaultReplays = 3
+)

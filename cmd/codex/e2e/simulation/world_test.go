@@ -1,0 +1,504 @@
+//go:build linux
+
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/anishathalye/porcupine"
+	"github.com/google/uuid"
+)
+
+const (
+	serverAddress = "server:80"
+	serverURL     = "ws://" + serverAddress
+	processName   = "p"
+	// patience is after how long every call must have ended once the network is quiet, on
+	// the clock of the bubble.
+	patience = 10 * time.Minute
+	keep     = 5 * time.Second // between probes of a connection
+)
+
+// The numbers of the clients in a history.
+const (
+	clientA = iota
+	clientB // takes the session over
+	clientC // resumes it while it is attached
+	nobody  // observes
+)
+
+// world is one run.
+type world struct {
+	*history
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand
+	net     *network
+	machine *machine
+	server  *execserver.Server
+	serving sync.WaitGroup
+	a       *execclient.Client
+	proc    *execclient.Process
+	other   *dialer // of the client that has joined
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	failures []string
+	outputs  map[execproto.Stream][]byte // what client A has seen
+	seenErr  error                       // why it saw no more
+}
+
+// outcome is what is left of a run.
+type outcome struct {
+	lines    []string
+	failures []string
+	plot     string
+}
+
+// play runs one seed in a bubble.
+func play(t *testing.T, seed uint64) (o outcome) {
+	var ran *history
+	uuid.SetRand(&ids{rng: dice(seed, "ids", 0)}) // texts have ids of sessions
+	defer uuid.SetRand(nil)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory()
+		w := &world{
+			history: h, t: t, seed: seed, rng: dice(seed, "world", 0), net: newNetwork(seed, h.note),
+			machine: &machine{seed: seed}, outputs: make(map[execproto.Stream][]byte),
+		}
+		plot := w.run(t.Context())
+		o, ran = outcome{w.lines, w.failures, plot}, h
+	})
+	if ran == nil {
+		return o // the test says why
+	}
+	if got := ran.check(); got != porcupine.Ok {
+		o.failures = append(o.failures, fmt.Sprintf("the history is not one of the model: %v", got))
+	}
+	return o
+}
+
+// ids makes the ids of a run.
+type ids struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (r *ids) Read(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range b {
+		b[i] = byte(r.rng.Uint32())
+	}
+	return len(b), nil
+}
+
+func (w *world) failf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = append(w.failures, fmt.Sprintf(format, args...))
+}
+
+// serve starts a server on the address; one before it has been stopped.
+func (w *world) serve() {
+	srv, err := execserver.New(execserver.Options{AnyPeer: true, Process: process.Options{Launch: w.machine.launch}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.server = srv
+	l := w.net.listen(serverAddress)
+	w.serving.Go(func() { _ = srv.Serve(context.Background(), l) })
+}
+
+func (w *world) stopServer() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.server.Shutdown(ctx); err != nil {
+		w.failf("the server does not end: %v", err)
+	}
+	w.serving.Wait()
+}
+
+// plots are what may happen in a run, beside what the network does.
+var plots = []string{"calm", "calm", "take-over", "take-over after an end", "intruder", "outage", "restart"}
+
+// run plays a run to its end and returns its plot.
+func (w *world) run(ctx context.Context) string {
+	plot := plots[w.rng.IntN(len(plots))]
+	w.note("plot: %s", plot)
+	w.serve()
+	defer func() {
+		w.net.settle()
+		if w.a != nil {
+			_ = w.a.Close()
+		}
+		w.wg.Wait()
+		w.stopServer()
+		w.net.stop()
+	}()
+	bound, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if !w.begin(bound) {
+		return plot
+	}
+	writers := w.writers(bound)
+	w.wg.Go(func() { w.follow(bound) })
+	_ = sleep(bound, between(w.rng, time.Millisecond, 5*time.Second))
+	owner := w.happen(bound, plot)
+	_ = sleep(bound, between(w.rng, time.Millisecond, 5*time.Second))
+	w.net.settle()
+	writers.Wait()
+	if owner == nil {
+		owner = w.a
+	}
+	w.finish(bound, owner, plot)
+	if bound.Err() != nil {
+		w.failf("a call has not ended after %v", patience)
+	}
+	return plot
+}
+
+// begin connects the first client and starts the process.
+func (w *world) begin(ctx context.Context) bool {
+	o := execclient.Options{KeepAlive: keep, Connect: w.net.dialer("a"), ClientName: "a"}
+	for w.a == nil {
+		c, err := execclient.DialWebSocket(ctx, serverURL, o)
+		if err != nil && ctx.Err() != nil {
+			w.failf("no connection: %v", err)
+			return false
+		}
+		w.a = c
+	}
+	began := w.call(clientA, input{op: opStart})
+	proc, err := w.a.Start(ctx, execproto.StartParams{
+		ProcessID: processName, Argv: []string{"/simulated", processName}, Cwd: "/", PipeStdin: true,
+	})
+	if err != nil {
+		began(resultUnknown)
+		w.note("no start: %v", err)
+		if ctx.Err() != nil || !ended(err) {
+			w.failf("no start: %v", err)
+		}
+		return false
+	}
+	began(resultOK)
+	w.proc = proc
+	return true
+}
+
+// ended reports whether an error says that the session is lost, which a client learns
+// when its server was away for too long.
+func ended(err error) bool { return errors.Is(err, execclient.ErrClosed) }
+
+// writers begins the writes of the first client: two goroutines write at a time.
+func (w *world) writers(ctx context.Context) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	for n := range 2 {
+		rng := dice(w.seed, "writer", n)
+		wg.Go(func() {
+			for i := range 1 + rng.IntN(8) {
+				_ = sleep(ctx, between(rng, time.Microsecond, 1500*time.Millisecond))
+				id := fmt.Sprintf("a%d.%d", n, i)
+				done := w.call(clientA, input{op: opWrite, id: id})
+				status, err := w.proc.Write(ctx, line(rng, id))
+				done(w.written(status, err))
+			}
+		})
+	}
+	observer := dice(w.seed, "observer", 0)
+	wg.Go(func() {
+		for range observer.IntN(5) {
+			_ = sleep(ctx, between(observer, time.Millisecond, 3*time.Second))
+			for _, p := range w.machine.named(processName) {
+				w.call(nobody, input{op: opObserve, lines: p.inputs()})(resultOK)
+			}
+		}
+	})
+	return &wg
+}
+
+// line returns what is written for an id, which may be longer than a pipe.
+func line(rng *rand.Rand, id string) []byte {
+	most := 200
+	if rng.IntN(6) == 0 {
+		most = 40_000
+	}
+	return fmt.Appendf(nil, "%s %s\n", id, strings.Repeat("y", rng.IntN(most)))
+}
+
+// written is the outcome of a write in the history.
+func (w *world) written(status execproto.WriteStatus, err error) output {
+	switch {
+	case err == nil && status == execproto.WriteAccepted:
+		return resultOK
+	case err == nil && status == execproto.WriteStdinClosed:
+		return resultRefused
+	case err == nil && status == execproto.WriteUnknownProcess, ended(err):
+		return resultUnknown
+	default:
+		w.failf("a write ends with %q, %v", status, err)
+		return resultUnknown
+	}
+}
+
+// follow collects the output that the first client sees.
+func (w *world) follow(ctx context.Context) {
+	var last uint64
+	for e, err := range w.proc.Events(ctx) {
+		w.mu.Lock()
+		switch {
+		case err != nil:
+			w.seenErr = err
+		case e.Seq != last+1:
+			w.seenErr = fmt.Errorf("event %d follows %d", e.Seq, last)
+			w.failures = append(w.failures, w.seenErr.Error())
+		case e.Kind == execclient.Output:
+			w.outputs[e.Stream] = append(w.outputs[e.Stream], e.Data...)
+		}
+		last = e.Seq
+		w.mu.Unlock()
+	}
+}
+
+// happen plays the plot and returns the client that has the session then; nil: the first.
+func (w *world) happen(ctx context.Context, plot string) *execclient.Client {
+	switch plot {
+	case "take-over", "take-over after an end":
+		if plot != "take-over" {
+			_ = w.a.Close()
+		}
+		b := w.join(ctx, clientB, true)
+		if b == nil {
+			return nil
+		}
+		w.t.Cleanup(func() { _ = b.Close() })
+		_ = sleep(ctx, between(w.rng, time.Millisecond, 300*time.Millisecond))
+		_ = w.a.Close()
+		return b
+	case "intruder":
+		if c := w.join(ctx, clientC, false); c != nil {
+			_ = sleep(ctx, between(w.rng, time.Millisecond, time.Second))
+			_ = c.Close()
+		}
+	case "outage":
+		w.call(nobody, input{op: opEnd})(resultUnknown)
+		before := w.net.replace(nil)
+		w.net.breakAll()
+		_ = sleep(ctx, between(w.rng, time.Second, 2*execserver.DefaultSessionTTL))
+		w.net.replace(before)
+	case "restart":
+		w.call(nobody, input{op: opEnd})(resultUnknown)
+		w.stopServer()
+		_ = sleep(ctx, between(w.rng, time.Millisecond, 10*time.Second))
+		w.serve()
+	}
+	return nil
+}
+
+// join has another client resume the session.
+func (w *world) join(ctx context.Context, client int, takeOver bool) *execclient.Client {
+	op := opResume
+	if takeOver {
+		op = opTake
+	}
+	o := execclient.Options{KeepAlive: keep, ClientName: "other", ResumeSessionID: w.a.SessionID()}
+	d := &dialer{connect: w.net.dialer(fmt.Sprint("client", client)), takeOver: takeOver}
+	w.other = d
+	for {
+		done := w.call(client, input{op: op})
+		c, err := execclient.Dial(ctx, d, o)
+		switch {
+		case err == nil:
+			done(resultOK)
+			return c
+		case ctx.Err() != nil:
+			done(resultRefused)
+			w.failf("client %d cannot resume the session: %v", client, err)
+			return nil
+		case execclient.IsCode(err, execproto.CodeSessionAttached):
+			done(resultRefused)
+			return nil
+		case strings.Contains(err.Error(), "unknown session"):
+			done(resultNone)
+			return nil
+		}
+		done(resultRefused)
+		_ = sleep(ctx, between(w.rng, time.Millisecond, time.Second))
+	}
+}
+
+// dialer makes the connections of another client.
+type dialer struct {
+	connect  func(context.Context, string, string) (net.Conn, error)
+	takeOver bool
+
+	mu   sync.Mutex
+	last *transport
+}
+
+// acknowledge says that output has come, as a client must of a process with a window. What
+// is lost with the connection is made up for by the next one.
+func (d *dialer) acknowledge(seq uint64) {
+	d.mu.Lock()
+	last := d.last
+	d.mu.Unlock()
+	_ = last.Write(fmt.Appendf(nil, `{"method":"process/ack","params":{"processId":%q,"seq":%d}}`, processName, seq))
+}
+
+// Dial implements execclient.Dialer.
+func (d *dialer) Dial(ctx context.Context) (execclient.Transport, error) {
+	c, err := websocket.Dial(ctx, serverURL, websocket.DialOptions{
+		Options: websocket.Options{Limit: 64 << 20, Ping: keep}, Timeout: 10 * time.Second, Connect: d.connect,
+		Refused: refused,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = &transport{c: c, takeOver: d.takeOver}
+	return d.last, nil
+}
+
+// transport asks for a take-over in its first message if it is told to.
+type transport struct {
+	c *websocket.Conn
+
+	mu       sync.Mutex // of writes
+	takeOver bool
+}
+
+func (t *transport) Read() ([]byte, error) {
+	var b bytes.Buffer
+	_, err := t.c.ReadTo(&b)
+	return b.Bytes(), err
+}
+
+func (t *transport) Write(message []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.takeOver {
+		t.takeOver = false
+		message = bytes.Replace(message, []byte(`"resumeSessionId":`), []byte(`"takeOver":true,"resumeSessionId":`), 1)
+	}
+	return t.c.WriteText(message)
+}
+
+func (t *transport) Close() error { return t.c.Close(websocket.CloseNormal, "") }
+
+// finish ends the process and compares what clients have seen with what it has done.
+func (w *world) finish(ctx context.Context, owner *execclient.Client, plot string) {
+	_, err := w.write(ctx, owner, "quit\n")
+	if err != nil {
+		w.note("quit: %v", err)
+	}
+	var seen map[execproto.Stream][]byte
+	complete := false
+	if owner == w.a {
+		state, err := w.proc.WaitClosed(ctx)
+		if err != nil && !ended(err) {
+			w.failf("waiting for the process: %v", err)
+		}
+		// A server that ends kills its processes, and tells so if it still can.
+		killed := err == nil && state.Code != exitCode
+		if killed && plot != "restart" {
+			w.failf("exit code %d", state.Code)
+		}
+		w.wg.Wait()
+		seen, complete = w.outputs, err == nil && !killed
+		if complete && w.seenErr != nil {
+			w.failf("events: %v", w.seenErr)
+		}
+	} else {
+		seen, complete = w.readAll(ctx, owner)
+	}
+	programs := w.machine.named(processName)
+	if len(programs) > 1 {
+		w.failf("the process was started %d times", len(programs))
+	}
+	for _, p := range programs {
+		w.compare(p, execproto.Stdout, p.output(1), seen, complete)
+		w.compare(p, execproto.Stderr, p.output(2), seen, complete)
+		op := opObserve
+		if complete {
+			op = opFinal
+		}
+		w.call(nobody, input{op: op, lines: p.inputs()})(resultOK)
+	}
+	w.note("complete: %t", complete)
+}
+
+func (w *world) compare(p *program, s execproto.Stream, said []byte, seen map[execproto.Stream][]byte, complete bool) {
+	got := seen[s]
+	if complete && !bytes.Equal(got, said) || !bytes.HasPrefix(said, got) {
+		w.failf("of %d bytes of %s %d came (complete: %t), the first %d of them as printed", len(said), s, len(got), complete, common(got, said))
+	}
+}
+
+func common(a, b []byte) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// write writes to the process for a client.
+func (w *world) write(ctx context.Context, c *execclient.Client, text string) (execproto.WriteStatus, error) {
+	if c == w.a {
+		return w.proc.Write(ctx, []byte(text))
+	}
+	id := "b quit"
+	for {
+		var r execproto.WriteResult
+		err := c.Call(ctx, execproto.MethodProcessWrite, &execproto.WriteParams{ProcessID: processName, Chunk: []byte(text), WriteID: &id}, &r)
+		if err == nil || ctx.Err() != nil || c.Err() != nil {
+			return r.Status, err
+		}
+	}
+}
+
+// readAll reads the retained output of the process from its beginning to its end.
+func (w *world) readAll(ctx context.Context, c *execclient.Client) (seen map[execproto.Stream][]byte, complete bool) {
+	seen = make(map[execproto.Stream][]byte)
+	var after uint64
+	wait := uint64(20_000)
+	for {
+		var r execproto.ReadResult
+		err := c.Call(ctx, execproto.MethodProcessRead, &execproto.ReadParams{ProcessID: processName, AfterSeq: &after, WaitMS: &wait}, &r)
+		if err != nil {
+			w.note("read: %v", err)
+			if !ended(err) {
+				w.failf("read: %v", err)
+			}
+			return seen, false
+		}
+		for _, chunk := range r.Chunks {
+			if chunk.Seq <= after {
+				w.failf("event %d was read after %d", chunk.Seq, after)
+			}
+			after = chunk.Seq
+			seen[chunk.Stream] = append(seen[chunk.Stream], chunk.Chunk...)
+		}
+		if r.Closed {
+			return seen, true
+		}
+		after = max(after, r.NextSeq-1)
+		w.other.acknowledge(after)
+	}
+}
