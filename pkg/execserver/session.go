@@ -123,7 +123,10 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 		return nil, errStopping
 	}
 	s := &session{srv: srv, id: id.String(), owner: c.principal, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
-	s.began, s.client, s.peer = time.Now(), c.client, c.t.Peer()
+	s.began, s.client = time.Now(), c.client
+	if c.t != nil { // a keeper begins its session before a connection
+		s.peer = c.t.Peer()
+	}
 	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.tunnels = newTunnels(s.ctx, &srv.metrics.tunnels)
