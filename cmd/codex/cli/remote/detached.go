@@ -186,7 +186,8 @@ func remoteKillCommand(s cmdutil.Streams) *cli.Command {
 		Name: "kill", Usage: "end detached processes", ArgsUsage: "HANDLE...", OnUsageError: cmdutil.OnUsageError,
 		Description: `Kills the processes with all their descendants. With --signal it only sends a signal to
 the process's group: INT, TERM, KILL, HUP, QUIT, USR1 or USR2. What they have written is
-still there for codex remote logs. A process that has ended is no error.
+still there for codex remote logs. A process that has ended already is an error (exit
+code 1), but not with --signal.
 
 Examples:
    codex remote kill build
@@ -207,7 +208,10 @@ Examples:
 					if word != "" {
 						return aboutHandle(handle, d.Signal(ctx, signal))
 					}
-					_, err := d.Terminate(ctx)
+					running, err := d.Terminate(ctx)
+					if err == nil && !running {
+						return fmt.Errorf("%s has ended already; codex remote ps tells how", handle)
+					}
 					return aboutHandle(handle, err)
 				})
 			})

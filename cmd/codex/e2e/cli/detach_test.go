@@ -193,6 +193,11 @@ func TestDetachedEnds(t *testing.T) {
 		if out, _, _ := d.run("logs", tt.name); strings.TrimSpace(out) != strconv.Itoa(pid) {
 			t.Errorf("%s: the output is %q", tt.name, out)
 		}
+		if tt.status != "lost" {
+			if _, errs, code := d.run("kill", tt.name); code != 1 || !strings.Contains(errs, "has ended already") {
+				t.Errorf("%s: killed again: %d %q", tt.name, code, errs)
+			}
+		}
 		d.must("forget", tt.name)
 	}
 }
