@@ -118,8 +118,9 @@ const (
 	// namespace of its own. Connections are not looked at: Unix sockets can only
 	// be pairs, because a path can lead to a socket of the host.
 	SocketsLoopback
-	// SocketsOwn adds Unix sockets. The launcher makes the connections of all
-	// sockets, and only to Unix sockets of the same network namespace.
+	// SocketsOwn adds Unix sockets, also those that carry datagrams. The launcher
+	// makes the connections of all sockets, and only to Unix sockets of the same
+	// network namespace. It sends what may have an address in the same way.
 	SocketsOwn
 )
 
@@ -135,7 +136,7 @@ type Rules struct {
 	UnixSockets, Redirect bool
 }
 
-// Asks reports whether the filter stops calls of connect for the launcher to make.
+// Asks reports whether the filter stops calls for the launcher to make.
 func (r Rules) Asks() bool {
 	return r.Network == NetworkOff && r.Sockets == SocketsOwn || r.Network == NetworkProxy && r.Redirect
 }
@@ -156,7 +157,10 @@ func (a *assembler) ret(action uint32) { a.op(unix.BPF_RET|unix.BPF_K, action, 0
 const (
 	actionDeny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	actionNoSys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
-	actionAsk   = uint32(unix.SECCOMP_RET_USER_NOTIF)
+	// actionNoOption is what a kernel answers that lacks an option of sockets.
+	actionNoOption = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOPROTOOPT)
+	actionAsk      = uint32(unix.SECCOMP_RET_USER_NOTIF)
+	actionAllow    = uint32(unix.SECCOMP_RET_ALLOW)
 )
 
 // on returns action if the loaded word compares to k.
@@ -200,11 +204,14 @@ func (a *assembler) only(nr uint32, values ...uint32) {
 	a.load(offsetNumber)
 }
 
+// sockKind are the bits of a socket's kind, without SOCK_CLOEXEC and the like.
+const sockKind = 0xf
+
 // kinds denies a call unless its second argument is one of the kinds of
 // sockets.
 func (a *assembler) kinds(values ...uint32) {
 	a.load(offsetArg0 + 8)
-	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0xf, 0, 0) // without SOCK_CLOEXEC and the like
+	a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, sockKind, 0, 0)
 	a.among(values...)
 }
 
@@ -332,21 +339,84 @@ func (r Rules) offline(a *assembler) {
 	case SocketsLoopback:
 		families = []uint32{unix.AF_INET, unix.AF_INET6}
 	default:
-		a.on(unix.BPF_JEQ, unix.SYS_CONNECT, actionAsk)
+		a.askForOwn()
 		families = append(families, unix.AF_INET, unix.AF_INET6)
 	}
 	a.only(unix.SYS_SOCKET, families...)
 	a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
-	a.streamsOnly(unix.SYS_SOCKETPAIR)
+	if r.Sockets == SocketsOwn {
+		a.unixKinds(unix.SYS_SOCKETPAIR)
+	} else {
+		a.streamsOnly(unix.SYS_SOCKETPAIR)
+	}
 	if r.Sockets >= SocketsLoopback {
 		a.internetOnly(unix.AF_INET)
 		a.internetOnly(unix.AF_INET6)
-		a.when(unix.SYS_SOCKET, func() {
-			a.load(offsetArg0)
-			a.when(unix.AF_UNIX, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
-		})
-		a.load(offsetNumber)
+		a.unixKinds(unix.SYS_SOCKET)
 		return
 	}
 	a.streamsOnly(unix.SYS_SOCKET)
+}
+
+// HandOut are the flags of the one call of sendmsg that a filter which asks does
+// not stop: with it the init hands the filter's descriptor to the launcher, which
+// cannot answer before. They have no meaning for a Unix socket. HandedOut is the
+// filter that denies them again, and is to be installed before anything else runs.
+const HandOut = unix.MSG_RST | unix.MSG_SYN
+
+// HandedOut assembles the second filter of a command that has sockets of its own.
+func HandedOut() []unix.SockFilter {
+	a := &assembler{}
+	a.load(offsetNumber)
+	a.whenEqual(unix.SYS_SENDMSG, offsetArg0+8*2, HandOut)
+	a.ret(actionAllow)
+	return a.code
+}
+
+// askForOwn has the launcher make the calls that can name the other end, and
+// hides it from that end: a descriptor of the process that has made a connection
+// or sent a message, as SO_PEERPIDFD and SO_PASSPIDFD give it, would be one of
+// the launcher.
+func (a *assembler) askForOwn() {
+	a.on(unix.BPF_JEQ, unix.SYS_CONNECT, actionAsk)
+	a.on(unix.BPF_JEQ, unix.SYS_SENDMMSG, actionAsk)
+	a.when(unix.SYS_SENDMSG, func() {
+		a.load(offsetArg0 + 8*2)
+		a.on(unix.BPF_JEQ, HandOut, actionAllow)
+		a.ret(actionAsk)
+	})
+	a.when(unix.SYS_SENDTO, func() {
+		for _, offset := range []uint32{offsetArg0 + 8*4, offsetArg0 + 8*4 + 4} {
+			a.load(offset)
+			a.on(unix.BPF_JSET, ^uint32(0), actionAsk)
+		}
+	})
+	a.load(offsetNumber)
+	for _, option := range []struct{ nr, name uint32 }{
+		{unix.SYS_SETSOCKOPT, unix.SO_PASSPIDFD}, {unix.SYS_GETSOCKOPT, unix.SO_PEERPIDFD},
+	} {
+		a.when(option.nr, func() {
+			a.load(offsetArg0 + 8)
+			a.when(unix.SOL_SOCKET, func() {
+				a.load(offsetArg0 + 8*2)
+				a.on(unix.BPF_JEQ, option.name, actionNoOption)
+			})
+		})
+		a.load(offsetNumber)
+	}
+}
+
+// unixKinds lets a call make the kinds of Unix sockets that there are; the
+// launcher is told of those that carry datagrams.
+func (a *assembler) unixKinds(nr uint32) {
+	a.when(nr, func() {
+		a.load(offsetArg0)
+		a.when(unix.AF_UNIX, func() {
+			a.load(offsetArg0 + 8)
+			a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, sockKind, 0, 0)
+			a.on(unix.BPF_JEQ, unix.SOCK_DGRAM, actionAsk)
+			a.among(unix.SOCK_STREAM, unix.SOCK_SEQPACKET)
+		})
+	})
+	a.load(offsetNumber)
 }

@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -29,11 +30,14 @@ import (
 // holds then is looked up in the socket table of the sandbox's network, and this
 // very file is connected to. A path that is exchanged in between leads nowhere
 // else. SECCOMP_USER_NOTIF_FLAG_CONTINUE, which lets the kernel read all of this
-// again, is never used.
+// again, is used for no call that could lead to a path (send.go, trust.go).
 
 // maxConnecting bounds the connections that are made at the same time. Each holds
 // a thread of the launcher until the other end has room; more of them wait.
 const maxConnecting = 64
+
+// maxQueued bounds the calls that wait until one of these threads has time. More fail.
+const maxQueued = 4096
 
 // maxAddress is the size of the kernel's struct sockaddr_storage: it takes no
 // longer address.
@@ -63,10 +67,13 @@ func (p *program) filterOwn(rules sandbox.Rules, over, fixed int) {
 			val(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), p.filter(rules.Filter()))
 		for _, fd := range []register{table, listener} {
 			p.do("keep", "a descriptor for the launcher", unix.SYS_DUP3, fd.arg(), val(fixed), val(unix.O_CLOEXEC))
-			p.handOut("a descriptor", over, fixed)
+			p.handOut("a descriptor", over, sandbox.HandOut, fixed)
 			p.close(fd)
 		}
 		p.do("close", "a descriptor", unix.SYS_CLOSE, val(fixed))
+		if rules.Network == sandbox.NetworkOff {
+			p.install(sandbox.HandedOut())
+		}
 	}, func() {
 		rules.Sockets, rules.Redirect = min(rules.Sockets, sandbox.SocketsLoopback), false
 		p.install(rules.Filter())
@@ -78,13 +85,18 @@ type connector struct {
 	ours, theirs int       // the ends of the socket over which the descriptors come
 	table        int       // asks for the sockets of the sandbox's network
 	host         int       // asks for those of the launcher's network
-	listener     int       // tells of the calls of connect
+	listener     int       // tells of the calls that the filter stops
 	redirect     *redirect // nil: connections beyond the sandbox fail
 
 	mu             sync.Mutex
-	threads, ready int // all that answer, and those of them that wait for a call
+	threads, ready int             // all that answer, and those of them that wait for a call
+	queue          []*notification // what is answered when a thread has time; at most maxQueued
 
 	asking sync.Mutex // a socket answers one question about its table at a time
+	// passing bounds the descriptors that the launcher holds for messages: those of
+	// one message at a time.
+	passing sync.Mutex
+	trusted trusted
 }
 
 // newConnector makes the socket for the descriptors.
@@ -174,19 +186,21 @@ func rightsIn(oob []byte) (fds []int) {
 
 // notification is struct seccomp_notif, with room for what newer kernels add.
 type notification struct {
-	id   uint64
-	pid  uint32
-	_    [20]byte // flags, and of struct seccomp_data: number, architecture, address
-	args [6]uint64
-	_    [176]byte
+	id     uint64
+	pid    uint32
+	_      uint32
+	number int32    // of struct seccomp_data
+	_      [12]byte // the architecture and the address
+	args   [6]uint64
+	_      [176]byte
 }
 
 // answer is struct seccomp_notif_resp.
 type answer struct {
 	id    uint64
-	_     int64 // the result of a call that has not failed
+	value int64 // the result of a call that has not failed
 	errno int32
-	_     uint32
+	flags uint32
 }
 
 func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
@@ -194,22 +208,52 @@ func ioctl[T any](fd int, request uint, to *T) syscall.Errno {
 	return errno
 }
 
-// start adds a thread that answers, if none is waiting and there may be another.
+// start adds a thread that answers.
 func (c *connector) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ready == 0 && c.threads < maxConnecting {
-		c.threads++
-		c.ready++
-		go c.routine()
-	}
+	c.add()
 }
 
-// wait counts a thread that waits for a call, or does not any more.
-func (c *connector) wait(change int) {
+// add adds a thread that answers. It is called with mu held.
+func (c *connector) add() {
+	c.threads++
+	c.ready++
+	go c.routine()
+}
+
+// take has this thread answer a call, if another one waits for the next. The last
+// one does not answer what can wait for the other end: a call that makes a socket
+// must not wait as long, because programs do not expect that of it.
+func (c *connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ready += change
+	if c.ready == 1 && c.threads < maxConnecting {
+		c.add()
+	}
+	if c.ready > 1 || n.number == unix.SYS_SOCKET || n.number == unix.SYS_SOCKETPAIR {
+		c.ready--
+		return 0, true
+	}
+	if len(c.queue) == maxQueued {
+		return unix.ENOBUFS, false
+	}
+	c.queue = append(c.queue, n)
+	return 0, false
+}
+
+// next returns the call that has waited longest; nil: this thread waits for another
+// call, because none is queued or no other thread waits for one.
+func (c *connector) next() *notification {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 || c.ready == 0 {
+		c.ready++
+		return nil
+	}
+	n := c.queue[0]
+	c.queue = c.queue[1:]
+	return n
 }
 
 // routine answers notifications until no process is left that the filter stops.
@@ -229,26 +273,51 @@ func (c *connector) routine() {
 		if calls[0].Revents&unix.POLLIN == 0 {
 			return
 		}
-		var n notification
-		if ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_RECV, &n) != 0 {
+		n := &notification{}
+		if ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_RECV, n) != 0 {
 			continue
 		}
-		// This thread may wait for the other end of the connection.
-		c.wait(-1)
-		c.start()
-		c.reply(n.id, c.connect(&n))
-		c.wait(1)
+		errno, mine := c.take(n)
+		if errno != 0 {
+			c.reply(&answer{id: n.id, errno: -int32(errno)})
+		}
+		for mine && n != nil {
+			c.answer(n)
+			n = c.next()
+		}
 	}
 }
 
-// reply ends a call of connect.
-func (c *connector) reply(id uint64, errno syscall.Errno) {
-	if errno == unix.ENETUNREACH {
-		// Beyond the sandbox there is nothing, and programs and people are to see
-		// that it is the sandbox which denies this, as without sockets.
-		errno = unix.EPERM
+// reply ends a call.
+func (c *connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, a) }
+
+// answer does what a call asks for, and ends it.
+func (c *connector) answer(n *notification) {
+	a := answer{id: n.id}
+	c.trusted.forget(int(n.pid))
+	var errno syscall.Errno
+	switch n.number {
+	case unix.SYS_CONNECT:
+		errno = c.connect(n)
+		if errno == unix.ENETUNREACH {
+			// Beyond the sandbox there is nothing, and programs and people are to see
+			// that it is the sandbox which denies this, as without sockets.
+			errno = unix.EPERM
+		}
+	case unix.SYS_SOCKET, unix.SYS_SOCKETPAIR:
+		if errno = c.trusted.end(); errno == 0 {
+			a.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE // its arguments are values
+		}
+	default:
+		if c.trusted.pass(c.listener, n) {
+			return
+		}
+		a.value, errno = c.send(n)
 	}
-	_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, &answer{id: id, errno: -int32(errno)})
+	if errno != 0 {
+		a.value, a.errno = 0, -int32(errno)
+	}
+	c.reply(&a)
 }
 
 // connect makes one connection.
@@ -256,9 +325,7 @@ func (c *connector) connect(n *notification) syscall.Errno {
 	conn, err := c.find(n)
 	defer conn.close()
 	if err != nil {
-		errno := unix.EPERM
-		_ = errors.As(err, &errno)
-		return errno
+		return errnoOf(err)
 	}
 	if c.redirect != nil {
 		if errno, done := c.redirect.redirected(conn); done {
@@ -266,6 +333,13 @@ func (c *connector) connect(n *notification) syscall.Errno {
 		}
 	}
 	return conn.make()
+}
+
+// errnoOf returns the error of the kernel in another one.
+func errnoOf(err error) syscall.Errno {
+	errno := unix.EPERM
+	_ = errors.As(err, &errno)
+	return errno
 }
 
 // connection is what the launcher needs to make one.
@@ -302,12 +376,21 @@ func (c *connector) find(n *notification) (conn *connection, err error) {
 		return conn, errno
 	}
 	if name != "" {
-		if err := c.check(int(n.pid), conn.file); err != nil {
+		kind, err := unix.GetsockoptInt(conn.socket, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err == nil {
+			err = c.check(int(n.pid), conn.file, kind)
+		}
+		if err != nil {
 			return conn, err
 		}
-		conn.address = append(conn.address[:pathOffset], "/proc/self/fd/"+strconv.Itoa(conn.file)+"\x00"...)
+		conn.address = addressOf(conn.file)
 	}
 	return conn, nil
+}
+
+// addressOf returns the address of the Unix socket that a descriptor leads to.
+func addressOf(file int) []byte {
+	return append(binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX), "/proc/self/fd/"+strconv.Itoa(file)+"\x00"...)
 }
 
 // make makes the connection.
@@ -351,18 +434,25 @@ const (
 
 // descriptorOf duplicates a descriptor of a thread.
 func descriptorOf(tid, number int) (int, error) {
-	thread, err := unix.PidfdOpen(tid, pidfdThread)
-	if err != nil {
-		var pid int
-		if pid, err = processOf(tid); err == nil {
-			thread, err = unix.PidfdOpen(pid, 0)
-		}
-	}
+	thread, err := openThread(tid)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(thread)
 	return unix.PidfdGetfd(thread, number, 0)
+}
+
+// openThread opens a thread, before Linux 6.9 the process that it belongs to.
+func openThread(tid int) (int, error) {
+	thread, err := unix.PidfdOpen(tid, pidfdThread)
+	if err == nil {
+		return thread, nil
+	}
+	pid, err := processOf(tid)
+	if err != nil {
+		return -1, err
+	}
+	return unix.PidfdOpen(pid, 0)
 }
 
 // processOf returns the number of the process of a thread.

@@ -66,7 +66,7 @@ func (l *launch) explainTo(w io.Writer) error {
 					"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
 				"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
 				"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
-				"  sockets that are not TCP, UDP or of the Unix family; Unix sockets that carry datagrams\n",
+				"  sockets that are not TCP, UDP or of the Unix family\n",
 			}[r.Sockets])
 		case sandbox.NetworkProxy:
 			b.WriteString("  sockets that are not of the IPv4 or IPv6 family")

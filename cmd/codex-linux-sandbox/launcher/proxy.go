@@ -77,15 +77,15 @@ func (x *proxies) listen(p *program) {
 		p.do("keep the listener", "", unix.SYS_DUP3, fd.arg(), val(x.fixed[i]), val(unix.O_CLOEXEC))
 		p.close(fd)
 	}
-	p.handOut("the listeners", x.theirs, x.fixed...)
+	p.handOut("the listeners", x.theirs, 0, x.fixed...)
 	for _, fd := range x.fixed {
 		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
 	}
 	p.do("close", "the socket", unix.SYS_CLOSE, val(x.theirs))
 }
 
-// handOut appends what sends descriptors over a socket.
-func (p *program) handOut(what string, over int, fds ...int) {
+// handOut appends what sends descriptors over a socket, with flags.
+func (p *program) handOut(what string, over, flags int, fds ...int) {
 	rights := unix.UnixRights(fds...)
 	text := []byte{1}
 	vector := &unix.Iovec{Base: &text[0]}
@@ -94,7 +94,7 @@ func (p *program) handOut(what string, over int, fds ...int) {
 	message.SetIovlen(1)
 	message.SetControllen(len(rights))
 	p.keep = append(p.keep, text, vector, rights)
-	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(0))
+	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(flags))
 }
 
 // serve takes the listeners and connects what they accept, until the launcher
