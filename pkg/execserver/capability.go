@@ -20,7 +20,7 @@ func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (r
 	if len(p.Roots) > execproto.MaxCapabilityRoots {
 		return nil, invalid(fmt.Sprintf("capability root discovery accepts at most %d roots", execproto.MaxCapabilityRoots))
 	}
-	groups, err := c.srv.discoverGroups(p.Roots)
+	groups, err := c.discoverGroups(p.Roots)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ type discoverGroup struct {
 
 // discoverGroups divides roots by sandboxes. Nothing is looked at if one of the
 // sandboxes cannot be decoded.
-func (srv *Server) discoverGroups(roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
+func (c *conn) discoverGroups(roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
 	var groups []*discoverGroup
 next:
 	for i, r := range roots {
@@ -89,14 +89,14 @@ next:
 				continue next
 			}
 		}
-		worker, err := srv.fileWorker(r.Sandbox)
+		worker, err := c.fileWorker(r.Sandbox)
 		if err != nil {
 			return nil, err
 		}
 		groups = append(groups, &discoverGroup{sandbox: r.Sandbox, worker: worker, roots: []execproto.DiscoverRoot{root}, at: []int{i}})
 	}
 	for _, g := range groups {
-		if err := g.prepare(srv.home); err != nil {
+		if err := g.prepare(c.srv.home); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,9 @@ import (
 // environmentConfigRead answers environmentConfig/read (docs/spec/wire.md §7.4).
 func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigReadParams) (result, error) {
 	srv := c.srv
+	if err := c.outsideCeiling(execproto.MethodEnvironmentConfigRead); err != nil {
+		return nil, err
+	}
 	cwd, err := pathuri.Parse(p.Cwd, srv.home)
 	if err != nil {
 		return nil, invalidParams("cwd: " + err.Error())

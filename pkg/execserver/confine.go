@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/launch"
@@ -168,11 +169,13 @@ type processSandbox struct {
 	w       workspace
 	dir     string // of the command
 	managed bool   // enforceManagedNetwork
+	ceiling *wsauth.Ceiling
 }
 
 // processSandbox decodes the sandbox of a process/start, which has one. dir is
 // the directory of the command.
-func (srv *Server) processSandbox(p *execproto.StartParams, dir string) (*processSandbox, error) {
+func (c *conn) processSandbox(p *execproto.StartParams, dir string) (*processSandbox, error) {
+	srv := c.srv
 	ctx, err := srv.decodeSandbox(p.Sandbox, invalidParams)
 	if err != nil {
 		return nil, err
@@ -186,7 +189,7 @@ func (srv *Server) processSandbox(p *execproto.StartParams, dir string) (*proces
 	if err != nil {
 		return nil, err
 	}
-	return &processSandbox{srv: srv, ctx: ctx, w: w, dir: dir, managed: p.EnforceManagedNetwork}, nil
+	return &processSandbox{srv: srv, ctx: ctx, w: w, dir: dir, managed: p.EnforceManagedNetwork, ceiling: &c.grant.Ceiling}, nil
 }
 
 // intent returns how the process must be confined; nil: not at all. It looks at
@@ -197,6 +200,10 @@ func (s *processSandbox) intent() (*launch.Intent, error) {
 		cwd = s.dir
 	}
 	profile := s.w.profile(s.ctx, cwd)
+	profile, err := s.underCeiling(profile, cwd)
+	if err != nil {
+		return nil, err
+	}
 	if profile.Kind == permissions.Disabled && !s.managed {
 		// The launcher would do nothing but execute it.
 		return nil, nil
@@ -207,7 +214,7 @@ func (s *processSandbox) intent() (*launch.Intent, error) {
 	s.srv.hideSecrets(&profile)
 	return &launch.Intent{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
-		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed,
+		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed, Within: writableWithin(s.ceiling),
 	}, nil
 }
 

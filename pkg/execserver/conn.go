@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
@@ -40,6 +41,8 @@ type conn struct {
 
 	// principal names the client's user or token. Sessions belong to a principal.
 	principal string
+	// grant is what the client may do.
+	grant wsauth.Grant
 
 	// ctx ends everything that the connection does. waits ends earlier, when
 	// the client sends nothing more: it is for requests that only wait.
@@ -78,15 +81,16 @@ type ending struct {
 	closed bool
 }
 
-// newConn prepares a connection of a principal that ends with ctx.
-func newConn(ctx context.Context, srv *Server, t websocket.Transport, principal string) *conn {
+// newConn prepares a connection of a client that ends with ctx.
+func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsauth.Grant) *conn {
 	c := &conn{
 		srv:       srv,
 		t:         t,
 		out:       newOutbox(t),
 		lanes:     newLanes(srv.opts.ConcurrentRequests),
 		log:       srv.log.With("peer", t.Peer()),
-		principal: principal,
+		principal: grant.Principal,
+		grant:     grant,
 		answered:  make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
@@ -146,7 +150,7 @@ func (c *conn) interruption() ending {
 	switch {
 	case c.srv.ctx.Err() != nil:
 		return ending{code: websocket.CloseGoingAway, reason: "the server is shutting down"}
-	case errors.Is(cause, errTakenOver):
+	case errors.Is(cause, errTakenOver), errors.Is(cause, wsauth.ErrRevoked):
 		return ending{code: websocket.ClosePolicyViolation, reason: cause.Error()}
 	default:
 		return ending{lost: true, reason: cause.Error()}
@@ -307,6 +311,8 @@ func (c *conn) notification(m jsonrpc.Message) *ending {
 		wrong(execproto.CodeInvalidRequest, fmt.Sprintf("unexpected notification `%s`", shorten(m.Method)))
 	} else if text := c.tooEarly(spec.family); text != "" {
 		wrong(execproto.CodeInvalidRequest, text)
+	} else if err := c.permit(m.Method); err != nil {
+		wrong(execproto.CodeInvalidRequest, err.Error())
 	} else if err := spec.handle(c, m.Params); err != nil {
 		wrong(execproto.CodeInvalidParams, fmt.Sprintf("notification `%s`: %v", m.Method, err))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/retention"
 	"codex.internal/pkg/wire/websocket"
@@ -95,6 +96,9 @@ const (
 // ended is the answer if the process has ended.
 func forward[R any, O execproto.Pointer[R]](c *conn, id, key, method string, params execproto.Object, ended func() (result, error)) (call, error) {
 	return c.detachedCall(id, key, func(ctx context.Context, k *kept) (result, error) {
+		if own := c.grant.Ceiling; key == inputOrder && own != (wsauth.Ceiling{}) && own != k.record.Ceiling {
+			return nil, invalid("process " + shorten(id) + " was started under other ceilings than those of this token; write to it with a token like that of its start")
+		}
 		if (key == inputOrder || method == execproto.MethodProcessResize) && !k.mayWrite(c.session, key == inputOrder) {
 			return nil, invalid("another client writes to process " + shorten(id) + ", until its connection ends")
 		}

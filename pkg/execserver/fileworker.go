@@ -37,15 +37,15 @@ type openFile interface {
 }
 
 // fileWorker returns the worker for a request with that sandbox of the params.
-func (srv *Server) fileWorker(raw json.RawMessage) (fileWorker, error) {
-	intent, err := srv.fileIntent(raw)
+func (c *conn) fileWorker(raw json.RawMessage) (fileWorker, error) {
+	intent, err := c.fileIntent(raw)
 	if err != nil {
 		return nil, err
 	}
 	if intent == nil {
-		return serverFiles{srv}, nil
+		return serverFiles{c.srv}, nil
 	}
-	return confinedFiles{srv, intent}, nil
+	return confinedFiles{c.srv, intent}, nil
 }
 
 // serverFiles carries out requests in this process.

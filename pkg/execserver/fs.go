@@ -29,7 +29,12 @@ func fileOperation(operation *fsops.Operation) row {
 		if err := fr.call.Resolve(c.srv.home); err != nil {
 			return nil, err
 		}
-		worker, err := c.srv.fileWorker(fr.call.Sandbox)
+		if !operation.ReadOnly {
+			if err := c.mayChange(operation.Method); err != nil {
+				return nil, err
+			}
+		}
+		worker, err := c.fileWorker(fr.call.Sandbox)
 		if err != nil {
 			return nil, err
 		}

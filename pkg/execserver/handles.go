@@ -121,7 +121,10 @@ func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	worker, err := c.srv.fileWorker(p.Sandbox)
+	if err := c.mayOpen(execproto.MethodFSOpen, p.Mode); err != nil {
+		return nil, err
+	}
+	worker, err := c.fileWorker(p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -172,11 +175,14 @@ func fsOpenArchive(_ context.Context, c *conn, p *archiveRequest) (result, error
 	if err != nil {
 		return nil, err
 	}
-	worker, err := c.srv.fileWorker(p.Sandbox)
+	mode := fsops.ModeOf(p.Mode)
+	if err := c.mayOpen(execproto.MethodFSOpenArchive, mode); err != nil {
+		return nil, err
+	}
+	worker, err := c.fileWorker(p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	mode := fsops.ModeOf(p.Mode)
 	h, err := c.handles.reserve(p.HandleID, &fileHandle{mode: mode, atomic: mode == execproto.OpenReplace, packed: true})
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func newHelperPool(srv *Server) *helperPool {
 // start returns a helper for a request that changes nothing. It is killed when
 // ctx ends. The caller ends it with retire.
 func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
-	if !intent.Profile.FileSystem.FullRead() {
+	if !intent.Profile.FileSystem.FullRead() || intent.Within != "" {
 		return p.srv.startHelper(ctx, intent)
 	}
 	key := string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0)))

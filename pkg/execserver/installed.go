@@ -20,7 +20,7 @@ func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParam
 	if _, err := pathuri.Parse(p.Cwd, srv.home); err != nil {
 		return nil, invalidParams("cwd: " + err.Error())
 	}
-	worker, err := srv.fileWorker(p.Sandbox)
+	worker, err := c.fileWorker(p.Sandbox)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/retention"
 	"golang.org/x/sys/unix"
 )
@@ -49,6 +50,8 @@ type keeperRecord struct {
 	TTY         bool         `json:"tty"`
 	StartedAtMS int64        `json:"startedAtMs"`
 	Retain      retainRecord `json:"retain"`
+	// Ceiling is that of the client. The keeper holds it, too.
+	Ceiling wsauth.Ceiling `json:"ceiling,omitzero"`
 	// Secret is what a server shows the keeper.
 	Secret string `json:"secret"`
 }

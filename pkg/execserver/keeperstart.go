@@ -65,7 +65,7 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		err = checkHandle(params.ProcessID)
 	}
 	if err == nil {
-		_, err = c.srv.startSpec(params)
+		_, err = c.startSpec(params)
 	}
 	if err != nil {
 		return call{}, err
@@ -85,6 +85,7 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 	record := keeperRecord{
 		Format: keeperFormat, Version: c.srv.opts.Version, Owner: owner, ProcessID: params.ProcessID, StartID: params.Detach.StartID,
 		Argv: params.Argv, Cwd: params.Cwd, TTY: params.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
+		Ceiling: c.grant.Ceiling,
 	}
 	return call{run: func(context.Context) (result, error) {
 		if m := c.srv.metrics.detached; m != nil {

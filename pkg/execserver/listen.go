@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/localpeer"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -120,30 +121,41 @@ func certified(cert *x509.Certificate) string {
 	return fmt.Sprintf("certificate with the key %x", sha256.Sum256(cert.RawSubjectPublicKeyInfo))
 }
 
-// authenticate returns the principal of a client, or the reason to refuse it.
+// authenticate returns what a client may do, or the reason to refuse it.
 // Without Options.Auth the client must have a certificate that was verified, or be a
 // process of this user or of root that no sandbox confines.
-func (srv *Server) authenticate(r *http.Request) (principal string, refused *denial) {
+func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *denial) {
 	switch {
 	case srv.keeper != nil:
-		return srv.keeper.record.Owner, srv.keeper.admits(srv, r)
+		grant := wsauth.Unlimited(srv.keeper.record.Owner)
+		grant.Ceiling = srv.keeper.record.Ceiling
+		return grant, srv.keeper.admits(srv, r)
 	case srv.opts.Auth != nil:
-		principal, err := srv.opts.Auth.Authenticate(r)
+		grant, err := srv.opts.Auth.Authenticate(r)
 		if err != nil {
-			return "", &denial{http.StatusUnauthorized, err}
+			return grant, &denial{http.StatusUnauthorized, err}
 		}
-		return principal, nil
+		return grant, nil
 	case isCertified(r):
-		return certified(r.TLS.PeerCertificates[0]), nil
+		return wsauth.Unlimited(certified(r.TLS.PeerCertificates[0])), nil
 	case srv.opts.AnyPeer:
-		return anybody, nil
+		return wsauth.Unlimited(anybody), nil
 	}
 	uid, err := srv.identify(r)
 	if err != nil {
 		const hint = "to accept other clients, start codex exec-server with --ws-auth and give them the token"
-		return "", &denial{http.StatusForbidden, fmt.Errorf("%w; %s", err, hint)}
+		return wsauth.Grant{}, &denial{http.StatusForbidden, fmt.Errorf("%w; %s", err, hint)}
 	}
-	return userPrincipal(uid), nil
+	return wsauth.Unlimited(userPrincipal(uid)), nil
+}
+
+// authorize is authenticate for what only a role may do.
+func (srv *Server) authorize(r *http.Request, role wsauth.Role) *denial {
+	grant, refused := srv.authenticate(r)
+	if refused == nil && !grant.Role.Allows(role) {
+		refused = &denial{http.StatusForbidden, fmt.Errorf("%s needs a token with the role %s, and this one has %s", r.URL.Path, role, grant.Role)}
+	}
+	return refused
 }
 
 // identify returns the user of the process that has sent a request.
@@ -215,7 +227,7 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	principal, refused := srv.authenticate(r)
+	grant, refused := srv.authenticate(r)
 	if refused != nil {
 		srv.refuse(w, r, refused)
 		return
@@ -237,6 +249,6 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	go func() {
 		defer srv.leave()
 		defer srv.observeConnection(transportWebsocket)()
-		newConn(srv.ctx, srv, t, principal).serve()
+		newConn(srv.ctx, srv, t, grant).serve()
 	}()
 }

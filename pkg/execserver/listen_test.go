@@ -41,8 +41,8 @@ func TestCertifiedClients(t *testing.T) {
 		if tt.want == "" {
 			continue
 		}
-		if principal, refused := new(Server).authenticate(r); refused != nil || principal != tt.want {
-			t.Errorf("%s: %q, %v", name, principal, refused)
+		if grant, refused := new(Server).authenticate(r); refused != nil || grant.Principal != tt.want {
+			t.Errorf("%s: %q, %v", name, grant.Principal, refused)
 		}
 	}
 }

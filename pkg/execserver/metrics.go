@@ -8,6 +8,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/internal/metrics"
 )
 
@@ -263,9 +264,9 @@ func (srv *Server) Metrics() http.Handler {
 // metricsPath is where the metrics are.
 const metricsPath = "/metrics"
 
-// serveMetrics serves the metrics on the listening port, to clients that could connect.
+// serveMetrics serves the metrics on the listening port, to clients with the role admin.
 func (srv *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	if _, refused := srv.authenticate(r); refused != nil {
+	if refused := srv.authorize(r, wsauth.RoleAdmin); refused != nil {
 		srv.refuse(w, r, refused)
 		return
 	}

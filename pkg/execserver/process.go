@@ -15,6 +15,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/launch"
@@ -48,13 +49,13 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	case params.Retain != nil:
 		return call{}, invalidParams("retain is for a process with detach")
 	}
-	spec, err := c.srv.startSpec(params)
+	spec, err := c.startSpec(params)
 	if err != nil {
 		return call{}, err
 	}
 	var box *processSandbox
 	if params.Sandbox != nil {
-		if box, err = c.srv.processSandbox(params, spec.Dir); err != nil {
+		if box, err = c.processSandbox(params, spec.Dir); err != nil {
 			return call{}, err
 		}
 	}
@@ -164,7 +165,8 @@ func (st *start) failed(err error) error {
 }
 
 // startSpec turns the params of process/start into what to run.
-func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
+func (c *conn) startSpec(p *execproto.StartParams) (process.Spec, error) {
+	srv := c.srv
 	if len(p.ProcessID) > maxProcessID {
 		return process.Spec{}, invalidParams(fmt.Sprintf("processId must not exceed %d bytes", maxProcessID))
 	}
@@ -174,6 +176,9 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	case errors.As(err, &elsewhere):
 		return process.Spec{}, invalidParams(fmt.Sprintf("cwd URI `%s` is not valid on this exec-server host: %v", shorten(p.Cwd), err))
 	case err != nil:
+		return process.Spec{}, err
+	}
+	if err := c.checkStart(p, cwd); err != nil {
 		return process.Spec{}, err
 	}
 	var policy *envpolicy.Policy
@@ -186,7 +191,7 @@ func (srv *Server) startSpec(p *execproto.StartParams) (process.Spec, error) {
 	spec := process.Spec{
 		Argv: p.Argv, Arg0: p.Arg0, Dir: cwd,
 		Env: envpolicy.Environ(os.Environ(), policy, p.Env),
-		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow, Limits: srv.limits(p.Limits),
+		TTY: p.TTY, PipeStdin: p.PipeStdin, Window: p.OutputWindow, Limits: srv.limits(p.Limits, &c.grant.Ceiling.Limits),
 	}
 	if p.Size != nil {
 		spec.Rows, spec.Cols = p.Size.Rows, p.Size.Cols
@@ -199,6 +204,11 @@ func unknownProcess(id string) error { return invalid("unknown process id " + sh
 // processRead answers process/read, with retained output. It waits up to waitMs
 // if there is none.
 func processRead(c *conn, params *execproto.ReadParams) (call, error) {
+	if params.Consume {
+		if err := c.needs(wsauth.RoleRun, execproto.MethodProcessRead+" with consume"); err != nil {
+			return call{}, err
+		}
+	}
 	if c.isDetached(params.ProcessID) {
 		return forwardRead(c, params)
 	}

@@ -181,6 +181,9 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 			Message: fmt.Sprintf("exec-server does not implement `%s`", shorten(rq.method)),
 		}
 	}
+	if err := rq.c.permit(rq.method); err != nil {
+		return 0, call{}, err
+	}
 	admit, err := row.decode(params)
 	if err != nil {
 		return 0, call{}, invalidParams(err.Error())

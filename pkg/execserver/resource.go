@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 )
 
@@ -33,12 +34,12 @@ var causes = [...]execproto.Cause{
 }
 
 // limits returns the limits of a process: those that the client wants, none above those
-// of the server (docs/spec/wire.md §4.11).
-func (srv *Server) limits(wanted *execproto.ProcessLimits) process.Limits {
+// of the server and of the client's ceiling (docs/spec/wire.md §4.11).
+func (srv *Server) limits(wanted *execproto.ProcessLimits, ceiling *wsauth.Limits) process.Limits {
+	own := lowest(srv.opts.Limits, execproto.ProcessLimits(*ceiling))
 	if wanted == nil {
-		wanted = &execproto.ProcessLimits{SwapBytes: srv.opts.Limits.SwapBytes}
+		wanted = &execproto.ProcessLimits{SwapBytes: own.SwapBytes}
 	}
-	own := &srv.opts.Limits
 	swap := wanted.SwapBytes
 	if own.MemoryBytes > 0 {
 		swap = min(swap, own.SwapBytes)
@@ -51,6 +52,23 @@ func (srv *Server) limits(wanted *execproto.ProcessLimits) process.Limits {
 		Output:   lower(wanted.OutputBytes, own.OutputBytes), FileSize: lower(wanted.FileBytes, own.FileBytes),
 		OpenFiles: lower(wanted.OpenFiles, own.OpenFiles),
 		Require:   wanted.Require || own.Require,
+	}
+}
+
+// lowest returns the lower ones of two groups of limits.
+func lowest(a, b execproto.ProcessLimits) execproto.ProcessLimits {
+	swap := min(a.SwapBytes, b.SwapBytes)
+	switch {
+	case a.MemoryBytes == 0:
+		swap = b.SwapBytes
+	case b.MemoryBytes == 0:
+		swap = a.SwapBytes
+	}
+	return execproto.ProcessLimits{
+		MemoryBytes: lower(a.MemoryBytes, b.MemoryBytes), SwapBytes: swap, PIDs: lower(a.PIDs, b.PIDs),
+		CPUMillis: lower(a.CPUMillis, b.CPUMillis), CPUSeconds: lower(a.CPUSeconds, b.CPUSeconds), WallMS: lower(a.WallMS, b.WallMS),
+		OutputBytes: lower(a.OutputBytes, b.OutputBytes), FileBytes: lower(a.FileBytes, b.FileBytes), OpenFiles: lower(a.OpenFiles, b.OpenFiles),
+		Require: a.Require || b.Require,
 	}
 }
 

@@ -273,7 +273,7 @@ func (srv *Server) ServeConn(t websocket.Transport) error {
 		transport = transportStdio
 	}
 	defer srv.observeConnection(transport)()
-	newConn(srv.ctx, srv, t, principalOf(t)).serve()
+	newConn(srv.ctx, srv, t, wsauth.Unlimited(principalOf(t))).serve()
 	return nil
 }
 

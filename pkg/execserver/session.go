@@ -11,6 +11,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/sessionid"
@@ -30,6 +31,9 @@ type session struct {
 	log *slog.Logger
 	// owner is the principal that started the session. No other may resume it.
 	owner string
+	// grant is that of the client which started the session. Only a client with the same
+	// token may resume it.
+	grant wsauth.Grant
 	// ctx ends with the session.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -60,6 +64,9 @@ type session struct {
 func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (result, error) {
 	if c.stage != stageNew {
 		return nil, invalid("initialize may only be sent once per connection")
+	}
+	if err := c.grant.Check(); err != nil {
+		return nil, invalid(err.Error())
 	}
 	c.client = shorten(p.ClientName)
 	s, err := c.srv.openSession(c, p)
@@ -92,7 +99,7 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 		return nil, errStopping
 	case s == nil:
 		return nil, unknownSession(*p.ResumeSessionID)
-	case s.owner != c.principal:
+	case s.owner != c.principal || s.grant.Token != c.grant.Token:
 		// The same error as for an unknown id: a client that has found an id must
 		// not learn that it exists.
 		s.log.Warn("session refused to another principal", "peer", c.t.Peer())
@@ -122,16 +129,49 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	if srv.stopping {
 		return nil, errStopping
 	}
-	s := &session{srv: srv, id: id.String(), owner: c.principal, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
+	s := &session{srv: srv, id: id.String(), owner: c.principal, grant: c.grant, conn: c, group: srv.supervisor.NewGroup(), procs: make(map[string]*proc)}
 	s.began, s.client = time.Now(), c.client
-	if c.t != nil { // a keeper begins its session before a connection
+	if c.t != nil { // that of a keeper has no connection
 		s.peer = c.t.Peer()
 	}
 	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.tunnels = newTunnels(s.ctx, &srv.metrics.tunnels)
 	srv.sessions[s.id] = s
+	if s.grant.Token != "" {
+		srv.wg.Go(s.routineGrant)
+	}
 	return s, nil
+}
+
+// routineGrant ends the session and its connection when the token of its client is no
+// longer good.
+func (s *session) routineGrant() {
+	ticker := time.NewTicker(grantInterval)
+	defer ticker.Stop()
+	var expired <-chan time.Time
+	if !s.grant.Expires.IsZero() {
+		timer := time.NewTimer(min(time.Until(s.grant.Expires), maxLimitTime))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		case <-expired:
+		}
+		if err := s.grant.Check(); err != nil {
+			s.log.Warn("session ends", "token", s.grant.Token, "reason", err)
+			attached := s.attached()
+			s.end(err.Error(), false)
+			if attached != nil {
+				attached.cancel(err)
+			}
+			return
+		}
+	}
 }
 
 // resume makes c the session's connection. If another connection has the

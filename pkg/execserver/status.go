@@ -148,7 +148,7 @@ func (srv *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+password)
 	}
-	principal, refused := srv.authenticate(r)
+	grant, refused := srv.authenticate(r)
 	if refused != nil {
 		if refused.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Basic realm="codex exec-server: any user, a token as password"`)
@@ -156,7 +156,7 @@ func (srv *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		srv.refuse(w, r, refused)
 		return
 	}
-	report := srv.statusOf(principal)
+	report := srv.statusOf(grant.Principal)
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

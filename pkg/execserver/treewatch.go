@@ -86,7 +86,7 @@ func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	intent, err := c.srv.fileIntent(p.Sandbox)
+	intent, err := c.fileIntent(p.Sandbox)
 	if err != nil {
 		return nil, err
 	}

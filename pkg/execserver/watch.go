@@ -59,6 +59,9 @@ func (m *missingWatch) close() {
 // fsWatchMissing takes fs/watchMissing on: requests take effect in the order sent
 // (docs/spec/wire.md §5.8).
 func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
+	if err := c.outsideCeiling(execproto.MethodFSWatchMissing); err != nil {
+		return call{}, err
+	}
 	return call{
 		turn: c.watch.order.enter(""),
 		run:  func(context.Context) (result, error) { return c.watchMissing(p) },

@@ -197,6 +197,9 @@ func (p *planner) make(profile permissions.Profile, scope permissions.Scope, pro
 		plan.Network = NetworkOn
 	}
 	if profile.FullWrite() && !p.reading {
+		if scope.Within != "" && scope.Within != "/" {
+			return &OutsideError{Path: "/", Real: "/", Within: scope.Within}
+		}
 		plan.Confined, plan.Root = proxied, RootWritable
 		if !proxied {
 			return nil
@@ -211,6 +214,9 @@ func (p *planner) make(profile permissions.Profile, scope permissions.Scope, pro
 	plan.Confined = true
 	policy := permissions.Resolve(profile.FileSystem, scope, p.view)
 	plan.Policy = policy
+	if err := p.checkWithin(policy, scope); err != nil {
+		return err
+	}
 	if err := p.prepare(policy); err != nil {
 		return err
 	}

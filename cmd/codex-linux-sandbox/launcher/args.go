@@ -5,6 +5,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -22,6 +23,7 @@ const (
 // options are the command line.
 type options struct {
 	policyCwd, commandCwd string
+	within                string // internal: what is granted must lie below it; "": there is none
 	profile               string
 	profileFD             int // -1: none
 	legacyLandlock        bool
@@ -120,7 +122,7 @@ func parse(args []string) (*options, error) {
 	words := map[string]*string{
 		"--sandbox-policy-cwd": &o.policyCwd, "--command-cwd": &o.commandCwd,
 		"--permission-profile": &o.profile, "--proxy-route-spec": &o.routeSpec, "--proxy-ports": &o.proxyPorts,
-		"--backend": &o.backend, "--argv0": &o.arg0, "--second-stage": &o.stage,
+		"--backend": &o.backend, "--argv0": &o.arg0, "--second-stage": &o.stage, "--within": &o.within,
 	}
 	flags := map[string]*bool{
 		"--use-legacy-landlock": &o.legacyLandlock, "--allow-network-for-proxy": &o.proxied, "--allow-unix-sockets": &o.unixSockets,
@@ -196,6 +198,8 @@ func (o *options) check() error {
 		return &usageError{"--writable-root needs --workspace-write"}
 	case o.network && !short:
 		return &usageError{"--network needs --read-only or --workspace-write; a profile says it itself"}
+	case o.within != "" && (!path.IsAbs(o.within) || o.legacyLandlock):
+		return &usageError{"--within needs an absolute path, and does not go together with --use-legacy-landlock"}
 	case !short && o.policyCwd == "":
 		return &usageError{"the following required arguments were not provided:\n  --sandbox-policy-cwd <DIR>"}
 	case backends[o.backend] == nil && o.backend != "auto":

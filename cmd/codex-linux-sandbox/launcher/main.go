@@ -383,7 +383,7 @@ func (l *launch) paths() error {
 	}
 	tmpdir := l.variable("TMPDIR")
 	l.temporary = !filepath.IsAbs(tmpdir) || sandbox.IsTemporary(tmpdir)
-	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: tmpdir}
+	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: tmpdir, Within: l.within, WithinReads: l.helper}
 	return nil
 }
 

@@ -34,6 +34,10 @@ type Config struct {
 	// hexadecimal digits, in place of TokenFile.
 	TokenSHA256 string
 
+	// TokensFile is --ws-tokens: the file with tokens that have roles, in place of
+	// TokenFile and TokenSHA256.
+	TokensFile string
+
 	// SharedSecretFile is --ws-shared-secret-file: the absolute path of a file
 	// with the secret, which is all its bytes but a newline at the end, at
 	// least 32 of them.
@@ -85,6 +89,7 @@ func (c *Config) capabilityFlags() []flag {
 	return []flag{
 		{"--ws-token-file", c.TokenFile != ""},
 		{"--ws-token-sha256", c.TokenSHA256 != ""},
+		{"--ws-tokens", c.TokensFile != ""},
 	}
 }
 
@@ -109,6 +114,16 @@ func firstGiven(flags []flag) string {
 func newCapability(c Config) (*Authenticator, error) {
 	a := &Authenticator{mode: CapabilityToken}
 	switch {
+	case c.TokensFile != "" && (c.TokenFile != "" || c.TokenSHA256 != ""):
+		return nil, errors.New("--ws-tokens excludes --ws-token-file and --ws-token-sha256; give one of them")
+	case c.TokensFile != "":
+		if !filepath.IsAbs(c.TokensFile) {
+			return nil, fmt.Errorf("--ws-tokens must be an absolute path, not %q; write it out from /", c.TokensFile)
+		}
+		a.tokens = OpenTokens(c.TokensFile)
+		if err := a.tokens.Read(); err != nil {
+			return nil, fmt.Errorf("--ws-tokens: %w", err)
+		}
 	case c.TokenFile != "" && c.TokenSHA256 != "":
 		return nil, errors.New("--ws-token-file and --ws-token-sha256 exclude each other; give one of them")
 	case c.TokenFile != "":
@@ -136,7 +151,7 @@ func newCapability(c Config) (*Authenticator, error) {
 		}
 		a.digest = [sha256.Size]byte(digest)
 	default:
-		return nil, fmt.Errorf("--ws-auth %s needs a token; add --ws-token-file FILE or --ws-token-sha256 HEX", CapabilityToken)
+		return nil, fmt.Errorf("--ws-auth %s needs a token; add --ws-token-file FILE, --ws-token-sha256 HEX or --ws-tokens FILE", CapabilityToken)
 	}
 	return a, nil
 }

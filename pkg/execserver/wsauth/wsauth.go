@@ -10,7 +10,8 @@
 //	}
 //
 // There are two modes. With CapabilityToken every client that sends the one token
-// may connect; the server needs only its SHA-256. With SignedBearerToken tokens are
+// may connect; the server needs only its SHA-256. In place of the one token there may be a
+// file of tokens, each with a role and ceilings. With SignedBearerToken tokens are
 // JWTs, signed with HS256 and a shared secret; they must expire, and can be
 // bound to an issuer and an audience.
 //
@@ -44,6 +45,10 @@ var (
 	ErrNotYet = errors.New("websocket jwt is not valid yet")
 	// ErrWrongIssuer: its iss is not Config.Issuer.
 	ErrWrongIssuer = errors.New("websocket jwt issuer mismatch")
+	// ErrTokenFile: the file of tokens cannot be read.
+	ErrTokenFile = errors.New("the server cannot read its tokens; codex exec-server token list says why")
+	// ErrRevoked: the token of a client was good, and no longer is.
+	ErrRevoked = errors.New("the token has expired or was revoked")
 	// ErrWrongAudience: Config.Audience is not in its aud.
 	ErrWrongAudience = errors.New("websocket jwt audience mismatch")
 )
@@ -55,6 +60,9 @@ type Authenticator struct {
 
 	// digest is the SHA-256 of the capability token.
 	digest [sha256.Size]byte
+
+	// tokens are those with roles, in place of digest; nil: there are none.
+	tokens *TokenFile
 
 	// The rest is for signed tokens.
 	secret   []byte
@@ -74,28 +82,36 @@ func (a *Authenticator) Check(r *http.Request) error {
 	return err
 }
 
-// Authenticate is Check that also returns the principal of the token: one for all
-// clients that know the capability token, and one for all JWTs of an issuer and
-// subject, so that a new token can replace one that expires.
-func (a *Authenticator) Authenticate(r *http.Request) (principal string, err error) {
+// Authenticate is Check that also returns what the client may do. The principal is one for
+// all clients that know the capability token, one for all JWTs of an issuer and
+// subject, so that a new token can replace one that expires, and for tokens with roles that
+// of the token.
+func (a *Authenticator) Authenticate(r *http.Request) (Grant, error) {
 	token, err := bearerToken(r.Header.Values("Authorization"))
 	if err != nil {
-		return "", err
+		return Grant{}, err
 	}
 	if a.mode == SignedBearerToken {
-		return a.checkSigned(token)
+		principal, err := a.checkSigned(token)
+		if err != nil {
+			return Grant{}, err
+		}
+		return Unlimited(principal), nil
+	}
+	if a.tokens != nil {
+		return a.tokens.authenticate(token)
 	}
 	if len(token) > maxTokenBytes {
-		return "", ErrToken
+		return Grant{}, ErrToken
 	}
 	// Comparing digests takes the same time wherever the tokens differ, and
 	// whatever their lengths.
 	digest := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(digest[:], a.digest[:]) != 1 {
-		return "", ErrToken
+		return Grant{}, ErrToken
 	}
 	// A digest of the digest: who can read it somewhere learns nothing of the token, and
 	// what belongs to one token does not belong to the next.
 	digest = sha256.Sum256(digest[:])
-	return CapabilityToken + " " + hex.EncodeToString(digest[:16]), nil
+	return Unlimited(CapabilityToken + " " + hex.EncodeToString(digest[:16])), nil
 }

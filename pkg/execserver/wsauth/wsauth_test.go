@@ -319,10 +319,10 @@ func TestPrincipals(t *testing.T) {
 	principal := func(changes ...any) string {
 		t.Helper()
 		p, err := a.Authenticate(request("Bearer " + s.good(changes...)))
-		if err != nil || p == "" {
-			t.Fatalf("%q, %v", p, err)
+		if err != nil || p.Principal == "" {
+			t.Fatalf("%q, %v", p.Principal, err)
 		}
-		return p
+		return p.Principal
 	}
 	first := principal("sub", "ann")
 	if again := principal("sub", "ann", "exp", now.Add(time.Hour).Unix(), "aud", "x"); again != first {

@@ -70,6 +70,9 @@ type Intent struct {
 	Redirect bool
 	// Reading makes everything read-only, as MakeReading does.
 	Reading bool
+	// Within is the directory that permissions.Scope.Within says; "": none. The file system
+	// helper may not read outside of it either.
+	Within string
 }
 
 // Status tells what a Runtime has chosen.

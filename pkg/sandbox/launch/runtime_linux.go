@@ -346,6 +346,9 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 	if in.Reading {
 		args = append(args, "--reading")
 	}
+	if in.Within != "" {
+		args = append(args, "--within", in.Within)
+	}
 	switch {
 	case in.ManagedNetwork:
 		args = append(args, "--allow-network-for-proxy")

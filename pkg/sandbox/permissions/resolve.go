@@ -15,6 +15,11 @@ type Scope struct {
 	WorkspaceRoots []string
 	// Tmpdir is $TMPDIR; it is ignored unless it is absolute.
 	Tmpdir string
+	// Within is the directory in which everything must lie that entries let be written, with
+	// all links followed, or in /tmp; with WithinReads also what they let be read, and /tmp
+	// is no exception. It is absolute and clean; "": there is none.
+	Within      string
+	WithinReads bool
 }
 
 func (s Scope) roots() []string {

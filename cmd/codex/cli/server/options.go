@@ -52,7 +52,7 @@ func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 // serverOptions are what the flags make of a server.
 func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
 	auth := wsauth.Config{
-		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"),
+		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
 		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
 	}
 	if c.IsSet("ws-max-clock-skew-seconds") {
@@ -75,7 +75,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		return execserver.Options{}, cmdutil.Usagef(
 			"--linux-sandbox-pid-namespace %q: isolate is supported; inherit is not, because a sandboxed command would see processes outside", word)
 	}
-	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
+	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-tokens", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
 		if c.IsSet(name) && c.String(name) == "" {
 			return execserver.Options{}, cmdutil.Usagef("--%s must not be empty; give a value or leave the flag out", name)
 		}

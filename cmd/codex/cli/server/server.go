@@ -66,7 +66,8 @@ with Delegate=yes of systemd. The log says which ones are not held; with --limit
 nothing starts then.
 
 With forward it runs nothing itself, but registers a server that listens elsewhere.
-With token it makes a file with a token for --ws-token-file.
+With token it makes a file with a token for --ws-token-file, or tokens with roles and
+ceilings for --ws-tokens.
 
 SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
 processes killed. A second signal ends it at once. With --audit-log, SIGHUP begins another
@@ -83,6 +84,7 @@ Options on the command line count more than variables, and those more than the f
 			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
 			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
 			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
+			&cli.StringFlag{Name: "ws-tokens", Usage: "capability-token: absolute path of the `FILE` with tokens that have roles"},
 			&cli.StringFlag{Name: "ws-shared-secret-file", Usage: "signed-bearer-token: absolute path of the `FILE` with the HS256 secret"},
 			&cli.StringFlag{Name: "ws-issuer", Usage: "signed-bearer-token: the `ISSUER` that tokens must name"},
 			&cli.StringFlag{Name: "ws-audience", Usage: "signed-bearer-token: the `AUDIENCE` that tokens must name"},

@@ -24,13 +24,19 @@ const tokenBytes = 32
 
 func tokenCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "token", Usage: "make a file with a token for --ws-token-file", ArgsUsage: "FILE", OnUsageError: cmdutil.OnUsageError,
-		Description: `Makes a file with a new random token, which only this user can read, and prints
-what a server and its clients need. The token itself is not printed. A file that
-exists is never replaced.
+		Name: "token", Usage: "make a file with a token, or manage tokens with roles", ArgsUsage: "FILE", OnUsageError: cmdutil.OnUsageError,
+		Description: `With a FILE: makes it with a new random token for --ws-token-file, which only this
+user can read, and prints what a server and its clients need. The token itself is not
+printed. A file that exists is never replaced. Its holders can do everything.
 
-Example:
-   codex exec-server token ~/exec-token`,
+With create, list and revoke: tokens with roles and ceilings, which a server takes
+with --ws-tokens. Their file has digests only.
+
+Examples:
+   codex exec-server token ~/exec-token
+   codex exec-server token create --role run --cwd /srv/project --expires 24h
+   codex exec-server token list`,
+		Subcommands: []*cli.Command{roleTokenCreate(s), roleTokenList(s), roleTokenRevoke(s)},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return cmdutil.Usagef("token takes the path of one new file, got %d", c.NArg())

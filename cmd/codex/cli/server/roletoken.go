@@ -1,0 +1,254 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/home"
+	"codex.internal/pkg/execenv"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"github.com/urfave/cli/v2"
+)
+
+func roleTokensFlag() cli.Flag {
+	return &cli.StringFlag{Name: "tokens", Usage: "the `FILE` with the tokens (default: exec-server/tokens.json in the home directory)"}
+}
+
+// openRoleTokens returns the token file that the flags name.
+func openRoleTokens(c *cli.Context) (*wsauth.TokenFile, error) {
+	path, err := cmdutil.FlagValue(c, "tokens")
+	switch {
+	case err != nil:
+		return nil, err
+	case path == "" && c.IsSet("tokens"):
+		return nil, cmdutil.Usagef("--tokens is empty; leave it out or give it a value")
+	case path == "":
+		dir, err := home.Find()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(dir, "exec-server", "tokens.json")
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	return wsauth.OpenTokens(path), nil
+}
+
+func roleTokenCreate(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "create", Usage: "make a token with a role and print it", OnUsageError: cmdutil.OnUsageError,
+		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.
+
+A token with the role read can read files and follow the output of processes of its
+principal. One with run can also start processes and change files. One with admin can
+also see the numbers of the whole server.
+
+The ceilings hold whatever a client asks for: --cwd confines file requests and
+working directories, --max-sandbox is the weakest sandbox of a process, and the
+--limit options are the highest limits. With --cwd a token with run has --max-sandbox
+workspace-write: without a sandbox a command could leave the directory.
+
+Examples:
+   codex exec-server token create --role run --cwd /srv/project --expires 24h
+   codex exec-server token create --role run --principal ci --max-sandbox read-only
+   codex exec-server token create --role read --principal ci`,
+		Flags: append([]cli.Flag{
+			roleTokensFlag(),
+			&cli.StringFlag{Name: "role", Usage: "read, run or admin (`ROLE`)"},
+			&cli.StringFlag{Name: "cwd", Usage: "confine file requests and working directories to `DIR`"},
+			&cli.StringFlag{Name: "max-sandbox", Usage: "the weakest sandbox of a process: read-only, workspace-write or none (`SANDBOX`)"},
+			&cli.StringFlag{Name: "principal", Usage: "share detached processes with other tokens of `NAME` (default: this token alone)"},
+			&cli.StringFlag{Name: "name", Usage: "a `NAME` for people"},
+			&cli.DurationFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked"},
+		}, cmdutil.ServerLimitFlags()...),
+		Action: func(c *cli.Context) error { return createRoleToken(c, s) },
+	}
+}
+
+func createRoleToken(c *cli.Context, s cmdutil.Streams) error {
+	switch {
+	case c.Args().Present():
+		return cmdutil.Usagef("create takes no arguments, got %q", c.Args().First())
+	case c.String("role") == "":
+		return cmdutil.Usagef("--role is missing: read, run or admin")
+	}
+	limits, err := cmdutil.ServerLimits(c)
+	if err != nil {
+		return err
+	}
+	spec := wsauth.TokenSpec{
+		Name: c.String("name"), Principal: c.String("principal"), Role: wsauth.Role(c.String("role")), TTL: c.Duration("expires"),
+		Ceiling: wsauth.Ceiling{MaxSandbox: wsauth.Sandbox(c.String("max-sandbox")), Limits: wsauth.Limits(limits)},
+	}
+	if c.IsSet("cwd") {
+		if spec.Ceiling.Dir, err = directory(c.String("cwd")); err != nil {
+			return err
+		}
+	}
+	tokens, err := openRoleTokens(c)
+	if err != nil {
+		return err
+	}
+	secret, token, err := tokens.Create(c.Context, spec)
+	if unfit, ok := errors.AsType[*wsauth.InvalidError](err); ok {
+		return cmdutil.Usagef("--%s %s", strings.ReplaceAll(unfit.What, " ", "-"), unfit.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Err, `The token %s is in %s; keep what follows, it is not stored.
+Server: codex exec-server --ws-auth capability-token --ws-tokens %s
+Client: %s=TOKEN codex remote --url wss://HOST:PORT info
+`, token.ID, tokens.Path(), quoted(tokens.Path()), execenv.TokenVariable)
+	_, err = fmt.Fprintln(s.Out, secret)
+	return err
+}
+
+// directory returns the absolute path of a directory that exists.
+func directory(name string) (string, error) {
+	if name == "" {
+		return "", cmdutil.Usagef("--cwd is empty; name a directory")
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--cwd: %w", err)
+	case !info.IsDir():
+		return "", cmdutil.Usagef("--cwd %s is not a directory", abs)
+	}
+	return abs, nil
+}
+
+// roleTokenEntry is a token as --json shows it.
+type roleTokenEntry struct {
+	ID         string         `json:"id"`
+	Name       string         `json:"name"`
+	Role       wsauth.Role    `json:"role"`
+	Principal  string         `json:"principal"`
+	Dir        string         `json:"cwd"`
+	MaxSandbox wsauth.Sandbox `json:"maxSandbox"`
+	Limits     wsauth.Limits  `json:"limits"`
+	Created    time.Time      `json:"created"`
+	Expires    *time.Time     `json:"expires"`
+}
+
+func roleTokenList(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "list the tokens with roles, oldest first", OnUsageError: cmdutil.OnUsageError,
+		Description: `With --json: an array of {id, name, role, principal, cwd, maxSandbox, limits, created,
+expires}, where expires is null if it never does.
+
+Example:
+   codex exec-server token list`,
+		Flags: []cli.Flag{roleTokensFlag(), &cli.BoolFlag{Name: "json", Usage: "print everything as one JSON array"}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.Usagef("list takes no arguments, got %q", c.Args().First())
+			}
+			tokens, err := openRoleTokens(c)
+			if err != nil {
+				return err
+			}
+			list, err := tokens.List()
+			if err != nil {
+				return err
+			}
+			entries := make([]roleTokenEntry, 0, len(list))
+			for i := range list {
+				t := &list[i]
+				e := roleTokenEntry{ID: t.ID, Name: t.Name, Role: t.Role, Principal: t.Principal, Dir: t.Dir, MaxSandbox: t.MaxSandbox, Limits: t.Limits, Created: t.Created}
+				if e.MaxSandbox == "" {
+					e.MaxSandbox = wsauth.SandboxNone
+				}
+				if !t.Expires.IsZero() {
+					e.Expires = &t.Expires
+				}
+				entries = append(entries, e)
+			}
+			if c.Bool("json") {
+				return cmdutil.PrintJSON(s.Out, entries)
+			}
+			return listRoleTokens(s.Out, tokens.Path(), entries, time.Now())
+		},
+	}
+}
+
+// listRoleTokens prints the tokens for people.
+func listRoleTokens(to io.Writer, path string, entries []roleTokenEntry, now time.Time) error {
+	if len(entries) == 0 {
+		_, err := fmt.Fprintf(to, "No tokens in %s.\n", path)
+		return err
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "id\trole\tprincipal\tcwd\tsandbox\tlimits\texpires\tname")
+	for _, e := range entries {
+		expires, limits := "never", "none"
+		if e.Expires != nil {
+			expires = e.Expires.Format(time.RFC3339)
+			if !now.Before(*e.Expires) {
+				expires += " (expired)"
+			}
+		}
+		if own := execproto.ProcessLimits(e.Limits); own != (execproto.ProcessLimits{}) {
+			limits = "yes (--json)"
+		}
+		dir, principal := e.Dir, e.Principal
+		if dir == "" {
+			dir = "-"
+		}
+		if principal == "" {
+			principal = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Role, principal, dir, e.MaxSandbox, limits, expires, e.Name)
+	}
+	return w.Flush()
+}
+
+func roleTokenRevoke(s cmdutil.Streams) *cli.Command {
+	return &cli.Command{
+		Name: "revoke", Usage: "take tokens with roles back", ArgsUsage: "ID...", OnUsageError: cmdutil.OnUsageError,
+		Description: `A running server refuses the tokens from then on, and ends their sessions within ten
+seconds. Detached processes go on.
+
+Example:
+   codex exec-server token revoke 4f1d0c2b9e7a`,
+		Flags: []cli.Flag{roleTokensFlag()},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() {
+				return cmdutil.Usagef("revoke needs the id of a token; see codex exec-server token list")
+			}
+			tokens, err := openRoleTokens(c)
+			if err != nil {
+				return err
+			}
+			for _, id := range c.Args().Slice() {
+				if own := wsauth.TokenID(id); own != "" {
+					return cmdutil.Usagef("that is a token, which is secret; revoke takes its id: codex exec-server token revoke %s", own)
+				}
+				token, err := tokens.Revoke(c.Context, id)
+				if err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintf(s.Out, "Revoked %s.\n", token.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

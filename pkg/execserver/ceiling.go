@@ -1,0 +1,208 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// The ceilings of a token (docs/spec/wire.md §1.7) hold whatever a client asks for. A file
+// request gets what its own sandbox and the ceiling both permit. A process/start is refused if its
+// sandbox permits more than the ceiling.
+
+// writableWithin returns the directory in which everything must lie that a sandbox lets be written.
+func writableWithin(c *wsauth.Ceiling) string {
+	if c.ConfinesProcesses() {
+		return c.Dir
+	}
+	return ""
+}
+
+// outsideCeiling returns an error for a method that looks at files outside of any sandbox,
+// if the client is confined to a directory.
+func (c *conn) outsideCeiling(method string) error {
+	if c.grant.Ceiling.Dir == "" {
+		return nil
+	}
+	return invalid(fmt.Sprintf("%s looks at files outside of %s, to which this token is confined (--cwd); it needs a token without that ceiling",
+		method, c.grant.Ceiling.Dir))
+}
+
+// fileIntent returns how a file request with that sandbox of the params must be confined;
+// nil: not at all.
+func (c *conn) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
+	intent, err := c.srv.fileIntent(raw)
+	ceiling := &c.grant.Ceiling
+	if err != nil || !ceiling.ConfinesFiles() {
+		return intent, err
+	}
+	access, dir := permissions.Write, ceiling.Dir
+	if ceiling.MaxSandbox == wsauth.SandboxReadOnly || !c.grant.Role.Allows(wsauth.RoleRun) {
+		access = permissions.Read
+	}
+	if dir == "" {
+		dir = "/"
+	}
+	if intent == nil {
+		intent = &launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
+		intent.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
+		c.srv.hideSecrets(&intent.Profile)
+	}
+	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	granted := permissions.Resolve(intent.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)
+	intent.Profile.FileSystem.Entries = intersect(intent.Profile.FileSystem.Entries, dir, access, granted)
+	if dir != "/" {
+		intent.Within = dir
+	}
+	return intent, nil
+}
+
+// intersect returns the entries that permit what others permit and a ceiling too: access to
+// a directory and what is below. granted is what the others permit for the directory.
+func intersect(entries []permissions.Entry, dir string, access, granted permissions.Access) []permissions.Entry {
+	lower := func(a permissions.Access) permissions.Access {
+		if a == permissions.Write {
+			return access
+		}
+		return a
+	}
+	at := permissions.Path{Text: dir}
+	if dir == "/" {
+		at = permissions.Path{Kind: permissions.Root}
+	}
+	real, _ := permissions.EffectivePath(sandbox.HostView{}, dir)
+	var both []permissions.Entry
+	if granted.CanRead() {
+		both = append(both, permissions.Entry{Path: at, Access: lower(granted)})
+	}
+	for _, e := range entries {
+		if e.Path.Kind == permissions.Literal {
+			e.Path.Text = spelledIn(e.Path.Text, dir, real)
+		}
+		inside := e.Path.Kind == permissions.Literal && strings.HasPrefix(e.Path.Text, strings.TrimSuffix(dir, "/")+"/") ||
+			dir == "/" && e.Path.Kind != permissions.Root && e.Path.Kind != permissions.Glob
+		switch {
+		case e.Access == permissions.Deny:
+			both = append(both, e)
+		case inside:
+			both = append(both, permissions.Entry{Path: e.Path, Access: lower(e.Access)})
+		}
+	}
+	return both
+}
+
+// spelledIn returns a path that leads into a directory as it is spelled below the directory:
+// what an entry takes away there counts, whatever links it names. Other paths stay.
+func spelledIn(name, dir, realDir string) string {
+	if strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/") {
+		return name
+	}
+	real, err := permissions.EffectivePath(sandbox.HostView{}, name)
+	if err != nil {
+		return name
+	}
+	if rest, ok := strings.CutPrefix(real, strings.TrimSuffix(realDir, "/")+"/"); ok {
+		return path.Join(dir, rest)
+	}
+	return name
+}
+
+// tooWeak is the error of a start whose sandbox permits more than the ceiling.
+func tooWeak(c *wsauth.Ceiling, why string) error {
+	return invalidParams(fmt.Sprintf("%s, and the ceiling of this token is --max-sandbox %s; ask for a stricter sandbox, or use a token with a higher ceiling", why, c.MaxSandbox))
+}
+
+// checkStart returns an error if the params of a process/start exceed the ceiling, but for
+// the profile, which checkCeiling looks at. cwd is the native working directory.
+func (c *conn) checkStart(p *execproto.StartParams, cwd string) error {
+	ceiling := &c.grant.Ceiling
+	if ceiling.Dir != "" {
+		if err := liesIn(cwd, ceiling.Dir); err != nil {
+			return invalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
+		}
+	}
+	switch {
+	case !ceiling.ConfinesProcesses():
+		return nil
+	case p.Sandbox == nil:
+		return tooWeak(ceiling, "the process has no sandbox")
+	case p.NetworkProxy != nil || p.ManagedNetwork != nil || p.EnforceManagedNetwork:
+		return tooWeak(ceiling, "the sandbox has the network, by a proxy")
+	}
+	return nil
+}
+
+// liesIn returns an error unless a directory lies in another one, with links followed, as the
+// kernel finds it from the descriptor of the other one.
+func liesIn(name, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	relative, err := filepath.Rel(dir, path.Clean(name))
+	if err != nil {
+		return err
+	}
+	if _, err = root.Stat(relative); err == nil {
+		return nil
+	}
+	// It may be spelled in another way, by a link outside.
+	realDir, e1 := filepath.EvalSymlinks(dir)
+	realName, e2 := filepath.EvalSymlinks(name)
+	if e1 != nil || e2 != nil {
+		return err
+	}
+	if relative, e1 = filepath.Rel(realDir, realName); e1 != nil {
+		return err
+	}
+	_, err = root.Stat(relative)
+	return err
+}
+
+// underCeiling returns the profile of a process, or an error if it permits more than the
+// ceiling. Links that change after this are the launcher's business: see Intent.Within. Of
+// the temporary directories only /tmp may be written: the client chooses what $TMPDIR says.
+func (s *processSandbox) underCeiling(profile permissions.Profile, cwd string) (permissions.Profile, error) {
+	c := s.ceiling
+	if !c.ConfinesProcesses() {
+		return profile, nil
+	}
+	profile.FileSystem.Entries = slices.DeleteFunc(slices.Clone(profile.FileSystem.Entries), func(e permissions.Entry) bool {
+		return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
+	})
+	return profile, s.checkCeiling(profile, cwd)
+}
+
+func (s *processSandbox) checkCeiling(profile permissions.Profile, cwd string) error {
+	c := s.ceiling
+	switch {
+	case profile.Kind != permissions.Managed || profile.FullWrite():
+		return tooWeak(c, "the sandbox permits everything")
+	case profile.Network == permissions.NetworkEnabled:
+		return tooWeak(c, "the sandbox has the network")
+	case s.ctx.UseLegacyLandlock:
+		return tooWeak(c, "useLegacyLandlock does not protect what a sandbox protects")
+	case c.MaxSandbox == wsauth.SandboxReadOnly && profile.FileSystem.Writes():
+		return tooWeak(c, "the sandbox permits writing")
+	}
+	scope := permissions.Scope{Cwd: cwd, Within: writableWithin(c)}
+	_, err := sandbox.Make(profile, scope, sandbox.HostView{}, false)
+	if outside, ok := errors.AsType[*sandbox.OutsideError](err); ok {
+		return tooWeak(c, outside.Error())
+	}
+	return nil // other errors are the launcher's
+}

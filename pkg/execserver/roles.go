@@ -1,0 +1,130 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"fmt"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/fileop/fsops"
+)
+
+// methodRoles says which role each method needs (docs/spec/wire.md §1.7). A method that is
+// not here is refused to every client: TestEveryMethodHasARole. File operations of the table
+// of fsops are added by whether they change anything.
+var methodRoles = map[string]wsauth.Role{
+	execproto.MethodInitialize: wsauth.RoleRead,
+
+	execproto.MethodEnvironmentInfo:       wsauth.RoleRead,
+	execproto.MethodEnvironmentStatus:     wsauth.RoleRead,
+	execproto.MethodEnvironmentConfigRead: wsauth.RoleRead,
+
+	execproto.MethodProcessStart:      wsauth.RoleRun,
+	execproto.MethodProcessRead:       wsauth.RoleRead, // without consume, which may let the process go on
+	execproto.MethodProcessWrite:      wsauth.RoleRun,
+	execproto.MethodProcessCloseStdin: wsauth.RoleRun,
+	execproto.MethodProcessResize:     wsauth.RoleRun,
+	execproto.MethodProcessSignal:     wsauth.RoleRun,
+	execproto.MethodProcessTerminate:  wsauth.RoleRun,
+	execproto.MethodProcessList:       wsauth.RoleRead,
+	execproto.MethodProcessDetached:   wsauth.RoleRead,
+	execproto.MethodProcessForget:     wsauth.RoleRun,
+	execproto.NotifyProcessAck:        wsauth.RoleRead,
+
+	execproto.MethodFSOpen:         wsauth.RoleRead, // to read: mayOpen
+	execproto.MethodFSOpenArchive:  wsauth.RoleRead, // to read: mayOpen
+	execproto.MethodFSReadBlock:    wsauth.RoleRead,
+	execproto.MethodFSWriteBlock:   wsauth.RoleRun,
+	execproto.MethodFSClose:        wsauth.RoleRead, // of a handle that this client has opened
+	execproto.MethodFSWatchMissing: wsauth.RoleRead,
+	execproto.MethodFSWatch:        wsauth.RoleRead,
+	execproto.MethodFSUnwatch:      wsauth.RoleRead,
+
+	execproto.MethodCapabilityRootsDiscover: wsauth.RoleRead,
+	execproto.MethodCapabilitiesDiscover:    wsauth.RoleRead,
+
+	execproto.MethodHTTPRequest: wsauth.RoleRun,
+	execproto.NotifyHTTPAck:     wsauth.RoleRun,
+
+	execproto.MethodTunnelOpen:     wsauth.RoleRun,
+	execproto.MethodTunnelListen:   wsauth.RoleRun,
+	execproto.MethodTunnelUnlisten: wsauth.RoleRun,
+	execproto.MethodTunnelResume:   wsauth.RoleRun,
+	execproto.NotifyTunnelData:     wsauth.RoleRun,
+	execproto.NotifyTunnelAck:      wsauth.RoleRun,
+	execproto.NotifyTunnelClose:    wsauth.RoleRun,
+}
+
+// networkMethods use the server's network for the client. A ceiling of the sandbox refuses
+// them: commands could otherwise reach the network by the client.
+var networkMethods = map[string]bool{
+	execproto.MethodHTTPRequest:    true,
+	execproto.MethodTunnelOpen:     true,
+	execproto.MethodTunnelListen:   true,
+	execproto.MethodTunnelUnlisten: true,
+	execproto.MethodTunnelResume:   true,
+}
+
+func init() {
+	for i := range fsops.Operations() {
+		operation := &fsops.Operations()[i]
+		switch {
+		case operation.Part:
+		case operation.ReadOnly:
+			methodRoles[operation.Method] = wsauth.RoleRead
+		default:
+			methodRoles[operation.Method] = wsauth.RoleRun
+		}
+	}
+}
+
+// permit returns an error if the client's role does not allow a method. An unknown method is
+// the business of the caller.
+func (c *conn) permit(method string) error {
+	needed, ok := methodRoles[method]
+	if !ok {
+		_, ok = methods[method]
+		_, notified := notifications[method]
+		if ok = ok || notified; !ok {
+			return nil
+		}
+		needed = "" // which no role allows
+	}
+	if err := c.needs(needed, method); err != nil {
+		return err
+	}
+	if networkMethods[method] && c.grant.Ceiling.ConfinesProcesses() {
+		return invalid(fmt.Sprintf("%s would use the network of the server, which the ceiling of this token (--max-sandbox %s) does not permit; "+
+			"it needs a token without that ceiling", method, c.grant.Ceiling.MaxSandbox))
+	}
+	return nil
+}
+
+// needs returns an error unless the client's role allows what another role may do.
+func (c *conn) needs(role wsauth.Role, what string) error {
+	if c.grant.Role.Allows(role) {
+		return nil
+	}
+	return invalid(fmt.Sprintf("%s needs a token with the role %s, and this one has the role %s; ask the operator of the server for another token",
+		what, role, c.grant.Role))
+}
+
+// mayChange returns an error if the client may not change files by a method.
+func (c *conn) mayChange(method string) error {
+	if c.grant.Ceiling.MaxSandbox != wsauth.SandboxReadOnly {
+		return nil
+	}
+	return invalid(method + " changes files, which the ceiling of this token (--max-sandbox read-only) does not permit; it needs a token with a higher ceiling")
+}
+
+// mayOpen returns an error if the client may not open a file or an archive in a mode.
+func (c *conn) mayOpen(method string, mode execproto.OpenMode) error {
+	if mode == execproto.OpenRead {
+		return nil
+	}
+	if err := c.needs(wsauth.RoleRun, method+" to write"); err != nil {
+		return err
+	}
+	return c.mayChange(method)
+}

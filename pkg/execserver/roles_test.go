@@ -1,0 +1,129 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/sandbox/permissions"
+)
+
+// readMethods are all methods that a client with the role read may use. Who adds one here
+// says that it changes nothing and starts nothing.
+var readMethods = []string{
+	"initialize", "environment/info", "environment/status", "environmentConfig/read",
+	"process/read", "process/list", "process/listDetached", "process/ack",
+	"fs/open", "fs/openArchive", "fs/readBlock", "fs/close", "fs/watch", "fs/watchMissing", "fs/unwatch",
+	"capabilityRoots/discoverV1", "capabilities/discoverV2",
+}
+
+// TestEveryMethodHasARole: a method without a role is refused to everybody.
+func TestEveryMethodHasARole(t *testing.T) {
+	all := slices.Concat(slices.Collect(maps.Keys(methods)), slices.Collect(maps.Keys(notifications)))
+	for _, method := range all {
+		role, ok := methodRoles[method]
+		if !ok || !slices.Contains(wsauth.Roles, role) {
+			t.Errorf("%s has no role", method)
+		}
+		operation := fsops.Find(method)
+		reads := slices.Contains(readMethods, method) || operation != nil && operation.ReadOnly
+		if (role == wsauth.RoleRead) != reads {
+			t.Errorf("%s has the role %s", method, role)
+		}
+	}
+	for method := range methodRoles {
+		if !slices.Contains(all, method) {
+			t.Errorf("%s is no method", method)
+		}
+	}
+	for _, method := range readMethods {
+		if !slices.Contains(all, method) {
+			t.Errorf("%s is no method", method)
+		}
+	}
+}
+
+func TestPermit(t *testing.T) {
+	read := &conn{grant: wsauth.Grant{Role: wsauth.RoleRead}}
+	run := &conn{grant: wsauth.Grant{Role: wsauth.RoleRun}}
+	capped := &conn{grant: wsauth.Grant{Role: wsauth.RoleRun, Ceiling: wsauth.Ceiling{MaxSandbox: wsauth.SandboxReadOnly}}}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string // "": it is permitted
+	}{
+		{"read", read.permit(execproto.MethodProcessRead), ""},
+		{"read starts", read.permit(execproto.MethodProcessStart), "the role run, and this one has the role read"},
+		{"read writes input", read.permit(execproto.MethodProcessWrite), "the role run"},
+		{"read ends", read.permit(execproto.MethodProcessTerminate), "the role run"},
+		{"read signals", read.permit(execproto.MethodProcessSignal), "the role run"},
+		{"read forgets", read.permit(execproto.MethodProcessForget), "the role run"},
+		{"read tunnels", read.permit(execproto.MethodTunnelOpen), "the role run"},
+		{"read fetches", read.permit(execproto.MethodHTTPRequest), "the role run"},
+		{"read removes", read.permit("fs/remove"), "the role run"},
+		{"read opens to read", read.mayOpen("fs/open", execproto.OpenRead), ""},
+		{"read opens to write", read.mayOpen("fs/open", execproto.OpenReplace), "the role run"},
+		{"run starts", run.permit(execproto.MethodProcessStart), ""},
+		{"run fetches", run.permit(execproto.MethodHTTPRequest), ""},
+		{"run opens to write", run.mayOpen("fs/open", execproto.OpenReplace), ""},
+		{"a ceiling tunnels", capped.permit(execproto.MethodTunnelListen), "--max-sandbox read-only"},
+		{"a ceiling fetches", capped.permit(execproto.MethodHTTPRequest), "--max-sandbox read-only"},
+		{"a ceiling opens to write", capped.mayOpen("fs/open", execproto.OpenReplace), "--max-sandbox read-only"},
+		{"a ceiling starts without a sandbox", capped.checkStart(&execproto.StartParams{}, "/"), "no sandbox"},
+		{"a ceiling and a proxy", capped.checkStart(&execproto.StartParams{Sandbox: []byte("{}"), EnforceManagedNetwork: true}, "/"), "has the network"},
+		{"nobody", (&conn{}).permit(execproto.MethodInitialize), "the role read"},
+	} {
+		switch {
+		case tt.want == "" && tt.err != nil, tt.want != "" && (tt.err == nil || !strings.Contains(tt.err.Error(), tt.want)):
+			t.Errorf("%s: %v", tt.name, tt.err)
+		}
+	}
+}
+
+// TestIntersect: a file request gets what its own sandbox and the ceiling permit.
+func TestIntersect(t *testing.T) {
+	literal := func(text string, a permissions.Access) permissions.Entry {
+		return permissions.Entry{Path: permissions.Path{Text: text}, Access: a}
+	}
+	root := func(a permissions.Access) permissions.Entry {
+		return permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: a}
+	}
+	tmp := permissions.Entry{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}
+	for _, tt := range []struct {
+		name    string
+		entries []permissions.Entry
+		dir     string
+		access  permissions.Access
+		granted permissions.Access
+		want    []permissions.Entry
+	}{
+		{"everything", []permissions.Entry{root(permissions.Write)}, "/w", permissions.Write, permissions.Write,
+			[]permissions.Entry{literal("/w", permissions.Write)}},
+		{"a read token", []permissions.Entry{root(permissions.Write)}, "/w", permissions.Read, permissions.Write,
+			[]permissions.Entry{literal("/w", permissions.Read)}},
+		{"its own is stricter", []permissions.Entry{root(permissions.Read), literal("/w/a", permissions.Write), tmp}, "/w", permissions.Write, permissions.Read,
+			[]permissions.Entry{literal("/w", permissions.Read), literal("/w/a", permissions.Write)}},
+		{"outside", []permissions.Entry{literal("/other", permissions.Write), literal("/ww", permissions.Write)}, "/w", permissions.Write, permissions.Deny, nil},
+		{"what is denied stays so", []permissions.Entry{root(permissions.Write), literal("/w/s", permissions.Deny)}, "/w", permissions.Write, permissions.Write,
+			[]permissions.Entry{literal("/w", permissions.Write), literal("/w/s", permissions.Deny)}},
+		{"read-only without a directory", []permissions.Entry{root(permissions.Read), literal("/w", permissions.Write)}, "/", permissions.Read, permissions.Read,
+			[]permissions.Entry{root(permissions.Read), literal("/w", permissions.Read)}},
+	} {
+		if got := intersect(tt.entries, tt.dir, tt.access, tt.granted); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestLowest(t *testing.T) {
+	got := lowest(execproto.ProcessLimits{PIDs: 5, SwapBytes: 9, WallMS: 7}, execproto.ProcessLimits{PIDs: 3, MemoryBytes: 8, SwapBytes: 1, Require: true})
+	if want := (execproto.ProcessLimits{PIDs: 3, MemoryBytes: 8, SwapBytes: 1, WallMS: 7, Require: true}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,110 @@
+package wsauth
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/internal/tokens"
+)
+
+func TestRoleTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	now := time.Now()
+	file := openTokens(path, func() time.Time { return now })
+	limited, made, err := file.Create(context.Background(), TokenSpec{Role: RoleRun, Ceiling: Ceiling{Dir: "/srv"}, TTL: time.Hour, Principal: "ci"})
+	if err != nil || made.MaxSandbox != SandboxWorkspaceWrite {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	a, err := New(Config{Mode: CapabilityToken, TokensFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.tokens = file // with its clock
+	grant, err := a.Authenticate(request("Bearer " + limited))
+	want := Ceiling{Dir: "/srv", MaxSandbox: SandboxWorkspaceWrite}
+	if err != nil || grant.Role != RoleRun || grant.Principal != "principal ci" || grant.Ceiling != want || grant.Check() != nil {
+		t.Errorf("%+v, %v", grant, err)
+	}
+	read, readToken, err := OpenTokens(path).Create(context.Background(), TokenSpec{Role: RoleRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := a.Authenticate(request("Bearer " + read)); err != nil || g.Role != RoleRead || g.Principal != "token "+readToken.ID {
+		t.Errorf("%+v, %v", g, err)
+	}
+	now = now.Add(2 * time.Hour)
+	if err := grant.Check(); !errors.Is(err, ErrRevoked) {
+		t.Errorf("expired: %v", err)
+	}
+	if _, err := a.Authenticate(request("Bearer " + limited)); !errors.Is(err, ErrToken) {
+		t.Errorf("expired: %v", err)
+	}
+	g, _ := a.Authenticate(request("Bearer " + read))
+	if _, err := OpenTokens(path).Revoke(context.Background(), readToken.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Check(); !errors.Is(err, ErrRevoked) {
+		t.Errorf("revoked: %v", err)
+	}
+}
+
+func TestTokensThatCannotBe(t *testing.T) {
+	file := OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
+	for _, tt := range []struct {
+		name string
+		spec TokenSpec
+		want string
+	}{
+		{"no role", TokenSpec{}, "there are read, run and admin"},
+		{"strange role", TokenSpec{Role: "root"}, "root"},
+		{"relative", TokenSpec{Role: RoleRun, Ceiling: Ceiling{Dir: "a"}}, "clean absolute"},
+		{"strange sandbox", TokenSpec{Role: RoleRun, Ceiling: Ceiling{MaxSandbox: "full"}}, "there are read-only"},
+		{"nowhere to write", TokenSpec{Role: RoleRun, Ceiling: Ceiling{MaxSandbox: SandboxWorkspaceWrite}}, "needs --cwd"},
+		{"read with a sandbox", TokenSpec{Role: RoleRead, Ceiling: Ceiling{MaxSandbox: SandboxReadOnly}}, "starts and writes nothing"},
+		{"read with limits", TokenSpec{Role: RoleRead, Ceiling: Ceiling{Limits: Limits{PIDs: 1}}}, "starts nothing"},
+		{"admin with a ceiling", TokenSpec{Role: RoleAdmin, Ceiling: Ceiling{Dir: "/srv"}}, "admin has no ceilings"},
+		{"control character", TokenSpec{Role: RoleRun, Principal: "\x1b"}, "printed"},
+	} {
+		_, _, err := file.Create(context.Background(), tt.spec)
+		var unfit *InvalidError
+		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+func TestRolesAllow(t *testing.T) {
+	for _, tt := range []struct {
+		own, needed Role
+		want        bool
+	}{
+		{RoleRead, RoleRead, true}, {RoleRead, RoleRun, false}, {RoleRun, RoleRead, true}, {RoleRun, RoleAdmin, false},
+		{RoleAdmin, RoleRun, true}, {"", RoleRead, false}, {RoleAdmin, "", false}, {"root", RoleRead, false},
+	} {
+		if got := tt.own.Allows(tt.needed); got != tt.want {
+			t.Errorf("%q allows %q: %t", tt.own, tt.needed, got)
+		}
+	}
+}
+
+// FuzzRoleTokens checks that no token is accepted that Create would refuse.
+func FuzzRoleTokens(f *testing.F) {
+	f.Add([]byte(`{"version":1,"tokens":[]}`))
+	f.Add([]byte(`{"version":1,"tokens":[{"id":"0123456789ab","role":"run","dir":"/srv","maxSandbox":"workspace-write","limits":{"pids":5},` +
+		`"created":"2026-01-02T03:04:05Z","sha256":"` + strings.Repeat("0a", 32) + `"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		found, err := tokens.Decode[Token](data)
+		if err != nil {
+			return
+		}
+		for id, token := range found {
+			if id != token.ID || !tokens.IsID(id) || token.Check() != nil || len(token.SHA256) != 64 {
+				t.Fatalf("%q: %+v", id, token)
+			}
+		}
+	})
+}
