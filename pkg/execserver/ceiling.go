@@ -84,6 +84,9 @@ func intersect(entries []permissions.Entry, dir string, access, granted permissi
 		at = permissions.Path{Kind: permissions.Root}
 	}
 	real, _ := permissions.EffectivePath(sandbox.HostView{}, dir)
+	if dir != "/" && granted == permissions.Write && slices.ContainsFunc(entries, protectsByName) {
+		granted = permissions.Read // because such entries are left out below
+	}
 	var both []permissions.Entry
 	if granted.CanRead() {
 		both = append(both, permissions.Entry{Path: at, Access: lower(granted)})
@@ -102,6 +105,12 @@ func intersect(entries []permissions.Entry, dir string, access, granted permissi
 		}
 	}
 	return both
+}
+
+// protectsByName reports whether an entry makes something read-only that it names by what it
+// is for, such as the project: below a directory that may be written.
+func protectsByName(e permissions.Entry) bool {
+	return e.Access == permissions.Read && e.Path.Kind != permissions.Literal && e.Path.Kind != permissions.Root
 }
 
 // spelledIn returns a path that leads into a directory as it is spelled below the directory:

@@ -95,6 +95,7 @@ func TestIntersect(t *testing.T) {
 		return permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: a}
 	}
 	tmp := permissions.Entry{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}
+	project := permissions.Entry{Path: permissions.Path{Kind: permissions.ProjectRoots}, Access: permissions.Read}
 	for _, tt := range []struct {
 		name    string
 		entries []permissions.Entry
@@ -112,6 +113,8 @@ func TestIntersect(t *testing.T) {
 		{"outside", []permissions.Entry{literal("/other", permissions.Write), literal("/ww", permissions.Write)}, "/w", permissions.Write, permissions.Deny, nil},
 		{"what is denied stays so", []permissions.Entry{root(permissions.Write), literal("/w/s", permissions.Deny)}, "/w", permissions.Write, permissions.Write,
 			[]permissions.Entry{literal("/w", permissions.Write), literal("/w/s", permissions.Deny)}},
+		{"a project that is read-only", []permissions.Entry{root(permissions.Write), project}, "/w", permissions.Write, permissions.Write,
+			[]permissions.Entry{literal("/w", permissions.Read)}},
 		{"read-only without a directory", []permissions.Entry{root(permissions.Read), literal("/w", permissions.Write)}, "/", permissions.Read, permissions.Read,
 			[]permissions.Entry{root(permissions.Read), literal("/w", permissions.Read)}},
 	} {

@@ -61,9 +61,9 @@ Examples:
    codex exec-server --remote https://meet.example:8766 --environment-id box
 
 The --limit options hold for every command, whatever a client asks for; a client may
-ask for less. Those of memory, swap, processors and processes need a cgroup v2 with controllers, as
-with Delegate=yes of systemd. The log says which ones are not held; with --limit-require
-nothing starts then.
+ask for less. Those of memory, swap, processors and processes need a cgroup v2 with
+controllers, as with Delegate=yes of systemd. The log says which ones are not held; with
+--limit-require nothing starts then.
 
 With forward it runs nothing itself, but registers a server that listens elsewhere.
 With token it makes a file with a token for --ws-token-file, or tokens with roles and
