@@ -173,7 +173,8 @@ func (d *day) watches() {
 
 // leaves starts a process, goes away and comes back.
 func (d *day) leaves() {
-	handle, errs, code := d.run("run", "--detach", "--name", "left", "--", "sh", "-c", "echo first; exec sleep 1000")
+	name := "left-" + d.way // one user's servers share the directory of detached processes
+	handle, errs, code := d.run("run", "--detach", "--name", name, "--", "sh", "-c", "echo first; exec sleep 1000")
 	if code != 0 {
 		d.t.Fatal(errs)
 	}
@@ -184,8 +185,8 @@ func (d *day) leaves() {
 		}
 		return nil
 	})
-	d.try("", 0, "kill", "left")
-	d.try("", 137, "wait", "left")
-	d.try("first\n", 0, "logs", "left")
-	d.try("", 0, "forget", "left")
+	d.try("", 0, "kill", name)
+	d.try("", 137, "wait", name)
+	d.try("first\n", 0, "logs", name)
+	d.try("", 0, "forget", name)
 }
