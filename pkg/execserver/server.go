@@ -38,7 +38,7 @@ type Options struct {
 	// and why they ended; never contents, environments or tokens. Nil: no log.
 	Logger *slog.Logger
 
-	// Version is sent to clients as executorVersion.
+	// Version is sent to clients as a part of executorVersion.
 	Version string
 
 	// CodexHome is the directory with the user's config.toml, absolute and clean.
@@ -245,7 +245,7 @@ func describe(host info.Info, opts Options) execproto.EnvironmentInfo {
 		UserHomeDir:          uri(host.Home),
 		TemporaryDirectories: []string{},
 		PlatformOS:           host.PlatformOS,
-		ExecutorVersion:      opts.Version,
+		ExecutorVersion:      executorVersion(opts.Version),
 		Capabilities: execproto.Capabilities{
 			FileWriteStreaming:    true,
 			HTTPHeaderEnvVars:     true,
