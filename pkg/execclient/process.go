@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -366,117 +365,6 @@ func (p *Process) Stream(ctx context.Context, stdout, stderr io.Writer) (ExitSta
 		}
 	}
 	return p.WaitClosed(ctx)
-}
-
-// Read reads retained output; see process/read. While nobody follows the
-// process, what AfterSeq leaves out counts as consumed. Of a process that has
-// failed it answers so.
-func (p *Process) Read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
-	p.mu.Lock()
-	if params.AfterSeq != nil {
-		p.readThrough = max(p.readThrough, *params.AfterSeq)
-	}
-	p.claim()
-	failed := p.err
-	next := p.last + 1
-	p.mu.Unlock()
-	p.maybeAck()
-	if failed == nil {
-		return p.read(ctx, params)
-	}
-	text := failed.Error()
-	return execproto.ReadResult{Chunks: []execproto.OutputChunk{}, NextSeq: next, Exited: true, Closed: true, Failure: &text}, nil
-}
-
-func (p *Process) read(ctx context.Context, params execproto.ReadParams) (execproto.ReadResult, error) {
-	params.ProcessID = p.id
-	var r execproto.ReadResult
-	err := p.c.Call(ctx, execproto.MethodProcessRead, &params, &r)
-	return r, err
-}
-
-// Write writes to the process's stdin and waits until the server has taken
-// it. It is written once, also when the connection is lost in between.
-func (p *Process) Write(ctx context.Context, data []byte) (execproto.WriteStatus, error) {
-	p.mu.Lock()
-	p.writeID++
-	id, failed := strconv.FormatUint(p.writeID, 10), p.err
-	p.mu.Unlock()
-	if failed != nil {
-		return "", failed
-	}
-	raw, err := encode(execproto.MethodProcessWrite, &execproto.WriteParams{ProcessID: p.id, Chunk: data, WriteID: &id})
-	if err != nil {
-		return "", err
-	}
-	m, err := p.c.call(ctx, execproto.MethodProcessWrite, raw, true)
-	if err != nil {
-		return "", err
-	}
-	var r execproto.WriteResult
-	err = decodeAnswer(execproto.MethodProcessWrite, m, &r)
-	return r.Status, err
-}
-
-// Stdin returns the process's stdin as a writer; its Close ends the input.
-// A write that the server refuses fails with ErrStdinClosed, ErrUnknownProcess or
-// ErrStarting.
-func (p *Process) Stdin(ctx context.Context) io.WriteCloser { return &stdinWriter{ctx, p} }
-
-type stdinWriter struct {
-	ctx context.Context
-	p   *Process
-}
-
-func (w *stdinWriter) Write(b []byte) (int, error) {
-	done := 0
-	for done < len(b) {
-		n := min(len(b)-done, stdinChunk)
-		status, err := w.p.Write(w.ctx, b[done:done+n])
-		if err == nil {
-			err = statusError(status)
-		}
-		if err != nil {
-			return done, err
-		}
-		done += n
-	}
-	return done, nil
-}
-
-func statusError(status execproto.WriteStatus) error {
-	switch status {
-	case execproto.WriteAccepted:
-		return nil
-	case execproto.WriteUnknownProcess:
-		return ErrUnknownProcess
-	case execproto.WriteStarting:
-		return ErrStarting
-	default:
-		return ErrStdinClosed
-	}
-}
-
-func (w *stdinWriter) Close() error { return w.p.CloseStdin(w.ctx) }
-
-// CloseStdin ends the process's input. Servers of codex itself cannot do it;
-// then the error is ErrNoCloseStdin.
-func (p *Process) CloseStdin(ctx context.Context) error {
-	method, params := execproto.MethodProcessCloseStdin, &execproto.ProcessParams{ProcessID: p.id}
-	if !p.terminal || !p.c.Has(method) {
-		return p.extension(ctx, method, params, ErrNoCloseStdin)
-	}
-	// A terminal is typed the end-of-file character, and twice is not the same
-	// as once.
-	raw, err := encode(method, params)
-	if err != nil {
-		return err
-	}
-	m, err := p.c.call(ctx, method, raw, false)
-	if err != nil {
-		return err
-	}
-	return decodeAnswer(method, m, nil)
 }
 
 // Resize sets the size of the process's terminal; servers of codex itself
