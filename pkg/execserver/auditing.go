@@ -217,15 +217,3 @@ func (ch change) done(err error) {
 	}
 	ch.c.srv.note(e)
 }
-
-// auditFiles returns the files that sandboxed requests must not see, if what confines them
-// can hide files.
-func (srv *Server) auditFiles() []string {
-	if len(srv.opts.AuditFiles) == 0 {
-		return nil
-	}
-	if runtime, err := srv.sandboxes(); err != nil || !runtime.Status().Complete {
-		return nil
-	}
-	return srv.opts.AuditFiles
-}

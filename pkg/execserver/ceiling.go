@@ -59,7 +59,7 @@ func (c *conn) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
 	if intent == nil {
 		intent = &launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
 		intent.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
-		c.srv.hideSecrets(&intent.Profile)
+		c.srv.hideSecrets(&intent.Profile, false)
 	}
 	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
 	granted := permissions.Resolve(intent.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)

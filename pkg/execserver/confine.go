@@ -158,7 +158,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	srv.hideSecrets(&profile)
+	srv.hideSecrets(&profile, false)
 	return &launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
 }
 
@@ -211,7 +211,7 @@ func (s *processSandbox) intent() (*launch.Intent, error) {
 	if _, err := s.srv.sandboxes(); err != nil {
 		return nil, unenforceable(err)
 	}
-	s.srv.hideSecrets(&profile)
+	s.srv.hideSecrets(&profile, s.ctx.UseLegacyLandlock)
 	return &launch.Intent{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
 		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed, Within: writableWithin(s.ceiling),

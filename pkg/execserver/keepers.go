@@ -183,6 +183,17 @@ func (d *detachedStore) base(create bool) (*os.Root, error) {
 	return root, err
 }
 
+// directory returns the path of the directory, which it makes if need be; "": there is none.
+func (d *detachedStore) directory() string {
+	if d == nil {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, _ = d.base(true) // what could not be made cannot be hidden, and has nothing in it
+	return d.path
+}
+
 // find returns an owner's process of that id.
 func (d *detachedStore) find(owner, id string) (*kept, error) {
 	d.mu.Lock()

@@ -29,7 +29,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: slices.Clone(sent)}}
 	was := p
-	srv.hideSecrets(&p)
+	srv.hideSecrets(&p, false)
 	want := []permissions.Entry{root, entry("/run/secrets2", permissions.Read), entry("/run/secrets", permissions.Deny), entry(hidden, permissions.Deny)}
 	if !slices.Equal(p.FileSystem.Entries, want) {
 		t.Errorf("got %v, want %v", p.FileSystem.Entries, want)
@@ -42,13 +42,13 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Errorf("the bundle is not readable: %v", got)
 	}
 	open := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Unrestricted: true}}
-	srv.hideSecrets(&open)
+	srv.hideSecrets(&open, false)
 	grantRead(&open, "/home/bundle")
 	if len(open.FileSystem.Entries) > 0 {
 		t.Errorf("entries in a profile without files: %v", open.FileSystem.Entries)
 	}
 	none := permissions.Profile{Kind: permissions.Managed}
-	(&Server{}).hideSecrets(&none)
+	(&Server{}).hideSecrets(&none, false)
 	if none.FileSystem.Entries != nil {
 		t.Errorf("entries without credentials: %v", none.FileSystem.Entries)
 	}

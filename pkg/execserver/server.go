@@ -103,9 +103,11 @@ type Options struct {
 
 	// Audit is the audit trail. Nil: there is none.
 	Audit *Audit
-	// AuditFiles are the files of the trail and of its key, which sandboxed requests do not
-	// see. Where Landlock alone confines, which cannot hide files, they are not hidden.
-	AuditFiles []string
+	// PrivatePaths are files and directories of the server itself, absolute: its tokens and
+	// keys, its audit trail, what it keeps of detached processes. Sandboxed requests do not see
+	// those that exist, nor RetainDir. Where Landlock alone confines, which cannot hide
+	// anything, they are hidden only with Sandbox.Stricter.
+	PrivatePaths []string
 
 	// Process says how descendants of processes are found and killed. The zero
 	// value fits a program that has other children.

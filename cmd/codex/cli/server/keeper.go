@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -32,7 +33,7 @@ type keeperSettings struct {
 	NoLocalSockets bool     `json:"noLocalSockets"`
 	Cgroups        bool     `json:"cgroups"`
 	Hidden         []string `json:"hidden"` // from sandboxed commands
-	AuditFiles     []string `json:"auditFiles"`
+	Private        []string `json:"private"`
 
 	Limits   execproto.ProcessLimits `json:"limits"`
 	NoLimits string                  `json:"noLimits"` // see process.Options
@@ -48,15 +49,21 @@ func retainDir(flag string, isSet bool) (string, error) {
 	case isSet:
 		return flag, nil
 	}
+	return stateDir(), nil
+}
+
+// stateDir returns the directory in which this user's servers keep detached processes without
+// --retain-dir; "": there is no home directory.
+func stateDir() string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {
 		home, err := os.UserHomeDir()
 		if err != nil || !filepath.IsAbs(home) {
-			return "", nil
+			return ""
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(state, "codex", "detached"), nil
+	return filepath.Join(state, "codex", "detached")
 }
 
 // retainNone as the value of --retain-dir means that there are no detached processes.
@@ -68,10 +75,19 @@ func addKeepers(opts *execserver.Options, self string) error {
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
 		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
 		Limits: opts.Limits, NoLimits: noKeeperLimits(),
-		AuditFiles: opts.AuditFiles,
+		Private: privateOf(opts),
 	})
 	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
 	return err
+}
+
+// privateOf returns what the sandboxes of keepers hide: a keeper has no --retain-dir itself.
+func privateOf(opts *execserver.Options) []string {
+	private := slices.Clone(opts.PrivatePaths)
+	if opts.RetainDir != "" {
+		private = append(private, opts.RetainDir)
+	}
+	return private
 }
 
 // noKeeperLimits returns why the cgroups of keepers limit nothing; "": they do. Scenario: a
@@ -116,7 +132,7 @@ func runKeeper(ctx context.Context) error {
 	}
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, AuditFiles: s.AuditFiles,
+		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,
 		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{
 			Subreaper: true, Cgroups: s.Cgroups, NoLimits: s.NoLimits, KillFirst: true,

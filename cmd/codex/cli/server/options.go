@@ -49,6 +49,21 @@ func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 	}
 }
 
+// privatePaths returns what sandboxed commands must not see of the server's own files: what
+// the options name, and what this user's servers keep of detached processes by default.
+func privatePaths(c *cli.Context) []string {
+	paths := auditFiles(c)
+	for _, name := range []string{"ws-token-file", "ws-tokens", "ws-shared-secret-file", "tls-key"} {
+		if path, err := filepath.Abs(c.String(name)); err == nil && c.String(name) != "" {
+			paths = append(paths, path)
+		}
+	}
+	if dir := stateDir(); dir != "" {
+		paths = append(paths, dir)
+	}
+	return paths
+}
+
 // serverOptions are what the flags make of a server.
 func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
 	auth := wsauth.Config{
@@ -115,7 +130,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		},
 		ProxyPrivateIPsViaUpstream: c.Bool("proxy-private-ips-via-upstream"),
 		EgressPolicy:               ceiling,
-		AuditFiles:                 auditFiles(c),
+		PrivatePaths:               privatePaths(c),
 		RetainDir:                  dir, RetainBytes: c.Int64("retain-bytes"), RetainFor: c.Duration("retain-for"),
 		MaxDetached: c.Int("max-detached"),
 		Limits:      limits, TraceCommands: c.Bool("trace-commands"),

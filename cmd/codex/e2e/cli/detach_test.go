@@ -28,7 +28,13 @@ type detaching struct {
 
 func newDetaching(t *testing.T, args ...string) *detaching {
 	t.Helper()
-	d := &detaching{t: t, dir: filepath.Join(t.TempDir(), "retain")}
+	return newDetachingIn(t, filepath.Join(t.TempDir(), "retain"), args...)
+}
+
+// newDetachingIn is newDetaching with the path of the directory, which may lead through links.
+func newDetachingIn(t *testing.T, dir string, args ...string) *detaching {
+	t.Helper()
+	d := &detaching{t: t, dir: dir}
 	d.start(args...)
 	t.Cleanup(func() {
 		// What still runs would hold the directory.
@@ -60,9 +66,13 @@ func (d *detaching) end(sig syscall.Signal) {
 // keepers are the keepers of the directory's processes: they have its directories open.
 func (d *detaching) keepers() []int {
 	var pids []int
+	dir, err := filepath.EvalSymlinks(d.dir)
+	if err != nil {
+		return nil // not made yet
+	}
 	names, _ := filepath.Glob("/proc/[0-9]*/fd/3")
 	for _, name := range names {
-		if to, err := os.Readlink(name); err == nil && filepath.Dir(to) == d.dir {
+		if to, err := os.Readlink(name); err == nil && filepath.Dir(to) == dir {
 			if pid, err := strconv.Atoi(strings.Split(name, "/")[2]); err == nil && pid != d.cmd.Process.Pid {
 				pids = append(pids, pid)
 			}

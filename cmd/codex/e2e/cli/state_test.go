@@ -1,0 +1,153 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// stateSecret is what a sandboxed command must not get to see.
+const stateSecret = "the-output-of-another-session"
+
+// state is a directory with what a server keeps: detached processes, one of which has printed
+// the secret, and a token.
+type state struct {
+	*detaching
+	parent string // of the directory of detached processes, writable for the attacker
+	token  string // the file
+}
+
+// newState starts a server whose state lies in a workspace, below a link.
+func newState(t *testing.T, args ...string) *state {
+	t.Helper()
+	workspace, beside := harness.Places(t)
+	parent := filepath.Join(workspace, "state")
+	harness.Must(t, os.Mkdir(parent, 0o755))
+	link := filepath.Join(beside, "link")
+	harness.Must(t, os.Symlink(parent, link))
+	s := &state{detaching: newDetachingIn(t, filepath.Join(link, "retain"), append([]string{"--no-cgroups"}, args...)...), parent: parent}
+	s.token = filepath.Join(workspace, "token")
+	harness.Must(t, os.WriteFile(s.token, []byte(stateSecret), 0o600))
+	s.must("run", "--detach", "--name", "talks", "--", "sh", "-c", "echo "+stateSecret+"; exec sleep 1000")
+	harness.Eventually(t, "the secret", func() []string {
+		if out := s.must("logs", "talks"); !strings.Contains(out, stateSecret) {
+			return []string{out}
+		}
+		return nil
+	})
+	return s
+}
+
+// workingBackends are those that can confine something here.
+func workingBackends(t *testing.T) (names []string) {
+	t.Helper()
+	var probe struct {
+		Backends []struct {
+			Name  string
+			Works bool
+		}
+	}
+	out, _, _ := harness.Run(t, "", "doctor", "--json")
+	harness.Must(t, json.Unmarshal([]byte(out), &probe))
+	for _, b := range probe.Backends {
+		if b.Works {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}
+
+// TestStateIsHidden: sandboxed commands and file requests, those of detached processes too,
+// read nothing of other detached processes, of records with the secrets of keepers, or of the
+// server's tokens, also where they may write to the directories that lead there.
+func TestStateIsHidden(t *testing.T) {
+	harness.NeedSandbox(t)
+	for _, backend := range workingBackends(t) {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--sandbox-backend", backend}
+			if backend == "landlock" {
+				args = append(args, "--sandbox-stricter") // it hides nothing without
+			}
+			s := newState(t, args...)
+			// What the user reads, so that the attack is one.
+			script := fmt.Sprintf("cat %s/retain/*/* %s; for d in %[1]s/* %[1]s/*/*; do cat $d/*; done; find %[1]s; true", s.parent, s.token)
+			if out, _ := exec.Command("sh", "-c", script).CombinedOutput(); !strings.Contains(string(out), stateSecret) {
+				t.Fatalf("without a sandbox the attack does not work: %s", out)
+			}
+			_, url := harness.Server(t, append(args, "--retain-dir", s.dir, "--ws-auth", "capability-token", "--ws-token-file", s.token)...)
+			workspace := filepath.Dir(s.parent)
+			for _, policy := range []string{"read-only", "workspace-write"} {
+				cmd := append([]string{"remote", "run", "--url", url, "--cwd", workspace, "--sandbox", policy}, "--", "sh", "-c", script)
+				s.check(policy, withToken, cmd...)
+				s.check(policy+", detached", harness.Run, "remote", "run", "--url", s.url, "--detach", "--name", policy, "--cwd", workspace, "--sandbox", policy, "--", "sh", "-c",
+					"cat "+s.parent+"/retain/*/segment* "+s.parent+"/retain/*/record*; find "+s.parent+"; true")
+				if _, errs, code := s.run("wait", policy); code != 0 {
+					t.Errorf("%s, detached: exit code %d: %s", policy, code, errs)
+				}
+				s.check(policy+", detached", harness.Run, "remote", "logs", "--url", s.url, policy)
+			}
+			// A command moves what leads to the state, for the next one.
+			_, _, _ = s.run("run", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
+				fmt.Sprintf("mv %s %[1]s.moved; mv %[1]s/retain %[1]s/other; ln -sn other %[1]s/retain; true", s.parent))
+			s.check("after renames", harness.Run, "remote", "run", "--url", s.url, "--cwd", workspace, "--sandbox", "read-only", "--", "sh", "-c",
+				fmt.Sprintf("find %s; cat %[1]s/state*/*/*/*; true", workspace))
+			s.checkFiles(backend, args)
+		})
+	}
+}
+
+// withToken runs codex as a client with the token.
+func withToken(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	return harness.RunWith(t, append(os.Environ(), "CODEX_EXEC_SERVER_CONNECTION_TOKEN="+stateSecret), "-", stdin, args...)
+}
+
+// check runs codex and looks for the secret in what it prints.
+func (s *state) check(what string, run func(*testing.T, string, ...string) (string, string, int), args ...string) {
+	s.t.Helper()
+	out, errs, code := run(s.t, "", args...)
+	if code != 0 {
+		s.t.Errorf("%s: exit code %d, %q: %s", what, code, out, errs)
+	}
+	if strings.Contains(out+errs, stateSecret) || strings.Contains(out, "record.json") {
+		s.t.Errorf("%s: the state is seen:\n%s%s", what, out, errs)
+	}
+}
+
+// checkFiles makes confined file requests.
+func (s *state) checkFiles(backend string, args []string) {
+	s.t.Helper()
+	records, err := filepath.Glob(s.parent + "/retain/*/record.json")
+	if err != nil || len(records) == 0 {
+		s.t.Fatalf("no records: %v", err)
+	}
+	sandbox := `{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"},"cwd":"file:///"}`
+	input := `{"id":1,"method":"initialize","params":{"clientName":"t"}}
+{"method":"initialized"}
+`
+	for i, request := range []string{
+		fmt.Sprintf(`"fs/readFile","params":{"path":"file://%s"`, records[0]),
+		fmt.Sprintf(`"fs/readFile","params":{"path":"file://%s"`, s.dir+"/"+filepath.Base(filepath.Dir(records[0]))+"/record.json"),
+		fmt.Sprintf(`"fs/walk","params":{"path":"file://%s","options":{"maxDepth":9,"maxDirectories":99,"maxEntries":99,"followDirectorySymlinks":true,"pruneHiddenDirectories":false}`, s.parent),
+	} {
+		input += fmt.Sprintf(`{"id":%d,"method":%s,"sandbox":%s}}`, i+2, request, sandbox) + "\n"
+	}
+	out, errs, code := harness.Run(s.t, input, append([]string{"exec-server", "--listen", "stdio", "--retain-dir", s.dir}, args...)...)
+	if code != 0 || strings.Count(out, "\n") != 4 {
+		s.t.Fatalf("%s: exit code %d, %s\n%s", backend, code, out, errs)
+	}
+	for _, line := range strings.Split(out, "\n")[1:] {
+		refused := strings.Contains(line, `"error"`) && !strings.Contains(line, "-32602")
+		if !refused && (strings.Contains(line, "record.json") || strings.Contains(line, `"dataBase64"`) || strings.Contains(line, `"error"`)) {
+			s.t.Errorf("%s: a confined file request answers %s", backend, line)
+		}
+	}
+}
