@@ -226,23 +226,21 @@ func (w *treeWatch) tell() bool {
 // serverTree is a watch of this process.
 type serverTree struct {
 	tree   *watch.Tree
-	unhook func() bool
-	ending [2]*os.File // a pipe, whose second end is closed to end Next
+	ending *watch.Ending
 }
 
 // openTree watches in this process until ctx ends; opening bounds the beginning.
 func openTree(opening, ctx context.Context, path string, recursive bool) (changeSource, error) {
-	r, w, err := os.Pipe()
+	ending, err := watch.NewEnding(ctx)
 	if err != nil {
 		return nil, internal("cannot watch files: " + err.Error())
 	}
-	s := &serverTree{ending: [2]*os.File{r, w}}
-	s.unhook = context.AfterFunc(ctx, func() { _ = w.Close() })
-	if s.tree, err = fsops.OpenWatch(opening, path, recursive, int(r.Fd())); err != nil {
-		s.close()
+	tree, err := fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
+	if err != nil {
+		ending.Close()
 		return nil, err
 	}
-	return s, nil
+	return &serverTree{tree, ending}, nil
 }
 
 func (s *serverTree) next() (*execproto.Changed, bool) {
@@ -251,12 +249,8 @@ func (s *serverTree) next() (*execproto.Changed, bool) {
 }
 
 func (s *serverTree) close() {
-	s.unhook()
-	if s.tree != nil {
-		s.tree.Close()
-	}
-	_ = s.ending[0].Close()
-	_ = s.ending[1].Close()
+	s.tree.Close()
+	s.ending.Close()
 }
 
 // confinedTree is a watch in a helper of its own: the kernel keeps from it what its

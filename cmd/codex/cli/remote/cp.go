@@ -120,6 +120,10 @@ type copying struct {
 	large    chan struct{} // a place for each file that is copied in blocks
 	warnOnce sync.Once
 
+	// deferred reports whether an error is not reported now; nil: each is. It is called
+	// with mu held.
+	deferred func(err error) bool
+
 	mu      sync.Mutex
 	failed  int   // how many files were reported
 	stopped error // why nothing more is copied: the connection was lost
@@ -169,6 +173,8 @@ func (cp *copying) report(name string, err error) {
 	case cp.ctx.Err() != nil, errors.Is(err, execclient.ErrClosed), errors.As(err, &lost):
 		cp.stopped = err
 		cp.queue.stop()
+		return
+	case cp.deferred != nil && cp.deferred(err):
 		return
 	}
 	cp.failed++

@@ -18,6 +18,9 @@ type rule struct {
 	onlyFolder bool
 }
 
+// ignoreFile is the name of the files that say what git leaves out.
+const ignoreFile = ".gitignore"
+
 // gitFolder is never a part of a work tree.
 const gitFolder = ".git"
 

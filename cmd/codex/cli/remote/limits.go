@@ -83,6 +83,15 @@ const (
 	// command: programs write several files at a time.
 	watchPause = 100 * time.Millisecond
 
+	// syncGather is for how long codex remote sync gathers changes after a first one: most
+	// programs write and rename what belongs together within it. It is not extended, so
+	// that a file which is written all the time is copied all the same.
+	syncGather = 200 * time.Millisecond
+	// maxPending bounds the paths that wait for a round of codex remote sync, each with the
+	// directories on the way to it. With more, both trees are looked at whole, which then
+	// costs little more.
+	maxPending = syncPaths / 2
+
 	// maxMatches bounds what a pattern may match: more is not what the user expects.
 	maxMatches = 10_000
 

@@ -23,15 +23,20 @@ permissions and times of their source. TARGET is made if it does not exist.
 With --delete, what is in TARGET only is removed, but nothing that --exclude or --git
 leaves out, and nothing if a part of SOURCE could not be read.
 
+With --watch it then goes on, and copies and removes what changes in SOURCE, until
+Ctrl-C. Changes of TARGET are not looked for.
+
 Examples:
    codex remote sync --git . :~/project
    codex remote sync --delete --exclude '*.o' :build/out ./out
+   codex remote sync --watch --git --delete . :~/project
    codex remote sync --dry-run --delete ./site :/srv/site`,
 		Flags: serverFlags(
 			&cli.BoolFlag{Name: "delete", Usage: "remove what the source does not have"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},
 			&cli.BoolFlag{Name: "git", Usage: "leave out what .gitignore files of the source name, and .git"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on with what changes in the source, until Ctrl-C; a local source needs Linux"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print what would be copied and removed, and change nothing"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		),
@@ -47,6 +52,9 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	if strings.HasPrefix(source, ":") == strings.HasPrefix(target, ":") {
 		return cmdutil.Usagef("sync is between this machine and the server: either the source or the target begins with a colon")
 	}
+	if c.Bool("watch") && c.Bool("dry-run") {
+		return cmdutil.Usagef("--watch and --dry-run exclude each other: a dry run ends after one look")
+	}
 	options := copyOptions{recursive: true, preserve: true, patterns: c.StringSlice("exclude")}
 	if err := options.check(); err != nil {
 		return err
@@ -61,7 +69,9 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 				bar: newProgress(s.Err, c.Bool("quiet")), errs: s.Err, queue: newQueue(),
 			},
 			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
+			follows: c.Bool("watch"),
 		}
+		sync.deferred = sync.defers
 		err := sync.run(source, target)
 		sync.bar.finish()
 		return sync.outcome(err)
@@ -110,7 +120,15 @@ func (y *syncing) up(source, target string) error {
 	if there.uri, err = y.folderOfServer(uri); err != nil {
 		return fmt.Errorf("sync to :%s: %w", target, withoutPath(err))
 	}
-	return y.bring(here, there)
+	return y.begin(here, there)
+}
+
+// begin brings the target up to date, once or with everything that follows.
+func (y *syncing) begin(from, to tree) error {
+	if y.follows {
+		return y.follow(from, to)
+	}
+	return y.bring(from, to)
 }
 
 // folderOfServer returns the URI, without links, of a directory of the server, which it
@@ -149,5 +167,5 @@ func (y *syncing) down(source, target string) error {
 	} else if err := os.MkdirAll(target, 0o777); err != nil {
 		return fmt.Errorf("sync to %s: %w", target, withoutPath(err))
 	}
-	return y.bring(&serverTree{y.copying, uri}, here)
+	return y.begin(&serverTree{y.copying, uri}, here)
 }

@@ -18,7 +18,11 @@ type syncing struct {
 	*copying
 	out io.Writer
 
-	removes, checksums, git, dry bool
+	removes, checksums, git, dry, follows bool
+
+	ignored *ignored // with git: what the last look at the whole source left out
+	some    bool     // only what has changed is copied now
+	again   bool     // then something was gone that may come to be missed; needs mu
 }
 
 // tree is one of the two directories.
@@ -31,28 +35,36 @@ type tree interface {
 	remove(doomed []*archive.Entry, whole bool)
 	// take copies entries from the other tree.
 	take(from tree, paths []string) error
+	// watched begins to watch the tree.
+	watched() (sourceWatch, error)
 	// shown is the path of an entry for people.
 	shown(below string) string
 }
 
-// listOptions say what a list of a tree has.
-type listOptions struct{ checksums bool }
+// listOptions say what a list of a tree has. Of paths that are not nil it has nothing
+// else; a directory among them is without what is in it.
+type listOptions struct {
+	checksums bool
+	paths     []string
+}
 
 // listed is what is in a tree.
 type listed struct {
 	entries []*archive.Entry // in their order, but what is left out
 	at      map[string]*archive.Entry
-	broken  bool // something could not be read
+	// problems are what could not be read, and why.
+	problems map[string]error
 }
 
-// look lists a tree. What could not be read is reported with report.
-func (y *syncing) look(t tree, report bool) (*listed, error) {
-	l := &listed{at: make(map[string]*archive.Entry)}
-	err := t.list(listOptions{y.checksums}, func(e *archive.Entry) {
+// look lists a tree, or some of its paths. What could not be read is reported with report.
+func (y *syncing) look(t tree, paths []string, report bool) (*listed, error) {
+	l := &listed{at: make(map[string]*archive.Entry), problems: make(map[string]error)}
+	err := t.list(listOptions{y.checksums, paths}, func(e *archive.Entry) {
 		if e.Type == archive.Problem {
-			l.broken = true
+			why := errors.New(strings.ToValidUTF8(e.Text, "\uFFFD"))
+			l.problems[e.Path] = why
 			if report {
-				y.report(t.shown(e.Path), errors.New(strings.ToValidUTF8(e.Text, "\uFFFD")))
+				y.report(t.shown(e.Path), why)
 			}
 			return
 		}
@@ -82,7 +94,7 @@ func (l *listed) without(g *ignored) {
 func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
 	g := &ignored{}
 	for _, e := range l.entries {
-		if path.Base(e.Path) != ".gitignore" || e.Type != archive.Listed {
+		if path.Base(e.Path) != ignoreFile || e.Type != archive.Listed {
 			continue
 		}
 		if e.Size > maxIgnoreFile {
@@ -103,29 +115,43 @@ func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
 
 // bring makes a tree like another one.
 func (y *syncing) bring(from, to tree) error {
-	source, err := y.look(from, true)
+	source, err := y.look(from, nil, true)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", from.shown("."), withoutPath(err))
 	}
-	target, err := y.look(to, false)
+	target, err := y.look(to, nil, false)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", to.shown("."), withoutPath(err))
 	}
 	if y.git {
-		g, err := y.rules(from, source)
-		if err != nil {
+		if y.ignored, err = y.rules(from, source); err != nil {
 			return err
 		}
-		source.without(g)
-		target.without(g)
+		source.without(y.ignored)
+		target.without(y.ignored)
 	}
-	doomed := y.doomed(source, target)
+	return y.carry(from, to, source, target, y.doomed(source, target))
+}
+
+// wholeFolders reports whether a directory that is removed can be removed with everything
+// in it, because nothing is left out.
+func (y *syncing) wholeFolders() bool { return !y.git && len(y.options.patterns) == 0 }
+
+// defers reports whether an error is not reported yet: what was copied alone may be gone
+// by now. The next round then looks at everything, and reports what is wrong.
+func (y *syncing) defers(err error) bool {
+	y.again = y.again || y.some && isMissing(err)
+	return y.some && isMissing(err)
+}
+
+// carry removes and copies what the lists of the two trees say.
+func (y *syncing) carry(from, to tree, source, target *listed, doomed []*archive.Entry) error {
 	changed := y.changed(source, target, doomed)
 	if y.dry {
 		y.tell(from, to, changed, doomed)
 		return nil
 	}
-	to.remove(doomed, !y.git && len(y.options.patterns) == 0)
+	to.remove(doomed, y.wholeFolders())
 	if len(changed) == 0 || y.fatal() != nil {
 		return nil
 	}
@@ -146,7 +172,7 @@ func (y *syncing) doomed(source, target *listed) []*archive.Entry {
 	if !y.removes {
 		return nil
 	}
-	if source.broken {
+	if len(source.problems) > 0 {
 		y.bar.interrupt()
 		fmt.Fprintln(y.errs, "codex: nothing is removed, because a part of the source could not be read")
 		return nil

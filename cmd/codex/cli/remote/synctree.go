@@ -36,7 +36,7 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 	if err != nil {
 		return err
 	}
-	p := archive.NewPacker(d, archive.PackOptions{Context: t.ctx, Exclude: t.options.exclude, List: true, Sums: o.checksums, Times: true})
+	p := archive.NewPacker(d, archive.PackOptions{Context: t.ctx, Exclude: t.options.exclude, Paths: o.paths, List: true, Sums: o.checksums, Times: true})
 	defer p.Close()
 	return archive.List(p, each)
 }
@@ -120,7 +120,9 @@ func (t *serverTree) list(o listOptions, each func(e *archive.Entry)) error {
 	if t.uri == "" {
 		return nil
 	}
-	r, err := t.fs.OpenArchive(t.ctx, t.uri, execclient.ArchiveOptions{Exclude: t.options.patterns, List: true, Checksums: o.checksums, Times: true})
+	r, err := t.fs.OpenArchive(t.ctx, t.uri, execclient.ArchiveOptions{
+		Exclude: t.options.patterns, Paths: o.paths, List: true, Checksums: o.checksums, Times: true,
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,182 @@
+//go:build linux
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// follows runs tests of sync --watch in both directions, through a way that can be cut.
+// start waits until the first round is done.
+func follows(t *testing.T,
+	test func(t *testing.T, source, target string, start func(options ...string) *harness.User, cut func(during func())),
+) {
+	_, url := harness.Server(t)
+	for _, direction := range []string{"up", "down"} {
+		t.Run(direction, func(t *testing.T) {
+			cutter, through := harness.ThroughCutter(t, url)
+			dir := t.TempDir()
+			source, target := dir+"/source", dir+"/target"
+			harness.Must(t, os.Mkdir(source, 0o755))
+			from, to := source, ":"+target
+			if direction == "down" {
+				from, to = ":"+source, target
+			}
+			test(t, source, target, func(options ...string) *harness.User {
+				u := harness.AtTerminal(t, append([]string{"remote", "sync", "--watch", "--url", through, from, to}, options...)...)
+				u.Expect("for changes until Ctrl-C")
+				return u
+			}, func(during func()) {
+				cutter.Lead("127.0.0.1:1") // which refuses
+				cutter.Cut()
+				during()
+				cutter.Lead(url)
+			})
+		})
+	}
+}
+
+// becomes waits until a tree has certain contents, which are those of the source but for
+// what is left out.
+func becomes(t *testing.T, target, want string) {
+	t.Helper()
+	harness.Eventually(t, "the target is not like the source", func() []string {
+		if got := contents(t, target); got != want {
+			return []string{fmt.Sprintf("%q, want %q", got, want)}
+		}
+		return nil
+	})
+}
+
+// TestSyncFollows: new, changed, renamed and removed files and directories come to the
+// target. Only they do: what is in the target alone stays until both trees are looked at
+// whole, which is when a directory was removed, and after changes were lost.
+func TestSyncFollows(t *testing.T) {
+	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, cut func(func())) {
+		writeText(t, source+"/a", "1")
+		writeText(t, source+"/d/f", "f")
+		u := start("--delete", "--exclude", "*.o")
+		becomes(t, target, "a=1 d/ d/f=f")
+		writeText(t, target+"/mine", "m")
+
+		writeText(t, source+"/a", "2")
+		writeText(t, source+"/x.o", "")
+		writeText(t, source+"/new/deep/g", "g")
+		harness.Must(t, os.Symlink("a", source+"/l"))
+		becomes(t, target, "a=2 d/ d/f=f l=a mine=m new/ new/deep/ new/deep/g=g")
+
+		// In place of a file there is a directory, and in place of the link a file.
+		harness.Must(t, os.Remove(source+"/l"))
+		writeText(t, source+"/l", "file")
+		harness.Must(t, os.Remove(source+"/a"))
+		writeText(t, source+"/a/h", "h")
+		becomes(t, target, "a/ a/h=h d/ d/f=f l=file mine=m new/ new/deep/ new/deep/g=g")
+
+		// Files alone: a directory that goes makes the next look one at everything.
+		harness.Must(t, os.Remove(source+"/l"))
+		becomes(t, target, "a/ a/h=h d/ d/f=f mine=m new/ new/deep/ new/deep/g=g")
+		harness.Must(t, os.Rename(source+"/new", filepath.Dir(source)+"/outside"))
+		becomes(t, target, "a/ a/h=h d/ d/f=f")
+
+		cut(func() {
+			writeText(t, source+"/d/cut", "c")
+			harness.Must(t, os.Remove(source+"/d/f"))
+			writeText(t, target+"/mine", "m")
+		})
+		mine := ""
+		if strings.HasSuffix(t.Name(), "/up") { // nothing was lost of changes that are noticed here
+			mine = " mine=m"
+		}
+		becomes(t, target, "a/ a/h=h d/ d/cut=c"+mine)
+		writeText(t, source+"/d/after", "")
+		becomes(t, target, "a/ a/h=h d/ d/after= d/cut=c"+mine)
+		harness.Must(t, os.RemoveAll(target+"/mine"))
+		harness.Must(t, os.Remove(source+"/x.o"))
+		if got, want := described(t, target, true), described(t, source, true); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+
+		u.Types("\x03")
+		rest, _ := u.End()
+		if status := u.Cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGINT {
+			t.Errorf("Ctrl-C: %v: %q", status, rest)
+		}
+	})
+}
+
+// TestSyncFollowsGit: a changed .gitignore counts for what did not change itself.
+func TestSyncFollowsGit(t *testing.T) {
+	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
+		writeText(t, source+"/.gitignore", "*.log\n")
+		writeText(t, source+"/a.log", "l")
+		writeText(t, source+"/b", "b")
+		start("--git", "--delete")
+		becomes(t, target, ".gitignore=*.log\n b=b")
+		writeText(t, source+"/c.log", "")
+		writeText(t, source+"/.git/index", "")
+		writeText(t, source+"/c", "c")
+		becomes(t, target, ".gitignore=*.log\n b=b c=c")
+		writeText(t, source+"/.gitignore", "/b\n")
+		// What is ignored from now on stays, like anything that is left out.
+		becomes(t, target, ".gitignore=/b\n a.log=l b=b c=c c.log=")
+	})
+}
+
+// TestSyncFollowsFloods: more changes than a watch holds are told as lost, and then
+// everything is looked at.
+func TestSyncFollowsFloods(t *testing.T) {
+	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
+		start("--delete")
+		for i := range 3000 {
+			name := fmt.Sprintf("%s/%d/%d", source, i%10, i)
+			writeText(t, name, "")
+			for range 8 {
+				harness.Must(t, os.Rename(name, name+"x"))
+				harness.Must(t, os.Rename(name+"x", name))
+			}
+		}
+		harness.Eventually(t, "the target is not like the source", func() []string {
+			if described(t, target, true) != described(t, source, true) {
+				return []string{"they differ"}
+			}
+			return nil
+		})
+	})
+}
+
+// TestSyncWatchMistakes says what is wrong, and ends when the source is gone.
+func TestSyncWatchMistakes(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	harness.Must(t, os.Mkdir(dir+"/s", 0o755))
+	for _, tt := range []struct {
+		url, source, target string
+		options             string
+		code                int
+		want                string
+	}{
+		{url, dir + "/s", ":" + dir + "/x", "--dry-run", 2, "--watch and --dry-run exclude each other"},
+		{disguised(t, url, "fs/watch"), ":" + dir + "/s", dir + "/x", "-q", 1, "--watch: the server cannot watch files; leave it out"},
+		{url, ":/proc/self", dir + "/x", "-q", 1, "does not report changes"},
+		{url, "/proc/self", ":" + dir + "/x", "-q", 1, "does not report changes"},
+	} {
+		if _, errs, code := harness.Run(t, "", "remote", "sync", "--watch", "--url", tt.url, tt.source, tt.target, tt.options); code != tt.code || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s %s: %d %q", tt.source, tt.target, code, errs)
+		}
+	}
+	follows(t, func(t *testing.T, source, _ string, start func(...string) *harness.User, _ func(func())) {
+		u := start()
+		harness.Must(t, os.Remove(source))
+		u.Expect("was moved or removed")
+		if rest, code := u.End(); code != 1 {
+			t.Errorf("exit code %d: %q", code, rest)
+		}
+	})
+}

@@ -1,0 +1,33 @@
+package watch
+
+import (
+	"context"
+	"os"
+)
+
+// Ending is what ends a Tree's Next when a context ends: a pipe whose second end is
+// closed then.
+type Ending struct {
+	r, w   *os.File
+	unhook func() bool
+}
+
+// NewEnding returns the Ending of a context, which the caller closes after the Tree. The
+// error is of the system: there are no more descriptors.
+func NewEnding(ctx context.Context) (*Ending, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	return &Ending{r, w, context.AfterFunc(ctx, func() { _ = w.Close() })}, nil
+}
+
+// Descriptor returns the descriptor for OpenTree, which stays that of the Ending.
+func (e *Ending) Descriptor() int { return int(e.r.Fd()) }
+
+// Close releases the pipe.
+func (e *Ending) Close() {
+	e.unhook()
+	_ = e.r.Close()
+	_ = e.w.Close()
+}
