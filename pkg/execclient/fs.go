@@ -253,12 +253,18 @@ func (f *FS) RemoveAll(ctx context.Context, path string) error { return f.remove
 type RemoveOptions struct {
 	All      bool // with what is below it; a path that is not there is no error
 	NoFollow bool // refuse a path with a symbolic link, also at its end: fs.ErrInvalid
+	// Link, with NoFollow, has a link at the end removed itself. Servers that do not know
+	// it fail with ErrUnsupported.
+	Link bool
 }
 
 // RemoveWith is Remove or RemoveAll as o says.
 func (f *FS) RemoveWith(ctx context.Context, path string, o RemoveOptions) error {
+	if o.Link && !f.c.Has(execproto.ExtensionRemoveLink) {
+		return pathError("remove", path, fmt.Errorf("this server cannot remove a link without following those on the way to it: %w", ErrUnsupported))
+	}
 	return f.call(ctx, "remove", path, execproto.MethodFSRemove, &execproto.RemoveParams{
-		Path: pathOf(path), Recursive: &o.All, Force: &o.All, FollowSymlinks: follow(o.NoFollow), Sandbox: f.sandbox,
+		Path: pathOf(path), Recursive: &o.All, Force: &o.All, FollowSymlinks: follow(o.NoFollow), RemoveLink: o.Link, Sandbox: f.sandbox,
 	}, nil)
 }
 

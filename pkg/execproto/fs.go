@@ -244,12 +244,15 @@ func (r *ReadDirectoryResult) fields(c *codec) {
 func (r ReadDirectoryResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // RemoveParams remove a file, link or directory. Recursive and Force default
-// to true; with Force a missing path is no error.
+// to true; with Force a missing path is no error. RemoveLink is known to servers that
+// announce ExtensionRemoveLink: with FollowSymlinks false, a link at the end of Path is
+// removed itself in place of being refused.
 type RemoveParams struct {
 	Path           string
 	Recursive      *bool
 	Force          *bool
 	FollowSymlinks *bool
+	RemoveLink     bool
 	Sandbox        json.RawMessage
 }
 
@@ -258,6 +261,7 @@ func (p *RemoveParams) fields(c *codec) {
 	optional(c, "recursive", orNull, &p.Recursive, booleanValue)
 	optional(c, "force", orNull, &p.Force, booleanValue)
 	optional(c, "followSymlinks", orNull|omit, &p.FollowSymlinks, booleanValue)
+	boolean(c, "removeLink", orNull|omit, &p.RemoveLink)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 

@@ -94,6 +94,10 @@ const ExtensionLimits = "process/limits"
 // would ignore it, and connect to its own machine.
 const ExtensionTunnelProcess = "tunnel/process"
 
+// ExtensionRemoveLink is the name there of RemoveParams.RemoveLink. Another server would
+// ignore it, and refuse the link.
+const ExtensionRemoveLink = "fs/remove/link"
+
 // Notifications from server to client.
 const (
 	NotifyProcessOutput = "process/output"

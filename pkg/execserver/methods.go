@@ -57,6 +57,7 @@ var extensions = []string{
 	execproto.MethodTunnelResume,
 	execproto.ExtensionLimits,
 	execproto.ExtensionTunnelProcess,
+	execproto.ExtensionRemoveLink,
 }
 
 // notifications is every notification of a client but initialized, which

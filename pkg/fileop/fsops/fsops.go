@@ -138,7 +138,7 @@ func remove(params []byte) (Call, error) {
 	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.Empty, error) {
 		return execproto.Empty{}, files.Remove(ctx, path, files.RemoveOptions{
 			Options:   linkOptions(p.FollowSymlinks),
-			Recursive: orTrue(p.Recursive), Force: orTrue(p.Force),
+			Recursive: orTrue(p.Recursive), Link: p.RemoveLink, Force: orTrue(p.Force),
 		})
 	}), err
 }

@@ -14,6 +14,9 @@ type RemoveOptions struct {
 	// Recursive removes a directory with its contents. Without it a directory
 	// that is not empty is ENOTEMPTY.
 	Recursive bool
+	// Link has Remove with NoFollow remove a link at the end of the path itself, in place
+	// of refusing it. On the way to it none is followed.
+	Link bool
 	// Force makes Remove return nil for a path that does not exist.
 	Force bool
 }
@@ -22,7 +25,7 @@ type RemoveOptions struct {
 // the tree, whatever other processes change in it, and handles trees of any depth
 // and width. A name inside a tree that another process has removed is no error.
 // The first other error ends it and names the file that could not be removed.
-// With NoFollow a path that is itself a link is ErrSymlink; links inside a tree
+// With NoFollow a path that is itself a link is ErrSymlink, unless Link is set; links inside a tree
 // are always removed and never followed.
 func Remove(ctx context.Context, name string, o RemoveOptions) error {
 	err := remove(ctx, name, o)
@@ -38,7 +41,7 @@ func remove(ctx context.Context, name string, o RemoveOptions) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if o.NoFollow && isLinkAt(dir, base) {
+	if o.NoFollow && !o.Link && isLinkAt(dir, base) {
 		return ErrSymlink
 	}
 	err = unlinkFile(dir, base)

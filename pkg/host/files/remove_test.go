@@ -14,7 +14,9 @@ import (
 func TestRemove(t *testing.T) {
 	force := RemoveOptions{Recursive: true, Force: true}
 	careful := RemoveOptions{}
-	tree := []string{"d", "d/f=x", "d/s", "d/s/g=y", "e", "f=x", "l -> f", "ld -> d", "dang -> none", "p|"}
+	noFollow := RemoveOptions{Options: Options{NoFollow: true}}
+	link := RemoveOptions{Options: Options{NoFollow: true}, Link: true}
+	tree := []string{"d", "d/f=x", "d/l -> f", "d/s", "d/s/g=y", "e", "f=x", "l -> f", "ld -> d", "dang -> none", "p|"}
 	for _, tt := range []struct {
 		name, path string
 		o          RemoveOptions
@@ -23,11 +25,15 @@ func TestRemove(t *testing.T) {
 	}{
 		{"a file", "f", careful, []string{"f=x"}, nil},
 		{"a link, not its target", "l", careful, []string{"l -> f"}, nil},
+		{"a link that is not followed", "l", noFollow, nil, ErrSymlink},
+		{"a link itself, and none on the way", "l", link, []string{"l -> f"}, nil},
+		{"a link behind a link", "ld/l", link, nil, ErrSymlink},
+		{"a file behind a link", "ld/f", link, nil, ErrSymlink},
 		{"a link to a directory, not its target", "ld", force, []string{"ld -> d"}, nil},
 		{"a link that leads nowhere", "dang", careful, []string{"dang -> none"}, nil},
 		{"a pipe", "p", careful, []string{"p|"}, nil},
 		{"an empty directory", "e", careful, []string{"e/"}, nil},
-		{"a full directory", "d", force, []string{"d/", "d/f=x", "d/s/", "d/s/g=y"}, nil},
+		{"a full directory", "d", force, []string{"d/", "d/f=x", "d/l -> f", "d/s/", "d/s/g=y"}, nil},
 		{"a full directory without recursive", "d", RemoveOptions{Force: true}, nil, unix.ENOTEMPTY},
 		{"through a link", "ld/s", force, []string{"d/s/", "d/s/g=y"}, nil},
 		{"what is missing", "none", careful, nil, unix.ENOENT},

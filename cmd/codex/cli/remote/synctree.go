@@ -144,7 +144,8 @@ func (t *serverTree) read(below string) (string, error) {
 // With whole a directory is removed with everything in it.
 func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 	removeOne := func(e *archive.Entry, o execclient.RemoveOptions) {
-		o.NoFollow = e.Type != archive.Link // that would refuse the link itself
+		// A directory on the way may be a link by now, which leads anywhere.
+		o.NoFollow, o.Link = true, e.Type == archive.Link
 		err := t.fs.RemoveWith(t.ctx, under(t.uri, e.Path), o)
 		var refused *execclient.ServerError
 		// A directory may have something in it that is left out.

@@ -19,6 +19,17 @@ var plain = []string{"fs/openArchive", "fs/setAttributes", "process/list"}
 // disguised returns the URL of a proxy before a server, which makes it one without some
 // extensions.
 func disguised(t *testing.T, url string, without ...string) string {
+	// The frames of a server are not masked; the lengths stay.
+	var pairs []string
+	for _, name := range without {
+		pairs = append(pairs, `"`+name+`"`, `"`+strings.Repeat("-", len(name))+`"`)
+	}
+	names := strings.NewReplacer(pairs...)
+	return between(t, url, func(b []byte) []byte { return []byte(names.Replace(string(b))) })
+}
+
+// between returns the URL of a proxy before a server, which changes what comes from it.
+func between(t *testing.T, url string, change func([]byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Must(t, err)
@@ -27,12 +38,6 @@ func disguised(t *testing.T, url string, without ...string) string {
 		_ = l.Close()
 		all.Wait()
 	})
-	// The frames of a server are not masked; the lengths stay.
-	var pairs []string
-	for _, name := range without {
-		pairs = append(pairs, `"`+name+`"`, `"`+strings.Repeat("-", len(name))+`"`)
-	}
-	names := strings.NewReplacer(pairs...)
 	all.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -45,7 +50,7 @@ func disguised(t *testing.T, url string, without ...string) string {
 				continue
 			}
 			all.Go(func() { relay(server, client, func(b []byte) []byte { return b }) })
-			all.Go(func() { relay(client, server, func(b []byte) []byte { return []byte(names.Replace(string(b))) }) })
+			all.Go(func() { relay(client, server, change) })
 		}
 	})
 	return "ws://" + l.Addr().String()

@@ -3,10 +3,12 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,6 +128,33 @@ func TestSyncDeletes(t *testing.T) {
 			t.Errorf("%d %q: %s", code, errs, got)
 		}
 	})
+}
+
+// TestSyncDeletesNothingElsewhere: a directory of the target that becomes a link after it
+// was listed does not lead a removal away, be it of a link, a file or a directory.
+func TestSyncDeletesNothingElsewhere(t *testing.T) {
+	_, url := harness.Server(t)
+	dir := t.TempDir()
+	harness.Must(t, os.MkdirAll(dir+"/source/d", 0o755))
+	for _, in := range []string{dir + "/target/d", dir + "/outside"} {
+		writeText(t, in+"/f", "f")
+		writeText(t, in+"/sub/g", "g")
+		harness.Must(t, os.Symlink("f", in+"/l"))
+	}
+	var once sync.Once
+	url = between(t, url, func(b []byte) []byte {
+		if bytes.Contains(b, []byte(`"eof":true`)) { // the end of the list
+			once.Do(func() {
+				harness.Must(t, os.Rename(dir+"/target/d", dir+"/was"))
+				harness.Must(t, os.Symlink(dir+"/outside", dir+"/target/d"))
+			})
+		}
+		return b
+	})
+	_, errs, code := harness.Run(t, "", "remote", "sync", "--delete", "--exclude", "x", "--url", url, dir+"/source", ":"+dir+"/target")
+	if got := contents(t, dir+"/outside"); got != "f=f l=f sub/ sub/g=g" || code != 1 || strings.Count(errs, "path contains a symbolic link") < 3 {
+		t.Errorf("%d %q: %s", code, errs, got)
+	}
 }
 
 // TestSyncGit: what git ignores is neither copied nor removed.
