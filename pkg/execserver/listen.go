@@ -20,6 +20,16 @@ import (
 	"codex.internal/pkg/wire/websocket"
 )
 
+// Listener is where clients come from, with rules of its own about who they may be.
+type Listener struct {
+	net.Listener
+	// TLS encrypts; nil: nothing does. A client with a certificate that was verified, as
+	// TLS.ClientAuth may demand, needs no Options.Auth; if there is one, it needs both.
+	TLS *tls.Config
+	// AnyPeer is Options.AnyPeer for this listener.
+	AnyPeer bool
+}
+
 // Serve accepts connections on l until ctx ends or the server is shut down.
 // It closes l and returns ErrServerClosed, or the listener's error. The
 // server is not shut down by it: connections that are open go on.
@@ -27,26 +37,52 @@ import (
 // Unauthenticated clients must send their request within seconds, and may take
 // 1/waitingShare of the descriptors, so that other clients can always connect.
 func (srv *Server) Serve(ctx context.Context, l net.Listener) error {
-	return srv.serve(ctx, l, nil)
+	return srv.serve(ctx, Listener{Listener: l}, waitingLimit())
 }
 
-// ServeTLS is Serve with TLS. A client with a certificate that was verified, as
-// config.ClientAuth may demand, needs no Options.Auth; if there is one, it needs both.
+// ServeTLS is Serve with TLS: see Listener.
 func (srv *Server) ServeTLS(ctx context.Context, l net.Listener, config *tls.Config) error {
-	return srv.serve(ctx, l, config)
+	return srv.serve(ctx, Listener{Listener: l, TLS: config}, waitingLimit())
 }
 
-func (srv *Server) serve(ctx context.Context, l net.Listener, config *tls.Config) error {
-	srv.listening(l.Addr())
-	l = websocket.LimitWaiting(l, waitingLimit(), sourceOf)
-	if config != nil {
-		l = tls.NewListener(l, config)
+// ServeListeners is Serve for several listeners, which share the limit of unauthenticated
+// clients. If one fails, the others end too, and the error names its address.
+func (srv *Server) ServeListeners(ctx context.Context, list []Listener) error {
+	if len(list) == 1 {
+		return srv.serve(ctx, list[0], waitingLimit())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan error, len(list))
+	for _, l := range list {
+		go func() {
+			err := srv.serve(ctx, l, max(1, waitingLimit()/len(list)))
+			if !errors.Is(err, ErrServerClosed) {
+				err = fmt.Errorf("%s: %w", l.Addr(), err)
+			}
+			ends <- err
+			cancel()
+		}()
+	}
+	first := <-ends // if it has failed, the others have not
+	for range len(list) - 1 {
+		<-ends
+	}
+	return first
+}
+
+// serve is Serve with at most that many clients that are not authenticated yet.
+func (srv *Server) serve(ctx context.Context, from Listener, waiting int) error {
+	srv.listening(from.Addr())
+	l := websocket.LimitWaiting(from.Listener, waiting, sourceOf)
+	if from.TLS != nil {
+		l = tls.NewListener(l, from.TLS)
 	}
 	h := websocket.NewHTTPServer(http.HandlerFunc(srv.servePort))
 	// Websockets are upgraded from HTTP/1.1 alone.
 	h.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
 	h.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, connKey{}, conn)
+		return context.WithValue(ctx, connKey{}, arrival{conn, from.AnyPeer})
 	}
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -68,8 +104,21 @@ func (srv *Server) serve(ctx context.Context, l net.Listener, config *tls.Config
 	return err
 }
 
-// connKey is the key of a request's connection in its context.
+// connKey is the key of a request's arrival in its context.
 type connKey struct{}
+
+// arrival is the connection on which a request came, and what its listener permits.
+type arrival struct {
+	conn    net.Conn
+	anyPeer bool
+}
+
+// arrivalOf returns how a request came; ok is false for one that came through the HTTP
+// server of another program.
+func arrivalOf(r *http.Request) (a arrival, ok bool) {
+	a, ok = r.Context().Value(connKey{}).(arrival)
+	return a, ok
+}
 
 // waitingLimit is the limit of open connections that are not authenticated yet.
 func waitingLimit() int {
@@ -108,7 +157,7 @@ type denial struct {
 // verified. What the HTTP server of another program verifies may be meant for other
 // things.
 func isCertified(r *http.Request) bool {
-	_, own := r.Context().Value(connKey{}).(net.Conn)
+	_, own := arrivalOf(r)
 	return own && r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
@@ -138,7 +187,7 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *denial) {
 		return grant, nil
 	case isCertified(r):
 		return wsauth.Unlimited(certified(r.TLS.PeerCertificates[0])), nil
-	case srv.opts.AnyPeer:
+	case srv.admitsAnybody(r):
 		return wsauth.Unlimited(anybody), nil
 	}
 	uid, err := srv.identify(r)
@@ -147,6 +196,12 @@ func (srv *Server) authenticate(r *http.Request) (wsauth.Grant, *denial) {
 		return wsauth.Grant{}, &denial{http.StatusForbidden, fmt.Errorf("%w; %s", err, hint)}
 	}
 	return wsauth.Unlimited(userPrincipal(uid)), nil
+}
+
+// admitsAnybody reports whether a request came where every client is accepted.
+func (srv *Server) admitsAnybody(r *http.Request) bool {
+	a, _ := arrivalOf(r)
+	return srv.opts.AnyPeer || a.anyPeer
 }
 
 // authorize is authenticate for what only a role may do.
@@ -161,8 +216,8 @@ func (srv *Server) authorize(r *http.Request, role wsauth.Role) *denial {
 // identify returns the user of the process that has sent a request.
 func (srv *Server) identify(r *http.Request) (uid int, err error) {
 	opts := localpeer.Options{LastConfined: srv.confined.last}
-	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-		return localpeer.Identify(conn, opts)
+	if a, ok := arrivalOf(r); ok {
+		return localpeer.Identify(a.conn, opts)
 	}
 	// The request came through the HTTP server of a program that embeds this one.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)

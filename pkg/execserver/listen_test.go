@@ -17,7 +17,7 @@ import (
 func TestCertifiedClients(t *testing.T) {
 	named := &x509.Certificate{Subject: pkix.Name{CommonName: "me", Organization: []string{"ours"}}}
 	unnamed := &x509.Certificate{RawSubjectPublicKeyInfo: []byte("key")}
-	own := context.WithValue(t.Context(), connKey{}, net.Conn(&net.TCPConn{}))
+	own := context.WithValue(t.Context(), connKey{}, arrival{conn: &net.TCPConn{}})
 	verified := func(cert *x509.Certificate) *tls.ConnectionState {
 		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
 	}

@@ -105,7 +105,7 @@ func defaultOf(flag cli.Flag) string {
 	if _, isSwitch := flag.(*cli.BoolFlag); isSwitch || !ok {
 		return ""
 	}
-	value := f.GetValue()
+	value := strings.Trim(f.GetValue(), `"`) // an option that may be repeated quotes each
 	if value == "0" || value == "0s" || value == "[]" { // which the usage explains
 		return ""
 	}

@@ -197,7 +197,7 @@ func allowed(flag cli.Flag) string {
 	case *cli.DurationFlag:
 		return `a duration in quotes, such as "90s", "30m" or "720h"`
 	case *cli.StringSliceFlag:
-		return "an array of strings"
+		return "a string or an array of strings"
 	default:
 		return "a string"
 	}
@@ -218,8 +218,10 @@ func texts(flag cli.Flag, value any) ([]string, error) {
 		v, ok = value.(int64)
 		values = []string{strconv.FormatInt(v, 10)}
 	case *cli.StringSliceFlag:
-		var list []any
-		list, ok = value.([]any)
+		list, isList := value.([]any)
+		if ok = isList; !isList {
+			list, ok = []any{value}, true
+		}
 		for _, element := range list {
 			text, isText := element.(string)
 			ok = ok && isText

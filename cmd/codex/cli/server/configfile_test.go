@@ -50,7 +50,7 @@ config = ["a=1", "b=\"x,y\""]
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`listen = "ws://127.0.0.1:1" # `, `session-ttl = "1m30s" # `, "max-processes = 64 # ", "max-handles = 6 # command line\n",
+		`listen = ["ws://127.0.0.1:1"] # `, `session-ttl = "1m30s" # `, "max-processes = 64 # ", "max-handles = 6 # command line\n",
 		"ws-max-clock-skew-seconds = 7 # ", "sandbox-stricter = true # ", `log-level = "warn" # CODEX_LOG` + "\n",
 		`config = ["a=1", "b=\"x,y\""] # `, "options.toml:4\n", "# max-connections = 1024\n", "# tls-cert is not set\n", "# no-cgroups = false\n",
 	} {
@@ -93,9 +93,11 @@ func TestWrongOptionsInAFile(t *testing.T) {
 		"no-cgroups = 'yes'":                        `:1: no-cgroups: it must be true or false`,
 		"session-ttl = 60":                          `:1: session-ttl: it must be a duration in quotes, such as "90s"`,
 		"session-ttl = 'soon'":                      `:1: session-ttl: "soon" is not a duration`,
-		"config = 'a=b'":                            `:1: config: it must be an array of strings`,
-		"config = [1]":                              `:1: config: it must be an array of strings`,
-		"listen = 5":                                `:1: listen: it must be a string`,
+		"config = 5":                                `:1: config: it must be a string or an array of strings`,
+		"config = [1]":                              `:1: config: it must be a string or an array of strings`,
+		"listen = 5":                                `:1: listen: it must be a string or an array of strings`,
+		"listen = ['stdio', 'ws://127.0.0.1:0']":    `--listen stdio cannot be used with another --listen`,
+		"listen = ['ws://127.0.0.1:0', 'x://']":     "unsupported --listen URL `x://`",
 		"[server]\nlisten = 'x'":                    `:1:2: ` + "`server` is a table",
 		"listen = 'a'\nlisten = 'b'":                `:2:1: `,
 		"max-processes = 0":                         `--max-processes must be at least 1`,
@@ -137,7 +139,7 @@ func TestOptionsFileIsRefused(t *testing.T) {
 func TestOptionsOfAnotherUseAreLeftOut(t *testing.T) {
 	registering := "remote = 'https://x.test'\nenvironment-id = 'box'\nmax-handles = 3"
 	if text, err := server(t, registering, "--listen", "ws://127.0.0.1:0", "--print-config"); err != nil ||
-		options(text) != options("listen = \"ws://127.0.0.1:0\" # \nmax-handles = 3 # \n") {
+		options(text) != options("listen = [\"ws://127.0.0.1:0\"] # \nmax-handles = 3 # \n") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	listening := "listen = 'wss://127.0.0.1:1'\ntls-cert = '/c'\ntls-key = '/k'\nws-auth = 'capability-token'\nmax-handles = 3"
@@ -146,7 +148,14 @@ func TestOptionsOfAnotherUseAreLeftOut(t *testing.T) {
 		!strings.Contains(options(text), "max-handles = 3\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	text, err = server(t, listening, "--listen", "wss://127.0.0.1:2", "--print-config")
+	several := "listen = ['ws://127.0.0.1:1', 'unix:///s']\nmax-handles = 3"
+	if text, err := server(t, several, "--print-config"); err != nil || !strings.Contains(text, `listen = ["ws://127.0.0.1:1", "unix:///s"] # `) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if text, err := server(t, several, "--listen", "ws://127.0.0.1:2", "--print-config"); err != nil || strings.Contains(options(text), "unix") {
+		t.Errorf("the command line does not replace the list: %v\n%s", err, text)
+	}
+	text, err = server(t, listening, "--listen", "unix:///s", "--listen", "wss://127.0.0.1:2", "--print-config")
 	if err != nil || !strings.Contains(options(text), `tls-cert = "/c"`) {
 		t.Errorf("%v\n%s", err, text)
 	}

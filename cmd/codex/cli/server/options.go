@@ -39,12 +39,12 @@ func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 			listening = append(listening, name)
 		}
 	}
-	listen := c.String("listen")
-	if !strings.HasPrefix(listen, "wss://") {
+	listen := c.StringSlice("listen")
+	if !slices.ContainsFunc(listen, isEncrypted) {
 		registering = append(registering, encrypting...)
 	}
 	return cmdutil.OptionsFile{
-		Name: optionsName, Unless: c.IsSet("listen") && strings.HasPrefix(listen, "stdio"),
+		Name: optionsName, Unless: c.IsSet("listen") && slices.ContainsFunc(listen, func(url string) bool { return strings.HasPrefix(url, "stdio") }),
 		Excluded: map[string][]string{"listen": registering, "remote": listening},
 	}
 }

@@ -4,14 +4,7 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
-	"log/slog"
 	"net"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +13,6 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/host/localpeer"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/websocket"
@@ -48,6 +40,9 @@ a codex rendezvous, and clients find it there by its --environment-id. It signs 
 with the token in CODEX_RENDEZVOUS_TOKEN, which codex rendezvous token create makes,
 or else as CODEX_API_KEY, CODEX_ACCESS_TOKEN or codex login say. CODEX_CA_CERTIFICATE
 names a file with certificate authorities to trust besides the system's.
+
+--listen may be repeated, but for stdio: each address has the rules above. The URLs are
+printed in the order given.
 
 Examples:
    codex exec-server --listen ws://127.0.0.1:8765
@@ -77,7 +72,8 @@ Every option can stand in a TOML file, for example max-processes = 64: see --con
 Options on the command line count more than variables, and those more than the file.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "ws://127.0.0.1:0", Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio"},
+			&cli.StringSliceFlag{Name: "listen", Value: cli.NewStringSlice("ws://127.0.0.1:0"),
+				Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio; may be repeated"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "wss: the `FILE` with the certificate and its chain, as PEM"},
 			&cli.StringFlag{Name: "tls-key", Usage: "wss: the `FILE` with the certificate's key, as PEM"},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "wss: admit clients with a certificate of an authority in `FILE`, and no others"},
@@ -161,7 +157,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if err != nil {
 		return err
 	}
-	if _, err := parseListen(c.String("listen")); err != nil {
+	if _, err := parseListeners(c.StringSlice("listen")); err != nil {
 		return err
 	}
 	if done, err := options.Checked(s.Out); done {
@@ -190,7 +186,6 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	defer endTraces()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
-	opts.AnyPeer = f.anyPeer
 	srv, err := execserver.New(opts)
 	if err != nil {
 		f.closeUnused()
@@ -207,9 +202,8 @@ type front struct {
 	// serve serves until ctx ends, and calls ready when clients can come,
 	// perhaps more than once.
 	serve   func(ctx context.Context, srv *execserver.Server, ready func()) error
-	anyPeer bool         // without tokens, every client that reaches the port is accepted
 	stdin   bool         // clients come through stdin
-	close   func() error // closes the listener if serve is not called; may be nil
+	close   func() error // closes the listeners if serve is not called; may be nil
 	metrics net.Listener // of --metrics-listen; nil: none
 }
 
@@ -221,153 +215,4 @@ func (f *front) closeUnused() {
 	if f.metrics != nil {
 		_ = f.metrics.Close()
 	}
-}
-
-// listenFront listens where --listen says.
-func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
-	// A server that listens uses no setting of config.toml: with --strict-config the
-	// file is only checked.
-	if cmdutil.IsStrict(c) {
-		if _, err := cmdutil.LoadConfig(c); err != nil {
-			return front{}, err
-		}
-	}
-	if c.IsSet("environment-id") {
-		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
-	}
-	where, err := parseListen(c.String("listen"))
-	if err != nil {
-		return front{}, err
-	}
-	if where.stdio {
-		return front{stdin: true, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
-			ready()
-			return serveStdio(ctx, s, srv)
-		}}, nil
-	}
-	if where.socket != "" {
-		listener, err := websocket.ListenUnix(c.Context, where.socket)
-		if err != nil {
-			return front{}, fmt.Errorf("listen on unix://%s: %w", where.socket, withoutAddress(err))
-		}
-		return listeningFront(s, listener, nil, "unix://"+where.socket, log), nil
-	}
-	return portFront(c, s, where, opts.Auth != nil, log)
-}
-
-// portFront listens on a TCP port. tokens says that clients need one.
-func portFront(c *cli.Context, s cmdutil.Streams, where listenOn, tokens bool, log *slog.Logger) (front, error) {
-	files, err := tlsFiles(c)
-	if err != nil {
-		return front{}, err
-	}
-	var config *tls.Config
-	scheme := "ws://"
-	if where.tls {
-		scheme = "wss://"
-		if config, err = files.Server(log); err != nil {
-			return front{}, err
-		}
-	}
-	known, loopback := tokens || files.ClientCA != "", where.addr.Addr().IsLoopback()
-	if !loopback && !known && !c.Bool("allow-unauthenticated-bind") {
-		return front{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
-			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", c.String("listen"))
-	}
-	anyPeer := c.Bool("allow-unauthenticated-bind") && (!loopback || !localpeer.Supported)
-	if !known && !anyPeer && !localpeer.Supported {
-		return front{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
-			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", c.String("listen"))
-	}
-	// "tcp" would take an IPv4 wildcard address for one of both families.
-	family := "tcp6"
-	if where.addr.Addr().Is4() {
-		family = "tcp4"
-	}
-	listener, err := net.Listen(family, where.addr.String())
-	if err != nil {
-		return front{}, listenError(where.addr, err)
-	}
-	f := listeningFront(s, listener, config, scheme+listener.Addr().String(), log)
-	f.anyPeer = anyPeer
-	return f, nil
-}
-
-// tlsFiles returns the files that the options name, and checks that they belong to what
-// --listen names.
-func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
-	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), c.String("tls-client-ca"))
-	encrypted := !c.IsSet("remote") && strings.HasPrefix(c.String("listen"), "wss://")
-	switch {
-	case err != nil:
-		return files, err
-	case encrypted && files.Cert == "":
-		return files, cmdutil.Usagef("--listen %s needs --tls-cert and --tls-key", c.String("listen"))
-	case !encrypted && files.Cert != "":
-		return files, cmdutil.Usagef("--tls-cert is for --listen wss://IP:PORT")
-	}
-	return files, nil
-}
-
-// listeningFront serves a listener whose URL it prints, with TLS if config is not nil.
-func listeningFront(s cmdutil.Streams, listener net.Listener, config *tls.Config, url string, log *slog.Logger) front {
-	return front{close: listener.Close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
-		if _, err := fmt.Fprintln(s.Out, url); err != nil {
-			_ = listener.Close()
-			return fmt.Errorf("print the URL: %w", err)
-		}
-		log.Info("listening", "url", url, "pid", os.Getpid())
-		ready()
-		if config != nil {
-			return srv.ServeTLS(ctx, listener, config)
-		}
-		return srv.Serve(ctx, listener)
-	}}
-}
-
-// listenError says what to do when the port cannot be had.
-func listenError(addr netip.AddrPort, err error) error {
-	err = withoutAddress(err)
-	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))
-}
-
-// withoutAddress returns an error without the address, which its message will
-// have.
-func withoutAddress(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err
-	}
-	return err
-}
-
-// listenOn is a parsed --listen.
-type listenOn struct {
-	stdio  bool
-	socket string // the path of a Unix socket; empty: none
-	addr   netip.AddrPort
-	tls    bool // of the port
-}
-
-// parseListen parses ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio.
-func parseListen(url string) (listenOn, error) {
-	if url == "stdio" || url == "stdio://" {
-		return listenOn{stdio: true}, nil
-	}
-	if path, ok := strings.CutPrefix(url, "unix://"); ok {
-		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
-			return listenOn{}, fmt.Errorf("invalid --listen URL `%s`; expected `unix://` and an absolute path", url)
-		}
-		return listenOn{socket: filepath.Clean(path)}, nil
-	}
-	rest, encrypted := strings.CutPrefix(url, "wss://")
-	rest, plain := strings.CutPrefix(rest, "ws://")
-	if encrypted == plain {
-		return listenOn{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`", url)
-	}
-	addr, err := netip.ParseAddrPort(strings.TrimSuffix(rest, "/"))
-	if err != nil {
-		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
-	}
-	return listenOn{addr: addr, tls: encrypted}, nil
 }

@@ -137,7 +137,10 @@ func ServerLogging(t *testing.T, log io.Writer, args ...string) (*exec.Cmd, stri
 
 func startServer(t *testing.T, env []string, log io.Writer, args []string) (*exec.Cmd, string) {
 	t.Helper()
-	cmd := exec.Command(Codex, append([]string{"exec-server", "--listen", "ws://127.0.0.1:0"}, args...)...)
+	if !slices.Contains(args, "--listen") {
+		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
+	}
+	cmd := exec.Command(Codex, append([]string{"exec-server"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()

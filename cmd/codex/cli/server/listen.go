@@ -1,0 +1,252 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/wire/websocket"
+	"github.com/urfave/cli/v2"
+)
+
+// maxListeners bounds how often --listen may be given: a machine has few addresses, and
+// all listeners share the limit of clients that are not authenticated yet.
+const maxListeners = 16
+
+// listenFront listens where each --listen says.
+func listenFront(c *cli.Context, s cmdutil.Streams, opts execserver.Options, log *slog.Logger) (front, error) {
+	// A server that listens uses no setting of config.toml: with --strict-config the
+	// file is only checked.
+	if cmdutil.IsStrict(c) {
+		if _, err := cmdutil.LoadConfig(c); err != nil {
+			return front{}, err
+		}
+	}
+	if c.IsSet("environment-id") {
+		log.Warn("--environment-id is for --remote, which is missing: this server registers nowhere")
+	}
+	addresses, err := parseListeners(c.StringSlice("listen"))
+	if err != nil {
+		return front{}, err
+	}
+	if addresses[0].stdio {
+		return front{stdin: true, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+			ready()
+			return serveStdio(ctx, s, srv)
+		}}, nil
+	}
+	files, err := tlsFiles(c)
+	if err != nil {
+		return front{}, err
+	}
+	var config *tls.Config
+	if slices.ContainsFunc(addresses, func(a listenOn) bool { return a.tls }) {
+		if config, err = files.Server(log); err != nil {
+			return front{}, err
+		}
+	}
+	var f listening
+	for _, where := range addresses {
+		rules := portRules{tokens: opts.Auth != nil, anyPeer: c.Bool("allow-unauthenticated-bind")}
+		if where.tls {
+			rules.tls, rules.certificates = config, files.ClientCA != ""
+		}
+		if err := f.add(c.Context, where, rules); err != nil {
+			_ = f.close()
+			return front{}, err
+		}
+	}
+	return front{close: f.close, serve: func(ctx context.Context, srv *execserver.Server, ready func()) error {
+		return f.serve(ctx, s, srv, log, ready)
+	}}, nil
+}
+
+// portRules say who may use a port.
+type portRules struct {
+	tls          *tls.Config // nil: it is not encrypted
+	certificates bool        // clients must show one
+	tokens       bool        // clients need one
+	anyPeer      bool        // --allow-unauthenticated-bind
+}
+
+// listening are the listeners of a server.
+type listening struct {
+	listeners []execserver.Listener
+	urls      []string // one of each
+}
+
+// add listens.
+func (f *listening) add(ctx context.Context, where listenOn, rules portRules) error {
+	var l execserver.Listener
+	var url string
+	var err error
+	if where.socket != "" {
+		url = "unix://" + where.socket
+		if l.Listener, err = websocket.ListenUnix(ctx, where.socket); err != nil {
+			return fmt.Errorf("listen on %s: %w", url, withoutAddress(err))
+		}
+	} else {
+		if l, err = listenPort(where, rules); err != nil {
+			return err
+		}
+		url = where.scheme() + l.Addr().String()
+	}
+	f.listeners, f.urls = append(f.listeners, l), append(f.urls, url)
+	return nil
+}
+
+// listenPort listens on a TCP port.
+func listenPort(where listenOn, rules portRules) (execserver.Listener, error) {
+	known, loopback := rules.tokens || rules.certificates, where.addr.Addr().IsLoopback()
+	if !loopback && !known && !rules.anyPeer {
+		return execserver.Listener{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
+			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
+	}
+	anyPeer := rules.anyPeer && (!loopback || !localpeer.Supported)
+	if !known && !anyPeer && !localpeer.Supported {
+		return execserver.Listener{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
+			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", where.text)
+	}
+	// "tcp" would take an IPv4 wildcard address for one of both families.
+	family := "tcp6"
+	if where.addr.Addr().Is4() {
+		family = "tcp4"
+	}
+	l, err := net.Listen(family, where.addr.String())
+	if err != nil {
+		return execserver.Listener{}, listenError(where.addr, err)
+	}
+	return execserver.Listener{Listener: l, TLS: rules.tls, AnyPeer: anyPeer}, nil
+}
+
+// close closes the listeners.
+func (f *listening) close() error {
+	var errs []error
+	for _, l := range f.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serve prints the URLs and serves.
+func (f *listening) serve(ctx context.Context, s cmdutil.Streams, srv *execserver.Server, log *slog.Logger, ready func()) error {
+	for _, url := range f.urls {
+		if _, err := fmt.Fprintln(s.Out, url); err != nil {
+			_ = f.close()
+			return fmt.Errorf("print the URL: %w", err)
+		}
+		log.Info("listening", "url", url, "pid", os.Getpid())
+	}
+	ready()
+	return srv.ServeListeners(ctx, f.listeners)
+}
+
+// tlsFiles returns the files that the options name, and checks that they belong to what
+// --listen names.
+func tlsFiles(c *cli.Context) (cmdutil.TLSFiles, error) {
+	files, err := cmdutil.CheckTLSFiles(c.String("tls-cert"), c.String("tls-key"), c.String("tls-client-ca"))
+	urls := c.StringSlice("listen")
+	first := slices.IndexFunc(urls, isEncrypted)
+	encrypted := !c.IsSet("remote") && first >= 0
+	switch {
+	case err != nil:
+		return files, err
+	case encrypted && files.Cert == "":
+		return files, cmdutil.Usagef("--listen %s needs --tls-cert and --tls-key", urls[first])
+	case !encrypted && files.Cert != "":
+		return files, cmdutil.Usagef("--tls-cert is for --listen wss://IP:PORT")
+	}
+	return files, nil
+}
+
+// isEncrypted reports whether the URL of a --listen is one with TLS.
+func isEncrypted(url string) bool { return strings.HasPrefix(url, "wss://") }
+
+// listenError says what to do when the port cannot be had.
+func listenError(addr netip.AddrPort, err error) error {
+	err = withoutAddress(err)
+	return fmt.Errorf("listen on %s: %w%s", addr, err, cmdutil.ListenHint(err))
+}
+
+// withoutAddress returns an error without the address, which its message will
+// have.
+func withoutAddress(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// listenOn is a parsed --listen.
+type listenOn struct {
+	text   string
+	stdio  bool
+	socket string // the path of a Unix socket; empty: none
+	addr   netip.AddrPort
+	tls    bool // of the port
+}
+
+// scheme returns the beginning of the URL of a port.
+func (l *listenOn) scheme() string {
+	if l.tls {
+		return "wss://"
+	}
+	return "ws://"
+}
+
+// parseListeners parses every --listen.
+func parseListeners(urls []string) ([]listenOn, error) {
+	if len(urls) > maxListeners {
+		return nil, cmdutil.Usagef("--listen may be given at most %d times, not %d", maxListeners, len(urls))
+	}
+	var list []listenOn
+	for _, url := range urls {
+		where, err := parseListen(url)
+		if err != nil {
+			return nil, err
+		}
+		where.text = url
+		if where.stdio && len(urls) > 1 {
+			return nil, cmdutil.Usagef("--listen %s cannot be used with another --listen: it serves the one client that started the server", url)
+		}
+		list = append(list, where)
+	}
+	return list, nil
+}
+
+// parseListen parses ws://IP:PORT, wss://IP:PORT, unix:///PATH or stdio.
+func parseListen(url string) (listenOn, error) {
+	if url == "stdio" || url == "stdio://" {
+		return listenOn{stdio: true}, nil
+	}
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
+		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+			return listenOn{}, fmt.Errorf("invalid --listen URL `%s`; expected `unix://` and an absolute path", url)
+		}
+		return listenOn{socket: filepath.Clean(path)}, nil
+	}
+	rest, encrypted := strings.CutPrefix(url, "wss://")
+	rest, plain := strings.CutPrefix(rest, "ws://")
+	if encrypted == plain {
+		return listenOn{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT` or `stdio`", url)
+	}
+	addr, err := netip.ParseAddrPort(strings.TrimSuffix(rest, "/"))
+	if err != nil {
+		return listenOn{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `ws://IP:PORT`", url)
+	}
+	return listenOn{addr: addr, tls: encrypted}, nil
+}
