@@ -144,31 +144,41 @@ func unknownNames(text []byte) *ConfigError {
 
 // override applies KEY=VALUE.
 func override(text string, c *Config, strict bool) error {
-	key, value, ok := strings.Cut(text, "=")
-	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-	switch {
-	case !ok:
-		//lint:ignore ST1005 Codex CLI's text
-		return fmt.Errorf("Invalid override (missing '='): %s", text)
-	case key == "":
-		//lint:ignore ST1005 Codex CLI's text
-		return fmt.Errorf("Empty key in override: %s", text)
+	key, document, err := Override(text)
+	if err != nil {
+		return err
 	}
 	name, _, _ := strings.Cut(key, ".")
 	if _, known := slices.BinarySearch(configNames, name); strict && !known {
 		return fmt.Errorf("unknown configuration field `%s` in -c/--config override", name)
 	}
-	if !isTOML(value) {
-		doc, err := toml.Marshal(map[string]string{"value": strings.Trim(value, `"'`)})
-		if err != nil {
-			return fmt.Errorf("-c %s: %w", key, err)
-		}
-		value = strings.TrimPrefix(string(doc), "value = ")
-	}
-	if err := decodeConfig([]byte(key+" = "+value), c, false); err != nil {
+	if err := decodeConfig(document, c, false); err != nil {
 		return fmt.Errorf("-c %s: %s", key, err.Message)
 	}
 	return nil
+}
+
+// Override returns the key of KEY=VALUE, which may have dots, and a TOML document that
+// gives it the value. A VALUE that is no TOML is a string.
+func Override(text string) (key string, document []byte, err error) {
+	key, value, ok := strings.Cut(text, "=")
+	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+	switch {
+	case !ok:
+		//lint:ignore ST1005 Codex CLI's text
+		return "", nil, fmt.Errorf("Invalid override (missing '='): %s", text)
+	case key == "":
+		//lint:ignore ST1005 Codex CLI's text
+		return "", nil, fmt.Errorf("Empty key in override: %s", text)
+	}
+	if !isTOML(value) {
+		doc, err := toml.Marshal(map[string]string{"value": strings.Trim(value, `"'`)})
+		if err != nil {
+			return "", nil, fmt.Errorf("-c %s: %w", key, err)
+		}
+		value = strings.TrimPrefix(string(doc), "value = ")
+	}
+	return key, []byte(key + " = " + value), nil
 }
 
 // isTOML reports whether text is one TOML value.

@@ -22,11 +22,16 @@ func RootFlags() []cli.Flag {
 		&cli.StringFlag{Name: rootRemoteToken, Hidden: true})
 }
 
+// OverrideFlag is -c.
+func OverrideFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "config", Aliases: []string{"c"}, Usage: "set `KEY=VALUE` in place of what config.toml says; may be repeated"}
+}
+
 // ConfigFlags are those about config.toml. They may come before and after the
 // command.
 func ConfigFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "config", Aliases: []string{"c"}, Usage: "set `KEY=VALUE` in place of what config.toml says; may be repeated"},
+		OverrideFlag(),
 		&cli.BoolFlag{Name: "strict-config", Usage: "refuse a config.toml that is wrong, or has names that codex does not know"},
 	}
 }
@@ -69,9 +74,14 @@ func LoadConfig(c *cli.Context) (home.Config, error) {
 	if err != nil {
 		return home.Config{}, err
 	}
+	return home.LoadConfig(dir, Overrides(c), IsStrict(c))
+}
+
+// Overrides are the values of -c, before the command, at its words, and after it.
+func Overrides(c *cli.Context) []string {
 	var overrides []string
 	for _, level := range slices.Backward(levels(c)) {
 		overrides = append(overrides, level.StringSlice("config")...)
 	}
-	return home.LoadConfig(dir, overrides, IsStrict(c))
+	return overrides
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -61,14 +62,13 @@ Examples:
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
 		Flags: append([]cli.Flag{
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
-			&cli.StringFlag{Name: "sandbox", Value: sandbox.ReadOnly, Usage: "read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
 			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s; the retry has as long again"},
 			&cli.BoolFlag{Name: "json", Usage: "print events as JSON"},
 			&cli.BoolFlag{Name: "shell", Usage: "run the command lines that you type"},
-		}, append(networkFlags(), cmdutil.RemoteLimitFlags()...)...),
+		}, slices.Concat(sandbox.Flags(sandbox.ReadOnly), askNetworkFlags(), cmdutil.RemoteLimitFlags())...),
 		Action: func(c *cli.Context) error { return ourFailure(execRemote(c, s)) },
 	}
 }

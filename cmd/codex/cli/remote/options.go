@@ -58,11 +58,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	if o.limits, err = cmdutil.RemoteLimits(c); err != nil {
 		return o, err
 	}
-	policy := c.String("sandbox")
-	if policy == "" && c.IsSet("sandbox") {
-		return o, cmdutil.Usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
-	}
-	if o.policy, err = sandbox.ParsePolicy(policy); err != nil {
+	if o.policy, err = sandbox.PolicyOf(c); err != nil {
 		return o, err
 	}
 	if err := o.parseNetwork(c.StringSlice("allow-domain"), c.Bool("network")); err != nil {
@@ -74,18 +70,15 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	return o, o.check(c)
 }
 
-// networkFlags are the flags of the network of a sandboxed command.
-func networkFlags() []cli.Flag {
+// askNetworkFlags are those about hosts that the policy does not settle.
+func askNetworkFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "allow-domain",
-			Usage: "let the sandboxed command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
 		&cli.BoolFlag{Name: "ask-network", Usage: "ask on the terminal about every other host that the sandboxed command wants to reach"},
 		&cli.StringFlag{Name: "save", Usage: "add the hosts that you let it reach to `FILE`, an egress policy of codex exec-server --egress-policy"},
-		&cli.BoolFlag{Name: "network", Usage: "leave the network on in the sandbox"},
 	}
 }
 
-// parseNetwork reads the options of networkFlags. It refuses those that would have
+// parseNetwork reads the options about the network. It refuses those that would have
 // no effect, or another one than the user expects.
 func (o *execOptions) parseNetwork(domains []string, network bool) error {
 	var err error

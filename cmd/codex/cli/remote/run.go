@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/sandbox"
 	"github.com/urfave/cli/v2"
 )
 
@@ -20,10 +21,10 @@ seconds kills it.
 
 With --sandbox the server confines the command. read-only: it may read
 everything, write nothing and reach no network. workspace-write: it may write
-also below --cwd (by default the server's directory), /tmp and $TMPDIR, but not
-in .git, .agents and .codex. Anything else is JSON: a permission profile, or a
-whole sandbox object of the protocol, which is sent as it is. A server that
-cannot enforce it refuses to run the command. To be asked when the sandbox
+also below --cwd (by default the server's directory), each --writable-root, /tmp
+and $TMPDIR, but not in .git, .agents and .codex. Anything else is JSON: a
+permission profile, or a whole sandbox object of the protocol, which is sent as
+it is. A server that cannot enforce it refuses to run the command. To be asked when the sandbox
 denies something, use codex remote exec.
 
 With --detach the command goes on after this one has ended, and after the server has: it
@@ -54,8 +55,7 @@ Examples:
 		Flags: append([]cli.Flag{
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
-			&cli.StringFlag{Name: "sandbox", Usage: "confine the command: read-only, workspace-write or JSON (`POLICY`)"},
-		}, slices.Concat(networkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
+		}, slices.Concat(sandbox.Flags(""), askNetworkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("run needs a command: codex remote run -- COMMAND [ARGUMENT...]")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -28,6 +29,9 @@ type Policy struct {
 	whole bool
 	// network leaves the network on; with word only.
 	network bool
+	// roots are directories of the server that may be written too, as they were typed;
+	// with workspace-write only.
+	roots []string
 	// Confines says, once there is an object, that nothing but a sandbox will
 	// do. A profile may say that there is to be none, and what a whole object
 	// says is the server's to read.
@@ -113,10 +117,15 @@ func (p *Policy) Name() string {
 	switch {
 	case p == nil:
 		return "none"
-	case p.network:
-		return p.word + " with the network on"
 	case p.word != "":
-		return p.word
+		name := p.word
+		if len(p.roots) > 0 {
+			name += " and " + terminal.Text(strings.Join(p.roots, ", "))
+		}
+		if p.network {
+			name += " with the network on"
+		}
+		return name
 	default:
 		return "as given in JSON"
 	}
@@ -128,7 +137,7 @@ func (p *Policy) Wider() string {
 	case ReadOnly:
 		return "to let it write below --cwd use --sandbox workspace-write"
 	case WorkspaceWrite:
-		return "to let it write elsewhere give a profile, --sandbox JSON" + p.widerNetwork()
+		return "to let it write elsewhere use --writable-root" + p.widerNetwork()
 	default:
 		return "to allow more change the JSON of --sandbox"
 	}
@@ -175,6 +184,9 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 		if p.network {
 			p.Profile.Network = permissions.NetworkEnabled
 		}
+		if err := p.addRoots(cwd, native); err != nil {
+			return nil, err
+		}
 	default:
 		var err error
 		if p.Profile, err = permissions.DecodeProfile(p.json, decode); err != nil {
@@ -189,6 +201,31 @@ func (p *Policy) Object(cwd, home string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("--sandbox: %w", err)
 	}
 	return text, nil
+}
+
+// addRoots lets the profile write also below the directories of --writable-root, which are
+// absolute, in the server's home, or relative to the directory of the command.
+func (p *Policy) addRoots(cwd, home string) error {
+	for _, typed := range p.roots {
+		at := typed
+		switch rest, inHome := strings.CutPrefix(typed, "~"); {
+		case path.IsAbs(typed):
+		case inHome && (rest == "" || rest[0] == '/'):
+			if home == "" {
+				return cmdutil.Usagef("--writable-root %s: the server does not tell its home directory; give an absolute path", typed)
+			}
+			at = path.Join(home, rest)
+		default:
+			dir, err := pathuri.Parse(cwd, "")
+			if err != nil {
+				return cmdutil.Usagef("--writable-root %s: the server does not tell its working directory; give an absolute path", typed)
+			}
+			at = path.Join(dir, typed)
+		}
+		p.Profile.FileSystem.Entries = append(p.Profile.FileSystem.Entries,
+			permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path.Clean(at)}, Access: permissions.Write})
+	}
+	return nil
 }
 
 // shortProfile is the profile of a word.

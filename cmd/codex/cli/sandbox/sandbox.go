@@ -34,8 +34,10 @@ func Command(s cmdutil.Streams) *cli.Command {
 		Description: `Runs the command where it may read everything, write nothing and reach no
 network: that is --read-only, the default. --workspace-write lets it write also
 below the current directory (or --cwd), /tmp and $TMPDIR, but not in .git,
-.agents and .codex. --profile says everything itself. --allow-domain lets the
-command reach some hosts, on one port or on all, and no others.
+.agents and .codex. --profile-file says everything itself, and so does
+--permission-profile, which names a table [permissions.NAME] of config.toml.
+--allow-domain lets the command reach some hosts, on one port or on all, and no
+others. Without any of these, what default_permissions of config.toml names counts.
 
 The command keeps this terminal, its input and output, and gets the signals.
 Exits with the command's exit code, or 128 and the number of the signal that
@@ -47,16 +49,13 @@ Examples:
    codex sandbox --workspace-write -- make test
    codex sandbox --workspace-write --writable-root ~/.cache --network -- go build ./...
    codex sandbox --workspace-write --allow-domain pypi.org:443 -- pip download requests
+   codex sandbox -P dev -C ~/src -- make
    codex sandbox --workspace-write --explain
    codex sandbox --workspace-write --explain --target windows`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "read-only", Usage: "read everything, write nothing (default)"},
-			&cli.BoolFlag{Name: "workspace-write", Usage: "write below the current directory, /tmp and $TMPDIR"},
-			&cli.StringFlag{Name: "profile", Usage: "what `FILE` says, a permission profile as JSON"},
-			&cli.StringSliceFlag{Name: "writable-root", Usage: "write also below `DIR`; may be repeated"},
-			&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
-			&cli.StringSliceFlag{Name: "allow-domain",
-				Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
+		Flags: slices.Concat(Flags(""), []cli.Flag{
+			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "what the permission profile `NAME` of config.toml says, or :read-only, :workspace or :danger-full-access"},
+			cmdutil.OverrideFlag(),
+			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "put the config profile `NAME`, NAME.config.toml in the directory of config.toml, over the user's"},
 			// People who know it from codex remote run are told what to do.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
 			&cli.StringFlag{Name: "backend", Value: launch.Backends[0], Usage: "what confines it: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
@@ -64,8 +63,8 @@ Examples:
 			&cli.BoolFlag{Name: "no-local-sockets", Usage: "while the network is off, leave no sockets of its own but pairs, as in Codex CLI"},
 			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
 			&cli.StringFlag{Name: "target", Value: targetLinux, Usage: "explain for `SYSTEM`, linux or windows; nothing runs on windows"},
-			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, which is then the workspace"},
-		},
+			&cli.StringFlag{Name: "cwd", Aliases: []string{"cd", "C"}, Usage: "start in `DIR`, which is then the workspace"},
+		}, refusedFlags()),
 		Action: func(c *cli.Context) error {
 			if err := checkTarget(c); err != nil {
 				return err
@@ -132,22 +131,19 @@ func launchOf(c *cli.Context, s cmdutil.Streams) (*localLaunch, error) {
 			l.args = append(l.args, "--"+flag)
 		}
 	}
-	if c.IsSet("profile") {
-		text, err := readProfile(c.String("profile"), s.In)
-		if err != nil {
-			return nil, err
-		}
-		p, err := nativeProfile(c.String("profile"), text)
-		if err != nil {
-			return nil, err
-		}
-		l.profile = p.AppendJSON(nil)
-		return l, checkWorkspace(c, writesWorkspace(p))
-	}
-	if err := checkWorkspace(c, c.Bool("workspace-write")); err != nil {
+	p, err := givenProfile(c, s.In)
+	if err != nil {
 		return nil, err
 	}
-	if c.Bool("workspace-write") {
+	if p != nil {
+		l.profile = p.AppendJSON(nil)
+		return l, checkWorkspace(c, writesWorkspace(*p))
+	}
+	write := writesByWord(c)
+	if err := checkWorkspace(c, write); err != nil {
+		return nil, err
+	}
+	if write {
 		l.args = append(l.args, "--workspace-write")
 	} else {
 		l.args = append(l.args, "--read-only")
@@ -183,35 +179,25 @@ func checkWorkspace(c *cli.Context, writes bool) error {
 
 // checkSandbox refuses options that do not go together.
 func checkSandbox(c *cli.Context) error {
-	kinds := 0
-	for _, set := range []bool{c.Bool("read-only"), c.Bool("workspace-write"), c.IsSet("profile")} {
-		if set {
-			kinds++
-		}
-	}
 	switch {
 	case c.Bool("ask-network"):
 		return cmdutil.Usagef("--ask-network does not go with codex sandbox: the command has this terminal, and could answer in your place; " +
 			"list the hosts with --allow-domain, or start codex exec-server and use codex remote run --ask-network")
 	case !c.Args().Present() && !c.Bool("explain"):
 		return cmdutil.Usagef("sandbox needs a command: codex sandbox -- COMMAND [ARGUMENT...]")
-	case kinds > 1:
-		return cmdutil.Usagef("--read-only, --workspace-write and --profile exclude each other: give one of them")
-	case c.IsSet("profile") && c.String("profile") == "":
-		return cmdutil.Usagef("--profile needs the name of a file")
-	case c.IsSet("profile") && (c.Bool("network") || c.IsSet("writable-root")):
-		return cmdutil.Usagef("--network and --writable-root do not go with --profile: the profile says these itself")
-	case c.IsSet("allow-domain") && c.Bool("network"):
-		return cmdutil.Usagef("--network does not go with --allow-domain: it lets the command reach every host")
-	case c.IsSet("writable-root") && !c.Bool("workspace-write"):
-		return cmdutil.Usagef("--writable-root needs --workspace-write")
 	case !slices.Contains(launch.Backends, c.String("backend")):
 		return cmdutil.Usagef("--backend %q: there are %s", c.String("backend"), strings.Join(launch.Backends, ", "))
-	case c.String("profile") == "-" && !c.Bool("explain"):
-		return cmdutil.Usagef("--profile -: the standard input is the command's; write the profile to a file, or use --profile <(...) in bash")
-	default:
-		return nil
 	}
+	if err := checkRefused(c); err != nil {
+		return err
+	}
+	if err := checkFlags(c); err != nil {
+		return err
+	}
+	if c.String("profile-file") == "-" && !c.Bool("explain") {
+		return errInputIsTheCommands
+	}
+	return nil
 }
 
 func readProfile(name string, stdin io.Reader) ([]byte, error) {
@@ -219,7 +205,7 @@ func readProfile(name string, stdin io.Reader) ([]byte, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, fmt.Errorf("--profile: %w", err)
+			return nil, fmt.Errorf("--profile-file: %w", err)
 		}
 		defer f.Close()
 		in = f
@@ -227,9 +213,9 @@ func readProfile(name string, stdin io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxProfile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("--profile: %w", err)
+		return nil, fmt.Errorf("--profile-file: %w", err)
 	case len(text) > maxProfile:
-		return nil, fmt.Errorf("--profile: %s is longer than %d bytes", name, maxProfile)
+		return nil, fmt.Errorf("--profile-file: %s is longer than %d bytes", name, maxProfile)
 	}
 	return text, nil
 }

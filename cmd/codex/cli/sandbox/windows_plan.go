@@ -92,14 +92,13 @@ func windowsLaunch(c *cli.Context, stdin io.Reader) (winsandbox.Launch, []string
 
 // windowsProfile is the profile of the options.
 func windowsProfile(c *cli.Context, stdin io.Reader) (permissions.Profile, error) {
-	if name := c.String("profile"); name != "" {
-		text, err := readProfile(name, stdin)
+	if given, err := givenProfile(c, stdin); err != nil || given != nil {
 		if err != nil {
 			return permissions.Profile{}, err
 		}
-		return nativeProfile(name, text)
+		return *given, nil
 	}
-	profile := shortProfile(c.Bool("workspace-write"))
+	profile := shortProfile(writesByWord(c))
 	for _, root := range c.StringSlice("writable-root") {
 		abs, err := filepath.Abs(root)
 		if err != nil {

@@ -65,7 +65,7 @@ func TestSandboxWithDomains(t *testing.T) {
 			"the network proxy of the command refused 127.0.0.1 port " + port + "; to let the command reach them use --allow-domain 127.0.0.1:" + port},
 		{"a refusal that does not matter", []string{"--allow-domain", "a.test"}, script, 0, "status 403\n", ""},
 		{"nothing past the proxy", []string{"--allow-domain", "127.0.0.1"}, "exec 3<>/dev/tcp/127.0.0.1/" + port + " || exit 4", 4, "", "refused"},
-		{"nothing past it with a profile that has the network", []string{"--profile", profile, "--allow-domain", "127.0.0.1"},
+		{"nothing past it with a profile that has the network", []string{"--profile-file", profile, "--allow-domain", "127.0.0.1"},
 			script + "exec 3<>/dev/tcp/127.0.0.1/" + port + " || exit 4", 4, "status 200\n", "refused"},
 		{"by bwrap", []string{"--backend", "bwrap", "--allow-domain", "127.0.0.1:" + port}, script, 0, "status 200\n", ""},
 		{"by Landlock", []string{"--backend", "landlock", "--allow-domain", "127.0.0.1"}, script, 125, "", "cannot restrict the network to the proxies"},

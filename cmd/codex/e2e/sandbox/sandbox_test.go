@@ -65,7 +65,7 @@ func TestSandbox(t *testing.T) {
 		{"not beside", script([]string{"--workspace-write"}, "echo y >../beside/made || exit 4"), "", 4, "", "Read-only"},
 		{"beside if asked to", script([]string{"--workspace-write", "--writable-root", "../beside"}, "echo y >../beside/made && cat ../beside/made"), "", 0, "y\n", ""},
 		{"in another directory", script([]string{"--workspace-write", "--cwd", beside}, "pwd; echo y >here; echo n >../workspace/there || exit 4"), "", 4, beside + "\n", "Read-only"},
-		{"a profile with URIs", script([]string{"--profile", profile}, "echo y >../beside/made && echo y >made && echo done"), "", 0, "done\n", ""},
+		{"a profile with URIs", script([]string{"--profile-file", profile}, "echo y >../beside/made && echo y >made && echo done"), "", 0, "done\n", ""},
 		{"by the backend that is asked for", script([]string{"--backend", "namespaces"}, "echo here"), "", 0, "here\n", ""},
 		{"input passes", []string{"sandbox", "--", "cat"}, "hello", 0, "hello", ""},
 		{"the exit code passes", script(nil, "exit 37"), "", 37, "", ""},
@@ -73,15 +73,15 @@ func TestSandbox(t *testing.T) {
 		{"no such command", []string{"sandbox", "--", "no-such-program"}, "", 127, "", "no-such-program"},
 		{"a command that may not be executed", []string{"sandbox", "--", "./plain"}, "", 126, "", "plain"},
 		{"the command's own options", []string{"sandbox", "echo", "--network"}, "", 0, "--network\n", ""},
-		{"a profile that is none", []string{"sandbox", "--profile", "plain", "--", "true"}, "", 1, "", "plain is no permission profile: expected value"},
-		{"a profile that is missing", []string{"sandbox", "--profile", "missing", "--", "true"}, "", 1, "", "missing: no such file"},
+		{"a profile that is none", []string{"sandbox", "--profile-file", "plain", "--", "true"}, "", 1, "", "plain is no permission profile: expected value"},
+		{"a profile that is missing", []string{"sandbox", "--profile-file", "missing", "--", "true"}, "", 1, "", "missing: no such file"},
 		{"a directory that is missing", []string{"sandbox", "--cwd", "missing", "--", "true"}, "", 1, "", "--cwd"},
 		{"a root that is missing", []string{"sandbox", "--workspace-write", "--writable-root", "missing", "--", "true"}, "", 1, "", "must exist"},
 		{"no command", []string{"sandbox"}, "", 2, "", "needs a command"},
 		{"two policies", []string{"sandbox", "--read-only", "--workspace-write", "--", "true"}, "", 2, "", "exclude each other"},
 		{"a root that nobody may write", []string{"sandbox", "--writable-root", ".", "--", "true"}, "", 2, "", "--workspace-write"},
-		{"a profile and the network", []string{"sandbox", "--network", "--profile", profile, "--", "true"}, "", 2, "", "the profile says"},
-		{"a profile in the command's input", []string{"sandbox", "--profile", "-", "--", "cat"}, "{}", 2, "", "the standard input is the command's"},
+		{"a profile and the network", []string{"sandbox", "--network", "--profile-file", profile, "--", "true"}, "", 2, "", "the profile says"},
+		{"a profile in the command's input", []string{"sandbox", "--profile-file", "-", "--", "cat"}, "{}", 2, "", "the standard input is the command's"},
 		{"an unknown backend", []string{"sandbox", "--backend", "chroot", "--", "true"}, "", 2, "", "namespaces, bwrap, landlock"},
 		{"an unknown option", []string{"sandbox", "--writeable", "--", "true"}, "", 2, "", "unknown flag --writeable"},
 	} {
@@ -96,7 +96,7 @@ func TestSandbox(t *testing.T) {
 		many = append(many, fmt.Sprintf(`{"path":{"type":"path","path":"/nonexistent/%090d"},"access":"read"}`, i))
 	}
 	write(many...)
-	if out, errs, code := runIn(t, workspace, "in", "sandbox", "--profile", profile, "--", "cat"); out != "in" || code != 0 {
+	if out, errs, code := runIn(t, workspace, "in", "sandbox", "--profile-file", profile, "--", "cat"); out != "in" || code != 0 {
 		t.Errorf("a long profile: %d, %q, %q", code, out, errs)
 	}
 }
@@ -107,7 +107,7 @@ func TestSandboxExplains(t *testing.T) {
 	if code != 0 || !strings.Contains(out, workspace+"  writable") || !strings.Contains(out, workspace+"/.git  read-only") || !strings.Contains(out, "network: on") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	out, errs, code = runIn(t, workspace, `{"type":"disabled"}`, "sandbox", "--profile", "-", "--explain")
+	out, errs, code = runIn(t, workspace, `{"type":"disabled"}`, "sandbox", "--profile-file", "-", "--explain")
 	if code != 0 || !strings.Contains(out, "network: on") {
 		t.Errorf("a profile from the input: %d %s%s", code, out, errs)
 	}

@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/sandbox/permissions"
+	"github.com/urfave/cli/v2"
+)
+
+// Flags are the options about a sandbox that codex sandbox, codex remote run and codex
+// remote exec have in common. policy is the default of --sandbox; empty: there is none.
+func Flags(policy string) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "sandbox", Aliases: []string{"s"}, Value: policy, Usage: "confine the command: read-only, workspace-write, danger-full-access or JSON (`POLICY`)"},
+		&cli.BoolFlag{Name: "read-only", Usage: "as --sandbox read-only: read everything, write nothing"},
+		&cli.BoolFlag{Name: "workspace-write", Usage: "as --sandbox workspace-write: write below --cwd, /tmp and $TMPDIR"},
+		&cli.StringFlag{Name: "profile-file", Usage: "what `FILE` says, a permission profile as JSON"},
+		&cli.StringSliceFlag{Name: "writable-root", Usage: "write also below `DIR`; may be repeated"},
+		&cli.BoolFlag{Name: "network", Usage: "leave the network on"},
+		&cli.StringSliceFlag{Name: "allow-domain",
+			Usage: "let the command reach hosts that match `PATTERN`, such as *.example.com or example.com:443, through a proxy; may be repeated"},
+	}
+}
+
+// errInputIsTheCommands refuses a profile that would take the command's input away.
+var errInputIsTheCommands = cmdutil.Usagef("--profile-file -: the standard input is the command's; write the profile to a file, or use --profile-file <(...) in bash")
+
+// checkFlags refuses options of Flags that do not go together.
+func checkFlags(c *cli.Context) error {
+	word, whole := c.String("sandbox"), ""
+	var kinds []string
+	for _, name := range []string{"sandbox", "read-only", "workspace-write", "profile-file", "permission-profile"} {
+		if c.IsSet(name) && (c.Bool(name) || c.String(name) != "" || name == "profile-file" || name == "sandbox") {
+			kinds = append(kinds, "--"+name)
+		}
+	}
+	switch json := strings.HasPrefix(strings.TrimSpace(word), "{"); {
+	case c.IsSet("profile-file"):
+		whole = "--profile-file"
+	case c.IsSet("permission-profile"):
+		whole = "--permission-profile"
+	case json:
+		whole = "the JSON of --sandbox"
+	}
+	write := writesByWord(c)
+	switch {
+	case len(kinds) > 1:
+		return cmdutil.Usagef("%s exclude each other: give one of them", strings.Join(kinds, " and "))
+	case c.IsSet("profile-file") && c.String("profile-file") == "":
+		return cmdutil.Usagef("--profile-file needs the name of a file")
+	case c.IsSet("sandbox") && word == "":
+		return cmdutil.Usagef("--sandbox needs read-only, workspace-write, danger-full-access or JSON; without a sandbox leave it out or say danger-full-access")
+	case whole != "" && (c.Bool("network") || c.IsSet("writable-root")):
+		return cmdutil.Usagef("--network and --writable-root do not go with %s: the profile says these itself", whole)
+	case c.IsSet("allow-domain") && c.Bool("network"):
+		return cmdutil.Usagef("--network does not go with --allow-domain: it lets the command reach every host")
+	case c.IsSet("writable-root") && !write:
+		return cmdutil.Usagef("--writable-root needs --workspace-write")
+	case slices.Contains(c.StringSlice("writable-root"), ""):
+		return cmdutil.Usagef("--writable-root needs the path of a directory")
+	default:
+		return nil
+	}
+}
+
+// writesByWord reports whether the options ask for workspace-write by its name.
+func writesByWord(c *cli.Context) bool {
+	return c.Bool("workspace-write") || c.String("sandbox") == WorkspaceWrite
+}
+
+// givenProfile returns the profile that the options or the configuration of this machine
+// ask for; nil: it is read-only or workspace-write with the options to these.
+func givenProfile(c *cli.Context, stdin io.Reader) (*permissions.Profile, error) {
+	switch word := c.String("sandbox"); {
+	case c.IsSet("profile-file"):
+		return fileProfile(c.String("profile-file"), stdin)
+	case word == FullAccess:
+		p, _ := builtin(builtinFullAccess)
+		return &p, nil
+	case strings.HasPrefix(strings.TrimSpace(word), "{"):
+		p, err := nativeProfile("--sandbox", []byte(word))
+		return &p, err
+	case word != "" && word != ReadOnly && word != WorkspaceWrite:
+		_, err := ParsePolicy(word)
+		return nil, err
+	case word != "" || c.Bool("read-only") || c.Bool("workspace-write") || c.Bool("network"):
+		return nil, nil
+	}
+	cwd, err := absolute(c)
+	if err != nil {
+		return nil, err
+	}
+	return configured(c, cwd)
+}
+
+// fileProfile reads the profile of --profile-file.
+func fileProfile(name string, stdin io.Reader) (*permissions.Profile, error) {
+	text, err := readProfile(name, stdin)
+	if err != nil {
+		return nil, err
+	}
+	p, err := nativeProfile(name, text)
+	return &p, err
+}
+
+// PolicyOf returns the policy of Flags for a command on a server; nil: no sandbox.
+func PolicyOf(c *cli.Context) (*Policy, error) {
+	if err := checkFlags(c); err != nil {
+		return nil, err
+	}
+	text := c.String("sandbox")
+	switch {
+	case c.Bool("read-only"):
+		text = ReadOnly
+	case c.Bool("workspace-write"):
+		text = WorkspaceWrite
+	case c.String("profile-file") == "-":
+		return nil, errInputIsTheCommands
+	case c.IsSet("profile-file"):
+		profile, err := readProfile(c.String("profile-file"), nil)
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(profile) {
+			return nil, fmt.Errorf("--profile-file: %s is no JSON", c.String("profile-file"))
+		}
+		text = string(profile)
+	}
+	p, err := ParsePolicy(text)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil {
+		p.roots = c.StringSlice("writable-root")
+	}
+	return p, nil
+}
+
+// refused are options of Codex CLI's codex sandbox that this one does not have, with what
+// to do instead.
+var refused = []struct{ name, instead string }{
+	{"sandbox-state-json", "the sandbox state of a session of Codex CLI is not read; give a permission profile with --profile-file"},
+	{"sandbox-state-readable-root", "it belongs to --sandbox-state-json; give a permission profile with --profile-file"},
+	{"sandbox-state-disable-network", "it belongs to --sandbox-state-json; without --network the network is off"},
+	{"include-managed-config", "requirements.toml is not read: it is about sessions of Codex CLI"},
+	{"enable", "codex sandbox has no features to switch on"},
+	{"disable", "codex sandbox has no features to switch off"},
+}
+
+// refusedFlags are the options of refused, so that each gets an answer of its own.
+func refusedFlags() []cli.Flag {
+	var flags []cli.Flag
+	for _, r := range refused {
+		if r.name == "sandbox-state-disable-network" || r.name == "include-managed-config" {
+			flags = append(flags, &cli.BoolFlag{Name: r.name, Hidden: true})
+			continue
+		}
+		flags = append(flags, &cli.StringSliceFlag{Name: r.name, Hidden: true})
+	}
+	return flags
+}
+
+// checkRefused refuses the options of refused.
+func checkRefused(c *cli.Context) error {
+	for _, r := range refused {
+		if c.IsSet(r.name) {
+			return cmdutil.Usagef("--%s is an option of Codex CLI that this program does not have: %s", r.name, r.instead)
+		}
+	}
+	return nil
+}

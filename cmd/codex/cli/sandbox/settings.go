@@ -1,0 +1,233 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/account/home"
+	"codex.internal/pkg/host/hostconfig"
+	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/sandbox/permissions"
+	"github.com/urfave/cli/v2"
+)
+
+// Keys of config.toml about the permissions of commands.
+const (
+	keyPermissions        = "permissions"
+	keyDefaultPermissions = "default_permissions"
+	keySandboxMode        = "sandbox_mode"
+	keyWorkspaceWrite     = "sandbox_workspace_write"
+)
+
+// maxLayerFile bounds the file of --profile, as that of every other config.toml.
+const maxLayerFile = 1 << 20
+
+// settings is what the configuration says about the permissions of commands.
+type settings struct {
+	tree     map[string]any // all layers, merged
+	override map[string]any // -c alone, which is in tree too
+}
+
+// loadSettings reads config.toml of the system, of the user and of trusted projects of
+// cwd, which is absolute, with the layer of --profile above the user's, and -c above all.
+// In Codex CLI the order is the same.
+func loadSettings(c *cli.Context, cwd string) (settings, error) {
+	s := settings{tree: make(map[string]any), override: make(map[string]any)}
+	dir, err := home.Find()
+	if err != nil {
+		return s, err
+	}
+	machine := hostconfig.Machine{System: hostconfig.SystemDirectory, Home: dir}
+	found, err := machine.Read(c.Context, hostconfig.Query{
+		Cwd: cwd, Config: [][]string{{keyPermissions}, {keyDefaultPermissions}, {keyWorkspaceWrite}},
+	})
+	if err != nil {
+		return s, fmt.Errorf("read the configuration: %w", err)
+	}
+	layers := found.Config.Layers
+	if c.IsSet("profile") {
+		layer, err := profileLayer(dir, c.String("profile"))
+		if err != nil {
+			return s, err
+		}
+		at := found.Config.System
+		if at < len(layers) && layers[at].Source == "user ("+filepath.Join(dir, "config.toml")+")" {
+			at++
+		}
+		layers = slices.Insert(slices.Clone(layers), at, layer)
+	}
+	for _, layer := range layers {
+		var tree map[string]any
+		if err := home.DecodeTOML([]byte(layer.TOML), &tree, false); err != nil {
+			return s, fmt.Errorf("%s: %w", layer.Source, err)
+		}
+		merge(s.tree, tree)
+	}
+	for _, text := range cmdutil.Overrides(c) {
+		key, document, err := home.Override(text)
+		if err != nil {
+			return s, cmdutil.Usagef("%v", err)
+		}
+		for _, to := range []map[string]any{s.tree, s.override} {
+			var tree map[string]any // each has its own: merge may keep tables of it
+			if err := home.DecodeTOML(document, &tree, false); err != nil {
+				return s, cmdutil.Usagef("-c %s: %s", key, err.Message)
+			}
+			merge(to, tree)
+		}
+	}
+	return s, nil
+}
+
+// configProfileName is the name of a config profile, as Codex CLI takes it.
+var configProfileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+
+// profileLayer reads the file of a config profile. Codex CLI goes on without a file that
+// is missing; here that is an error, for the command would run with other permissions
+// than those that were asked for.
+func profileLayer(dir, name string) (hostconfig.Layer, error) {
+	var none hostconfig.Layer
+	if !configProfileName.MatchString(name) {
+		return none, cmdutil.Usagef("--profile %q: expected the name of a config profile, such as work; "+
+			"a permission profile in a file is given by --profile-file FILE", name)
+	}
+	path := filepath.Join(dir, name+".config.toml")
+	text, err := regular.ReadFile(path, maxLayerFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return none, fmt.Errorf("--profile %s: there is no %s; a permission profile in a file is given by --profile-file FILE", name, path)
+	case err != nil:
+		return none, fmt.Errorf("--profile %s: %w", name, err)
+	}
+	return hostconfig.Layer{Source: path, BaseDir: dir, TOML: string(text)}, nil
+}
+
+// merge puts the values of a tree over those of another one, table by table.
+func merge(to, over map[string]any) {
+	for key, value := range over {
+		table, isTable := value.(map[string]any)
+		if at, ok := to[key].(map[string]any); ok && isTable {
+			merge(at, table)
+			continue
+		}
+		to[key] = value
+	}
+}
+
+// configured returns the profile that --permission-profile or the configuration asks
+// for, for a command in cwd, which is absolute; nil: neither does.
+func configured(c *cli.Context, cwd string) (*permissions.Profile, error) {
+	named := c.IsSet("permission-profile")
+	s, err := loadSettings(c, cwd)
+	if err != nil {
+		return nil, err
+	}
+	name, mode := c.String("permission-profile"), s.override[keySandboxMode]
+	if !named && s.override[keyDefaultPermissions] == nil && mode != nil {
+		return s.legacy(mode)
+	}
+	if !named {
+		switch value := s.tree[keyDefaultPermissions].(type) {
+		case nil:
+			return nil, nil
+		case string:
+			name = value
+		default:
+			return nil, fmt.Errorf("%s of the configuration must be a string", keyDefaultPermissions)
+		}
+	}
+	tables, ok := s.tree[keyPermissions].(map[string]any)
+	if !ok && s.tree[keyPermissions] != nil {
+		return nil, fmt.Errorf("%s of the configuration must be a table", keyPermissions)
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		user = "" // only a path with ~ needs it
+	}
+	p, err := namedProfile(tables, name, cwd, user)
+	if err != nil {
+		return nil, err
+	}
+	if !named && p.Kind == permissions.Disabled {
+		fmt.Fprintf(c.App.ErrWriter, "codex: %s is %s: the command runs without a sandbox\n", keyDefaultPermissions, name)
+	}
+	return &p, nil
+}
+
+// legacy returns the profile of sandbox_mode, with what sandbox_workspace_write says.
+// As in Codex CLI, only -c gives the mode: what config.toml says is for its sessions.
+func (s settings) legacy(mode any) (*permissions.Profile, error) {
+	var policy permissions.LegacyPolicy
+	var roots []string
+	switch mode {
+	case ReadOnly:
+		policy.Kind = permissions.LegacyReadOnly
+	case FullAccess:
+		policy.Kind = permissions.DangerFullAccess
+	case WorkspaceWrite:
+		policy.Kind = permissions.WorkspaceWrite
+		var err error
+		if table, ok := s.tree[keyWorkspaceWrite].(map[string]any); ok {
+			roots, err = workspaceWrite(table, &policy)
+		} else if s.tree[keyWorkspaceWrite] != nil {
+			err = fmt.Errorf("%s of the configuration must be a table", keyWorkspaceWrite)
+		}
+		if err != nil {
+			return nil, err
+		}
+	default:
+		return nil, cmdutil.Usagef("-c %s: there are %s, %s and %s, not %v", keySandboxMode, ReadOnly, WorkspaceWrite, FullAccess, mode)
+	}
+	p := policy.ToProfile("", nil)
+	for _, root := range roots {
+		p.FileSystem.Entries = append(p.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: root}, Access: permissions.Write})
+	}
+	return &p, nil
+}
+
+// workspaceWrite reads sandbox_workspace_write, and returns its writable roots.
+func workspaceWrite(table map[string]any, policy *permissions.LegacyPolicy) (roots []string, err error) {
+	for key, value := range table {
+		set, isBool := value.(bool)
+		switch {
+		case key == "writable_roots":
+			list, ok := value.([]any)
+			if !ok {
+				return nil, fmt.Errorf("%s.%s must be an array of paths", keyWorkspaceWrite, key)
+			}
+			for _, item := range list {
+				root, ok := item.(string)
+				if !ok || !filepath.IsAbs(root) {
+					return nil, fmt.Errorf("%s.%s: %v is no absolute path", keyWorkspaceWrite, key, item)
+				}
+				roots = append(roots, filepath.Clean(root))
+			}
+		case !isBool:
+			return nil, fmt.Errorf("%s.%s must be true or false", keyWorkspaceWrite, key)
+		case key == "network_access" && set:
+			policy.Network = permissions.NetworkEnabled
+		case key == "exclude_tmpdir_env_var":
+			policy.ExcludeTmpdir = set
+		case key == "exclude_slash_tmp":
+			policy.ExcludeSlashTmp = set
+		case key != "network_access":
+			return nil, fmt.Errorf("%s has no %s", keyWorkspaceWrite, key)
+		}
+	}
+	return roots, nil
+}
+
+// absolute returns the directory of --cwd as an absolute path.
+func absolute(c *cli.Context) (string, error) {
+	cwd, err := filepath.Abs(c.String("cwd"))
+	if err != nil {
+		return "", fmt.Errorf("--cwd: %w", err)
+	}
+	return cwd, nil
+}
