@@ -64,7 +64,14 @@ func TestAttributesAndLinks(t *testing.T) {
 	if err != nil || len(list) != 4 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	for _, e := range list {
+	entries, err := files.ReadDirAttributes(ctx, dir)
+	if err != nil || len(entries) != len(list) {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	for i, e := range list {
+		if entries[i].FileName != e.FileName || *entries[i].Attributes != e.Attributes {
+			t.Errorf("%+v, listed as %+v", entries[i], e)
+		}
 		st, err := os.Lstat(at(e.FileName))
 		if err != nil || uint32(st.Mode().Perm()) != e.Permissions || st.ModTime().UnixMilli() != e.ModifiedAtMS {
 			t.Errorf("%+v, %v, %v", e, st, err)

@@ -156,9 +156,27 @@ func (f *FS) Canonicalize(ctx context.Context, path string) (string, error) {
 // ReadDir lists a directory. The entries of symbolic links describe their targets.
 func (f *FS) ReadDir(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
 	var r execproto.ReadDirectoryResult
-	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, &execproto.PathParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
+	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, &execproto.ReadDirectoryParams{Path: pathOf(path), Sandbox: f.sandbox}, &r)
 	return r.Entries, err
 }
+
+// HasEntryAttributes reports whether the server knows ReadDirAttributes, and Attributes of
+// the options of Walk. Codex CLI's servers do not.
+func (f *FS) HasEntryAttributes() bool { return f.c.Has(execproto.ExtensionEntryAttributes) }
+
+// ReadDirAttributes is ReadDir with the attributes of each name itself, and with links
+// that lead nowhere, in one request. Servers that do not know it fail with ErrUnsupported.
+func (f *FS) ReadDirAttributes(ctx context.Context, path string) ([]execproto.DirectoryEntry, error) {
+	if !f.HasEntryAttributes() {
+		return nil, pathError("readdir", path, errNoEntryAttributes)
+	}
+	var r execproto.ReadDirectoryResult
+	params := execproto.ReadDirectoryParams{Path: pathOf(path), Attributes: true, Sandbox: f.sandbox}
+	err := f.call(ctx, "readdir", path, execproto.MethodFSReadDirectory, &params, &r)
+	return r.Entries, err
+}
+
+var errNoEntryAttributes = fmt.Errorf("this server lists no attributes: %w", ErrUnsupported)
 
 // ReadFile reads a file whole, of at most execproto.MaxReadFileBytes. See
 // OpenStream for larger ones.

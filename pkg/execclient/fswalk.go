@@ -20,8 +20,12 @@ import (
 // Errors.
 //
 // Old servers do not know fs/walk. There each directory is listed and each
-// entry asked about.
+// entry asked about. Those that do not know Attributes fail with ErrUnsupported if o asks
+// for them.
 func (f *FS) Walk(ctx context.Context, root string, o execproto.WalkOptions) (execproto.WalkResult, error) {
+	if o.Attributes && !f.HasEntryAttributes() {
+		return execproto.WalkResult{}, pathError("walk", root, errNoEntryAttributes)
+	}
 	var r execproto.WalkResult
 	params := execproto.WalkParams{Path: pathOf(root), Options: o, Sandbox: f.sandbox}
 	err := f.call(ctx, "walk", root, execproto.MethodFSWalk, &params, &r)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"testing"
+
+	"codex.internal/pkg/execproto"
 )
 
 // TestRenameNeedsTheExtension sends nothing to a server that cannot rename.
@@ -27,9 +29,12 @@ func TestAttributesNeedTheExtension(t *testing.T) {
 		files, ctx := c.FS(), t.Context()
 		_, attributes := files.Attributes(ctx, "/a")
 		_, list := files.ListAttributes(ctx, "/a")
+		_, entries := files.ReadDirAttributes(ctx, "/a")
+		_, walk := files.Walk(ctx, "/a", execproto.WalkOptions{MaxDirectories: 1, MaxEntries: 1, Attributes: true})
 		_, target := files.Readlink(ctx, "/a")
 		for _, err := range []error{
-			attributes, list, target, files.Chmod(ctx, "/a", 0), files.MkdirAllWith(ctx, "/a", MkdirOptions{Permissions: new(fs.FileMode(0))}), files.Symlink(ctx, "b", "/a", SymlinkOptions{}),
+			attributes, list, entries, walk, target, files.RemoveWith(ctx, "/a", RemoveOptions{NoFollow: true, Link: true}),
+			files.Chmod(ctx, "/a", 0), files.MkdirAllWith(ctx, "/a", MkdirOptions{Permissions: new(fs.FileMode(0))}), files.Symlink(ctx, "b", "/a", SymlinkOptions{}),
 			files.WriteFileWith(ctx, "/a", nil, WriteOptions{Atomic: true}),
 		} {
 			var about *fs.PathError

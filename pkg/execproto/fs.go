@@ -2,7 +2,7 @@ package execproto
 
 import "encoding/json"
 
-// PathParams are one path: canonicalize and readDirectory.
+// PathParams are one path: canonicalize, getAttributes and listAttributes.
 type PathParams struct {
 	Path    string
 	Sandbox json.RawMessage
@@ -10,6 +10,21 @@ type PathParams struct {
 
 func (p *PathParams) fields(c *codec) {
 	text(c, "path", need, &p.Path)
+	raw(c, "sandbox", orNull|omit, &p.Sandbox)
+}
+
+// ReadDirectoryParams list a directory. Attributes is known to servers that announce
+// ExtensionEntryAttributes: each entry has attributes, and links that lead nowhere are
+// listed, too.
+type ReadDirectoryParams struct {
+	Path       string
+	Attributes bool
+	Sandbox    json.RawMessage
+}
+
+func (p *ReadDirectoryParams) fields(c *codec) {
+	text(c, "path", need, &p.Path)
+	boolean(c, "attributes", orNull|omit, &p.Attributes)
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
@@ -216,12 +231,14 @@ func (r *PathResult) fields(c *codec) {
 func (r PathResult) AppendJSON(b []byte) []byte { return appendObject(b, &r) }
 
 // DirectoryEntry is one name in a directory. IsLossy says that the name is
-// not UTF-8 and that FileName holds U+FFFD in place of the odd bytes.
+// not UTF-8 and that FileName holds U+FFFD in place of the odd bytes. Attributes, of the
+// name itself, come if the request asks for them.
 type DirectoryEntry struct {
 	FileName    string
 	IsDirectory bool
 	IsFile      bool
 	IsLossy     bool
+	Attributes  *Attributes
 }
 
 func (p *DirectoryEntry) fields(c *codec) {
@@ -229,6 +246,7 @@ func (p *DirectoryEntry) fields(c *codec) {
 	boolean(c, "isDirectory", orNull, &p.IsDirectory)
 	boolean(c, "isFile", orNull, &p.IsFile)
 	boolean(c, "isLossy", orNull|omit, &p.IsLossy)
+	optional(c, "attributes", orNull|omit, &p.Attributes, objectValue)
 }
 
 // ReadDirectoryResult answers fs/readDirectory, sorted by name.
@@ -414,14 +432,16 @@ func (p *SymlinkParams) fields(c *codec) {
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
-// WalkOptions bound fs/walk. All but PruneHiddenDirectories are required;
-// a MaxDepth of 0 lists the root's children only.
+// WalkOptions bound fs/walk. All but PruneHiddenDirectories and Attributes are required;
+// a MaxDepth of 0 lists the root's children only. Attributes is as in
+// ReadDirectoryParams.
 type WalkOptions struct {
 	MaxDepth                uint64
 	MaxDirectories          uint64
 	MaxEntries              uint64
 	FollowDirectorySymlinks bool
 	PruneHiddenDirectories  bool
+	Attributes              bool
 }
 
 func (p *WalkOptions) fields(c *codec) {
@@ -430,6 +450,7 @@ func (p *WalkOptions) fields(c *codec) {
 	uint64s(c, "maxEntries", need, &p.MaxEntries)
 	boolean(c, "followDirectorySymlinks", need, &p.FollowDirectorySymlinks)
 	boolean(c, "pruneHiddenDirectories", orNull|omit, &p.PruneHiddenDirectories)
+	boolean(c, "attributes", orNull|omit, &p.Attributes)
 }
 
 // WalkParams list a tree breadth-first.
@@ -445,15 +466,18 @@ func (p *WalkParams) fields(c *codec) {
 	raw(c, "sandbox", orNull|omit, &p.Sandbox)
 }
 
-// WalkEntry is one thing found; Kind is "directory" or "file".
+// WalkEntry is one thing found; Kind is "directory" or "file". Attributes, of the name
+// itself, come if the request asks for them.
 type WalkEntry struct {
-	Path string
-	Kind string
+	Path       string
+	Kind       string
+	Attributes *Attributes
 }
 
 func (p *WalkEntry) fields(c *codec) {
 	text(c, "path", orNull, &p.Path)
 	text(c, "kind", orNull, &p.Kind)
+	optional(c, "attributes", orNull|omit, &p.Attributes, objectValue)
 }
 
 // WalkError is one directory that could not be listed.

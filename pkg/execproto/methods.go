@@ -98,6 +98,10 @@ const ExtensionTunnelProcess = "tunnel/process"
 // ignore it, and refuse the link.
 const ExtensionRemoveLink = "fs/remove/link"
 
+// ExtensionEntryAttributes is the name there of ReadDirectoryParams.Attributes and
+// WalkOptions.Attributes. Another server would ignore them.
+const ExtensionEntryAttributes = "fs/readDirectory/attributes"
+
 // Notifications from server to client.
 const (
 	NotifyProcessOutput = "process/output"

@@ -58,6 +58,7 @@ var extensions = []string{
 	execproto.ExtensionLimits,
 	execproto.ExtensionTunnelProcess,
 	execproto.ExtensionRemoveLink,
+	execproto.ExtensionEntryAttributes,
 }
 
 // notifications is every notification of a client but initialized, which

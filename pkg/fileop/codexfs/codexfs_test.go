@@ -87,6 +87,10 @@ func TestOperations(t *testing.T) {
 			"list", "fs/readDirectory", `{"path":"U/d"}`,
 			`{"entries":[{"fileName":"f","isDirectory":false,"isFile":true},{"fileName":"odd` + "\uFFFD" + `","isDirectory":false,"isFile":true,"isLossy":true}]}`,
 		},
+		{
+			"list without attributes", "fs/readDirectory", `{"path":"U/d","attributes":false}`,
+			`{"entries":[{"fileName":"f","isDirectory":false,"isFile":true},{"fileName":"odd` + "\uFFFD" + `","isDirectory":false,"isFile":true,"isLossy":true}]}`,
+		},
 		{"list nothing", "fs/readDirectory", `{"path":"U/no"}`, "-32004 No such file or directory (os error 2): D/no"},
 		{"remove", "fs/remove", `{"path":"U/d"}`, `{}`},
 		{"remove nothing", "fs/remove", `{"path":"U/no"}`, `{}`},

@@ -120,13 +120,14 @@ func canonicalize(params []byte) (Call, error) {
 }
 
 func readDirectory(params []byte) (Call, error) {
-	p, err := execproto.Decode[execproto.PathParams](params)
+	p, err := execproto.Decode[execproto.ReadDirectoryParams](params)
 	return onPath(p.Path, p.Sandbox, func(ctx context.Context, path string) (execproto.ReadDirectoryResult, error) {
-		found, err := files.ReadDirectory(ctx, path)
+		found, err := files.ReadDirectory(ctx, path, p.Attributes)
 		entries := make([]execproto.DirectoryEntry, len(found))
 		for i, e := range found {
 			entries[i] = execproto.DirectoryEntry{
 				FileName: e.Name, IsDirectory: e.IsDirectory, IsFile: e.IsFile, IsLossy: e.IsLossy,
+				Attributes: (*execproto.Attributes)(e.Attributes),
 			}
 		}
 		return execproto.ReadDirectoryResult{Entries: entries}, err
@@ -219,6 +220,7 @@ func walk(params []byte) (Call, error) {
 			MaxDepth: p.Options.MaxDepth, MaxDirectories: p.Options.MaxDirectories, MaxEntries: p.Options.MaxEntries,
 			FollowDirectorySymlinks: p.Options.FollowDirectorySymlinks,
 			PruneHiddenDirectories:  p.Options.PruneHiddenDirectories,
+			Attributes:              p.Options.Attributes,
 		})
 		if err != nil {
 			return execproto.WalkResult{}, err
@@ -238,7 +240,7 @@ func walkResult(w files.WalkResult) execproto.WalkResult {
 		if e.IsDirectory {
 			kind = "directory"
 		}
-		r.Entries[i] = execproto.WalkEntry{Path: pathuri.Format(e.Path), Kind: kind}
+		r.Entries[i] = execproto.WalkEntry{Path: pathuri.Format(e.Path), Kind: kind, Attributes: (*execproto.Attributes)(e.Attributes)}
 	}
 	for i, e := range w.Errors {
 		r.Errors[i] = execproto.WalkError{Path: pathuri.Format(e.Path), Message: e.Err.Error()}

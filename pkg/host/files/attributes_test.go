@@ -36,6 +36,60 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
+// TestListsHaveAttributesIfAsked: a directory and a tree are listed with the attributes of
+// each name itself. Without them the lists are as ever.
+func TestListsHaveAttributesIfAsked(t *testing.T) {
+	dir := planted(t, "d/", "d/f=abc", "d/l -> f", "d/dangling -> nowhere", "d/ld -> .", "d/p|", "d/sub/")
+	for _, attributes := range []bool{false, true} {
+		list, err := ReadDirectory(t.Context(), dir+"/d", attributes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range list {
+			line := e.Name
+			if e.IsDirectory {
+				line += "/"
+			}
+			if e.Attributes != nil {
+				if one, err := GetAttributes(dir + "/d/" + e.Name); err != nil || one != *e.Attributes {
+					t.Errorf("%s: %+v, %v; listed as %+v", e.Name, one, err, e.Attributes)
+				}
+				line += " " + e.Attributes.Kind + " " + e.Attributes.Target
+			}
+			got = append(got, line)
+		}
+		want := "f, l, ld/, p, sub/"
+		if attributes {
+			want = "dangling symlink nowhere, f file , l symlink f, ld/ symlink ., p other , sub/ directory "
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+		w, err := Walk(t.Context(), dir, WalkOptions{
+			MaxDepth: 9, MaxDirectories: 9, MaxEntries: 99, FollowDirectorySymlinks: true, Attributes: attributes,
+		})
+		if err != nil || len(w.Errors) > 0 {
+			t.Fatal(w.Errors, err)
+		}
+		got = nil
+		for _, e := range w.Entries {
+			line := strings.TrimPrefix(e.Path, dir+"/")
+			if e.Attributes != nil {
+				line += " " + e.Attributes.Kind
+			}
+			got = append(got, line)
+		}
+		want = "d, d/f, d/ld, d/sub"
+		if attributes {
+			want = "d directory, d/f file, d/ld symlink, d/sub directory"
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+}
+
 func TestSetAttributes(t *testing.T) {
 	dir := planted(t, "d/", "d/f=abc", "l -> d/f", "ld -> d", "p|")
 	when := int64(1_000_000_000_123)

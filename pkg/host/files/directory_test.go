@@ -129,16 +129,16 @@ func TestReadDirectory(t *testing.T) {
 		{Name: "p"}, {Name: "é", IsFile: true},
 	}
 	for _, name := range []string{"d", "ld"} {
-		got, err := ReadDirectory(t.Context(), in(name))
+		got, err := ReadDirectory(t.Context(), in(name), false)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v\nwant %+v", name, got, err, want)
 		}
 	}
-	if got, err := ReadDirectory(t.Context(), in("empty")); err != nil || got == nil || len(got) != 0 {
+	if got, err := ReadDirectory(t.Context(), in("empty"), false); err != nil || got == nil || len(got) != 0 {
 		t.Errorf("an empty one: %v, %v", got, err)
 	}
 	for name, want := range map[string]error{"d/a": unix.ENOTDIR, "none": unix.ENOENT} {
-		_, err := ReadDirectory(t.Context(), in(name))
+		_, err := ReadDirectory(t.Context(), in(name), false)
 		wantError(t, name, err, want, in(name))
 	}
 }

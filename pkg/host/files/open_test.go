@@ -264,7 +264,7 @@ func TestCancelledContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d := filepath.Join(dir, "d")
-	_, readErr := ReadDirectory(ctx, d)
+	_, readErr := ReadDirectory(ctx, d, false)
 	_, walkErr := Walk(ctx, d, WalkOptions{MaxDirectories: 9, MaxEntries: 9})
 	for what, err := range map[string]error{
 		"read": readErr, "walk": walkErr,

@@ -16,12 +16,16 @@ type Entry struct {
 	Name                string
 	IsDirectory, IsFile bool
 	IsLossy             bool
+	Attributes          *Attributes // of the name itself; nil: not asked for
 }
 
 // ReadDirectory lists a directory, sorted by the bytes of the names. Links have
 // the type of their target; dangling links are left out. A directory with more
 // than a million names is ErrTooManyNames.
-func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
+//
+// With attributes each entry has them, and dangling links are listed, with no type. Names
+// that were removed meanwhile are left out.
+func ReadDirectory(ctx context.Context, name string, attributes bool) ([]Entry, error) {
 	fd, names, err := openNames(ctx, name)
 	if err != nil {
 		return nil, err
@@ -35,12 +39,26 @@ func ReadDirectory(ctx context.Context, name string) ([]Entry, error) {
 				return nil, err
 			}
 			var st unix.Stat_t
-			if unix.Fstatat(fd, e.name, &st, 0) != nil {
+			if unix.Fstatat(fd, e.name, &st, 0) == nil {
+				e.mode = fileType(&st)
+			} else if !attributes {
 				continue
 			}
-			e.mode = fileType(&st)
 		}
 		entry := Entry{Name: e.name, IsDirectory: e.mode == unix.S_IFDIR, IsFile: e.mode == unix.S_IFREG}
+		if attributes {
+			if err := checkContext(ctx); err != nil {
+				return nil, err
+			}
+			a, err := attributesAt(fd, e.name)
+			if err == unix.ENOENT {
+				continue
+			}
+			if err != nil {
+				return nil, wrap(name+"/"+e.name, err)
+			}
+			entry.Attributes = &a
+		}
 		if !utf8.ValidString(e.name) {
 			entry.Name, entry.IsLossy = lossy(e.name), true
 		}

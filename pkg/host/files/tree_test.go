@@ -224,7 +224,7 @@ func slowWalk(t *testing.T, root string, o WalkOptions) (result WalkResult) {
 			if isLink && !(info.IsDir() && o.FollowDirectorySymlinks) || !info.IsDir() && !info.Mode().IsRegular() {
 				continue
 			}
-			result.Entries = append(result.Entries, WalkEntry{full, info.IsDir()})
+			result.Entries = append(result.Entries, WalkEntry{Path: full, IsDirectory: info.IsDir()})
 			if info.IsDir() && at.depth < o.MaxDepth && !(o.PruneHiddenDirectories && strings.HasPrefix(e.Name(), ".")) {
 				queue = append(queue, directory{full, at.depth + 1})
 			}

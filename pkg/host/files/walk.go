@@ -27,12 +27,16 @@ type WalkOptions struct {
 	// PruneHiddenDirectories lists directories whose names begin with a dot,
 	// but does not enter them. The root is always entered.
 	PruneHiddenDirectories bool
+	// Attributes gives each entry its attributes. A name that was removed meanwhile is
+	// left out.
+	Attributes bool
 }
 
 // WalkEntry is a directory or a regular file.
 type WalkEntry struct {
 	Path        string
 	IsDirectory bool
+	Attributes  *Attributes // of the name itself; nil: not asked for
 }
 
 // WalkError is a directory that could not be listed.
@@ -149,42 +153,55 @@ func (w *walker) enter(at pending) error {
 		return err
 	}
 	for _, e := range names {
-		if !w.add(fd, at, e) {
-			return nil
+		goesOn, err := w.add(fd, at, e)
+		if err != nil || !goesOn {
+			return err
 		}
 	}
 	return nil
 }
 
-// add adds one name. It returns false if MaxEntries is reached.
-func (w *walker) add(dir int, at pending, e dirent) bool {
+// add adds one name. It returns false if MaxEntries is reached. An error is one of the
+// name's attributes.
+func (w *walker) add(dir int, at pending, e dirent) (goesOn bool, err error) {
 	link := e.mode == unix.S_IFLNK
 	if link {
 		var st unix.Stat_t
 		if unix.Fstatat(dir, e.name, &st, 0) != nil {
-			return true
+			return true, nil
 		}
 		e.mode = fileType(&st)
 	}
 	if w.looked >= w.o.MaxEntries {
 		w.result.Truncated = true
-		return false
+		return false, nil
 	}
 	w.looked++
 	isDirectory := e.mode == unix.S_IFDIR
 	if link && (!isDirectory || !w.o.FollowDirectorySymlinks) || !isDirectory && e.mode != unix.S_IFREG {
-		return true
+		return true, nil
+	}
+	var attributes *Attributes
+	if w.o.Attributes {
+		a, err := attributesAt(dir, e.name)
+		if err == unix.ENOENT {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		attributes = &a
 	}
 	below := e.name
 	if at.path != "." {
 		below = at.path + "/" + e.name
 	}
-	w.result.Entries = append(w.result.Entries, WalkEntry{Path: w.absolute(below), IsDirectory: isDirectory})
+	w.result.Entries = append(w.result.Entries, WalkEntry{w.absolute(below), isDirectory, attributes})
 	hidden := w.o.PruneHiddenDirectories && e.name[0] == '.'
 	if isDirectory && at.depth < w.o.MaxDepth && !hidden {
 		w.queue = append(w.queue, pending{below, at.depth + 1})
 	}
-	return true
+	return true, nil
 }
 
 // addError records a directory that could not be listed; there are at most

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -63,15 +62,14 @@ type row struct {
 	metadata   execproto.Metadata
 }
 
-// rows asks for a directory, or for what a path that is none leads to. The requests of
-// a directory are under way together.
+// rows asks for a directory, or for what a path that is none leads to.
 func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
 	m, err := l.fs.Stat(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case m.IsDirectory && l.fs.HasAttributes():
+	case m.IsDirectory && l.fs.HasEntryAttributes():
 		return l.told(ctx, uri)
 	case m.IsDirectory:
 		return l.asked(ctx, uri)
@@ -87,30 +85,14 @@ func (l *listing) rows(ctx context.Context, typed, uri string) ([]row, error) {
 	return []row{one}, nil
 }
 
-// told lists a directory of a server that tells attributes. Only the protocol's own
-// list says which links lead to directories, and it has none that lead nowhere.
+// told lists a directory of a server that tells attributes, in one request.
 func (l *listing) told(ctx context.Context, uri string) ([]row, error) {
-	var entries []execproto.DirectoryEntry
-	var targets sync.WaitGroup
-	var targetsErr error
-	targets.Go(func() { entries, targetsErr = l.fs.ReadDir(ctx, uri) })
-	list, err := l.fs.ListAttributes(ctx, uri)
-	targets.Wait()
-	if err == nil {
-		err = targetsErr
-	}
-	if err != nil {
-		return nil, err
-	}
-	directories := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		directories[e.FileName] = e.IsDirectory
-	}
+	list, err := l.fs.ReadDirAttributes(ctx, uri)
 	rows := make([]row, len(list))
-	for i := range list {
-		rows[i] = row{name: list[i].FileName, directory: directories[list[i].FileName], attributes: &list[i].Attributes}
+	for i, e := range list {
+		rows[i] = row{name: e.FileName, directory: e.IsDirectory, attributes: e.Attributes}
 	}
-	return rows, nil
+	return rows, err
 }
 
 // asked lists a directory of a server that must be asked about each name,

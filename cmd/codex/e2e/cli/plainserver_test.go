@@ -14,7 +14,7 @@ import (
 )
 
 // plain are the extensions for copies, which Codex CLI's servers do not have.
-var plain = []string{"fs/openArchive", "fs/setAttributes", "process/list"}
+var plain = []string{"fs/openArchive", "fs/setAttributes", "fs/readDirectory/attributes", "fs/remove/link", "process/list"}
 
 // disguised returns the URL of a proxy before a server, which makes it one without some
 // extensions.

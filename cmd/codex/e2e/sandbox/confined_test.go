@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -470,6 +471,19 @@ func TestConfinedFiles(t *testing.T) {
 		}
 		if got := fmt.Sprint(ask("fs/walk", c.ws+"/a", walk...)); !strings.Contains(got, c.ws+"/a/b/copy") {
 			t.Errorf("%v", got)
+		}
+		// With attributes, what is masked has those of the mask, in a list as in a walk.
+		listed := fmt.Sprint(ask("fs/readDirectory", c.ws, "attributes", true))
+		walk[1].(object)["attributes"] = true
+		walked := fmt.Sprint(ask("fs/walk", c.ws, walk...))
+		delete(walk[1].(object), "attributes")
+		for _, got := range []string{listed, walked} {
+			if !strings.Contains(got, "kind:file modifiedAtMs:") || !strings.Contains(got, "size:3") {
+				t.Errorf("no attributes of new: %s", got)
+			}
+		}
+		if secret := regexp.MustCompile(`attributes:map\[[^]]*\] fileName:secret `).FindString(listed); !strings.Contains(secret, "permissions:0 size:0]") {
+			t.Errorf("the list tells of the secret: %q of %s", secret, listed)
 		}
 		for _, name := range []string{"/new", "/a", "/a2"} {
 			ask("fs/remove", c.ws+name, "recursive", true, "force", false)
