@@ -37,6 +37,10 @@ const (
 	// server leaves, which may be starting others.
 	vacateRounds = 16
 
+	// makeTries bounds how often another server may sweep a new directory away. It looks
+	// at the directories once when it starts.
+	makeTries = 16
+
 	// maxCgroupFile bounds what is read of a file of a cgroup: io.stat has about 100
 	// bytes for each device.
 	maxCgroupFile = 64 << 10
@@ -164,24 +168,16 @@ func makeLimitRoot(base string, vacate bool) (*limitRoot, error) {
 
 // make makes the directory of the root, and locks it.
 func (r *limitRoot) make() error {
-	path, err := os.MkdirTemp(r.base, fmt.Sprintf("%s%d-", limitPrefix, os.Getpid()))
+	path, lock, err := makeLocked(r.base)
 	if err != nil {
 		return fmt.Errorf("make a cgroup: %w", err)
 	}
-	r.path = path
-	if r.lock, err = os.Open(path); err == nil {
-		err = unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err == nil {
-		_, err = enable(path, words(path, "cgroup.controllers"))
-	}
-	if err == nil {
+	r.path, r.lock = path, lock
+	if _, err = enable(path, words(path, "cgroup.controllers")); err == nil {
 		err = unix.Access(filepath.Join(path, "cgroup.kill"), unix.W_OK)
 	}
 	if err != nil {
-		if r.lock != nil {
-			_ = r.lock.Close()
-		}
+		_ = r.lock.Close()
 		_ = os.Remove(path)
 		return fmt.Errorf("prepare the cgroup %s: %w", path, err)
 	}
@@ -191,6 +187,29 @@ func (r *limitRoot) make() error {
 	_, err = os.Lstat(filepath.Join(path, "memory.swap.max"))
 	r.swap = r.have[memoryController] && err == nil
 	return nil
+}
+
+// makeLocked makes the directory of a root in base, and locks it. Scenario: another server
+// starts at the same moment, and sweeps the directory away before it is locked. Then another
+// one is made.
+func makeLocked(base string) (path string, lock *os.File, err error) {
+	for range makeTries {
+		if path, err = os.MkdirTemp(base, fmt.Sprintf("%s%d-", limitPrefix, os.Getpid())); err != nil {
+			return "", nil, err
+		}
+		if lock, err = os.Open(path); err != nil {
+			continue
+		}
+		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			// From here on nobody removes it, if it is still there.
+			if _, err = os.Lstat(path); err == nil {
+				return path, lock, nil
+			}
+		}
+		_ = lock.Close()
+	}
+	_ = os.Remove(path)
+	return "", nil, err
 }
 
 // enable gives the children of a cgroup those of our controllers that are offered, and

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -145,5 +146,34 @@ func TestSweep(t *testing.T) {
 	left, _ := filepath.Glob(base + "/*")
 	if !slices.Equal(left, []string{dirs[0], dirs[2]}) {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// Servers that start at the same time keep their directories, although each removes those
+// that nobody holds.
+func TestMakeLockedBesideSweeps(t *testing.T) {
+	base := t.TempDir()
+	var servers sync.WaitGroup
+	for range 4 {
+		servers.Go(func() {
+			for range 100 {
+				sweepLimitRoots(base)
+				path, lock, err := makeLocked(base)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sweepLimitRoots(base)
+				if _, err := os.Lstat(path); err != nil {
+					t.Errorf("a locked directory was removed: %v", err)
+				}
+				_ = os.Remove(path)
+				_ = lock.Close()
+			}
+		})
+	}
+	servers.Wait()
+	if left, _ := os.ReadDir(base); len(left) > 0 {
+		t.Errorf("%d directories are left", len(left))
 	}
 }
