@@ -115,8 +115,10 @@ type Client struct {
 	done   chan struct{} // closed when failed
 	bodies bodyStreams
 
-	watches watches
-	tunnels tunnelTable
+	watches   watches
+	tunnels   tunnelTable
+	ports     *PortWatch // nil: none is open; guarded by mu, with the id of the last one
+	lastPorts uint64
 
 	telling sync.Mutex // held across a change of state and its OnStateChange
 
@@ -359,4 +361,5 @@ func (c *Client) fail(err error) {
 	for _, w := range c.watches.all() {
 		w.end(err)
 	}
+	c.endPorts(err)
 }

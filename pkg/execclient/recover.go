@@ -140,6 +140,9 @@ func (c *Client) install(l *connection) bool {
 			p.repeatAck()
 		}
 		c.rewatch(l)
+		if w := c.portWatch(); w != nil {
+			c.wg.Go(func() { w.again(l) })
+		}
 	}
 	return ok
 }

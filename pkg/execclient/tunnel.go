@@ -25,6 +25,8 @@ type TunnelTarget struct {
 	// leads: Host must be empty or a loopback address. With TunnelNoNetwork the process
 	// has no network of its own, and listens on the server's machine.
 	ProcessID string
+	// Session, if not empty, is the session of ProcessID, as execproto.Port names it.
+	Session string
 }
 
 func (t TunnelTarget) String() string {
@@ -103,7 +105,7 @@ func (c *Client) openStream(ctx context.Context, to TunnelTarget) (*tunnel.Strea
 	}
 	s, count := c.tunnels.add(c.ctx, linkCarrier{l})
 	raw, err := encode(execproto.MethodTunnelOpen, &execproto.TunnelOpenParams{
-		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: to.ProcessID, Window: tunnel.Window,
+		TunnelID: s.ID(), Host: to.Host, Port: to.Port, Path: to.Path, ProcessID: to.ProcessID, Session: to.Session, Window: tunnel.Window,
 	})
 	var m jsonrpc.Message
 	if err == nil {

@@ -182,6 +182,12 @@ func (t *tunnelTable) notification(c *Client, l *connection, m jsonrpc.Message) 
 			t.accept(c, l, n)
 		}
 		return true, err
+	case execproto.NotifyTunnelPorts:
+		n, err := execproto.Decode[execproto.Ports](m.Params)
+		if w := c.portWatch(); err == nil && w != nil {
+			w.receive(&n)
+		}
+		return true, err
 	}
 	return false, nil
 }

@@ -58,6 +58,8 @@ const (
 	MethodTunnelListen      = "tunnel/listen"
 	MethodTunnelUnlisten    = "tunnel/unlisten"
 	MethodTunnelResume      = "tunnel/resume"
+	MethodTunnelWatchPorts  = "tunnel/watchPorts"
+	MethodTunnelUnwatch     = "tunnel/unwatchPorts"
 )
 
 // Notifications from client to server. ProcessAck and HTTPAck are known only
@@ -73,12 +75,13 @@ const (
 const ExtensionDetach = "process/detach"
 
 // Notifications of tunnels, which only this server knows. Both ends send the first three;
-// TunnelAccepted is the server's.
+// the others are the server's.
 const (
 	NotifyTunnelData     = "tunnel/data"
 	NotifyTunnelAck      = "tunnel/ack"
 	NotifyTunnelClose    = "tunnel/close"
 	NotifyTunnelAccepted = "tunnel/accepted"
+	NotifyTunnelPorts    = "tunnel/ports"
 )
 
 // ExtensionTakeOver is the name in InitializeResult.Extensions of servers that

@@ -27,7 +27,10 @@ type TunnelOpenParams struct {
 	// ProcessID, if not empty, names a process of the session into whose sandbox the
 	// tunnel leads (docs/spec/wire.md §11.7).
 	ProcessID string
-	Window    uint64
+	// Session, if not empty, names another session of the client's owner to which
+	// ProcessID belongs, as Port.Session does.
+	Session string
+	Window  uint64
 }
 
 func (p *TunnelOpenParams) fields(c *codec) {
@@ -36,6 +39,7 @@ func (p *TunnelOpenParams) fields(c *codec) {
 	uint16s(c, "port", orNull|omit, &p.Port)
 	text(c, "path", orNull|omit, &p.Path)
 	text(c, "processId", orNull|omit, &p.ProcessID)
+	text(c, "session", orNull|omit, &p.Session)
 	uint64s(c, "window", need, &p.Window)
 }
 

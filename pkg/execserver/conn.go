@@ -67,6 +67,7 @@ type conn struct {
 	handles   handleTable
 	watch     missingWatch
 	trees     watchTable
+	ports     portWatch
 	streams   streamTable
 	questions questions
 }
@@ -130,6 +131,7 @@ func (c *conn) serve() {
 	c.handles.closeAll()
 	c.watch.close()
 	c.trees.closeAll()
+	c.ports.close()
 	wg.Wait()
 	c.log.Debug("connection closed", "reason", end.reason)
 }

@@ -27,17 +27,27 @@ func (c *conn) ownerOf() (string, error) {
 	if c.srv.detached == nil {
 		return "", errNoDetach
 	}
+	owner, err := c.lastingOwner()
+	if err != nil {
+		err = invalid("a detached process needs an owner, and " + err.Error())
+	}
+	return owner, err
+}
+
+// lastingOwner returns the principal of a connection that a later one of the same client
+// has, too, or an error that says why there is none.
+func (c *conn) lastingOwner() (string, error) {
 	if owned, ok := c.t.(websocket.Owned); ok {
 		if owner := owned.Owner(); owner != "" {
 			return owner, nil
 		}
-		return "", invalid("a detached process needs an owner that comes again, and the key of a client that comes through a relay is for one run of it")
+		return "", errors.New("the key of a client that comes through a relay is for one run of it")
 	}
 	switch {
 	case c.t.Peer() == "stdio":
 		return userPrincipal(os.Geteuid()), nil
 	case c.principal == "" || c.principal == anybody:
-		return "", invalid("a detached process needs an owner, and this server does not ask who its clients are")
+		return "", errors.New("this server does not ask who its clients are")
 	default:
 		return c.principal, nil
 	}

@@ -144,6 +144,17 @@ const (
 	// maxReaching bounds the launchers of all sessions that make sockets inside
 	// sandboxes at a time: each is a process of a few milliseconds; others wait.
 	maxReaching = 8
+	// portInterval is how often the ports are looked for on which processes listen, while a
+	// client watches them: the kernel does not tell. A person who has started a server finds
+	// its port forwarded before a browser is open. A look at a few processes takes less than
+	// a millisecond. portShare bounds the work of many: after each look there is a pause of
+	// so many times what it took, and one client at a time is served.
+	portInterval = 500 * time.Millisecond
+	portShare    = 20
+	// maxPortProcesses bounds the processes that one look takes in.
+	maxPortProcesses = 4096
+	// maxPorts bounds the ports of one tunnel/ports.
+	maxPorts = 256
 	// maxTunnelHost bounds the name of a host, in bytes, as DNS does.
 	maxTunnelHost = 255
 

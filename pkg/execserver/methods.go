@@ -8,6 +8,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/watch"
+	"codex.internal/pkg/sandbox/launch"
 )
 
 // The families of methods, as the errors of the handshake name them
@@ -116,6 +117,12 @@ func init() {
 		execproto.MethodTunnelListen:   plain(familyTunnel, laneOrdinary, execproto.Decode, tunnelListen),
 		execproto.MethodTunnelUnlisten: plain(familyTunnel, laneControl, execproto.Decode, tunnelUnlisten),
 		execproto.MethodTunnelResume:   plain(familyTunnel, laneOrdinary, execproto.Decode, tunnelResume),
+
+		execproto.MethodTunnelWatchPorts: admitted(familyTunnel, laneOrdinary, execproto.Decode, watchPorts),
+		execproto.MethodTunnelUnwatch:    admitted(familyTunnel, laneControl, execproto.Decode, unwatchPorts),
+	}
+	if launch.TellsListeners {
+		extensions = append(extensions, execproto.MethodTunnelWatchPorts)
 	}
 	if watch.Supported {
 		extensions = append(extensions, execproto.MethodFSWatch)

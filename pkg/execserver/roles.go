@@ -51,9 +51,12 @@ var methodRoles = map[string]wsauth.Role{
 	execproto.MethodTunnelListen:   wsauth.RoleRun,
 	execproto.MethodTunnelUnlisten: wsauth.RoleRun,
 	execproto.MethodTunnelResume:   wsauth.RoleRun,
-	execproto.NotifyTunnelData:     wsauth.RoleRun,
-	execproto.NotifyTunnelAck:      wsauth.RoleRun,
-	execproto.NotifyTunnelClose:    wsauth.RoleRun,
+	// What listens is as much as process/list tells; nothing is reached by it.
+	execproto.MethodTunnelWatchPorts: wsauth.RoleRead,
+	execproto.MethodTunnelUnwatch:    wsauth.RoleRead,
+	execproto.NotifyTunnelData:       wsauth.RoleRun,
+	execproto.NotifyTunnelAck:        wsauth.RoleRun,
+	execproto.NotifyTunnelClose:      wsauth.RoleRun,
 }
 
 // networkMethods use the server's network for the client. A ceiling of the sandbox refuses

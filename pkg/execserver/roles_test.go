@@ -20,6 +20,7 @@ var readMethods = []string{
 	"initialize", "environment/info", "environment/status", "environmentConfig/read",
 	"process/read", "process/list", "process/listDetached", "process/ack",
 	"fs/open", "fs/openArchive", "fs/readBlock", "fs/close", "fs/watch", "fs/watchMissing", "fs/unwatch",
+	"tunnel/watchPorts", "tunnel/unwatchPorts",
 	"capabilityRoots/discoverV1", "capabilities/discoverV2",
 }
 

@@ -173,6 +173,7 @@ type Server struct {
 	secretPaths []string // that no sandboxed request sees
 	watches     atomic.Int64
 	reaching    chan struct{} // holds an element for each launcher that makes sockets in a sandbox
+	scanning    chan struct{} // holds an element while the ports of a watch are looked for
 	detached    *detachedStore
 	keeper      *keeperState // nil: this is no keeper
 
@@ -220,6 +221,7 @@ func New(opts Options) (*Server, error) {
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
 	srv.reaching = make(chan struct{}, maxReaching)
+	srv.scanning = make(chan struct{}, 1)
 	srv.janitor = &janitorKeeper{srv: srv}
 	srv.egress = srv.newEgress()
 	srv.secretPaths = slices.Concat(opts.EgressPolicy.SecretPaths(), opts.HiddenPaths)

@@ -31,6 +31,9 @@ type session struct {
 	log *slog.Logger
 	// owner is the principal that started the session. No other may resume it.
 	owner string
+	// lasting is the owner if a later connection of the same client has the same; "": none
+	// has.
+	lasting string
 	// grant is that of the client which started the session. Only a client with the same
 	// token may resume it.
 	grant wsauth.Grant
@@ -133,6 +136,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	s.began, s.client = time.Now(), c.client
 	if c.t != nil { // that of a keeper has no connection
 		s.peer = c.t.Peer()
+		s.lasting, _ = c.lastingOwner() // an error says that there is none
 	}
 	s.log = srv.log.With("session", sessionid.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)

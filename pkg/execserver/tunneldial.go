@@ -62,6 +62,9 @@ func (c *conn) tunnelTarget(p *execproto.TunnelOpenParams) (to tunnelTarget, err
 	if to.host == "" {
 		to.host = "localhost"
 	}
+	if p.ProcessID == "" && p.Session != "" {
+		return to, invalidParams("session is for a tunnel into the sandbox of a process: it needs processId")
+	}
 	if p.ProcessID != "" {
 		return to, c.targetInside(&to, p)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/wire/sessionid"
 )
 
 // errEndedProcess is the error of a tunnel into the sandbox of a process that has ended.
@@ -28,12 +28,33 @@ func (c *conn) targetInside(to *tunnelTarget, p *execproto.TunnelOpenParams) err
 	if len(loopbacks(to.host)) == 0 {
 		return invalidParams("a tunnel into the sandbox of a process leads to localhost or a loopback address: its network has no other")
 	}
-	to.inside = c.session.find(p.ProcessID)
+	session := c.session
+	if p.Session != "" {
+		if session = c.otherSession(p.Session); session == nil {
+			return invalid("unknown session " + shorten(p.Session))
+		}
+	}
+	to.inside = session.find(p.ProcessID)
 	if to.inside == nil {
 		if strings.HasPrefix(p.ProcessID, execproto.DetachedPrefix) {
 			return invalid("a detached process belongs to no session: no tunnel leads into its sandbox; start it without --detach")
 		}
 		return unknownProcess(p.ProcessID)
+	}
+	return nil
+}
+
+// otherSession returns the session that tunnel/ports names so, or nil if there is none that
+// belongs to the owner of this one.
+func (c *conn) otherSession(name string) *session {
+	owner, err := c.lastingOwner()
+	if err != nil {
+		return nil
+	}
+	for _, s := range c.sessionsOf(owner) {
+		if sessionid.Digest(s.id) == name {
+			return s
+		}
 	}
 	return nil
 }
@@ -62,14 +83,7 @@ func (p *proc) dialInside(ctx context.Context, to tunnelTarget) (net.Conn, error
 	if p.running == nil {
 		return nil, errEndedProcess
 	}
-	var network *os.File
-	err := p.running.WithPid(func(pid int) (err error) {
-		if !p.confined {
-			return launch.ErrNoNetwork
-		}
-		network, err = launch.OpenNetwork(pid)
-		return err
-	})
+	network, err := p.openNetwork()
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil, errEndedProcess
 	}

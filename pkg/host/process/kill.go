@@ -138,13 +138,20 @@ func freeze(leader int, spare func(pid int) bool) map[int]bool {
 func addDescendants(family map[int]bool, leader int, spare func(pid int) bool) bool {
 	grew := false
 	table := processTable()
-	for again := true; again; {
-		again = false
-		for _, e := range table {
-			if !family[e.pid] && !e.zombie && (family[e.parent] || e.session == leader) && !spare(e.pid) {
-				family[e.pid] = true
-				again, grew = true, true
-			}
+	for addFrom(table, family, leader, spare) {
+		grew = true
+	}
+	return grew
+}
+
+// addFrom adds to family those of a table of processes whose parents are in it, or that belong
+// to the session of leader, and reports whether there were any. It must be called until there
+// are none.
+func addFrom(table []entry, family map[int]bool, leader int, spare func(pid int) bool) (grew bool) {
+	for _, e := range table {
+		if !family[e.pid] && !e.zombie && (family[e.parent] || e.session == leader) && !spare(e.pid) {
+			family[e.pid] = true
+			grew = true
 		}
 	}
 	return grew

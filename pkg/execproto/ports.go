@@ -1,0 +1,61 @@
+package execproto
+
+// WatchPortsParams ask to be told on which TCP ports processes of the session listen
+// (docs/spec/wire.md §11.8). The connection names the watch by WatchID. With AllSessions it
+// is about every session of the client's owner.
+type WatchPortsParams struct {
+	WatchID     uint64
+	AllSessions bool
+}
+
+func (p *WatchPortsParams) fields(c *codec) {
+	uint64s(c, "watchId", need, &p.WatchID)
+	boolean(c, "allSessions", orNull|omit, &p.AllSessions)
+}
+
+// Ports is tunnel/ports: all ports at a time. Seq counts the notifications of a watch from
+// 1. Truncated says that there may be more.
+type Ports struct {
+	WatchID   uint64
+	Seq       uint64
+	Ports     []Port
+	Truncated bool
+}
+
+func (n *Ports) fields(c *codec) {
+	uint64s(c, "watchId", need, &n.WatchID)
+	uint64s(c, "seq", need, &n.Seq)
+	objects(c, "ports", need, &n.Ports)
+	boolean(c, "truncated", orNull|omit, &n.Truncated)
+}
+
+// AppendJSON appends the notification.
+func (n Ports) AppendJSON(b []byte) []byte {
+	b = append(b, `{"method":"`+NotifyTunnelPorts+`","params":`...)
+	return append(appendObject(b, &n), '}')
+}
+
+// Port is a TCP port on which a process listens. Session is empty in the client's own
+// session. Host is an address, the unspecified one if the process listens on all. Inside
+// says that the port is in the network of the sandbox of the process ProcessID: a tunnel
+// to it needs ProcessID, and Session if it is not empty. Command is what the process Pid
+// runs, a descendant of ProcessID or itself: untrusted text.
+type Port struct {
+	Session   string
+	ProcessID string
+	PID       uint64
+	Command   string
+	Host      string
+	Port      uint16
+	Inside    bool
+}
+
+func (p *Port) fields(c *codec) {
+	text(c, "session", orNull|omit, &p.Session)
+	text(c, "processId", need, &p.ProcessID)
+	uint64s(c, "pid", need, &p.PID)
+	text(c, "command", need, &p.Command)
+	text(c, "host", need, &p.Host)
+	uint16s(c, "port", need, &p.Port)
+	boolean(c, "inside", orNull|omit, &p.Inside)
+}

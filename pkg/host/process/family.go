@@ -1,0 +1,47 @@
+//go:build linux || darwin
+
+package process
+
+import "slices"
+
+// Families returns, for each of some processes, the pids of the process and of its
+// descendants that can be found, in increasing order: those in its cgroup or, without one,
+// those that Terminate would find. All lists together have at most most pids; truncated
+// says that there are more. A pid may be that of another process by the time it is used.
+func Families(procs []*Process, most int) (families [][]int, truncated bool) {
+	families = make([][]int, len(procs))
+	var table []entry
+	for i, p := range procs {
+		if p.program != nil {
+			continue
+		}
+		pids := p.cg.members()
+		if p.cg.path == "" {
+			if table == nil {
+				table = processTable()
+			}
+			pids = p.family(table)
+		}
+		slices.Sort(pids)
+		if len(pids) > most {
+			pids, truncated = pids[:most], true
+		}
+		most -= len(pids)
+		families[i] = pids
+	}
+	return families, truncated
+}
+
+// family returns the pids of a process without a cgroup and of its descendants.
+func (p *Process) family(table []entry) (pids []int) {
+	if p.WithPid(func(int) error { return nil }) != nil {
+		return nil // it has ended, and its pid may belong to another process
+	}
+	found := map[int]bool{p.pid: true}
+	for addFrom(table, found, p.pid, func(int) bool { return false }) {
+	}
+	for pid := range found {
+		pids = append(pids, pid)
+	}
+	return pids
+}
