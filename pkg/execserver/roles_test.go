@@ -14,8 +14,8 @@ import (
 	"codex.internal/pkg/sandbox/permissions"
 )
 
-// readMethods are all methods that a client with the role read may use. Who adds one here
-// says that it changes nothing and starts nothing.
+// readMethods are all methods that a client with the role read may use. A method belongs
+// here only if it changes nothing and starts nothing.
 var readMethods = []string{
 	"initialize", "environment/info", "environment/status", "environmentConfig/read",
 	"process/read", "process/list", "process/listDetached", "process/ack",

@@ -286,9 +286,11 @@ func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
 			{[]string{script, "word"}, 3, "script word"},
 		} {
 			cmd := launcherCommand(t, append([]string{"--sandbox-policy-cwd", "/", "--permission-profile", profile, "--"}, tt.argv...)...)
+			// A directory of root's PATH that another user may not search gives 126.
+			cmd.Env = append(cmd.Environ(), "PATH=/usr/bin:/bin")
 			out, _ := cmd.CombinedOutput()
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.want) {
-				t.Errorf("%s %q: %d %s, want %d %s", profile[:20], tt.argv, code, out, tt.code, tt.want)
+				t.Errorf("%.20s %q: %d %s, want %d %s", profile, tt.argv, code, out, tt.code, tt.want)
 			}
 		}
 	}

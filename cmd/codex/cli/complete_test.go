@@ -45,8 +45,8 @@ func TestComplete(t *testing.T) {
 		"remote run -- ls":                 "",
 		"rendezvous token create --role":   "executor harness both",
 		"exec-server --log-format":         "text json",
-		"remote ls -":                      "--url --ca --client-cert --client-key --env --verbose -v --long -l --all -a --help -h",
-		"remote -":                         "--url --ca --client-cert --client-key --env --verbose -v --help -h",
+		"remote ls -":                      "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --long -l --all -a --help -h",
+		"remote -":                         "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --help -h",
 	} {
 		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 		got := complete(app, strings.Fields(typed))

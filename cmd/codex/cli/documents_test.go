@@ -39,7 +39,7 @@ var optionsAt = map[string][2]string{
 
 // saidElsewhere are options that many commands have.
 var saidElsewhere = map[string][]string{
-	"codex remote ": {"url", "ca", "client-cert", "client-key", "env", "verbose"}, "codex login": {"config", "strict-config"}, "codex logout": {"config", "strict-config"},
+	"codex remote ": {"url", "ca", "client-cert", "client-key", "env", "verbose", "quiet"}, "codex login": {"config", "strict-config"}, "codex logout": {"config", "strict-config"},
 }
 
 // TestDocumentedOptions compares the tables of options with the program: names,
@@ -105,7 +105,7 @@ func defaultOf(flag cli.Flag) string {
 	if _, isSwitch := flag.(*cli.BoolFlag); isSwitch || !ok {
 		return ""
 	}
-	value := strings.Trim(f.GetValue(), `"`) // an option that may be repeated quotes each
+	value := strings.Trim(f.GetValue(), `"`)            // an option that may be repeated quotes each
 	if value == "0" || value == "0s" || value == "[]" { // which the usage explains
 		return ""
 	}

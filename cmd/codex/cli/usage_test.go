@@ -23,14 +23,14 @@ func TestWrongUse(t *testing.T) {
 		{"rendezvous token create --env box", `unknown flag --env; did you mean --environment? see codex rendezvous token create --help`},
 		{"completion zsh fish", `completion takes one shell, got "fish" too`},
 		{"login --with-apikey", `unknown flag --with-apikey; did you mean --with-api-key? see codex login --help`},
-		{"remote cat -x y", `unknown flag --x; see codex remote cat --help`},
+		{"remote cat -x y", `unknown flag -x; see codex remote cat --help`},
 		{"rendezvous token list --tokens", `--tokens needs a value; see codex rendezvous token list --help`},
 		{"rendezvous token create --expires 30d", `--expires "30d": expected a duration such as 90s, 30m or 720h; see codex rendezvous token create --help`},
-		{"rendezvous --nats-replicas x", `--nats-replicas "x": parse error; see codex rendezvous --help`},
+		{"rendezvous --nats-replicas x", `--nats-replicas "x": expected a number such as 8; see codex rendezvous --help`},
 		{"rendezvous --state=", `--state is empty; leave it out or give it a value`},
 		{"rendezvous --tokens=", `--tokens is empty; leave it out or give it a value`},
 		{"rendezvous token list --tokens=", `--tokens is empty; leave it out or give it a value`},
-		{"login --device-auth=maybe", `--device-auth "maybe": parse error; see codex login --help`},
+		{"login --device-auth=maybe", `--device-auth "maybe": expected true or false; see codex login --help`},
 	} {
 		var out, errs bytes.Buffer
 		code := Main(append([]string{"codex"}, strings.Fields(tt.args)...), strings.NewReader(""), &out, &errs)

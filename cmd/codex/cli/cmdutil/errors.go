@@ -11,16 +11,17 @@ import (
 
 // Exit codes.
 const (
-	ExitFailed      = 1
-	ExitUsage       = 2
-	ExitDropped     = 3   // of remote logs: not all of the output is retained
-	ExitTimeout     = 124 // as of timeout(1)
-	ExitOurs        = 125 // of remote exec: not the command failed
-	ExitDenied      = 126 // of remote exec: the sandbox denied it, or somebody did
-	ExitNotStarted  = 127 // a remote command could not be started, as in a shell
-	ExitInterrupted = 130 // as in a shell
-	ExitBrokenPipe  = 141 // nobody reads the output any more: SIGPIPE, as in a shell
-	ExitUnreachable = 255
+	ExitFailed        = 1
+	ExitUsage         = 2
+	ExitDropped       = 3   // of remote logs: not all of the output is retained
+	ExitTimeout       = 124 // as of timeout(1)
+	ExitOurs          = 125 // of remote exec: not the command failed
+	ExitDenied        = 126 // of remote exec: the sandbox denied it, or somebody did
+	ExitNotExecutable = 126 // a remote command is there and may not be executed, as in a shell
+	ExitNotStarted    = 127 // a remote command could not be started, as in a shell
+	ExitInterrupted   = 130 // as in a shell
+	ExitBrokenPipe    = 141 // nobody reads the output any more: SIGPIPE, as in a shell
+	ExitUnreachable   = 255
 
 	signalBase = 128 // and the number of a signal, as in a shell
 )

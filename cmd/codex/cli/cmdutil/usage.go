@@ -39,23 +39,47 @@ func flagError(text string, flags []cli.Flag) string {
 			}
 		}
 		if meant := similar(name, names); meant != "" {
-			return fmt.Sprintf("unknown flag --%s; did you mean --%s?", name, meant)
+			return fmt.Sprintf("unknown flag %s; did you mean --%s?", dashed(name), meant)
 		}
-		return fmt.Sprintf("unknown flag --%s;", name)
+		return fmt.Sprintf("unknown flag %s;", dashed(name))
 	}
 	if m := missingValue.FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("--%s needs a value;", m[1])
+		return fmt.Sprintf("%s needs a value;", dashed(m[1]))
 	}
 	if m := invalidValue.FindStringSubmatch(text); m != nil {
 		reason := m[3]
-		for _, flag := range flags {
-			if _, ok := flag.(*cli.DurationFlag); ok && flag.Names()[0] == m[2] {
-				reason = "expected a duration such as 90s, 30m or 720h"
-			}
+		if flag := find(flags, m[2]); flag != nil {
+			reason = expected(flag, reason)
 		}
-		return fmt.Sprintf("--%s %s: %s;", m[2], m[1], reason)
+		return fmt.Sprintf("%s %s: %s;", dashed(m[2]), m[1], reason)
 	}
 	return text + ";"
+}
+
+// expected says what the value of a flag must be; without that, what is wrong with it.
+func expected(flag cli.Flag, reason string) string {
+	switch flag.(type) {
+	case *cli.DurationFlag:
+		return "expected a duration such as 90s, 30m or 720h"
+	case *cli.IntFlag, *cli.Int64Flag:
+		return "expected a number such as 8"
+	case *cli.UintFlag, *cli.Uint64Flag:
+		return "expected a number such as 8, not a negative one"
+	case *cli.Float64Flag:
+		return "expected a number such as 1.5"
+	case *cli.BoolFlag:
+		return "expected true or false"
+	default:
+		return reason
+	}
+}
+
+// dashed is an option as it is written.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 // UnknownCommand is the error of a word that stands where a subcommand of c

@@ -132,7 +132,7 @@ func (e *execution) done(d approval.Decision) int {
 		e.say(e.denied())
 		return d.Result.ExitCode
 	default:
-		e.say(fmt.Sprintf("the executor's sandbox blocked the command (exit code %d); it is not retried without: %s", d.Result.ExitCode, e.why(d.Why)))
+		e.say(fmt.Sprintf("the server's sandbox blocked the command (exit code %d); it is not retried without: %s", d.Result.ExitCode, e.why(d.Why)))
 		if len(e.last.refused) > 0 {
 			e.say(e.denied())
 		}
@@ -144,7 +144,7 @@ func (e *execution) done(d approval.Decision) int {
 // denied says what the sandbox denied as far as that is known.
 func (e *execution) denied() string {
 	if len(e.last.refused) == 0 {
-		return "the sandbox on the executor probably denied it; " + e.x.policy.Wider()
+		return "the sandbox on the server probably denied it; " + e.x.policy.Wider()
 	}
 	return sandbox.RefusedHosts(e.last.refused)
 }
@@ -166,7 +166,7 @@ func (e *execution) refused(d approval.Decision) (int, error) {
 func (e *execution) answer(ctx context.Context, q approval.Question) (approval.Answer, error) {
 	switch {
 	case e.x.yes && q.Retry:
-		e.say(fmt.Sprintf("the executor's sandbox blocked the command (exit code %d); retrying without the sandbox (--yes)", q.ExitCode))
+		e.say(fmt.Sprintf("the server's sandbox blocked the command (exit code %d); retrying without the sandbox (--yes)", q.ExitCode))
 		return approval.Once, e.approval("once", "--yes")
 	case e.x.yes:
 		return approval.Once, e.approval("once", "--yes")
@@ -205,7 +205,7 @@ func (e *execution) question(q approval.Question) question {
 		ask:     "Run the command?",
 	}
 	if q.Retry {
-		asked.facts[0] = fmt.Sprintf("sandbox: the command was blocked by the executor's sandbox (exit code %d)", q.ExitCode)
+		asked.facts[0] = fmt.Sprintf("sandbox: the command was blocked by the server's sandbox (exit code %d)", q.ExitCode)
 		for _, refused := range e.last.refused {
 			asked.facts = append(asked.facts, "  network: refused "+refused.String())
 		}

@@ -44,7 +44,7 @@ Examples:
 				ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 				defer stop()
 				a := &attachment{
-					handle: handle, d: client.Detached(handle), s: s, in: newInput(s.In), all: c.Bool("all"),
+					handle: handle, d: client.Detached(handle), s: s, notes: unlessQuiet(c, s.Err), in: newInput(s.In), all: c.Bool("all"),
 					readOnly: c.Bool("read-only"), eof: c.Bool("eof"),
 				}
 				defer a.in.close()
@@ -62,6 +62,7 @@ type attachment struct {
 	handle             string
 	d                  *execclient.Detached
 	s                  cmdutil.Streams
+	notes              io.Writer
 	in                 *input
 	all, readOnly, eof bool
 }
@@ -95,7 +96,7 @@ func (a *attachment) run(ctx context.Context, client *execclient.Client) error {
 	raw.end()
 	switch {
 	case errors.Is(context.Cause(ctx), errLeft):
-		cmdutil.Messagef(a.s.Err, "codex: left %s, which goes on\n", a.handle)
+		cmdutil.Messagef(a.notes, "codex: left %s, which goes on\n", a.handle)
 		return nil
 	case err != nil:
 		return aboutHandle(a.handle, cause(ctx, err))

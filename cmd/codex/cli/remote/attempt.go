@@ -133,7 +133,7 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 	}
 	p, err := a.x.client.Start(ctx, a.params)
 	if err != nil {
-		return nil, runError(err, a.params.Argv)
+		return nil, runError(err, a.params.Argv, a.x.approves)
 	}
 	if a.params.Sandbox != nil && a.x.policy.Confines && p.SandboxType() == "none" {
 		defer p.Release()
@@ -205,13 +205,17 @@ func cause(ctx context.Context, err error) error {
 
 // runError tells a command that could not be started, as a shell would, from
 // a connection that broke.
-func runError(err error, argv []string) error {
+func runError(err error, argv []string, approves bool) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
 		if strings.Contains(refused.Message, launch.ErrUnenforceable.Error()) {
-			err = fmt.Errorf("%w; run codex doctor on the executor to see what is missing", err)
+			err = fmt.Errorf("%w; run codex doctor on the server to see what is missing", err)
 		}
-		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: startError(err, argv)}
+		code := cmdutil.ExitNotStarted
+		if !approves && notExecutable(err) { // exec has given 126 another meaning
+			code = cmdutil.ExitNotExecutable
+		}
+		return &cmdutil.ExitError{Code: code, Err: startError(err, argv)}
 	}
 	return &cmdutil.ExitError{Code: cmdutil.ExitUnreachable, Err: err}
 }

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/environments"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/sessionid"
 	"github.com/urfave/cli/v2"
 )
 
@@ -55,9 +59,14 @@ func envFlag() cli.Flag {
 	}
 }
 
-// serverFlags choose the server, for commands whose --env means nothing else.
+// serverFlags choose the server, for commands whose --env means nothing else. A --quiet
+// among more takes the place of that of all commands.
 func serverFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag()}, more...)
+	flags := []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag()}
+	if !slices.ContainsFunc(more, func(f cli.Flag) bool { return f.Names()[0] == "quiet" }) {
+		flags = append(flags, quietFlag())
+	}
+	return append(flags, more...)
 }
 
 // serverFlag returns which server --url and --env name: one that stands behind the
@@ -103,6 +112,9 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if err != nil {
 		return execenv.Spec{}, err
 	}
+	if isQuiet(c) && isVerbose(c) {
+		return execenv.Spec{}, cmdutil.Usagef("--quiet and --verbose exclude each other: give one of them")
+	}
 	if err := checkURL(url); err != nil {
 		return execenv.Spec{}, err
 	}
@@ -120,7 +132,7 @@ func chooseServer(c *cli.Context) (execenv.Spec, error) {
 	if id == "" {
 		id = config.Default
 		if config.Source == "" {
-			fmt.Fprintf(c.App.ErrWriter, "codex: no server is named by --url, --env, %s or %s: this is the local environment\n", execenv.FileName, execenv.URLVariable)
+			fmt.Fprintf(unlessQuiet(c, c.App.ErrWriter), "codex: no server is named by --url, --env, %s or %s: this is the local environment\n", execenv.FileName, execenv.URLVariable)
 		}
 	}
 	if id == "" {
@@ -147,6 +159,7 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 func connectTo(
 	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
 ) (*execclient.Client, error) {
+	began := time.Now()
 	client, err := execenv.Connect(ctx, s, execenv.Options{
 		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: childStderr(c), OnStateChange: onStateChange(ctx),
 		OnPolicyRequest: answer,
@@ -156,6 +169,10 @@ func connectTo(
 	}
 	if err != nil {
 		return nil, unreachable(err, s.Kind)
+	}
+	if isVerbose(c) {
+		cmdutil.Messagef(c.App.ErrWriter, "codex: connected to %s (environment %s) in %v, session %s\n", terminal.Text(s.Address()), terminal.Text(s.ID),
+			time.Since(began).Round(100*time.Microsecond), sessionid.Digest(client.SessionID()))
 	}
 	return client, nil
 }

@@ -42,12 +42,11 @@ Examples:
    codex remote cp :/etc/os-release - | head -1
    codex remote cp -r --exclude node_modules ./src :~/project`,
 		Flags: []cli.Flag{
-			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(),
+			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(), quietFlag(),
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
 			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "set times and permissions as those of the source"},
 			&cli.BoolFlag{Name: "owner", Usage: "set owners and groups as those of the source, by number; needs root on the target's side"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names in a directory that match `PATTERN`, or paths if it has a slash; may be repeated"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		},
 		Action: func(c *cli.Context) error { return copyFiles(c, s) },
 	}
@@ -71,8 +70,8 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 	}
 	return withFiles(c, func(fs *execclient.FS, at places) error {
 		cp := &copying{
-			ctx: c.Context, fs: fs, at: at, options: options, quiet: c.Bool("quiet"), umask: umask(),
-			bar: newProgress(s.Err, c.Bool("quiet")), in: s.In, out: s.RawOut, errs: s.Err,
+			ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c), umask: umask(),
+			bar: newProgress(s.Err, isQuiet(c)), in: s.In, out: s.RawOut, errs: s.Err,
 			queue: newQueue(), large: make(chan struct{}, largeInFlight),
 		}
 		err := cp.all(sources, target, toServer)

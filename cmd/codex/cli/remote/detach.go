@@ -89,7 +89,7 @@ func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
 		err = fmt.Errorf("there is a detached process %s already; give another --name, or codex remote forget %s if it has ended", params.ProcessID, params.ProcessID)
 		return &cmdutil.ExitError{Code: cmdutil.ExitNotStarted, Err: err}
 	case err != nil:
-		return runError(err, argv)
+		return runError(err, argv, false)
 	}
 	_, err = fmt.Fprintln(s.Out, d.Handle())
 	return err

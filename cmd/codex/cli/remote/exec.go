@@ -61,7 +61,7 @@ Examples:
    codex remote exec --allow-domain pypi.org -- curl -sI https://pypi.org/
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
 		Flags: append([]cli.Flag{
-			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
+			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), interactiveFlag(), forwardFlag(), verboseFlag(), quietFlag(),
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},
 			&cli.BoolFlag{Name: "no-input", Usage: "never ask and never retry"},
@@ -151,7 +151,7 @@ type remoteExec struct {
 func openRemote(c *cli.Context, s cmdutil.Streams, o execOptions) (*remoteExec, error) {
 	x := &remoteExec{
 		execOptions: o, s: s, screen: newScreen(s),
-		input: newInput(s.In), signals: make(chan os.Signal, maxSignals), link: newLink(s.Err),
+		input: newInput(s.In), signals: make(chan os.Signal, maxSignals), link: newLink(s.Err, isQuiet(c)),
 		network: newNetwork(o),
 	}
 	x.closing = append(x.closing, x.input.close)

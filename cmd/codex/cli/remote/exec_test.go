@@ -202,7 +202,7 @@ func TestInputLosesNothing(t *testing.T) {
 
 func TestLink(t *testing.T) {
 	var out bytes.Buffer
-	l := newLink(&out)
+	l := newLink(&out, false)
 	change := func(s execclient.State) {
 		l.changed(execclient.StateChange{State: s})
 		l.show()
@@ -248,6 +248,21 @@ func TestLink(t *testing.T) {
 	l.routineShow(done)
 	if strings.Contains(out.String(), "reconnecting") {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestLinkWithQuiet: a cut that heals is a note, a lost session is an error.
+func TestLinkWithQuiet(t *testing.T) {
+	var out bytes.Buffer
+	l := newLink(&out, true)
+	for _, s := range []execclient.State{execclient.Connected, execclient.Recovering, execclient.Connected, execclient.Recovering, execclient.Failed} {
+		if l.changed(execclient.StateChange{State: s}); out.Len() > 0 {
+			t.Errorf("before %v: %q", s, out.String())
+		}
+		l.show()
+	}
+	if got := out.String(); got != "codex: the connection was lost, and with it the session\n" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -125,7 +125,7 @@ func withTunnels(c *cli.Context, s cmdutil.Streams, f func(context.Context, *exe
 	ctx, cancel := context.WithCancelCause(c.Context)
 	signals := make(chan os.Signal, 1)
 	cmdutil.Catch(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	link := newLink(s.Err)
+	link := newLink(s.Err, isQuiet(c))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		select {
@@ -199,7 +199,11 @@ func (x *remoteExec) openForwards() error {
 		}
 	}
 	x.closing = append(x.closing, f.close)
-	return f.start(x.forwards, prefixed{x.s.Err})
+	notes := x.s.Err
+	if x.quiet {
+		notes = io.Discard
+	}
+	return f.start(x.forwards, prefixed{notes})
 }
 
 // prefixed writes lines as messages of codex, beside the output of a command.

@@ -23,10 +23,11 @@ type link struct {
 	shown   execclient.State // what the last line tells of
 	to      io.Writer
 	inPlace bool // to is a terminal
+	quiet   bool // only a loss for good is shown
 }
 
-func newLink(to io.Writer) *link {
-	return &link{wake: make(chan struct{}, 1), to: cmdutil.DrawOn(to), inPlace: cmdutil.IsTerminal(to)}
+func newLink(to io.Writer, quiet bool) *link {
+	return &link{wake: make(chan struct{}, 1), to: cmdutil.DrawOn(to), inPlace: cmdutil.IsTerminal(to), quiet: quiet}
 }
 
 // changed is for execclient.Options.OnStateChange: it shows nothing itself, as
@@ -88,6 +89,8 @@ func (l *link) news() (to io.Writer, text string) {
 		l.lostAt = time.Time{}
 	}
 	switch {
+	case l.quiet && l.shown != execclient.Failed:
+		return l.to, ""
 	case !l.inPlace:
 		text += "\n"
 	case last:

@@ -31,6 +31,7 @@ type execOptions struct {
 	yes      bool
 	noInput  bool
 	json     bool
+	quiet    bool          // no notes
 	timeout  time.Duration // of each attempt; 0: none
 	limits   *execproto.ProcessLimits
 	// endpoints are the hosts that the sandbox lets the command reach. With
@@ -48,7 +49,7 @@ type execOptions struct {
 func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	o := execOptions{
 		approves: approves, tty: c.Bool("tty"), ask: c.String("ask"), yes: c.Bool("yes"),
-		noInput: c.Bool("no-input"), json: c.Bool("json"), timeout: c.Duration("timeout"),
+		noInput: c.Bool("no-input"), json: c.Bool("json"), quiet: isQuiet(c), timeout: c.Duration("timeout"),
 		askNetwork: c.Bool("ask-network"), save: c.String("save"),
 	}
 	var err error
@@ -210,6 +211,11 @@ func cwdFlag(usage string) cli.Flag { return &cli.StringFlag{Name: "cwd", Usage:
 
 func envVarFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "env-var", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; may be repeated"}
+}
+
+// interactiveFlag is there for those who type -it, as with docker and kubectl.
+func interactiveFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "changes nothing: the input is always passed on"}
 }
 
 func ttyFlag() cli.Flag {

@@ -53,7 +53,7 @@ Examples:
    codex remote run --tty -- top
    codex remote run --detach --name build -- make -j8`,
 		Flags: append([]cli.Flag{
-			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), forwardFlag(), verboseFlag(),
+			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), interactiveFlag(), forwardFlag(), verboseFlag(), quietFlag(),
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
 		}, slices.Concat(sandbox.Flags(""), askNetworkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
 		Action: func(c *cli.Context) error {
@@ -80,7 +80,7 @@ connection is made anew, Ctrl-C ends the program.
 
 Example:
    codex remote shell --url ws://127.0.0.1:8765`,
-		Flags: []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag(), forwardFlag(), verboseFlag()},
+		Flags: []cli.Flag{urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("start in `DIR` of the server"), envVarFlag(), forwardFlag(), verboseFlag(), quietFlag()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.Usagef("shell takes no arguments, got %q; to run a command use codex remote run", c.Args().First())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"regexp"
+	"slices"
 	"sync"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -14,9 +15,31 @@ import (
 // records below warnings.
 var routineLine = regexp.MustCompile(`^(time=\S+ level=(DEBUG|INFO)[ +-]|\{"time":"[^"]*","level":"(DEBUG|INFO)[+"-])`)
 
-// verboseFlag shows the log of a server that codex starts.
+// verboseFlag shows the connection, and the log of a server that codex starts.
 func verboseFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the log of a server that an environment's program starts"}
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "tell of the connection, and show the log of a server that an environment's program starts"}
+}
+
+// quietFlag leaves out what is neither a result nor an error nor a warning.
+func quietFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show errors and warnings only: no progress and no notes"}
+}
+
+func isVerbose(c *cli.Context) bool { return hasSwitch(c, "verbose") }
+
+func isQuiet(c *cli.Context) bool { return hasSwitch(c, "quiet") }
+
+// hasSwitch reports whether a switch was given, behind the command or before it.
+func hasSwitch(c *cli.Context, name string) bool {
+	return slices.ContainsFunc(c.Lineage(), func(at *cli.Context) bool { return at.Bool(name) })
+}
+
+// unlessQuiet returns where notes go: to a stream, or nowhere.
+func unlessQuiet(c *cli.Context, stream io.Writer) io.Writer {
+	if isQuiet(c) {
+		return io.Discard
+	}
+	return stream
 }
 
 // childStderr is where the messages of an environment's program go. The log of a server
@@ -25,10 +48,8 @@ func verboseFlag() cli.Flag {
 // and shells say, and warnings, are shown.
 func childStderr(c *cli.Context) io.Writer {
 	stream := cmdutil.ChildStderr(c.App.ErrWriter)
-	for _, at := range c.Lineage() { // behind the command or before it
-		if at.Bool("verbose") {
-			return stream
-		}
+	if isVerbose(c) {
+		return stream
 	}
 	return &logFilter{to: stream}
 }

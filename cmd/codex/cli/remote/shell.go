@@ -45,7 +45,7 @@ const (
 // code of the last one.
 func (x *remoteExec) interact(ctx context.Context) (int, error) {
 	if !slices.Contains(shells, x.shell.Name) {
-		return 0, fmt.Errorf("--shell needs a shell of the kind of sh on the executor; it has %s", x.shell.Path)
+		return 0, fmt.Errorf("--shell needs a shell of the kind of sh on the server; it has %s", x.shell.Path)
 	}
 	x.tty = true
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -37,10 +37,15 @@ func startError(err error, argv []string) error {
 		if len(argv) == 1 && strings.ContainsAny(program, shellSyntax) {
 			err = cmdutil.WithAdvice(err, "this is one word, and no shell reads it: write sh -c "+shellCommand(argv)+" behind the --")
 		}
-	case errors.Is(err, fs.ErrPermission) && strings.Contains(refusal(err), ": program "):
+	case notExecutable(err):
 		err = &notStarted{program + ": permission denied; is it an executable file?", err}
 	}
 	return err
+}
+
+// notExecutable reports whether a server has found the program, and may not execute it.
+func notExecutable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) && strings.Contains(refusal(err), ": program ")
 }
 
 // refusal is the text of the server.

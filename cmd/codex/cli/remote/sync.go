@@ -38,7 +38,6 @@ Examples:
 			&cli.BoolFlag{Name: "git", Usage: "leave out what .gitignore files of the source name, and .git"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on with what changes in the source, until Ctrl-C; a local source needs Linux"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print what would be copied and removed, and change nothing"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		),
 		Action: func(c *cli.Context) error { return syncFiles(c, s) },
 	}
@@ -65,8 +64,8 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 		}
 		sync := &syncing{
 			copying: &copying{
-				ctx: c.Context, fs: fs, at: at, options: options, quiet: c.Bool("quiet"), umask: umask(),
-				bar: newProgress(s.Err, c.Bool("quiet")), errs: s.Err, queue: newQueue(),
+				ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c), umask: umask(),
+				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err, queue: newQueue(),
 			},
 			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
 			follows: c.Bool("watch"),

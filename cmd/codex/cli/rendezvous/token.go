@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -114,11 +113,9 @@ Example:
 			}
 			entries := make([]tokenEntry, 0, len(list))
 			for _, t := range list {
-				e := tokenEntry{ID: t.ID, Name: t.Name, Role: t.Role, Environments: t.Environments, Created: t.Created}
-				if !t.Expires.IsZero() {
-					e.Expires = &t.Expires
-				}
-				entries = append(entries, e)
+				entries = append(entries, tokenEntry{
+					ID: t.ID, Name: t.Name, Role: t.Role, Environments: t.Environments, Created: t.Created, Expires: cmdutil.Expiry(t.Expires),
+				})
 			}
 			if c.Bool("json") {
 				return cmdutil.PrintJSON(s.Out, entries)
@@ -130,23 +127,13 @@ Example:
 
 // listTokens prints the tokens for people.
 func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) error {
-	if len(entries) == 0 {
-		_, err := fmt.Fprintf(to, "No tokens in %s.\n", path)
-		return err
-	}
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "id\trole\tenvironments\tcreated\texpires\tname")
+	rows := make([][]string, 0, len(entries))
 	for _, e := range entries {
-		expires := "never"
-		if e.Expires != nil {
-			expires = e.Expires.Format(time.RFC3339)
-			if !now.Before(*e.Expires) {
-				expires += " (expired)"
-			}
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Role, strings.Join(e.Environments, " "), e.Created.Format(time.RFC3339), expires, e.Name)
+		rows = append(rows, []string{
+			e.ID, string(e.Role), strings.Join(e.Environments, " "), e.Created.Format(time.RFC3339), cmdutil.ExpiryCell(e.Expires, now), e.Name,
+		})
 	}
-	return w.Flush()
+	return cmdutil.PrintTokens(to, path, []string{"id", "role", "environments", "created", "expires", "name"}, rows)
 }
 
 func tokenRevokeCommand(s cmdutil.Streams) *cli.Command {

@@ -12,5 +12,5 @@ import (
 var errNotHere = errors.New("codex sandbox runs on Linux only")
 
 func (*localLaunch) exec() error {
-	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(errNotHere, onAnExecutor)}
+	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(errNotHere, onAServer)}
 }

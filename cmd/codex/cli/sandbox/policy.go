@@ -137,7 +137,7 @@ func (p *Policy) Wider() string {
 	case ReadOnly:
 		return "to let it write below --cwd use --sandbox workspace-write"
 	case WorkspaceWrite:
-		return "to let it write elsewhere use --writable-root" + p.widerNetwork()
+		return "to let it write elsewhere give --writable-root, or a profile with --profile-file" + p.widerNetwork()
 	default:
 		return "to allow more change the JSON of --sandbox"
 	}

@@ -24,8 +24,8 @@ const (
 	maxProfile = 16 << 20
 	// notStarted is the launcher's exit code for what keeps it from working.
 	notStarted = 125
-	// onAnExecutor is the advice where this machine has no sandbox.
-	onAnExecutor = "use the sandbox of a server on Linux: codex remote run --sandbox"
+	// onAServer is the advice where this machine has no sandbox.
+	onAServer = "use the sandbox of a server on Linux: codex remote run --sandbox"
 )
 
 func Command(s cmdutil.Streams) *cli.Command {

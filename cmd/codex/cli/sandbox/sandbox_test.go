@@ -53,7 +53,7 @@ func TestWindowsSaysWhatIsMissing(t *testing.T) {
 	if !errors.As(err, &exit) || exit.Code != notStarted || !errors.Is(err, launch.ErrNoSetup) {
 		t.Fatalf("got %v", err)
 	}
-	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, onAnExecutor) {
+	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, onAServer) {
 		t.Errorf("the advice is %q", advice)
 	}
 }

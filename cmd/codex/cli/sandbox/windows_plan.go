@@ -47,7 +47,7 @@ func runWindows(c *cli.Context, s cmdutil.Streams) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	err = launch.PrepareWindows(l, filepath.Dir(self))
-	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(err, onAnExecutor)}
+	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(err, onAServer)}
 }
 
 // windowsLaunch makes of the options what decides about the set-up, and the

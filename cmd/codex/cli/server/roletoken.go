@@ -3,13 +3,13 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -171,12 +171,9 @@ Example:
 			entries := make([]roleTokenEntry, 0, len(list))
 			for i := range list {
 				t := &list[i]
-				e := roleTokenEntry{ID: t.ID, Name: t.Name, Role: t.Role, Principal: t.Principal, Dir: t.Dir, MaxSandbox: t.MaxSandbox, Limits: t.Limits, Created: t.Created}
+				e := roleTokenEntry{ID: t.ID, Name: t.Name, Role: t.Role, Principal: t.Principal, Dir: t.Dir, MaxSandbox: t.MaxSandbox, Limits: t.Limits, Created: t.Created, Expires: cmdutil.Expiry(t.Expires)}
 				if e.MaxSandbox == "" {
 					e.MaxSandbox = wsauth.SandboxNone
-				}
-				if !t.Expires.IsZero() {
-					e.Expires = &t.Expires
 				}
 				entries = append(entries, e)
 			}
@@ -190,33 +187,17 @@ Example:
 
 // listRoleTokens prints the tokens for people.
 func listRoleTokens(to io.Writer, path string, entries []roleTokenEntry, now time.Time) error {
-	if len(entries) == 0 {
-		_, err := fmt.Fprintf(to, "No tokens in %s.\n", path)
-		return err
-	}
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "id\trole\tprincipal\tcwd\tsandbox\tlimits\texpires\tname")
+	rows := make([][]string, 0, len(entries))
 	for _, e := range entries {
-		expires, limits := "never", "none"
-		if e.Expires != nil {
-			expires = e.Expires.Format(time.RFC3339)
-			if !now.Before(*e.Expires) {
-				expires += " (expired)"
-			}
-		}
+		limits := "none"
 		if own := execproto.ProcessLimits(e.Limits); own != (execproto.ProcessLimits{}) {
 			limits = "yes (--json)"
 		}
-		dir, principal := e.Dir, e.Principal
-		if dir == "" {
-			dir = "-"
-		}
-		if principal == "" {
-			principal = "-"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Role, principal, dir, e.MaxSandbox, limits, expires, e.Name)
+		rows = append(rows, []string{
+			e.ID, string(e.Role), cmp.Or(e.Principal, "-"), cmp.Or(e.Dir, "-"), string(e.MaxSandbox), limits, cmdutil.ExpiryCell(e.Expires, now), e.Name,
+		})
 	}
-	return w.Flush()
+	return cmdutil.PrintTokens(to, path, []string{"id", "role", "principal", "cwd", "sandbox", "limits", "expires", "name"}, rows)
 }
 
 func roleTokenRevoke(s cmdutil.Streams) *cli.Command {

@@ -43,7 +43,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)
 	made := filepath.Join(workspace, "made")
-	const blocked = "codex: the executor's sandbox blocked the command (exit code 2)"
+	const blocked = "codex: the server's sandbox blocked the command (exit code 2)"
 	for _, tt := range []struct {
 		name    string
 		options []string
@@ -183,7 +183,7 @@ func TestApproval(t *testing.T) {
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)
 	made := filepath.Join(workspace, "made")
-	text := fmt.Sprintf("sandbox: the command was blocked by the executor's sandbox (exit code 2)\r\n"+
+	text := fmt.Sprintf("sandbox: the command was blocked by the server's sandbox (exit code 2)\r\n"+
 		"  environment: remote   cwd: %s\r\n  command: sh -c '%s'\r\n%s", workspace, write, question)
 	for _, tt := range []struct {
 		name, keys string

@@ -19,20 +19,21 @@ func TestCommandsThatCannotStart(t *testing.T) {
 	harness.Must(t, os.WriteFile(plain, nil, 0o644))
 	for _, tt := range []struct {
 		args []string
+		code int
 		want string
 	}{
-		{[]string{"--", "nosuch", "a b"}, "Error: nosuch: command not found\n"},
-		{[]string{"echo hi; ls"}, "Error: echo hi; ls: command not found\n" +
+		{[]string{"--", "nosuch", "a b"}, 127, "Error: nosuch: command not found\n"},
+		{[]string{"echo hi; ls"}, 127, "Error: echo hi; ls: command not found\n" +
 			"codex: this is one word, and no shell reads it: write sh -c 'echo hi; ls' behind the --\n"},
-		{[]string{"--", plain}, "Error: " + plain + ": permission denied; is it an executable file?\n"},
-		{[]string{"--cwd", plain + "/none", "--", "true"}, "Error: working directory " + plain + "/none: not a directory\n"},
+		{[]string{"--", plain}, 126, "Error: " + plain + ": permission denied; is it an executable file?\n"},
+		{[]string{"--cwd", plain + "/none", "--", "true"}, 127, "Error: working directory " + plain + "/none: not a directory\n"},
 	} {
 		for _, command := range []string{"run", "exec"} {
 			_, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, tt.args...)...)
 			if command == "exec" && code != 0 { // the launcher of the sandbox tells it there
 				continue
 			}
-			if code != 127 || errs != tt.want {
+			if code != tt.code || errs != tt.want {
 				t.Errorf("%s %q: %d %q, want %q", command, tt.args, code, errs, tt.want)
 			}
 		}
@@ -59,6 +60,33 @@ args = ["-c", "echo from-ssh >&2; exec '` + harness.Codex + `' exec-server --lis
 	}{{[]string{"remote", "run", "--", "true"}, false}, {[]string{"remote", "-v", "run", "--", "true"}, true}, {[]string{"remote", "run", "-v", "--", "true"}, true}} {
 		_, errs, code := harness.RunWith(t, env, home, "", tt.args...)
 		if code != 0 || strings.Contains(errs, "level=INFO") != tt.log || !strings.Contains(errs, "from-ssh\n") {
+			t.Errorf("%q: %d %q", tt.args, code, errs)
+		}
+	}
+}
+
+// TestQuietAndVerbose: -q leaves out notes and keeps errors, -v tells of the connection.
+func TestQuietAndVerbose(t *testing.T) {
+	home, env := harness.HomeDirectory(t, nil)
+	_, url := harness.Server(t)
+	for _, tt := range []struct {
+		args []string
+		code int
+		errs string // a part; empty: nothing
+	}{
+		{[]string{"remote", "run", "--", "true"}, 0, "codex: no server is named"},
+		{[]string{"remote", "run", "-q", "--", "true"}, 0, ""},
+		{[]string{"remote", "-q", "run", "--", "true"}, 0, ""},
+		{[]string{"remote", "ls", "/", "-q"}, 0, ""},
+		{[]string{"remote", "-q", "cat", "/nosuch"}, 1, "Error: /nosuch: no such file or directory\n"},
+		{[]string{"remote", "run", "--url", url, "-L", "0:127.0.0.1:9", "--", "true"}, 0, "leads to 127.0.0.1:9 of the server\n"},
+		{[]string{"remote", "run", "--url", url, "-q", "-L", "0:127.0.0.1:9", "--", "true"}, 0, ""},
+		{[]string{"remote", "run", "--url", url, "-v", "--", "true"}, 0, "codex: connected to " + url},
+		{[]string{"remote", "run", "-qv", "--", "true"}, 2, "error: --quiet and --verbose exclude each other"},
+		{[]string{"remote", "run", "--url", url, "-it", "--", "true"}, 0, ""},
+	} {
+		_, errs, code := harness.RunWith(t, env, home, "", tt.args...)
+		if code != tt.code || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
 			t.Errorf("%q: %d %q", tt.args, code, errs)
 		}
 	}

@@ -300,7 +300,7 @@ func TestDeniedHosts(t *testing.T) {
 	args := []string{"remote", "exec", "--url", url, "--allow-domain", "127.0.0.1:" + port}
 	for keys, want := range map[string]int{"y\n": 0, "n\n": 126} {
 		u := harness.AtTerminal(t, append(args, "--", "bash", "-c", script)...)
-		u.Expect("sandbox: the command was blocked by the executor's sandbox (exit code 1)\r\n  environment: remote")
+		u.Expect("sandbox: the command was blocked by the server's sandbox (exit code 1)\r\n  environment: remote")
 		u.Expect("\r\n  network: refused a.test port 80\r\n")
 		u.Expect(question)
 		u.Types(keys)

@@ -170,7 +170,7 @@ func TestRemoteRunInASandbox(t *testing.T) {
 		return fmt.Sprintf(`{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},`+
 			`{"path":{"type":"path","path":%q},"access":"write"}]},"network":"restricted"}`, path)
 	}
-	const denied = "codex: the sandbox on the executor probably denied it; "
+	const denied = "codex: the sandbox on the server probably denied it; "
 	for _, tt := range []struct {
 		name, policy, script string
 		code                 int
