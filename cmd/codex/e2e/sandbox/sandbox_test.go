@@ -179,8 +179,8 @@ func TestRemoteRunInASandbox(t *testing.T) {
 	}{
 		{"nothing may be written", "read-only", "cat plain; echo y >made || exit 5", 5, "x", "Read-only", "--sandbox workspace-write"},
 		{"the workspace may", "workspace-write", "echo y >made; cat made", 0, "y\n", "", ""},
-		{"but not .git", "workspace-write", "echo y >.git/made || exit 5", 5, "", "Read-only", "--sandbox JSON"},
-		{"nor what lies beside", "workspace-write", "echo y >../beside/made || exit 5", 5, "", "Read-only", "--sandbox JSON"},
+		{"but not .git", "workspace-write", "echo y >.git/made || exit 5", 5, "", "Read-only", "--writable-root, or a profile with --profile-file"},
+		{"nor what lies beside", "workspace-write", "echo y >../beside/made || exit 5", 5, "", "Read-only", "--writable-root, or a profile with --profile-file"},
 		{"failures of its own are no denial", "workspace-write", "exit 5", 5, "", "", ""},
 		{"success is none", "read-only", "echo Permission denied", 0, "Permission denied\n", "", ""},
 		{"a profile", profile(beside), "echo y >../beside/made && echo done; echo n >made || exit 5", 5, "done\n", "Read-only", "the JSON of --sandbox"},
