@@ -65,12 +65,43 @@ func (c *Client) Detached(handle string) *Detached {
 // ListDetached returns the detached processes of this client's user or token, in the order
 // of their starts, with those that have ended and are retained.
 func (c *Client) ListDetached(ctx context.Context) ([]execproto.DetachedProcess, error) {
+	return c.listDetached(ctx, nil)
+}
+
+func (c *Client) listDetached(ctx context.Context, params execproto.Object) ([]execproto.DetachedProcess, error) {
 	if !c.Has(execproto.MethodProcessDetached) {
 		return nil, ErrUnsupported
 	}
 	var r execproto.DetachedResult
-	err := c.Call(ctx, execproto.MethodProcessDetached, nil, &r)
+	err := c.Call(ctx, execproto.MethodProcessDetached, params, &r)
 	return r.Processes, err
+}
+
+// ListDetachedUsage is ListDetached with DetachedProcess.Usage, where the server knows it.
+func (c *Client) ListDetachedUsage(ctx context.Context) ([]execproto.DetachedProcess, error) {
+	if !c.Has(execproto.ExtensionUsage) {
+		return c.ListDetached(ctx)
+	}
+	return c.listDetached(ctx, &execproto.ListParams{Usage: true})
+}
+
+// ListProcesses returns the processes of sessions, in the order of their starts: those of
+// this client's session, of all sessions of its principal, or of all sessions of the server.
+// If several sessions are asked for, ProcessInfo.Argv has one element, the beginning of the
+// command line. A server without the extension has only those of this session, without their
+// usage.
+func (c *Client) ListProcesses(ctx context.Context, params execproto.ListParams) (execproto.ListResult, error) {
+	var r execproto.ListResult
+	own := params.Scope == "" || params.Scope == execproto.ListSession
+	switch {
+	case c.Has(execproto.ExtensionUsage):
+		err := c.Call(ctx, execproto.MethodProcessList, &params, &r)
+		return r, err
+	case c.Has(execproto.MethodProcessList) && own:
+		err := c.Call(ctx, execproto.MethodProcessList, nil, &r)
+		return r, err
+	}
+	return r, ErrUnsupported
 }
 
 // Handle returns the handle.

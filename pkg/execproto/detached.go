@@ -81,6 +81,9 @@ type DetachedProcess struct {
 	FirstSeq    uint64 // the oldest event that is retained; 0: none is
 	Waiting     string // as in ReadResult
 	Retain      Retain // as it is in effect
+	// Usage is there while the process runs, if ListParams.Usage asks for it and its
+	// keeper knows.
+	Usage *ProcessUsage
 }
 
 func (p *DetachedProcess) fields(c *codec) {
@@ -98,6 +101,7 @@ func (p *DetachedProcess) fields(c *codec) {
 	uint64s(c, "firstSeq", orNull, &p.FirstSeq)
 	text(c, "waiting", orNull|omit, &p.Waiting)
 	nested(c, "retain", 0, &p.Retain)
+	optional(c, "usage", orNull|omit, &p.Usage, objectValue)
 }
 
 // DetachedResult answers process/listDetached.

@@ -93,6 +93,9 @@ const ExtensionTakeOver = "initialize/takeOver"
 // resources with which a process ends.
 const ExtensionLimits = "process/limits"
 
+// ExtensionUsage is the name there of ListParams. Another server refuses them.
+const ExtensionUsage = "process/usage"
+
 // ExtensionTunnelProcess is the name there of TunnelOpenParams.ProcessID. Another server
 // would ignore it, and connect to its own machine.
 const ExtensionTunnelProcess = "tunnel/process"

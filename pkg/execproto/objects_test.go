@@ -170,9 +170,13 @@ var vectors = []vector{
 	{&Detach{"s"}, `{"startId":"s"}`},
 	{&Retain{1, 2, WhenFullWait}, `{"bytes":1,"seconds":2,"whenFull":"wait"}`},
 	{&EventRange{1, 1<<64 - 1}, `{"first":1,"last":18446744073709551615}`},
-	{&DetachedProcess{"detached/p", []string{"a"}, "file:///", true, 5, true, new(-1), true, 6, "f", 7, 8, "limit", Retain{1, 2, WhenFullWait}},
+	{&DetachedProcess{"detached/p", []string{"a"}, "file:///", true, 5, true, new(-1), true, 6, "f", 7, 8, "limit", Retain{1, 2, WhenFullWait}, &ProcessUsage{}},
 		`{"processId":"detached/p","argv":["a"],"cwd":"file:///","tty":true,"startedAtMs":5,"exited":true,"exitCode":-1,"closed":true,` +
-			`"endedAtMs":6,"failure":"f","retained":7,"firstSeq":8,"waiting":"limit","retain":{"bytes":1,"seconds":2,"whenFull":"wait"}}`},
+			`"endedAtMs":6,"failure":"f","retained":7,"firstSeq":8,"waiting":"limit","retain":{"bytes":1,"seconds":2,"whenFull":"wait"},` +
+			`"usage":{"userMs":0,"systemMs":0,"memoryBytes":0,"processes":0}}`},
+	{&ListParams{}, `{}`},
+	{&ListParams{true, ListServer}, `{"usage":true,"scope":"server"}`},
+	{&ProcessUsage{1, 2, 3, 4}, `{"userMs":1,"systemMs":2,"memoryBytes":3,"processes":4}`},
 	{&DetachedResult{[]DetachedProcess{}}, `{"processes":[]}`},
 	{&WriteParams{ProcessID: "p", Chunk: []byte("x")}, `{"processId":"p","chunk":"eA=="}`},
 	{&WriteParams{"p", []byte{}, new("s")}, `{"processId":"p","chunk":"","writeId":"s"}`},
@@ -182,11 +186,12 @@ var vectors = []vector{
 	{&ProcessAck{"p", 1<<53 - 1}, `{"processId":"p","seq":9007199254740991}`},
 	{&TerminateResult{true}, `{"running":true}`},
 	{&ResizeParams{"p", 24, 80}, `{"processId":"p","rows":24,"cols":80}`},
-	{&ProcessInfo{"p", []string{"a"}, 5, true, new(-1), true, true, CauseExit, &ProcessResources{WallMS: 1}},
+	{&ProcessInfo{"p", []string{"a"}, 5, true, new(-1), true, true, CauseExit, &ProcessResources{WallMS: 1}, &ProcessUsage{UserMS: 1}, "s", "c"},
 		`{"processId":"p","argv":["a"],"startedAtMs":5,"exited":true,"exitCode":-1,"closed":true,"tty":true,"cause":"exit",` +
-			`"resources":{"wallMs":1,"userMs":0,"systemMs":0,"maxRssBytes":0}}`},
-	{&ListResult{[]ProcessInfo{}}, `{"processes":[]}`},
-	{&ListResult{[]ProcessInfo{{ProcessID: "p", Argv: []string{"a"}}}},
+			`"resources":{"wallMs":1,"userMs":0,"systemMs":0,"maxRssBytes":0},` +
+			`"usage":{"userMs":1,"systemMs":0,"memoryBytes":0,"processes":0},"session":"s","client":"c"}`},
+	{&ListResult{[]ProcessInfo{}, 3}, `{"processes":[],"omitted":3}`},
+	{&ListResult{Processes: []ProcessInfo{{ProcessID: "p", Argv: []string{"a"}}}},
 		`{"processes":[{"processId":"p","argv":["a"],"startedAtMs":0,"exited":false,"exitCode":null,"closed":false,"tty":false}]}`},
 	{&OutputNotification{"p", 1, PTY, []byte("x")}, `{"processId":"p","seq":1,"stream":"pty","chunk":"eA=="}`},
 	{&ExitedNotification{ProcessID: "p", Seq: 2, ExitCode: 137}, `{"processId":"p","seq":2,"exitCode":137,"sandboxDenied":false}`},

@@ -409,6 +409,12 @@ type ProcessInfo struct {
 	// Cause and Resources are those of ExitedNotification, once it has ended.
 	Cause     Cause
 	Resources *ProcessResources
+	// Usage is there while the process runs, if ListParams.Usage asks for it and the
+	// server knows.
+	Usage *ProcessUsage
+	// Session names the session, if ListParams.Scope may include several: a digest of its
+	// id. Client is the name of its client.
+	Session, Client string
 }
 
 func (p *ProcessInfo) fields(c *codec) {
@@ -421,15 +427,21 @@ func (p *ProcessInfo) fields(c *codec) {
 	boolean(c, "tty", orNull, &p.TTY)
 	text(c, "cause", orNull|omit, &p.Cause)
 	optional(c, "resources", orNull|omit, &p.Resources, objectValue)
+	optional(c, "usage", orNull|omit, &p.Usage, objectValue)
+	text(c, "session", orNull|omit, &p.Session)
+	text(c, "client", orNull|omit, &p.Client)
 }
 
 // ListResult answers process/list.
 type ListResult struct {
 	Processes []ProcessInfo
+	// Omitted is how many older processes of other sessions are left out.
+	Omitted uint64
 }
 
 func (r *ListResult) fields(c *codec) {
 	objects(c, "processes", orNull, &r.Processes)
+	uint64s(c, "omitted", orNull|omit, &r.Omitted)
 }
 
 // AppendJSON appends r.

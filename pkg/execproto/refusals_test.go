@@ -53,6 +53,9 @@ func TestRefusals(t *testing.T) {
 		{errorOf(Decode[SetAttributesParams]), `{"path":"/","permissions":4294967296}`, "permissions: invalid value: integer `4294967296`, expected u32"},
 		{errorOf(Decode[SymlinkParams]), `{"path":"/"}`, "missing field `target`"},
 		{errorOf(Decode[RenameParams]), `{"sourcePath":"/"}`, "missing field `destinationPath`"},
+		{errorOf(DecodeList), `{"scope":"all"}`, "scope must be `session`, `principal` or `server`"},
+		{errorOf(DecodeList), `{"usage":1}`, "usage: invalid type: number `1`, expected a boolean"},
+		{errorOf(DecodeList), `[]`, "invalid type: sequence, expected an object"},
 		{DecodeEmpty, `[]`, "invalid type: sequence, expected unit"},
 		{DecodeEmpty, `{"a":1}`, "unexpected field `a`"},
 	} {

@@ -269,14 +269,18 @@ func readLog(log *retention.Log, params *execproto.ReadParams, final bool) (exec
 const lostEnd = "the keeper of the process was ended, and the process with it"
 
 // listDetached answers process/listDetached with the owner's processes.
-func listDetached(ctx context.Context, c *conn, _ *struct{}) (result, error) {
+func listDetached(ctx context.Context, c *conn, params *execproto.ListParams) (result, error) {
 	owner, err := c.ownerOf()
 	if err != nil {
 		return nil, err
 	}
 	list := execproto.DetachedResult{Processes: []execproto.DetachedProcess{}}
 	for _, k := range c.srv.detached.all(owner) {
-		list.Processes = append(list.Processes, k.describe(ctx))
+		p := k.describe(ctx)
+		if params.Usage && !p.Closed && p.Failure == "" {
+			p.Usage = k.usage(ctx)
+		}
+		list.Processes = append(list.Processes, p)
 	}
 	return list, nil
 }

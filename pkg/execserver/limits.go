@@ -236,6 +236,9 @@ const (
 	// keeperWait is how long a keeper is asked to wait at a time: it is not told when a
 	// client no longer waits.
 	keeperWait = 20 * time.Second
+	// maxListed bounds the processes of a process/list about several sessions: with
+	// maxStatusCommand, an answer of about 500 KiB.
+	maxListed = 1000
 	// describeTime bounds the question to one keeper for a list.
 	describeTime = 2 * time.Second
 	// expireInterval is how often the output of ended processes is looked at.

@@ -57,6 +57,7 @@ var extensions = []string{
 	execproto.MethodTunnelUnlisten,
 	execproto.MethodTunnelResume,
 	execproto.ExtensionLimits,
+	execproto.ExtensionUsage,
 	execproto.ExtensionTunnelProcess,
 	execproto.ExtensionRemoveLink,
 	execproto.ExtensionEntryAttributes,
@@ -92,9 +93,9 @@ func init() {
 		execproto.MethodProcessResize:     byProcess(execproto.Decode, resizeID, processResize, resizeDetached),
 		execproto.MethodProcessSignal:     byProcess(execproto.Decode, signalID, processSignal, signalDetached),
 		execproto.MethodProcessTerminate:  admitted(familyExec, laneControl, execproto.Decode, processTerminate),
-		execproto.MethodProcessList:       plain(familyExec, laneReader, empty, processList),
+		execproto.MethodProcessList:       admitted(familyExec, laneReader, execproto.DecodeList, processList),
 
-		execproto.MethodProcessDetached: plain(familyExec, laneWaiting, empty, listDetached),
+		execproto.MethodProcessDetached: plain(familyExec, laneWaiting, execproto.DecodeList, listDetached),
 		execproto.MethodProcessForget:   admitted(familyExec, laneWaiting, execproto.Decode, forget),
 
 		execproto.MethodFSOpen:        byHandle(laneOrdinary, decodeOpen, openID, fsOpen),

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -372,31 +370,4 @@ func processTerminate(c *conn, params *execproto.ProcessParams) (call, error) {
 		}
 		return execproto.TerminateResult{Running: p.running.Terminate()}, nil
 	}), nil
-}
-
-// processList lists the processes of the session in the order of their
-// starts.
-func processList(_ context.Context, c *conn, _ *struct{}) (result, error) {
-	procs := c.session.all()
-	slices.SortFunc(procs, func(a, b *proc) int {
-		if d := a.startedAt.Compare(b.startedAt); d != 0 {
-			return d
-		}
-		return strings.Compare(a.id, b.id)
-	})
-	list := execproto.ListResult{Processes: make([]execproto.ProcessInfo, 0, len(procs))}
-	for _, p := range procs {
-		info := execproto.ProcessInfo{
-			ProcessID: p.id, Argv: p.argv, StartedAtMS: p.startedAt.UnixMilli(), TTY: p.tty,
-		}
-		if running := p.now(); running != nil {
-			state := running.State()
-			info.Exited, info.ExitCode, info.Closed = state.Exited, state.ExitCode, state.Closed
-			if e := state.Exit; e != nil {
-				info.Cause, info.Resources = causes[e.Cause], resources(&e.Usage)
-			}
-		}
-		list.Processes = append(list.Processes, info)
-	}
-	return list, nil
 }

@@ -66,16 +66,7 @@ func (srv *Server) statusOf(principal string) statusReport {
 	if backend := srv.confiner.known.Load(); backend != nil {
 		report.Sandbox = *backend
 	}
-	srv.mu.Lock()
-	var sessions []*session
-	for _, s := range srv.sessions {
-		if s.owner == principal {
-			sessions = append(sessions, s)
-		}
-	}
-	srv.mu.Unlock()
-	slices.SortFunc(sessions, func(a, b *session) int { return a.began.Compare(b.began) })
-	for _, s := range sessions {
+	for _, s := range srv.sessionsOf(principal, false) {
 		report.Sessions = append(report.Sessions, s.status())
 	}
 	return report

@@ -32,7 +32,7 @@ func TestComplete(t *testing.T) {
 		"environments check":               "local build",
 		"environments check build":         "local build",
 		"environments":                     "list check add remove help",
-		"remote":                           "run exec shell info ls cat cp sync mv rm mkdir ln edit watch forward ps logs attach wait kill forget help",
+		"remote":                           "run exec shell info ls cat cp sync mv rm mkdir ln edit watch forward ps top stats logs attach wait kill forget help",
 		"remote --env":                     "local build",
 		"remote run --env":                 "local build",
 		"remote run --env build --sandbox": "read-only workspace-write",

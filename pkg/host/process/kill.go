@@ -230,4 +230,8 @@ func (s *Supervisor) killOrphansBut(spare func(pid int) bool) (spared bool) {
 type entry struct {
 	pid, parent, session int
 	zombie               bool
+	// user and system are the processor time of the process and of those children that it
+	// has waited for, and resident its memory in bytes. They are 0 on macOS.
+	user, system time.Duration
+	resident     uint64
 }

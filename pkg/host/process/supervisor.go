@@ -73,6 +73,7 @@ type Supervisor struct {
 	limits   limitState
 	watchdog watchdog
 	oom      oomScore
+	table    usageTable
 	wg       sync.WaitGroup // every goroutine of every process
 
 	// forks is held for reading around a fork and the note of its pid, and

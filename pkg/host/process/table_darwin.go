@@ -16,7 +16,9 @@ func processTable() []entry {
 		pid := int(list[i].Proc.P_pid)
 		// A zombie has no session; callers ignore zombies.
 		session, _ := unix.Getsid(pid)
-		table = append(table, entry{pid, int(list[i].Eproc.Ppid), session, list[i].Proc.P_stat == stateZombie})
+		table = append(table, entry{
+			pid: pid, parent: int(list[i].Eproc.Ppid), session: session, zombie: list[i].Proc.P_stat == stateZombie,
+		})
 	}
 	return table
 }

@@ -1,19 +1,31 @@
 package process
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // processTable lists the processes that can be seen.
 func processTable() []entry {
+	table, _ := readTable(math.MaxInt)
+	return table
+}
+
+// readTable lists the processes that can be seen. It returns false if there are more
+// than most entries in /proc, of which it has read none then.
+func readTable(most int) ([]entry, bool) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
+	if len(names) > most {
+		return nil, false
+	}
 	table := make([]entry, 0, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
@@ -28,7 +40,7 @@ func processTable() []entry {
 			table = append(table, e)
 		}
 	}
-	return table
+	return table, true
 }
 
 // parseStat parses the text of /proc/PID/stat. The command name is in
@@ -44,5 +56,29 @@ func parseStat(pid int, line string) (entry, bool) {
 	}
 	parent, err1 := strconv.Atoi(fields[1])
 	session, err2 := strconv.Atoi(fields[3])
-	return entry{pid, parent, session, fields[0] == "Z" || fields[0] == "X"}, err1 == nil && err2 == nil
+	e := entry{pid: pid, parent: parent, session: session, zombie: fields[0] == "Z" || fields[0] == "X"}
+	if len(fields) > statResident {
+		e.user = ticks(fields[statUser]) + ticks(fields[statUser+2])
+		e.system = ticks(fields[statUser+1]) + ticks(fields[statUser+3])
+		pages, _ := strconv.ParseUint(fields[statResident], 10, 64)
+		e.resident = min(pages, math.MaxUint64/pageSize) * pageSize
+	}
+	return e, err1 == nil && err2 == nil
+}
+
+// The places of fields in /proc/PID/stat, counted from the state: utime, which stime,
+// cutime and cstime follow, and rss.
+const (
+	statUser     = 11
+	statResident = 21
+)
+
+var pageSize = uint64(os.Getpagesize())
+
+// ticks returns a time of /proc/PID/stat. Linux counts 100 ticks in a second on all
+// architectures that this program is built for.
+func ticks(field string) time.Duration {
+	const tick = time.Second / 100
+	n, _ := strconv.ParseUint(field, 10, 64)
+	return time.Duration(min(n, uint64(math.MaxInt64/tick/4))) * tick
 }

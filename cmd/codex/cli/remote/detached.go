@@ -22,21 +22,31 @@ func remotePsCommand(s cmdutil.Streams) *cli.Command {
 		Name: "ps", Usage: "list your detached processes", OnUsageError: cmdutil.OnUsageError,
 		Description: `Lists the processes that codex remote run --detach has started for you, with those that
 have ended and whose output is retained. They are yours by your user or token, whatever
-connection has started them. OUTPUT is what is retained on the server's disk.
+connection has started them. OUTPUT is what is retained on the server's disk. TIME is the
+processor time, MEMORY the memory and PROCS the number of system processes of a running
+one with all its descendants. With --all, the processes of your sessions follow.
 
 Examples:
    codex remote ps
+   codex remote ps --all
    codex remote ps --json`,
 		Flags: serverFlags(
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each process, one a line"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list the processes of all your sessions"}, scopeFlag(),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print the handles only"},
 		),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.Usagef("ps takes no arguments, got %q", c.Args().First())
 			}
+			if c.Bool("all") || c.Bool("server") {
+				if c.Bool("quiet") {
+					return cmdutil.Usagef("--quiet prints handles, which processes of sessions do not have: leave out --all and --server")
+				}
+				return psAll(c, s)
+			}
 			return withDetached(c, func(ctx context.Context, client *execclient.Client) error {
-				list, err := client.ListDetached(ctx)
+				list, err := client.ListDetachedUsage(ctx)
 				switch {
 				case err != nil:
 					return err
@@ -52,6 +62,24 @@ Examples:
 			})
 		},
 	}
+}
+
+// psAll lists the processes of sessions and the detached ones.
+func psAll(c *cli.Context, s cmdutil.Streams) error {
+	client, err := connect(c.Context, c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	list, err := listProcesses(c.Context, client, scopeOf(c))
+	switch {
+	case err != nil:
+		return err
+	case c.Bool("json"):
+		return printRows(s.Out, list.rows)
+	}
+	list.shares(&processList{})
+	return list.print(s.Out)
 }
 
 func handleOf(p execproto.DetachedProcess) string {
@@ -71,6 +99,8 @@ type detachedLine struct {
 	FirstSeq  uint64     `json:"firstSeq"`
 	TTY       bool       `json:"tty"`
 	Failure   string     `json:"failure,omitempty"`
+	// Usage is there while it runs, if the server knows.
+	Usage *usageEvent `json:"usage,omitempty"`
 }
 
 func printDetachedJSON(to io.Writer, list []execproto.DetachedProcess) error {
@@ -79,6 +109,7 @@ func printDetachedJSON(to io.Writer, list []execproto.DetachedProcess) error {
 		line := detachedLine{
 			Handle: handleOf(p), Argv: p.Argv, Cwd: p.Cwd, Status: detachedStatus(p), ExitCode: p.ExitCode, TTY: p.TTY,
 			StartedAt: time.UnixMilli(p.StartedAtMS).UTC(), Retained: p.Retained, FirstSeq: p.FirstSeq, Failure: p.Failure,
+			Usage: (*usageEvent)(p.Usage),
 		}
 		if p.EndedAtMS != 0 {
 			line.EndedAt = new(time.UnixMilli(p.EndedAtMS).UTC())
@@ -112,14 +143,20 @@ func detachedStatus(p execproto.DetachedProcess) string {
 
 func printDetached(to io.Writer, list []execproto.DetachedProcess, now time.Time) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "HANDLE\tSTATUS\tSTARTED\tOUTPUT\tCOMMAND")
+	fmt.Fprintln(w, "HANDLE\tSTATUS\tSTARTED\tTIME\tMEMORY\tPROCS\tOUTPUT\tCOMMAND")
 	for _, p := range list {
 		ago := now.Sub(time.UnixMilli(p.StartedAtMS)).Round(time.Second)
 		output := byteCount(p.Retained)
 		if p.FirstSeq > 1 {
 			output += " (older dropped)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v ago\t%s\t%s\n", terminal.Text(handleOf(p)), detachedStatus(p), ago, output, terminal.Text(strings.Join(p.Argv, " ")))
+		processor, memory, processes := "-", "-", "-"
+		if u := p.Usage; u != nil {
+			processor = processorTime(time.Duration(u.UserMS+u.SystemMS) * time.Millisecond)
+			memory, processes = byteCount(u.MemoryBytes), fmt.Sprint(u.Processes)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v ago\t%s\t%s\t%s\t%s\t%s\n", terminal.Text(handleOf(p)), detachedStatus(p), ago, processor, memory,
+			processes, output, terminal.Text(strings.Join(p.Argv, " ")))
 	}
 	return w.Flush()
 }

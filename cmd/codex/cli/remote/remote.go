@@ -40,6 +40,7 @@ func Command(s cmdutil.Streams) *cli.Command {
 		remoteLsCommand(s), remoteCatCommand(s), remoteCpCommand(s), remoteSyncCommand(s), remoteMvCommand(s),
 		remoteRmCommand(s), remoteMkdirCommand(s), remoteLnCommand(s), remoteEditCommand(s), remoteWatchCommand(s),
 		remotePsCommand(s), remoteLogsCommand(s), remoteAttachCommand(s), remoteWaitCommand(s), remoteKillCommand(s), remoteForgetCommand(s),
+		remoteTopCommand(s), remoteStatsCommand(s),
 		remoteForwardCommand(s),
 	}
 	for _, command := range commands {

@@ -65,6 +65,7 @@ func TestEverywhere(t *testing.T) {
 				d := &day{t: t, home: home, env: env, way: way}
 				d.here, d.there = harness.Places(t)
 				d.commands()
+				d.looks()
 				d.copies()
 				d.changes()
 				d.forwards()
@@ -105,6 +106,13 @@ func (d *day) commands() {
 	d.try("", 2, "run", "--cwd", d.there, "--sandbox", "workspace-write", "--", "sh", "-c",
 		fmt.Sprintf("echo x 2> /dev/null > %s/beside || exit 2", d.here))
 	d.try("out\n", 0, "exec", "--no-input", "--cwd", d.there, "--", "echo", "out")
+}
+
+// looks asks for the processes of the server, of which this client has none.
+func (d *day) looks() {
+	if out, errs, code := d.run("top", "--server"); code != 0 || !strings.Contains(out, "PROCESS") {
+		d.t.Errorf("top: exit code %d, %q\n%s", code, out, errs)
+	}
 }
 
 func (d *day) copies() {

@@ -1,0 +1,236 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/terminal"
+	"github.com/urfave/cli/v2"
+)
+
+// scopeFlag is the flag of commands that list the processes of sessions.
+func scopeFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "server", Usage: "list the processes of all sessions of the server; needs the role admin"}
+}
+
+// errNoUsage is the error of servers that do not tell what processes use.
+var errNoUsage = errors.New("the server does not tell what processes use: it is too old, or not one of this project")
+
+// processRow is a process of a session, or a detached one, as ps, top and stats show it.
+type processRow struct {
+	Handle    string      `json:"handle,omitempty"`
+	Session   string      `json:"session,omitempty"`
+	Client    string      `json:"client,omitempty"`
+	ProcessID string      `json:"processId"`
+	Argv      []string    `json:"argv"`
+	Status    string      `json:"status"`
+	ExitCode  *int        `json:"exitCode"`
+	StartedAt time.Time   `json:"startedAt"`
+	Usage     *usageEvent `json:"usage,omitempty"`
+	running   bool        // it has not closed
+	share     float64     // of one processor
+}
+
+// usageEvent is execproto.ProcessUsage in --json.
+type usageEvent struct {
+	UserMS      uint64 `json:"userMs"`
+	SystemMS    uint64 `json:"systemMs"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	Processes   uint64 `json:"processes"`
+}
+
+// key names a process among those of a server.
+func (r *processRow) key() string { return r.Session + "\x00" + r.ProcessID }
+
+// name is what a person calls the process.
+func (r *processRow) name() string {
+	const most = 24
+	if r.Handle != "" {
+		return terminal.Text(r.Handle)
+	}
+	name := []rune(terminal.Text(r.ProcessID))
+	if len(name) > most {
+		name = append(name[:most-1], '…')
+	}
+	return string(name)
+}
+
+// processor is the processor time that the process has used.
+func (r *processRow) processor() time.Duration {
+	if r.Usage == nil {
+		return 0
+	}
+	return time.Duration(r.Usage.UserMS+r.Usage.SystemMS) * time.Millisecond
+}
+
+// detachedRow returns the row of a detached process.
+func detachedRow(p *execproto.DetachedProcess) processRow {
+	return processRow{
+		Handle: handleOf(*p), ProcessID: p.ProcessID, Argv: p.Argv, Status: detachedStatus(*p), ExitCode: p.ExitCode,
+		StartedAt: time.UnixMilli(p.StartedAtMS).UTC(), Usage: (*usageEvent)(p.Usage), running: !p.Closed && p.Failure == "",
+	}
+}
+
+// sessionRow returns the row of a process of a session.
+func sessionRow(p *execproto.ProcessInfo) processRow {
+	status := "running"
+	switch {
+	case p.ExitCode != nil && p.Closed:
+		status = fmt.Sprintf("exited %d", *p.ExitCode)
+	case p.Exited:
+		status = "exiting"
+	}
+	return processRow{
+		Session: p.Session, Client: p.Client, ProcessID: p.ProcessID, Argv: p.Argv, Status: status, ExitCode: p.ExitCode,
+		StartedAt: time.UnixMilli(p.StartedAtMS).UTC(), Usage: (*usageEvent)(p.Usage), running: !p.Closed,
+	}
+}
+
+// processList is what a server tells of processes at a time.
+type processList struct {
+	at      time.Time
+	rows    []processRow
+	omitted uint64
+}
+
+// listProcesses asks for the processes of sessions of a scope and, if the server has any,
+// the detached ones.
+func listProcesses(ctx context.Context, client *execclient.Client, scope execproto.ListScope) (processList, error) {
+	if !client.Has(execproto.ExtensionUsage) {
+		return processList{}, errNoUsage
+	}
+	l := processList{at: time.Now()}
+	if client.Has(execproto.MethodProcessDetached) {
+		detached, err := client.ListDetachedUsage(ctx)
+		var refused *execclient.ServerError
+		switch {
+		case errors.As(err, &refused): // it can own none, as through a relay
+		case err != nil:
+			return l, err
+		}
+		for i := range detached {
+			l.rows = append(l.rows, detachedRow(&detached[i]))
+		}
+	}
+	own, err := client.ListProcesses(ctx, execproto.ListParams{Usage: true, Scope: scope})
+	if err != nil {
+		return l, err
+	}
+	for i := range own.Processes {
+		l.rows = append(l.rows, sessionRow(&own.Processes[i]))
+	}
+	l.omitted = own.Omitted
+	return l, nil
+}
+
+// scopeOf returns the scope that --server asks for.
+func scopeOf(c *cli.Context) execproto.ListScope {
+	if c.Bool("server") {
+		return execproto.ListServer
+	}
+	return execproto.ListPrincipal
+}
+
+// running keeps the rows of processes that run.
+func (l *processList) running() {
+	l.rows = slices.DeleteFunc(l.rows, func(r processRow) bool { return !r.running })
+}
+
+// shares computes how much of a processor each process has used since an earlier list;
+// since its start if it was not in that.
+func (l *processList) shares(before *processList) {
+	earlier := make(map[string]*processRow)
+	for i := range before.rows {
+		earlier[before.rows[i].key()] = &before.rows[i]
+	}
+	for i := range l.rows {
+		r := &l.rows[i]
+		used, span := r.processor(), l.at.Sub(r.StartedAt)
+		if was := earlier[r.key()]; was != nil && was.StartedAt.Equal(r.StartedAt) && was.Usage != nil {
+			used, span = used-was.processor(), l.at.Sub(before.at)
+		}
+		if r.share = 0; span > 0 {
+			r.share = max(0, float64(used)/float64(span))
+		}
+	}
+}
+
+// byShare orders rows by what they use of the processors, and of the memory.
+func (l *processList) byShare() {
+	slices.SortStableFunc(l.rows, func(a, b processRow) int {
+		if d := cmp.Compare(b.share, a.share); d != 0 {
+			return d
+		}
+		var memory [2]uint64
+		for i, r := range []*processRow{&a, &b} {
+			if r.Usage != nil {
+				memory[i] = r.Usage.MemoryBytes
+			}
+		}
+		return cmp.Compare(memory[1], memory[0])
+	})
+}
+
+// summary is the line above the table.
+func (l *processList) summary() string {
+	var share float64
+	var memory, processes uint64
+	for i := range l.rows {
+		share += l.rows[i].share
+		if u := l.rows[i].Usage; u != nil {
+			memory += u.MemoryBytes
+			processes += u.Processes
+		}
+	}
+	line := fmt.Sprintf("%d running, %.0f%% of a processor, %s of memory, %d system processes", len(l.rows), share*100, byteCount(memory), processes)
+	if l.omitted > 0 {
+		line += fmt.Sprintf("; %d older ones are not listed", l.omitted)
+	}
+	return line
+}
+
+// print prints the table.
+func (l *processList) print(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROCESS\tOF\tSTATUS\tAGE\t%CPU\tTIME\tMEMORY\tPROCS\tCOMMAND")
+	for i := range l.rows {
+		r := &l.rows[i]
+		of := "detached"
+		if r.Handle == "" {
+			of = terminal.Text(clientOf(r))
+		}
+		processor, memory, processes := "-", "-", "-"
+		share := "-"
+		if u := r.Usage; u != nil {
+			share, processor = fmt.Sprintf("%.1f", r.share*100), processorTime(r.processor())
+			memory, processes = byteCount(u.MemoryBytes), fmt.Sprint(u.Processes)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.name(), of, r.Status, ageOf(l.at, r.StartedAt), share, processor, memory,
+			processes, terminal.Text(strings.Join(r.Argv, " ")))
+	}
+	return w.Flush()
+}
+
+// clientOf is the name of the client of a process of a session.
+func clientOf(r *processRow) string {
+	const most = 20
+	client := []rune(cmp.Or(r.Client, "a client"))
+	return string(client[:min(len(client), most)])
+}
+
+// processorTime is processor time for people, as m:ss.cc.
+func processorTime(d time.Duration) string {
+	return fmt.Sprintf("%d:%02d.%02d", d/time.Minute, d%time.Minute/time.Second, d%time.Second/(10*time.Millisecond))
+}
+
+// ageOf is how long ago a time was. The server's clock may be ahead of this one.
+func ageOf(now, then time.Time) string { return max(0, now.Sub(then)).Round(time.Second).String() }

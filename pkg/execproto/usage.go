@@ -1,0 +1,60 @@
+package execproto
+
+import "errors"
+
+// ListScope says whose processes a process/list is about.
+type ListScope string
+
+// The scopes of ListParams.
+const (
+	// ListSession: those of the session of the connection.
+	ListSession ListScope = "session"
+	// ListPrincipal: those of all sessions of the client's principal.
+	ListPrincipal ListScope = "principal"
+	// ListServer: those of all sessions. It needs the role admin.
+	ListServer ListScope = "server"
+)
+
+var errListScope = errors.New("scope must be `session`, `principal` or `server`")
+
+// ListParams are those of process/list and, without Scope, of process/listDetached
+// (docs/spec/wire.md §4.12). The zero value is that of a client that knows none of them.
+type ListParams struct {
+	// Usage asks for ProcessUsage.
+	Usage bool
+	// Scope is empty for ListSession.
+	Scope ListScope
+}
+
+func (p *ListParams) fields(c *codec) {
+	boolean(c, "usage", orNull|omit, &p.Usage)
+	text(c, "scope", orNull|omit, &p.Scope)
+	c.refuse(p.Scope != "" && p.Scope != ListSession && p.Scope != ListPrincipal && p.Scope != ListServer, errListScope)
+}
+
+// DecodeList decodes the params of process/list and process/listDetached, which may be
+// absent or null.
+func DecodeList(src []byte) (ListParams, error) {
+	if DecodeEmpty(src) == nil {
+		return ListParams{}, nil
+	}
+	return Decode[ListParams](src)
+}
+
+// ProcessUsage is what a running process and its descendants use at the moment of the
+// answer.
+type ProcessUsage struct {
+	// UserMS and SystemMS are processor time.
+	UserMS, SystemMS uint64
+	// MemoryBytes is what a cgroup counts, page cache included, or the sum of the resident
+	// memory of the processes.
+	MemoryBytes uint64
+	Processes   uint64
+}
+
+func (u *ProcessUsage) fields(c *codec) {
+	uint64s(c, "userMs", orNull, &u.UserMS)
+	uint64s(c, "systemMs", orNull, &u.SystemMS)
+	uint64s(c, "memoryBytes", orNull, &u.MemoryBytes)
+	uint64s(c, "processes", orNull, &u.Processes)
+}

@@ -1,0 +1,133 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/sessionid"
+)
+
+// processList lists processes in the order of their starts (docs/spec/wire.md §4.7, §4.12).
+// With usage it reads files of /proc, and does not hold the connection's reader up for
+// that.
+func processList(c *conn, params *execproto.ListParams) (call, error) {
+	if params.Scope == execproto.ListServer {
+		if err := c.needs(wsauth.RoleAdmin, execproto.MethodProcessList+" with the scope server"); err != nil {
+			return call{}, err
+		}
+	}
+	wanted := *params
+	return call{waits: wanted.Usage, run: func(context.Context) (result, error) { return c.list(&wanted), nil }}, nil
+}
+
+// list returns the processes that params ask for.
+func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
+	if params.Scope == "" || params.Scope == execproto.ListSession {
+		return execproto.ListResult{Processes: infos(c.session.all(), params.Usage)}
+	}
+	var list execproto.ListResult
+	var procs []*proc
+	names := make(map[*proc]sessionName)
+	for _, s := range c.srv.sessionsOf(c.principal, params.Scope == execproto.ListServer) {
+		s.mu.Lock()
+		name := sessionName{sessionid.Digest(s.id), s.client}
+		s.mu.Unlock()
+		for _, p := range s.all() {
+			procs = append(procs, p)
+			names[p] = name
+		}
+	}
+	slices.SortFunc(procs, byStart)
+	if n := len(procs) - maxListed; n > 0 {
+		list.Omitted, procs = uint64(n), procs[n:]
+	}
+	list.Processes = infos(procs, params.Usage)
+	for i, p := range procs {
+		info := &list.Processes[i]
+		info.Session, info.Client = names[p].session, names[p].client
+		// One client must not make the answer to another one large.
+		info.Argv = []string{clip.Text(strings.Join(p.argv, " "), maxStatusCommand)}
+	}
+	return list
+}
+
+// sessionName is how a list names a session.
+type sessionName struct{ session, client string }
+
+// sessionsOf returns the sessions of a principal, or all, in the order of their
+// beginnings.
+func (srv *Server) sessionsOf(principal string, all bool) []*session {
+	srv.mu.Lock()
+	var sessions []*session
+	for _, s := range srv.sessions {
+		if all || s.owner == principal {
+			sessions = append(sessions, s)
+		}
+	}
+	srv.mu.Unlock()
+	slices.SortFunc(sessions, func(a, b *session) int { return a.began.Compare(b.began) })
+	return sessions
+}
+
+// byStart orders processes by their starts.
+func byStart(a, b *proc) int {
+	if d := a.startedAt.Compare(b.startedAt); d != 0 {
+		return d
+	}
+	return strings.Compare(a.id, b.id)
+}
+
+// infos describes processes in the order of their starts, which it sorts them in.
+func infos(procs []*proc, usage bool) []execproto.ProcessInfo {
+	slices.SortFunc(procs, byStart)
+	list := make([]execproto.ProcessInfo, 0, len(procs))
+	for _, p := range procs {
+		info := execproto.ProcessInfo{ProcessID: p.id, Argv: p.argv, StartedAtMS: p.startedAt.UnixMilli(), TTY: p.tty}
+		if running := p.now(); running != nil {
+			state := running.State()
+			info.Exited, info.ExitCode, info.Closed = state.Exited, state.ExitCode, state.Closed
+			if e := state.Exit; e != nil {
+				info.Cause, info.Resources = causes[e.Cause], resources(&e.Usage)
+			}
+			if usage {
+				info.Usage = usageOf(running)
+			}
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+// usageOf returns what a process uses at the moment; nil: it is not known, or has closed.
+func usageOf(running *process.Process) *execproto.ProcessUsage {
+	u, ok := running.Current()
+	if !ok {
+		return nil
+	}
+	return &execproto.ProcessUsage{
+		UserMS: uint64(u.User.Milliseconds()), SystemMS: uint64(u.System.Milliseconds()), MemoryBytes: u.Memory, Processes: u.Processes,
+	}
+}
+
+// usage returns what the detached process uses at the moment, as its keeper says; nil: it is
+// not known, as of a keeper of an earlier release.
+func (k *kept) usage(ctx context.Context) *execproto.ProcessUsage {
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	client, err := k.connect(ctx)
+	if err != nil || !client.Has(execproto.ExtensionUsage) {
+		return nil
+	}
+	var list execproto.ListResult
+	if err := client.Call(ctx, execproto.MethodProcessList, &execproto.ListParams{Usage: true}, &list); err != nil || len(list.Processes) == 0 {
+		return nil
+	}
+	return list.Processes[0].Usage
+}

@@ -1,0 +1,103 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/testutil"
+)
+
+// TestCurrentUsage: the numbers of a process include its descendants, also one whose parent
+// has ended, and there are none once it has closed.
+func TestCurrentUsage(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		p, _ := start(t, g, shell("(sleep 1000 &) & sleep 1000 & while :; do :; done"))
+		testutil.Eventually(t.Context(), t, "the numbers of three processes", func() (string, bool) {
+			u, ok := p.Current()
+			return fmt.Sprintf("%+v %v", u, ok), ok && u.Processes >= 3 && u.Memory > 0 && u.User > 0
+		})
+		p.Terminate()
+		await(t, "close", p.Done())
+		if u, ok := p.Current(); ok {
+			t.Errorf("after the end: %+v", u)
+		}
+	})
+}
+
+// TestUsageFamily: descendants and the members of the session count, each once, and a pid
+// that another process has now does not.
+func TestUsageFamily(t *testing.T) {
+	table := func(entries ...entry) *usageTable {
+		tab := &usageTable{byPid: map[int]*entry{}, children: map[int][]*entry{}, sessions: map[int][]*entry{}}
+		for i := range entries {
+			e := &entries[i]
+			tab.byPid[e.pid], tab.children[e.parent], tab.sessions[e.session] = e, append(tab.children[e.parent], e), append(tab.sessions[e.session], e)
+		}
+		return tab
+	}
+	tab := table(
+		entry{pid: 10, parent: 1, session: 10}, entry{pid: 11, parent: 10, session: 10}, entry{pid: 12, parent: 11, session: 12},
+		entry{pid: 13, parent: 1, session: 10}, entry{pid: 14, parent: 13, session: 14}, entry{pid: 20, parent: 1, session: 20},
+	)
+	left := table(entry{pid: 13, parent: 1, session: 10}, entry{pid: 20, parent: 1, session: 20})
+	reused := table(entry{pid: 10, parent: 1, session: 10}, entry{pid: 11, parent: 10, session: 10})
+	for _, tt := range []struct {
+		name   string
+		table  *usageTable
+		reaped bool
+		want   int
+	}{{"running", tab, false, 5}, {"reaped with one left", left, true, 1}, {"reaped, and the pid is another's", reused, true, 0}} {
+		if got := tt.table.family(10, tt.reaped); len(got) != tt.want {
+			t.Errorf("%s: %d processes, want %d", tt.name, len(got), tt.want)
+		}
+	}
+}
+
+// TestUsageOfCgroup: the cgroup's own numbers are taken where it has them, and the sums of
+// its members where not.
+func TestUsageOfCgroup(t *testing.T) {
+	self := strconv.Itoa(os.Getpid())
+	for name, tt := range map[string]struct {
+		files map[string]string
+		check func(CurrentUsage) bool
+	}{
+		"with controllers": {map[string]string{
+			"cgroup.procs": self, "cpu.stat": "usage_usec 7\nuser_usec 5000\nsystem_usec 2000\n", "memory.current": "4096\n", "pids.current": "9\n",
+		}, func(u CurrentUsage) bool {
+			return u == CurrentUsage{User: 5 * time.Millisecond, System: 2 * time.Millisecond, Memory: 4096, Processes: 9}
+		}},
+		"without": {map[string]string{"cgroup.procs": self, "cpu.stat": "user_usec 5000\nsystem_usec 2000\n"}, func(u CurrentUsage) bool {
+			return u.User == 5*time.Millisecond && u.Memory > 1<<20 && u.Processes == 1
+		}},
+	} {
+		dir := fakeCgroup(t, tt.files)
+		p := &Process{cg: cgroupDir{path: dir}, group: &Group{s: &Supervisor{}}}
+		if u, ok := p.Current(); !ok || !tt.check(u) {
+			t.Errorf("%s: %+v %v", name, u, ok)
+		}
+		if err := os.RemoveAll(filepath.Join(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestParseStatUsage: hostile names of commands shift no field, and numbers out of range do
+// not overflow.
+func TestParseStatUsage(t *testing.T) {
+	const rest = "S 1 7 7 0 -1 0 1 2 3 4 100 200 300 400 20 0 1 0 5 4096 3 18446744073709551615"
+	for _, name := range []string{"x", ") R 9 9 9 9", "a b\n) ("} {
+		e, ok := parseStat(7, "7 ("+name+") "+rest)
+		if want := (entry{pid: 7, parent: 1, session: 7, user: 4 * time.Second, system: 6 * time.Second, resident: 3 * pageSize}); !ok || e != want {
+			t.Errorf("%q: %+v %v, want %+v", name, e, ok, want)
+		}
+	}
+	const most = "18446744073709551615"
+	e, ok := parseStat(7, "7 (x) S 1 7 7 0 -1 0 1 2 3 4 "+most+" "+most+" "+most+" "+most+" 20 0 1 0 5 4096 "+most)
+	if !ok || e.user < 0 || e.system < 0 || e.resident == 0 {
+		t.Errorf("the largest numbers: %+v %v", e, ok)
+	}
+}
