@@ -16,7 +16,8 @@ import (
 //
 // A helper sees the files as its sandbox was made at its start. The pool is
 // therefore used only for requests that change nothing, under policies that
-// deny no reads: there are no masks, which could be out of date. A helper is
+// deny no reads but those of what the server hides itself: other masks could be out of
+// date. A helper is
 // started ahead if its policy was used twice within idleHelperTime; an idle
 // helper is ended after that time.
 type helperPool struct {
@@ -43,10 +44,11 @@ func newHelperPool(srv *Server) *helperPool {
 // start returns a helper for a request that changes nothing. It is killed when
 // ctx ends. The caller ends it with retire.
 func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
-	if !intent.Profile.FileSystem.FullRead() || intent.Within != "" {
+	hidden, reads := p.srv.readsAllBut(&intent.Profile)
+	if !reads || intent.Within != "" {
 		return p.srv.startHelper(ctx, intent)
 	}
-	key := string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0)))
+	key := string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0))) + hidden
 	ready, again := p.take(key)
 	var h *helper
 	if ready != nil {

@@ -53,3 +53,44 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Errorf("entries without credentials: %v", none.FileSystem.Entries)
 	}
 }
+
+// TestReadsAllBut: helpers that were started ahead serve policies that deny nothing but what
+// the server hides, by the identities of that.
+func TestReadsAllBut(t *testing.T) {
+	hidden, other := t.TempDir(), t.TempDir()
+	root := permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}
+	deny := func(path string) permissions.Entry {
+		return permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: permissions.Deny}
+	}
+	glob := permissions.Entry{Path: permissions.Path{Kind: permissions.Glob, Text: hidden}, Access: permissions.Deny}
+	srv := &Server{secretPaths: []string{hidden, "/no/such/file"}}
+	for _, c := range []struct {
+		name    string
+		entries []permissions.Entry
+		want    bool
+	}{
+		{"everything", []permissions.Entry{root}, true},
+		{"all but what is hidden", []permissions.Entry{root, deny(hidden)}, true},
+		{"nothing", nil, false},
+		{"only a denial", []permissions.Entry{deny(hidden)}, false},
+		{"the client denies more", []permissions.Entry{root, deny(hidden), deny(other)}, false},
+		{"a pattern", []permissions.Entry{root, glob}, false},
+		{"what is hidden is not there", []permissions.Entry{root, deny("/no/such/file")}, false},
+	} {
+		p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: c.entries}}
+		if _, got := srv.readsAllBut(&p); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{root, deny(hidden)}}}
+	before, _ := srv.readsAllBut(&p)
+	if err := os.Rename(hidden, hidden+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(other, hidden); err != nil {
+		t.Fatal(err)
+	}
+	if after, reads := srv.readsAllBut(&p); !reads || after == before {
+		t.Errorf("%q for what was %q before it was replaced", after, before)
+	}
+}

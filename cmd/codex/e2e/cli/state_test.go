@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
 )
 
 // stateSecret is what a sandboxed command must not get to see.
@@ -148,6 +149,35 @@ func (s *state) checkFiles(backend string, args []string) {
 		refused := strings.Contains(line, `"error"`) && !strings.Contains(line, "-32602")
 		if !refused && (strings.Contains(line, "record.json") || strings.Contains(line, `"dataBase64"`) || strings.Contains(line, `"error"`)) {
 			s.t.Errorf("%s: a confined file request answers %s", backend, line)
+		}
+	}
+}
+
+// TestReplacedTokenIsHidden: a file of the server that is replaced by another one is hidden
+// from requests too for which a helper was started before, in whose sandbox it is not.
+func TestReplacedTokenIsHidden(t *testing.T) {
+	harness.NeedSandbox(t)
+	ctx := t.Context()
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	harness.Must(t, os.WriteFile(token, []byte(stateSecret), 0o600))
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("readable"), 0o600))
+	_, url := harness.Server(t, "--ws-auth", "capability-token", "--ws-token-file", token)
+	client, err := execclient.DialWebSocket(ctx, url, execclient.Options{BearerToken: stateSecret})
+	harness.Must(t, err)
+	defer client.Close()
+	files := client.FS().WithSandbox(execclient.ReadOnlySandbox())
+	for range 20 {
+		// The second read has a helper started for the one that follows.
+		for range 2 {
+			if text, err := files.ReadFile(ctx, filepath.Join(dir, "file")); err != nil || string(text) != "readable" {
+				t.Fatalf("got %q, %v", text, err)
+			}
+		}
+		harness.Must(t, os.WriteFile(token+".new", []byte(stateSecret), 0o600))
+		harness.Must(t, os.Rename(token+".new", token))
+		if text, err := files.ReadFile(ctx, token); err == nil {
+			t.Fatalf("the new token is read: %q", text)
 		}
 	}
 }
