@@ -34,6 +34,12 @@ address stands before the port, and connects what comes there from this machine.
 -D is a SOCKS5 proxy here whose connections the server makes. -W connects
 standard input and output to one host and port, for ProxyCommand of ssh.
 
+--auto forwards every port that your commands on the server open, with the same
+number here if that is free, and says so on stderr: those of all your sessions,
+such as codex remote shell in another terminal, also in sandboxes. It listens on
+127.0.0.1 and ::1 alone. Through a rendezvous, where a client has no lasting name,
+use -L auto of codex remote run, exec and shell.
+
 A line is printed for each port when it is ready. The command runs until it is
 interrupted, or the session is lost. While the connection to the server is made
 anew, connections through it wait.
@@ -43,10 +49,12 @@ Examples:
    codex remote forward 3000:8080 5432:db.internal:5432
    codex remote forward -R 9000:3000
    codex remote forward -D 1080
+   codex remote forward --auto
    ssh -o ProxyCommand='codex remote --env devbox forward -W %h:%p' me@localhost`,
 		Flags: serverFlags(
 			&cli.StringSliceFlag{Name: "remote", Aliases: []string{"R"}, Usage: "listen on the server: [ADDRESS:]PORT[:HOST:PORT] (`SPEC`); may be repeated"},
 			&cli.StringSliceFlag{Name: "dynamic", Aliases: []string{"D"}, Usage: "be a SOCKS5 proxy on `[ADDRESS:]PORT` of this machine; may be repeated"},
+			&cli.BoolFlag{Name: "auto", Usage: "forward every port that a command of yours opens on the server, until it is closed"},
 			&cli.StringFlag{Name: "stdio", Aliases: []string{"W"}, Usage: "connect standard input and output to `HOST:PORT`, or to the path of a socket"},
 		),
 		Action: func(c *cli.Context) error { return forwardRemote(c, s) },
@@ -57,7 +65,11 @@ Examples:
 type forwards struct {
 	local, remote []forwarding
 	dynamic       []endpoint
+	auto          bool // every port that is opened
 }
+
+// wordAuto is what -L takes in place of a port for every one that the command opens.
+const wordAuto = "auto"
 
 func parseForwards(operands, remote, dynamic []string) (f forwards, err error) {
 	for _, text := range operands {
@@ -89,7 +101,11 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 	if err != nil {
 		return err
 	}
+	f.auto = c.Bool("auto")
 	count := len(f.local) + len(f.remote) + len(f.dynamic)
+	if f.auto {
+		count++
+	}
 	switch to := c.String("stdio"); {
 	case c.IsSet("stdio") && count > 0:
 		return cmdutil.Usagef("-W does not go with other ports: its standard output belongs to the connection")
@@ -109,6 +125,11 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 		defer x.close()
 		if err := x.start(f, s.Out); err != nil {
 			return err
+		}
+		if f.auto {
+			if err := x.auto(true, sayTo(prefixed{s.Err})); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -180,13 +201,13 @@ func (f *forwarder) start(x forwards, out io.Writer) error {
 // forwardFlag is -L of the commands that run one.
 func forwardFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "forward", Aliases: []string{"L"},
-		Usage: "forward a port to the server meanwhile, as codex remote forward does (`SPEC`); may be repeated"}
+		Usage: "forward a port to the server meanwhile, as codex remote forward does (`SPEC`), or auto: every port that the command opens; may be repeated"}
 }
 
 // openForwards forwards the ports of -L until the command has ended. A port without a
 // host is one of the command: of its sandbox, if that has a network of its own.
 func (x *remoteExec) openForwards() error {
-	if len(x.forwards.local) == 0 {
+	if len(x.forwards.local) == 0 && !x.forwards.auto {
 		return nil
 	}
 	f := newForwarder(x.ctx, x.client, x.s.Err)
@@ -199,11 +220,14 @@ func (x *remoteExec) openForwards() error {
 		}
 	}
 	x.closing = append(x.closing, f.close)
-	notes := x.s.Err
+	notes, say := x.s.Err, x.link.say
 	if x.quiet {
-		notes = io.Discard
+		notes, say = io.Discard, func(string) {}
 	}
-	return f.start(x.forwards, prefixed{notes})
+	if err := f.start(x.forwards, prefixed{notes}); err != nil || !x.forwards.auto {
+		return err
+	}
+	return f.auto(false, say)
 }
 
 // prefixed writes lines as messages of codex, beside the output of a command.

@@ -101,6 +101,17 @@ func (l *link) news() (to io.Writer, text string) {
 	return l.to, text
 }
 
+// say shows a line of its own, also on a terminal in raw mode.
+func (l *link) say(line string) {
+	l.mu.Lock()
+	to, text := l.to, "codex: "+line+"\n"
+	if l.inPlace {
+		text = "\r\x1b[Kcodex: " + line + "\r\n"
+	}
+	l.mu.Unlock()
+	_, _ = io.WriteString(to, text)
+}
+
 // lost reports whether the connection is being made anew.
 func (l *link) lost() bool {
 	l.mu.Lock()

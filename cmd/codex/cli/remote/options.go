@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -65,9 +66,12 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 	if err := o.parseNetwork(c.StringSlice("allow-domain"), c.Bool("network")); err != nil {
 		return o, err
 	}
-	if o.forwards, err = parseForwards(c.StringSlice("forward"), nil, nil); err != nil {
+	ports := slices.Clone(c.StringSlice("forward"))
+	named := slices.DeleteFunc(ports, func(spec string) bool { return spec == wordAuto })
+	if o.forwards, err = parseForwards(named, nil, nil); err != nil {
 		return o, err
 	}
+	o.forwards.auto = len(named) < len(c.StringSlice("forward"))
 	return o, o.check(c)
 }
 
