@@ -25,6 +25,11 @@ type Options struct {
 	// log does, line by line. It may be written to from several goroutines.
 	Stderr io.Writer
 	Logger *slog.Logger // nil: no log
+	// ClientKeys is a directory with the keys by which servers behind a registry know this
+	// client; it is made if it does not exist. Detached processes belong to the key that they
+	// were started with. Empty: each Connect makes a new key, and a detached process that is
+	// started with it cannot be found again.
+	ClientKeys string
 	// OnStateChange tells of the clients' states; see execclient.Options.
 	OnStateChange func(id string, change execclient.StateChange)
 	// OnPolicyRequest answers questions about hosts; see execclient.Options.
@@ -54,7 +59,9 @@ type connector struct {
 	noise noiseOpener
 }
 
-func newConnector(s Spec, o Options) *connector { return &connector{spec: s, opts: o.withDefaults()} }
+func newConnector(s Spec, o Options) *connector {
+	return &connector{spec: s, opts: o.withDefaults(), noise: noiseOpener{keys: o.ClientKeys}}
+}
 
 func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {
 	s, o := c.spec, c.opts

@@ -14,13 +14,13 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/host/regular"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
 // noiseOpener opens sessions through a registry. All come from one identity, which is
-// made when it is first needed.
+// made or read when it is first needed.
 type noiseOpener struct {
+	keys    string // see Options.ClientKeys
 	harness *relay.Harness
 	states  stateMerger
 }
@@ -31,7 +31,7 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 		if r.Token, err = r.token(); err != nil {
 			return nil, err
 		}
-		harness, err := newHarness(r, opts.Logger, n.states.linkChanged)
+		harness, err := newHarness(r, n.keys, opts.Logger, n.states.linkChanged)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (m *stateMerger) tell(change execclient.StateChange) {
 	}
 }
 
-func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
+func newHarness(r Registry, keys string, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
 	if inTheClear(r.URL) {
 		return nil, &registry.ConfigError{Message: "the token of an environment registry is sent over https, or to a loopback address, and nowhere else"}
 	}
@@ -121,7 +121,7 @@ func newHarness(r Registry, log *slog.Logger, onLink func(error)) (*relay.Harnes
 	if err != nil {
 		return nil, err
 	}
-	identity, err := noise.GenerateIdentity()
+	identity, err := clientIdentity(keys, r)
 	if err != nil {
 		return nil, err
 	}

@@ -14,15 +14,15 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/retention"
-	"codex.internal/pkg/wire/websocket"
 )
 
 // errNoDetach is the error of requests about detached processes on a server that has none.
 var errNoDetach = invalid("this server keeps no detached processes: it was started without a directory to retain output in (--retain-dir)")
 
 // ownerOf returns the owner of the detached processes that a connection may see
-// (docs/spec/wire.md §4.10): its principal, if a later connection of the same client can have
-// the same. Standard input and output belong to the user of this program.
+// (docs/spec/wire.md §4.10): its principal. At a relay that is the key of the client, which a
+// client must keep to see its processes again. Standard input and output belong to the user
+// of this program.
 func (c *conn) ownerOf() (string, error) {
 	if c.srv.detached == nil {
 		return "", errNoDetach
@@ -37,12 +37,6 @@ func (c *conn) ownerOf() (string, error) {
 // lastingOwner returns the principal of a connection that a later one of the same client
 // has, too, or an error that says why there is none.
 func (c *conn) lastingOwner() (string, error) {
-	if owned, ok := c.t.(websocket.Owned); ok {
-		if owner := owned.Owner(); owner != "" {
-			return owner, nil
-		}
-		return "", errors.New("the key of a client that comes through a relay is for one run of it")
-	}
 	switch {
 	case c.t.Peer() == "stdio":
 		return userPrincipal(os.Geteuid()), nil

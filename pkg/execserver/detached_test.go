@@ -55,12 +55,8 @@ type ownedTransport struct {
 
 func (o ownedTransport) Peer() string { return o.peer }
 
-type relayedTransport struct{ ownedTransport }
-
-func (relayedTransport) Owner() string { return "" }
-
-// TestDetachedOwners: a process is visible to its owner alone, and a client that will not come
-// again under the same name owns none.
+// TestDetachedOwners: a process is visible to its owner alone, and a client without a name
+// owns none.
 func TestDetachedOwners(t *testing.T) {
 	d := newStore(t)
 	reserve(t, d, testRecord("token A", "build"))
@@ -88,7 +84,7 @@ func TestDetachedOwners(t *testing.T) {
 		{ownedTransport{peer: "1.2.3.4:5"}, "capability-token 12", "capability-token 12"},
 		{ownedTransport{peer: "1.2.3.4:5"}, anybody, ""},
 		{ownedTransport{peer: "pipe"}, "", ""},
-		{relayedTransport{ownedTransport{peer: "relay"}}, "harness 12", ""},
+		{ownedTransport{peer: "relay stream 5"}, "harness 12", "harness 12"},
 	} {
 		c := &conn{srv: d.srv, t: tt.transport, principal: tt.principal}
 		if got, err := c.ownerOf(); got != tt.want || (err == nil) != (tt.want != "") {

@@ -37,10 +37,6 @@ func (c *streamConn) Peer() string { return "relay stream " + c.s.id }
 // which it keeps for as long as it has the environment.
 func (c *streamConn) Principal() string { return c.principal }
 
-// Owner implements websocket.Owned: the key of a harness is for one run of a program, and
-// nothing else of it is known here.
-func (c *streamConn) Owner() string { return "" }
-
 // principalOf names a harness by a digest of its key.
 func principalOf(key noise.PublicKey) string {
 	digest := sha256.Sum256(key.AppendJSON(nil))

@@ -20,6 +20,10 @@ import (
 	"path/filepath"
 )
 
+// ClientKeys is the directory in the home directory with the keys by which servers behind a
+// rendezvous service know whose detached processes to show.
+const ClientKeys = "client-keys"
+
 // Variable names the home directory where it is not ~/.codex.
 const Variable = "CODEX_HOME"
 

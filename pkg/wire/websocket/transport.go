@@ -126,10 +126,3 @@ type Authenticated interface {
 	// with the same credentials.
 	Principal() string
 }
-
-// Owned is an Authenticated Transport whose Principal does not come again with the next
-// connection of the same person or program.
-type Owned interface {
-	// Owner returns a name that does, for what outlives sessions; "": there is none.
-	Owner() string
-}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/environments"
+	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
@@ -154,13 +156,37 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 	return connectTo(ctx, c, s, nil)
 }
 
+// asOwner returns a context for the commands about detached processes: the server must
+// know the client again.
+func asOwner(ctx context.Context) context.Context { return context.WithValue(ctx, ownerKey{}, true) }
+
+// ownerKey is the key of asOwner.
+type ownerKey struct{}
+
+// keysFor returns the directory of the keys if the command needs the one for a server.
+func keysFor(ctx context.Context, s execenv.Spec) (string, error) {
+	if ctx.Value(ownerKey{}) == nil || s.Kind != execenv.Noise {
+		return "", nil
+	}
+	dir, err := home.Find()
+	if err != nil {
+		return "", fmt.Errorf("the keys by which servers know this client: %w", err)
+	}
+	return filepath.Join(dir, home.ClientKeys), nil
+}
+
 // connectTo opens a session at a server, whose questions about hosts answer answers; nil:
 // nothing that is started makes it ask.
 func connectTo(
 	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
 ) (*execclient.Client, error) {
 	began := time.Now()
+	keys, err := keysFor(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	client, err := execenv.Connect(ctx, s, execenv.Options{
+		ClientKeys: keys,
 		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: childStderr(c), OnStateChange: onStateChange(ctx),
 		OnPolicyRequest: answer,
 	})

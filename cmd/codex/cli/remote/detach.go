@@ -67,6 +67,7 @@ func runDetached(c *cli.Context, s cmdutil.Streams, argv []string) error {
 		return err
 	}
 	o.tty = c.Bool("tty")
+	c.Context = asOwner(c.Context)
 	x, err := openRemote(c, s, o)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func newHandle(program string) string {
 
 // withDetached runs f with a client of the server that the command names.
 func withDetached(c *cli.Context, f func(ctx context.Context, client *execclient.Client) error) error {
-	client, err := connect(c.Context, c)
+	client, err := connect(asOwner(c.Context), c)
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,9 @@ func privatePaths(c *cli.Context) []string {
 	if dir := stateDir(); dir != "" {
 		paths = append(paths, dir)
 	}
+	if dir, err := home.Find(); err == nil {
+		paths = append(paths, filepath.Join(dir, home.ClientKeys))
+	}
 	return paths
 }
 

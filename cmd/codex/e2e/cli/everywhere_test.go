@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,8 +18,7 @@ import (
 )
 
 // everywhere makes the ways on which a day's work reaches a server: environments of one
-// home directory. The last two have no detached processes: the server of ssh ends with its
-// connection, and a client of a rendezvous service has a new key each time.
+// home directory.
 func everywhere(t *testing.T) (home string, env, ways []string) {
 	t.Helper()
 	there, home, env := fakeSSH(t, "")
@@ -70,9 +70,7 @@ func TestEverywhere(t *testing.T) {
 				d.changes()
 				d.forwards()
 				d.watches()
-				if way != "ssh" && way != "meeting" {
-					d.leaves()
-				}
+				d.leaves()
 			})
 		}
 	})
@@ -193,8 +191,33 @@ func (d *day) leaves() {
 		}
 		return nil
 	})
+	if d.way == "meeting" {
+		d.strangers(name)
+	}
 	d.try("", 0, "kill", name)
 	d.try("", 137, "wait", name)
 	d.try("first\n", 0, "logs", name)
 	d.try("", 0, "forget", name)
+}
+
+// strangers looks for the process as another client with the same token: it has another key.
+func (d *day) strangers(name string) {
+	home := d.t.TempDir()
+	text, err := os.ReadFile(filepath.Join(d.home, "environments.toml"))
+	harness.Must(d.t, err)
+	harness.Must(d.t, os.WriteFile(filepath.Join(home, "environments.toml"), text, 0o600))
+	other := *d
+	other.env = append(slices.Clone(d.env), "CODEX_HOME="+home)
+	if out, errs, code := other.run("ps", "--json"); code != 0 || out != "" {
+		d.t.Errorf("another client lists %q, %d %s", out, code, errs)
+	}
+	for _, command := range []string{"logs", "attach", "kill", "forget"} {
+		if out, errs, code := other.run(command, name); code == 0 || !strings.Contains(errs, "no such detached process") {
+			d.t.Errorf("another client, %s: %q, %d %s", command, out, code, errs)
+		}
+	}
+	keys, err := filepath.Glob(filepath.Join(d.home, "client-keys", "*.key"))
+	if err != nil || len(keys) != 1 {
+		d.t.Errorf("the keys of the client are %q, %v", keys, err)
+	}
 }

@@ -1,0 +1,75 @@
+package execenv
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"codex.internal/pkg/relay/noise"
+)
+
+// TestClientIdentity: a client has the same key in each run, and another one for each
+// environment and registry. Of clients that begin at a time all get the same one.
+func TestClientIdentity(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home", "client-keys")
+	key := func(url, environment string) noise.PublicKey {
+		t.Helper()
+		id, err := clientIdentity(dir, Registry{URL: url, EnvironmentID: environment})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id.PublicKey()
+	}
+	var wg sync.WaitGroup
+	keys := make([]noise.PublicKey, 8)
+	for i := range keys {
+		wg.Go(func() { keys[i] = key("https://a.test", "box") })
+	}
+	wg.Wait()
+	for _, k := range append(keys, key(" https://a.test/", " box ")) {
+		if k != keys[0] {
+			t.Error("one client has two keys for one environment")
+		}
+	}
+	if key("https://a.test", "other") == keys[0] || key("https://b.test", "box") == keys[0] {
+		t.Error("two environments have one key")
+	}
+	files, err := filepath.Glob(dir + "/*")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%q %v", files, err)
+	}
+	ephemeral, err := clientIdentity("", Registry{URL: "https://a.test", EnvironmentID: "box"})
+	if err != nil || ephemeral.PublicKey() == keys[0] {
+		t.Errorf("without a directory: %v", err)
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	for _, path := range files {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", path, info.Mode(), err)
+		}
+		if err := os.Chmod(path, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(want string) {
+		t.Helper()
+		if _, err := clientIdentity(dir, Registry{URL: "https://a.test", EnvironmentID: "box"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	refused("chmod 600")
+	for _, path := range files {
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("codex-client-key-1 secretsecret\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("this is no key")
+}
