@@ -83,6 +83,12 @@ const (
 	// command: programs write several files at a time.
 	watchPause = 100 * time.Millisecond
 
+	// maxListed bounds the entries of a tree that sync compares, and maxListedNames their
+	// names and the targets of links, in bytes: each tree is in memory whole, with 500 bytes
+	// for an entry, and a server could list one without an end.
+	maxListed      = 2_000_000
+	maxListedNames = 512 << 20
+
 	// syncGather is for how long codex remote sync gathers changes after a first one: most
 	// programs write and rename what belongs together within it. It is not extended, so
 	// that a file which is written all the time is copied all the same.

@@ -68,7 +68,7 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err, queue: newQueue(),
 			},
 			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
-			follows: c.Bool("watch"),
+			follows: c.Bool("watch"), most: maxListed,
 		}
 		sync.deferred = sync.defers
 		err := sync.run(source, target)

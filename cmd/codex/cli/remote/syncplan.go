@@ -20,6 +20,8 @@ type syncing struct {
 
 	removes, checksums, git, dry, follows bool
 
+	most int // entries of a list
+
 	ignored *ignored // with git: what the last look at the whole source left out
 	some    bool     // only what has changed is copied now
 	again   bool     // then something was gone that may come to be missed; needs mu
@@ -59,7 +61,12 @@ type listed struct {
 // look lists a tree, or some of its paths. What could not be read is reported with report.
 func (y *syncing) look(t tree, paths []string, report bool) (*listed, error) {
 	l := &listed{at: make(map[string]*archive.Entry), problems: make(map[string]error)}
+	room, names := y.most, 0
 	err := t.list(listOptions{y.checksums, paths}, func(e *archive.Entry) {
+		names += len(e.Path) + len(e.Target) + len(e.Text)
+		if room--; room < 0 || names > maxListedNames {
+			return // the rest is only counted
+		}
 		if e.Type == archive.Problem {
 			why := errors.New(strings.ToValidUTF8(e.Text, "\uFFFD"))
 			l.problems[e.Path] = why
@@ -71,6 +78,10 @@ func (y *syncing) look(t tree, paths []string, report bool) (*listed, error) {
 		l.entries = append(l.entries, e)
 		l.at[e.Path] = e
 	})
+	if err == nil && (room < 0 || names > maxListedNames) {
+		err = fmt.Errorf("it has more than %d entries, or names of more than %d MiB; synchronize its directories one by one, or use codex remote cp -rp",
+			y.most, maxListedNames>>20)
+	}
 	return l, err
 }
 
