@@ -30,6 +30,8 @@ type Options struct {
 	// were started with. Empty: each Connect makes a new key, and a detached process that is
 	// started with it cannot be found again.
 	ClientKeys string
+	// ClientKeysOptional: if the key cannot be read or made, there is a new one, and a warning.
+	ClientKeysOptional bool
 	// OnStateChange tells of the clients' states; see execclient.Options.
 	OnStateChange func(id string, change execclient.StateChange)
 	// OnPolicyRequest answers questions about hosts; see execclient.Options.
@@ -60,7 +62,7 @@ type connector struct {
 }
 
 func newConnector(s Spec, o Options) *connector {
-	return &connector{spec: s, opts: o.withDefaults(), noise: noiseOpener{keys: o.ClientKeys}}
+	return &connector{spec: s, opts: o.withDefaults(), noise: noiseOpener{keys: o.ClientKeys, optional: o.ClientKeysOptional}}
 }
 
 func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {

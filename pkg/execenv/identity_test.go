@@ -1,6 +1,7 @@
 package execenv
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,6 +45,14 @@ func TestClientIdentity(t *testing.T) {
 	ephemeral, err := clientIdentity("", Registry{URL: "https://a.test", EnvironmentID: "box"})
 	if err != nil || ephemeral.PublicKey() == keys[0] {
 		t.Errorf("without a directory: %v", err)
+	}
+	unusable := filepath.Join(files[0], "below-a-file")
+	log := slog.New(slog.DiscardHandler)
+	if _, err := (&noiseOpener{keys: unusable}).identity(Registry{}, log); err == nil {
+		t.Error("a client has a new key each time, and is not told")
+	}
+	if id, err := (&noiseOpener{keys: unusable, optional: true}).identity(Registry{}, log); err != nil || id == nil {
+		t.Errorf("a client that needs no key has none: %v", err)
 	}
 	if runtime.GOOS == "windows" {
 		return

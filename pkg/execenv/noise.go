@@ -14,15 +14,17 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/host/regular"
 	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
 
 // noiseOpener opens sessions through a registry. All come from one identity, which is
 // made or read when it is first needed.
 type noiseOpener struct {
-	keys    string // see Options.ClientKeys
-	harness *relay.Harness
-	states  stateMerger
+	keys     string // see Options.ClientKeys
+	optional bool   // see Options.ClientKeysOptional
+	harness  *relay.Harness
+	states   stateMerger
 }
 
 func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.Options) (*execclient.Client, error) {
@@ -31,7 +33,11 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 		if r.Token, err = r.token(); err != nil {
 			return nil, err
 		}
-		harness, err := newHarness(r, n.keys, opts.Logger, n.states.linkChanged)
+		identity, err := n.identity(r, opts.Logger)
+		if err != nil {
+			return nil, err
+		}
+		harness, err := newHarness(r, identity, opts.Logger, n.states.linkChanged)
 		if err != nil {
 			return nil, err
 		}
@@ -41,6 +47,16 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 		opts.OnStateChange = n.states.start(opts.OnStateChange)
 	}
 	return execclient.Dial(ctx, noiseDialer{n.harness}, opts)
+}
+
+// identity returns the key of the client for an environment.
+func (n *noiseOpener) identity(r Registry, log *slog.Logger) (*noise.Identity, error) {
+	id, err := clientIdentity(n.keys, r)
+	if err != nil && n.optional {
+		log.Warn("the server does not know this client again", "reason", err)
+		return noise.GenerateIdentity()
+	}
+	return id, err
 }
 
 // token returns the token, which may be in a file.
@@ -104,7 +120,7 @@ func (m *stateMerger) tell(change execclient.StateChange) {
 	}
 }
 
-func newHarness(r Registry, keys string, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
+func newHarness(r Registry, identity *noise.Identity, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
 	if inTheClear(r.URL) {
 		return nil, &registry.ConfigError{Message: "the token of an environment registry is sent over https, or to a loopback address, and nowhere else"}
 	}
@@ -118,10 +134,6 @@ func newHarness(r Registry, keys string, log *slog.Logger, onLink func(error)) (
 	client, err := registry.New(registry.Options{
 		BaseURL: r.URL, Authorizer: registry.Bearer(string(r.Token), r.AccountID), Transport: transport,
 	})
-	if err != nil {
-		return nil, err
-	}
-	identity, err := clientIdentity(keys, r)
 	if err != nil {
 		return nil, err
 	}

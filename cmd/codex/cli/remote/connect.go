@@ -157,15 +157,16 @@ func connect(ctx context.Context, c *cli.Context) (*execclient.Client, error) {
 }
 
 // asOwner returns a context for the commands about detached processes: the server must
-// know the client again.
+// know the client again. For other commands it is enough if it does: they show what other
+// commands of this client have started.
 func asOwner(ctx context.Context) context.Context { return context.WithValue(ctx, ownerKey{}, true) }
 
 // ownerKey is the key of asOwner.
 type ownerKey struct{}
 
-// keysFor returns the directory of the keys if the command needs the one for a server.
-func keysFor(ctx context.Context, s execenv.Spec) (string, error) {
-	if ctx.Value(ownerKey{}) == nil || s.Kind != execenv.Noise {
+// keysFor returns the directory with the key for a server; "": it needs none.
+func keysFor(s execenv.Spec) (string, error) {
+	if s.Kind != execenv.Noise {
 		return "", nil
 	}
 	dir, err := home.Find()
@@ -181,12 +182,12 @@ func connectTo(
 	ctx context.Context, c *cli.Context, s execenv.Spec, answer func(context.Context, execproto.PolicyRequestParams) execproto.PolicyDecision,
 ) (*execclient.Client, error) {
 	began := time.Now()
-	keys, err := keysFor(ctx, s)
+	keys, err := keysFor(s)
 	if err != nil {
 		return nil, err
 	}
 	client, err := execenv.Connect(ctx, s, execenv.Options{
-		ClientKeys: keys,
+		ClientKeys: keys, ClientKeysOptional: ctx.Value(ownerKey{}) == nil,
 		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: childStderr(c), OnStateChange: onStateChange(ctx),
 		OnPolicyRequest: answer,
 	})
