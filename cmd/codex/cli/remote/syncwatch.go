@@ -119,12 +119,16 @@ func (c *localChanges) routineBatches(ctx context.Context) {
 
 func (c *localChanges) next(ctx context.Context) ([]sourceChange, bool, error) {
 	var batch watch.Batch
+	open := true
 	select {
 	case <-ctx.Done():
 		return nil, false, ctx.Err()
-	case batch = <-c.batches:
+	case batch, open = <-c.batches:
 	}
-	if batch.Ended != "" {
+	switch {
+	case !open:
+		return nil, false, errors.New("the system tells no more changes")
+	case batch.Ended != "":
 		return nil, false, errors.New(batch.Ended)
 	}
 	list := make([]sourceChange, len(batch.Events))
