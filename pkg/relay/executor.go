@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -45,9 +46,12 @@ type ExecutorOptions struct {
 	Disconnected func()
 	// Plain has streams do what Codex CLI does: they acknowledge nothing
 	// and die with the websocket.
-	Plain  bool
-	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
-	Logger *slog.Logger // nil: no log
+	Plain bool
+	// DialContext makes the network connection of a websocket, and ends with its context;
+	// nil: a net.Dialer does.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	TLS         *tls.Config  // of the websockets; nil: the system's authorities are trusted
+	Logger      *slog.Logger // nil: no log
 }
 
 // Executor is the end of the relay at which streams are served. It has one
@@ -87,7 +91,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	registration, err := e.register(ctx)
 	pause := firstPause
 	for err == nil && ctx.Err() == nil {
-		l, dialErr := dialLink(ctx, registration.URL, e.opts.TLS, executorDialTime, pingInterval, e.log)
+		l, dialErr := dialLink(ctx, registration.URL, linkOptions{
+			tls: e.opts.TLS, timeout: executorDialTime, ping: pingInterval, connect: e.opts.DialContext, log: e.log,
+		})
 		switch {
 		case dialErr == nil:
 			pause = firstPause

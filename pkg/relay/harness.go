@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,13 @@ type HarnessOptions struct {
 	// there is one after that. It is not called for the end of a stream. It
 	// must not block; nil: it need not be known.
 	OnLink func(lost error)
+	// DialContext makes the network connection of a websocket, and ends with its context;
+	// nil: a net.Dialer does.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// Jitter returns the random part of a pause before another attempt, at least 0 and less
+	// than most. Several goroutines call it. nil: every duration is equally likely. A
+	// simulation derives it from its seed.
+	Jitter func(most time.Duration) time.Duration
 	TLS    *tls.Config  // of the websockets; nil: the system's authorities are trusted
 	Logger *slog.Logger // nil: no log
 }
@@ -61,6 +69,9 @@ func NewHarness(o HarnessOptions) *Harness {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Jitter == nil {
+		o.Jitter = rand.N[time.Duration]
+	}
 	return &Harness{opts: o, log: o.Logger, patience: handshakeTime}
 }
 
@@ -68,7 +79,7 @@ func NewHarness(o HarnessOptions) *Harness {
 // attempts count from 0.
 func (h *Harness) RetryPause(attempt int) time.Duration {
 	base := min(firstRetry<<min(max(attempt, 0), 4), lastRetry)
-	return base + rand.N(base/2+1)
+	return base + h.opts.Jitter(base/2+1)
 }
 
 // Dial makes a stream on a websocket of its own: it asks for a bundle, connects
@@ -101,7 +112,7 @@ func (h *Harness) dial(ctx context.Context) (Bundle, *link, error) {
 	if err != nil {
 		return Bundle{}, nil, err
 	}
-	l, err := dialLink(ctx, b.URL, h.opts.TLS, dialTime, 0, h.log)
+	l, err := dialLink(ctx, b.URL, linkOptions{tls: h.opts.TLS, timeout: dialTime, connect: h.opts.DialContext, log: h.log})
 	return b, l, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -426,6 +427,39 @@ func TestRetryPause(t *testing.T) {
 		if len(pauses) < 2 {
 			t.Errorf("attempt %d: always %v", attempt, pauses)
 		}
+	}
+}
+
+// TestRetryPauseTakesItsJitter from the options: with the same one it is the same each time.
+func TestRetryPauseTakesItsJitter(t *testing.T) {
+	var most time.Duration
+	h := NewHarness(HarnessOptions{Jitter: func(m time.Duration) time.Duration { most = m; return 7 }})
+	if p := h.RetryPause(1); p != time.Second+7 || most != time.Second/2+1 {
+		t.Errorf("the pause is %v, of at most %v at random", p, most)
+	}
+}
+
+// TestBothEndsTakeTheirDialer from the options, for the first connection and for another.
+func TestBothEndsTakeTheirDialer(t *testing.T) {
+	d := newDouble(t)
+	var executors, harnesses atomic.Int64
+	counted := func(n *atomic.Int64) dialContext {
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			n.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+	}
+	d.Run(t, ExecutorOptions{Serve: echo, DialContext: counted(&executors)})
+	h := d.harness(HarnessOptions{DialContext: counted(&harnesses)})
+	for range 2 {
+		d.awaitExecutor(t)
+		if err := exchange(dial(t, h), message(0, 1)); err != nil {
+			t.Fatal(err)
+		}
+		d.cut(1)
+	}
+	if x, h := executors.Load(), harnesses.Load(); x < 2 || h < 2 {
+		t.Errorf("the executor's was called %d times, the harness's %d times", x, h)
 	}
 }
 

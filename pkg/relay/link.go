@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,10 +49,21 @@ type link struct {
 	broken   error
 }
 
-// dialLink makes a websocket within limit, with its TLS as config says. The
-// relay is probed every ping, or never if that is 0. The link ends with close.
-// The error is an errURL, a *websocket.DialError, or ctx's.
-func dialLink(ctx context.Context, address string, config *tls.Config, limit, ping time.Duration, log *slog.Logger) (*link, error) {
+// linkOptions say how a link is made.
+type linkOptions struct {
+	tls     *tls.Config   // nil: the system's authorities are trusted
+	timeout time.Duration // until the websocket is open
+	ping    time.Duration // between probes of the relay; 0: it is never probed
+	connect dialContext   // nil: a net.Dialer
+	log     *slog.Logger
+}
+
+// dialContext makes a network connection, and ends with its context.
+type dialContext = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialLink makes a websocket. The link ends with close. The error is an errURL, a
+// *websocket.DialError, or ctx's.
+func dialLink(ctx context.Context, address string, o linkOptions) (*link, error) {
 	shown := websocket.PublicURL(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "ws" && u.Scheme != "wss" {
@@ -60,8 +72,8 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", quoted[1:len(quoted)-1], errURL)
 	}
 	ws, err := websocket.Dial(ctx, address, websocket.DialOptions{
-		Options: websocket.Options{Limit: frame.MaxFrame, Ping: ping, WriteTimeout: pieceTime},
-		TLS:     config, Timeout: limit, Buffer: bufferSize,
+		Options: websocket.Options{Limit: frame.MaxFrame, Ping: o.ping, WriteTimeout: pieceTime},
+		TLS:     o.tls, Timeout: o.timeout, Buffer: bufferSize, Connect: o.connect,
 		// The relay's body and reason phrase may repeat the query, which is a
 		// credential: the error has only the status.
 		Refused: func(res *http.Response) error {
@@ -72,7 +84,7 @@ func dialLink(ctx context.Context, address string, config *tls.Config, limit, pi
 		return nil, err
 	}
 	l := &link{
-		ws: ws, url: shown, log: log,
+		ws: ws, url: shown, log: o.log,
 		slots: make(chan struct{}, recordQueue), records: make(chan queued, recordQueue), control: make(chan frame.Frame, controlQueue),
 		closing: make(chan struct{}), down: make(chan struct{}),
 	}

@@ -22,7 +22,7 @@ func newLink(t *testing.T, ping time.Duration) (*link, *remote) {
 	t.Helper()
 	checkLeaks(t)
 	url, accepted := acceptor(t)
-	l, err := dialLink(t.Context(), url, nil, patience, ping, slog.New(slog.DiscardHandler))
+	l, err := dialLink(t.Context(), url, linkOptions{timeout: patience, ping: ping, log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestDialErrorsKeepTheQuerySecret(t *testing.T) {
 		"http://127.0.0.1/?secret": false, "ws://?secret": false, "%zz?secret": false, "ws://\x1b?secret": false,
 	} {
 		public := strings.ReplaceAll(url[:strings.IndexAny(url, "?#")], "\x1b", `\x1b`)
-		_, err := dialLink(t.Context(), url, nil, patience, 0, slog.New(slog.DiscardHandler))
+		_, err := dialLink(t.Context(), url, linkOptions{timeout: patience, log: slog.New(slog.DiscardHandler)})
 		if err == nil || strings.Contains(err.Error(), "secret") || retryable(err) != again || !strings.HasPrefix(err.Error(), "failed to connect to exec-server websocket `"+public+"`: ") {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -151,7 +151,7 @@ func TestRefusalInWordsOfOurOwn(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 403 \x1b[2J"+r.URL.String()+"\r\nContent-Length: 0\r\n\r\n")
 	}))
 	defer s.Close()
-	_, err := dialLink(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/?secret", nil, patience, 0, slog.New(slog.DiscardHandler))
+	_, err := dialLink(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http")+"/?secret", linkOptions{timeout: patience, log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.HasSuffix(err.Error(), ": the relay answered 403 Forbidden") {
 		t.Errorf("%q", err)
 	}
