@@ -243,9 +243,10 @@ func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // servePort is the listening port's HTTP side (docs/spec/wire.md §1.2):
 // websockets at /, readiness at /readyz, /livez and /healthz, metrics at /metrics,
 // the status page at /status. Requests with an
-// Origin come from web pages and are refused.
+// Origin come from web pages and are refused, but for the form of the status page.
 func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
-	if len(r.Header.Values("Origin")) > 0 {
+	ownForm := r.URL.Path == statusPath && r.Method == http.MethodPost && isOwnOrigin(r)
+	if len(r.Header.Values("Origin")) > 0 && !ownForm {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}

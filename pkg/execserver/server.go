@@ -161,6 +161,7 @@ type Server struct {
 	home        string
 	cwd         string
 	hostName    string
+	statusKey   statusKey
 	began       time.Time
 	memory      *memoryReleaser
 	metrics     *instruments
@@ -217,6 +218,7 @@ func New(opts Options) (*Server, error) {
 		ended:      make(chan struct{}),
 	}
 	srv.hostName, _ = os.Hostname()
+	srv.statusKey = newStatusKey()
 	srv.metrics = newInstruments(srv)
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}

@@ -3,6 +3,7 @@
 package execserver
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/internal/webpage"
 	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/sessionid"
@@ -22,6 +24,8 @@ const (
 	// the bytes of a command.
 	maxStatusProcesses = 200
 	maxStatusCommand   = 300
+	// statusTime bounds the questions to the keepers of detached processes for a page.
+	statusTime = 5 * time.Second
 )
 
 // statusReport is what the status page shows: what belongs to one principal.
@@ -30,13 +34,15 @@ type statusReport struct {
 	Host    string    `json:"host"`
 	Since   time.Time `json:"since"`
 	// Sandbox is the backend, once a client has come; empty before.
-	Sandbox  string          `json:"sandbox,omitempty"`
-	Sessions []sessionStatus `json:"sessions"`
+	Sandbox  string           `json:"sandbox,omitempty"`
+	Sessions []sessionStatus  `json:"sessions"`
+	Detached []detachedStatus `json:"detached,omitempty"`
 }
 
 // sessionStatus is a session on the status page.
 type sessionStatus struct {
-	Session   string          `json:"session"` // the digest that the log has too
+	Session   string          `json:"session"`         // the digest that the log has too
+	Owner     string          `json:"owner,omitempty"` // if it may be that of another principal
 	Client    string          `json:"client"`
 	Peer      string          `json:"peer"`
 	Attached  bool            `json:"attached"`
@@ -58,21 +64,87 @@ type processStatus struct {
 	BytesOut  int64           `json:"bytesOut"`
 	ExitCode  *int            `json:"exitCode,omitempty"`
 	Cause     execproto.Cause `json:"cause,omitempty"`
+	Usage     *usageStatus    `json:"usage,omitempty"`
+	// ref names the process in the form that ends it; "": the client may not.
+	ref string
 }
 
-// statusOf returns what a principal may see.
-func (srv *Server) statusOf(principal string) statusReport {
+// usageStatus is execproto.ProcessUsage on the status page.
+type usageStatus struct {
+	UserMS      uint64 `json:"userMs"`
+	SystemMS    uint64 `json:"systemMs"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	Processes   uint64 `json:"processes"`
+}
+
+// detachedStatus is a detached process on the status page.
+type detachedStatus struct {
+	Owner    string       `json:"owner,omitempty"`
+	ID       string       `json:"processId"`
+	Command  string       `json:"command"`
+	State    string       `json:"state"` // running, exited, closed, unknown
+	Since    time.Time    `json:"since"`
+	ExitCode *int         `json:"exitCode,omitempty"`
+	Retained uint64       `json:"retained"`
+	Usage    *usageStatus `json:"usage,omitempty"`
+	ref      string
+}
+
+// commandOf returns a command line as the status page shows it.
+func commandOf(argv []string) string { return clip.Text(strings.Join(argv, " "), maxStatusCommand) }
+
+// statusOf returns what a client may see: what its principal has and, with the role admin,
+// what all have.
+func (srv *Server) statusOf(ctx context.Context, grant *wsauth.Grant) statusReport {
+	all := grant.Role.Allows(wsauth.RoleAdmin)
 	report := statusReport{Version: srv.opts.Version, Host: srv.hostName, Since: srv.began, Sessions: []sessionStatus{}}
 	if backend := srv.confiner.known.Load(); backend != nil {
 		report.Sandbox = *backend
 	}
-	for _, s := range srv.sessionsOf(principal, false) {
-		report.Sessions = append(report.Sessions, s.status())
+	for _, s := range srv.sessionsOf(grant.Principal, all) {
+		st := s.status(mayEnd(grant))
+		if all {
+			st.Owner = shorten(s.owner)
+		}
+		report.Sessions = append(report.Sessions, st)
+	}
+	kept := srv.keptOf(grant.Principal, all)
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	for _, k := range kept[:min(len(kept), maxStatusProcesses)] {
+		st := k.status(ctx)
+		if all {
+			st.Owner = shorten(k.record.Owner)
+		}
+		if mayEnd(grant) && st.State == "running" {
+			st.ref = srv.refOfKept(k)
+		}
+		report.Detached = append(report.Detached, st)
 	}
 	return report
 }
 
-func (s *session) status() sessionStatus {
+// status describes a detached process.
+func (k *kept) status(ctx context.Context) detachedStatus {
+	d := k.describe(ctx)
+	st := detachedStatus{
+		ID: shorten(d.ProcessID), Command: commandOf(d.Argv), State: "running", Since: time.UnixMilli(d.StartedAtMS), ExitCode: d.ExitCode, Retained: d.Retained,
+	}
+	switch {
+	case d.Closed:
+		st.State = "closed"
+	case d.Exited:
+		st.State = "exited"
+	case d.Failure != "":
+		st.State = "unknown"
+	default:
+		st.Usage = (*usageStatus)(k.usage(ctx))
+	}
+	return st
+}
+
+// status describes the session. With ends, its processes have what names them in a form.
+func (s *session) status(ends bool) sessionStatus {
 	s.mu.Lock()
 	st := sessionStatus{
 		Session: sessionid.Digest(s.id), Client: s.client, Peer: s.peer, Attached: s.conn != nil, Since: s.began,
@@ -89,14 +161,18 @@ func (s *session) status() sessionStatus {
 		procs = procs[:maxStatusProcesses]
 	}
 	for _, p := range procs {
-		st.Processes = append(st.Processes, p.status())
+		ps := p.status()
+		if ends && ps.State != "closed" {
+			ps.ref = s.srv.refOf(p)
+		}
+		st.Processes = append(st.Processes, ps)
 	}
 	return st
 }
 
 func (p *proc) status() processStatus {
 	st := processStatus{
-		ID: shorten(p.id), Command: clip.Text(strings.Join(p.argv, " "), maxStatusCommand), State: "starting", Since: p.startedAt,
+		ID: shorten(p.id), Command: commandOf(p.argv), State: "starting", Since: p.startedAt,
 		BytesIn: p.traffic.in.Load(), BytesOut: p.traffic.out.Load(),
 	}
 	running := p.now()
@@ -113,6 +189,7 @@ func (p *proc) status() processStatus {
 	default:
 		st.State = "running"
 	}
+	st.Usage = (*usageStatus)(usageOf(running))
 	st.ExitCode = state.ExitCode
 	if e := state.Exit; e != nil {
 		st.Cause = causes[e.Cause]
@@ -120,15 +197,18 @@ func (p *proc) status() processStatus {
 	return st
 }
 
-// serveStatus shows a principal its sessions and processes (docs/spec/wire.md §1.2), as a page or,
-// if asked for, as JSON. A browser sends a token as the password.
+// serveStatus shows a client sessions and processes (docs/spec/wire.md §1.2), as a page or,
+// if asked for, as JSON, and ends processes. A browser sends a token as the password.
 func (srv *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case srv.keeper != nil:
 		w.WriteHeader(http.StatusNotFound)
 		return
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD")
+	case r.Method == http.MethodPost && !isOwnOrigin(r):
+		http.Error(w, "a POST must come from the form of this page", http.StatusForbidden)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+		w.Header().Set("Allow", "GET, HEAD, POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	case srv.opts.Auth == nil && !isLiteralHost(r.Host):
@@ -147,7 +227,15 @@ func (srv *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		srv.refuse(w, r, refused)
 		return
 	}
-	report := srv.statusOf(grant.Principal)
+	if r.Method == http.MethodPost {
+		srv.serveEnd(w, r, &grant)
+		return
+	}
+	if ref := r.URL.Query().Get(endField); ref != "" {
+		srv.serveConfirmation(w, &grant, ref)
+		return
+	}
+	report := srv.statusOf(r.Context(), &grant)
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")

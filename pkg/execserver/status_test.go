@@ -66,7 +66,7 @@ func TestStatusPage(t *testing.T) {
 		strings.Contains(text, session) {
 		t.Errorf("%v %s", err, text)
 	}
-	if other := srv.statusOf("somebody else"); len(other.Sessions) != 0 {
+	if other := srv.statusOf(t.Context(), &wsauth.Grant{Principal: "somebody else", Role: wsauth.RoleRun}); len(other.Sessions) != 0 {
 		t.Errorf("another principal sees %+v", other)
 	}
 	for _, tt := range []struct {

@@ -13,7 +13,11 @@ import (
 )
 
 // statusPolicy allows the page its style: it has no script, and reloads itself by its head.
-var statusPolicy = webpage.Policy("")
+// confirmPolicy allows the page with the question its form, too.
+var (
+	statusPolicy  = webpage.Policy("")
+	confirmPolicy = webpage.FormPolicy()
+)
 
 const (
 	// The empty icon keeps browsers from asking for one.
@@ -24,7 +28,17 @@ const (
 <body><main><h1>codex exec-server</h1>
 `
 	statusColumns = `<table><thead><tr><th scope="col">process</th><th scope="col">state</th><th scope="col">age</th>
+<th scope="col">processor</th><th scope="col">memory</th><th scope="col">processes</th>
 <th scope="col">sandbox</th><th scope="col">input</th><th scope="col">output</th></tr></thead><tbody>
+`
+	detachedColumns = `<table><thead><tr><th scope="col">process</th><th scope="col">state</th><th scope="col">age</th>
+<th scope="col">processor</th><th scope="col">memory</th><th scope="col">processes</th><th scope="col">retained</th></tr></thead><tbody>
+`
+	confirmHead = `<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>end a process? codex exec-server</title><link rel="icon" href="data:,">
+<style>%s</style></head>
+<body><main><h1>End this process?</h1>
 `
 )
 
@@ -50,8 +64,70 @@ func statusPage(r *statusReport, now time.Time) []byte {
 	for i := range r.Sessions {
 		writeSession(&page, &r.Sessions[i], now)
 	}
+	if len(r.Detached) > 0 {
+		page.WriteString("<h2>Detached processes</h2>\n" + detachedColumns)
+		for i := range r.Detached {
+			writeDetachedRow(&page, &r.Detached[i], now)
+		}
+		page.WriteString("</tbody></table>\n")
+	}
 	page.WriteString("</main></body></html>\n")
 	return page.Bytes()
+}
+
+// confirmPage returns the page that asks whether a process is to be ended.
+func confirmPage(t *target, ref, proof string) []byte {
+	var page bytes.Buffer
+	fmt.Fprintf(&page, confirmHead, webpage.Style)
+	fmt.Fprintf(&page, "<p><b>%s</b></p>\n<p class=\"command\">%s</p>\n<p>It is killed with all its descendants.</p>\n",
+		html.EscapeString(t.name), html.EscapeString(t.command))
+	fmt.Fprintf(&page, `<form method="post" action="%s"><input type="hidden" name="%s" value="%s"><input type="hidden" name="%s" value="%s">`,
+		statusPath, endField, html.EscapeString(ref), proofField, html.EscapeString(proof))
+	fmt.Fprintf(&page, "<button>End the process</button> <a href=\"%s\">Leave it</a></form></main></body></html>\n", statusPath)
+	return page.Bytes()
+}
+
+// cell is a cell of a table: its label on a phone, and its text.
+type cell struct{ label, text string }
+
+// usageCells returns the cells about what a process uses.
+func usageCells(u *usageStatus) []cell {
+	processor, memory, processes := "", "", ""
+	if u != nil {
+		processor = (time.Duration(u.UserMS+u.SystemMS) * time.Millisecond).Round(10 * time.Millisecond).String()
+		memory, processes = webpage.ByteSize(u.MemoryBytes), fmt.Sprint(u.Processes)
+	}
+	return []cell{{"processor", processor}, {"memory", memory}, {"processes", processes}}
+}
+
+// writeRow writes the row of a process. ref is empty if the client cannot end it.
+func writeRow(page *bytes.Buffer, id, command, class, state, ref string, cells []cell) {
+	end := ""
+	if ref != "" {
+		end = fmt.Sprintf(` <a href="%s?%s=%s">end…</a>`, statusPath, endField, ref)
+	}
+	fmt.Fprintf(page, `<tr><th scope="row">%s%s<small class="command">%s</small></th><td class="%s" data-label="state"><span>%s</span></td>`,
+		html.EscapeString(id), end, html.EscapeString(command), class, html.EscapeString(state))
+	for _, c := range cells {
+		fmt.Fprintf(page, `<td data-label="%s">%s</td>`, c.label, html.EscapeString(c.text))
+	}
+	page.WriteString("</tr>\n")
+}
+
+func writeDetachedRow(page *bytes.Buffer, d *detachedStatus, now time.Time) {
+	class, state := "state", d.State
+	if d.State == "running" {
+		class = "state connected"
+	}
+	if d.ExitCode != nil {
+		state = fmt.Sprintf("%s: %d", state, *d.ExitCode)
+	}
+	name := d.ID
+	if d.Owner != "" {
+		name += " of " + d.Owner
+	}
+	cells := append([]cell{{"age", age(now, d.Since)}}, usageCells(d.Usage)...)
+	writeRow(page, name, d.Command, class, state, d.ref, append(cells, cell{"retained", webpage.ByteSize(d.Retained)}))
 }
 
 func writeSession(page *bytes.Buffer, s *sessionStatus, now time.Time) {
@@ -63,8 +139,12 @@ func writeSession(page *bytes.Buffer, s *sessionStatus, now time.Time) {
 	if client == "" {
 		client = "a client without a name"
 	}
-	fmt.Fprintf(page, "<h2>%s</h2>\n<p>session %s, %s, for %s; %s</p>\n", html.EscapeString(client), html.EscapeString(s.Session),
-		html.EscapeString(state), age(now, s.Since), webpage.Counted(s.Tunnels, "tunnel"))
+	owner := ""
+	if s.Owner != "" {
+		owner = " of " + s.Owner
+	}
+	fmt.Fprintf(page, "<h2>%s</h2>\n<p>session %s%s, %s, for %s; %s</p>\n", html.EscapeString(client), html.EscapeString(s.Session),
+		html.EscapeString(owner), html.EscapeString(state), age(now, s.Since), webpage.Counted(s.Tunnels, "tunnel"))
 	if len(s.Processes) == 0 {
 		page.WriteString("<p>No process.</p>\n")
 		return
@@ -91,15 +171,9 @@ func writeProcess(page *bytes.Buffer, p *processStatus, now time.Time) {
 	if p.Sandboxed {
 		sandbox = sandboxLinux
 	}
-	fmt.Fprintf(page, `<tr><th scope="row">%s<small class="command">%s</small></th><td class="%s" data-label="state"><span>%s</span></td>`,
-		html.EscapeString(p.ID), html.EscapeString(p.Command), class, html.EscapeString(state))
-	for _, cell := range []struct{ label, text string }{
-		{"age", age(now, p.Since)}, {"sandbox", sandbox},
-		{"input", webpage.ByteSize(uint64(p.BytesIn))}, {"output", webpage.ByteSize(uint64(p.BytesOut))},
-	} {
-		fmt.Fprintf(page, `<td data-label="%s">%s</td>`, cell.label, cell.text)
-	}
-	page.WriteString("</tr>\n")
+	cells := append([]cell{{"age", age(now, p.Since)}}, usageCells(p.Usage)...)
+	writeRow(page, p.ID, p.Command, class, state, p.ref, append(cells, cell{"sandbox", sandbox},
+		cell{"input", webpage.ByteSize(uint64(p.BytesIn))}, cell{"output", webpage.ByteSize(uint64(p.BytesOut))}))
 }
 
 // age returns how long ago a time was, as people read it.

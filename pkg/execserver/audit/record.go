@@ -23,13 +23,14 @@ const (
 	EventProcessStarted  = "process.started"     // written before the process is started
 	EventProcessNotRun   = "process.not_started" // after process.started
 	EventProcessEnded    = "process.ended"
-	EventDetachedStarted = "process.detached" // written before the keeper starts it
-	EventTunnelOpened    = "tunnel.opened"    // written before the connection is made
-	EventTunnelListen    = "tunnel.listen"    // written before the port is listened on
-	EventHTTPRequest     = "http.request"     // of the client, written before it is made
-	EventSandboxRefused  = "sandbox.refused"  // nothing ran
-	EventFileChanged     = "file.changed"     // written before the change
-	EventFileNotChanged  = "file.failed"      // after file.changed
+	EventProcessEndAsked = "process.end_asked" // written before the status page ends it
+	EventDetachedStarted = "process.detached"  // written before the keeper starts it
+	EventTunnelOpened    = "tunnel.opened"     // written before the connection is made
+	EventTunnelListen    = "tunnel.listen"     // written before the port is listened on
+	EventHTTPRequest     = "http.request"      // of the client, written before it is made
+	EventSandboxRefused  = "sandbox.refused"   // nothing ran
+	EventFileChanged     = "file.changed"      // written before the change
+	EventFileNotChanged  = "file.failed"       // after file.changed
 	EventNetworkDecision = "network.decision"
 	EventNetworkApproval = "network.approval" // the client was asked
 )
@@ -40,6 +41,7 @@ type Event struct {
 
 	Session   string `json:"session,omitempty"`   // a digest of its id, as in the server's log
 	Principal string `json:"principal,omitempty"` // user, certificate or token of the client
+	Owner     string `json:"owner,omitempty"`     // whose process it is, where another may end it
 	Client    string `json:"client,omitempty"`    // the name that it gives itself
 	Peer      string `json:"peer,omitempty"`      // its address
 	Thread    string `json:"threadId,omitempty"`

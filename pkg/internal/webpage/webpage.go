@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // Style is the style of the pages: light and dark, tables that are lists on a phone.
@@ -26,6 +27,11 @@ func Policy(script string) string {
 		policy += "; connect-src 'self'; script-src " + sourceHash(script)
 	}
 	return policy
+}
+
+// FormPolicy is Policy of a page without a script whose forms may be sent to its own server.
+func FormPolicy() string {
+	return strings.Replace(Policy(""), "form-action 'none'", "form-action 'self'", 1)
 }
 
 // sourceHash names an inline style or script in a policy.
