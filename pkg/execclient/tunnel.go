@@ -21,9 +21,10 @@ type TunnelTarget struct {
 	// Path is a Unix socket on the server's machine, in place of Host and Port: a file
 	// URI or an absolute path.
 	Path string
-	// ProcessID, if not empty, is a process of this client into whose sandbox the tunnel
-	// leads: Host must be empty or a loopback address. With TunnelNoNetwork the process
-	// has no network of its own, and listens on the server's machine.
+	// ProcessID, if not empty, is a process of this client, or a detached one of its owner,
+	// into whose sandbox the tunnel leads: Host must be empty or a loopback address, and
+	// Path is as the process sees it. With TunnelNoNetwork the process has no network of its
+	// own, and listens on the server's machine.
 	ProcessID string
 	// Session, if not empty, is the session of ProcessID, as execproto.Port names it.
 	Session string
@@ -66,7 +67,7 @@ func (c *Client) OpenTunnel(ctx context.Context, to TunnelTarget) (*Tunnel, erro
 	if err := c.tunnels.prepare(ctx, c); err != nil {
 		return nil, err
 	}
-	if to.ProcessID != "" && !c.Has(execproto.ExtensionTunnelProcess) {
+	if to.ProcessID != "" && !c.Has(execproto.ExtensionTunnelProcess) || to.ProcessID != "" && to.Path != "" && !c.Has(execproto.ExtensionTunnelProcessPath) {
 		return nil, ErrUnsupported
 	}
 	type outcome struct {

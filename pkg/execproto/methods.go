@@ -108,6 +108,10 @@ const ExtensionRemoveLink = "fs/remove/link"
 // WalkOptions.Attributes. Another server would ignore them.
 const ExtensionEntryAttributes = "fs/readDirectory/attributes"
 
+// ExtensionTunnelProcessPath is the name there of TunnelOpenParams.Path together with
+// ProcessID, and of a ProcessID that is a detached process.
+const ExtensionTunnelProcessPath = "tunnel/processPath"
+
 // Notifications from server to client.
 const (
 	NotifyProcessOutput = "process/output"

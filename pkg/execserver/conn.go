@@ -63,6 +63,7 @@ type conn struct {
 	stage   stage
 	client  string // the name that the client gives itself
 	session *session
+	tunnels *tunnels // the session's; in a keeper, the connection's own
 
 	handles   handleTable
 	watch     missingWatch
@@ -132,6 +133,7 @@ func (c *conn) serve() {
 	c.watch.close()
 	c.trees.closeAll()
 	c.ports.close()
+	c.closeOwnTunnels()
 	wg.Wait()
 	c.log.Debug("connection closed", "reason", end.reason)
 }

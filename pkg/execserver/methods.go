@@ -59,6 +59,7 @@ var extensions = []string{
 	execproto.ExtensionLimits,
 	execproto.ExtensionUsage,
 	execproto.ExtensionTunnelProcess,
+	execproto.ExtensionTunnelProcessPath,
 	execproto.ExtensionRemoveLink,
 	execproto.ExtensionEntryAttributes,
 }

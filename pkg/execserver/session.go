@@ -76,7 +76,10 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	if err != nil {
 		return nil, err
 	}
-	c.session = s
+	c.session, c.tunnels = s, s.tunnels
+	if c.srv.keeper != nil {
+		c.tunnels = newTunnels(c.ctx, &c.srv.metrics.tunnels)
+	}
 	c.stage = stageInitialized
 	c.log = c.log.With("session", sessionid.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)

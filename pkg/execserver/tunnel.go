@@ -13,6 +13,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/tunnel"
 )
 
@@ -150,6 +151,15 @@ func (t *tunnels) close() {
 	t.wg.Wait()
 }
 
+// closeOwnTunnels ends the tunnels of a connection to a keeper. The session there belongs to
+// no connection: servers would use the same ids, and nothing would end the tunnels of one
+// that was killed.
+func (c *conn) closeOwnTunnels() {
+	if c.tunnels != nil && c.srv.keeper != nil {
+		c.tunnels.close()
+	}
+}
+
 // tunnelOpen takes a slot on the reader; the connection is made in a goroutine that only
 // waits.
 func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
@@ -157,7 +167,7 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	t := c.session.tunnels
+	t := c.tunnels
 	if t.find(p.TunnelID) != nil {
 		return call{}, invalidParams(fmt.Sprintf("tunnelId %d is in use", p.TunnelID))
 	}
@@ -173,14 +183,17 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 
 // openTunnel makes a connection and a tunnel of it. The caller has its slot.
 func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarget) (result, error) {
-	t := c.session.tunnels
+	t := c.tunnels
 	if err := c.recordTunnel(audit.EventTunnelOpened, cmp.Or(to.host, "unix"), to.port, to.processID()); err != nil {
 		t.release()
 		return nil, err
 	}
-	conn, err := t.dial(ctx, c.srv, to)
+	conn, err := t.dial(ctx, c, to)
 	if err != nil {
 		t.release()
+		if errors.As(err, new(*jsonrpc.Error)) {
+			return nil, err
+		}
 		kind, reason := failureOf(err)
 		c.log.Debug("tunnel not opened", "to", to.String(), "error", err)
 		return execproto.TunnelOpenResult{Failure: kind, Reason: reason}, nil
@@ -209,7 +222,7 @@ func (t *tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 // tunnelData takes bytes of the client. A tunnel that is not known may have ended
 // meanwhile.
 func tunnelData(c *conn, p *execproto.TunnelData) {
-	if s := c.session.tunnels.find(p.TunnelID); s != nil {
+	if s := c.tunnels.find(p.TunnelID); s != nil {
 		c.srv.metrics.tunnels.received.Add(len(p.Data))
 		c.obey(s, s.Data(p.Offset, bytes.Clone(p.Data), p.End)) // the message is released
 	}
@@ -217,7 +230,7 @@ func tunnelData(c *conn, p *execproto.TunnelData) {
 
 // tunnelAck makes room in the client's window.
 func tunnelAck(c *conn, p *execproto.TunnelAck) {
-	if s := c.session.tunnels.find(p.TunnelID); s != nil {
+	if s := c.tunnels.find(p.TunnelID); s != nil {
 		c.obey(s, s.Ack(p.Position))
 	}
 }
@@ -231,7 +244,7 @@ func (c *conn) obey(s *tunnel.Stream, violation error) {
 
 // tunnelClose takes the end of a tunnel by the client.
 func tunnelClose(c *conn, p *execproto.TunnelClose) {
-	if s := c.session.tunnels.find(p.TunnelID); s != nil {
+	if s := c.tunnels.find(p.TunnelID); s != nil {
 		s.PeerClosed(shorten(p.Reason))
 	}
 }
@@ -239,7 +252,7 @@ func tunnelClose(c *conn, p *execproto.TunnelClose) {
 // tunnelResume moves tunnels and listeners to this connection. The client sends nothing
 // about them before it has the answer.
 func tunnelResume(_ context.Context, c *conn, p *execproto.TunnelResume) (result, error) {
-	t := c.session.tunnels
+	t := c.tunnels
 	kept, dropped, listeners := t.sort(p)
 	answer := execproto.TunnelResume{Tunnels: []execproto.TunnelPosition{}, Listeners: []execproto.TunnelListener{}}
 	resumed := make([]*tunnel.Stream, 0, len(kept))

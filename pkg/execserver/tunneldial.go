@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
@@ -27,12 +28,14 @@ type tunnelTarget struct {
 	path string // of a Unix socket; "": host and port
 
 	inside *proc // the process into whose sandbox it leads; nil: none
+	// detached is a detached process of the owner into whose sandbox it leads; "": none.
+	detached, owner string
 }
 
 // processID is the id of the process into whose sandbox the tunnel leads.
 func (t tunnelTarget) processID() string {
 	if t.inside == nil {
-		return ""
+		return t.detached
 	}
 	return t.inside.id
 }
@@ -81,7 +84,7 @@ func (e *deniedError) Error() string { return e.why }
 
 // dial connects to the target of a tunnel. Of many connections at a time some wait for
 // their turn.
-func (t *tunnels) dial(ctx context.Context, srv *Server, to tunnelTarget) (net.Conn, error) {
+func (t *tunnels) dial(ctx context.Context, c *conn, to tunnelTarget) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
@@ -93,14 +96,17 @@ func (t *tunnels) dial(ctx context.Context, srv *Server, to tunnelTarget) (net.C
 	}
 	ctx, done := context.WithTimeout(ctx, tunnelDialTime)
 	defer done()
-	if to.inside != nil {
+	switch {
+	case to.inside != nil:
 		return to.inside.dialInside(ctx, to)
+	case to.detached != "":
+		return c.srv.dialDetached(ctx, to, c.grant.Ceiling)
 	}
 	if to.path != "" {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", to.path)
 	}
-	return dialTCP(ctx, srv.opts.EgressPolicy, to)
+	return dialTCP(ctx, c.srv.opts.EgressPolicy, to)
 }
 
 // dialTCP connects to a host that the ceiling permits. The name is judged before it is
@@ -136,6 +142,7 @@ var failures = []struct {
 	{syscall.EPERM, execproto.TunnelDenied},
 	{launch.ErrNoNetwork, execproto.TunnelNoNetwork},
 	{launch.ErrNotReady, execproto.TunnelRefused},
+	{launch.ErrForeignSocket, execproto.TunnelDenied},
 	{os.ErrProcessDone, execproto.TunnelEnded},
 	{os.ErrDeadlineExceeded, execproto.TunnelTimedOut},
 	{context.DeadlineExceeded, execproto.TunnelTimedOut},
@@ -146,7 +153,10 @@ func failureOf(err error) (kind execproto.TunnelFailure, reason string) {
 	var denied *deniedError
 	var dns *net.DNSError
 	var network net.Error
+	var elsewhere *execclient.TunnelError // of a keeper
 	switch {
+	case errors.As(err, &elsewhere):
+		return elsewhere.Failure, elsewhere.Reason
 	case errors.As(err, &denied):
 		return execproto.TunnelDenied, denied.why
 	case errors.As(err, &dns) && dns.IsNotFound:

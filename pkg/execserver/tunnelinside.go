@@ -11,7 +11,12 @@ import (
 	"os"
 	"strings"
 
+	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/sessionid"
 )
 
@@ -19,13 +24,15 @@ import (
 var errEndedProcess = fmt.Errorf("the process has ended: %w", os.ErrProcessDone)
 
 // targetInside completes the target of a tunnel into the sandbox of a process
-// (docs/spec/wire.md §11.7). It must be a process of the session, and the address one of
-// the sandbox's loopback: its network has no other.
+// (docs/spec/wire.md §11.7). It must be a process of the session, or a detached one of the
+// owner, and the address one of the sandbox's loopback: its network has no other.
 func (c *conn) targetInside(to *tunnelTarget, p *execproto.TunnelOpenParams) error {
 	if p.Path != "" {
-		return invalidParams("a tunnel into the sandbox of a process has a port, not a path")
-	}
-	if len(loopbacks(to.host)) == 0 {
+		var err error
+		if to.path, err = pathuri.Parse(p.Path, ""); err != nil {
+			return err
+		}
+	} else if len(loopbacks(to.host)) == 0 {
 		return invalidParams("a tunnel into the sandbox of a process leads to localhost or a loopback address: its network has no other")
 	}
 	session := c.session
@@ -35,13 +42,15 @@ func (c *conn) targetInside(to *tunnelTarget, p *execproto.TunnelOpenParams) err
 		}
 	}
 	to.inside = session.find(p.ProcessID)
-	if to.inside == nil {
-		if strings.HasPrefix(p.ProcessID, execproto.DetachedPrefix) {
-			return invalid("a detached process belongs to no session: no tunnel leads into its sandbox; start it without --detach")
-		}
+	if to.inside != nil {
+		return nil
+	}
+	if p.Session != "" || !strings.HasPrefix(p.ProcessID, execproto.DetachedPrefix) {
 		return unknownProcess(p.ProcessID)
 	}
-	return nil
+	owner, err := c.ownerOf()
+	to.detached, to.owner = p.ProcessID, owner
+	return err
 }
 
 // otherSession returns the session that tunnel/ports names so, or nil if there is none that
@@ -83,6 +92,9 @@ func (p *proc) dialInside(ctx context.Context, to tunnelTarget) (net.Conn, error
 	if p.running == nil {
 		return nil, errEndedProcess
 	}
+	if to.path != "" {
+		return p.dialPath(ctx, to.path)
+	}
 	network, err := p.openNetwork()
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil, errEndedProcess
@@ -106,4 +118,50 @@ func (p *proc) dialInside(ctx context.Context, to tunnelTarget) (net.Conn, error
 		addresses = append(addresses, netip.AddrPortFrom(at, to.port))
 	}
 	return runtime.DialInside(ctx, network, addresses)
+}
+
+// dialPath connects to a Unix socket as the process sees it in its sandbox. The error is
+// launch.ErrNoNetwork if it is in none: its sockets are the server's.
+func (p *proc) dialPath(ctx context.Context, path string) (net.Conn, error) {
+	if !p.confined {
+		return nil, launch.ErrNoNetwork
+	}
+	if err := p.running.WithPid(func(int) error { return nil }); err != nil {
+		return nil, errEndedProcess
+	}
+	pids, _ := process.Families([]*process.Process{p.running}, maxPortProcesses)
+	return launch.DialPath(ctx, pids[0], path)
+}
+
+// dialDetached connects inside the sandbox of a detached process: its keeper does that, as it
+// alone knows that a pid is still that of the process.
+func (srv *Server) dialDetached(ctx context.Context, to tunnelTarget, own wsauth.Ceiling) (net.Conn, error) {
+	k, err := srv.detached.find(to.owner, to.detached)
+	if err != nil {
+		return nil, err
+	}
+	if own != (wsauth.Ceiling{}) && own != k.record.Ceiling {
+		return nil, &deniedError{"the process was started under other ceilings than those of this token"}
+	}
+	if !k.alive() || k.isClosed() {
+		return nil, errEndedProcess
+	}
+	client, err := k.connect(ctx)
+	if errors.Is(err, errKeeperEnded) {
+		return nil, errEndedProcess
+	}
+	if err != nil {
+		return nil, err
+	}
+	target := execclient.TunnelTarget{Port: to.port, Path: to.path, ProcessID: to.detached}
+	if to.path == "" {
+		target.Host = to.host
+	} else if !client.Has(execproto.ExtensionTunnelProcessPath) {
+		return nil, errors.New("the keeper of the process is that of an older server, and knows no paths")
+	}
+	conn, err := client.OpenTunnel(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }

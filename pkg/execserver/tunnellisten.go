@@ -41,7 +41,7 @@ func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams)
 	if err := c.recordTunnel(audit.EventTunnelListen, host, p.Port, ""); err != nil {
 		return nil, err
 	}
-	t := c.session.tunnels
+	t := c.tunnels
 	var config net.ListenConfig
 	on, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(p.Port))))
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *tunnels) listen(l *tunnelListener) error {
 
 // tunnelUnlisten closes a listener. Its tunnels go on. An unknown one is no error.
 func tunnelUnlisten(ctx context.Context, c *conn, p *execproto.TunnelListener) (result, error) {
-	t := c.session.tunnels
+	t := c.tunnels
 	t.mu.Lock()
 	l := t.listeners[p.ListenerID]
 	delete(t.listeners, p.ListenerID)

@@ -50,10 +50,12 @@ Examples:
    codex remote forward -R 9000:3000
    codex remote forward -D 1080
    codex remote forward --auto
+   codex remote forward --process build 3000
    ssh -o ProxyCommand='codex remote --env devbox forward -W %h:%p' me@localhost`,
 		Flags: serverFlags(
 			&cli.StringSliceFlag{Name: "remote", Aliases: []string{"R"}, Usage: "listen on the server: [ADDRESS:]PORT[:HOST:PORT] (`SPEC`); may be repeated"},
 			&cli.StringSliceFlag{Name: "dynamic", Aliases: []string{"D"}, Usage: "be a SOCKS5 proxy on `[ADDRESS:]PORT` of this machine; may be repeated"},
+			&cli.StringFlag{Name: "process", Usage: "lead to ports and sockets in the sandbox of the detached process with that `HANDLE`"},
 			&cli.BoolFlag{Name: "auto", Usage: "forward every port that a command of yours opens on the server, until it is closed"},
 			&cli.StringFlag{Name: "stdio", Aliases: []string{"W"}, Usage: "connect standard input and output to `HOST:PORT`, or to the path of a socket"},
 		),
@@ -107,6 +109,8 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 		count++
 	}
 	switch to := c.String("stdio"); {
+	case c.IsSet("process") && (len(f.local) == 0 || len(f.local) < count):
+		return cmdutil.Usagef("--process is for ports of this machine that lead to the process, and goes with no other option")
 	case c.IsSet("stdio") && count > 0:
 		return cmdutil.Usagef("-W does not go with other ports: its standard output belongs to the connection")
 	case c.IsSet("stdio"):
@@ -123,6 +127,12 @@ func forwardRemote(c *cli.Context, s cmdutil.Streams) error {
 	return withTunnels(c, s, func(ctx context.Context, client *execclient.Client) error {
 		x := newForwarder(ctx, client, s.Err)
 		defer x.close()
+		if id := c.String("process"); id != "" {
+			if !client.Has(execproto.ExtensionTunnelProcessPath) {
+				return supported(execclient.ErrUnsupported)
+			}
+			x.inside = func() (string, error) { return execproto.DetachedPrefix + id, nil }
+		}
 		if err := x.start(f, s.Out); err != nil {
 			return err
 		}

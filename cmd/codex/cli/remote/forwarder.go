@@ -164,10 +164,10 @@ func (f *forwarder) join(conn net.Conn, to execclient.TunnelTarget) error {
 	return nil
 }
 
-// openTunnel opens a tunnel: one without a host leads into the sandbox of the command, if
-// that has a network of its own.
+// openTunnel opens a tunnel: one to a port without a host leads into the sandbox of the
+// command, if that has a network of its own, and one to a path if there is a sandbox.
 func (f *forwarder) openTunnel(to execclient.TunnelTarget) (*execclient.Tunnel, error) {
-	if f.inside == nil || to.Host != "" || to.Path != "" {
+	if f.inside == nil || to.Host != "" || to.Path != "" && !f.client.Has(execproto.ExtensionTunnelProcessPath) {
 		return f.client.OpenTunnel(f.ctx, to)
 	}
 	in := to

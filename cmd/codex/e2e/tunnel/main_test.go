@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
@@ -23,7 +24,11 @@ func TestMain(m *testing.M) {
 // greet listens on an address, says so, greets each connection with it, and ends with its
 // standard input.
 func greet(address string) int {
-	l, err := net.Listen("tcp", address)
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+	}
+	l, err := net.Listen(network, address)
 	if err != nil {
 		fmt.Println(err)
 		return 1

@@ -1,0 +1,185 @@
+//go:build linux
+
+package tunnel
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+)
+
+// sandboxed is the sandbox object of a process that may write one directory.
+func sandboxed(workspace string) []byte {
+	return []byte(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` +
+		`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},` +
+		`{"path":{"type":"path","path":"file://` + workspace + `"},"access":"write"}]},"network":"restricted"}}`)
+}
+
+// TestInsidePath reaches Unix sockets in sandboxes: those of the command, and none to which it
+// has a link lead.
+func TestInsidePath(t *testing.T) {
+	harness.NeedSandbox(t)
+	for _, backend := range []string{"namespaces", "bwrap"} {
+		t.Run(backend, func(t *testing.T) {
+			_, url := harness.Server(t, "--sandbox-backend", backend)
+			c := dial(t, url)
+			workspace, outside := harness.Places(t)
+			host, err := net.Listen("unix", filepath.Join(outside, "host"))
+			harness.Must(t, err)
+			defer host.Close()
+			go func() {
+				for {
+					conn, err := host.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = io.WriteString(conn, "secret of the host")
+					_ = conn.Close()
+				}
+			}()
+			own := filepath.Join(workspace, "own")
+			p := greeterIn(t, c, "a", own, workspace)
+			for link, to := range map[string]string{"link": own, "bad": host.Addr().String(), "loop": "loop", "up": "../../../../../../" + own} {
+				harness.Must(t, os.Symlink(to, filepath.Join(workspace, link)))
+			}
+			harness.Must(t, os.WriteFile(filepath.Join(workspace, "file"), nil, 0o600))
+			for _, name := range []string{"own", "link", "up"} {
+				tunnel, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Path: filepath.Join(workspace, name), ProcessID: p.ID()})
+				harness.Must(t, err)
+				if text, err := io.ReadAll(tunnel); string(text) != "hello from "+own {
+					t.Errorf("%s: %q, %v", name, text, err)
+				}
+			}
+			for path, want := range map[string]execproto.TunnelFailure{
+				filepath.Join(workspace, "bad"):    execproto.TunnelDenied,
+				host.Addr().String():               execproto.TunnelDenied,
+				filepath.Join(workspace, "loop"):   execproto.TunnelFailed,
+				filepath.Join(workspace, "absent"): execproto.TunnelFailed,
+				filepath.Join(workspace, "file"):   execproto.TunnelRefused,
+				"/proc/self/root" + own:            execproto.TunnelFailed, // a magic link
+			} {
+				if got := failure(t, c, execclient.TunnelTarget{Path: path, ProcessID: p.ID()}); got != want {
+					t.Errorf("%s: %s, want %s", path, got, want)
+				}
+			}
+		})
+	}
+}
+
+// greeterIn starts greet in a sandbox that may write a workspace.
+func greeterIn(t *testing.T, c *execclient.Client, id, address, workspace string) *execclient.Process {
+	t.Helper()
+	self, err := os.Executable()
+	harness.Must(t, err)
+	p, err := c.Start(t.Context(), execproto.StartParams{
+		ProcessID: id, Argv: []string{self, "greet", address}, Cwd: "file://" + workspace, PipeStdin: true, Env: map[string]string{}, Sandbox: sandboxed(workspace),
+	})
+	harness.Must(t, err)
+	t.Cleanup(func() {
+		_, _ = p.Terminate(context.Background())
+		p.Release()
+	})
+	if line, err := bufio.NewReader(p.Stdout(t.Context())).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	return p
+}
+
+// TestForwardPath has -L lead to a socket in the sandbox of a command.
+func TestForwardPath(t *testing.T) {
+	harness.NeedSandbox(t)
+	_, url := harness.Server(t)
+	self, err := os.Executable()
+	harness.Must(t, err)
+	workspace, _ := harness.Places(t)
+	path := filepath.Join(workspace, "s")
+	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "-L", "0:"+path, "--sandbox", "workspace-write", "--cwd", workspace, "--", self, "greet", path)
+	in, err := cmd.StdinPipe()
+	harness.Must(t, err)
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	line := startLines(t, cmd).await(" leads to " + path)
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	if got := greeting(t, strings.Fields(line)[1]); got != "hello from "+path {
+		t.Errorf("%q", got)
+	}
+	harness.Must(t, in.Close())
+	harness.Must(t, cmd.Wait())
+}
+
+// TestInsideDetached reaches a port and a socket in the sandbox of a detached process, through
+// two servers at a time, and after the one that has started it has ended.
+func TestInsideDetached(t *testing.T) {
+	harness.NeedSandbox(t)
+	retain := filepath.Join(t.TempDir(), "retain")
+	first, url := harness.Server(t, "--retain-dir", retain)
+	_, second := harness.Server(t, "--retain-dir", retain)
+	workspace, _ := harness.Places(t)
+	self, err := os.Executable()
+	harness.Must(t, err)
+	run := func(url, command string, args ...string) string {
+		t.Helper()
+		out, errs, code := harness.Run(t, "", append([]string{"remote", command, "--url", url}, args...)...)
+		if code != 0 {
+			t.Fatalf("%s %q: %d, %s", command, args, code, errs)
+		}
+		return out
+	}
+	path := filepath.Join(workspace, "s")
+	script := fmt.Sprintf(`"$0" greet %s < /dev/zero & "$0" greet 127.0.0.1:3000 < /dev/zero`, path)
+	run(url, "run", "--detach", "--name", "job", "--sandbox", "workspace-write", "--cwd", workspace, "--", "sh", "-c", script, self)
+	t.Cleanup(func() { _, _, _ = harness.Run(t, "", "remote", "kill", "--url", second, "job") })
+	harness.Eventually(t, "the sockets are ready", func() []string {
+		if out := run(url, "logs", "job"); strings.Count(out, "ready") < 2 {
+			return []string{out}
+		}
+		return nil
+	})
+	id := execproto.DetachedPrefix + "job"
+	reach := func(c *execclient.Client) {
+		t.Helper()
+		greetedBy(t, c, execclient.TunnelTarget{Port: 3000, ProcessID: id})
+		greetedBy(t, c, execclient.TunnelTarget{Path: path, ProcessID: id})
+		if got := failure(t, c, execclient.TunnelTarget{Port: 3001, ProcessID: id}); got != execproto.TunnelRefused {
+			t.Errorf("a port on which nothing listens: %s", got)
+		}
+	}
+	c, d := dial(t, url), dial(t, second)
+	reach(c)
+	reach(d)
+	_, said := forward(t, nil, 2, "--url", second, "forward", "--process", "job", "0:3000", "0:"+path)
+	for i, want := range []string{"127.0.0.1:3000", path} {
+		if got := greeting(t, strings.Fields(said[i])[0]); got != "hello from "+want {
+			t.Errorf("%q", got)
+		}
+	}
+	_ = first.Process.Kill()
+	reach(d)
+	if _, err := d.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: 3000, ProcessID: execproto.DetachedPrefix + "other"}); err == nil ||
+		!strings.Contains(err.Error(), "unknown process") {
+		t.Errorf("another process: %v", err)
+	}
+	run(second, "kill", "job")
+	harness.Eventually(t, "the process ends", func() []string {
+		if got := failure(t, d, execclient.TunnelTarget{Port: 3000, ProcessID: id}); got != execproto.TunnelEnded {
+			return []string{string(got)}
+		}
+		return nil
+	})
+	if _, errs, code := harness.Run(t, "", "remote", "forward", "--url", second, "--process", "job", "--auto"); code != 2 || !strings.Contains(errs, "--process") {
+		t.Errorf("--process --auto: %d, %s", code, errs)
+	}
+}
