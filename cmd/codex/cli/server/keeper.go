@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -38,36 +37,6 @@ type keeperSettings struct {
 	Limits   execproto.ProcessLimits `json:"limits"`
 	NoLimits string                  `json:"noLimits"` // see process.Options
 }
-
-// retainDir returns the directory that --retain-dir means; "": no detached processes.
-func retainDir(flag string, isSet bool) (string, error) {
-	switch {
-	case flag == retainNone:
-		return "", nil
-	case isSet && !filepath.IsAbs(flag):
-		return "", cmdutil.Usagef("--retain-dir %s: give an absolute path, or %s", flag, retainNone)
-	case isSet:
-		return flag, nil
-	}
-	return stateDir(), nil
-}
-
-// stateDir returns the directory in which this user's servers keep detached processes without
-// --retain-dir; "": there is no home directory.
-func stateDir() string {
-	state := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(state) {
-		home, err := os.UserHomeDir()
-		if err != nil || !filepath.IsAbs(home) {
-			return ""
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "codex", "detached")
-}
-
-// retainNone as the value of --retain-dir means that there are no detached processes.
-const retainNone = "none"
 
 // addKeepers lets a server keep detached processes. self is this program.
 func addKeepers(opts *execserver.Options, self string) error {

@@ -109,7 +109,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return execserver.Options{}, err
 	}
-	dir, err := retainDir(c.String("retain-dir"), c.IsSet("retain-dir"))
+	dir, err := retainDir(c)
 	if err != nil {
 		return execserver.Options{}, err
 	}

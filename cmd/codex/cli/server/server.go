@@ -94,7 +94,7 @@ Options on the command line count more than variables, and those more than the f
 			&cli.IntFlag{Name: "max-handles", Value: execserver.DefaultMaxHandles, Usage: "open file handles of a connection"},
 			&cli.IntFlag{Name: "max-message-bytes", Value: websocket.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
 			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
-			&cli.StringFlag{Name: "retain-dir", Usage: "keep detached processes and their output in `DIR`; none: there are none (default: $XDG_STATE_HOME/codex/detached)"},
+			&cli.StringFlag{Name: "retain-dir", Usage: "keep detached processes and their output in `DIR`; none: there are none (default: below $XDG_STATE_HOME/codex/detached)"},
 			&cli.Int64Flag{Name: "retain-bytes", Value: execserver.DefaultRetainBytes, Usage: "output of all detached processes that is retained, in bytes"},
 			&cli.DurationFlag{Name: "retain-for", Value: execserver.DefaultRetainFor, Usage: "how long output is retained after a detached process has ended, at most"},
 			&cli.IntFlag{Name: "max-detached", Value: execserver.DefaultMaxDetached, Usage: "detached processes of an owner, with ended ones that are retained"},
@@ -163,6 +163,9 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	if done, err := options.Checked(s.Out); done {
 		return err
 	}
+	var release func()
+	opts.RetainDir, release = claimRetainDir(c, opts.RetainDir, log)
+	defer release()
 	var f front
 	if c.IsSet("remote") {
 		f, err = remoteFront(c, s, opts, log)

@@ -39,16 +39,21 @@ func newDetachingIn(t *testing.T, dir string, args ...string) *detaching {
 	t.Cleanup(func() {
 		// What still runs would hold the directory.
 		d.end(syscall.SIGKILL)
-		for _, pid := range d.keepers() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		// The context of the test has ended here.
-		testutil.Eventually(context.Background(), t, "the end of the keepers", func() (string, bool) {
-			left := d.keepers()
-			return fmt.Sprint(left), len(left) == 0
-		})
+		d.endKeepers()
 	})
 	return d
+}
+
+// endKeepers ends the keepers, at the end of a test.
+func (d *detaching) endKeepers() {
+	for _, pid := range d.keepers() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	// The context of the test has ended here.
+	testutil.Eventually(context.Background(), d.t, "the end of the keepers", func() (string, bool) {
+		left := d.keepers()
+		return fmt.Sprint(left), len(left) == 0
+	})
 }
 
 // start starts the next server.
@@ -73,7 +78,7 @@ func (d *detaching) keepers() []int {
 	names, _ := filepath.Glob("/proc/[0-9]*/fd/3")
 	for _, name := range names {
 		if to, err := os.Readlink(name); err == nil && filepath.Dir(to) == dir {
-			if pid, err := strconv.Atoi(strings.Split(name, "/")[2]); err == nil && pid != d.cmd.Process.Pid {
+			if pid, err := strconv.Atoi(strings.Split(name, "/")[2]); err == nil && (d.cmd == nil || pid != d.cmd.Process.Pid) {
 				pids = append(pids, pid)
 			}
 		}

@@ -1,0 +1,118 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+)
+
+// retainNone as the value of --retain-dir means that there are no detached processes.
+const retainNone = "none"
+
+// retainDir returns the directory that --retain-dir means; "": no detached processes. By
+// default a server has a directory of its own, which the next server at the same place finds:
+// two servers of one user must not list, kill or forget each other's processes, nor take
+// each other's names.
+func retainDir(c *cli.Context) (string, error) {
+	flag := c.String("retain-dir")
+	switch {
+	case flag == retainNone:
+		return "", nil
+	case c.IsSet("retain-dir") && !filepath.IsAbs(flag):
+		return "", cmdutil.Usagef("--retain-dir %s: give an absolute path, or %s", flag, retainNone)
+	case c.IsSet("retain-dir"):
+		return flag, nil
+	}
+	state := stateDir()
+	if state == "" {
+		return "", nil
+	}
+	return filepath.Join(state, placeOf(c)), nil
+}
+
+// placeOf names where the clients of a server find it: its first --listen, or its environment at
+// a registry. Servers on standard input and output have one place: each is started for one
+// connection, and the next one, as through ssh, is to find what this one has left.
+func placeOf(c *cli.Context) string {
+	kind, place := "remote-", c.String("remote")+" "+c.String("environment-id")
+	if !c.IsSet("remote") {
+		where, err := parseListen(c.StringSlice("listen")[0])
+		switch {
+		case err != nil:
+			return "" // parseListeners returns the error
+		case where.stdio:
+			return "stdio"
+		}
+		kind, place = "listen-", where.socket
+		if place == "" {
+			place = where.addr.String()
+		}
+	}
+	digest := sha256.Sum256([]byte(place))
+	return kind + hex.EncodeToString(digest[:8])
+}
+
+// maxAnyPort bounds the servers of a user that listen on any free port of an address and
+// keep detached processes, at a time.
+const maxAnyPort = 64
+
+// claimRetainDir chooses the directory of a server that listens on any free port: the first
+// that no running server has. So a server finds what the one before it has left, and of two at a
+// time each has its own. Other servers have theirs without that: their address is one server's at a
+// time, and while the old one still ends its processes the next one may run already. release ends
+// the claim.
+func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
+	release = func() {}
+	if dir == "" || c.IsSet("retain-dir") || c.IsSet("remote") {
+		return dir, release
+	}
+	where, err := parseListen(c.StringSlice("listen")[0])
+	if err != nil || where.stdio || where.socket != "" || where.addr.Port() != 0 {
+		return dir, release
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return dir, release // the first detached process is refused for the same reason
+	}
+	for i := range maxAnyPort {
+		name := dir + "-" + strconv.Itoa(i+1)
+		lock, err := os.OpenFile(name+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return dir, release
+		}
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return name, func() { _ = lock.Close() }
+		}
+		_ = lock.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return dir, release
+		}
+	}
+	log.Warn("there are no detached processes", "reason", "more than "+strconv.Itoa(maxAnyPort)+" servers listen on any free port; give one a port or --retain-dir")
+	return "", release
+}
+
+// stateDir returns the directory below which this user's servers keep detached processes
+// without --retain-dir; "": there is no home directory.
+func stateDir() string {
+	state := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(state) {
+		home, err := os.UserHomeDir()
+		if err != nil || !filepath.IsAbs(home) {
+			return ""
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "codex", "detached")
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+)
+
+// TestServersKeepApart: servers of one user neither list nor clash with each other's detached
+// processes, and each server finds those of the one before it at the same place.
+func TestServersKeepApart(t *testing.T) {
+	state := t.TempDir()
+	sockets := t.TempDir()
+	env := []string{"XDG_STATE_HOME=" + state}
+	keepers := &detaching{t: t}
+	t.Cleanup(func() {
+		dirs, _ := filepath.Glob(state + "/codex/detached/*")
+		for _, keepers.dir = range dirs {
+			keepers.endKeepers()
+		}
+	})
+	// Both kinds of places, each with two servers at a time.
+	for _, listen := range [][2]string{
+		{"ws://127.0.0.1:0", "ws://127.0.0.1:0"},
+		{"unix://" + sockets + "/a", "unix://" + sockets + "/b"},
+	} {
+		var servers [2]*detaching
+		start := func(i int) {
+			if servers[i] == nil {
+				servers[i] = &detaching{t: t}
+			}
+			servers[i].cmd, servers[i].url = harness.ServerWith(t, env, "--listen", listen[i])
+		}
+		check := func(what string, i int) {
+			t.Helper()
+			own, other := [2]string{": one", ": two"}[i], [2]string{": two", ": one"}[i]
+			if out := servers[i].must("ps", "--json"); !strings.Contains(out, own) || strings.Contains(out, other) {
+				t.Errorf("%s, %s, the server of `%s` lists %s", listen[i], what, own, out)
+			}
+		}
+		for i, name := range []string{"one", "two"} {
+			start(i)
+			servers[i].must("run", "--detach", "--name", "job", "--", "sh", "-c", ": "+name+"; exec sleep 1000")
+		}
+		check("while both run", 0)
+		check("while both run", 1)
+		for _, s := range servers {
+			s.end(syscall.SIGKILL)
+		}
+		for i := range servers {
+			start(i)
+			check("after kill -9", i)
+		}
+		// Forgetting at one place leaves the other one alone.
+		servers[0].must("kill", "job")
+		servers[0].must("forget", "job")
+		check("after the other one has forgotten its process", 1)
+	}
+	// A user can share a directory on purpose.
+	shared := filepath.Join(t.TempDir(), "shared")
+	a := newDetachingIn(t, shared)
+	a.must("run", "--detach", "--name", "job", "--", "sleep", "1000")
+	_, url := harness.Server(t, "--retain-dir", shared)
+	if out, _, _ := harness.Run(t, "", "remote", "ps", "--quiet", "--url", url); out != "job\n" {
+		t.Errorf("with one directory the other server lists %q", out)
+	}
+	// What only looks at options makes no directory.
+	_, errs, code := harness.RunWith(t, append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(state, "none")), "-", "", "exec-server", "--check-config")
+	if _, err := os.Stat(filepath.Join(state, "none")); code != 0 || err == nil {
+		t.Errorf("--check-config: %d %s, %v", code, errs, err)
+	}
+}
