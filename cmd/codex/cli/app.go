@@ -37,9 +37,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	loadDotenv(s.Err)
 	app := newApp(s)
 	if last := len(args) - 1; last > 0 && args[last] == completionWord {
-		for _, word := range complete(app, args[1:last]) {
-			fmt.Fprintln(s.Out, word)
-		}
+		printCompletions(s.Out, app, args[1:last])
 		return 0
 	}
 	err := run(context.Background(), app, cmdutil.Permute(app, args, takesFiles))

@@ -1,10 +1,18 @@
 package cli
 
 import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"codex.internal/cmd/codex/cli/environments"
+	"codex.internal/cmd/codex/cli/remote"
+	"codex.internal/cmd/codex/cli/sandbox"
+	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/launch"
 	"github.com/urfave/cli/v2"
 )
@@ -12,37 +20,146 @@ import (
 // completionWord is the last argument when a completion script asks what may come next.
 const completionWord = "--generate-bash-completion"
 
+// completingVariable has the word before the cursor. A script of an older codex does not set
+// it: it looks for the word's beginning itself.
+const completingVariable = "CODEX_COMPLETING"
+
+// What the first line of an answer says: whether files of this machine may follow.
+const (
+	onlyWords = "words"
+	orFiles   = "files"
+)
+
+// source is where the words come from that may be completed.
+type source int
+
+const (
+	fromList   source = iota // of the program
+	localFiles               // the shell offers the names of files
+	remoteFiles
+	remoteMarked // remoteFiles behind a colon, else localFiles
+	remoteDirs
+	handles // of detached processes
+)
+
 // completer finds what may come next in a command line.
 type completer struct {
 	commands []*cli.Command
 	flags    []cli.Flag
 	path     []string
 	operands int
+	given    map[string]string // values of options, by their first names
+	pending  string            // the option whose value comes next; empty: none
 }
 
-// complete returns the words that may follow words, which stand behind the name of the
-// program. A last word - asks for options. None means that files may follow, or anything:
-// the shell then offers the names of files.
+// choice is what may come next: a list, or words of another source.
+type choice struct {
+	list []string
+	from source
+}
+
+func listed(words ...string) choice { return choice{list: words} }
+
+// words are the values of a kind of word.
+func words[W ~string](values []W) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = string(v)
+	}
+	return list
+}
+
+// printCompletions prints what may follow words, which stand behind the name of the program.
+func printCompletions(to io.Writer, app *cli.App, words []string) {
+	typed, ok := os.LookupEnv(completingVariable)
+	if !ok {
+		for _, word := range complete(app, words) {
+			fmt.Fprintln(to, word)
+		}
+		return
+	}
+	kind, found := completions(app, words, typed)
+	fmt.Fprintln(to, kind)
+	for _, word := range found {
+		fmt.Fprintln(to, word)
+	}
+}
+
+// completions returns the words that may stand in place of typed, behind words, and whether
+// names of files may too. What a terminal would not show as it is, is left out.
+func completions(app *cli.App, words []string, typed string) (kind string, found []string) {
+	c := completer{commands: app.Commands, flags: app.Flags, given: make(map[string]string)}
+	next := c.follow(words)
+	prefix := ""
+	switch option, _, hasValue := strings.Cut(typed, "="); {
+	case c.pending != "":
+	case strings.HasPrefix(typed, "--") && hasValue:
+		prefix = option + "="
+		next = listed()
+		if name := c.valueOf(option); name != "" {
+			next = c.values(name)
+		}
+	case strings.HasPrefix(typed, "-") && typed != "-" || typed == "-" && next.from != remoteMarked:
+		next = listed(c.options()...)
+	}
+	value := strings.TrimPrefix(typed, prefix)
+	if next.from == remoteMarked && !strings.HasPrefix(value, ":") {
+		next.from = localFiles
+	}
+	switch next.from {
+	case localFiles:
+		return orFiles, nil
+	case remoteFiles, remoteMarked:
+		next.list = remote.CompletePaths(c.given, value, false)
+	case remoteDirs:
+		next.list = remote.CompletePaths(c.given, value, true)
+	case handles:
+		next.list = remote.CompleteHandles(c.given)
+	}
+	for _, word := range next.list {
+		if strings.HasPrefix(word, value) && terminal.Text(word) == word {
+			found = append(found, prefix+word)
+		}
+	}
+	return onlyWords, found
+}
+
+// complete returns the words that may follow words, for a script that filters them. A last
+// word - asks for options. None means that files may follow, or anything.
 func complete(app *cli.App, words []string) []string {
-	c := completer{commands: app.Commands, flags: app.Flags}
+	c := completer{commands: app.Commands, flags: app.Flags, given: make(map[string]string)}
+	if last := len(words) - 1; last >= 0 && words[last] == "-" && !slices.Contains(words, "--") {
+		if c.follow(words[:last]); c.pending == "" {
+			return c.options()
+		}
+	}
+	return c.follow(words).list
+}
+
+// follow goes along words, and returns what may come next.
+func (c *completer) follow(words []string) choice {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
+		option, value, hasValue := strings.Cut(word, "=")
 		switch {
-		case word == "-" && i == len(words)-1:
-			return c.options()
 		case word == "--":
-			return nil
+			return choice{from: localFiles}
 		case !strings.HasPrefix(word, "-") || word == "-":
 			c.operand(word)
-		case strings.Contains(word, "="):
+		case hasValue:
+			if name := c.valueOf(option); name != "" {
+				c.given[name] = value
+			}
 		default:
 			name := c.valueOf(word)
 			if name == "" {
 				continue
 			}
 			if i++; i == len(words) {
+				c.pending = name
 				return c.values(name)
 			}
+			c.given[name] = words[i]
 		}
 	}
 	return c.next()
@@ -93,56 +210,101 @@ func (c *completer) options() []string {
 }
 
 // next are the subcommands, or what the operand of a command may be.
-func (c *completer) next() []string {
-	if c.operands > 0 && !slices.Equal(c.path, []string{"environments", "check"}) {
-		return nil
-	}
-	var names []string
-	for _, sub := range c.commands {
-		if !sub.Hidden {
-			names = append(names, sub.Name)
+func (c *completer) next() choice {
+	if c.operands == 0 && len(c.commands) > 0 {
+		var names []string
+		for _, sub := range c.commands {
+			if !sub.Hidden {
+				names = append(names, sub.Name)
+			}
 		}
+		return listed(names...)
 	}
 	switch strings.Join(c.path, " ") {
 	case "completion":
-		return []string{"bash", "zsh", "fish"}
-	case "environments check":
-		return environmentIDs()
+		if c.operands == 0 {
+			return listed("bash", "zsh", "fish")
+		}
+	case "environments check", "environments remove":
+		return listed(environmentIDs()...)
+	case "remote ls", "remote cat", "remote rm", "remote mkdir", "remote mv", "remote ln", "remote edit":
+		return choice{from: remoteFiles}
+	case "remote watch":
+		if c.operands == 0 {
+			return choice{from: remoteFiles}
+		}
+	case "remote cp", "remote sync":
+		return choice{from: remoteMarked}
+	case "remote logs", "remote attach", "remote wait", "remote kill", "remote forget":
+		return choice{from: handles}
+	case "sandbox":
+		return choice{from: localFiles}
 	}
-	return names
+	if len(c.path) > 0 && c.path[0] == "audit" {
+		return choice{from: localFiles}
+	}
+	return listed()
 }
 
 // values are those that an option may have.
-func (c *completer) values(option string) []string {
+func (c *completer) values(option string) choice {
+	onServer := len(c.path) > 0 && c.path[0] == "remote"
 	switch option {
 	case "env":
-		return environmentIDs()
+		return listed(environmentIDs()...)
 	case "sandbox":
-		if slices.Contains(c.path, "exec") {
-			return []string{"read-only", "workspace-write", "danger-full-access"}
-		}
-		return []string{"read-only", "workspace-write"}
+		return listed("read-only", "workspace-write", "danger-full-access")
+	case "permission-profile":
+		return listed(sandbox.ProfileNames()...)
+	case "profile":
+		return listed(sandbox.ConfigProfiles()...)
 	case "ask":
-		return []string{"never", "on-failure", "always"}
+		return listed("never", "on-failure", "always")
 	case "backend", "sandbox-backend":
-		return launch.Backends[:]
+		return listed(launch.Backends[:]...)
 	case "when-full":
-		return []string{"drop-oldest", "wait"}
+		return listed("drop-oldest", "wait")
 	case "signal":
-		return []string{"INT", "TERM", "KILL", "HUP", "QUIT", "USR1", "USR2"}
+		return listed("INT", "TERM", "KILL", "HUP", "QUIT", "USR1", "USR2")
 	case "role":
-		return []string{"executor", "harness", "both"}
+		if slices.Contains(c.path, "exec-server") {
+			return listed(words(wsauth.Roles)...)
+		}
+		return listed("executor", "harness", "both")
+	case "max-sandbox":
+		return listed(words(wsauth.Sandboxes)...)
 	case "ws-auth":
-		return []string{"capability-token", "signed-bearer-token"}
+		return listed("capability-token", "signed-bearer-token")
 	case "log-level":
-		return []string{"debug", "info", "warn", "error"}
+		return listed("debug", "info", "warn", "error")
 	case "log-format":
-		return []string{"text", "json"}
+		return listed("text", "json")
 	case "target":
-		return []string{"linux", "windows"}
+		return listed("linux", "windows")
+	case "cwd", "writable-root":
+		if onServer {
+			return choice{from: remoteDirs}
+		}
 	}
-	return nil
+	if c.namesFile(option) {
+		return choice{from: localFiles}
+	}
+	return listed()
 }
+
+// namesFile reports whether the value of an option is the name of a file or a directory, or
+// has one in it.
+func (c *completer) namesFile(option string) bool {
+	for _, flag := range c.flags {
+		if f, ok := flag.(cli.DocGenerationFlag); ok && slices.Contains(flag.Names(), option) {
+			return placeholder.MatchString(f.GetUsage())
+		}
+	}
+	return false
+}
+
+// placeholder is what stands for a file in the usage of an option.
+var placeholder = regexp.MustCompile("`[^`]*(FILE|DIR|PATH|PROGRAM)[^`]*`")
 
 // environmentIDs are those of the configuration; none if it cannot be read, for a press
 // of a key is no time for errors.

@@ -20,6 +20,11 @@ func TestComplete(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "environments.toml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, text := range map[string]string{"config.toml": "[permissions.dev]\n", "work.config.toml": ""} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for typed, want := range map[string]string{
 		"remote cp README.md":              "",
 		"remote cp":                        "",
@@ -35,7 +40,7 @@ func TestComplete(t *testing.T) {
 		"remote":                           "run exec shell info ls cat cp sync mv rm mkdir ln edit watch forward ps top stats logs attach wait kill forget help",
 		"remote --env":                     "local build",
 		"remote run --env":                 "local build",
-		"remote run --env build --sandbox": "read-only workspace-write",
+		"remote run --env build --sandbox": "read-only workspace-write danger-full-access",
 		"remote exec --sandbox":            "read-only workspace-write danger-full-access",
 		"remote exec --ask":                "never on-failure always",
 		"remote run --sandbox=read-only":   "",
@@ -45,6 +50,10 @@ func TestComplete(t *testing.T) {
 		"remote run -- ls":                 "",
 		"rendezvous token create --role":   "executor harness both",
 		"exec-server --log-format":         "text json",
+		"exec-server token create --role":  "read run admin",
+		"sandbox --permission-profile":     ":read-only :workspace :danger-full-access dev",
+		"sandbox -P":                       ":read-only :workspace :danger-full-access dev",
+		"sandbox --profile":                "work",
 		"remote ls -":                      "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --long -l --all -a --help -h",
 		"remote -":                         "--url --ca --client-cert --client-key --env --verbose -v --quiet -q --help -h",
 	} {
@@ -59,6 +68,51 @@ func TestComplete(t *testing.T) {
 	if code := Main([]string{"codex", "remote", "exec", "--ask", completionWord}, strings.NewReader(""), &out, &errs); code != 0 ||
 		out.String() != "never\non-failure\nalways\n" || errs.String() != "" {
 		t.Errorf("%d %q, %q", code, out.String(), errs.String())
+	}
+}
+
+// TestCompletions asks as the scripts do: with the word before the cursor, and to be told
+// whether files of this machine may follow.
+func TestCompletions(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("CODEX_HOME", home)
+	// No server is there: a press of a key gives no error, and no files of this machine in
+	// place of the server's.
+	file := "default = \"build\"\n[[environments]]\nid = \"build\"\nurl = \"ws://127.0.0.1:1\"\n[[environments]]\nid = \"by-program\"\nprogram = \"touch\"\nargs = [\"" + home + "/started\"]\n"
+	if err := os.WriteFile(filepath.Join(home, "environments.toml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ words, typed, want string }{
+		{"", "rem", "words remote"},
+		{"remote", "l", "words logs ls ln"},
+		{"remote cp", "READ", "files"},
+		{"remote cp", ":/e", "words"},
+		{"remote cp", "--re", "words --recursive"},
+		{"remote cat", "/e", "words"},
+		{"remote run", "", "words"},
+		{"remote run --env", "b", "words build by-program"},
+		{"remote run", "--env=bu", "words --env=build"},
+		{"remote run", "--sandbox=w", "words --sandbox=workspace-write"},
+		{"remote run --timeout", "", "words"},
+		{"remote run", "--ca=", "files"},
+		{"remote run --ca", "x", "files"},
+		{"remote --env by-program cat", "/", "words"},
+		{"sandbox", "", "files"},
+		{"sandbox --cwd", "", "files"},
+		{"remote run --cwd", "/", "words"},
+		{"remote shell", "", "words"},
+		{"remote logs", "", "words"},
+		{"audit verify", "", "files"},
+		{"environments check", "b", "words build by-program"},
+	} {
+		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
+		kind, found := completions(app, strings.Fields(tt.words), tt.typed)
+		if got := strings.Join(append([]string{kind}, found...), " "); sorted(got) != sorted(tt.want) {
+			t.Errorf("%q, %q: %q, want %q", tt.words, tt.typed, got, tt.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(home, "started")); err == nil {
+		t.Error("a press of a key has started the program of an environment")
 	}
 }
 

@@ -11,42 +11,95 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The scripts ask the program itself what could come next: see complete. They do not ask behind a --: what stands
-// there is another program's, and codex would run it instead of answering. The
-// options they ask for with a -, for a -- that is the start of one counts too.
-// @NAME@ is the name of the program: see completedName.
+// The scripts ask the program itself what could come next: see complete. The word before
+// the cursor is in CODEX_COMPLETING, and the first line of the answer says whether files of
+// this machine may follow. They do not ask behind a --: what stands there is another
+// program's, and codex would run it instead of answering.
+//
+// What the program prints is text of a server, too: no shell may expand it. So bash reads it
+// line by line, since compgen -W would run a $(...) in the name of a file, and quotes it.
+// Bash splits words at colons and equals signs; they are put together again, and what
+// stands before the last of these is left out of the replies. @NAME@ is the name of the
+// program: see completedName.
 const bashCompletion = `_codex_complete() {
-  local cur words
-  cur="${COMP_WORDS[COMP_CWORD]}"
-  words=("${COMP_WORDS[@]:0:$COMP_CWORD}")
+  local line="${COMP_LINE:0:COMP_POINT}" words=() i word raw="" breaks="" prefix="" kind="" reply
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word="${COMP_WORDS[i]}"
+    if ((i == 0)) || [[ "$line" == [[:blank:]]* ]]; then
+      line="${line#"${line%%[![:blank:]]*}"}"
+      ((i == 0)) || words+=("$raw")
+      raw=""
+    fi
+    ((i < COMP_CWORD)) || word="$line"
+    raw+="$word"
+    line="${line#"$word"}"
+  done
+  words+=("$raw")
+  for i in "${!words[@]}"; do
+    case "${words[i]}" in
+      \'*) word="${words[i]#\'}" words[i]="${word%\'}" ;;
+      \"*) word="${words[i]#\"}" words[i]="${word%\"}" ;;
+      *) IFS= read word <<< "${words[i]}"; words[i]="$word" ;;
+    esac
+  done
+  word="${words[-1]}"
+  unset 'words[-1]'
+  words[0]="${words[0]/#\~/"$HOME"}"
   COMPREPLY=()
   [[ " ${words[*]} " != *" -- "* ]] || return 0
-  if [[ "$cur" == -* ]]; then
-    words+=(-)
+  if [[ "$raw" != [\'\"]* ]]; then
+    [[ "$COMP_WORDBREAKS" != *:* ]] || breaks+=:
+    [[ "$COMP_WORDBREAKS" != *=* ]] || breaks+==
+    [[ -z "$breaks" ]] || prefix="${word%"${word##*[$breaks]}"}"
   fi
-  COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+  {
+    IFS= read -r kind
+    while IFS= read -r reply; do
+      reply="${reply#"$prefix"}"
+      case "$raw" in
+        \'*) [[ "$reply" != *\'* ]] || continue ;;
+        \"*) [[ "$reply" != *[\"\$\\\!$'\x60']* ]] || continue ;;
+        *)
+          printf -v reply %q "$reply"
+          [[ -z "$prefix" ]] || reply="${reply#\\~}"
+          ;;
+      esac
+      COMPREPLY+=("$reply")
+    done
+  } < <(CODEX_COMPLETING="$word" "${words[@]}" --generate-bash-completion 2>/dev/null </dev/null)
+  if [[ "$kind" == words ]]; then
+    compopt +o default +o bashdefault 2>/dev/null
+  fi
+  if ((${#COMPREPLY[@]} == 1)) && [[ "${COMPREPLY[0]}" == */ ]]; then
+    compopt -o nospace 2>/dev/null
+  fi
+  return 0
 }
 complete -o bashdefault -o default -F _codex_complete @NAME@
 `
 
 const zshCompletion = `#compdef @NAME@
 _@NAME@() {
-  local -a opts
-  local cur="${words[-1]}"
-  if (( ${words[(i)--]} < ${#words} )); then
+  local -a given found dirs others
+  local kind
+  given=("${(@Q)words[1,CURRENT-1]}")
+  if (( ${given[(I)--]} )); then
     _files
     return
   fi
-  if [[ "$cur" == -* ]]; then
-    opts=("${(@f)$(${words[@]:0:#words[@]-1} - --generate-bash-completion 2>/dev/null)}")
-  else
-    opts=("${(@f)$(${words[@]:0:#words[@]-1} --generate-bash-completion 2>/dev/null)}")
-  fi
-  if [[ -n "${opts[1]}" ]]; then
-    _describe 'values' opts
-  else
+  given[1]="${given[1]/#\~/$HOME}"
+  found=("${(@f)$(CODEX_COMPLETING="${(Q)PREFIX}" "${given[@]}" --generate-bash-completion 2>/dev/null </dev/null)}")
+  kind="${found[1]}"
+  shift found
+  if [[ "$kind" != words ]]; then
+    [[ "$PREFIX" != --*=* ]] || compset -P '*='
     _files
+    return
   fi
+  dirs=("${(@M)found:#*/}")
+  others=("${(@)found:#*/}")
+  (( ! ${#dirs} )) || compadd -S '' -a dirs
+  (( ! ${#others} )) || compadd -a others
 }
 # Loaded from a directory of fpath, this file is the body of the function itself.
 if [[ "${funcstack[1]}" == "_@NAME@" ]]; then
@@ -59,11 +112,12 @@ fi
 const fishCompletion = `function __codex_complete
   set -l words (commandline -opc)
   set -l cur (commandline -ct)
-  set -l asked $words
-  string match -q -- '-*' $cur; and set -a asked -
+  set -l plain (string unescape -- $cur); or set plain $cur
+  set words[1] (string replace -r '^~' $HOME -- $words[1])
   set -l found
-  contains -- -- $words; or set found ($asked --generate-bash-completion 2>/dev/null | string match -- $cur'*')
-  if set -q found[1]
+  contains -- -- $words; or set found (CODEX_COMPLETING="$plain" $words --generate-bash-completion 2>/dev/null </dev/null)
+  if test "$found[1]" = words
+    set -e found[1]
     printf '%s\n' $found
   else
     __fish_complete_path $cur

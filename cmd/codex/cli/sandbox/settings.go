@@ -2,12 +2,15 @@ package sandbox
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
@@ -24,6 +27,9 @@ const (
 	keySandboxMode        = "sandbox_mode"
 	keyWorkspaceWrite     = "sandbox_workspace_write"
 )
+
+// configSuffix ends the name of a config profile's file.
+const configSuffix = ".config.toml"
 
 // maxLayerFile bounds the file of --profile, as that of every other config.toml.
 const maxLayerFile = 1 << 20
@@ -97,7 +103,7 @@ func profileLayer(dir, name string) (hostconfig.Layer, error) {
 		return none, cmdutil.Usagef("--profile %q: expected the name of a config profile, such as work; "+
 			"a permission profile in a file is given by --profile-file FILE", name)
 	}
-	path := filepath.Join(dir, name+".config.toml")
+	path := filepath.Join(dir, name+configSuffix)
 	text, err := regular.ReadFile(path, maxLayerFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -106,6 +112,39 @@ func profileLayer(dir, name string) (hostconfig.Layer, error) {
 		return none, fmt.Errorf("--profile %s: %w", name, err)
 	}
 	return hostconfig.Layer{Source: path, BaseDir: dir, TOML: string(text)}, nil
+}
+
+// ProfileNames are the names of permission profiles that --permission-profile takes in the
+// current directory; of the built-in ones alone if the configuration cannot be read.
+func ProfileNames() []string {
+	names := []string{builtinReadOnly, builtinWorkspace, builtinFullAccess}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return names
+	}
+	s, err := loadSettings(cli.NewContext(&cli.App{}, flag.NewFlagSet("", flag.ContinueOnError), nil), cwd)
+	if tables, ok := s.tree[keyPermissions].(map[string]any); err == nil && ok {
+		names = append(names, slices.Sorted(maps.Keys(tables))...)
+	}
+	return names
+}
+
+// ConfigProfiles are the names that --profile takes; none if they cannot be read.
+func ConfigProfiles() (names []string) {
+	dir, err := home.Find()
+	if err != nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), configSuffix); ok && configProfileName.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // merge puts the values of a tree over those of another one, table by table.

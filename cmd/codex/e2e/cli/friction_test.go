@@ -4,7 +4,6 @@ package cli
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -88,27 +87,6 @@ func TestQuietAndVerbose(t *testing.T) {
 		_, errs, code := harness.RunWith(t, env, home, "", tt.args...)
 		if code != tt.code || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
 			t.Errorf("%q: %d %q", tt.args, code, errs)
-		}
-	}
-}
-
-// TestCompletionInBash has a real bash complete with the real program.
-func TestCompletionInBash(t *testing.T) {
-	for words, want := range map[string]string{
-		"remote cp README.md ''":  "",
-		"remote exec --ask ''":    "never on-failure always",
-		"remote exec --ask o":     "on-failure",
-		"completion ''":           "bash zsh fish",
-		"remote run --time":       "--timeout",
-		"remote run -- rm -rf ''": "",
-	} {
-		script := `source <("$0" completion bash)
-COMP_WORDS=("$0" ` + words + `) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_codex_complete
-echo "${COMPREPLY[*]}"`
-		out, err := exec.Command("bash", "-c", script, harness.Codex).CombinedOutput()
-		if got := strings.TrimSpace(string(out)); got != want || err != nil {
-			t.Errorf("%s: %q, %v; want %q", words, got, err, want)
 		}
 	}
 }

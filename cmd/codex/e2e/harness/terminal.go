@@ -39,7 +39,8 @@ type User struct {
 	T    *testing.T
 	Cmd  *exec.Cmd
 	TTY  *os.File
-	seen string // what is on the screen behind what was expected last
+	seen string          // what is on the screen behind what was expected last
+	all  strings.Builder // everything that has been on it
 	Stop *time.Timer
 }
 
@@ -75,11 +76,15 @@ func (u *User) Expect(want string) {
 			return
 		}
 		n, err := u.TTY.Read(b)
+		u.all.Write(b[:n])
 		if u.seen += string(b[:n]); err != nil {
 			u.T.Fatalf("no %q: %q, %v", want, u.seen, err)
 		}
 	}
 }
+
+// Screen is everything that was read of the screen so far, as bytes.
+func (u *User) Screen() string { return u.all.String() }
 
 func (u *User) Types(keys string) {
 	u.T.Helper()

@@ -1,0 +1,111 @@
+package remote
+
+import (
+	"context"
+	"flag"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execenv"
+	"github.com/urfave/cli/v2"
+)
+
+const (
+	// completeTime bounds what a press of a key waits for the server, from the connection to
+	// the last answer. A server that is near answers in a few milliseconds; for one that is
+	// not there nobody wants to wait.
+	completeTime = time.Second
+	// maxCompletions bounds the words that a shell gets: nobody reads more, and a shell asks
+	// before it shows a hundred.
+	maxCompletions = 1000
+)
+
+// CompletePaths returns the paths of the server that begin as typed, with a colon before
+// them if typed has one; directories end with a slash. given are the options --url, --env
+// and those for TLS. Whatever goes wrong is not told, and gives no paths. A server that only
+// a program leads to, such as ssh, is not asked: the program may have effects, or ask its
+// user for something.
+func CompletePaths(given map[string]string, typed string, onlyDirs bool) (paths []string) {
+	rest, marked := strings.CutPrefix(typed, ":")
+	before, name := path.Split(rest)
+	ask(given, func(ctx context.Context, client *execclient.Client) {
+		at, _, err := lookAround(ctx, client)
+		if err != nil {
+			return
+		}
+		dir := before
+		if dir == "" {
+			dir = "."
+		}
+		uri, err := at.uri(dir)
+		if err != nil {
+			return
+		}
+		entries, err := client.FS().ReadDir(ctx, uri)
+		if err != nil {
+			return
+		}
+		if marked {
+			before = ":" + before
+		}
+		for _, e := range entries {
+			hidden := strings.HasPrefix(e.FileName, ".") && !strings.HasPrefix(name, ".")
+			switch {
+			case e.IsLossy || strings.Contains(e.FileName, "/"): // it could not be typed
+			case !strings.HasPrefix(e.FileName, name) || hidden || onlyDirs && !e.IsDirectory:
+			case len(paths) == maxCompletions:
+				return
+			case e.IsDirectory:
+				paths = append(paths, before+e.FileName+"/")
+			default:
+				paths = append(paths, before+e.FileName)
+			}
+		}
+	})
+	return paths
+}
+
+// CompleteHandles returns the handles of the user's detached processes, as CompletePaths
+// returns paths.
+func CompleteHandles(given map[string]string) (found []string) {
+	ask(given, func(ctx context.Context, client *execclient.Client) {
+		list, err := client.ListDetached(ctx)
+		if err != nil {
+			return
+		}
+		for _, p := range list[:min(len(list), maxCompletions)] {
+			found = append(found, handleOf(p))
+		}
+	})
+	return found
+}
+
+// ask connects to the server that options name, if that can be done without starting a
+// program other than this one, and calls f.
+func ask(given map[string]string, f func(context.Context, *execclient.Client)) {
+	set := flag.NewFlagSet("", flag.ContinueOnError)
+	for _, name := range []string{"url", "env", "ca", "client-cert", "client-key"} {
+		set.String(name, "", "")
+		if value := given[name]; value != "" {
+			if set.Set(name, value) != nil {
+				return
+			}
+		}
+	}
+	c := cli.NewContext(&cli.App{Writer: io.Discard, ErrWriter: io.Discard}, set, nil)
+	spec, err := chooseServer(c)
+	if err != nil || spec.Kind == execenv.Stdio || spec.Kind == execenv.SSH {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
+	defer cancel()
+	client, err := connectTo(ctx, c, spec, nil)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	f(ctx, client)
+}
