@@ -42,6 +42,30 @@ type account struct {
 	sockets, streams int
 	opening          int               // handshakes without an answer; of an environment
 	shares           map[string]*share // by token; of an environment
+	visit            *visit            // the newest connection of its executor; of an environment
+}
+
+// visit is a connection of an executor to this node, as the service has seen it.
+type visit struct {
+	address string
+	since   time.Time
+	last    time.Time // zero: it is connected
+}
+
+// arrive notes that the executor is connected. The caller must call depart.
+func (a *account) arrive(address string, now time.Time) *visit {
+	v := &visit{address: address, since: now}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.visit = v
+	return v
+}
+
+// depart notes that a connection has ended.
+func (a *account) depart(v *visit, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.last = now
 }
 
 // lane is one direction of an account.

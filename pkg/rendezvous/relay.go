@@ -92,6 +92,8 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	if x.socket = s.upgrade(w, r); x.socket == nil {
 		return nil
 	}
+	visit := account.arrive(r.RemoteAddr, s.now())
+	defer func() { account.depart(visit, s.now()) }()
 	log.Info("connected")
 	s.logEnd(log, x.serve(s.ctx))
 	return nil

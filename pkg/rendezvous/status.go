@@ -39,6 +39,12 @@ type environmentStatus struct {
 	Streams      int    `json:"streams"`
 	Up           flow   `json:"up"`
 	Down         flow   `json:"down"`
+	// Address is where the executor's newest connection to this node comes from. That
+	// began at Since, and has ended at LastSeen, if it has. They are not known for
+	// executors of other nodes, and after the environment was not used for a while.
+	Address  string     `json:"address,omitempty"`
+	Since    *time.Time `json:"since,omitempty"`
+	LastSeen *time.Time `json:"last_seen,omitempty"`
 }
 
 // flow is what has passed in a direction since the environment was first used,
@@ -62,6 +68,12 @@ func (s *Server) environmentStatus(reg *Listed) environmentStatus {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		e.Harnesses, e.Streams = a.sockets, a.streams
+		if v := a.visit; v != nil {
+			e.Address, e.Since = v.address, new(v.since.UTC())
+			if !v.last.IsZero() {
+				e.LastSeen = new(v.last.UTC())
+			}
+		}
 	}
 	return e
 }

@@ -25,14 +25,14 @@ const (
 <body><main><h1>rendezvous</h1>
 `
 	statusColumns = `<table><thead><tr><th scope="col">environment</th><th scope="col">executor</th><th scope="col">clients</th>
-<th scope="col">streams</th><th scope="col">to the executor</th><th scope="col">from the executor</th></tr></thead><tbody>
+<th scope="col">streams</th><th scope="col">to the executor</th><th scope="col">from the executor</th><th scope="col">seen</th></tr></thead><tbody>
 `
 	statusFoot = `</main><p id="notice" role="status"></p><script>%s</script></body></html>
 `
 )
 
 // statusPage returns the page for people, which fetches itself now and then.
-// Ids are the only texts on it that are not the service's own.
+// Ids and addresses are the only texts on it that are not the service's own.
 func statusPage(list []environmentStatus) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
@@ -81,7 +81,22 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 		fmt.Fprintf(page, `<td data-label="%s"><span>%s<small>%s in %s</small></span></td>`,
 			direction.label, perSecond(direction.BytesPerSecond), webpage.ByteSize(direction.Bytes), webpage.Counted(direction.Frames, "frame"))
 	}
+	fmt.Fprintf(page, `<td data-label="seen"><span>%s</span></td>`, html.EscapeString(seen(e)))
 	page.WriteString("</tr>\n")
+}
+
+// seen says when the executor was connected and from where. Times do not change while the
+// page is read, as ages would.
+func seen(e *environmentStatus) string {
+	const format = "2006-01-02 15:04 UTC"
+	switch {
+	case e.Since == nil:
+		return "not by this node"
+	case e.LastSeen != nil:
+		return "until " + e.LastSeen.Format(format) + " from " + e.Address
+	default:
+		return "since " + e.Since.Format(format) + " from " + e.Address
+	}
 }
 
 func perSecond(bytes uint64) string { return webpage.ByteSize(bytes) + "/s" }

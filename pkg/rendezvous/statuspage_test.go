@@ -1,8 +1,10 @@
 package rendezvous
 
 import (
+	"codex.internal/pkg/testutil"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -31,4 +33,31 @@ func TestStatusPolicy(t *testing.T) {
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// TestStatusSeen: the page says from where an executor is connected, and until when it was.
+func TestStatusSeen(t *testing.T) {
+	s := start(t, Options{})
+	status := func() (list struct{ Environments []environmentStatus }) {
+		t.Helper()
+		w := s.get("/status", "Authorization", "Bearer "+s.token, "Accept", "application/json")
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list.Environments) != 1 {
+			t.Fatalf("%v %s", err, w.Body)
+		}
+		return list
+	}
+	s.register("e")
+	if e := status().Environments[0]; e.Since != nil || seen(&e) != "not by this node" {
+		t.Errorf("before it has come: %+v", e)
+	}
+	x := s.executor("e")
+	testutil.Eventually(t.Context(), t, "the connection", func() (string, bool) {
+		e := status().Environments[0]
+		return seen(&e), e.Since != nil && e.LastSeen == nil && strings.HasPrefix(e.Address, "127.0.0.1:") && strings.HasPrefix(seen(&e), "since ")
+	})
+	_ = x.ws.Close()
+	testutil.Eventually(t.Context(), t, "the end of the connection", func() (string, bool) {
+		e := status().Environments[0]
+		return seen(&e), e.LastSeen != nil && strings.HasPrefix(seen(&e), "until ")
+	})
 }

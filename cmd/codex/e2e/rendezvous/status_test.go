@@ -66,7 +66,7 @@ func TestStatusPage(t *testing.T) {
 	b.trust(token)
 	p.visit(m.URL + "/status")
 	p.expect("3 environments, 1 connected; 1 client, 1 stream;", hostileID,
-		"build-1 connected 1 1", "600.2 KiB in 11 frames", "300.2 KiB in 10 frames", "build-2 offline 0 0 0 B/s 0 B in 0 frames")
+		"build-1 connected 1 1", "600.2 KiB in 11 frames", "300.2 KiB in 10 frames", "build-2 offline 0 0 0 B/s 0 B in 0 frames", " UTC from 127.0.0.1:", "not by this node")
 	p.eval(`window.loaded = 'once'`, nil)
 
 	// Without a reload it follows what happens.
@@ -82,6 +82,7 @@ func TestStatusPage(t *testing.T) {
 	}
 	harness.Must(t, executor.Close())
 	p.await("build-1 offline 0 0")
+	p.await("until 20")
 	if errs := b.complaints(); len(errs) > 0 {
 		t.Errorf("the page does not work well: %q", errs)
 	}
