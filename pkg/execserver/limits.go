@@ -133,6 +133,13 @@ const (
 	// maxTunnels bounds the tunnels of a session: each has a descriptor, and keeps at
 	// most two windows of bytes.
 	maxTunnels = 2048
+	// maxTunnelBytes bounds the windows of a session's tunnels together, beyond the least
+	// ones, in each direction: what a client has the server keep by not reading, or by
+	// having programs not read. With full windows 2,048 tunnels would keep 2 GiB. A browser's
+	// hundred connections have full windows; of a thousand the later ones are slower, and
+	// none waits for another. tunnelShare is the part of what is left that one tunnel gets.
+	maxTunnelBytes = 64 << 20
+	tunnelShare    = 32
 	// maxTunnelListeners bounds the ports on which a session listens.
 	maxTunnelListeners = 64
 	// acceptPause is how long a listener waits after it could not accept a connection.

@@ -30,6 +30,7 @@ type tunnels struct {
 	mu        sync.Mutex
 	over      bool
 	slots     int
+	in, out   uint64 // the windows of all streams together
 	streams   map[uint64]*tunnel.Stream
 	listeners map[uint64]*tunnelListener
 	last      uint64        // the newest id of a tunnel that came of a listener; they are even
@@ -103,14 +104,30 @@ func (t *tunnels) add(c *conn, id, window uint64) (*tunnel.Stream, error) {
 	if t.streams[id] != nil {
 		return nil, invalidParams(fmt.Sprintf("tunnelId %d is in use", id))
 	}
-	s := tunnel.New(t.ctx, id, tunnelCarrier{c}, min(window, tunnel.Window), t.forget)
+	in, out := grant(t.in, tunnel.LeastIn), min(window, grant(t.out, tunnel.LeastOut))
+	s := tunnel.New(t.ctx, id, tunnelCarrier{c}, out, t.forget)
+	s.SetWindow(in)
+	t.in += in
+	t.out += out
 	t.streams[id] = s
 	return s, nil
 }
 
+// grant returns the window of a new stream while those of the others use that many bytes.
+func grant(used, least uint64) uint64 {
+	left := max(maxTunnelBytes, used) - used
+	return min(max(left/tunnelShare, least), tunnel.Window)
+}
+
+// windowIn is how many bytes the client may send ahead.
+func windowIn(s *tunnel.Stream) uint64 { in, _ := s.Windows(); return in }
+
 func (t *tunnels) forget(s *tunnel.Stream) {
+	in, out := s.Windows()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.in -= in
+	t.out -= out
 	if t.streams[s.ID()] == s {
 		delete(t.streams, s.ID())
 	}
@@ -206,7 +223,7 @@ func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarge
 	}
 	c.log.Debug("tunnel opened", "to", to.String(), "tunnel", id)
 	// The client must know its window before bytes come.
-	return followed{execproto.TunnelOpenResult{Window: tunnel.Window}, func() { go t.routineTunnel(s, conn) }}, nil
+	return followed{execproto.TunnelOpenResult{Window: windowIn(s)}, func() { go t.routineTunnel(s, conn) }}, nil
 }
 
 // routineTunnel moves the bytes of a tunnel until it has ended, and gives its slot back.

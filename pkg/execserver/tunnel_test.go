@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/sandbox/egress"
+	"codex.internal/pkg/wire/tunnel"
 )
 
 // tunnelTo opens a tunnel of a test client to a listener of the test, and returns the
@@ -181,6 +182,40 @@ func TestTunnelLimit(t *testing.T) {
 	if err := s.reserve(); err == nil {
 		t.Error("a session that has ended has tunnels")
 	}
+}
+
+// TestTunnelBytes opens as many tunnels as a session may have: what they may keep is bounded,
+// each has a useful window, and what has ended makes room.
+func TestTunnelBytes(t *testing.T) {
+	s := newTunnels(t.Context(), &newInstruments(&Server{}).tunnels)
+	var all []*tunnel.Stream
+	for i := range uint64(maxTunnels) {
+		stream, err := s.add(nil, 2*i+1, 1<<40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, out := stream.Windows()
+		if in < tunnel.LeastIn || in > tunnel.Window || out < tunnel.LeastOut || out > tunnel.Window || i < 64 && in+out < 2*tunnel.Window {
+			t.Errorf("tunnel %d has windows of %d and %d bytes", i, in, out)
+		}
+		all = append(all, stream)
+	}
+	if most := uint64(2*maxTunnelBytes + maxTunnels*(tunnel.LeastIn+tunnel.LeastOut)); s.in+s.out > most {
+		t.Errorf("they may keep %d bytes, more than %d", s.in+s.out, most)
+	}
+	for _, stream := range all {
+		stream.Fail(errNotResumed)
+		stream.Fail(errNotResumed)
+	}
+	if s.in != 0 || s.out != 0 {
+		t.Errorf("%d and %d bytes are left", s.in, s.out)
+	}
+	if stream, err := s.add(nil, 1, 5); err != nil {
+		t.Error(err)
+	} else if in, out := stream.Windows(); in != tunnel.Window || out != 5 {
+		t.Errorf("afterwards one has windows of %d and %d bytes", in, out)
+	}
+	s.close()
 }
 
 // TestTunnelListenLimit listens on as many ports as a session may.

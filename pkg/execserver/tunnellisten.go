@@ -139,7 +139,7 @@ func (t *tunnels) announce(l *tunnelListener, from string) *tunnel.Stream {
 		if err != nil {
 			return nil
 		}
-		news := execproto.TunnelAccepted{ListenerID: l.id, TunnelID: s.ID(), Window: tunnel.Window, Peer: from}
+		news := execproto.TunnelAccepted{ListenerID: l.id, TunnelID: s.ID(), Window: windowIn(s), Peer: from}
 		if c.out.send(t.ctx, news.AppendJSON) == nil {
 			return s
 		}

@@ -11,8 +11,13 @@ const (
 	// the output of processes come between them.
 	MaxData = 64 << 10
 
-	// ackEvery is after how many bytes that were read the peer is told of it.
+	// ackEvery is after how many bytes that were read the peer is told of it, unless a
+	// quarter of the window is less.
 	ackEvery = Window / 4
+	// LeastIn and LeastOut are the smallest useful windows of the two directions: pieces of a
+	// size that is worth a message, and as much as a peer may leave unacknowledged.
+	LeastIn  = 16 << 10
+	LeastOut = ackEvery
 	// mergeBytes is the size up to which pieces that wait to be read are joined: what
 	// waits is bounded in bytes only if small pieces do not take a place each.
 	mergeBytes = 16 << 10

@@ -100,6 +100,18 @@ func New(ctx context.Context, id uint64, c Carrier, peerWindow uint64, done func
 // ID returns the number of the tunnel.
 func (s *Stream) ID() uint64 { return s.id }
 
+// SetWindow sets how many bytes the peer may be ahead of what has been read here, in place
+// of Window. It must be called before the peer knows the stream.
+func (s *Stream) SetWindow(window uint64) { s.window = window }
+
+// Windows returns how many bytes the peer may be ahead, and how many this end may: what the
+// stream keeps at most in the two directions.
+func (s *Stream) Windows() (in, out uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window, s.peerWindow
+}
+
 // Open sets how far the peer lets this end be ahead. It is for a stream that was made
 // with 0 before the peer had said so.
 func (s *Stream) Open(peerWindow uint64) {
@@ -230,7 +242,7 @@ func (s *Stream) position() uint64 {
 func (s *Stream) unlockAndTell() {
 	position := s.position()
 	c := s.carrier
-	tell := c != nil && (position-s.told >= ackEvery || s.endConsumed && position > s.told)
+	tell := c != nil && (position-s.told >= min(ackEvery, max(s.window/4, 1)) || s.endConsumed && position > s.told)
 	if tell {
 		s.told = position
 	}
