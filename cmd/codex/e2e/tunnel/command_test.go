@@ -102,11 +102,20 @@ func ways(t *testing.T) map[string][2][]string {
 		_ = executor.Wait()
 	})
 	client := m.Token("--role", "harness", "--environment", "e")
+	relayed := []string{"CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=" + m.URL, "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=" + client}
+	harness.Eventually(t, "the executor is registered", func() []string {
+		info := exec.Command(harness.Codex, "remote", "info", "--env", "e")
+		info.Env = append(os.Environ(), relayed...)
+		if out, err := info.CombinedOutput(); err != nil {
+			return []string{string(out)}
+		}
+		return nil
+	})
 	return map[string][2][]string{
 		"direct":     {{"--url", direct}},
 		"unix":       {{"--url", socket}},
 		"stdio":      {{"--env", "child"}, {"CODEX_HOME=" + home}},
-		"rendezvous": {{"--env", "e"}, {"CODEX_EXEC_SERVER_NOISE_REGISTRY_URL=" + m.URL, "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=" + client}},
+		"rendezvous": {{"--env", "e"}, relayed},
 	}
 }
 
@@ -208,9 +217,9 @@ func TestForwardWhileRunning(t *testing.T) {
 	}
 }
 
-// TestSSH has ssh, and git over it, reach a host through -W over a rendezvous.
+// TestSSH has ssh, and git and rsync over it, reach a host through -W over a rendezvous.
 func TestSSH(t *testing.T) {
-	for _, program := range []string{"ssh", "ssh-keygen", "git"} {
+	for _, program := range []string{"ssh", "ssh-keygen", "git", "rsync"} {
 		_, err := exec.LookPath(program)
 		testutil.Need(t, program, err, exec.ErrNotFound)
 	}
@@ -282,5 +291,20 @@ func TestSSH(t *testing.T) {
 	git("push", "-q", "box:"+filepath.Join(dir, "far.git"), "HEAD:refs/heads/pushed")
 	if out := run("git", "-C", "far.git", "log", "--format=%s", "pushed"); out != "over ssh\n" {
 		t.Errorf("git: %q", out)
+	}
+	tree := filepath.Join(dir, "tree")
+	for i := range 200 {
+		sub := filepath.Join(tree, fmt.Sprint(i%10))
+		harness.Must(t, os.MkdirAll(sub, 0o755))
+		harness.Must(t, os.WriteFile(filepath.Join(sub, fmt.Sprint(i)), bytes.Repeat([]byte{byte(i)}, 100*i), 0o640))
+	}
+	harness.Must(t, os.Symlink("0/0", filepath.Join(tree, "link")))
+	run("rsync", "-a", "-e", "ssh -F "+sshConfig, tree+"/", "box:"+filepath.Join(dir, "there"))
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "there", "1", "1"), []byte("changed"), 0o600))
+	harness.Must(t, os.Remove(filepath.Join(dir, "there", "2", "2")))
+	run("rsync", "-a", "--checksum", "--delete", "-e", "ssh -F "+sshConfig, "box:"+filepath.Join(dir, "there")+"/", filepath.Join(dir, "back"))
+	run("diff", "-r", "--no-dereference", filepath.Join(dir, "there"), filepath.Join(dir, "back"))
+	if out := run("rsync", "-an", "--checksum", "--delete", "-i", "-e", "ssh -F "+sshConfig, tree+"/", "box:"+filepath.Join(dir, "there")); !strings.Contains(out, " 1/1\n") || !strings.Contains(out, " 2/2\n") {
+		t.Errorf("rsync finds the changes %q", out)
 	}
 }
