@@ -89,6 +89,10 @@ const (
 	maxListed      = 2_000_000
 	maxListedNames = 512 << 20
 
+	// redialPause is the time between attempts of codex remote sync --watch to connect again:
+	// a server that starts anew is back after one, and attempts for hours are no load.
+	redialPause = 2 * time.Second
+
 	// syncGather is for how long codex remote sync gathers changes after a first one: most
 	// programs write and rename what belongs together within it. It is not extended, so
 	// that a file which is written all the time is copied all the same.

@@ -58,6 +58,16 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 	if err := options.check(); err != nil {
 		return err
 	}
+	began := false // with --watch: a first round is done
+	once := func() error { return syncOnce(c, s, options, &began) }
+	if c.Bool("watch") {
+		return followAgain(c.Context, s.Err, &began, once)
+	}
+	return once()
+}
+
+// syncOnce synchronizes over one session.
+func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *bool) error {
 	return withFiles(c, func(fs *execclient.FS, at places) error {
 		if !fs.HasArchives() {
 			return fmt.Errorf("this server cannot list a tree with its times: use codex remote cp -rp: %w", execclient.ErrUnsupported)
@@ -68,10 +78,10 @@ func syncFiles(c *cli.Context, s cmdutil.Streams) error {
 				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err, queue: newQueue(),
 			},
 			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
-			follows: c.Bool("watch"), most: maxListed,
+			follows: c.Bool("watch"), began: began, most: maxListed,
 		}
 		sync.deferred = sync.defers
-		err := sync.run(source, target)
+		err := sync.run(c.Args().Get(0), c.Args().Get(1))
 		sync.bar.finish()
 		return sync.outcome(err)
 	})

@@ -20,7 +20,8 @@ type syncing struct {
 
 	removes, checksums, git, dry, follows bool
 
-	most int // entries of a list
+	began *bool // set when the first round of a sync that follows is done
+	most  int   // entries of a list
 
 	ignored *ignored // with git: what the last look at the whole source left out
 	some    bool     // only what has changed is copied now

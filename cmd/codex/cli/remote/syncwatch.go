@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
@@ -185,9 +187,35 @@ func (y *syncing) follow(from, to tree) error {
 			cmdutil.Messagef(y.errs, "codex: %s is up to date; watching %s for changes until Ctrl-C\n",
 				terminal.Text(to.shown(".")), terminal.Text(from.shown(".")))
 		}
-		first = false
+		first, *y.began = false, true
 		if p, err = y.gather(w, pendingPaths{whole: y.again}); err != nil {
 			return err
+		}
+	}
+}
+
+// followAgain synchronizes with once. When the session is lost for good after a first
+// round, as it is if the server starts anew or this machine was asleep for long, it connects
+// again until the context ends.
+func followAgain(ctx context.Context, errs io.Writer, began *bool, once func() error) error {
+	for last := ""; ; {
+		err := once()
+		var lost *execclient.DisconnectedError
+		var exit *cmdutil.ExitError
+		unreachable := errors.As(err, &exit) && exit.Code == cmdutil.ExitUnreachable
+		if ctx.Err() != nil || !*began || !errors.As(err, &lost) && !unreachable {
+			return err
+		}
+		if text := err.Error(); text != last { // not once for each attempt
+			cmdutil.Messagef(errs, "codex: %s; connecting again until Ctrl-C\n", terminal.Text(text))
+			last = text
+		}
+		pause := time.NewTimer(redialPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
 		}
 	}
 }

@@ -111,6 +111,36 @@ func TestSyncFollows(t *testing.T) {
 	})
 }
 
+// TestSyncFollowsAnotherServer: when the session is lost with its server, the sync goes on
+// with the next one, and finds what has changed meanwhile.
+func TestSyncFollowsAnotherServer(t *testing.T) {
+	for _, direction := range []string{"up", "down"} {
+		t.Run(direction, func(t *testing.T) {
+			server, url := harness.Server(t)
+			cutter, through := harness.ThroughCutter(t, url)
+			dir := t.TempDir()
+			from, to := dir+"/source", ":"+dir+"/target"
+			if direction == "down" {
+				from, to = ":"+dir+"/source", dir+"/target"
+			}
+			writeText(t, dir+"/source/a", "a")
+			u := harness.AtTerminal(t, "remote", "sync", "--watch", "--delete", "--url", through, from, to)
+			u.Expect("for changes until Ctrl-C")
+			cutter.Lead("127.0.0.1:1") // which refuses
+			harness.Must(t, server.Process.Kill())
+			writeText(t, dir+"/source/b", "b")
+			harness.Must(t, os.Remove(dir+"/source/a"))
+			_, next := harness.Server(t)
+			cutter.Lead(next)
+			u.Expect("connecting again until Ctrl-C")
+			u.Expect("for changes until Ctrl-C")
+			becomes(t, dir+"/target", "b=b")
+			writeText(t, dir+"/source/c", "c")
+			becomes(t, dir+"/target", "b=b c=c")
+		})
+	}
+}
+
 // TestSyncFollowsGit: a changed .gitignore counts for what did not change itself.
 func TestSyncFollowsGit(t *testing.T) {
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
