@@ -26,11 +26,15 @@ import (
 	"net/http"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"codex.internal/pkg/internal/tokens"
 )
 
 // The refusals of Check. Their texts are the protocol's: the client gets them
 // with status 401.
 var (
+	// ErrNoToken: there is no token with the id that is to be revoked.
+	ErrNoToken = tokens.ErrNoToken
 	// ErrMissing: there is no Authorization header.
 	ErrMissing = errors.New("missing websocket bearer token")
 	// ErrHeader: the header is not `Bearer` and a token, or there are two.

@@ -101,7 +101,7 @@ func (e *editing) read(uri string) ([]byte, contents, error) {
 	there, err := e.fs.Stat(e.ctx, uri)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, contents{}, nil
+		return nil, contents{}, e.checkDirectory(uri)
 	case err != nil:
 		return nil, contents{}, err
 	case !there.IsFile:
@@ -117,6 +117,20 @@ func (e *editing) read(uri string) ([]byte, contents, error) {
 		err = fmt.Errorf("it has more than %d MiB, which are edited at most", maxEdited>>20)
 	}
 	return data, contents{true, sha256.Sum256(data)}, err
+}
+
+// checkDirectory reports why a new file cannot be written: without it the person would
+// learn after the work that there is no such directory.
+func (e *editing) checkDirectory(uri string) error {
+	dir := path.Dir(uri)
+	there, err := e.fs.Stat(e.ctx, dir)
+	if err == nil && !there.IsDirectory {
+		err = errors.New("not a directory")
+	}
+	if err != nil {
+		return fmt.Errorf("the directory of the new file: %w; make it with codex remote mkdir -p", withoutPath(err))
+	}
+	return nil
 }
 
 // local writes the copy that is edited, which only this user can read, and returns its

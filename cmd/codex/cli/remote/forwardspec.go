@@ -44,7 +44,7 @@ type forwarding struct {
 func parseForwarding(option, text string) (f forwarding, err error) {
 	f.text = text
 	wrong := func() error {
-		return cmdutil.Usagef("%s: %q is not PORT, PORT:PORT, PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT", option, text)
+		return cmdutil.Usagef("%s: %q is not PORT, PORT:PORT, PORT:HOST:PORT or ADDRESS:PORT:HOST:PORT, with ports up to 65535", option, text)
 	}
 	listen := text
 	if at := strings.Index(text, ":/"); at >= 0 {
@@ -106,7 +106,7 @@ func parseEndpoint(option, text string) (endpoint, error) {
 			return endpoint{host: fields[0], port: port}, nil
 		}
 	}
-	return endpoint{}, cmdutil.Usagef("%s: %q is not HOST:PORT or the path of a socket", option, text)
+	return endpoint{}, cmdutil.Usagef("%s: %q is not HOST:PORT, with a port up to 65535, or the path of a socket", option, text)
 }
 
 // parseListen reads PORT or ADDRESS:PORT.
@@ -122,7 +122,7 @@ func parseListen(option, text string) (endpoint, error) {
 			return e, nil
 		}
 	}
-	return endpoint{}, cmdutil.Usagef("%s: %q is not PORT or ADDRESS:PORT", option, text)
+	return endpoint{}, cmdutil.Usagef("%s: %q is not PORT or ADDRESS:PORT, with a port up to 65535", option, text)
 }
 
 // splitColons splits text at its colons that stand in no brackets, which it removes.

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -157,6 +158,9 @@ Example:
 					return cmdutil.Usagef("that is a token, which is secret; revoke takes its id: codex rendezvous token revoke %s", own)
 				}
 				token, err := tokens.Revoke(c.Context, id)
+				if errors.Is(err, rendezvous.ErrNoToken) {
+					return cmdutil.WithAdvice(err, "codex rendezvous token list shows the tokens with their ids")
+				}
 				if err != nil {
 					return err
 				}

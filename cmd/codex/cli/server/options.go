@@ -3,6 +3,8 @@
 package server
 
 import (
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -80,6 +82,10 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	authenticator, err := wsauth.New(auth)
 	if err != nil {
 		return execserver.Options{}, err
+	}
+	if _, err := os.Stat(auth.TokensFile); auth.TokensFile != "" && errors.Is(err, fs.ErrNotExist) {
+		// The file is read again when it changes, so the server can start before it.
+		log.Warn("the file of --ws-tokens does not exist: no client is admitted until codex exec-server token create --tokens has made it", "path", auth.TokensFile)
 	}
 	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests", "max-detached"} {
 		if c.Int(name) < 1 {

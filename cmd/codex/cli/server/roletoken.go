@@ -222,6 +222,9 @@ Example:
 					return cmdutil.Usagef("that is a token, which is secret; revoke takes its id: codex exec-server token revoke %s", own)
 				}
 				token, err := tokens.Revoke(c.Context, id)
+				if errors.Is(err, wsauth.ErrNoToken) {
+					return cmdutil.WithAdvice(err, "codex exec-server token list shows the tokens with their ids")
+				}
 				if err != nil {
 					return err
 				}
