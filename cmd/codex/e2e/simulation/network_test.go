@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,6 +25,21 @@ func dice(seed uint64, purpose string, n int) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", purpose, n)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// ids makes the ids of a run.
+type ids struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (r *ids) Read(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range b {
+		b[i] = byte(r.rng.Uint32())
+	}
+	return len(b), nil
 }
 
 // between returns a duration with nanoseconds at random: hardly two events happen at the
@@ -44,10 +60,14 @@ type network struct {
 	timers  []*time.Timer
 	open    map[*end]bool
 	made    []*end
+	stopped chan struct{} // closed by stop
 }
 
 func newNetwork(seed uint64, note func(string, ...any)) *network {
-	return &network{seed: seed, note: note, dialed: make(map[string]int), targets: make(map[string]*listener), open: make(map[*end]bool)}
+	return &network{
+		seed: seed, note: note, dialed: make(map[string]int), targets: make(map[string]*listener), open: make(map[*end]bool),
+		stopped: make(chan struct{}),
+	}
 }
 
 // listen returns the listener for an address; the one before it is replaced.
@@ -66,8 +86,17 @@ func (n *network) settle() {
 	n.calm = true
 }
 
+// disturb ends the calm.
+func (n *network) disturb() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calm = false
+}
+
 // stop ends what the network has under way.
 func (n *network) stop() {
+	close(n.stopped)
+	time.Sleep(time.Second) // dials for which nobody waits any more end meanwhile
 	n.mu.Lock()
 	timers := n.timers
 	n.timers = nil
@@ -83,6 +112,15 @@ func (n *network) dialer(party string) func(context.Context, string, string) (ne
 	return func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, party, address) }
 }
 
+// within is dialer for callers that leave a bound to it.
+func (n *network) within(bound time.Duration, party string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		return n.dial(ctx, party, address)
+	}
+}
+
 func (n *network) dial(ctx context.Context, party, address string) (net.Conn, error) {
 	n.mu.Lock()
 	n.dialed[party]++
@@ -96,8 +134,13 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if !calm && rng.IntN(12) == 0 {
-		<-ctx.Done() // the other end never answers
-		return nil, ctx.Err()
+		// The other end never answers. net/http goes on dialing when its request has ended.
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-n.stopped:
+			return nil, net.ErrClosed
+		}
 	}
 	n.mu.Lock()
 	l := n.targets[address]
@@ -163,15 +206,25 @@ func (n *network) doom(c *end, rng *rand.Rand) {
 	case 2, 3, 4:
 		n.after(life, func() { n.cut(c, "reset", func() { c.abort(syscall.ECONNRESET); c.other.abort(syscall.ECONNRESET) }) })
 	case 5:
-		n.after(life, func() { n.cut(c, "silence", func() { c.out.silence(); c.in.silence() }) })
+		n.after(life, func() { n.cut(c, "silence", func() { c.out.silence(); c.in.silence(); n.giveUp(c) }) })
 	case 6:
 		n.after(life, func() {
-			n.cut(c, "half-open", func() { c.abort(syscall.ECONNRESET); c.in.silence(); c.out.silence() })
+			n.cut(c, "half-open", func() { c.abort(syscall.ECONNRESET); c.in.silence(); c.out.silence(); n.giveUp(c) })
 		})
 	case 7:
 		pause := between(rng, 100*time.Millisecond, 8*time.Second)
 		n.after(life, func() { n.cut(c, "stall", func() { c.out.stall(pause); c.in.stall(pause) }) })
 	}
+}
+
+// keepAlive is after how long the kernel gives up a connection on which nothing comes, as
+// net.Dialer and net.ListenConfig ask it to: 15 s, and nine probes with as much between.
+const keepAlive = 150 * time.Second
+
+// giveUp has the kernel of each end notice in the end that nothing comes any more. A harness
+// that does what Codex CLI does has no other way: it probes nothing.
+func (n *network) giveUp(c *end) {
+	n.after(keepAlive, func() { c.abort(syscall.ETIMEDOUT); c.other.abort(syscall.ETIMEDOUT) })
 }
 
 func (n *network) cut(c *end, how string, f func()) {
@@ -295,20 +348,22 @@ func (e *end) SetDeadline(t time.Time) error {
 func (e *end) SetReadDeadline(t time.Time) error  { e.in.deadline(t, true); return nil }
 func (e *end) SetWriteDeadline(t time.Time) error { e.out.deadline(t, false); return nil }
 
-// replace makes l, or nobody, the listener of the server's address and returns the one
-// before.
-func (n *network) replace(l *listener) *listener {
+// replace makes l, or nobody, the listener of an address and returns the one before.
+func (n *network) replace(address string, l *listener) *listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	before := n.targets[serverAddress]
-	n.targets[serverAddress] = l
+	before := n.targets[address]
+	n.targets[address] = l
 	return before
 }
 
 // breakAll resets every connection, the oldest first.
-func (n *network) breakAll() {
+func (n *network) breakAll() { n.breakThose("") }
+
+// breakThose resets the connections of parties whose name has a prefix.
+func (n *network) breakThose(prefix string) {
 	n.mu.Lock()
-	open := slices.DeleteFunc(slices.Clone(n.made), func(e *end) bool { return !n.open[e] })
+	open := slices.DeleteFunc(slices.Clone(n.made), func(e *end) bool { return !n.open[e] || !strings.HasPrefix(e.name, prefix) })
 	n.mu.Unlock()
 	for _, e := range open {
 		e.abort(syscall.ECONNRESET)

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -19,7 +19,6 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/wire/websocket"
 	"github.com/anishathalye/porcupine"
 	"github.com/google/uuid"
 )
@@ -32,6 +31,8 @@ const (
 	// the clock of the bubble.
 	patience = 10 * time.Minute
 	keep     = 5 * time.Second // between probes of a connection
+	// longOutage leaves time for what must end after it.
+	longOutage = 5 * time.Minute
 )
 
 // The numbers of the clients in a history.
@@ -52,9 +53,12 @@ type world struct {
 	machine *machine
 	server  *execserver.Server
 	serving sync.WaitGroup
+	relayed *relayed      // nil: clients reach the server directly
+	ttl     time.Duration // of a session without a connection
 	a       *execclient.Client
 	proc    *execclient.Process
-	other   *dialer // of the client that has joined
+	b       *execclient.Client // that has taken the session over; may be nil
+	other   *dialer            // of the client that has joined
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
@@ -75,11 +79,12 @@ func play(t *testing.T, seed uint64) (o outcome) {
 	var ran *history
 	uuid.SetRand(&ids{rng: dice(seed, "ids", 0)}) // texts have ids of sessions
 	defer uuid.SetRand(nil)
+	cryptotest.SetGlobalRandom(t, seed) // of keys and nonces: texts have them, and their lengths differ in URLs
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()
 		w := &world{
 			history: h, t: t, seed: seed, rng: dice(seed, "world", 0), net: newNetwork(seed, h.note),
-			machine: &machine{seed: seed}, outputs: make(map[execproto.Stream][]byte),
+			machine: &machine{seed: seed}, outputs: make(map[execproto.Stream][]byte), ttl: execserver.DefaultSessionTTL,
 		}
 		plot := w.run(t.Context())
 		o, ran = outcome{w.lines, w.failures, plot}, h
@@ -93,21 +98,6 @@ func play(t *testing.T, seed uint64) (o outcome) {
 	return o
 }
 
-// ids makes the ids of a run.
-type ids struct {
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (r *ids) Read(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range b {
-		b[i] = byte(r.rng.Uint32())
-	}
-	return len(b), nil
-}
-
 func (w *world) failf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,11 +106,15 @@ func (w *world) failf(format string, args ...any) {
 
 // serve starts a server on the address; one before it has been stopped.
 func (w *world) serve() {
-	srv, err := execserver.New(execserver.Options{AnyPeer: true, Process: process.Options{Launch: w.machine.launch}})
+	srv, err := execserver.New(execserver.Options{AnyPeer: true, SessionTTL: w.ttl, Process: process.Options{Launch: w.machine.launch}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.server = srv
+	if w.relayed != nil {
+		w.relayed.execute(srv)
+		return
+	}
 	l := w.net.listen(serverAddress)
 	w.serving.Go(func() { _ = srv.Serve(context.Background(), l) })
 }
@@ -128,6 +122,9 @@ func (w *world) serve() {
 func (w *world) stopServer() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	if w.relayed != nil {
+		w.relayed.stopExecutor()
+	}
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.failf("the server does not end: %v", err)
 	}
@@ -137,9 +134,17 @@ func (w *world) stopServer() {
 // plots are what may happen in a run, beside what the network does.
 var plots = []string{"calm", "calm", "take-over", "take-over after an end", "intruder", "outage", "restart"}
 
+// relayedPlots are what may happen beside these when a rendezvous service is between.
+var relayedPlots = append([]string{"rendezvous restart", "rendezvous restart", "rendezvous outage", "executor outage"}, plots...)
+
 // run plays a run to its end and returns its plot.
 func (w *world) run(ctx context.Context) string {
 	plot := plots[w.rng.IntN(len(plots))]
+	if dice(w.seed, "route", 0).IntN(2) == 0 {
+		plot = relayedPlots[w.rng.IntN(len(relayedPlots))]
+		w.ttl = relayedTTL
+		w.relayed = newRelayed(ctx, w)
+	}
 	w.note("plot: %s", plot)
 	w.serve()
 	defer func() {
@@ -147,15 +152,21 @@ func (w *world) run(ctx context.Context) string {
 		if w.a != nil {
 			_ = w.a.Close()
 		}
+		if w.b != nil {
+			_ = w.b.Close()
+		}
 		w.wg.Wait()
 		w.stopServer()
+		if w.relayed != nil {
+			w.relayed.stopService()
+		}
 		w.net.stop()
 	}()
-	bound, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if !w.begin(bound) {
+	if !w.begin(ctx) {
 		return plot
 	}
+	bound, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	writers := w.writers(bound)
 	w.wg.Go(func() { w.follow(bound) })
 	_ = sleep(bound, between(w.rng, time.Millisecond, 5*time.Second))
@@ -173,11 +184,22 @@ func (w *world) run(ctx context.Context) string {
 	return plot
 }
 
+// luck is how long a disturbed network may keep the first client from starting its process.
+// Through a rendezvous service five connections must last for that.
+const luck = 2 * time.Minute
+
 // begin connects the first client and starts the process.
 func (w *world) begin(ctx context.Context) bool {
-	o := execclient.Options{KeepAlive: keep, Connect: w.net.dialer("a"), ClientName: "a"}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	lucky := time.AfterFunc(luck, w.net.settle)
+	defer func() {
+		lucky.Stop()
+		w.net.disturb()
+	}()
+	dial := w.route("a")
 	for w.a == nil {
-		c, err := execclient.DialWebSocket(ctx, serverURL, o)
+		c, err := dial(ctx)
 		if err != nil && ctx.Err() != nil {
 			w.failf("no connection: %v", err)
 			return false
@@ -199,6 +221,19 @@ func (w *world) begin(ctx context.Context) bool {
 	began(resultOK)
 	w.proc = proc
 	return true
+}
+
+// route returns how a client makes its first connection, and so the others.
+func (w *world) route(party string) func(context.Context) (*execclient.Client, error) {
+	o := execclient.Options{KeepAlive: keep, Connect: w.net.dialer(party), ClientName: party}
+	if w.relayed == nil {
+		return func(ctx context.Context) (*execclient.Client, error) {
+			return execclient.DialWebSocket(ctx, serverURL, o)
+		}
+	}
+	o.RecoveryTimeout = relayedRecovery
+	d := w.relayed.client(party)
+	return func(ctx context.Context) (*execclient.Client, error) { return execclient.Dial(ctx, d, o) }
 }
 
 // ended reports whether an error says that the session is lost, which a client learns
@@ -286,7 +321,7 @@ func (w *world) happen(ctx context.Context, plot string) *execclient.Client {
 		if b == nil {
 			return nil
 		}
-		w.t.Cleanup(func() { _ = b.Close() })
+		w.b = b
 		_ = sleep(ctx, between(w.rng, time.Millisecond, 300*time.Millisecond))
 		_ = w.a.Close()
 		return b
@@ -297,15 +332,23 @@ func (w *world) happen(ctx context.Context, plot string) *execclient.Client {
 		}
 	case "outage":
 		w.call(nobody, input{op: opEnd})(resultUnknown)
-		before := w.net.replace(nil)
+		address := serverAddress
+		if w.relayed != nil {
+			address = rendezvousAddress
+		}
+		before := w.net.replace(address, nil)
 		w.net.breakAll()
-		_ = sleep(ctx, between(w.rng, time.Second, 2*execserver.DefaultSessionTTL))
-		w.net.replace(before)
+		_ = sleep(ctx, between(w.rng, time.Second, min(2*w.ttl, longOutage)))
+		w.net.replace(address, before)
 	case "restart":
 		w.call(nobody, input{op: opEnd})(resultUnknown)
 		w.stopServer()
 		_ = sleep(ctx, between(w.rng, time.Millisecond, 10*time.Second))
 		w.serve()
+	default:
+		if w.relayed != nil {
+			w.relayed.happen(ctx, plot)
+		}
 	}
 	return nil
 }
@@ -317,7 +360,13 @@ func (w *world) join(ctx context.Context, client int, takeOver bool) *execclient
 		op = opTake
 	}
 	o := execclient.Options{KeepAlive: keep, ClientName: "other", ResumeSessionID: w.a.SessionID()}
-	d := &dialer{connect: w.net.dialer(fmt.Sprint("client", client)), takeOver: takeOver}
+	party := fmt.Sprint("client", client)
+	d := &dialer{takeOver: takeOver}
+	if w.relayed != nil {
+		d.Dialer, o.RecoveryTimeout = w.relayed.client(party), relayedRecovery
+	} else {
+		d.Dialer = direct(w.net.dialer(party))
+	}
 	w.other = d
 	for {
 		done := w.call(client, input{op: op})
@@ -341,65 +390,6 @@ func (w *world) join(ctx context.Context, client int, takeOver bool) *execclient
 		_ = sleep(ctx, between(w.rng, time.Millisecond, time.Second))
 	}
 }
-
-// dialer makes the connections of another client.
-type dialer struct {
-	connect  func(context.Context, string, string) (net.Conn, error)
-	takeOver bool
-
-	mu   sync.Mutex
-	last *transport
-}
-
-// acknowledge says that output has come, as a client must of a process with a window. What
-// is lost with the connection is made up for by the next one.
-func (d *dialer) acknowledge(seq uint64) {
-	d.mu.Lock()
-	last := d.last
-	d.mu.Unlock()
-	_ = last.Write(fmt.Appendf(nil, `{"method":"process/ack","params":{"processId":%q,"seq":%d}}`, processName, seq))
-}
-
-// Dial implements execclient.Dialer.
-func (d *dialer) Dial(ctx context.Context) (execclient.Transport, error) {
-	c, err := websocket.Dial(ctx, serverURL, websocket.DialOptions{
-		Options: websocket.Options{Limit: 64 << 20, Ping: keep}, Timeout: 10 * time.Second, Connect: d.connect,
-		Refused: refused,
-	})
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = &transport{c: c, takeOver: d.takeOver}
-	return d.last, nil
-}
-
-// transport asks for a take-over in its first message if it is told to.
-type transport struct {
-	c *websocket.Conn
-
-	mu       sync.Mutex // of writes
-	takeOver bool
-}
-
-func (t *transport) Read() ([]byte, error) {
-	var b bytes.Buffer
-	_, err := t.c.ReadTo(&b)
-	return b.Bytes(), err
-}
-
-func (t *transport) Write(message []byte) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.takeOver {
-		t.takeOver = false
-		message = bytes.Replace(message, []byte(`"resumeSessionId":`), []byte(`"takeOver":true,"resumeSessionId":`), 1)
-	}
-	return t.c.WriteText(message)
-}
-
-func (t *transport) Close() error { return t.c.Close(websocket.CloseNormal, "") }
 
 // finish ends the process and compares what clients have seen with what it has done.
 func (w *world) finish(ctx context.Context, owner *execclient.Client, plot string) {

@@ -1,0 +1,91 @@
+//go:build linux
+
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/wire/websocket"
+)
+
+// dialer makes the connections of another client.
+type dialer struct {
+	execclient.Dialer
+	takeOver bool
+
+	mu   sync.Mutex
+	last *transport
+}
+
+// acknowledge says that output has come, as a client must of a process with a window. What
+// is lost with the connection is made up for by the next one.
+func (d *dialer) acknowledge(seq uint64) {
+	d.mu.Lock()
+	last := d.last
+	d.mu.Unlock()
+	_ = last.Write(fmt.Appendf(nil, `{"method":"process/ack","params":{"processId":%q,"seq":%d}}`, processName, seq))
+}
+
+// Dial implements execclient.Dialer.
+func (d *dialer) Dial(ctx context.Context) (execclient.Transport, error) {
+	c, err := d.Dialer.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = &transport{Transport: c, takeOver: d.takeOver}
+	return d.last, nil
+}
+
+// direct makes websockets to the server by a function that makes connections.
+type direct func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Dial implements execclient.Dialer.
+func (d direct) Dial(ctx context.Context) (execclient.Transport, error) {
+	c, err := websocket.Dial(ctx, serverURL, websocket.DialOptions{
+		Options: websocket.Options{Limit: 64 << 20, Ping: keep}, Timeout: 10 * time.Second, Connect: d,
+		Refused: refused,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return socket{c}, nil
+}
+
+// socket is a websocket as a client wants it.
+type socket struct{ *websocket.Conn }
+
+func (s socket) Read() ([]byte, error) {
+	var b bytes.Buffer
+	_, err := s.ReadTo(&b)
+	return b.Bytes(), err
+}
+
+func (s socket) Write(message []byte) error { return s.WriteText(message) }
+
+func (s socket) Close() error { return s.Conn.Close(websocket.CloseNormal, "") }
+
+// transport asks for a take-over in its first message if it is told to.
+type transport struct {
+	execclient.Transport
+
+	mu       sync.Mutex // of writes
+	takeOver bool
+}
+
+func (t *transport) Write(message []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.takeOver {
+		t.takeOver = false
+		message = bytes.Replace(message, []byte(`"resumeSessionId":`), []byte(`"takeOver":true,"resumeSessionId":`), 1)
+	}
+	return t.Transport.Write(message)
+}

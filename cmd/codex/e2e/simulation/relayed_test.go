@@ -1,0 +1,213 @@
+//go:build linux
+
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/account/registry"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noise"
+	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/wire/websocket"
+)
+
+const (
+	rendezvousAddress = "rendezvous:80"
+	environment       = "environment"
+	// relayedTTL is how long a session outlives its connection when it is relayed, and
+	// relayedRecovery how long a client tries to resume it. An executor whose relay does
+	// not answer notices after 75 s and may wait another 30 s for its next connection; with
+	// the defaults of a minute and 25 s nearly every disturbance would end the session, and
+	// nothing would be learned about what comes after.
+	relayedTTL      = 6 * time.Minute
+	relayedRecovery = 4 * time.Minute
+	// dialTimeout bounds the making of a connection for a request to the registry, as in
+	// http.DefaultTransport.
+	dialTimeout = 30 * time.Second
+)
+
+// relayed is the rendezvous service of a run, and both ends that meet there: an executor
+// that has streams served by the server, and a harness for each client.
+type relayed struct {
+	w     *world
+	token string
+	opts  rendezvous.Options
+	keys  *noise.Identity // of all clients: a session belongs to its key
+	plain [2]bool         // the executor, and the harnesses, do what Codex CLI does
+
+	service *rendezvous.Server
+	serving sync.WaitGroup
+
+	executing sync.WaitGroup
+	stop      context.CancelFunc // of the executor
+}
+
+// newRelayed starts a rendezvous service.
+func newRelayed(ctx context.Context, w *world) *relayed {
+	rng := dice(w.seed, "rendezvous", 0)
+	dir := w.t.TempDir()
+	r := &relayed{w: w, plain: [2]bool{rng.IntN(5) == 0, rng.IntN(5) == 0}}
+	tokens := rendezvous.OpenTokens(filepath.Join(dir, "tokens"))
+	var err error
+	r.token, _, err = tokens.Create(ctx, rendezvous.TokenSpec{Name: "all", Role: rendezvous.RoleBoth, Environments: []string{environment}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.opts = rendezvous.Options{Tokens: tokens}
+	if rng.IntN(2) == 0 {
+		r.opts.StateFile = filepath.Join(dir, "state")
+	}
+	w.note("relayed: the state is kept: %t, plain executor: %t, plain harness: %t", r.opts.StateFile != "", r.plain[0], r.plain[1])
+	if r.keys, err = noise.GenerateIdentity(); err != nil {
+		w.t.Fatal(err)
+	}
+	r.serve()
+	return r
+}
+
+// serve starts the service; one before it has been stopped.
+func (r *relayed) serve() {
+	service, err := rendezvous.New(context.Background(), r.opts)
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	r.service = service
+	l := r.w.net.listen(rendezvousAddress)
+	r.serving.Go(func() { _ = service.Serve(context.Background(), l, nil) })
+}
+
+// stopService ends the service, which tells its peers if the network lets it.
+func (r *relayed) stopService() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.service.Shutdown(ctx); err != nil {
+		r.w.failf("the rendezvous service does not end: %v", err)
+	}
+	r.serving.Wait()
+}
+
+// restart has the service end, in order or with its machine, and begin anew later. Without
+// a state file it knows no registration then.
+func (r *relayed) restart(ctx context.Context) {
+	crash := r.w.rng.IntN(2) == 0
+	r.w.note("the rendezvous service ends (crash: %t)", crash)
+	if crash {
+		r.w.net.replace(rendezvousAddress, nil)
+		r.w.net.breakAll()
+	}
+	r.stopService()
+	_ = sleep(ctx, between(r.w.rng, time.Millisecond, 10*time.Second))
+	r.w.note("the rendezvous service begins")
+	r.serve()
+}
+
+// registry returns a client of the registry for a party.
+func (r *relayed) registry(party string) *registry.Client {
+	dial := &http.Transport{DialContext: r.w.net.within(dialTimeout, party), DisableKeepAlives: true, DisableCompression: true}
+	c, err := registry.New(registry.Options{
+		BaseURL: "http://" + rendezvousAddress, Authorizer: registry.Bearer(r.token, ""), Transport: dial,
+	})
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	return c
+}
+
+// execute has a server serve the streams that come through the relay, until stopExecutor.
+func (r *relayed) execute(srv *execserver.Server) {
+	identity, err := noise.GenerateIdentity()
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	reg := r.registry("executor's registry")
+	o := relay.ExecutorOptions{
+		Identity: identity, Plain: r.plain[0], DialContext: r.w.net.dialer("executor"),
+		Register: func(ctx context.Context) (relay.Registration, error) {
+			made, err := reg.Register(ctx, environment, identity.PublicKey())
+			r.w.note("executor registers: %t", err == nil)
+			return relay.Registration{URL: made.URL, EnvironmentID: environment, RegistrationID: made.ID}, err
+		},
+		Validate: func(ctx context.Context, registration string, harness noise.PublicKey, authorization string) error {
+			return reg.Validate(ctx, environment, registry.Claim{RegistrationID: registration, HarnessKey: harness, Authorization: authorization})
+		},
+		Serve: func(c websocket.Transport) { _ = srv.ServeConn(c) },
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.executing.Go(func() {
+		// The first registration must succeed, or Run ends: a supervisor starts it again.
+		for ctx.Err() == nil {
+			err := relay.NewExecutor(o).Run(ctx)
+			r.w.note("executor ends: %t", err == nil)
+			_ = sleep(ctx, time.Second)
+		}
+	})
+}
+
+func (r *relayed) stopExecutor() {
+	r.stop()
+	r.executing.Wait()
+}
+
+// client returns what makes the streams of a client.
+func (r *relayed) client(party string) execclient.Dialer {
+	reg := r.registry(party + "'s registry")
+	jitter := &jitter{rng: dice(r.w.seed, "jitter "+party, 0)}
+	return harness{relay.NewHarness(relay.HarnessOptions{
+		Identity: r.keys, Plain: r.plain[1], DialContext: r.w.net.dialer(party), Jitter: jitter.within,
+		Connect: func(ctx context.Context) (relay.Bundle, error) {
+			c, err := reg.Connect(ctx, environment, r.keys.PublicKey())
+			return relay.Bundle{
+				Registration: relay.Registration{URL: c.URL, EnvironmentID: environment, RegistrationID: c.RegistrationID},
+				ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
+			}, err
+		},
+	})}
+}
+
+// jitter is the chance in the pauses of a harness.
+type jitter struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (j *jitter) within(most time.Duration) time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return time.Duration(j.rng.Int64N(int64(most)))
+}
+
+// harness is one as a client wants it.
+type harness struct{ *relay.Harness }
+
+// Dial implements execclient.Dialer.
+func (h harness) Dial(ctx context.Context) (execclient.Transport, error) {
+	c, err := h.Harness.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// happen plays what only happens to a rendezvous service.
+func (r *relayed) happen(ctx context.Context, plot string) {
+	switch plot {
+	case "rendezvous restart":
+		r.restart(ctx)
+	case "rendezvous outage":
+		before := r.w.net.replace(rendezvousAddress, nil)
+		r.w.net.breakAll()
+		_ = sleep(ctx, between(r.w.rng, time.Second, time.Minute))
+		r.w.net.replace(rendezvousAddress, before)
+	case "executor outage":
+		r.w.net.breakThose("executor")
+	}
+}
