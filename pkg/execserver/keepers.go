@@ -134,16 +134,20 @@ func checkOwn(what string, info fs.FileInfo, most fs.FileMode) error {
 // openDirectory opens a directory of this user that no other one can enter and to which no
 // link leads, relative to root or, if that is nil, absolute.
 func openDirectory(root *os.Root, name string) (*os.Root, error) {
-	var opened *os.Root
-	var link fs.FileInfo
-	var err error
+	lstat, open := os.Lstat, os.OpenRoot
 	if root != nil {
-		if link, err = root.Lstat(name); err == nil {
-			opened, err = root.OpenRoot(name)
-		}
-	} else if link, err = os.Lstat(name); err == nil {
-		opened, err = os.OpenRoot(name)
+		lstat, open = root.Lstat, root.OpenRoot
 	}
+	link, err := lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case link.Mode()&fs.ModeSymlink != 0:
+		return nil, fmt.Errorf("%s is a link", name)
+	case !link.IsDir(): // to open a FIFO would wait for a writer
+		return nil, fmt.Errorf("%s is no directory", name)
+	}
+	opened, err := open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +155,7 @@ func openDirectory(root *os.Root, name string) (*os.Root, error) {
 	switch {
 	case err != nil:
 	case !os.SameFile(info, link):
-		err = fmt.Errorf("%s is a link", name)
+		err = fmt.Errorf("%s was exchanged", name)
 	default:
 		err = checkOwn(name, info, 0o700)
 	}
@@ -398,8 +402,10 @@ func newSecret() string {
 var errKeeperEnded = errors.New("the keeper of the process has ended")
 
 // call makes a request to the keeper. It returns errKeeperEnded if the keeper has ended,
-// and the keeper's own errors as such.
+// and the keeper's own errors as such. A process that holds the lock and does not answer, as one
+// that is no keeper, is waited for as long as for a connection.
 func (k *kept) call(ctx context.Context, method string, params, result execproto.Object) error {
+	var silent time.Time // since when
 	for {
 		client, err := k.connect(ctx)
 		if err == nil {
@@ -413,7 +419,15 @@ func (k *kept) call(ctx context.Context, method string, params, result execproto
 			return errors.Unwrap(refused)
 		case !k.alive() || k.isClosed():
 			return errKeeperEnded
-		case repeatableAtKeeper[method]:
+		case refused != nil: // it still starts the process
+			silent = time.Time{}
+			if err := pause(ctx, keeperPause); err != nil {
+				return err
+			}
+		case repeatableAtKeeper[method] && (silent.IsZero() || time.Since(silent) < keeperDialTime):
+			if silent.IsZero() {
+				silent = time.Now()
+			}
 			// It is ending, or its queue is full.
 			if err := pause(ctx, keeperPause); err != nil {
 				return err
