@@ -75,8 +75,8 @@ func (srv *Server) recordSession(c *conn, id string) error {
 	})
 }
 
-// recordDetached writes that a detached process is about to be started. How it ends is known
-// to its keeper alone.
+// recordDetached writes that a detached process is about to be started. See noteEnd for its
+// end.
 func (c *conn) recordDetached(p *execproto.StartParams, cwd string) error {
 	a := c.srv.opts.Audit
 	if a == nil {

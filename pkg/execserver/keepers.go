@@ -96,6 +96,8 @@ type detachedStore struct {
 	mu   sync.Mutex
 	root *os.Root // nil: not opened yet
 	open map[string]*kept
+
+	auditing sync.Mutex // held while an end is written into the audit trail
 }
 
 // kept is one detached process.
@@ -350,6 +352,7 @@ func (s *detachedStore) remove(k *kept) error {
 }
 
 func (s *detachedStore) removeLocked(k *kept) error {
+	s.noteEnd(k)
 	k.close()
 	delete(s.open, k.name)
 	if err := s.root.RemoveAll(k.name); err != nil {

@@ -43,6 +43,9 @@ func (srv *Server) openDetached() {
 	}
 	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept)}
 	srv.wg.Go(func() { srv.detached.routineExpire(srv.stopped) })
+	if o.Audit != nil {
+		srv.wg.Go(func() { srv.detached.routineAudit(srv.stopped) })
+	}
 }
 
 // sortKept sorts processes by their starts.
@@ -98,7 +101,11 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		// is told of this one.
 		ctx, cancel := context.WithTimeout(c.srv.ctx, keeperStartTime)
 		defer cancel()
-		return c.srv.detached.start(ctx, record, params)
+		started, err := c.srv.detached.start(ctx, record, params)
+		if err != nil {
+			c.srv.detached.noteNotStarted(&record, err)
+		}
+		return started, err
 	}}, nil
 }
 
@@ -152,6 +159,7 @@ func (d *detachedStore) start(ctx context.Context, record keeperRecord, params *
 		}
 	}
 	d.log.Info("detached process did not start", "process", shorten(record.ProcessID), "error", err)
+	d.setNotStarted(k)
 	k.disconnect()
 	k.awaitEnd(ctx)
 	_ = d.remove(k)
