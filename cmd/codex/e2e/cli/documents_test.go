@@ -57,7 +57,7 @@ var notMarked = map[string]string{
 	"scripts/test --quick":            "it is what runs this test: scripts/check tests it",
 	"scripts/test --race":             "it is what runs this test: scripts/check tests it",
 	".ci/run":                         "it runs this test",
-	"source <(codex completion bash)": "it changes the shell: see TestBashCompletion",
+	"source <(codex completion bash)": "it changes the shell: see TestCompletionInShells",
 	"codex man remote | man -l -":     "it needs man: see TestManPages",
 	"codex exec-server token create --role run --cwd /srv/project --expires 24h": "it needs that directory: see TestRoles",
 	"codex exec-server token create --role read --principal ci":                  "it writes into the home of the user: see TestRoles",
