@@ -24,6 +24,7 @@ type helper struct {
 	unhook     func() bool // stops watching the context
 	next       func()      // starts the next helper ahead and waits for its use; nil: none
 	answer     []byte
+	told       int // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer
 	stderrRead sync.WaitGroup // done when stderr has been read to its end
 }
@@ -82,11 +83,12 @@ func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
 	} else if err := h.write([][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return nil, internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	}
-	if err := h.readLine(); err != nil {
+	answer, err := h.nextLine()
+	if err != nil {
 		h.child.Kill() // ends the goroutine that may still write the request
 		return nil, h.failed(err)
 	}
-	response, rpc, err := fshelper.ParseAnswer(h.answer, operation)
+	response, rpc, err := fshelper.ParseAnswer(answer, operation)
 	switch {
 	case err != nil:
 		h.child.Kill()
@@ -107,25 +109,38 @@ func (h *helper) write(request [][]byte) error {
 	return nil
 }
 
-// readLine reads an answer up to its newline, which is the last byte that
-// comes.
-func (h *helper) readLine() error {
-	h.answer = h.answer[:0]
-	for {
-		if len(h.answer) == cap(h.answer) {
-			h.answer = slices.Grow(h.answer, max(4<<10, len(h.answer)))
+// nextLine reads the next line and returns it with its newline. It is valid until the next
+// call. Several lines may come together: those of a watch.
+func (h *helper) nextLine() ([]byte, error) {
+	h.answer = slices.Delete(h.answer, 0, h.told)
+	h.told = 0
+	for searched := 0; ; {
+		if i := bytes.IndexByte(h.answer[searched:], '\n'); i >= 0 {
+			h.told = searched + i + 1
+			return h.answer[:h.told], nil
 		}
-		n, err := h.child.Stdout.Read(h.answer[len(h.answer):cap(h.answer)])
-		h.answer = h.answer[:len(h.answer)+n]
-		switch {
-		case n > 0 && h.answer[len(h.answer)-1] == '\n':
-			return nil
-		case err != nil:
-			return err
-		case len(h.answer) > fshelper.MaxAnswer:
-			return errors.New("the answer is too long")
+		if searched = len(h.answer); searched > fshelper.MaxAnswer {
+			return nil, errTooLong
+		}
+		if err := h.read(); err != nil {
+			return nil, err
 		}
 	}
+}
+
+var errTooLong = errors.New("the answer is too long")
+
+// read reads some bytes of an answer behind what has come.
+func (h *helper) read() error {
+	if len(h.answer) == cap(h.answer) {
+		h.answer = slices.Grow(h.answer, max(4<<10, len(h.answer)))
+	}
+	n, err := h.child.Stdout.Read(h.answer[len(h.answer):cap(h.answer)])
+	h.answer = h.answer[:len(h.answer)+n]
+	if n > 0 {
+		return nil
+	}
+	return err
 }
 
 // retire ends a helper of the pool that has answered, and starts the next one.

@@ -310,10 +310,11 @@ func (t *confinedTree) next() (*execproto.Changed, bool) {
 
 // line reads a line of changes from the helper.
 func (t *confinedTree) line() (*execproto.Changed, error) {
-	if err := t.h.readLine(); err != nil {
+	text, err := t.h.nextLine()
+	if err != nil {
 		return nil, t.h.failed(err)
 	}
-	response, rpc, err := fshelper.ParseAnswer(t.h.answer, execproto.NotifyFSChanged)
+	response, rpc, err := fshelper.ParseAnswer(text, execproto.NotifyFSChanged)
 	switch {
 	case err != nil:
 		return nil, err
