@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"codex.internal/pkg/wire/websocket"
@@ -191,9 +193,25 @@ func startCommand(c Command) (Transport, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("failed to spawn exec-server: %w", err)
+		return nil, fmt.Errorf("failed to spawn exec-server: %w", directoryError(cmd.Dir, err))
 	}
 	return &stdio{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 64<<10), stderr: stderr}, nil
+}
+
+// directoryError returns the error of a start. The system blames the program if the
+// directory of the start is missing, or may not be entered: then the directory is named.
+func directoryError(dir string, err error) error {
+	if dir == "" {
+		return err
+	}
+	there, wrong := os.Stat(dir)
+	if wrong == nil && !there.IsDir() {
+		wrong = &fs.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if wrong != nil {
+		return fmt.Errorf("its working directory: %w", wrong)
+	}
+	return err
 }
 
 // lockedWriter writes for one goroutine at a time.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -183,6 +184,10 @@ func TestGreetingsThatFail(t *testing.T) {
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
+	if _, err := StartCommand(t.Context(), Command{Path: os.Args[0], Dir: missing}, Options{}); err == nil ||
+		!strings.HasPrefix(err.Error(), "failed to spawn exec-server: its working directory: ") || !strings.Contains(err.Error(), missing) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is missing: %v", err)
+	}
 	if _, err := StartCommand(t.Context(), Command{Path: missing}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "failed to spawn exec-server: ") || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
