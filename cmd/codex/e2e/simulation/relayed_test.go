@@ -34,6 +34,14 @@ const (
 	dialTimeout = 30 * time.Second
 )
 
+// relayedPlots are what may happen beside these when a rendezvous service is between.
+var relayedPlots = append([]string{"rendezvous restart", "rendezvous restart", "rendezvous outage", "executor outage"}, plots...)
+
+// kept are the plots that no relayed session may end with: relayedRecovery is longer than
+// all disturbances, and nobody else asks for the session. A client that gave up would
+// otherwise count as one whose server was away for too long.
+var kept = []string{"calm", "rendezvous restart", "rendezvous outage", "executor outage"}
+
 // relayed is the rendezvous service of a run, and both ends that meet there: an executor
 // that has streams served by the server, and a harness for each client.
 type relayed struct {

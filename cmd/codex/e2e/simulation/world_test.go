@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,9 +134,6 @@ func (w *world) stopServer() {
 
 // plots are what may happen in a run, beside what the network does.
 var plots = []string{"calm", "calm", "take-over", "take-over after an end", "intruder", "outage", "restart"}
-
-// relayedPlots are what may happen beside these when a rendezvous service is between.
-var relayedPlots = append([]string{"rendezvous restart", "rendezvous restart", "rendezvous outage", "executor outage"}, plots...)
 
 // run plays a run to its end and returns its plot.
 func (w *world) run(ctx context.Context) string {
@@ -431,6 +429,9 @@ func (w *world) finish(ctx context.Context, owner *execclient.Client, plot strin
 		w.call(nobody, input{op: op, lines: p.inputs()})(resultOK)
 	}
 	w.note("complete: %t", complete)
+	if w.relayed != nil && !complete && slices.Contains(kept, plot) {
+		w.failf("the client has lost its session")
+	}
 }
 
 func (w *world) compare(p *program, s execproto.Stream, said []byte, seen map[execproto.Stream][]byte, complete bool) {
