@@ -114,6 +114,30 @@ func TestWrongOptionsInAFile(t *testing.T) {
 	}
 }
 
+// TestLimitsInAFile: the limits of commands are options like others.
+func TestLimitsInAFile(t *testing.T) {
+	const file = "limit-memory = '2G'\nlimit-cpus = '1.5'\nlimit-time = '1h'\nlimit-open-files = '64'\nlimit-require = true"
+	text, err := server(t, file, "--limit-time", "2h", "--print-config")
+	const want = "limit-memory = \"2G\" # \nlimit-cpus = \"1.5\" # \nlimit-time = \"2h\" # \nlimit-open-files = \"64\" # \nlimit-require = true # \n"
+	if err != nil || options(text) != options(want) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if text, err := server(t, file, "--check-config"); err != nil || !strings.Contains(text, "are valid") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for line, option := range map[string]string{
+		"limit-memory = '2X'": "--limit-memory", "limit-cpus = 'all'": "--limit-cpus", "limit-time = 'soon'": "--limit-time", "limit-pids = '-1'": "--limit-pids",
+	} {
+		_, err := server(t, "\n"+line, "--check-config")
+		if err == nil || !strings.Contains(err.Error(), option) || !strings.Contains(cmdutil.AdviceOn(err), "options.toml:2") {
+			t.Errorf("%s: %v, %s", line, err, cmdutil.AdviceOn(err))
+		}
+	}
+	if _, err := server(t, "limit-pids = 200", "--check-config"); err == nil || !strings.Contains(err.Error(), "limit-pids: it must be a string") {
+		t.Errorf("a number: %v", err)
+	}
+}
+
 // TestOptionsFileIsRefused: a file that is missing, or that others can change.
 func TestOptionsFileIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "options.toml")
