@@ -37,8 +37,7 @@ standard input and output to one host and port, for ProxyCommand of ssh.
 --auto forwards every port that your commands on the server open, with the same
 number here if that is free, and says so on stderr: those of all your sessions,
 such as codex remote shell in another terminal, also in sandboxes. It listens on
-127.0.0.1 and ::1 alone. Through a rendezvous, where a client has no lasting name,
-use -L auto of codex remote run, exec and shell.
+127.0.0.1 and ::1 alone.
 
 A line is printed for each port when it is ready. The command runs until it is
 interrupted, or the session is lost. While the connection to the server is made

@@ -150,14 +150,23 @@ func TestAutoOverEveryWay(t *testing.T) {
 			harness.Must(t, in.Close())
 			harness.Must(t, cmd.Wait())
 
-			if name != "rendezvous" {
-				return
+			if name == "stdio" {
+				return // each client has a server of its own
 			}
-			cmd = exec.Command(harness.Codex, append(append([]string{"remote"}, way[0]...), "forward", "--auto")...)
-			cmd.Env = append(os.Environ(), way[1]...)
-			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "for one run of it") {
-				t.Errorf("all sessions of a client without a lasting name: %q, %v", out, err)
+			all := exec.Command(harness.Codex, append(append([]string{"remote"}, way[0]...), "forward", "--auto")...)
+			all.Env = append(os.Environ(), way[1]...)
+			told := startLines(t, all)
+			port = freePort(t)
+			other := exec.Command(harness.Codex, append(append([]string{"remote"}, way[0]...), "run", "--", self, "greet", fmt.Sprintf("127.0.0.1:%d", port))...)
+			other.Env = append(os.Environ(), way[1]...)
+			in, err = other.StdinPipe()
+			harness.Must(t, err)
+			startLines(t, other)
+			if got := greeting(t, told.awaitForward(port)); got != fmt.Sprintf("hello from 127.0.0.1:%d", port) {
+				t.Errorf("another session: %q", got)
 			}
+			harness.Must(t, in.Close())
+			harness.Must(t, other.Wait())
 		})
 	}
 }
