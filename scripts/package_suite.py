@@ -1,10 +1,8 @@
 """The part of scripts/services that installs, upgrades and purges the package for Debian."""
 import glob
-import json
 import os
 import pwd
 import re
-import time
 
 from guest_suite import JOB, USER, expect, run, until
 
@@ -15,16 +13,23 @@ CODEX = '/usr/bin/codex'
 # The most that systemd-analyze security may give the server that registers: above it is "MEDIUM".
 EXPOSURE = 4.0
 # Where a package may leave something: what scripts of packages and services write to.
-WATCHED = ('/etc', '/run', '/usr/bin', '/usr/lib/systemd', '/usr/lib/sysusers.d', '/usr/lib/tmpfiles.d', '/var/lib/systemd',
-           '/var/cache', '/var/tmp', '/tmp')
+WATCHED = ('/etc', '/run', '/usr/lib/systemd/system', '/var/lib/systemd', '/var/tmp', '/tmp')
 # What the system itself writes below those meanwhile, and the users, which stay.
-IGNORED = re.compile(r'^/run/(systemd|log|services|user|udev|lock)/|^/etc/(passwd|group|shadow|gshadow|subuid|subgid|\.pwd\.lock)|^/var/cache/man(/|$)|'
+IGNORED = re.compile(r'^/run/(systemd|log|services|user|udev|lock)/|^/etc/(passwd|group|shadow|gshadow|subuid|subgid|\.pwd\.lock)|'
                      r'^/run/(utmp|dbus|credentials|initctl|systemd|log|user)|^/(tmp|var/tmp)/systemd-private-|^/etc/(\.updated|resolv\.conf)')
 
 
-def package(version):
-    found = glob.glob(JOB + '/packages/' + version + '/*.deb')
-    return found[0]
+# A database of packages of its own: with that of this machine the triggers of others run too, of
+# which the index of manual pages alone takes minutes on an emulated processor.
+ADMIN = '/run/services/dpkg'
+
+
+def dpkg(*argv):
+    return run('dpkg', '--admindir=' + ADMIN, *argv, timeout=120)
+
+
+def install(version):
+    return dpkg('-i', *glob.glob(JOB + '/packages/' + version + '/*.deb'))
 
 
 def present():
@@ -67,33 +72,38 @@ def why(unit):
 
 def start(unit):
     r = run('systemctl', 'start', unit)
-    expect('package: %s starts' % unit, r.returncode == 0 and state(unit) == 'active', r.stderr + why(unit))
+    running = r.returncode == 0 and state(unit) == 'active'
+    expect('package: %s starts' % unit, running, r.stderr + why(unit))
+    if not running:
+        raise RuntimeError('nothing can be shown without ' + unit)
 
 
 def installed():
-    r = run('dpkg', '-i', package('0.0.1'), timeout=200)
+    r = install('0.0.1')
     expect('package: dpkg -i', r.returncode == 0, r.stderr)
-    r = run('dpkg', '--verify', PACKAGE)
+    r = dpkg('--verify', PACKAGE)
     expect('package: the files are those of the package', (r.returncode, r.stdout) == (0, ''), r)
     r = run(CODEX, '--version')
     expect('package: codex is its program', r.stdout.startswith('codex 0.0.1'), r)
     states = [(run('systemctl', 'is-enabled', unit).stdout.strip(), state(unit)) for unit in UNITS]
     expect('package: no service is enabled or runs', states == [('disabled', 'inactive')] * len(UNITS), states)
     mode = oct(os.stat('/etc/codex').st_mode)
-    expect('package: the directory of options is for root only', mode == '0o40750', mode)
+    expect('package: services can read their configuration', mode == '0o40755', mode)
+    modes = [oct(os.stat(path).st_mode) for path in glob.glob('/etc/codex/*.env')]
+    expect('package: the files of options are for root only', modes == ['0o100600'] * 3, modes)
 
 
 def exposure():
     """The marks of systemd are at most those that docs/operations.md has."""
     document = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../docs/operations.md')
     with open(document) as f:
-        said = re.search(r'`systemd-analyze security` gives the servers\s+(\S+)\s+and the rendezvous service\s+(\S+)', f.read())
+        said = re.search(r'`systemd-analyze security` gives the servers\s+at most ([0-9.]+)\s+and the rendezvous service at most ([0-9.]+)', f.read())
     documented = dict(zip(UNITS, (float(said[1]), float(said[1]), float(said[2]))))
     for unit in UNITS:
         r = run('systemd-analyze', 'security', '--no-pager', unit + '.service')
         found = re.search(r'Overall exposure level for \S+: ([0-9.]+)', r.stdout)
         mark = float(found[1]) if found else 99
-        expect('package: %s has the exposure that is documented, %.1f' % (unit, documented[unit]), mark == documented[unit], r.stdout[-200:] + r.stderr)
+        expect('package: %s has an exposure of at most %.1f, as documented' % (unit, documented[unit]), mark <= documented[unit], r.stdout[-200:] + r.stderr)
         if unit == 'codex-executor':
             expect('package: the exposure of the server that registers is at most %.1f' % EXPOSURE, mark <= EXPOSURE, mark)
 
@@ -103,15 +113,15 @@ def serves():
     r = remote('run', '--', 'sh', '-c', 'id -un; pwd')
     expect('package: a command runs as the user of the service, in its directory', r.stdout == 'codex-agent\n%s\n' % HOME, r)
     r = remote('run', '--', 'true', user=USER)
-    expect('package: other users are refused', r.returncode not in (0, 1) or 'exit' not in r.stderr and r.returncode != 0, r)
+    expect('package: other users are refused', r.returncode == 255 and 'connect' in r.stderr, r)
     r = remote('run', '--', 'sh', '-c', 'for f in /etc/x /usr/x /var/lib/x /root/x /home/x; do (echo > $f) 2>/dev/null && echo WROTE $f; done; echo > ~/mine && echo > /tmp/mine && echo done')
     expect('package: a command writes in the directory of the service and in /tmp only', r.stdout == 'done\n', r)
     expect('package: the /tmp of the service is its own', not os.path.exists('/tmp/mine'), '/tmp/mine')
-    script = 'mkdir -p work && cd work && (echo > ../outside) 2>/dev/null && echo WROTE; (ls /proc/%d/root/) >/dev/null 2>&1 && echo SAW; echo > inside && echo done' % main_pid('codex-exec-server')
+    script = 'echo ran; (echo > ../outside) 2>/dev/null && echo WROTE; (ls /proc/%d/root/) >/dev/null 2>&1 && echo SAW; echo > inside && echo done' % main_pid('codex-exec-server')
     r = remote('run', '--', 'mkdir', '-p', HOME + '/work')
     for sandbox in ('workspace-write', 'read-only'):
-        r = remote('run', '--sandbox', sandbox, '--cwd', HOME + '/work', '--', 'sh', '-c', script.replace('mkdir -p work && cd work && ', ''))
-        expect('package: a sandboxed command, ' + sandbox, r.stdout == ('done\n' if sandbox == 'workspace-write' else ''), r)
+        r = remote('run', '--sandbox', sandbox, '--cwd', HOME + '/work', '--', 'sh', '-c', script)
+        expect('package: a sandboxed command, ' + sandbox, r.stdout == ('ran\ndone\n' if sandbox == 'workspace-write' else 'ran\n'), r)
     r = remote('exec', '--json', '--no-input', '--memory', '64M', '--require-limits', '--sandbox', 'danger-full-access', '--', 'true')
     expect('package: limits hold by cgroups', r.returncode == 0 and '"by":"cgroup"' in r.stdout.replace(' ', ''), r)
 
@@ -147,7 +157,7 @@ def upgraded(through):
     until(lambda: 'tick 2' in remote('logs', 'ticks').stdout)
     before = {unit: main_pid(unit) for unit in UNITS}
     running = [p for p in processes_of('codex-agent') if 'tick $n' in p]
-    r = run('dpkg', '-i', package('0.0.2'), timeout=200)
+    r = install('0.0.2')
     expect('package: dpkg -i of the next version', r.returncode == 0, r.stderr)
     after = {unit: main_pid(unit) for unit in UNITS}
     programs = {unit: os.readlink('/proc/%d/exe' % pid) for unit, pid in after.items() if pid}
@@ -176,15 +186,16 @@ def upgraded(through):
 
 def purged(before):
     r = remote('run', '--detach', '--name', 'stays', '--', 'sleep', '1000')
-    listed = [path for path in run('dpkg', '-L', PACKAGE).stdout.splitlines() if not os.path.isdir(path)]
-    r = run('dpkg', '-r', PACKAGE, timeout=200)
+    expect('package: a detached process is there before the removal', r.returncode == 0, r)
+    listed = [path for path in dpkg('-L', PACKAGE).stdout.splitlines() if not os.path.isdir(path)]
+    r = dpkg('-r', PACKAGE)
     expect('package: dpkg -r', r.returncode == 0, r.stderr)
     expect('package: no service runs', [state(unit) for unit in UNITS] == ['inactive'] * len(UNITS), [state(unit) for unit in UNITS])
     left = processes_of('codex-agent') + processes_of('codex-rendezvous')
     expect('package: no process of the services is left', until(lambda: not processes_of('codex-agent') + processes_of('codex-rendezvous'), 10), left)
     kept = [path for path in (HOME + '/work/inside', '/etc/codex/executor.env') if not os.path.exists(path)]
     expect('package: without purge the data and the options stay', not kept, kept)
-    r = run('dpkg', '-P', PACKAGE, timeout=200)
+    r = dpkg('-P', PACKAGE)
     expect('package: dpkg -P', r.returncode == 0, r.stderr)
     left = [path for path in listed if os.path.lexists(path)]
     expect('package: no file of the package is left', len(listed) > 20 and not left, left or listed)
@@ -195,6 +206,9 @@ def purged(before):
 
 
 def packages():
+    for name in ('info', 'updates', 'triggers'):
+        os.makedirs(ADMIN + '/' + name)
+    open(ADMIN + '/status', 'w').close()
     before = present()
     installed()
     exposure()
