@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -207,6 +208,8 @@ func TestLongRegistrationID(t *testing.T) {
 
 func TestURLs(t *testing.T) {
 	s := start(t, Options{})
+	var late atomic.Int64 // what the server's clock is ahead of ours
+	s.Server.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
 	good := s.register("env").URL
 	for name, u := range map[string]string{
 		"no query":  good[:strings.IndexByte(good, '?')],
@@ -220,7 +223,7 @@ func TestURLs(t *testing.T) {
 	}
 	s.dial(good)
 	harness := s.connect("env", identity()).URL
-	s.Server.now = func() time.Time { return time.Now().Add(harnessURLTime) }
+	late.Store(int64(harnessURLTime))
 	if got := refused(t, harness); got != "401 invalid_url" {
 		t.Errorf("expired: %s", got)
 	}

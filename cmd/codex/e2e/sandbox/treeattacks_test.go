@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
@@ -184,9 +185,9 @@ func TestAttackArchiveBombs(t *testing.T) {
 		t.Errorf("%d blocks on disk", disk.Blocks)
 	}
 	// A million entries that are refused, and told in bounded memory.
-	refused, unnamed := 0, uint64(0)
+	var refused, unnamed atomic.Uint64
 	w, err := files.CreateArchive(t.Context(), target, execclient.ExtractOptions{
-		Failed: func(string, string) { refused++ }, Unnamed: func(n uint64) { unnamed += n },
+		Failed: func(string, string) { refused.Add(1) }, Unnamed: func(n uint64) { unnamed.Add(n) },
 	})
 	harness.Must(t, err)
 	entries := 0
@@ -198,8 +199,8 @@ func TestAttackArchiveBombs(t *testing.T) {
 	_, err = w.Write(make([]byte, 1024))
 	harness.Must(t, err)
 	harness.Must(t, w.Close())
-	if uint64(refused)+unnamed != uint64(entries) || refused == 0 {
-		t.Errorf("%d of %d entries are named, %d counted", refused, entries, unnamed)
+	if named := refused.Load(); named+unnamed.Load() != uint64(entries) || named == 0 {
+		t.Errorf("%d of %d entries are named, %d counted", named, entries, unnamed.Load())
 	}
 	if grown := most(t, c.pid) - before; grown > 96<<20 {
 		t.Errorf("the server's memory has grown by %d MiB", grown>>20)
