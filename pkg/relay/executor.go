@@ -21,6 +21,9 @@ type Registration struct {
 	URL            string // ws or wss; its query is secret
 	EnvironmentID  string
 	RegistrationID string // may be empty
+	// Header is sent with the request for the websocket; nil: Codex CLI's, which has
+	// nothing that describes the end. It must not be changed any more.
+	Header http.Header
 }
 
 // ExecutorOptions configure an Executor. The functions are called from several
@@ -92,7 +95,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	pause := firstPause
 	for err == nil && ctx.Err() == nil {
 		l, dialErr := dialLink(ctx, registration.URL, linkOptions{
-			tls: e.opts.TLS, timeout: executorDialTime, ping: pingInterval, connect: e.opts.DialContext, log: e.log,
+			header: registration.Header, tls: e.opts.TLS, timeout: executorDialTime, ping: pingInterval, connect: e.opts.DialContext, log: e.log,
 		})
 		switch {
 		case dialErr == nil:

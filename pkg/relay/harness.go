@@ -112,7 +112,7 @@ func (h *Harness) dial(ctx context.Context) (Bundle, *link, error) {
 	if err != nil {
 		return Bundle{}, nil, err
 	}
-	l, err := dialLink(ctx, b.URL, linkOptions{tls: h.opts.TLS, timeout: dialTime, connect: h.opts.DialContext, log: h.log})
+	l, err := dialLink(ctx, b.URL, linkOptions{header: b.Header, tls: h.opts.TLS, timeout: dialTime, connect: h.opts.DialContext, log: h.log})
 	return b, l, err
 }
 

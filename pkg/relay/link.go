@@ -51,6 +51,7 @@ type link struct {
 
 // linkOptions say how a link is made.
 type linkOptions struct {
+	header  http.Header   // of the request, besides those that it needs
 	tls     *tls.Config   // nil: the system's authorities are trusted
 	timeout time.Duration // until the websocket is open
 	ping    time.Duration // between probes of the relay; 0: it is never probed
@@ -73,7 +74,7 @@ func dialLink(ctx context.Context, address string, o linkOptions) (*link, error)
 	}
 	ws, err := websocket.Dial(ctx, address, websocket.DialOptions{
 		Options: websocket.Options{Limit: frame.MaxFrame, Ping: o.ping, WriteTimeout: pieceTime},
-		TLS:     o.tls, Timeout: o.timeout, Buffer: bufferSize, Connect: o.connect,
+		Header:  o.header, TLS: o.tls, Timeout: o.timeout, Buffer: bufferSize, Connect: o.connect,
 		// The relay's body and reason phrase may repeat the query, which is a
 		// credential: the error has only the status.
 		Refused: func(res *http.Response) error {

@@ -18,8 +18,9 @@ type answer interface {
 
 // member is a member of an answer and what reads its value.
 type member struct {
-	name string
-	read func(*jsonwire.Reader) error
+	name     string
+	read     func(*jsonwire.Reader) error
+	optional bool // the answer need not have it
 }
 
 // text reads a string.
@@ -30,17 +31,28 @@ func text(to *string) func(*jsonwire.Reader) error {
 	}
 }
 
+// announced reads an announcement of the service: true, and nothing else, makes it.
+func announced(to *bool) func(*jsonwire.Reader) error {
+	return func(r *jsonwire.Reader) error {
+		value, err := r.Raw()
+		*to = string(value) == "true"
+		return err
+	}
+}
+
 // bundle is the answer to a registration.
 type bundle struct {
 	environmentID, url, securityProfile, registrationID string
+	acceptsDescription                                  bool
 }
 
 func (b *bundle) members() []member {
 	return []member{
-		{"environment_id", text(&b.environmentID)},
-		{"url", text(&b.url)},
-		{"security_profile", text(&b.securityProfile)},
-		{"executor_registration_id", text(&b.registrationID)},
+		{name: "environment_id", read: text(&b.environmentID)},
+		{name: "url", read: text(&b.url)},
+		{name: "security_profile", read: text(&b.securityProfile)},
+		{name: "executor_registration_id", read: text(&b.registrationID)},
+		{name: "accepts_description", read: announced(&b.acceptsDescription), optional: true},
 	}
 }
 
@@ -67,7 +79,7 @@ type connectAnswer struct {
 
 func (a *connectAnswer) members() []member {
 	return append(a.bundle.members(),
-		member{"executor_public_key", func(r *jsonwire.Reader) error {
+		member{name: "executor_public_key", read: func(r *jsonwire.Reader) error {
 			document, err := r.Raw()
 			if err != nil {
 				return err
@@ -79,7 +91,7 @@ func (a *connectAnswer) members() []member {
 			}
 			return err
 		}},
-		member{"harness_key_authorization", text(&a.authorization)},
+		member{name: "harness_key_authorization", read: text(&a.authorization)},
 	)
 }
 
@@ -102,7 +114,7 @@ func (a *connectAnswer) check(environmentID string) error {
 type validateAnswer struct{ valid bool }
 
 func (a *validateAnswer) members() []member {
-	return []member{{"valid", func(r *jsonwire.Reader) (err error) {
+	return []member{{name: "valid", read: func(r *jsonwire.Reader) (err error) {
 		a.valid, err = r.Bool()
 		return err
 	}}}
@@ -120,7 +132,10 @@ func decode(body []byte, to answer) error {
 		return &DecodeError{Err: err}
 	}
 	for _, m := range members {
-		if values[m.name] == nil {
+		switch {
+		case values[m.name] == nil && m.optional:
+			continue
+		case values[m.name] == nil:
 			return &DecodeError{Err: fmt.Errorf("missing field `%s`", m.name)}
 		}
 		if err := m.read(jsonwire.NewCheckedReader(values[m.name])); err != nil {

@@ -100,6 +100,10 @@ type Registration struct {
 	// ID is the registration's, which handshakes are bound to. Codex CLI
 	// accepts an empty one.
 	ID string
+	// AcceptsDescription says that the service takes a description of the
+	// executor, in headers of the request for its websocket
+	// (docs/spec/relay.md §8.4). Others must get none.
+	AcceptsDescription bool
 }
 
 // Connection is how a harness reaches an executor, once.
@@ -114,6 +118,8 @@ type Connection struct {
 	ExecutorKey noise.PublicKey
 	// Authorization is what the harness shows the executor in its handshake.
 	Authorization string
+	// AcceptsDescription is that of Registration, for the harness.
+	AcceptsDescription bool
 }
 
 // Claim is what a harness showed an executor.
@@ -141,7 +147,7 @@ func (c *Client) Register(ctx context.Context, environmentID string, key noise.P
 	if err != nil {
 		return Registration{}, err
 	}
-	return Registration{URL: answer.url, ID: answer.registrationID}, nil
+	return Registration{URL: answer.url, ID: answer.registrationID, AcceptsDescription: answer.acceptsDescription}, nil
 }
 
 // Connect asks how a harness with a key reaches the environment of an id. What
@@ -159,7 +165,7 @@ func (c *Client) Connect(ctx context.Context, environmentID string, key noise.Pu
 	}
 	return Connection{
 		URL: answer.url, RegistrationID: answer.registrationID,
-		ExecutorKey: answer.executorKey, Authorization: answer.authorization,
+		ExecutorKey: answer.executorKey, Authorization: answer.authorization, AcceptsDescription: answer.acceptsDescription,
 	}, nil
 }
 

@@ -71,12 +71,12 @@ func TestRequests(t *testing.T) {
 			},
 			"/base/cloud/environment/env%201%2Fx/register",
 			`{"security_profile":"noise_hybrid_ik_v1","executor_public_key":` + doc + `}`,
-			`{"environment_id":"env 1/x","url":"ws://relay/e","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"","URL":1,"more":1,"more":{"url":[]}}`,
+			`{"environment_id":"env 1/x","url":"ws://relay/e","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"","URL":1,"more":1,"more":{"url":[]},"accepts_description":"true"}`,
 		},
 		"connect": {
 			func(ctx context.Context, c *registry.Client) error {
 				got, err := c.Connect(ctx, "env-1", key)
-				want := registry.Connection{URL: "ws://relay/h", RegistrationID: "reg-1", ExecutorKey: key, Authorization: "let me in"}
+				want := registry.Connection{URL: "ws://relay/h", RegistrationID: "reg-1", ExecutorKey: key, Authorization: "let me in", AcceptsDescription: true}
 				if err == nil && got != want {
 					err = fmt.Errorf("got %+v", got)
 				}
@@ -84,7 +84,7 @@ func TestRequests(t *testing.T) {
 			},
 			"/base/cloud/environment/env-1/connect",
 			`{"harness_public_key":` + doc + `}`,
-			`{"environment_id":"env-1","url":"ws://relay/h","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"reg-1","executor_public_key":` + doc + `,"harness_key_authorization":"let me in"}`,
+			`{"environment_id":"env-1","url":"ws://relay/h","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"reg-1","executor_public_key":` + doc + `,"harness_key_authorization":"let me in","accepts_description":true}`,
 		},
 		"validate": {
 			func(ctx context.Context, c *registry.Client) error {

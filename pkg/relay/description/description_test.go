@@ -1,0 +1,62 @@
+package description
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestHeader(t *testing.T) {
+	for _, tt := range []struct {
+		in          Description
+		name, agent string
+		back        Description
+	}{
+		{Description{}, "", "", Description{}},
+		{Description{"build-1", "codex/1.2.3"}, "build-1", "codex/1.2.3", Description{"build-1", "codex/1.2.3"}},
+		{Description{"Büro 1%", "codex/ä\n"}, "B%C3%BCro%201%25", "codex/__", Description{"Büro 1%", "codex/__"}},
+		{Description{"a\r\nHost: b", ""}, "a%EF%BF%BD%EF%BF%BDHost:%20b", "", Description{Name: "a\uFFFD\uFFFDHost: b"}},
+	} {
+		h := tt.in.Header()
+		if h.Get(NameHeader) != tt.name || h.Get("User-Agent") != tt.agent {
+			t.Errorf("%+v: %v", tt.in, h)
+		}
+		if got := Read(h); got != tt.back {
+			t.Errorf("%+v comes back as %+v", tt.in, got)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	for value, want := range map[string]string{
+		"":                       "",
+		"  box  ":                "box",
+		"100%":                   "100%", // not escaped
+		"%1b[31mred":             "\uFFFD[31mred",
+		"%E2%80%AEgnp.exe":       "\uFFFDgnp.exe", // turns the direction
+		"%ff":                    "\uFFFD",
+		strings.Repeat("x", 65):  strings.Repeat("x", 64) + "…",
+		strings.Repeat("ä", 1e5): strings.Repeat("ä", 32) + "…",
+	} {
+		if got := Read(http.Header{NameHeader: {value}}).Name; got != want {
+			t.Errorf("%.20q: %q, want %q", value, got, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("box", "codex/1")
+	f.Add("%E2%80%AE%0a", "\x1b[2J\xff")
+	f.Fuzz(func(t *testing.T, name, agent string) {
+		d := Read(http.Header{NameHeader: {name}, "User-Agent": {agent}})
+		for _, text := range []string{d.Name, d.Agent} {
+			if len(text) > MaxAgent+len("…") || len(d.Name) > MaxName+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x1b\u202e") {
+				t.Errorf("%q", text)
+			}
+		}
+		if again := Read(d.Header()); again.Name != d.Name && len(d.Name) <= MaxName {
+			t.Errorf("%q comes back as %q", d.Name, again.Name)
+		}
+	})
+}
