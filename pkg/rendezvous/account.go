@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -42,30 +43,27 @@ type account struct {
 	sockets, streams int
 	opening          int               // handshakes without an answer; of an environment
 	shares           map[string]*share // by token; of an environment
-	visit            *visit            // the newest connection of its executor; of an environment
+	// executors are those that are connected to this node, by registration; of an environment.
+	executors map[string]*executor
 }
 
-// visit is a connection of an executor to this node, as the service has seen it.
-type visit struct {
-	address string
-	since   time.Time
-	last    time.Time // zero: it is connected
-}
-
-// arrive notes that the executor is connected. The caller must call depart.
-func (a *account) arrive(address string, now time.Time) *visit {
-	v := &visit{address: address, since: now}
+// arrive notes that an executor is connected. The caller must call depart.
+func (a *account) arrive(registration string, x *executor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.visit = v
-	return v
+	if a.executors == nil {
+		a.executors = make(map[string]*executor)
+	}
+	a.executors[registration] = x
 }
 
-// depart notes that a connection has ended.
-func (a *account) depart(v *visit, now time.Time) {
+// depart notes that it is not any more. A newer connection may have taken its place.
+func (a *account) depart(registration string, x *executor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	v.last = now
+	if a.executors[registration] == x {
+		delete(a.executors, registration)
+	}
 }
 
 // lane is one direction of an account.
@@ -159,6 +157,13 @@ func (s *accounts) find(id string) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.by[id]
+}
+
+// all returns the accounts as they are, by id.
+func (s *accounts) all() map[string]*account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.by)
 }
 
 // sweep forgets the accounts that nobody uses.

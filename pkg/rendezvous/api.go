@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"codex.internal/pkg/internal/strictjson"
+	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
@@ -32,6 +33,9 @@ type (
 		URL                    string `json:"url"`
 		SecurityProfile        string `json:"security_profile"`
 		ExecutorRegistrationID string `json:"executor_registration_id"`
+		// AcceptsDescription announces that the request for the websocket may
+		// describe who sends it (docs/spec/relay.md §8.4).
+		AcceptsDescription bool `json:"accepts_description"`
 	}
 	connectRequest struct {
 		HarnessPublicKey *noise.PublicKey `json:"harness_public_key"`
@@ -259,10 +263,13 @@ func offline(environment string) *apiError {
 
 // bundle is what both ends are told about a registration.
 func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerResponse {
-	t.environment, t.registration = reg.Environment, reg.ID
+	t.environment, t.registration, t.agent = reg.Environment, reg.ID, description.Read(r.Header).Agent
 	u := s.relayURL(r)
 	u.RawQuery = t.query(s.urls)
-	return registerResponse{EnvironmentID: reg.Environment, URL: u.String(), SecurityProfile: securityProfile, ExecutorRegistrationID: reg.ID}
+	return registerResponse{
+		EnvironmentID: reg.Environment, URL: u.String(), SecurityProfile: securityProfile, ExecutorRegistrationID: reg.ID,
+		AcceptsDescription: true,
+	}
 }
 
 // serveConnect tells a harness how to reach an executor. Without one the answer

@@ -90,7 +90,7 @@ func TestShapes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, name := range []string{"environment_id", "url", "security_profile", "executor_registration_id", "executor_public_key", "harness_key_authorization", "valid"} {
+		for _, name := range []string{"environment_id", "url", "security_profile", "executor_registration_id", "executor_public_key", "harness_key_authorization", "valid", "accepts_description"} {
 			if v, ok := m[name]; ok {
 				names = append(names, name)
 				if text, ok := v.(string); ok && text == "" {
@@ -106,7 +106,7 @@ func TestShapes(t *testing.T) {
 	}
 	const environment = "%C3%BCml%20%5Baut%5D"
 	reg := s.register(environment)
-	if got := members(reg.body); got != "environment_id url security_profile executor_registration_id" {
+	if got := members(reg.body); got != "environment_id url security_profile executor_registration_id accepts_description" {
 		t.Error(got)
 	}
 	if reg.EnvironmentID != "üml [aut]" || reg.SecurityProfile != "noise_hybrid_ik_v1" || !strings.HasPrefix(reg.URL, "wss://rendezvous.example/base/relay?") {
@@ -118,7 +118,7 @@ func TestShapes(t *testing.T) {
 	}
 	s.dial("ws" + strings.TrimPrefix(s.url, "http") + relayPath + "?" + u.RawQuery)
 	con := s.connect(environment, identity())
-	if got := members(con.body); got != "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization" {
+	if got := members(con.body); got != "environment_id url security_profile executor_registration_id executor_public_key harness_key_authorization accepts_description" {
 		t.Error(got)
 	}
 	if con.EnvironmentID != reg.EnvironmentID || con.ExecutorRegistrationID != reg.ExecutorRegistrationID || con.ExecutorPublicKey != identity() || len(con.HarnessKeyAuthorization) > 4096 {

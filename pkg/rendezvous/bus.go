@@ -38,6 +38,18 @@ type MetricsWriter interface {
 	WriteMetrics(w io.Writer)
 }
 
+// PeerBus is what a Bus can be besides, if its nodes can ask each other what they know.
+type PeerBus interface {
+	// Peers returns the other nodes that are alive.
+	Peers() []string
+	// Ask asks another node, and returns what its tell has returned. It waits until ctx ends, for a
+	// node that does not know the question too.
+	Ask(ctx context.Context, node, question string) ([]byte, error)
+	// Answer has tell answer the questions of the other nodes, one after the other. It must not
+	// wait, and return at most MaxFrame bytes.
+	Answer(tell func(question string) []byte)
+}
+
 // LocalBus is the Bus of a service that is one process.
 type LocalBus struct {
 	mu    sync.RWMutex

@@ -43,7 +43,8 @@ type executor struct {
 // member is a harness that has joined.
 type member struct {
 	token    string
-	failures int // handshakes
+	agent    string // the program; empty: it does not say
+	failures int    // handshakes
 }
 
 // executorAddress is where harnesses reach an executor.
@@ -119,7 +120,8 @@ func (x *executor) join(m *Message) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.harnesses[m.From] == nil {
-		x.harnesses[m.From] = &member{token: m.Token}
+		// Of a node of another version it may be longer.
+		x.harnesses[m.From] = &member{token: m.Token, agent: string(m.Data[:min(len(m.Data), maxAgent)])}
 		x.tokens[m.Token]++
 	}
 }

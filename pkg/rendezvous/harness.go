@@ -19,6 +19,7 @@ type harness struct {
 	up                 *lane    // of the environment
 	token, environment string
 	identity           string
+	agent              string // the program, for the status page; empty: it does not say
 	log                *slog.Logger
 }
 
@@ -62,7 +63,11 @@ func (n *harness) join(ctx context.Context) error {
 }
 
 func (n *harness) message(kind MessageKind) Message {
-	return Message{Kind: kind, From: n.address, Token: n.token, Identity: n.identity}
+	m := Message{Kind: kind, From: n.address, Token: n.token, Identity: n.identity}
+	if kind == Joined {
+		m.Data = []byte(n.agent)
+	}
+	return m
 }
 
 // sendError turns the executor's absence into what the harness is told.

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"time"
 
+	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/frame"
 )
 
@@ -169,6 +170,23 @@ const (
 	sweepInterval = time.Minute
 	// meterWindow is the time over which throughput is averaged.
 	meterWindow = 10 * time.Second
+)
+
+// Limits of the status page.
+const (
+	// maxAgent is the longest name of a program that is kept, in bytes.
+	maxAgent = description.MaxAgent + len("…")
+	// statusClients bounds the programs that are named of an environment's clients; the rest
+	// are counted.
+	statusClients = 8
+	// surveyAge is how old the answers of the other nodes may be: a page is read each 2 s, by
+	// any number of people. surveyTime is how long a page waits for them.
+	surveyAge  = time.Second
+	surveyTime = time.Second
+	// surveyBytes is about how much a node tells in one answer, which NATS must take.
+	surveyBytes = MaxFrame / 2
+	// surveyEnvironments bounds what is kept of the answers of one node.
+	surveyEnvironments = 2 * MaxEnvironments
 )
 
 // Limits of files.

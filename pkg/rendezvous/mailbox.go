@@ -30,7 +30,7 @@ type Message struct {
 	Identity string // of a harness: the digest of its key
 	Stream   string // Frame: as in Data
 	Frame    frame.Kind
-	Data     []byte // Frame, Reply: as it came from the websocket
+	Data     []byte // Frame, Reply: as it came from the websocket; Joined: the harness's program
 	// Done, if it is not nil, releases the message's share of the limits and the
 	// memory of Data. The receiver must call it once, when the message has been
 	// written, dropped or handed to another node, and must not use Data afterwards.

@@ -29,7 +29,9 @@ type registry struct {
 // while one replaces the other.
 type entry struct {
 	Registration
-	sockets int
+	sockets    int
+	visit      *Visit // the newest; it is replaced, not changed
+	generation uint64 // of it
 }
 
 func newRegistry(file *stateFile) *registry {
@@ -148,7 +150,7 @@ func (r *registry) Find(_ context.Context, id string) (Registration, error) {
 }
 
 // Attach implements State.
-func (r *registry) Attach(_ context.Context, id string) (uint64, error) {
+func (r *registry) Attach(_ context.Context, id string, visit Visit) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.by[id]
@@ -157,11 +159,12 @@ func (r *registry) Attach(_ context.Context, id string) (uint64, error) {
 	}
 	e.sockets++
 	r.generations++
+	e.visit, e.generation = &visit, r.generations
 	return r.generations, nil
 }
 
 // Detach implements State.
-func (r *registry) Detach(_ context.Context, id string, _ uint64) {
+func (r *registry) Detach(_ context.Context, id string, generation uint64, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.by[id]
@@ -169,6 +172,11 @@ func (r *registry) Detach(_ context.Context, id string, _ uint64) {
 		return
 	}
 	e.sockets--
+	if e.generation == generation {
+		ended := *e.visit
+		ended.Until = at
+		e.visit = &ended
+	}
 	if e.sockets == 0 && r.current[e.Environment] != e {
 		delete(r.by, id)
 	}
@@ -188,7 +196,7 @@ func (r *registry) List() []Listed {
 	defer r.mu.Unlock()
 	list := make([]Listed, 0, len(r.current))
 	for _, e := range r.current {
-		list = append(list, Listed{e.Registration, e.sockets > 0})
+		list = append(list, Listed{e.Registration, e.sockets > 0, e.visit})
 	}
 	return list
 }

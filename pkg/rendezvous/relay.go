@@ -1,12 +1,14 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
 
+	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -65,7 +67,7 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 		return tooManySockets()
 	}
 	defer mine.removeSocket()
-	generation, err := s.state.Attach(ctx, t.registration)
+	generation, err := s.state.Attach(ctx, t.registration, s.visit(r, t))
 	switch {
 	case errors.Is(err, ErrNotRegistered):
 		return &apiError{http.StatusNotFound, "unknown_registration", "the registration has expired or was replaced; register again"}
@@ -92,18 +94,24 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	if x.socket = s.upgrade(w, r); x.socket == nil {
 		return nil
 	}
-	visit := account.arrive(r.RemoteAddr, s.now())
-	defer func() { account.depart(visit, s.now()) }()
+	account.arrive(t.registration, x)
+	defer account.depart(t.registration, x)
 	log.Info("connected")
 	s.logEnd(log, x.serve(s.ctx))
 	return nil
+}
+
+// visit returns what is known of an executor that connects.
+func (s *Server) visit(r *http.Request, t *ticket) Visit {
+	said := description.Read(r.Header)
+	return Visit{Address: r.RemoteAddr, Since: s.now().UTC(), Name: said.Name, Agent: cmp.Or(said.Agent, t.agent)}
 }
 
 // detach notes the end of an executor's connection, also when the service ends.
 func (s *Server) detach(registration string, generation uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTime)
 	defer cancel()
-	s.state.Detach(ctx, registration, generation)
+	s.state.Detach(ctx, registration, generation, s.now().UTC())
 }
 
 // busError is the answer when the bus fails.
@@ -143,7 +151,8 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 	log := s.log.With("role", t.end, "environment", t.environment, "registration", t.registration, "peer", r.RemoteAddr, "token", t.token)
 	n := &harness{
 		srv: s, socket: socket, box: NewMailbox(SourceBytes), address: "harness." + rand.Text(), executor: executorAddress(t.registration),
-		account: mine, up: &environment.up, token: t.token, environment: t.environment, identity: t.identity, log: log,
+		account: mine, up: &environment.up, token: t.token, environment: t.environment, identity: t.identity,
+		agent: cmp.Or(description.Read(r.Header).Agent, t.agent), log: log,
 	}
 	log.Info("connected")
 	s.logEnd(log, n.serve(s.ctx))

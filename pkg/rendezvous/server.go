@@ -65,6 +65,7 @@ type Server struct {
 	tokens         *accounts
 	environments   *accounts
 	metrics        *instruments
+	survey         *survey // nil: there are no other nodes
 	// See resumeClaimTime and handshakeClaimTime.
 	resumeClaim, handshakeClaim time.Duration
 	maxWaiting                  int // see there
@@ -125,7 +126,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	}
 	keys := s.state.Keys()
 	s.urls, s.authorizations = &signer{key: keys.URLs}, authorizations{signer: signer{key: keys.Authorizations}}
-	s.metrics = newInstruments(opts.Version, s.totals)
+	s.metrics, s.survey = newInstruments(opts.Version, s.totals), newSurvey(s)
 	s.mux = s.routes()
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.wg.Go(s.routineSweep)

@@ -23,6 +23,18 @@ type Registration struct {
 type Listed struct {
 	Registration
 	Connected bool
+	Visit     *Visit // the newest; nil: its executor has not connected yet
+}
+
+// Visit is a connection of an executor, for the people who read the status page.
+type Visit struct {
+	Address string    `json:"address"` // where it came from
+	Since   time.Time `json:"since"`
+	// Until is when it ended. Zero: it has not, or its node was lost.
+	Until time.Time `json:"until,omitzero"`
+	// Name and Agent are what the executor says of itself; see description.Read.
+	Name  string `json:"name,omitempty"`
+	Agent string `json:"agent,omitempty"`
 }
 
 // KeyBytes is how long a key is that signs.
@@ -52,12 +64,12 @@ type State interface {
 	// Find returns the registration with an id, or an ErrNotRegistered.
 	Find(ctx context.Context, id string) (Registration, error)
 	// Attach notes that a registration's executor connects; Detach must
-	// follow. The generation is greater than that of every earlier connection
+	// follow. The visit has no end yet. The generation is greater than that of every earlier connection
 	// of the executor. The error is an ErrNotRegistered if the executor has
 	// been replaced, or was never there.
-	Attach(ctx context.Context, id string) (generation uint64, err error)
-	// Detach notes that the connection with a generation is over.
-	Detach(ctx context.Context, id string, generation uint64)
+	Attach(ctx context.Context, id string, visit Visit) (generation uint64, err error)
+	// Detach notes that the connection with a generation is over, at a time.
+	Detach(ctx context.Context, id string, generation uint64, at time.Time)
 	// Nonce makes a nonce. It has letters, digits and dashes.
 	Nonce() string
 	// Spend returns true at most once for each nonce that one of the nodes has

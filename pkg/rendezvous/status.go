@@ -37,11 +37,16 @@ type environmentStatus struct {
 	Connected    bool   `json:"connected"`
 	Harnesses    int    `json:"harnesses"`
 	Streams      int    `json:"streams"`
-	Up           flow   `json:"up"`
-	Down         flow   `json:"down"`
-	// Address is where the executor's newest connection to this node comes from. That
-	// began at Since, and has ended at LastSeen, if it has. They are not known for
-	// executors of other nodes, and after the environment was not used for a while.
+	// Clients are the programs of the harnesses, those with most connections.
+	Clients []clientStatus `json:"clients"`
+	Up      flow           `json:"up"`
+	Down    flow           `json:"down"`
+	// Name and Program are what the executor says of itself, if it does, and Address is
+	// where its newest connection comes from. That began at Since, and has ended at
+	// LastSeen, if it has and its node could note it. They are not known before it has
+	// connected.
+	Name     string     `json:"executor_name,omitempty"`
+	Program  string     `json:"executor_program,omitempty"`
 	Address  string     `json:"address,omitempty"`
 	Since    *time.Time `json:"since,omitempty"`
 	LastSeen *time.Time `json:"last_seen,omitempty"`
@@ -60,19 +65,30 @@ func (m *meter) flow(now time.Time) flow {
 	return flow{frames, bytes, perSecond}
 }
 
-func (s *Server) environmentStatus(reg *Listed) environmentStatus {
-	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.Connected}
+// environmentStatus joins what the state and the nodes know of an environment.
+func (s *Server) environmentStatus(reg *Listed, others []activity) environmentStatus {
+	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.Connected, Clients: []clientStatus{}}
+	if v := reg.Visit; v != nil {
+		e.Name, e.Program, e.Address, e.Since = v.Name, v.Agent, v.Address, new(v.Since)
+		if !v.Until.IsZero() {
+			e.LastSeen = new(v.Until)
+		}
+	}
+	known := others
 	if a := s.environments.find(reg.Environment); a != nil {
-		now := s.now()
-		e.Up, e.Down = a.up.meter.flow(now), a.down.meter.flow(now)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		e.Harnesses, e.Streams = a.sockets, a.streams
-		if v := a.visit; v != nil {
-			e.Address, e.Since = v.address, new(v.since.UTC())
-			if !v.last.IsZero() {
-				e.LastSeen = new(v.last.UTC())
-			}
+		known = append([]activity{s.activity(reg.Environment, a)}, others...)
+	}
+	var most uint64
+	for i := range known {
+		x := known[i].executor(reg.ID)
+		if x != nil {
+			e.Up, e.Down, e.Harnesses, e.Streams = known[i].Up, known[i].Down, x.Harnesses, x.Streams
+			e.Clients = append(e.Clients, x.Clients...)
+			return e
+		}
+		// It is not connected: what has passed before is known where it was.
+		if frames := known[i].frames(); frames > most {
+			most, e.Up, e.Down = frames, known[i].Up, known[i].Down
 		}
 	}
 	return e
@@ -97,9 +113,10 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := []environmentStatus{}
+	others := s.survey.all()
 	for _, reg := range s.state.List() {
 		if token.covers(reg.Environment) {
-			list = append(list, s.environmentStatus(&reg))
+			list = append(list, s.environmentStatus(&reg, others[reg.Environment]))
 		}
 	}
 	slices.SortFunc(list, func(a, b environmentStatus) int { return cmp.Compare(a.ID, b.ID) })

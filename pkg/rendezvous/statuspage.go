@@ -5,6 +5,7 @@ import (
 	_ "embed" // the page's script
 	"fmt"
 	"html"
+	"strings"
 
 	"codex.internal/pkg/internal/webpage"
 )
@@ -24,7 +25,7 @@ const (
 <style>%s</style></head>
 <body><main><h1>rendezvous</h1>
 `
-	statusColumns = `<table><thead><tr><th scope="col">environment</th><th scope="col">executor</th><th scope="col">clients</th>
+	statusColumns = `<table><thead><tr><th scope="col">environment</th><th scope="col">executor</th><th scope="col">version</th><th scope="col">clients</th>
 <th scope="col">streams</th><th scope="col">to the executor</th><th scope="col">from the executor</th><th scope="col">seen</th></tr></thead><tbody>
 `
 	statusFoot = `</main><p id="notice" role="status"></p><script>%s</script></body></html>
@@ -32,7 +33,8 @@ const (
 )
 
 // statusPage returns the page for people, which fetches itself now and then.
-// Ids and addresses are the only texts on it that are not the service's own.
+// Ids, addresses, and what executors and clients say of themselves are the only texts on
+// it that are not the service's own.
 func statusPage(list []environmentStatus) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, statusHead, webpage.Style)
@@ -72,8 +74,10 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 	if e.Connected {
 		class, state = "state connected", "connected"
 	}
-	fmt.Fprintf(page, `<tr><th scope="row">%s</th><td class="%s" data-label="executor"><span>%s</span></td>`, html.EscapeString(e.ID), class, state)
-	fmt.Fprintf(page, `<td data-label="clients">%d</td><td data-label="streams">%d</td>`, e.Harnesses, e.Streams)
+	fmt.Fprintf(page, `<tr><th scope="row">%s</th><td class="%s" data-label="executor"><span>%s%s</span></td>`,
+		html.EscapeString(e.ID), class, state, said(e.Name))
+	fmt.Fprintf(page, `<td data-label="version"><span class="said">%s</span></td>`, html.EscapeString(e.Program))
+	fmt.Fprintf(page, `<td data-label="clients"><span>%d%s</span></td><td data-label="streams">%d</td>`, e.Harnesses, clients(e), e.Streams)
 	for _, direction := range []struct {
 		label string
 		flow
@@ -81,21 +85,51 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 		fmt.Fprintf(page, `<td data-label="%s"><span>%s<small>%s in %s</small></span></td>`,
 			direction.label, perSecond(direction.BytesPerSecond), webpage.ByteSize(direction.Bytes), webpage.Counted(direction.Frames, "frame"))
 	}
-	fmt.Fprintf(page, `<td data-label="seen"><span>%s</span></td>`, html.EscapeString(seen(e)))
+	when, where := seen(e)
+	fmt.Fprintf(page, `<td data-label="seen"><span>%s%s</span></td>`, when, said(where))
 	page.WriteString("</tr>\n")
+}
+
+// said returns a smaller line with a text that may be long, such as what an executor says of
+// itself; none for nothing.
+func said(text string) string {
+	if text == "" {
+		return ""
+	}
+	return `<small class="said">` + html.EscapeString(text) + `</small>`
+}
+
+// clients returns a line for each program of the harnesses, and one for those that are not
+// named: they do not say, or there are too many.
+func clients(e *environmentStatus) string {
+	var lines strings.Builder
+	unnamed := e.Harnesses
+	for _, c := range e.Clients {
+		if c.Program == "" {
+			continue
+		}
+		unnamed -= c.Connections
+		lines.WriteString(said(fmt.Sprintf("%s: %d, %s", c.Program, c.Connections, webpage.Counted(c.Streams, "stream"))))
+	}
+	if unnamed > 0 && lines.Len() > 0 {
+		lines.WriteString(said(fmt.Sprintf("others: %d", unnamed)))
+	}
+	return lines.String()
 }
 
 // seen says when the executor was connected and from where. Times do not change while the
 // page is read, as ages would.
-func seen(e *environmentStatus) string {
+func seen(e *environmentStatus) (when, where string) {
 	const format = "2006-01-02 15:04 UTC"
 	switch {
 	case e.Since == nil:
-		return "not by this node"
+		return "not connected yet", ""
+	case e.Connected:
+		return "since " + e.Since.Format(format), "from " + e.Address
 	case e.LastSeen != nil:
-		return "until " + e.LastSeen.Format(format) + " from " + e.Address
+		return "until " + e.LastSeen.Format(format), "from " + e.Address
 	default:
-		return "since " + e.Since.Format(format) + " from " + e.Address
+		return "since " + e.Since.Format(format), "from " + e.Address + ", until its node was lost"
 	}
 }
 

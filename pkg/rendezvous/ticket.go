@@ -59,6 +59,7 @@ type ticket struct {
 	registration string
 	token        string // id of whose it is
 	identity     string // of a harness: the digest of its key
+	agent        string // the User-Agent of the call that it answers; see description.Read
 	expires      time.Time
 }
 
@@ -69,21 +70,30 @@ const (
 	queryRegistration = "executor_registration_id"
 	queryToken        = "token_id"
 	queryIdentity     = "harness_key_sha256"
+	queryAgent        = "user_agent" // absent: there is none
 	queryExpires      = "expires"
 	querySignature    = "signature"
 )
 
 func (t *ticket) sign(s *signer) string {
-	return base64.RawURLEncoding.EncodeToString(s.sign("url", t.end, t.environment, t.registration, t.token, t.identity, strconv.FormatInt(t.expires.Unix(), 10)))
+	fields := []string{t.end, t.environment, t.registration, t.token, t.identity, strconv.FormatInt(t.expires.Unix(), 10)}
+	if t.agent != "" {
+		fields = append(fields, t.agent)
+	}
+	return base64.RawURLEncoding.EncodeToString(s.sign("url", fields...))
 }
 
 // query returns the signed query of the ticket's URL.
 func (t *ticket) query(s *signer) string {
-	return url.Values{
+	values := url.Values{
 		queryEnd: {t.end}, queryEnvironment: {t.environment}, queryRegistration: {t.registration},
 		queryToken: {t.token}, queryIdentity: {t.identity},
 		queryExpires: {strconv.FormatInt(t.expires.Unix(), 10)}, querySignature: {t.sign(s)},
-	}.Encode()
+	}
+	if t.agent != "" {
+		values.Set(queryAgent, t.agent)
+	}
+	return values.Encode()
 }
 
 // readTicket reads and checks the query of a URL; the error is errTicket.
@@ -102,6 +112,9 @@ func readTicket(query string, s *signer, now time.Time) (ticket, error) {
 	t := ticket{
 		end: one(queryEnd), environment: one(queryEnvironment), registration: one(queryRegistration),
 		token: one(queryToken), identity: one(queryIdentity),
+	}
+	if values.Has(queryAgent) {
+		t.agent = one(queryAgent)
 	}
 	seconds, parseErr := strconv.ParseInt(one(queryExpires), 10, 64)
 	t.expires = time.Unix(seconds, 0)

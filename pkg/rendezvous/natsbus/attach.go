@@ -11,7 +11,7 @@ import (
 
 // Attach implements rendezvous.State. The generation is the revision of the
 // record that says where the executor is: revisions only grow.
-func (s *State) Attach(ctx context.Context, id string) (uint64, error) {
+func (s *State) Attach(ctx context.Context, id string, visit rendezvous.Visit) (uint64, error) {
 	for range casAttempts {
 		rec, revision, err := s.read(ctx, id, leader)
 		if err != nil {
@@ -25,7 +25,7 @@ func (s *State) Attach(ctx context.Context, id string) (uint64, error) {
 				return 0, fmt.Errorf("registration %s: %w", id, rendezvous.ErrNotRegistered)
 			}
 		}
-		rec.Node = s.node.id
+		rec.Node, rec.Visit = s.node.id, &visit
 		generation, err := s.write(ctx, rec, revision)
 		if errors.Is(err, errConflict) {
 			continue
@@ -51,12 +51,12 @@ func (s *State) noteAttached(id string, generation uint64) {
 
 // Detach implements rendezvous.State. If NATS is out of reach Sweep does it
 // later.
-func (s *State) Detach(ctx context.Context, id string, generation uint64) {
+func (s *State) Detach(ctx context.Context, id string, generation uint64, at time.Time) {
 	s.mu.Lock()
 	a := s.attached[id]
 	mine := a != nil && a.generation == generation
 	if mine {
-		a.over = true
+		a.over, a.until = true, at
 	}
 	s.mu.Unlock()
 	if mine {
@@ -68,9 +68,9 @@ func (s *State) Detach(ctx context.Context, id string, generation uint64) {
 // else.
 func (s *State) finishDetach(ctx context.Context, id string, a *attachment) {
 	s.mu.Lock()
-	revision := a.revision
+	revision, until := a.revision, a.until
 	s.mu.Unlock()
-	err := s.noteDetached(ctx, id, revision)
+	err := s.noteDetached(ctx, id, revision, until)
 	if err != nil && !errors.Is(err, errConflict) && !errors.Is(err, rendezvous.ErrNotRegistered) {
 		s.node.log.Warn("cannot note yet that an executor is gone", "registration", id, "error", err)
 		return
@@ -82,7 +82,7 @@ func (s *State) finishDetach(ctx context.Context, id string, a *attachment) {
 	}
 }
 
-func (s *State) noteDetached(ctx context.Context, id string, revision uint64) error {
+func (s *State) noteDetached(ctx context.Context, id string, revision uint64, until time.Time) error {
 	rec, now, err := s.read(ctx, id, leader)
 	if err != nil {
 		return err
@@ -98,6 +98,9 @@ func (s *State) noteDetached(ctx context.Context, id string, revision uint64) er
 		return s.registrations.remove(ctx, keyByID(id), revision)
 	}
 	rec.Node = ""
+	if rec.Visit != nil { // a node that knows nothing of visits may have written the record
+		rec.Visit.Until = until
+	}
 	_, err = s.write(ctx, rec, revision)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -41,6 +42,8 @@ type Bus struct {
 	lines map[lineID]*line              // all
 	ends  map[string]map[*line]struct{} // all, by each of their addresses
 	nodes map[string]time.Time          // when the last packet of each other node arrived
+
+	tell atomic.Pointer[func(question string) []byte] // answers questions of other nodes
 
 	ackMu  sync.Mutex
 	dirty  map[*line]struct{} // there may be something to report

@@ -99,7 +99,9 @@ func (s *State) List() []rendezvous.Listed {
 	list := make([]rendezvous.Listed, 0, len(s.newest))
 	for _, id := range s.newest {
 		if c := s.copied[id]; c != nil {
-			list = append(list, rendezvous.Listed{Registration: c.Registration, Connected: c.Node != "" && s.node.Bus.alive(c.Node)})
+			list = append(list, rendezvous.Listed{
+				Registration: c.Registration, Connected: c.Node != "" && s.node.Bus.alive(c.Node), Visit: c.Visit,
+			})
 		}
 	}
 	return list

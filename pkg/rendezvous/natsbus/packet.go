@@ -28,6 +28,8 @@ const (
 	packetBeat                         // the node lives
 	packetBye                          // the node ends
 	packetAgain                        // line, number: of the last message received in order; retransmit the next ones
+	packetAsk                          // to (a question): request to a node for what it knows
+	packetTell                         // data: its answer
 	packetKinds                        // how many there are, and one
 )
 
@@ -43,6 +45,7 @@ type packet struct {
 	from, to string
 	message  rendezvous.Message // From is that of the line
 	acks     []ack
+	data     []byte
 }
 
 // ack is how many messages of a line a node has received in order, and how many of
@@ -76,6 +79,10 @@ func (p *packet) append(b []byte) []byte {
 		b = append(b, p.line[:]...)
 	case packetClaim, packetSpend:
 		b = binary.AppendUvarint(appendText(b, p.to), p.number)
+	case packetAsk:
+		b = appendText(b, p.to)
+	case packetTell:
+		b = append(b, p.data...)
 	case packetAccept:
 		b = binary.AppendUvarint(b, p.number)
 	case packetAck:
@@ -119,6 +126,10 @@ func decodePacket(b []byte) (packet, error) {
 		p.line = r.line()
 	case packetClaim, packetSpend:
 		p.to, p.number = r.text(), r.number()
+	case packetAsk:
+		p.to = r.text()
+	case packetTell:
+		p.data = r.take(uint64(len(r.rest)))
 	case packetAccept:
 		p.number = r.number()
 	case packetAck:

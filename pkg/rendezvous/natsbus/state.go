@@ -50,7 +50,8 @@ type State struct {
 // record is a registration as it is stored.
 type record struct {
 	rendezvous.Registration
-	Node string `json:"node,omitempty"` // where its executor is connected
+	Node  string            `json:"node,omitempty"`  // where its executor is connected
+	Visit *rendezvous.Visit `json:"visit,omitempty"` // of its executor, the newest; it is replaced, not changed
 }
 
 // attachment is a connection of an executor to this node.
@@ -58,7 +59,8 @@ type attachment struct {
 	generation uint64
 	revision   uint64 // of the record
 	renewed    time.Time
-	over       bool // and it could not be noted yet
+	over       bool      // and it could not be noted yet
+	until      time.Time // if it is over
 }
 
 // openState opens the buckets, and makes the key if this is the first node.

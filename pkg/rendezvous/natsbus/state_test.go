@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,9 +42,15 @@ func register(t testing.TB, n *Node, id, environment string) rendezvous.Registra
 	return reg
 }
 
+// visit is that of the executors of the tests, which ends at left.
+var (
+	visit = rendezvous.Visit{Address: "192.0.2.1:4711", Since: time.Unix(1_800_000_000, 0).UTC(), Name: "box", Agent: "codex/1"}
+	left  = visit.Since.Add(time.Hour)
+)
+
 func attach(t testing.TB, n *Node, id string) uint64 {
 	t.Helper()
-	generation, err := n.State.Attach(ctxOf(t), id)
+	generation, err := n.State.Attach(ctxOf(t), id, visit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,26 +90,28 @@ func TestNodesShareTheState(t *testing.T) {
 			t.Errorf("%q is there", id)
 		}
 	}
-	listed := func(connected bool) {
+	listed := func(connected bool, seen *rendezvous.Visit) {
 		t.Helper()
 		for _, n := range []*Node{a, b} {
 			eventually(t, "it is listed", func() bool {
 				list := n.State.List()
-				return len(list) == 1 && list[0].Registration == reg && list[0].Connected == connected
+				return len(list) == 1 && list[0].Registration == reg && list[0].Connected == connected && reflect.DeepEqual(list[0].Visit, seen)
 			})
 		}
 	}
-	listed(false)
+	over := visit
+	over.Until = left
+	listed(false, nil)
 	first := attach(t, b, "r1")
-	listed(true)
+	listed(true, &visit)
 	second := attach(t, a, "r1")
 	if second <= first {
 		t.Errorf("generation %d follows %d", second, first)
 	}
-	b.State.Detach(ctx, "r1", first) // is not there any more
-	listed(true)
-	a.State.Detach(ctx, "r1", second)
-	listed(false)
+	b.State.Detach(ctx, "r1", first, left) // is not there any more
+	listed(true, &visit)
+	a.State.Detach(ctx, "r1", second, left)
+	listed(false, &over)
 	for _, n := range []*Node{a, b} {
 		n.State.Sweep(ctx)
 		if len(n.State.attached) != 0 {
@@ -128,11 +137,11 @@ func TestReplacedRegistration(t *testing.T) {
 	if reg, err := a.State.Newest(ctx, "env"); err != nil || reg.ID != "newest" {
 		t.Errorf("%+v, %v", reg, err)
 	}
-	a.State.Detach(ctx, "connected", generation)
+	a.State.Detach(ctx, "connected", generation, left)
 	if !missing(t, b, "connected") {
 		t.Error("it is kept after its end")
 	}
-	if _, err := a.State.Attach(ctx, "connected"); !errors.Is(err, rendezvous.ErrNotRegistered) {
+	if _, err := a.State.Attach(ctx, "connected", visit); !errors.Is(err, rendezvous.ErrNotRegistered) {
 		t.Errorf("%v", err)
 	}
 }
@@ -222,7 +231,7 @@ func TestRace(t *testing.T) {
 	var attaching sync.WaitGroup
 	for _, n := range append(nodes, nodes...) {
 		attaching.Go(func() {
-			generation, err := n.State.Attach(ctxOf(t), reg.ID)
+			generation, err := n.State.Attach(ctxOf(t), reg.ID, visit)
 			if err != nil {
 				t.Error(err)
 			}
@@ -302,7 +311,7 @@ func TestRenewal(t *testing.T) {
 		t.Errorf("revision %d, %v", revision, err)
 	}
 	// The generation is still that of the connection.
-	a.State.Detach(ctx, "r1", generation)
+	a.State.Detach(ctx, "r1", generation, left)
 	rec, _, err := b.State.read(ctx, "r1", leader)
 	if err != nil || rec.Node != "" {
 		t.Errorf("%+v, %v", rec, err)
@@ -340,7 +349,7 @@ func TestDetachDuringRenewal(t *testing.T) {
 	if revision, err = n.State.write(ctx, rec, revision); err != nil {
 		t.Fatal(err)
 	}
-	n.State.Detach(ctx, "r1", generation)
+	n.State.Detach(ctx, "r1", generation, left)
 	n.State.noteRenewed(ctx, "r1", a, revision, time.Now())
 	if rec, _, err := n.State.read(ctx, "r1", leader); err != nil || rec.Node != "" {
 		t.Errorf("it counts as connected to %q, %v", rec.Node, err)
@@ -366,7 +375,7 @@ func TestDetachWithoutNATS(t *testing.T) {
 	generation := attach(t, n, "r1")
 	s.Kill()
 	began := time.Now()
-	n.State.Detach(ctxOf(t), "r1", generation)
+	n.State.Detach(ctxOf(t), "r1", generation, left)
 	if _, err := n.State.Newest(ctxOf(t), "env"); !errors.Is(err, rendezvous.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}

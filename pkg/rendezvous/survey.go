@@ -1,0 +1,113 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+)
+
+// survey asks the other nodes of the service what they know, so that the status page is the same
+// on all.
+type survey struct {
+	srv   *Server
+	peers PeerBus
+
+	mu    sync.Mutex // held while the nodes are asked: others wait for the same answers
+	asked time.Time
+	found map[string][]activity // by environment
+}
+
+// surveyAnswer is what a node tells, of environments after the one that the question names.
+type surveyAnswer struct {
+	Environments []activity `json:"environments"`
+	More         bool       `json:"more"` // ask again, after the last of these
+}
+
+// newSurvey returns the survey of a service, nil if that is one process, and has the questions of
+// other nodes answered.
+func newSurvey(srv *Server) *survey {
+	peers, ok := srv.bus.(PeerBus)
+	if !ok {
+		return nil
+	}
+	v := &survey{srv: srv, peers: peers}
+	peers.Answer(v.tell)
+	return v
+}
+
+// tell answers a question of another node. What does not fit into surveyBytes is left to the next
+// question.
+func (v *survey) tell(after string) []byte {
+	var answer surveyAnswer
+	size := 0
+	for _, e := range v.srv.activities() {
+		if e.Environment <= after {
+			continue
+		}
+		text, err := json.Marshal(e)
+		if size += len(text); err != nil || size > surveyBytes && len(answer.Environments) > 0 {
+			answer.More = true
+			break
+		}
+		answer.Environments = append(answer.Environments, e)
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		v.srv.log.Error("cannot tell other nodes of the environments", "error", err)
+	}
+	return text
+}
+
+// all returns what the other nodes know, at most surveyAge ago. It waits for at most surveyTime
+// for nodes that do not answer, which are left out. The caller must not change it.
+func (v *survey) all() map[string][]activity {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if time.Since(v.asked) < surveyAge {
+		return v.found
+	}
+	// Others may wait for the answers that the first of them asks for.
+	ctx, cancel := context.WithTimeout(v.srv.ctx, surveyTime)
+	defer cancel()
+	nodes := v.peers.Peers()
+	answers := make([][]activity, len(nodes))
+	var asking sync.WaitGroup
+	for i, node := range nodes {
+		asking.Go(func() { answers[i] = v.ask(ctx, node) })
+	}
+	asking.Wait()
+	found := make(map[string][]activity)
+	for _, e := range slices.Concat(answers...) {
+		found[e.Environment] = append(found[e.Environment], e)
+	}
+	v.asked, v.found = time.Now(), found
+	return found
+}
+
+// ask returns what a node knows, or what it has told before it fell silent.
+func (v *survey) ask(ctx context.Context, node string) []activity {
+	var list []activity
+	after := ""
+	for len(list) < surveyEnvironments {
+		text, err := v.peers.Ask(ctx, node, after)
+		var answer surveyAnswer
+		if err == nil {
+			err = json.Unmarshal(text, &answer)
+		}
+		if err != nil {
+			v.srv.log.Debug("a node does not tell what it knows", "node", node, "error", err)
+			return list
+		}
+		list = append(list, answer.Environments...)
+		if !answer.More || len(answer.Environments) == 0 || list[len(list)-1].Environment <= after {
+			return list
+		}
+		after = list[len(list)-1].Environment
+	}
+	return list
+}
