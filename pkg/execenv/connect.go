@@ -32,6 +32,9 @@ type Options struct {
 	ClientKeys string
 	// ClientKeysOptional: if the key cannot be read or made, there is a new one, and a warning.
 	ClientKeysOptional bool
+	// UserAgent is what a rendezvous service that takes descriptions is told of this program, as
+	// NAME/VERSION; empty: nothing. Its status page shows it. It never learns the ClientName.
+	UserAgent string
 	// OnStateChange tells of the clients' states; see execclient.Options.
 	OnStateChange func(id string, change execclient.StateChange)
 	// OnPolicyRequest answers questions about hosts; see execclient.Options.
@@ -62,7 +65,7 @@ type connector struct {
 }
 
 func newConnector(s Spec, o Options) *connector {
-	return &connector{spec: s, opts: o.withDefaults(), noise: noiseOpener{keys: o.ClientKeys, optional: o.ClientKeysOptional}}
+	return &connector{spec: s, opts: o.withDefaults(), noise: noiseOpener{keys: o.ClientKeys, optional: o.ClientKeysOptional, agent: o.UserAgent}}
 }
 
 func (c *connector) connect(ctx context.Context) (*execclient.Client, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/host/regular"
 	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -23,6 +25,7 @@ import (
 type noiseOpener struct {
 	keys     string // see Options.ClientKeys
 	optional bool   // see Options.ClientKeysOptional
+	agent    string // see Options.UserAgent
 	harness  *relay.Harness
 	states   stateMerger
 }
@@ -37,7 +40,7 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 		if err != nil {
 			return nil, err
 		}
-		harness, err := newHarness(r, identity, opts.Logger, n.states.linkChanged)
+		harness, err := newHarness(r, identity, n.agent, opts.Logger, n.states.linkChanged)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +123,7 @@ func (m *stateMerger) tell(change execclient.StateChange) {
 	}
 }
 
-func newHarness(r Registry, identity *noise.Identity, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
+func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Logger, onLink func(error)) (*relay.Harness, error) {
 	if inTheClear(r.URL) {
 		return nil, &registry.ConfigError{Message: "the token of an environment registry is sent over https, or to a loopback address, and nowhere else"}
 	}
@@ -140,8 +143,12 @@ func newHarness(r Registry, identity *noise.Identity, log *slog.Logger, onLink f
 	id := strings.TrimSpace(r.EnvironmentID) // as executors register it
 	connect := func(ctx context.Context) (relay.Bundle, error) {
 		c, err := client.Connect(ctx, id, identity.PublicKey())
+		var header http.Header
+		if c.AcceptsDescription {
+			header = description.Description{Agent: agent}.Header()
+		}
 		return relay.Bundle{
-			Registration: relay.Registration{URL: c.URL, EnvironmentID: id, RegistrationID: c.RegistrationID},
+			Registration: relay.Registration{URL: c.URL, EnvironmentID: id, RegistrationID: c.RegistrationID, Header: header},
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}

@@ -8,6 +8,9 @@ import (
 // release is the version of a release; scripts/release has the linker set it.
 var release string
 
+// UserAgent names a command of this program to others, with the version.
+func UserAgent(command string) string { return command + "/" + Version() }
+
 // Version is the version that the build knows: that of a release, the module's, or the
 // commit that it was built from.
 func Version() string {

@@ -124,7 +124,9 @@ func checkEnvironments(ctx context.Context, config execenv.Config, ids []string)
 func checkEnvironment(ctx context.Context, s execenv.Spec) (r checkedEnvironment) {
 	said := &cmdutil.Tail{}
 	began := time.Now()
-	client, err := execenv.Connect(ctx, s, execenv.Options{SelfExe: cmdutil.SelfExe(), Stderr: said})
+	client, err := execenv.Connect(ctx, s, execenv.Options{
+		UserAgent: cmdutil.UserAgent("codex-environments"), SelfExe: cmdutil.SelfExe(), Stderr: said,
+	})
 	if err != nil {
 		r.Error = said.Explain(err)
 		return r

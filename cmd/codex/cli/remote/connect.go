@@ -188,8 +188,8 @@ func connectTo(
 	}
 	client, err := execenv.Connect(ctx, s, execenv.Options{
 		ClientKeys: keys, ClientKeysOptional: ctx.Value(ownerKey{}) == nil,
-		ClientName: "codex-remote", SelfExe: cmdutil.SelfExe(), Stderr: childStderr(c), OnStateChange: onStateChange(ctx),
-		OnPolicyRequest: answer,
+		ClientName: "codex-remote", UserAgent: cmdutil.UserAgent("codex-remote"), SelfExe: cmdutil.SelfExe(), Stderr: childStderr(c),
+		OnStateChange: onStateChange(ctx), OnPolicyRequest: answer,
 	})
 	if err != nil && s.Source != "--url" && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("environment `%s` of %s: %w", s.ID, s.Source, err)

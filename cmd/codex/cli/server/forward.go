@@ -123,7 +123,11 @@ func remoteFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "remote", Usage: "register at the environment registry at `URL` in place of listening"},
 		&cli.StringFlag{Name: "environment-id", Usage: "with --remote: the `ID` under which clients find it"},
-		&cli.StringFlag{Name: "name", Usage: "with --remote: accepted for compatibility with Codex CLI; ignored (`NAME`)"},
+		&cli.StringFlag{
+			Name:  "name",
+			Usage: "with --remote: the `NAME` of this machine on the status page of a codex rendezvous, in place of the host name",
+		},
+		&cli.BoolFlag{Name: "no-description", Usage: "with --remote: does not tell a codex rendezvous the name of this machine and the version"},
 		&cli.BoolFlag{Name: "use-agent-identity-auth", Usage: "with --remote: sign in as the agent that CODEX_ACCESS_TOKEN names"},
 		&cli.BoolFlag{Name: "registration-bearer-stdin", Usage: "with --remote: sign in with the bearer token in the first line of standard input"},
 	}

@@ -20,6 +20,7 @@ import (
 	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
@@ -121,7 +122,7 @@ func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registr
 	}
 	r := &registrar{
 		url: strings.TrimSpace(c.String("remote")), environment: strings.TrimSpace(c.String("environment-id")),
-		agent: c.Bool("use-agent-identity-auth"), bearer: bearer, log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
+		agent: c.Bool("use-agent-identity-auth"), bearer: bearer, description: describe(c), log: log, transport: transport, tls: transport.TLSClientConfig.Clone(),
 	}
 	if err := r.prepare(c.Context, config, takeSecrets()); err != nil {
 		transport.CloseIdleConnections()
@@ -132,6 +133,19 @@ func newRegistrar(c *cli.Context, s cmdutil.Streams, log *slog.Logger) (*registr
 		return nil, err
 	}
 	return r, nil
+}
+
+// describe returns what a rendezvous service that takes descriptions is told of this server;
+// nil: nothing.
+func describe(c *cli.Context) http.Header {
+	if c.Bool("no-description") {
+		return nil
+	}
+	name := strings.TrimSpace(c.String("name"))
+	if name == "" {
+		name, _ = os.Hostname() // without one, the page has none
+	}
+	return description.Description{Name: name, Agent: cmdutil.UserAgent("codex-exec-server")}.Header()
 }
 
 const wantURL = "give --remote https://HOST:PORT"
@@ -172,6 +186,7 @@ type registrar struct {
 	url, environment string
 	agent            bool          // sign in as an agent
 	bearer           signin.Secret // sign in with it; empty: there is none
+	description      http.Header   // see describe
 	log              *slog.Logger
 	transport        *http.Transport
 	tls              *tls.Config        // of the relay; may be nil
@@ -268,7 +283,11 @@ func (r *registrar) register(ctx context.Context) (relay.Registration, error) {
 	r.registered = true
 	r.mu.Unlock()
 	r.log.Info("registered", "environment", r.environment, "registration", made.ID)
-	return relay.Registration{URL: made.URL, EnvironmentID: r.environment, RegistrationID: made.ID}, nil
+	registration := relay.Registration{URL: made.URL, EnvironmentID: r.environment, RegistrationID: made.ID}
+	if made.AcceptsDescription {
+		registration.Header = r.description
+	}
+	return registration, nil
 }
 
 // validate asks whether a harness may come in.

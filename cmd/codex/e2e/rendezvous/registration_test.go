@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/relay/description"
 )
 
 // identityService is the identity service and the registry of a test: it keeps
@@ -55,6 +56,67 @@ func newIdentityService(t *testing.T, answers map[string]string) *identityServic
 	}))
 	t.Cleanup(s.Close)
 	return s
+}
+
+// TestDescription has an executor meet registries that take a description, that do not, and that
+// say something else: it describes itself to the first alone, and to that as it is told to.
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	harness.Must(t, err)
+	program := "codex-exec-server/" + version(t)
+	for _, tt := range []struct {
+		announces   string
+		args        []string
+		name, agent string
+	}{
+		{`,"accepts_description":true`, nil, host, program},
+		{`,"accepts_description":true`, []string{"--name", "Büro\n1"}, "Büro\uFFFD1", program},
+		{`,"accepts_description":true`, []string{"--no-description", "--name", "box"}, "", ""},
+		{`,"accepts_description":false`, nil, "", ""},
+		{`,"accepts_description":"true"`, nil, "", ""},
+		{`,"accepts_description":{"a":[true]}`, []string{"--name", "box"}, "", ""},
+		{``, []string{"--name", "box"}, "", ""},
+	} {
+		t.Run(tt.announces+strings.Join(tt.args, " "), func(t *testing.T) {
+			t.Parallel()
+			dialed := make(chan http.Header, 100)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/relay" {
+					dialed <- r.Header
+					w.WriteHeader(http.StatusInternalServerError)
+					return
+				}
+				if d := description.Read(r.Header); d != (description.Description{}) {
+					t.Errorf("the registry is told %+v before it has answered", d)
+				}
+				fmt.Fprintf(w, `{"environment_id":"env","url":"ws://%s/relay","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r"%s}`, r.Host, tt.announces)
+			}))
+			t.Cleanup(s.Close)
+			(&identityService{Server: s}).registers(t, append(os.Environ(), "CODEX_RENDEZVOUS_TOKEN=cxr_0"), tt.args...)
+			select {
+			case h := <-dialed:
+				if d := description.Read(h); d.Name != tt.name || d.Agent != tt.agent {
+					t.Errorf("the relay is told %+v", d)
+				}
+				if _, ok := h[description.NameHeader]; ok != (tt.name != "") {
+					t.Errorf("headers %v", h)
+				}
+			case <-time.After(harness.Patience):
+				t.Fatal("nobody dials the relay")
+			}
+		})
+	}
+}
+
+// version returns that of the programs under test.
+func version(t *testing.T) string {
+	t.Helper()
+	out, errs, code := harness.Run(t, "", "--version")
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(out), "codex ")
 }
 
 // next is the next request of a path; others are passed over.

@@ -3,18 +3,22 @@
 package rendezvous
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"image/png"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/natstest"
 )
 
 // hostileID is what the rules for ids allow.
@@ -61,27 +65,38 @@ func TestStatusPage(t *testing.T) {
 	offline := m.Register(token, "build-2")
 	m.Register(token, hostileID)
 	m.Stream(token, "build-1", executor, 10)
+	describesItself(t, m, m, token)
+	theirs := "codex-remote/" + version(t) + ": 1, 1 stream"
 
 	p := b.open()
 	b.trust(token)
-	p.visit(m.URL + "/status")
-	p.expect("3 environments, 1 connected; 1 client, 1 stream;", hostileID,
-		"build-1 connected 1 1", "600.2 KiB in 11 frames", "300.2 KiB in 10 frames", "build-2 offline 0 0 0 B/s 0 B in 0 frames", " UTC from 127.0.0.1:", "not by this node")
+	p.visit(m.URL + "/")
+	p.await(theirs)
+	p.expect("4 environments, 2 connected; 2 clients, 2 streams;", hostileID,
+		"build-1 connected Go-http-client/1.1 1", "600.2 KiB in 11 frames", "300.2 KiB in 10 frames",
+		"build-2 offline 0 0 0 B/s 0 B in 0 frames", " UTC from 127.0.0.1:", "not connected yet",
+		"build-0 connected "+hostileName+" codex-exec-server/"+version(t)+" 1 "+theirs+" 1 ")
 	p.eval(`window.loaded = 'once'`, nil)
 
 	// Without a reload it follows what happens.
 	m.Dial(offline)
 	p.await("build-2 connected")
 	m.Register(token, "build-3")
-	p.await("4 environments, 2 connected")
+	p.await("5 environments, 3 connected")
 	p.await("KiB/s") // when the ten seconds that it is an average of are over
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int{1000, 360} {
 			p.look(width, scheme)
 		}
 	}
+	scriptless := b.open()
+	scriptless.call(scriptless.session, "Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.trust(token)
+	scriptless.load(m.URL+"/", "rendezvous")
+	scriptless.expect(hostileName, theirs)
+	scriptless.lookAt("scriptless", 360, "light")
 	harness.Must(t, executor.Close())
-	p.await("build-1 offline 0 0")
+	p.await("build-1 offline Go-http-client/1.1 0 0")
 	p.await("until 20")
 	if errs := b.complaints(); len(errs) > 0 {
 		t.Errorf("the page does not work well: %q", errs)
@@ -91,7 +106,7 @@ func TestStatusPage(t *testing.T) {
 	// of nothing.
 	m.End()
 	p.await("trying again")
-	p.expect("4 environments")
+	p.expect("5 environments")
 	m = harness.Rendezvous(t, m.Tokens, "--listen", strings.TrimPrefix(m.URL, "http://"))
 	p.await("No environment is registered")
 	if text := p.read(); strings.Contains(text, "trying again") {
@@ -105,9 +120,66 @@ func TestStatusPage(t *testing.T) {
 	if p.eval(`window.loaded`, &loaded); loaded != "once" {
 		t.Errorf("it was loaded again: %q", loaded)
 	}
-	if got := b.asked(); !slices.Equal(got, []string{m.URL + "/status"}) {
+	if got := b.asked(); !slices.Equal(got, []string{m.URL + "/", m.URL + "/status"}) {
 		t.Errorf("it has asked for %q", got)
 	}
+}
+
+// hostileName is what an executor may call itself.
+const hostileName = `<script>alert(1)</script>&amp;"' box`
+
+// describesItself starts an executor of the environment build-0 at a service, and a client that
+// is connected to it by another node.
+func describesItself(t *testing.T, m, far *harness.Meeting, token string) {
+	t.Helper()
+	home, env := harness.HomeDirectory(t, nil)
+	executor(t, append(env, "CODEX_RENDEZVOUS_TOKEN="+token), "--remote", m.URL, "--environment-id", "build-0", "--name", hostileName)
+	client := exec.Command(harness.Codex, "remote", "--env", "build-0", "run", "--", "sh", "-c", "echo begun; exec sleep 600")
+	client.Env, client.Dir, client.Stderr = registryEnv(env, far, token), home, harness.ShownOnFailure(t)
+	out, err := client.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, client.Start())
+	t.Cleanup(func() {
+		_ = client.Process.Kill()
+		_ = client.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "begun\n" {
+		t.Fatalf("the command prints %q, %v", line, err)
+	}
+}
+
+// TestStatusPageOfNodes looks at the pages of both nodes of a service, which say the same, and
+// then at that of the one that is left.
+func TestStatusPageOfNodes(t *testing.T) {
+	t.Parallel()
+	nats := natstest.Start(t)
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	node := func() *harness.Meeting { return harness.Rendezvous(t, tokens, "--nats", nats.URL()) }
+	near, far := node(), node()
+	token := near.Token("--role", "both", "--environment", "*")
+	near.Register(token, "build-1")
+	describesItself(t, near, far, token)
+	b := startBrowser(t)
+	pages := make([]*page, 2)
+	for i, m := range []*harness.Meeting{near, far} {
+		pages[i] = b.open()
+		b.trust(token)
+		pages[i].visit(m.URL + "/status")
+		pages[i].await("codex-remote/" + version(t) + ": 1, 1 stream")
+		pages[i].expect("2 environments, 1 connected; 1 client, 1 stream;", hostileName, "codex-exec-server/"+version(t), " UTC from 127.0.0.1:", "not connected yet")
+		pages[i].lookAt(fmt.Sprint("node-", i), 1000, "light")
+	}
+	testutil.Eventually(t.Context(), t, "the same on both pages", func() (string, bool) {
+		one, two := pages[0].read(), pages[1].read()
+		return one + "\n" + two, one == two
+	})
+	if errs := b.complaints(); len(errs) > 0 {
+		t.Errorf("the pages do not work well: %q", errs)
+	}
+	harness.Must(t, near.Cmd.Process.Kill())
+	_ = near.Cmd.Wait()
+	pages[1].await("until its node was lost")
+	pages[1].expect("build-0 offline", hostileName)
 }
 
 // look checks how the page looks on a screen.
