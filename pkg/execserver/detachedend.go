@@ -14,17 +14,18 @@ import (
 // auditedName is the file of a detached process whose end is in the audit trail.
 const auditedName = "audited"
 
-// auditInterval is how often a server with an audit trail looks for detached processes that
-// have ended. It learns of the end of those that other servers have started in no other way.
-const auditInterval = 2 * time.Second
+// endInterval is how often a server looks for detached processes that have ended. It learns of
+// the end of those that other servers have started in no other way.
+const endInterval = 2 * time.Second
 
-// routineAudit writes the ends of detached processes into the trail, also of those that have
-// ended while there was no server.
-func (d *detachedStore) routineAudit(stopped <-chan struct{}) {
-	ticker := time.NewTicker(auditInterval)
+// routineEnds logs the ends of detached processes, and writes them into the audit trail, also of
+// those that have ended while there was no server.
+func (d *detachedStore) routineEnds(stopped <-chan struct{}) {
+	ticker := time.NewTicker(endInterval)
 	defer ticker.Stop()
 	for {
 		for _, k := range d.all("") {
+			d.logEnd(k)
 			d.noteEnd(k)
 		}
 		select {
@@ -33,6 +34,37 @@ func (d *detachedStore) routineAudit(stopped <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// logEnd logs how a detached process has ended, if it ran when this server looked last. An end
+// that no server has seen is in the audit trail alone: the log is about what happens.
+func (d *detachedStore) logEnd(k *kept) {
+	// The keeper writes the status before it ends: the order matters.
+	alive := k.alive()
+	status, err := retention.ReadStatus(k.root)
+	runs := alive && (err != nil || !status.Closed)
+	k.mu.Lock()
+	ended := k.ran && !runs && err == nil && !k.logged
+	k.ran, k.logged = k.ran || runs, k.logged || ended
+	k.mu.Unlock()
+	if !ended {
+		return
+	}
+	log := d.log.With("process", shorten(k.record.ProcessID))
+	if !status.Closed {
+		log.Warn("detached process ended", "reason", lostEnd)
+		return
+	}
+	lasted := time.Duration(max(0, status.EndedAtMS-k.record.StartedAtMS)) * time.Millisecond
+	log.Info("process ended", "exit_code", status.ExitCode, "cause", status.Cause, "duration", lasted,
+		"bytes_in", status.BytesIn, "bytes_out", status.BytesOut)
+}
+
+// setRan notes that this server has started the process, so that it tells its end.
+func (k *kept) setRan() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ran = true
 }
 
 // noteEnd writes how a detached process has ended, if it has and that is not in the trail
@@ -59,7 +91,7 @@ func (d *detachedStore) noteEnd(k *kept) {
 		e.ExitCode, e.Reason = new(-1), lostEnd
 	default:
 		e.ExitCode, e.DurationMS = new(status.ExitCode), max(0, status.EndedAtMS-k.record.StartedAtMS)
-		e.Reason = shorten(status.Refusal)
+		e.Reason, e.BytesIn, e.BytesOut = shorten(status.Refusal), status.BytesIn, status.BytesOut
 	}
 	d.srv.note(e)
 	d.markAudited(k)
@@ -76,10 +108,13 @@ func (d *detachedStore) markAudited(k *kept) {
 	_ = f.Close()
 }
 
-// setNotStarted has the end of a keeper whose process did not start left out of the trail:
+// setNotStarted has the end of a keeper whose process did not start left out of log and trail:
 // the caller says there that it did not start. A keeper lingers until its servers have closed
 // their connections, so that this comes before its end.
 func (d *detachedStore) setNotStarted(k *kept) {
+	k.mu.Lock()
+	k.logged = true
+	k.mu.Unlock()
 	if d.srv.opts.Audit != nil {
 		d.auditing.Lock()
 		defer d.auditing.Unlock()

@@ -198,16 +198,18 @@ type keptProc struct {
 
 // Output implements process.Sink. It blocks while there is no room, as the policy says.
 func (p *keptProc) Output(seq uint64, stream process.Stream, chunk []byte) {
+	p.observeOutput(stream, len(chunk))
 	p.log.Append(p.s.ctx, seq, stream, chunk)
 }
 
 // Exited implements process.Sink.
 func (p *keptProc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
-	reason := ""
-	if refused := p.refused(); refused != nil {
+	refused, reason := p.refused(), ""
+	if refused != nil {
 		reason = refused.Reason
 	}
+	p.observeExit(&e, refused)
 	if err := p.log.Exit(seq, e.Code, e.Denied, reason); err != nil {
 		p.s.srv.log.Warn("the exit of a process is not retained", "error", err)
 	}
@@ -217,9 +219,11 @@ func (p *keptProc) Exited(seq uint64, e process.Exit) {
 func (p *keptProc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
-	if err := p.log.Close(seq, time.Now()); err != nil {
+	ending := retention.Ending{Cause: string(p.exit.cause), BytesIn: p.traffic.in.Load(), BytesOut: p.traffic.out.Load()}
+	if err := p.log.Close(seq, time.Now(), ending); err != nil {
 		p.s.srv.log.Warn("the end of a process is not retained", "error", err)
 	}
+	p.observeClosed()
 	p.keeper.end()
 }
 

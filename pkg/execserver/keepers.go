@@ -51,6 +51,9 @@ type keeperRecord struct {
 	Retain      retainRecord `json:"retain"`
 	// Ceiling is that of the client. The keeper holds it, too.
 	Ceiling wsauth.Ceiling `json:"ceiling,omitzero"`
+	// Traceparent and Tracestate name the span that the process belongs to, if it is traced.
+	Traceparent string `json:"traceparent,omitempty"`
+	Tracestate  string `json:"tracestate,omitempty"`
 	// Secret is what a server shows the keeper.
 	Secret string `json:"secret"`
 }
@@ -111,6 +114,8 @@ type kept struct {
 	client *execclient.Client // nil: none, or it has failed
 	log    *retention.Log     // nil: the process has not ended, or was not read since
 	closed bool
+	ran    bool     // when this server looked: its end is to be logged
+	logged bool     // the end
 	writer *session // that wrote last; nil: none has
 }
 
@@ -351,6 +356,7 @@ func (s *detachedStore) remove(k *kept) error {
 }
 
 func (s *detachedStore) removeLocked(k *kept) error {
+	s.logEnd(k)
 	s.noteEnd(k)
 	k.close()
 	delete(s.open, k.name)

@@ -43,9 +43,7 @@ func (srv *Server) openDetached() {
 	}
 	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept)}
 	srv.wg.Go(func() { srv.detached.routineExpire(srv.stopped) })
-	if o.Audit != nil {
-		srv.wg.Go(func() { srv.detached.routineAudit(srv.stopped) })
-	}
+	srv.wg.Go(func() { srv.detached.routineEnds(srv.stopped) })
 }
 
 // sortKept sorts processes by their starts.
@@ -90,7 +88,8 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		Argv: params.Argv, Cwd: params.Cwd, TTY: params.TTY, StartedAtMS: time.Now().UnixMilli(), Retain: retain, Secret: newSecret(),
 		Ceiling: c.grant.Ceiling,
 	}
-	return call{run: func(context.Context) (result, error) {
+	return call{run: func(request context.Context) (result, error) {
+		record.setTrace(traceOf(request))
 		if m := c.srv.metrics.detached; m != nil {
 			m.Inc()
 		}
@@ -154,6 +153,7 @@ func (d *detachedStore) start(ctx context.Context, record keeperRecord, params *
 		own := *params
 		own.OutputWindow, own.Retain = 0, new(record.Retain.wire())
 		if err = k.callStarting(ctx, &own, &started); err == nil {
+			k.setRan()
 			d.log.Info("detached process started", "process", shorten(record.ProcessID), "keeper", pid, "sandbox", started.SandboxType)
 			return started, nil
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -31,8 +32,16 @@ func (rq *request) startSpan(trace []byte) {
 	if srv.opts.Tracer == nil && !srv.opts.TraceCommands {
 		return
 	}
-	rq.trace = tracing.ParseMember(trace)
 	name := rq.method
+	if k := srv.keeper; k != nil {
+		// The span of the request is the server's. Its other requests are not the client's.
+		if name == execproto.MethodProcessStart {
+			rq.trace = tracing.Parse(k.record.Traceparent, k.record.Tracestate)
+			rq.span = srv.opts.Tracer.Elsewhere(rq.trace)
+		}
+		return
+	}
+	rq.trace = tracing.ParseMember(trace)
 	if _, ok := methods[name]; !ok {
 		name = unknownMethod
 	}
@@ -51,6 +60,23 @@ func (rq *request) traced(ctx context.Context) context.Context {
 		return context.WithValue(ctx, clientTrace{}, rq.trace)
 	}
 	return rq.span.With(ctx)
+}
+
+// traceOf names the span of a request by its context, or without a tracer the client's; the zero
+// Context if there is neither.
+func traceOf(ctx context.Context) tracing.Context {
+	if span := tracing.From(ctx); span != nil {
+		return span.Context()
+	}
+	trace, _ := ctx.Value(clientTrace{}).(tracing.Context)
+	return trace
+}
+
+// setTrace has the keeper of a process continue a trace.
+func (r *keeperRecord) setTrace(trace tracing.Context) {
+	if trace.IsValid() {
+		r.Traceparent, r.Tracestate = trace.Traceparent(), trace.State
+	}
 }
 
 // endSpan is told that the request is about to be answered, with an error unless err is nil.
@@ -145,7 +171,7 @@ func (st *start) startSpan(ctx context.Context) {
 	}
 	trace := p.span.Context()
 	if p.span == nil {
-		trace, _ = ctx.Value(clientTrace{}).(tracing.Context)
+		trace = traceOf(ctx)
 	}
 	if !trace.IsValid() {
 		return

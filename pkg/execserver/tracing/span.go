@@ -66,6 +66,15 @@ func (t *Tracer) Start(parent Context, name string, kind Kind, at time.Time) *Sp
 	return s
 }
 
+// Elsewhere returns a span that another program exports, so that Child finds its parent; nil if
+// there is none.
+func (t *Tracer) Elsewhere(c Context) *Span {
+	if t == nil || !c.IsValid() {
+		return nil
+	}
+	return &Span{tracer: t, ctx: c, ended: true}
+}
+
 // Child begins a span within s, now; nil within nil.
 func (s *Span) Child(name string, kind Kind) *Span {
 	if s == nil {

@@ -287,11 +287,12 @@ func (l *Log) Exit(seq uint64, code int, denied bool, refusal string) error {
 	return writeStatus(l.file, l.status)
 }
 
-// Close notes that all output has come, by the event number seq, which is the last.
-func (l *Log) Close(seq uint64, now time.Time) error {
+// Close notes that all output has come, by the event number seq, which is the last, and how the
+// process has ended.
+func (l *Log) Close(seq uint64, now time.Time, e Ending) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.status.Closed, l.status.CloseSeq, l.status.EndedAtMS = true, seq, now.UnixMilli()
+	l.status.Closed, l.status.CloseSeq, l.status.EndedAtMS, l.status.Ending = true, seq, now.UnixMilli(), e
 	l.last = seq
 	l.closeActive()
 	err := writeStatus(l.file, l.status)

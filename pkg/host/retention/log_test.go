@@ -101,7 +101,7 @@ func TestDropsOldestAndTellsRange(t *testing.T) {
 			t.Fatalf("after event %d the log has %d bytes", seq, s.Bytes)
 		}
 	}
-	if err := l.Close(n+1, time.Now()); err != nil {
+	if err := l.Close(n+1, time.Now(), Ending{Cause: "exit", BytesIn: 1, BytesOut: 2}); err != nil {
 		t.Fatal(err)
 	}
 	reopened, err := Open(root)
@@ -116,7 +116,7 @@ func TestDropsOldestAndTellsRange(t *testing.T) {
 				t.Errorf("%s: nothing was dropped", name)
 			}
 		}
-		if s := log.Status(); !s.Closed || s.ExitCode != 7 || !s.Denied || s.CloseSeq != n+1 {
+		if s := log.Status(); !s.Closed || s.ExitCode != 7 || !s.Denied || s.CloseSeq != n+1 || s.Ending != (Ending{"exit", 1, 2}) {
 			t.Errorf("%s: status %+v", name, s)
 		}
 	}

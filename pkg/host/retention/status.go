@@ -21,6 +21,15 @@ type Status struct {
 	Closed    bool   `json:"closed"`
 	CloseSeq  uint64 `json:"closeSeq"`
 	EndedAtMS int64  `json:"endedAtMs"` // when it closed
+	Ending
+}
+
+// Ending is what is said of the process when it has closed. A keeper of another version may not
+// have written it.
+type Ending struct {
+	Cause    string `json:"cause,omitempty"`
+	BytesIn  int64  `json:"bytesIn,omitempty"`
+	BytesOut int64  `json:"bytesOut,omitempty"`
 }
 
 const statusName = "status"

@@ -36,6 +36,9 @@ type keeperSettings struct {
 
 	Limits   execproto.ProcessLimits `json:"limits"`
 	NoLimits string                  `json:"noLimits"` // see process.Options
+
+	TraceCommands bool              `json:"traceCommands"`
+	Collector     map[string]string `json:"collector"` // variables that are not in the environment; see tracing.HeaderVariables
 }
 
 // addKeepers lets a server keep detached processes. self is this program.
@@ -44,7 +47,7 @@ func addKeepers(opts *execserver.Options, self string) error {
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
 		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
 		Limits: opts.Limits, NoLimits: noKeeperLimits(),
-		Private: privateOf(opts),
+		Private: privateOf(opts), TraceCommands: opts.TraceCommands, Collector: collectorSecrets(),
 	})
 	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
 	return err
@@ -99,8 +102,11 @@ func runKeeper(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	tracer, endTraces := keeperTracer(s.Collector, s.Version, log)
+	defer endTraces()
 	return execserver.RunKeeper(ctx, execserver.Options{
-		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: log, Tracer: tracer, TraceCommands: s.TraceCommands,
 		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,
 		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{

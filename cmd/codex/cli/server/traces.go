@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -23,25 +24,55 @@ const traceFlushTime = 3 * time.Second
 // that it returns after the end of the server. Headers for the collector are taken out of the environment, because commands must not
 // get its secret.
 func startTracer(log *slog.Logger) (*tracing.Tracer, func()) {
-	none := func() {}
-	t, err := tracing.New(tracing.Options{
-		Getenv: os.Getenv, Version: cmdutil.Version(), Logger: log,
-		Transport: func() (*http.Transport, error) { return httpclient.New(os.Getenv) },
-	})
+	t, err := newTracer(os.Getenv, cmdutil.Version(), log)
 	switch {
 	case err != nil:
 		log.Warn("traces are not exported", "reason", err)
-		return nil, none
+		return nil, func() {}
 	case t == nil:
-		return nil, none
+		return nil, func() {}
 	}
 	for _, name := range tracing.HeaderVariables {
 		_ = os.Unsetenv(name) // the name is a good one
 	}
 	log.Info("exporting traces", "endpoint", t.Endpoint())
-	return t, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), traceFlushTime)
-		defer cancel()
-		t.Shutdown(ctx)
+	return t, func() { flushTraces(t) }
+}
+
+// newTracer returns what exports traces to the collector that OpenTelemetry's variables name; nil
+// if they name none.
+func newTracer(getenv func(string) string, version string, log *slog.Logger) (*tracing.Tracer, error) {
+	return tracing.New(tracing.Options{
+		Getenv: getenv, Version: version, Logger: log,
+		Transport: func() (*http.Transport, error) { return httpclient.New(os.Getenv) },
+	})
+}
+
+func flushTraces(t *tracing.Tracer) {
+	ctx, cancel := context.WithTimeout(context.Background(), traceFlushTime)
+	defer cancel()
+	t.Shutdown(ctx)
+}
+
+// keeperTracer is startTracer for a keeper, which has the variables of its server, but for those
+// with the secret: they come with its settings. Of variables that cannot be used the server has
+// warned.
+func keeperTracer(secrets map[string]string, version string, log *slog.Logger) (*tracing.Tracer, func()) {
+	t, err := newTracer(func(name string) string { return cmp.Or(secrets[name], os.Getenv(name)) }, version, log)
+	if err != nil || t == nil {
+		return nil, func() {}
 	}
+	return t, func() { flushTraces(t) }
+}
+
+// collectorSecrets returns the headers for the collector, before startTracer takes them out of
+// the environment.
+func collectorSecrets() map[string]string {
+	secrets := make(map[string]string)
+	for _, name := range tracing.HeaderVariables {
+		if value := os.Getenv(name); value != "" {
+			secrets[name] = value
+		}
+	}
+	return secrets
 }

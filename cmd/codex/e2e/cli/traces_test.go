@@ -15,10 +15,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -107,7 +109,19 @@ func (c *rawClient) call(method, params, trace string) map[string]any {
 // output runs a command and returns its output.
 func (c *rawClient) output(id, script, more, trace string) string {
 	c.t.Helper()
+	c.start(id, script, more, trace)
+	return c.follow(id)
+}
+
+// start starts a command.
+func (c *rawClient) start(id, script, more, trace string) {
+	c.t.Helper()
 	c.call("process/start", fmt.Sprintf(`{"processId":%q,"argv":["sh","-c",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin","TRACEPARENT":"old"},"tty":false%s}`, id, script, more), trace)
+}
+
+// follow returns the output of a process when it has ended.
+func (c *rawClient) follow(id string) string {
+	c.t.Helper()
 	var out []byte
 	for after := 0.0; ; {
 		r := c.call("process/read", fmt.Sprintf(`{"processId":%q,"afterSeq":%v,"waitMs":10000}`, id, after), "")
@@ -122,6 +136,59 @@ func (c *rawClient) output(id, script, more, trace string) string {
 		if r["closed"] == true {
 			return string(out)
 		}
+	}
+}
+
+// TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace, which its
+// keeper exports after the server that has started it is gone; its command gets the name.
+func TestTracesOfDetachedProcesses(t *testing.T) {
+	t.Parallel()
+	spans, collector := collectSpans(t)
+	log := filepath.Join(t.TempDir(), "log")
+	stderr, err := os.Create(log)
+	harness.Must(t, err)
+	defer stderr.Close()
+	d := &detaching{t: t, dir: filepath.Join(t.TempDir(), "retain")}
+	t.Cleanup(func() { d.end(syscall.SIGKILL); d.endKeepers() })
+	d.cmd, d.url = harness.ServerWith(t, []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector, "OTEL_EXPORTER_OTLP_HEADERS=X-Key=se-cret",
+	}, "--trace-commands", "--retain-dir", d.dir)
+	const trace, script = "4bf92f3577b34da6a3ce929d0e0e4799", "echo $TRACEPARENT $TRACESTATE ${OTEL_EXPORTER_OTLP_HEADERS-none}; read line; exit 3"
+	c := connectRaw(t, d.url)
+	c.start("detached/late", script, `,"pipeStdin":true,"detach":{"startId":"s"}`, `{"traceparent":"00-`+trace+`-00f067aa0ba902b7-01","tracestate":"v=1"}`)
+	harness.Must(t, d.cmd.Process.Signal(os.Interrupt))
+	harness.Must(t, d.cmd.Wait())
+
+	// The next server has no collector, and logs the end.
+	d.cmd, d.url = harness.ServerLogging(t, stderr, "--log-format", "json", "--retain-dir", d.dir)
+	c = connectRaw(t, d.url)
+	c.call("process/closeStdin", `{"processId":"detached/late"}`, "")
+	out := c.follow("detached/late")
+	ended := recordOf(t, log, "process ended")
+	if ended["level"] != "INFO" || ended["exit_code"] != 3.0 || ended["cause"] != "exit" || ended["bytes_out"] != float64(len(out)) || ended["process"] != "detached/late" {
+		t.Errorf("the log has %v", ended)
+	}
+	byName := make(map[string]*tracepb.Span)
+	testutil.Eventually(t.Context(), t, "the spans", func() (string, bool) {
+		spans.mu.Lock()
+		defer spans.mu.Unlock()
+		for _, s := range spans.spans {
+			if hex.EncodeToString(s.TraceId) == trace {
+				byName[s.Name] = s
+			}
+		}
+		return fmt.Sprint(byName), byName["codex.exec_server.process"] != nil
+	})
+	request, process := byName["process/start"], byName["codex.exec_server.process"]
+	if request == nil || hex.EncodeToString(request.ParentSpanId) != "00f067aa0ba902b7" || byName["codex.process.spawn"] == nil ||
+		!bytes.Equal(process.ParentSpanId, request.SpanId) || process.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+		t.Errorf("the spans are %v", byName)
+	}
+	if want := fmt.Sprintf("00-%s-%x-01 v=1 none\n", trace, process.SpanId); out != want {
+		t.Errorf("the command got %q, want %q", out, want)
+	}
+	if len(byName) != 3 {
+		t.Errorf("the trace has %v", byName)
 	}
 }
 
