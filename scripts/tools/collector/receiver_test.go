@@ -1,0 +1,75 @@
+package collector
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+
+	"go.opentelemetry.io/collector/config/configgrpc"
+	"go.opentelemetry.io/collector/config/configoptional"
+)
+
+// receive starts a collector's receiver until the test ends, and returns its endpoint. next gets
+// what the receiver has accepted.
+func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
+	t.Helper()
+	// The receiver does not tell which port it has.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := l.Addr().String()
+	must(t, l.Close())
+	factory := otlpreceiver.NewFactory()
+	config := factory.CreateDefaultConfig().(*otlpreceiver.Config)
+	config.Protocols.GRPC = configoptional.None[configgrpc.ServerConfig]()
+	config.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = address
+	must(t, config.Protocols.Validate())
+	traces, err := consumer.NewTraces(next)
+	must(t, err)
+	receiver, err := factory.CreateTraces(context.Background(), receivertest.NewNopSettings(factory.Type()), config, traces)
+	must(t, err)
+	must(t, receiver.Start(context.Background(), componenttest.NewNopHost()))
+	t.Cleanup(func() { must(t, receiver.Shutdown(context.Background())) })
+	return "http://" + address
+}
+
+// received is a span, with what describes where it is from.
+type received struct {
+	ptrace.Span
+	resource, scope string
+}
+
+// spansOf returns the spans of a delivery.
+func spansOf(data ptrace.Traces) (list []received) {
+	for _, r := range data.ResourceSpans().All() {
+		for _, s := range r.ScopeSpans().All() {
+			scope := s.Scope().Name() + " " + s.Scope().Version()
+			for _, span := range s.Spans().All() {
+				list = append(list, received{span, textOf(r.Resource().Attributes()), scope})
+			}
+		}
+	}
+	return list
+}
+
+// textOf returns attributes as text, by name.
+func textOf(attributes pcommon.Map) string {
+	text, err := attributesJSON(attributes)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
