@@ -97,7 +97,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)
-	c.handles.limit, c.handles.reached = srv.opts.MaxHandles, srv.metrics.limits.With(limitHandles)
+	c.handles.limit = srv.opts.MaxHandles
 	c.out.sent = srv.metrics.sent
 	return c
 }

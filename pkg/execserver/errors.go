@@ -32,6 +32,17 @@ func internal(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInternal, Message: text}
 }
 
+// limitError is the error of a request that a limit refuses, which metrics count by name.
+type limitError struct {
+	limit string
+	error
+}
+
+func (e *limitError) Unwrap() error { return e.error }
+
+// atLimit is the error of a request that a limit refuses. err has its code and text.
+func atLimit(limit string, err error) error { return &limitError{limit, err} }
+
 // errStopping is the error of new sessions during Shutdown.
 var errStopping = internal("the server is shutting down")
 

@@ -9,7 +9,6 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/internal/metrics"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -17,9 +16,8 @@ import (
 // (docs/spec/wire.md §5.4). Requests about one handle run one after the other,
 // so a handle is never closed while it is read.
 type handleTable struct {
-	limit   int
-	reached *metrics.Counter // counts what the limit refuses
-	order   order            // of the requests about a handle, by its id
+	limit int
+	order order // of the requests about a handle, by its id
 
 	mu   sync.Mutex
 	open map[string]*fileHandle
@@ -46,10 +44,9 @@ func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	case t.open[id] != nil:
 		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", id))
 	case len(t.open) >= t.limit:
-		t.reached.Inc()
-		return nil, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit))
+		return nil, atLimit(limitHandles, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
 	case h.packed && t.archives() >= execproto.MaxArchives:
-		return nil, invalid(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives))
+		return nil, atLimit(limitArchives, invalid(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives)))
 	}
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)

@@ -101,7 +101,7 @@ func (t *streamTable) reserve(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.buffered+n > bufferedHTTP {
-		return internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse")
+		return atLimit(limitHTTPBodies, internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse"))
 	}
 	t.buffered += n
 	return nil

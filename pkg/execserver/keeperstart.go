@@ -290,13 +290,14 @@ func (d *detachedStore) checkLimits(record keeperRecord) error {
 		}
 	}
 	opts := d.srv.opts
+	full := func(text string) error { return atLimit(limitDetached, internal(text)) }
 	switch {
 	case own >= opts.MaxDetached:
-		return internal(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", opts.MaxDetached))
+		return full(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", opts.MaxDetached))
 	case len(all) >= maxKeepers:
-		return internal(fmt.Sprintf("at most %d detached processes may be kept for all owners", maxKeepers))
+		return full(fmt.Sprintf("at most %d detached processes may be kept for all owners", maxKeepers))
 	case bytes > opts.RetainBytes:
-		return internal(fmt.Sprintf("detached processes may retain %d bytes together, and with this one they could retain %d; ask for less, forget some or raise --retain-bytes", opts.RetainBytes, bytes))
+		return full(fmt.Sprintf("detached processes may retain %d bytes together, and with this one they could retain %d; ask for less, forget some or raise --retain-bytes", opts.RetainBytes, bytes))
 	}
 	return nil
 }

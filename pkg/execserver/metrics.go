@@ -27,7 +27,20 @@ const (
 	limitWaiting      = "waiting_requests"
 	limitMessageBytes = "message_bytes"
 	limitQuestions    = "questions"
+	limitArchives     = "archives"
+	limitDetached     = "detached"
+	limitHTTPBodies   = "http_bodies"
+	limitWatches      = "watches"
+	limitTunnels      = "tunnels"
+	limitListeners    = "listeners"
+	limitMachine      = "machine" // memory, descriptors or processes of the machine
 )
+
+// countedLimits are all of these.
+var countedLimits = []string{
+	limitConnections, limitProcesses, limitHandles, limitWaiting, limitMessageBytes, limitQuestions, limitArchives,
+	limitDetached, limitHTTPBodies, limitWatches, limitTunnels, limitListeners, limitMachine,
+}
 
 // How processes end, as metrics name it.
 const (
@@ -115,7 +128,7 @@ func newInstruments(srv *Server) *instruments {
 		m.active.With(transport)
 		m.opened.With(transport)
 	}
-	for _, limit := range []string{limitConnections, limitProcesses, limitHandles, limitWaiting, limitMessageBytes, limitQuestions} {
+	for _, limit := range countedLimits {
 		m.limits.With(limit)
 	}
 	for _, result := range []string{endSuccess, endFailure, endNotStarted, endRefused} {

@@ -14,6 +14,7 @@ type tunnelInstruments struct {
 	active         *metrics.Gauge
 	opened         *metrics.Counter
 	received, sent *metrics.Counter
+	refused        *metrics.Counter // connections to listeners
 }
 
 // addTunnels adds the metrics of tunnels.
@@ -23,6 +24,7 @@ func (m *instruments) addTunnels() {
 		active:   m.set.Gauge("exec_server_tunnels_active", "Tunnels that are open."),
 		opened:   m.set.Counter("exec_server_tunnels_total", "Tunnels that were opened."),
 		received: bytes.With("from_client"), sent: bytes.With("to_client"),
+		refused: m.limits.With(limitTunnels),
 	}
 }
 

@@ -76,8 +76,8 @@ func (s *session) add(p *proc) error {
 	case s.procs[p.id] != nil:
 		return execproto.ProcessExists(shorten(p.id))
 	case s.open >= s.srv.opts.MaxProcesses:
-		s.srv.metrics.limit(limitProcesses)
-		return internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses))
+		return atLimit(limitProcesses,
+			internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses)))
 	}
 	s.procs[p.id] = p
 	s.open++

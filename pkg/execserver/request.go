@@ -299,6 +299,9 @@ func (rq *request) stream(r large) {
 // fail answers with an error.
 func (rq *request) fail(err error) {
 	e := toRPC(err)
+	if at, ok := errors.AsType[*limitError](err); ok {
+		rq.c.srv.metrics.limit(at.limit)
+	}
 	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()
 	rq.c.srv.metrics.request(rq.method, rq.at, true)

@@ -115,7 +115,7 @@ func startError(err error) error {
 		return invalidParams(err.Error())
 	}
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return internal(err.Error())
+		return atLimit(limitMachine, internal(err.Error()))
 	}
 	return err
 }

@@ -117,9 +117,9 @@ func (t *watchTable) reserve(c *conn, id uint64) (*treeWatch, error) {
 	case t.open[id] != nil:
 		return nil, invalid(fmt.Sprintf("watch %d already exists", id))
 	case len(t.open) >= maxWatches:
-		return nil, invalid(fmt.Sprintf("at most %d watches may be open per connection", maxWatches))
+		return nil, atLimit(limitWatches, invalid(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
 	case !c.srv.takeWatch():
-		return nil, invalid(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches))
+		return nil, atLimit(limitWatches, invalid(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
 	}
 	w := &treeWatch{c: c, id: id}
 	w.ctx, w.cancel = context.WithCancel(c.ctx)

@@ -80,6 +80,7 @@ func TestWatchTreeRefusals(t *testing.T) {
 	} {
 		p.refuse(execproto.MethodFSWatch, c.params, c.code, c.text)
 	}
+	wantMetrics(t, url, `exec_server_limit_reached_total{limit="watches"} 1`)
 	p.call(execproto.MethodFSUnwatch, object{"watchId": 0}, nil)
 	for path, want := range map[string]string{
 		uri(dir, "none"):    "No such file or directory (os error 2): " + dir + "/none",

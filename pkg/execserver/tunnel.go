@@ -75,7 +75,7 @@ func (t *tunnels) reserve() error {
 	case t.over:
 		return internal(errTunnelsOver.Error())
 	case t.slots >= maxTunnels:
-		return invalid(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels))
+		return atLimit(limitTunnels, invalid(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
 	}
 	t.slots++
 	t.wg.Add(1)

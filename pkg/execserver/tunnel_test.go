@@ -227,6 +227,7 @@ func TestTunnelListenLimit(t *testing.T) {
 	}
 	p.refuse("tunnel/listen", object{"listenerId": maxTunnelListeners, "port": 0, "window": 1}, -32600, "at most 64 ports")
 	p.refuse("tunnel/listen", object{"listenerId": 0, "port": 0, "window": 1}, -32602, "listenerId 0 is in use")
+	wantMetrics(t, url, `exec_server_limit_reached_total{limit="listeners"} 1`)
 	p.call("tunnel/unlisten", object{"listenerId": 0}, nil)
 	p.call("tunnel/unlisten", object{"listenerId": 0}, nil) // is no error
 	p.call("tunnel/listen", object{"listenerId": 0, "port": 0, "window": 1}, nil)

@@ -69,7 +69,7 @@ func (t *tunnels) listen(l *tunnelListener) error {
 	case t.listeners[l.id] != nil:
 		return invalidParams(fmt.Sprintf("listenerId %d is in use", l.id))
 	case len(t.listeners) >= maxTunnelListeners:
-		return invalid(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners))
+		return atLimit(limitListeners, invalid(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners)))
 	}
 	t.listeners[l.id] = l
 	t.wg.Add(1)
@@ -108,6 +108,7 @@ func (t *tunnels) routineListener(l *tunnelListener) {
 			continue
 		}
 		if t.reserve() != nil {
+			t.counts.refused.Inc()
 			refuse(conn)
 			continue
 		}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package execserver
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/process"
+)
+
+// TestLimitsHaveNames: an error of a limit says which metric it belongs to, and keeps its code.
+func TestLimitsHaveNames(t *testing.T) {
+	counts := &newInstruments(&Server{}).tunnels
+	full := newTunnels(t.Context(), counts)
+	full.slots = maxTunnels
+	listening := newTunnels(t.Context(), counts)
+	for id := range uint64(maxTunnelListeners) {
+		listening.listeners[id] = &tunnelListener{id: id}
+	}
+	files := handleTable{limit: 1, open: map[string]*fileHandle{"a": {}}}
+	packed := handleTable{limit: 100, open: make(map[string]*fileHandle)}
+	for i := range execproto.MaxArchives {
+		packed.open[strconv.Itoa(i)] = &fileHandle{packed: true}
+	}
+	_, ofFiles := files.reserve("b", &fileHandle{})
+	_, ofArchives := packed.reserve("b", &fileHandle{packed: true})
+	kept := newStore(t)
+	for i := range kept.srv.opts.MaxDetached {
+		reserve(t, kept, testRecord("one", strconv.Itoa(i)))
+	}
+	_, _, ofDetached := kept.reserve(testRecord("one", "more"))
+	for limit, err := range map[string]error{
+		limitTunnels: full.reserve(), limitListeners: listening.listen(&tunnelListener{id: maxTunnelListeners}),
+		limitHandles: ofFiles, limitArchives: ofArchives, limitDetached: ofDetached,
+		limitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),
+		limitMachine:    startError(&process.ShortageError{Lacks: "the machine has no memory left", Err: syscall.ENOMEM}),
+	} {
+		at, ok := errors.AsType[*limitError](err)
+		if !ok || at.limit != limit || !slices.Contains(countedLimits, limit) {
+			t.Errorf("%s: %v", limit, err)
+		}
+		if e := toRPC(err); e.Code == 0 || e.Message != err.Error() {
+			t.Errorf("%s: %+v", limit, e)
+		}
+	}
+}
