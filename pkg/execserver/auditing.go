@@ -5,8 +5,10 @@ package execserver
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/url"
 	"strconv"
+	"syscall"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/audit"
@@ -149,9 +151,22 @@ func (st *start) recordStart(intent *launch.Intent) error {
 func (st *start) noteNotStarted(err error) {
 	if st.recorded {
 		e := st.p.event(audit.EventProcessNotRun)
-		e.Reason = shorten(err.Error())
+		e.Reason = st.p.s.srv.reasonOf(err)
 		st.p.s.srv.note(e)
 	}
+}
+
+// reasonOf returns why a process did not start: the whole error names its program or directory,
+// which is in the trail with Commands alone. Otherwise it is the error of the system, if it is one.
+func (srv *Server) reasonOf(err error) string {
+	a := srv.opts.Audit
+	if a == nil || a.Commands {
+		return shorten(err.Error())
+	}
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number.Error()
+	}
+	return ""
 }
 
 // noteEnded writes how the process has ended.

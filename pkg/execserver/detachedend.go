@@ -91,7 +91,10 @@ func (d *detachedStore) noteEnd(k *kept) {
 		e.ExitCode, e.Reason = new(-1), lostEnd
 	default:
 		e.ExitCode, e.DurationMS = new(status.ExitCode), max(0, status.EndedAtMS-k.record.StartedAtMS)
-		e.Reason, e.BytesIn, e.BytesOut = shorten(status.Refusal), status.BytesIn, status.BytesOut
+		e.BytesIn, e.BytesOut = status.BytesIn, status.BytesOut
+		if d.srv.opts.Audit.Paths {
+			e.Reason = shorten(status.Refusal) // it may have a path
+		}
 	}
 	d.srv.note(e)
 	d.markAudited(k)
@@ -126,6 +129,6 @@ func (d *detachedStore) setNotStarted(k *kept) {
 // be started, was not.
 func (d *detachedStore) noteNotStarted(record *keeperRecord, err error) {
 	d.srv.note(audit.Event{
-		Kind: audit.EventProcessNotRun, Process: shorten(record.ProcessID), Principal: shorten(record.Owner), Reason: shorten(err.Error()),
+		Kind: audit.EventProcessNotRun, Process: shorten(record.ProcessID), Principal: shorten(record.Owner), Reason: d.srv.reasonOf(err),
 	})
 }

@@ -70,7 +70,9 @@ func (p *proc) observeExit(e *process.Exit, refusal *execproto.SandboxRefusal) {
 		m.finished.With(endRefused).Inc()
 		m.refusals.Inc()
 		event := p.event(audit.EventSandboxRefused)
-		event.Reason = shorten(refusal.Reason)
+		if a := p.s.srv.opts.Audit; a != nil && a.Paths {
+			event.Reason = shorten(refusal.Reason) // it may have a path
+		}
 		p.s.srv.note(event)
 	case e.Code == 0:
 		m.finished.With(endSuccess).Inc()

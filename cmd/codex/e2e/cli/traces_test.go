@@ -65,6 +65,8 @@ type rawClient struct {
 	t  *testing.T
 	ws *websocket.Conn
 	id int
+
+	failure string // the error of the last call; empty: it has succeeded
 }
 
 func connectRaw(t *testing.T, url string) *rawClient {
@@ -94,12 +96,14 @@ func (c *rawClient) call(method, params, trace string) map[string]any {
 		var m struct {
 			ID     int
 			Result map[string]any
-			Error  any
+			Error  *struct{ Message string }
 		}
 		harness.Must(c.t, json.Unmarshal(answer, &m))
 		if m.ID == c.id {
+			c.failure = ""
 			if m.Error != nil {
-				c.t.Logf("%s: %v", method, m.Error)
+				c.failure = m.Error.Message
+				c.t.Logf("%s: %s", method, c.failure)
 			}
 			return m.Result
 		}

@@ -126,21 +126,27 @@ func Server(t *testing.T, args ...string) (*exec.Cmd, string) {
 // Unlike those of t.Setenv they are for parallel tests too.
 func ServerWith(t *testing.T, env []string, args ...string) (*exec.Cmd, string) {
 	t.Helper()
-	return startServer(t, env, ShownOnFailure(t), args)
+	return startServer(t, Codex, env, ShownOnFailure(t), args)
 }
 
 // ServerLogging starts a server whose log is written to log.
 func ServerLogging(t *testing.T, log io.Writer, args ...string) (*exec.Cmd, string) {
 	t.Helper()
-	return startServer(t, nil, log, args)
+	return startServer(t, Codex, nil, log, args)
 }
 
-func startServer(t *testing.T, env []string, log io.Writer, args []string) (*exec.Cmd, string) {
+// ServerOf starts a server by a program that becomes it.
+func ServerOf(t *testing.T, program string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	return startServer(t, program, nil, ShownOnFailure(t), args)
+}
+
+func startServer(t *testing.T, program string, env []string, log io.Writer, args []string) (*exec.Cmd, string) {
 	t.Helper()
 	if !slices.Contains(args, "--listen") {
 		args = append([]string{"--listen", "ws://127.0.0.1:0"}, args...)
 	}
-	cmd := exec.Command(Codex, append([]string{"exec-server"}, args...)...)
+	cmd := exec.Command(program, append([]string{"exec-server"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()

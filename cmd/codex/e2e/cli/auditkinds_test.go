@@ -1,0 +1,315 @@
+//go:build linux
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
+)
+
+// event is a line of an audit trail.
+type event map[string]any
+
+// eventsOf returns the lines of files of a trail, and checks that codex audit accepts them.
+func eventsOf(t *testing.T, files ...string) (list []event) {
+	t.Helper()
+	if out, errs, code := harness.Run(t, "", append([]string{"audit", "verify"}, files...)...); code != 0 {
+		t.Fatalf("audit verify: %d %s%s", code, out, errs)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		harness.Must(t, err)
+		for line := range strings.Lines(string(text)) {
+			var e event
+			harness.Must(t, json.Unmarshal([]byte(line), &e))
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// wantEvent checks that an event of a kind has members, a regular expression for the text of each.
+func wantEvent(t *testing.T, list []event, kind string, members map[string]string) {
+	t.Helper()
+	for _, e := range list {
+		if e["event"] != kind {
+			continue
+		}
+		matches := true
+		for name, pattern := range members {
+			text, err := json.Marshal(e[name])
+			harness.Must(t, err)
+			matches = matches && regexp.MustCompile("^(?:"+pattern+")$").Match(text)
+		}
+		if matches {
+			return
+		}
+	}
+	t.Errorf("no %s has %v in %v", kind, members, list)
+}
+
+// TestAuditKinds has a client do each thing that is in the audit trail, once: the trail has it
+// with its members, and no path and command unless it is to have them.
+func TestAuditKinds(t *testing.T) {
+	t.Parallel()
+	harness.NeedSandbox(t)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	t.Cleanup(web.Close)
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(web.URL, "http://"))
+	harness.Must(t, err)
+	for _, tt := range []struct {
+		name    string
+		options []string
+		with    bool
+	}{{"without names", nil, false}, {"with names", []string{"--audit-paths", "--audit-commands"}, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			harness.Must(t, err)
+			work := filepath.Join(dir, "work-secret")
+			harness.Must(t, os.MkdirAll(filepath.Join(work, "real"), 0o755))
+			harness.Must(t, os.Symlink("real", filepath.Join(work, "link")))
+			trail := filepath.Join(dir, "audit.log")
+			server, url := harness.ServerWith(t, []string{"HTTP_PROXY=" + web.URL, "http_proxy=" + web.URL, "NO_PROXY=", "no_proxy="},
+				append([]string{"--audit-log", trail, "--audit-key", filepath.Join(dir, "key")}, tt.options...)...)
+			c := connectRaw(t, url)
+			const about = `,"metadata":{"threadId":"thread-1","toolCallId":"call-1"}`
+			c.output("p1", "exit 3 # command-secret", about, "")
+			sandbox := func(denied string) string {
+				return fmt.Sprintf(`,"sandbox":{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[`+
+					`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":{"type":"path","path":"file://%[1]s"},"access":"write"},`+
+					`{"path":{"type":"path","path":"file://%[1]s/%[2]s"},"access":"deny"}]}},"cwd":"file://%[1]s"}`, work, denied)
+			}
+			c.output("p2", "true", about+sandbox("real"), "")
+			c.output("p3", "true", about+sandbox("link"), "") // no such policy can be enforced
+			c.call("process/start", `{"processId":"p4","argv":["/no/such/program"],"cwd":"file:///","env":{},"tty":false}`, "")
+			file := "file://" + work + "/file-secret"
+			c.call("fs/writeFile", fmt.Sprintf(`{"path":%q,"dataBase64":"eA=="}`, file), "")
+			c.call("fs/writeFile", fmt.Sprintf(`{"path":"%s/none/file","dataBase64":"eA=="}`, file), "")
+			c.call("tunnel/open", fmt.Sprintf(`{"tunnelId":1,"host":%q,"port":%s,"window":1}`, host, port), "")
+			c.call("tunnel/listen", `{"listenerId":1,"port":0,"window":1}`, "")
+			c.call("http/request", fmt.Sprintf(`{"requestId":"r","method":"GET","url":"%s/path-secret","headers":[]}`, web.URL), "")
+			remote := func(args ...string) []string {
+				return append([]string{"remote", "exec", "--url", url, "--cwd", work, "--sandbox", "read-only"}, args...)
+			}
+			_, _, _ = harness.Run(t, "", remote("--allow-domain", "a.test", "--", "bash", "-c", fetch+"fetch http://a.test/; fetch http://b.test/")...)
+			u := harness.AtTerminal(t, remote("--ask-network", "--", "bash", "-c", fetch+"fetch http://c.test/")...)
+			u.Expect(networkQuestion)
+			u.Types("n\n")
+			u.End()
+			harness.Must(t, server.Process.Signal(os.Interrupt))
+			harness.Must(t, server.Wait())
+
+			list := eventsOf(t, trail)
+			const digest, session = `"[0-9a-f]{64}"`, `"[0-9a-f]{16}"`
+			who := map[string]string{"session": session, "principal": `".+"`, "threadId": `"thread-1"`, "toolCallId": `"call-1"`}
+			of := func(more map[string]string) map[string]string {
+				all := map[string]string{"seq": `\d+`, "time": `"20.*Z"`, "prev": digest}
+				for _, from := range []map[string]string{who, more} {
+					for name, pattern := range from {
+						all[name] = pattern
+					}
+				}
+				return all
+			}
+			command, cwd, path, link, missing := "null", "null", "null", "null", `"no such file or directory"`
+			if tt.with {
+				link, missing = `".*symlink.*"`, `".*/no/such/program"`
+				command, cwd, path = `\["sh","-c","exit 3 # command-secret"\]`, `"/"`, `\[".*/work-secret/file-secret"\]`
+			}
+			elsewhere := map[string]string{"session": session, "principal": `".+"`}
+			wantEvent(t, list, "session.started", map[string]string{"session": session, "client": `"test"`, "peer": `".+"`, "principal": `".+"`})
+			wantEvent(t, list, "session.ended", map[string]string{"session": session, "reason": `".+"`})
+			wantEvent(t, list, "process.started", of(map[string]string{"processId": `"p1"`, "sandbox": `"none"`, "policy": "null", "argv": command, "cwd": cwd}))
+			wantEvent(t, list, "process.started", of(map[string]string{"processId": `"p2"`, "sandbox": `"linuxSeccomp"`, "policy": digest}))
+			wantEvent(t, list, "process.ended", of(map[string]string{"processId": `"p1"`, "exitCode": "3", "durationMs": `\d+`}))
+			wantEvent(t, list, "sandbox.refused", of(map[string]string{"processId": `"p3"`, "reason": link}))
+			wantEvent(t, list, "process.not_started", map[string]string{"processId": `"p4"`, "reason": missing})
+			for _, e := range []struct {
+				kind    string
+				members map[string]string
+			}{
+				{"file.changed", map[string]string{"method": `"fs/writeFile"`, "paths": path}},
+				{"file.failed", map[string]string{"method": `"fs/writeFile"`}},
+				{"tunnel.opened", map[string]string{"host": `"` + host + `"`, "port": port}},
+				{"tunnel.listen", map[string]string{"host": `".+"`}},
+				{"http.request", map[string]string{"method": `"GET"`, "host": `"` + host + `"`, "port": port}},
+				{"network.decision", map[string]string{"host": `"a.test"`, "port": "80", "decision": `"allow"`, "protocol": `"http.*"`}},
+				{"network.decision", map[string]string{"host": `"b.test"`, "decision": `"deny"`, "source": `".+"`, "reason": `".+"`}},
+				{"network.approval", map[string]string{"host": `"c.test"`, "decision": `"deny"`}},
+			} {
+				members := map[string]string{}
+				for _, from := range []map[string]string{elsewhere, e.members} {
+					for name, pattern := range from {
+						members[name] = pattern
+					}
+				}
+				wantEvent(t, list, e.kind, members)
+			}
+			text, err := os.ReadFile(trail)
+			harness.Must(t, err)
+			for _, secret := range []string{"command-secret", "file-secret", "work-secret", "path-secret", "no/such"} {
+				if named := strings.Contains(string(text), secret); named && (!tt.with || secret == "path-secret") {
+					t.Errorf("the trail has %s", secret)
+				}
+			}
+		})
+	}
+}
+
+// TestAuditRotatesBySize: a file that is full is followed by another one, and all together are one
+// trail.
+func TestAuditRotatesBySize(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trail := filepath.Join(dir, "audit.log")
+	server, url := harness.Server(t, "--audit-log", trail, "--audit-key", filepath.Join(dir, "key"), "--audit-commands", "--audit-max-bytes", fmt.Sprint(1<<20))
+	c := connectRaw(t, url)
+	long := strings.Repeat("x", 50<<10)
+	const starts = 45 // more than two files
+	for i := range starts {
+		c.output(fmt.Sprint("p", i), ": "+long, "", "")
+	}
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	files, err := filepath.Glob(trail + ".2*")
+	harness.Must(t, err)
+	if len(files) < 2 {
+		t.Errorf("there are %d older files", len(files))
+	}
+	numbers := regexp.MustCompile(`\d+$`)
+	slices.SortFunc(files, func(a, b string) int {
+		x, y := numbers.FindString(a), numbers.FindString(b)
+		return len(x) - len(y) + strings.Compare(x, y)*2
+	})
+	ended := 0
+	for _, e := range eventsOf(t, append(files, trail)...) {
+		if e["event"] == "process.ended" {
+			ended++
+		}
+	}
+	if ended != starts {
+		t.Errorf("the trail has the end of %d processes of %d", ended, starts)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Size() > 1<<20+128<<10 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+}
+
+// serverOnDisk starts a server in a mount namespace of its own, in which dir is a small file
+// system. It returns how the test sees the directory.
+func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, url, seen string) {
+	t.Helper()
+	err := exec.Command("unshare", "--mount", "true").Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && os.Geteuid() != 0 {
+		err = fmt.Errorf("%w: %w", syscall.EPERM, exit)
+	}
+	testutil.Need(t, "mount namespace that this user may make", err, syscall.EPERM, exec.ErrNotFound)
+	harness.Must(t, os.Mkdir(dir, 0o700))
+	wrapper := filepath.Join(t.TempDir(), "codex")
+	script := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs -o size=256k,mode=0700 tmpfs %s && exec \"$0\" \"$@\"' %s \"$@\"\n", dir, harness.Codex)
+	harness.Must(t, os.WriteFile(wrapper, []byte(script), 0o700))
+	server, url = harness.ServerOf(t, wrapper, args...)
+	return server, url, fmt.Sprintf("/proc/%d/root%s", server.Process.Pid, dir)
+}
+
+// TestAuditOnFullDisk: when the disk is full, new work is refused, or goes on, as the server was
+// told; the log says so, the metrics count what is missing, and the trail says it when there is
+// room again. Nothing else is missing.
+func TestAuditOnFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, goesOn := range []bool{false, true} {
+		t.Run(fmt.Sprint("goes on ", goesOn), func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "disk")
+			args := []string{"--audit-log", filepath.Join(dir, "audit.log"), "--audit-key", filepath.Join(t.TempDir(), "key")}
+			if goesOn {
+				args = append(args, "--audit-on-error", "continue")
+			}
+			server, url, seen := serverOnDisk(t, dir, args...)
+			c := connectRaw(t, url)
+			c.output("before", "true", "", "")
+			filler, err := os.Create(filepath.Join(seen, "filler"))
+			harness.Must(t, err)
+			for size := 4096; size > 0; {
+				if _, err := filler.Write(make([]byte, size)); err != nil {
+					size /= 2
+				}
+			}
+			harness.Must(t, filler.Close())
+			// The last page of the file may have room for some lines.
+			refused, ran := "", 0
+			for i := range 60 {
+				marker := filepath.Join(t.TempDir(), "ran")
+				a := c.call("process/start", fmt.Sprintf(`{"processId":"full%d","argv":["touch",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}`, i, marker), "")
+				if a == nil {
+					refused = c.failure
+					if _, err := os.Stat(marker); err == nil {
+						t.Error("a command that was refused has run")
+					}
+					break
+				}
+				c.follow(fmt.Sprint("full", i))
+				ran++
+			}
+			lost := func() string {
+				return regexp.MustCompile(`(?m)^exec_server_audit_events_lost_total (\d+)$`).FindString(metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"))
+			}
+			if goesOn && (ran != 60 || strings.HasSuffix(lost(), " 0")) || !goesOn && !strings.Contains(refused, "the audit log cannot be written") {
+				t.Errorf("%d commands ran, and one was refused: %q; %s", ran, refused, lost())
+			}
+			// Reading goes on in both cases: it is not in the trail.
+			if r := c.call("fs/readDirectory", `{"path":"file:///"}`, ""); r == nil {
+				t.Errorf("reading is refused: %s", c.failure)
+			}
+			harness.Must(t, os.Remove(filepath.Join(seen, "filler")))
+			c.output("after", "true", "", "")
+			missing := lost()
+			trail := filepath.Join(t.TempDir(), "audit.log")
+			text, err := os.ReadFile(filepath.Join(seen, "audit.log"))
+			harness.Must(t, err)
+			harness.Must(t, os.WriteFile(trail, text, 0o600))
+			harness.Must(t, server.Process.Signal(os.Interrupt))
+			harness.Must(t, server.Wait())
+			list := eventsOf(t, trail)
+			wantEvent(t, list, "process.started", map[string]string{"processId": `"before"`})
+			wantEvent(t, list, "process.started", map[string]string{"processId": `"after"`})
+			told := 0
+			for _, e := range list {
+				if n, ok := e["lost"].(float64); ok && e["event"] == "log.lost" {
+					told += int(n)
+				}
+			}
+			if missing != fmt.Sprint("exec_server_audit_events_lost_total ", told) || goesOn && told == 0 {
+				t.Errorf("the metrics say %s, and the trail %d", missing, told)
+			}
+			started := 0
+			for _, e := range list {
+				if id, _ := e["processId"].(string); e["event"] == "process.started" && strings.HasPrefix(id, "full") {
+					started++
+				}
+			}
+			if !goesOn && started != ran {
+				t.Errorf("%d commands ran, of which the trail has %d", ran, started)
+			}
+		})
+	}
+}
