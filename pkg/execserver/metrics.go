@@ -128,6 +128,9 @@ func newInstruments(srv *Server) *instruments {
 		m.active.With(transport)
 		m.opened.With(transport)
 	}
+	for _, result := range []string{resultOK, resultError} {
+		m.helpers.With(result)
+	}
 	for _, limit := range countedLimits {
 		m.limits.With(limit)
 	}
@@ -139,14 +142,13 @@ func newInstruments(srv *Server) *instruments {
 
 // addRequests adds the metrics of each method of the table.
 func (m *instruments) addRequests() {
-	const ok, failed = "ok", "error"
 	count := m.set.Counters("exec_server_requests_total", "Requests that were answered.", "method", "result")
 	duration := m.set.Histograms("exec_server_request_duration_seconds", "How long requests take from their arrival to their answer.", "method", "result")
 	m.requests = make(map[string]*methodInstruments, len(methods)+1)
 	add := func(method string) {
 		m.requests[method] = &methodInstruments{
-			ok:     resultInstruments{count.With(method, ok), duration.With(method, ok)},
-			failed: resultInstruments{count.With(method, failed), duration.With(method, failed)},
+			ok:     resultInstruments{count.With(method, resultOK), duration.With(method, resultOK)},
+			failed: resultInstruments{count.With(method, resultError), duration.With(method, resultError)},
 		}
 	}
 	for method := range methods {

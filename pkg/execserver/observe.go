@@ -116,12 +116,18 @@ func (m *instruments) sandboxStarted(backend string, took time.Duration, err err
 	}
 }
 
+// The values of a label result.
+const (
+	resultOK    = "ok"
+	resultError = "error"
+)
+
 // resultOf is the value of a label result.
 func resultOf(err error) string {
 	if err != nil {
-		return "error"
+		return resultError
 	}
-	return "ok"
+	return resultOK
 }
 
 // backend returns the name of what confines here. It must not be called before

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -85,6 +86,18 @@ func TestServerInNumbers(t *testing.T) {
 			t.Errorf("%s is missing in\n%s", line, text)
 		}
 	}
+	if _, text, code := harness.Run(t, "", "remote", "ls", "--url", url, "/no/such/path"); code == 0 {
+		t.Errorf("there is /no/such/path: %s", text)
+	}
+	checkMetrics(t, metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"))
+	meeting := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	token := meeting.Token("--role", "both", "--environment", "*")
+	meeting.Stream(token, "secret-environment", meeting.Dial(meeting.Register(token, "secret-environment")), 1)
+	text = metricsOf(t, meeting.URL+"/metrics")
+	checkMetrics(t, text)
+	if strings.Contains(text, "secret-environment") || strings.Contains(text, strings.Split(token, "_")[1]) {
+		t.Errorf("the metrics name an environment or a token:\n%s", text)
+	}
 	ended := recordOf(t, log, "process ended")
 	if ended["level"] != "INFO" || ended["exit_code"] != 0.0 || ended["bytes_out"] != 5.0 {
 		t.Errorf("%v", ended)
@@ -103,6 +116,42 @@ func TestServerInNumbers(t *testing.T) {
 	}
 	if len(types) < 10 {
 		t.Errorf("there are few fields: %v", types)
+	}
+}
+
+// checkMetrics has Prometheus check metrics, and looks for labels that have a value which a client
+// can choose: their number would have no limit.
+func checkMetrics(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		for _, secret := range []string{"no/such", "echo", "exit", "sandbox=\"/", "read-only", "127.0.0.1"} {
+			if strings.Contains(line, secret) && !strings.HasPrefix(line, "#") && !strings.Contains(line, `="exit`) {
+				t.Errorf("a metric names %q: %s", secret, line)
+			}
+		}
+		if name, _, ok := strings.Cut(line, " "); ok && !strings.HasPrefix(line, "#") {
+			family, _, _ := strings.Cut(name, "{")
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				if short, ok := strings.CutSuffix(family, suffix); ok && strings.Contains(text, "# TYPE "+short+" histogram\n") {
+					family = short
+				}
+			}
+			if !strings.Contains(text, "# HELP "+family+" ") || !strings.Contains(text, "# TYPE "+family+" ") {
+				t.Errorf("%s has no HELP and TYPE", name)
+			}
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("%v; apt-get install prometheus", err)
+	} else if err != nil {
+		t.Logf("%v: not checked by it", err)
+		return
+	}
+	cmd := exec.Command(promtool, "check", "metrics")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
 
