@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,6 +22,9 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/account/registry"
+	relaypkg "codex.internal/pkg/relay"
+	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
@@ -60,11 +65,30 @@ func collectSpans(t *testing.T) (*collected, string) {
 	return c, s.URL
 }
 
+// messages is a connection, directly or through a relay.
+type messages interface {
+	Read() ([]byte, error)
+	Write(message []byte) error
+}
+
+// direct is a websocket to a server.
+type direct struct{ ws *websocket.Conn }
+
+func (d direct) Read() ([]byte, error) {
+	if err := d.ws.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return nil, err
+	}
+	_, message, err := d.ws.ReadMessage()
+	return message, err
+}
+
+func (d direct) Write(message []byte) error { return d.ws.WriteMessage(websocket.TextMessage, message) }
+
 // rawClient talks to a server as the protocol says.
 type rawClient struct {
-	t  *testing.T
-	ws *websocket.Conn
-	id int
+	t    *testing.T
+	conn messages
+	id   int
 
 	failure string // the error of the last call; empty: it has succeeded
 }
@@ -74,9 +98,15 @@ func connectRaw(t *testing.T, url string) *rawClient {
 	harness.Must(t, err)
 	_ = res.Body.Close()
 	t.Cleanup(func() { _ = ws.Close() })
-	c := &rawClient{t: t, ws: ws}
+	return greet(t, direct{ws})
+}
+
+// greet says hello to a server.
+func greet(t *testing.T, conn messages) *rawClient {
+	t.Helper()
+	c := &rawClient{t: t, conn: conn}
 	c.call("initialize", `{"clientName":"test"}`, "")
-	harness.Must(t, ws.WriteMessage(websocket.TextMessage, []byte(`{"method":"initialized"}`)))
+	harness.Must(t, conn.Write([]byte(`{"method":"initialized"}`)))
 	return c
 }
 
@@ -88,10 +118,9 @@ func (c *rawClient) call(method, params, trace string) map[string]any {
 	if trace != "" {
 		text += `,"trace":` + trace
 	}
-	harness.Must(c.t, c.ws.WriteMessage(websocket.TextMessage, []byte(text+"}")))
-	harness.Must(c.t, c.ws.SetReadDeadline(time.Now().Add(time.Minute)))
+	harness.Must(c.t, c.conn.Write([]byte(text+"}")))
 	for {
-		_, answer, err := c.ws.ReadMessage()
+		answer, err := c.conn.Read()
 		harness.Must(c.t, err)
 		var m struct {
 			ID     int
@@ -193,6 +222,55 @@ func TestTracesOfDetachedProcesses(t *testing.T) {
 	}
 	if len(byName) != 3 {
 		t.Errorf("the trace has %v", byName)
+	}
+}
+
+// TestTracesThroughRendezvous: a server that registers continues the trace of a client that meets
+// it at a rendezvous service.
+func TestTracesThroughRendezvous(t *testing.T) {
+	t.Parallel()
+	spans, collector := collectSpans(t)
+	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
+	token := m.Token("--role", "both", "--environment", "*")
+	server := exec.Command(harness.Codex, "exec-server", "--remote", m.URL, "--environment-id", "box", "--trace-commands")
+	server.Env = append(os.Environ(), "CODEX_RENDEZVOUS_TOKEN="+token, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector, "OTEL_EXPORTER_OTLP_HEADERS=X-Key=se-cret")
+	server.Stderr = harness.ShownOnFailure(t)
+	harness.Must(t, server.Start())
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	m.Await(token, "the executor", func(s harness.MeetingStatus) bool { return s.Connected })
+
+	identity, err := noise.GenerateIdentity()
+	harness.Must(t, err)
+	client, err := registry.New(registry.Options{BaseURL: m.URL, Authorizer: registry.Bearer(token, "")})
+	harness.Must(t, err)
+	conn, err := relaypkg.NewHarness(relaypkg.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relaypkg.Bundle, error) {
+		c, err := client.Connect(ctx, "box", identity.PublicKey())
+		return relaypkg.Bundle{
+			Registration: relaypkg.Registration{URL: c.URL, EnvironmentID: "box", RegistrationID: c.RegistrationID},
+			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
+		}, err
+	}}).Dial(t.Context())
+	harness.Must(t, err)
+	defer conn.Close()
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4788"
+	out := greet(t, conn).output("p", "echo $TRACEPARENT $TRACESTATE", "", `{"traceparent":"00-`+trace+`-00f067aa0ba902b7-01","tracestate":"v=1"}`)
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	names := make(map[string]*tracepb.Span)
+	for _, s := range spans.spans {
+		if hex.EncodeToString(s.TraceId) == trace {
+			names[s.Name] = s
+		}
+	}
+	request, process := names["process/start"], names["codex.exec_server.process"]
+	if request == nil || hex.EncodeToString(request.ParentSpanId) != "00f067aa0ba902b7" || process == nil || !bytes.Equal(process.ParentSpanId, request.SpanId) {
+		t.Fatalf("the spans are %v", names)
+	}
+	if want := fmt.Sprintf("00-%s-%x-01 v=1\n", trace, process.SpanId); out != want {
+		t.Errorf("the command got %q, want %q", out, want)
 	}
 }
 
