@@ -109,6 +109,49 @@ func TestDescription(t *testing.T) {
 	}
 }
 
+// TestDescriptionOfClient is TestDescription for a client, which has no name.
+func TestDescriptionOfClient(t *testing.T) {
+	t.Parallel()
+	key, err := json.Marshal(harness.PublicKey(t))
+	harness.Must(t, err)
+	for announces, want := range map[string]string{`,"accepts_description":true`: "codex-remote/" + version(t), `,"accepts_description":1`: "", "": ""} {
+		t.Run(announces, func(t *testing.T) {
+			t.Parallel()
+			dialed := make(chan http.Header, 100)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/relay" {
+					dialed <- r.Header
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				if d := description.Read(r.Header); d != (description.Description{}) {
+					t.Errorf("the registry is told %+v before it has answered", d)
+				}
+				fmt.Fprintf(w, `{"environment_id":"env","url":"ws://%s/relay","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r",`+
+					`"executor_public_key":%s,"harness_key_authorization":"a"%s}`, r.Host, key, announces)
+			}))
+			t.Cleanup(s.Close)
+			home, env := harness.HomeDirectory(t, nil)
+			client := exec.Command(harness.Codex, "remote", "--env", "env", "run", "--", "true")
+			client.Dir, client.Env = home, registryEnv(env, &harness.Meeting{URL: s.URL}, "cxr_0")
+			client.Stderr = harness.ShownOnFailure(t)
+			harness.Must(t, client.Start())
+			t.Cleanup(func() {
+				_ = client.Process.Kill()
+				_ = client.Wait()
+			})
+			select {
+			case h := <-dialed:
+				if d := description.Read(h); d != (description.Description{Agent: want}) {
+					t.Errorf("the relay is told %+v", d)
+				}
+			case <-time.After(harness.Patience):
+				t.Fatal("nobody dials the relay")
+			}
+		})
+	}
+}
+
 // version returns that of the programs under test.
 func version(t *testing.T) string {
 	t.Helper()
