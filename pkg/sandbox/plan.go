@@ -5,6 +5,7 @@ package sandbox
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -137,6 +138,22 @@ func (plan *Plan) Writable() bool {
 
 // OwnNetwork reports whether the command gets a network of its own.
 func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
+
+// SameView reports whether another plan has the same mounts of the same files, but for
+// those that are left out of both, on the same root, and the same network and /proc.
+func (plan *Plan) SameView(other *Plan, without func(Mount) bool) bool {
+	mounts := func(p *Plan) []Mount { return slices.DeleteFunc(slices.Clone(p.Mounts), without) }
+	return plan.Confined == other.Confined && plan.Root == other.Root && plan.Network == other.Network &&
+		plan.NoProc == other.NoProc && plan.SharedNetwork == other.SharedNetwork && plan.Unfiltered == other.Unfiltered &&
+		slices.EqualFunc(mounts(plan), mounts(other), Mount.equal)
+}
+
+// equal reports whether two mounts are the same, of the same file.
+func (m Mount) equal(o Mount) bool {
+	holes := slices.Equal(m.Holes, o.Holes)
+	m.Holes, o.Holes = nil, nil
+	return holes && reflect.DeepEqual(m, o)
+}
 
 // planner makes the mounts of a plan (docs/spec/sandbox.md §7.2).
 type planner struct {

@@ -15,8 +15,8 @@ import (
 
 // TestMain lets this program be the launcher of its own tests.
 func TestMain(m *testing.M) {
-	// The second stage has no variables.
-	if os.Getenv("LAUNCHER_TEST_MAIN") != "" || len(os.Args) > 1 && os.Args[1] == "--second-stage" {
+	// The second stage and janitors have no variables.
+	if os.Getenv("LAUNCHER_TEST_MAIN") != "" || len(os.Args) > 1 && (os.Args[1] == "--second-stage" || os.Args[1] == "--janitor-socket-fd") {
 		refuseCalls(os.Getenv("LAUNCHER_TEST_REFUSED"))
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
 	}

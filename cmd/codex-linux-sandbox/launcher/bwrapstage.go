@@ -92,7 +92,7 @@ func (l *launch) secondStage() (int, error) {
 	if err := words.proxies.listenHere(); err != nil {
 		return 0, err
 	}
-	p := &program{}
+	p := newProgram()
 	p.reopen(files)
 	p.do("wait for", "the launcher", unix.SYS_READ, val(talkFD), slice(p, make([]byte, 1)), val(1)).full = true
 	p.try(func() { p.do("make a session", "", unix.SYS_SETSID) })
@@ -100,6 +100,7 @@ func (l *launch) secondStage() (int, error) {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
 	wall := l.wall(p, words.rules)
+	wall.grantInherited()
 	wall.grantPaths(grants)
 	p.dropPrivileges()
 	wall.enforce()

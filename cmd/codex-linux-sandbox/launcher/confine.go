@@ -41,8 +41,7 @@ func (p *program) noNewPrivileges() {
 
 // filter makes an argument of a filter of system calls.
 func (p *program) filter(filter []unix.SockFilter) arg {
-	p.keep = append(p.keep, filter)
-	return pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	return pointer(p, &unix.SockFprog{Len: uint16(len(filter)), Filter: &hold(p, filter)[0]})
 }
 
 // install appends a filter of system calls.

@@ -119,7 +119,7 @@ func TestReopenedFilesAreTheSame(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := &program{}
+			p := newProgram()
 			p.reopen([]inheritedFile{f})
 			if step, errno := p.run(); step >= 0 {
 				t.Fatalf("step %d: %v", step, errno)

@@ -61,6 +61,19 @@ func prepareExec(argv, env []string, arg0 string, fd int) (*execution, error) {
 	return e, nil
 }
 
+// share copies the execution into memory that a child shares.
+func (e *execution) share(a *arena) {
+	for _, list := range []*[]*byte{&e.candidates, &e.argv, &e.envp, &e.script} {
+		*list = share(a, *list)
+		for i, p := range *list {
+			if p != nil {
+				(*list)[i] = &share(a, append([]byte(unix.BytePtrToString(p)), 0))[0]
+			}
+		}
+	}
+	e.empty, e.shell = share(a, e.empty), share(a, e.shell)
+}
+
 // run executes the first candidate that there is. It returns only with the
 // error, which is that of a candidate that may not be executed before that of
 // one that is missing.

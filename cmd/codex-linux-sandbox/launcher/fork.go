@@ -30,6 +30,7 @@ type processes struct {
 	subreap bool // end what is left by searching for it: there is no PID namespace
 
 	status   int           // the pipe on which failures are told
+	mask     uint64        // the launcher's mask of signals
 	signals  uint64        // the set that the init waits for
 	info     [128]byte     // siginfo
 	report   report        // what is written to status
@@ -52,6 +53,7 @@ const (
 	stageCommand
 	stageExec
 	stageEnded
+	stageWaiting // the init of a prepared sandbox has come to its gate
 )
 
 // forwarded are the signals that the launcher passes to the command.
@@ -83,16 +85,18 @@ func (c *processes) start(supervised bool) (int, syscall.Errno) {
 	}
 	c.children = []byte("/proc/thread-self/children\x00")
 	c.words = arguments(os.Args)
-	all, old := ^uint64(0), uint64(0)
-	c.command.restoreSignals(&old)
+	all := ^uint64(0)
+	if c.command.shared == nil {
+		c.command.restoreSignals(&c.mask)
+	}
 	if supervised {
 		for _, s := range forwarded {
 			ignore(s)
 		}
 	}
-	sigprocmask(&all, &old)
+	sigprocmask(&all, &c.mask)
 	pid, errno := c.fork()
-	sigprocmask(&old, nil)
+	sigprocmask(&c.mask, nil)
 	return pid, errno
 }
 

@@ -79,7 +79,7 @@ func (p *program) write(name, text string) {
 func enterNamespacesOf(pid int, to *redirect) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c := &processes{init: &program{}, command: &program{}, status: -1}
+	c := &processes{init: newProgram(), command: newProgram(), status: -1}
 	p := c.init
 	open := func(kind string) register {
 		name := "/proc/" + strconv.Itoa(pid) + "/ns/" + kind

@@ -57,7 +57,8 @@ type launch struct {
 	unsized bool
 	// reserved is a descriptor for children; 0: see reserve.
 	reserved int
-	janitor  *janitor // nil: none yet
+	janitor  *janitor  // nil: none yet
+	ahead    *prepared // nil: no sandbox was prepared
 }
 
 // backend enforces plans. Run does not return until the command has ended,
@@ -88,9 +89,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	// the parent's death is one of the first thread.
 	runtime.LockOSThread()
 	o, err := parse(args)
+	var ahead *prepared
 	if err == nil && o.standbyFD >= 0 {
 		closeSelf(o)
-		o, err = awaitOrder(o.standbyFD)
+		o, ahead, err = awaitOrder(o.standbyFD)
 		if errors.Is(err, standby.ErrNoOrder) {
 			return 0
 		}
@@ -99,7 +101,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
 		return exitUsage
 	}
-	l := &launch{options: o, stderr: stderr}
+	l := &launch{options: o, stderr: stderr, ahead: ahead}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
@@ -154,16 +156,16 @@ func closeSelf(o *options) {
 	}
 }
 
-// run is what the launcher does, from the options to the end of the command.
-func (l *launch) run(stdout io.Writer) (int, error) {
+// policy finds out what the options ask for.
+func (l *launch) policy() error {
 	if err := l.environment(); err != nil {
-		return 0, err
+		return err
 	}
 	if err := l.paths(); err != nil {
-		return 0, err
+		return err
 	}
 	if err := l.profileOf(); err != nil {
-		return 0, err
+		return err
 	}
 	if !l.temporary {
 		// By mistake, or because another user could set it, $TMPDIR names what
@@ -171,6 +173,14 @@ func (l *launch) run(stdout io.Writer) (int, error) {
 		l.prof.FileSystem.Entries = slices.DeleteFunc(slices.Clone(l.prof.FileSystem.Entries), func(e permissions.Entry) bool {
 			return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
 		})
+	}
+	return nil
+}
+
+// run is what the launcher does, from the options to the end of the command.
+func (l *launch) run(stdout io.Writer) (int, error) {
+	if err := l.policy(); err != nil {
+		return 0, err
 	}
 	if len(l.command) == 0 && !l.explain {
 		return 0, errNoCommand

@@ -35,10 +35,13 @@ type mounter struct {
 	root    register   // the root of the view
 	sources []register // for each mount of the plan, a detached copy of its source
 	covers  register   // a file system with what masks are made of
+	masking bool       // there is that file system, whether the plan needs it or not
 	names   int        // names used in it
 	made    []string   // what the plan has mounted so far
 	wall    *ruleset   // the second wall; nil: none
 	helper  bool       // the command is the helper of file requests
+	keeping bool       // the view is used later: kept are its mounts
+	kept    []keptMount
 }
 
 // tree is the kind of open_tree that copies a mount with what is below it.
@@ -95,6 +98,7 @@ func (m *mounter) placeOn(fd register, target string, id sandbox.FileID) {
 	m.do("mount on", target, unix.SYS_MOVE_MOUNT, fd.arg(), m.text(""), at.arg(), m.text(""),
 		val(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 	m.close(at)
+	m.remember(target, fd)
 	m.close(fd)
 	m.made = append(m.made, target)
 }
@@ -126,12 +130,7 @@ func (m *mounter) fileSystem(kind string, attr uint64, options ...string) regist
 
 // view appends the steps that build the view (docs/spec/sandbox.md §7.2).
 func (m *mounter) view() {
-	m.do("make mounts private", "/", unix.SYS_MOUNT, val(0), m.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
-	m.openSources()
-	devs := m.openDevices()
-	m.makeRoot()
-	m.makeDev(devs)
-	m.makeCovers()
+	m.host(func(sandbox.Mount) bool { return true })
 	for i := range m.plan.Mounts {
 		m.mount(i)
 	}
@@ -143,14 +142,26 @@ func (m *mounter) view() {
 	m.close(m.root)
 }
 
-// openSources copies everything that binds show.
-func (m *mounter) openSources() {
+// host appends what the view begins with: copies of what the wanted mounts of the plan
+// show of the host, the root, /dev, and what masks are made of.
+func (m *mounter) host(wanted func(sandbox.Mount) bool) {
+	m.do("make mounts private", "/", unix.SYS_MOUNT, val(0), m.text("/"), val(0), val(unix.MS_REC|unix.MS_PRIVATE), val(0))
+	m.openSources(wanted)
+	devs := m.openDevices()
+	m.makeRoot()
+	m.makeDev(devs)
+	m.makeCovers()
+}
+
+// openSources copies everything that the wanted binds show.
+func (m *mounter) openSources(wanted func(sandbox.Mount) bool) {
 	m.sources = make([]register, len(m.plan.Mounts))
 	for i, mt := range m.plan.Mounts {
-		switch mt.Kind {
-		case sandbox.BindWritable:
+		switch {
+		case !wanted(mt):
+		case mt.Kind == sandbox.BindWritable:
 			m.sources[i] = m.source(mt.Source, binding, mt.ID)
-		case sandbox.BindReadOnly:
+		case mt.Kind == sandbox.BindReadOnly:
 			m.sources[i] = m.source(mt.Source, binding|unix.MOUNT_ATTR_RDONLY, mt.ID)
 		}
 	}
@@ -296,7 +307,7 @@ func (m *mounter) cover(mt *sandbox.Mount) register {
 // what is mounted on it. By now everything of the host is copied and restricted:
 // a copy of the root would take this mount along.
 func (m *mounter) makeCovers() {
-	if !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return mt.Kind == sandbox.EmptyFile || mt.Kind == sandbox.EmptyDir }) {
+	if !m.masking && !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return mt.Kind == sandbox.EmptyFile || mt.Kind == sandbox.EmptyDir }) {
 		return
 	}
 	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")

@@ -14,7 +14,7 @@ import (
 // while it is in the mount namespace. Afterwards it must not be there any more.
 func TestCoversAreCopiedWhereTheyAreMounted(t *testing.T) {
 	for _, root := range []sandbox.RootKind{sandbox.RootReadOnly, sandbox.RootWritable, sandbox.RootEmpty} {
-		p := &program{}
+		p := newProgram()
 		m := &mounter{program: p, plan: &sandbox.Plan{Root: root, Mounts: []sandbox.Mount{
 			{Kind: sandbox.BindWritable, Source: "/tmp", Target: "/tmp"},
 			{Kind: sandbox.EmptyDir, Target: "/tmp/.git", Mode: 0o555},
@@ -58,7 +58,7 @@ func TestMountsAreIdentified(t *testing.T) {
 		// In an empty root the first target is made for the view.
 		sandbox.RootEmpty: {1, 2, 4, 2, 3},
 	} {
-		p := &program{}
+		p := newProgram()
 		(&mounter{program: p, plan: &sandbox.Plan{Root: root, Mounts: mounts}}).view()
 		var got []uint64
 		for _, s := range p.steps {

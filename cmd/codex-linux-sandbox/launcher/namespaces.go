@@ -27,26 +27,46 @@ const loopbackName = "lo"
 // privilege and starts the command, while the launcher passes signals on and
 // waits.
 func (namespaces) run(l *launch) (int, error) {
+	if a := l.ahead; a != nil {
+		l.ahead = nil
+		if a.fits(l) {
+			return a.run()
+		}
+		a.discard()
+	}
 	s, err := l.prepare(false)
 	if err != nil {
 		return 0, err
 	}
 	defer s.release()
 	c := s.processes
-	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
-	if l.plan.OwnNetwork() {
-		c.flags |= unix.CLONE_NEWNET
-	}
-	if l.rules().Asks() || l.redirects() {
-		if s.connector, err = l.newConnector(); err != nil {
-			return 0, err
-		}
-		if err := l.reserve(); err != nil {
-			return 0, err
-		}
+	c.flags = l.namespaces()
+	if err := s.connect(); err != nil {
+		return 0, err
 	}
 	s.build()
 	return s.run()
+}
+
+// namespaces are the flags of clone for those of the plan.
+func (l *launch) namespaces() uintptr {
+	if l.plan.OwnNetwork() {
+		return allNamespaces
+	}
+	return allNamespaces &^ unix.CLONE_NEWNET
+}
+
+const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+
+// connect makes what the launcher needs to make the command's connections, if it does.
+func (s *supervisor) connect() (err error) {
+	if !s.l.rules().Asks() && !s.l.redirects() {
+		return nil
+	}
+	if s.connector, err = s.l.newConnector(); err != nil {
+		return err
+	}
+	return s.l.reserve()
 }
 
 // build appends what the init does: it enters the namespaces, makes the view, and
@@ -55,11 +75,20 @@ func (s *supervisor) build() {
 	l, p := s.l, s.processes.init
 	enter(p)
 	s.entered = len(p.steps)
-	rules := l.rules()
-	wall := l.wall(p, rules)
+	wall := l.wall(p, l.rules())
 	if mounting {
 		(&mounter{program: p, plan: l.plan, wall: wall, helper: l.helper}).view()
 	}
+	if l.plan.OwnNetwork() {
+		p.loopback()
+	}
+	s.confine(wall)
+}
+
+// confine appends what the init does when the view is there: it looks for what the plan
+// forbids, enters the directory of the command, and gives up every privilege.
+func (s *supervisor) confine(wall *ruleset) {
+	l, p, rules := s.l, s.processes.init, s.l.rules()
 	for _, r := range s.stubs.undo.Names() {
 		// The command must not work in another directory than is watched.
 		p.look(path.Dir(r.Path), r.Dev, r.Ino)
@@ -67,12 +96,10 @@ func (s *supervisor) build() {
 	for _, name := range l.plan.Absent {
 		p.absent(name)
 	}
+	wall.grantInherited()
 	wall.grantPaths(l.plan.WallGrants())
 	p.reopen(l.inherited)
 	p.do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.text(l.commandCwd))
-	if l.plan.OwnNetwork() {
-		p.loopback()
-	}
 	if l.proxies != nil {
 		l.proxies.listen(p)
 	}
@@ -143,13 +170,13 @@ func (p *program) restoreLimits() {
 
 // probe finds out whether namespaces can be made here, by making them.
 func (namespaces) probe() error {
-	s := &supervisor{processes: &processes{init: &program{}, command: &program{}, exec: &execution{fd: -1, argv: make([]*byte, 1), envp: make([]*byte, 1)}}}
+	s := &supervisor{processes: &processes{init: newProgram(), command: newProgram(), exec: &execution{fd: -1, argv: make([]*byte, 1), envp: make([]*byte, 1)}}}
 	if err := s.openPipes(); err != nil {
 		return err
 	}
 	defer s.release()
 	c := s.processes
-	c.flags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+	c.flags = allNamespaces
 	s.begin()
 	enter(c.init)
 	// With a mask, as every policy has one that lets something be written.

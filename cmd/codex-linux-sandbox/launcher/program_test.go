@@ -47,7 +47,7 @@ func newRecorder(t *testing.T) *recorder {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{&program{}, t, os.NewFile(uintptr(fds[0]), "pipe"), fds[1]}
+	r := &recorder{newProgram(), t, os.NewFile(uintptr(fds[0]), "pipe"), fds[1]}
 	t.Cleanup(func() { _ = r.r.Close() })
 	return r
 }
@@ -142,7 +142,7 @@ func TestWhatMustBeAbsent(t *testing.T) {
 }
 
 func TestRegistersOfPrograms(t *testing.T) {
-	p := &program{}
+	p := newProgram()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	fd := p.get("make", file, unix.SYS_OPENAT, cwdFD, p.text(file), val(unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC), val(0o600))

@@ -86,14 +86,12 @@ func (x *proxies) listen(p *program) {
 
 // handOut appends what sends descriptors over a socket, with flags.
 func (p *program) handOut(what string, over, flags int, fds ...int) {
-	rights := unix.UnixRights(fds...)
-	text := []byte{1}
-	vector := &unix.Iovec{Base: &text[0]}
-	vector.SetLen(1)
-	message := &unix.Msghdr{Iov: vector, Control: &rights[0]}
+	rights := hold(p, unix.UnixRights(fds...))
+	vector := hold(p, []unix.Iovec{{Base: &hold(p, []byte{1})[0]}})
+	vector[0].SetLen(1)
+	message := &unix.Msghdr{Iov: &vector[0], Control: &rights[0]}
 	message.SetIovlen(1)
 	message.SetControllen(len(rights))
-	p.keep = append(p.keep, text, vector, rights)
 	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(flags))
 }
 

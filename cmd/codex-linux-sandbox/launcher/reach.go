@@ -36,7 +36,7 @@ func reachSockets(network, over int) error {
 	if err := unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("make a pipe: %w", err)
 	}
-	p := &program{}
+	p := newProgram()
 	p.undumpable()
 	// As root, bwrap makes a network without a user namespace: there is none to enter.
 	p.try(func() { p.do("enter", "the user namespace", unix.SYS_SETNS, val(owner), val(unix.CLONE_NEWUSER)) })

@@ -22,14 +22,37 @@ import (
 // through it, and what one request leaves in its memory is there for the next.
 
 // awaitOrder waits for the order of a launcher that was started ahead, and returns
-// its options. Their descriptors are those that came.
-func awaitOrder(socket int) (*options, error) {
+// its options. Their descriptors are those that came. If the order is to prepare a
+// sandbox, another one follows.
+func awaitOrder(socket int) (*options, *prepared, error) {
 	warmUp()
 	unix.CloseOnExec(socket) // the command must not have it
 	order, err := standby.Receive(socket)
-	if err != nil {
-		return nil, err
+	var ahead *prepared
+	for err == nil && order.Prepare {
+		if ahead != nil {
+			return nil, nil, errors.New("there is a sandbox already")
+		}
+		ahead, err = prepare(&order)
+		if err == nil || errors.Is(err, errUnprepared) {
+			err = standby.Answer(socket, err == nil)
+		}
+		if ahead != nil && !ahead.await(socket) {
+			ahead = nil
+		}
+		if err == nil {
+			order, err = standby.Receive(socket)
+		}
 	}
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := takeOrder(socket, &order)
+	return o, ahead, err
+}
+
+// takeOrder takes the descriptors of an order, and returns its options.
+func takeOrder(socket int, order *standby.Order) (*options, error) {
 	for fd := range standardFiles {
 		if err := unix.Dup3(order.Files[fd], fd, 0); err != nil {
 			return nil, fmt.Errorf("take the standard descriptors: %w", err)
@@ -44,19 +67,26 @@ func awaitOrder(socket int) (*options, error) {
 			return nil, fmt.Errorf("take the terminal: %w", err)
 		}
 	}
+	o, err := orderOptions(order)
+	if err == nil && order.Report {
+		o.report = socket
+	}
+	return o, err
+}
+
+// orderOptions returns the options of an order.
+func orderOptions(order *standby.Order) (*options, error) {
 	o, err := parse(order.Args)
 	if err != nil {
 		return nil, err
 	}
-	if order.Report {
-		o.report = socket
-	}
+	files := order.Files
 	if order.Cgroup {
-		last := len(order.Files) - 1
-		o.cgroup, order.Files = order.Files[last], order.Files[:last]
+		last := len(files) - 1
+		o.cgroup, files = files[last], files[:last]
 		o.limited = order.Limited
 	}
-	return o, o.renumber(order.Files)
+	return o, o.renumber(files)
 }
 
 // renumber replaces the numbers that descriptors would have had in a launcher that
@@ -85,7 +115,7 @@ func warmUp() {
 	if errors.Join(l.environment(), l.paths(), l.profileOf(), l.makePlan()) != nil {
 		return
 	}
-	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}}, stubs: &stubs{}}
+	s := &supervisor{l: l, processes: &processes{init: newProgram(), command: newProgram()}, stubs: &stubs{}}
 	_, _ = prepareExec(l.command, l.env, l.command[0], -1)
 	s.processes.command.prepareCommand(false)
 	s.processes.command.restoreSignals(new(uint64))

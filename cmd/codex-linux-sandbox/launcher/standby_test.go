@@ -204,7 +204,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 	}
 	defer null.Close()
 	for _, cgroup := range []int{0, int(null.Fd())} {
-		c := &processes{cgroup: cgroup, init: &program{}, command: &program{}, status: -1}
+		c := &processes{cgroup: cgroup, init: newProgram(), command: newProgram(), status: -1}
 		c.init.do("end", "", unix.SYS_EXIT_GROUP, val(3))
 		pid, errno := c.start(false)
 		if errno != 0 {
@@ -214,7 +214,7 @@ func TestCloneIntoCgroup(t *testing.T) {
 			t.Errorf("%v, %v", status, err)
 		}
 	}
-	c := &processes{cgroup: int(null.Fd()), limited: true, init: &program{}, command: &program{}, status: -1}
+	c := &processes{cgroup: int(null.Fd()), limited: true, init: newProgram(), command: newProgram(), status: -1}
 	if pid, errno := c.start(false); errno == 0 {
 		t.Errorf("process %d starts outside of the cgroup that limits it", pid)
 	}

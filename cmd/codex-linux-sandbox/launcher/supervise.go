@@ -43,7 +43,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
-	s := &supervisor{l: l, processes: &processes{init: &program{}, command: &program{}, exec: e, subreap: subreap, cgroup: l.cgroup, limited: l.limited}}
+	s := &supervisor{l: l, processes: &processes{init: newProgram(), command: newProgram(), exec: e, subreap: subreap, cgroup: l.cgroup, limited: l.limited}}
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
@@ -232,14 +232,11 @@ func wait(pid int) (unix.WaitStatus, error) {
 func (s *supervisor) outcome(r *relay) (int, error) {
 	_ = unix.Close(s.status[1])
 	s.status[1] = -1
-	var told report
-	buf := unsafe.Slice((*byte)(unsafe.Pointer(&told)), unsafe.Sizeof(told))
-	n, err := unix.Read(s.status[0], buf)
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(s.status[0], buf)
+	told, err := s.told()
+	if err != nil {
+		return 0, err
 	}
-	isTold := err == nil && n == len(buf)
-	if isTold && told.stage == stageEnded {
+	if told != nil && told.stage == stageEnded {
 		code := s.cleanUp(int(told.step))
 		s.tellEnd(code, &told.usage)
 		_, err := r.wait()
@@ -249,12 +246,29 @@ func (s *supervisor) outcome(r *relay) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case isTold:
-		return s.explain(told)
+	case told != nil:
+		return s.explain(*told)
 	case status.Signaled():
 		return s.cleanUp(128 + int(status.Signal())), nil
 	}
 	return s.cleanUp(status.ExitStatus()), nil
+}
+
+// told waits for a report of the init or the command; nil: there is none, and no process
+// is left that could make one.
+func (s *supervisor) told() (*report, error) {
+	told := &report{}
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(told)), unsafe.Sizeof(*told))
+	for {
+		n, err := unix.Read(s.status[0], buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err == nil && n == len(buf):
+			return told, nil
+		default:
+			return nil, nil
+		}
+	}
 }
 
 // cleanUp removes, when nothing of the sandbox runs any more, what it leaves, and
@@ -345,7 +359,7 @@ func (l *launch) execDirectly() (int, error) {
 	if err := os.Chdir(l.commandCwd); err != nil {
 		return 0, err
 	}
-	p := &program{}
+	p := newProgram()
 	if err := l.dropSockets(p); err != nil {
 		return 0, err
 	}

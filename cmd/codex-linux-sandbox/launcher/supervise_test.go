@@ -41,7 +41,7 @@ func signalledLauncher() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s := &supervisor{l: &launch{options: &options{}}, processes: &processes{init: &program{}, command: &program{}, exec: e}}
+	s := &supervisor{l: &launch{options: &options{}}, processes: &processes{init: newProgram(), command: newProgram(), exec: e}}
 	if err := s.openPipes(); err != nil {
 		return 0, err
 	}

@@ -11,18 +11,14 @@ import (
 
 // wall appends what makes the ruleset of the second wall (pkg/sandbox) for a
 // command with the rules; nil: the kernel has no Landlock that could be one, or
-// there is nothing to handle.
+// there is nothing to handle. What the command inherits is not granted yet.
 func (l *launch) wall(p *program, rules sandbox.Rules) *ruleset {
 	abi, err := landlockVersion()
 	if err != nil || abi < sandbox.WallABI {
 		return nil
 	}
 	noTCP := rules.Network == sandbox.NetworkOff && rules.Sockets < sandbox.SocketsLoopback
-	r := p.newRuleset(abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
-	if r != nil && r.rights != 0 {
-		r.grantInherited()
-	}
-	return r
+	return p.newRuleset(abi, l.plan.WallRights(abi, l.nesting), l, noTCP)
 }
 
 // own grants a part of the view that is the view's own, by the descriptor with
@@ -39,6 +35,9 @@ func (m *mounter) own(name string, fd register, rights uint64) {
 // for writing, so that it can open them again, by /dev/stdout for example.
 // Pipes and sockets are in no file system that Landlock restricts.
 func (r *ruleset) grantInherited() {
+	if r == nil || r.rights == 0 {
+		return
+	}
 	fds, err := inheritedDescriptors()
 	if err != nil {
 		return // the command cannot open them again, which grants less

@@ -10,21 +10,24 @@
 // starter knows of a child (pid, exit status, signals, session) holds as it would
 // for a program that is started when it is needed.
 //
-// One message is sent, over a stream socket:
+// One message is sent, or two, over a stream socket:
 //
 //	offset 0   "cxo1", the version of the format
 //	offset 4   the size of the text in bytes, little endian, at most MaxText
 //	offset 8   flags: 1 says that descriptor 0 becomes the controlling terminal,
 //	           2 that the last descriptor is the directory of a cgroup,
 //	           4 that the standby may report the exit code before it ends,
-//	           8 that its children must be in that cgroup
+//	           8 that its children must be in that cgroup,
+//	           16 that another message follows, and this one says what for
 //	offset 9   the number of descriptors, 3 to MaxFiles
 //	offset 10  two zero bytes
 //	offset 12  the text: each argument with a zero byte behind it
 //
 // The descriptors come as SCM_RIGHTS with the first byte. The first three become
 // standard input, output and error. The standby answers with one byte, 1, before it
-// does anything. A standby that is killed while the order is on its way does not, so
+// does anything. To a message that another one follows it answers when it has done what can
+// be done ahead of that, and with 2 if there is nothing: then it is as if the message had not
+// come. A standby that is killed while the order is on its way does not, so
 // that its starter knows that nothing has run.
 //
 // A standby that may report its exit code does so at most once, with 42 bytes: 3, the
@@ -59,10 +62,13 @@ const (
 	flagCgroup    = 2
 	flagReport    = 4
 	flagLimited   = 8
+	flagPrepare   = 16
+	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited | flagPrepare
 	// sendTime is how many seconds an order, and then its answer, may take. A standby
 	// that has been stopped would hold its starter otherwise.
 	sendTime = 5
 	answer   = 1
+	nothing  = 2 // the answer of a standby that can do nothing ahead
 	// reported is the first byte of a report.
 	reported   = 3
 	reportSize = 2 + 8*5
@@ -72,6 +78,9 @@ var magic = [4]byte{'c', 'x', 'o', '1'}
 
 // ErrNoOrder says that the starter has closed its end and wants nothing.
 var ErrNoOrder = errors.New("no order came")
+
+// ErrUnprepared says that a standby can do nothing ahead. It can be used all the same.
+var ErrUnprepared = errors.New("nothing can be prepared for this order")
 
 // Order is what a standby is to do.
 type Order struct {
@@ -87,6 +96,9 @@ type Order struct {
 	Limited bool
 	// Report says that the starter reads a report of the exit code: see ReadReport.
 	Report bool
+	// Prepare says that this is an order that is likely to come: what can be done for it
+	// ahead is done, and the order that is carried out follows.
+	Prepare bool
 	// Files are the descriptors: standard input, output, error, and further ones.
 	Files []int
 }
@@ -118,6 +130,9 @@ func (o *Order) encode() ([]byte, error) {
 	if o.Limited {
 		b[8] |= flagLimited
 	}
+	if o.Prepare {
+		b[8] |= flagPrepare
+	}
 	b[9] = byte(len(o.Files))
 	for _, a := range o.Args {
 		b = append(append(b, a...), 0)
@@ -129,6 +144,7 @@ func (o *Order) encode() ([]byte, error) {
 type header struct {
 	size, files                       int
 	terminal, cgroup, report, limited bool
+	prepare                           bool
 }
 
 // decodeHeader checks the first bytes of a message, so that nothing is allocated
@@ -139,12 +155,12 @@ func decodeHeader(b []byte) (h header, err error) {
 	}
 	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
 	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0
-	h.limited = b[8]&flagLimited != 0
+	h.limited, h.prepare = b[8]&flagLimited != 0, b[8]&flagPrepare != 0
 	least := standardFiles
 	if h.cgroup {
 		least++
 	}
-	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > flagTerminal|flagCgroup|flagReport|flagLimited || h.limited && !h.cgroup || b[10] != 0 || b[11] != 0 {
+	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > allFlags || h.limited && !h.cgroup || b[10] != 0 || b[11] != 0 {
 		return h, errors.New("the order is malformed")
 	}
 	return h, nil
@@ -176,9 +192,9 @@ func Pair() (starter, standby int, err error) {
 	return fds[0], fds[1], nil
 }
 
-// Send sends the order of a standby, and returns when the standby has it. After an
-// error it must be killed: it has got no order or a part of one, or it is too slow to
-// say so.
+// Send sends the order of a standby, and returns when the standby has it, or has prepared
+// what can be. After an error that is not ErrUnprepared it must be killed: it has got no order
+// or a part of one, or it is too slow to say so.
 func Send(socket int, o *Order) error {
 	b, err := o.encode()
 	if err != nil {
@@ -199,14 +215,18 @@ func Send(socket int, o *Order) error {
 	if err := readFull(socket, taken); err != nil {
 		return err
 	}
-	if taken[0] != answer {
+	switch {
+	case taken[0] == nothing && o.Prepare:
+		return ErrUnprepared
+	case taken[0] != answer:
 		return errors.New("the standby answers with something else")
 	}
 	return nil
 }
 
 // Receive waits for the order. It returns ErrNoOrder if none comes. The descriptors
-// are closed on exec; after an error none is left open.
+// are closed on exec; after an error none is left open. The caller calls Answer if the order
+// has Prepare set, and Receive again.
 func Receive(socket int) (o Order, err error) {
 	defer func() {
 		if err != nil {
@@ -235,14 +255,23 @@ func Receive(socket int) (o Order, err error) {
 	if err := readFull(socket, text); err != nil {
 		return o, err
 	}
-	o.Terminal, o.Cgroup, o.Report, o.Limited = h.terminal, h.cgroup, h.report, h.limited
-	if o.Args, err = decodeText(text); err != nil {
+	o.Terminal, o.Cgroup, o.Report, o.Limited, o.Prepare = h.terminal, h.cgroup, h.report, h.limited, h.prepare
+	if o.Args, err = decodeText(text); err != nil || o.Prepare {
 		return o, err
 	}
-	if err := unix.Sendto(socket, []byte{answer}, unix.MSG_NOSIGNAL, nil); err != nil {
-		return o, fmt.Errorf("answer: %w", err)
+	return o, Answer(socket, true)
+}
+
+// Answer tells the starter whether anything has been prepared for an order with Prepare.
+func Answer(socket int, prepared bool) error {
+	said := byte(nothing)
+	if prepared {
+		said = answer
 	}
-	return o, nil
+	if err := unix.Sendto(socket, []byte{said}, unix.MSG_NOSIGNAL, nil); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return nil
 }
 
 // first reads the beginning of the header, with the descriptors, and returns the

@@ -1,0 +1,508 @@
+//go:build linux
+
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"unsafe"
+
+	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+// A launcher that waits for an order can be told of a policy that is likely to be that of
+// the order: the one of the last commands. It then makes the sandbox ahead, up to what
+// depends on the command and what others would notice: the placeholders of names that are
+// missing, and the command's directory, descriptors and environment. Namespaces and the
+// view take most of the time of a start.
+//
+// The order says all of its policy, and the launcher plans it as always. The prepared
+// sandbox is used only if it is what this plan would make now:
+//
+//   - the plan has the same mounts of the same files (fits), and nothing has been mounted or
+//     unmounted on the host since;
+//   - each mount is still where it was made (mounter.checkKept). Scenario: /w/secret is masked, and
+//     is removed and made again while the sandbox waits. The kernel takes the mask away with
+//     the old file, and the new one may have the same inode number. In the view its path leads
+//     to another mount then.
+//
+// Otherwise the sandbox is thrown away, and one is made as if none had been prepared.
+// No command has run in a prepared sandbox, and it is used once.
+//
+// The init shares its table of descriptors with the launcher until the order has come, and
+// has a copy from then on, as any child has.
+
+const (
+	// preparedMounts bounds the mounts of a plan that is prepared: each is some ten steps.
+	preparedMounts = 256
+	// preparedSteps and preparedRegisters are what such a plan and its command need. If
+	// they are too few, the sandbox is made when it is needed.
+	preparedSteps     = 32 * preparedMounts
+	preparedRegisters = 8 * preparedMounts
+	commandSteps      = 128
+	// sparedNamespaces is how many namespaces of a kind a user must be allowed to have for
+	// one to be made ahead: a sandbox that waits must not keep another from starting.
+	sparedNamespaces = 256
+)
+
+// prepared is a sandbox whose init waits for the rest of its program.
+type prepared struct {
+	s     *supervisor
+	view  *mounter
+	wall  *ruleset
+	arena *arena
+	pid   int
+	ended int // readable when the init has ended
+	rules sandbox.Rules
+	// rights are those that the second wall handles.
+	rights   uint64
+	cgroup   sandbox.FileID // of the init
+	reserved int
+	mounts   int // tells of changes of the launcher's mounts
+	launcher int // the launcher itself, for the init
+	now      *launch
+}
+
+// errUnprepared says that no sandbox is made ahead for a policy.
+var errUnprepared = errors.New("no sandbox is made ahead for this policy")
+
+// prepare makes the sandbox of an order that is to come. After an error that is not
+// errUnprepared the launcher must end.
+func prepare(order *standby.Order) (*prepared, error) {
+	o, err := orderOptions(order)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{options: o, stderr: io.Discard}
+	// The launch closes what it reads.
+	defer l.closeOrder(order)
+	a := &prepared{}
+	// Before the plan, so that no mount is missed.
+	if a.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("watch the mounts: %w", err)
+	}
+	if err := l.policy(); err != nil {
+		return nil, err
+	}
+	if err := l.makePlan(); err != nil {
+		return nil, err
+	}
+	if !l.preparable() || !namespacesToSpare() {
+		_ = unix.Close(a.mounts)
+		return nil, errUnprepared
+	}
+	if err := errors.Join(l.reserve(), a.build(l)); err != nil {
+		return nil, err
+	}
+	if err := a.start(); err != nil {
+		return nil, err
+	}
+	l.rehearse(order.Args)
+	return a, nil
+}
+
+// rehearse does once what comes with the order, and drops it. The fork has made the memory of
+// the launcher one that is copied page by page when it is written to, which takes half a
+// millisecond of a start otherwise.
+func (l *launch) rehearse(args []string) {
+	o, err := parse(args)
+	if err != nil {
+		return
+	}
+	o.envFD = -1
+	r := &launch{options: o, stderr: io.Discard}
+	if errors.Join(r.policy(), r.makePlan()) != nil {
+		return
+	}
+	_, _ = inheritedDescriptors()
+	_, _ = prepareExec(r.command, os.Environ(), r.command[0], -1)
+	s := &supervisor{l: r, processes: &processes{init: newProgram(), command: newProgram()}, stubs: &stubs{}}
+	s.processes.command.prepareCommand(false)
+	s.processes.command.restoreSignals(new(uint64))
+	s.confine(nil)
+}
+
+// closeOrder closes the descriptors of an order that is not carried out and that it has not read.
+func (l *launch) closeOrder(order *standby.Order) {
+	closeSelf(l.options)
+	for _, fd := range order.Files[:standardFiles] {
+		_ = unix.Close(fd)
+	}
+	if l.cgroup > 0 {
+		_ = unix.Close(l.cgroup)
+	}
+}
+
+// await waits until an order comes, and reports whether the sandbox is still of use then.
+// When something is mounted or unmounted on the host, it is thrown away at once: it would keep a file
+// system in use that its user has just unmounted.
+func (a *prepared) await(socket int) bool {
+	for {
+		events := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLIN}, {Fd: int32(a.mounts), Events: unix.POLLPRI}, {Fd: int32(a.ended), Events: unix.POLLIN}}
+		_, err := unix.Poll(events, -1)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || events[1].Revents != 0 || events[2].Revents != 0:
+			a.discard()
+			return false
+		case events[0].Revents != 0:
+			return true
+		}
+	}
+}
+
+// preparable reports whether a sandbox can be made ahead for the options and the plan.
+func (l *launch) preparable() bool {
+	usual := l.supervised && !l.helper && !l.filterOnly && !l.legacyLandlock && !l.proxied && !l.explain && !l.noProc &&
+		(l.backend == "auto" || l.backend == "namespaces")
+	return usual && l.plan.Confined && l.plan.Root == sandbox.RootReadOnly && len(l.plan.Mounts) <= preparedMounts &&
+		lateLast(l.plan.Mounts)
+}
+
+// late reports whether a mount may need a placeholder, which is made with the order.
+func late(m sandbox.Mount) bool { return m.Cover || m.Perhaps }
+
+func early(m sandbox.Mount) bool { return !late(m) }
+
+// lateLast reports whether no other mount that follows a late one has to do with its target, so
+// that the late ones can be made last.
+func lateLast(mounts []sandbox.Mount) bool {
+	for i, m := range mounts {
+		if late(m) && slices.ContainsFunc(mounts[i+1:], func(o sandbox.Mount) bool {
+			return early(o) && (within(o.Target, m.Target) || within(m.Target, o.Target))
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// namespacesToSpare reports whether the user may have many namespaces.
+func namespacesToSpare() bool {
+	for _, kind := range []string{"user", "mnt", "pid", "ipc", "uts", "net"} {
+		if number("/proc/sys/user/max_"+kind+"_namespaces") < sparedNamespaces {
+			return false
+		}
+	}
+	return true
+}
+
+// build appends what the init does before the order.
+func (a *prepared) build(l *launch) (err error) {
+	if a.arena, err = newArena(); err != nil {
+		return err
+	}
+	if a.launcher, err = unix.PidfdOpen(os.Getpid(), 0); err != nil {
+		return fmt.Errorf("open the launcher: %w", err)
+	}
+	var st unix.Stat_t
+	if l.cgroup > 0 && unix.Fstat(l.cgroup, &st) == nil {
+		a.cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
+	}
+	p := a.arena.program(preparedSteps, preparedRegisters)
+	c := &processes{
+		init: p, command: a.arena.program(commandSteps, commandSteps), exec: &room[execution](a.arena, 1)[0],
+		cgroup: l.cgroup, limited: true, flags: l.namespaces() | unix.CLONE_FILES,
+	}
+	a.s, a.rules, a.rights, a.reserved = &supervisor{l: l, processes: c}, l.rules(), l.wallRights(), l.reserved
+	if err := a.s.openPipes(); err != nil {
+		return err
+	}
+	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(unix.SIGKILL)), val(0), val(0), val(0))
+	// It may have ended before that. The gate does not tell, as the init holds both ends of it.
+	p.do("look for", "the launcher", unix.SYS_PPOLL, pointer(p, &unix.PollFd{Fd: int32(a.launcher), Events: unix.POLLIN}),
+		val(1), pointer(p, &unix.Timespec{}), val(0), val(0)).none = true
+	enter(p)
+	a.s.entered = len(p.steps)
+	a.wall = l.wall(p, a.rules)
+	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, masking: slices.ContainsFunc(l.plan.Mounts, late), keeping: true}
+	a.view.ahead()
+	if l.plan.OwnNetwork() {
+		p.loopback()
+	}
+	p.undumpable()
+	a.wait()
+	if a.arena.full {
+		return errors.New("the plan is too long")
+	}
+	return nil
+}
+
+// ahead appends what makes the view but for late mounts.
+func (m *mounter) ahead() {
+	m.host(early)
+	for i, mt := range m.plan.Mounts {
+		if early(mt) {
+			m.mount(i)
+		}
+	}
+	if !m.masking {
+		m.hideCovers()
+		m.covers = 0
+	}
+	m.makeProc()
+}
+
+// wait appends that the init tells the launcher that it has come to its gate, and waits there.
+func (a *prepared) wait() {
+	p := a.s.processes.init
+	p.do("tell", "the launcher", unix.SYS_WRITE, val(a.s.status[1]), pointer(p, &report{stage: stageWaiting}), val(unsafe.Sizeof(report{}))).full = true
+	a.s.await()
+}
+
+// start forks the init, and waits until it waits.
+func (a *prepared) start() error {
+	pid, errno := a.s.processes.start(true)
+	if errno != 0 {
+		return fmt.Errorf("make namespaces: %w", errno)
+	}
+	var err error
+	a.pid = pid
+	if a.ended, err = unix.PidfdOpen(pid, 0); err != nil {
+		return fmt.Errorf("watch the sandbox: %w", err)
+	}
+	return a.arrived()
+}
+
+// arrived waits until the init has come to its gate. The error is that of the step
+// that failed.
+func (a *prepared) arrived() error {
+	// The launcher has the other end of the pipe as well, so that the end of the init does not
+	// close it.
+	events := []unix.PollFd{{Fd: int32(a.s.status[0]), Events: unix.POLLIN}, {Fd: int32(a.ended), Events: unix.POLLIN}}
+	_, err := unix.Poll(events, -1)
+	for errors.Is(err, unix.EINTR) {
+		_, err = unix.Poll(events, -1)
+	}
+	var told *report
+	if err == nil && events[0].Revents != 0 {
+		told, err = a.s.told()
+	}
+	switch {
+	case err != nil:
+		return err
+	case told == nil:
+		return &changed{errors.New("the sandbox that was made ahead has ended")}
+	case told.stage != stageWaiting:
+		_, err = a.s.explain(*told)
+		return err
+	}
+	return nil
+}
+
+// fits reports whether the prepared sandbox is what the plan of a launch would make. It is none
+// for a terminal: the kernel sends a hangup to the process group of the launcher, and so to the
+// init, when that gives the terminal up.
+func (a *prepared) fits(l *launch) bool {
+	was, is := a.s.l.plan, l.plan
+	var cgroup sandbox.FileID
+	if l.cgroup > 0 {
+		var st unix.Stat_t
+		if unix.Fstat(l.cgroup, &st) != nil {
+			return false
+		}
+		cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
+	}
+	needsJanitor := slices.ContainsFunc(is.Mounts, late) || len(is.Undo) > 0
+	if l.ownTerminal() || cgroup != a.cgroup || !l.preparable() || l.nesting != a.s.l.nesting || l.rules() != a.rules || l.wallRights() != a.rights ||
+		slices.ContainsFunc(is.Mounts, late) && !a.view.masking || needsJanitor && (l.janitor == nil || l.janitor.FD < 0) ||
+		!was.SameView(is, late) {
+		return false
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(a.mounts), Events: unix.POLLPRI}}, 0)
+	if err != nil || n != 0 {
+		return false
+	}
+	a.now = l
+	return true
+}
+
+// discard ends the init, and lets go of all that was made for it.
+func (a *prepared) discard() {
+	_ = unix.Kill(a.pid, unix.SIGKILL)
+	_, _ = wait(a.pid)
+	a.closeShared()
+	for _, fd := range []int{a.mounts, a.launcher, a.ended} {
+		_ = unix.Close(fd)
+	}
+	a.s.release()
+}
+
+// closeShared closes what the init has opened in the table of descriptors that it shared
+// with the launcher, and has not closed.
+func (a *prepared) closeShared() {
+	held := []register{a.view.root, a.view.covers}
+	if a.wall != nil {
+		held = append(held, a.wall.fd)
+	}
+	for _, r := range held {
+		if r != 0 {
+			_ = unix.Close(int(a.s.processes.init.regs[r-1]))
+		}
+	}
+}
+
+// run lets the init go on, with the command of the launch that it fits, and returns how
+// that ended. An error that is a *changed says that the sandbox could not be used, and that
+// nothing has run.
+func (a *prepared) run() (int, error) {
+	code, err := a.finish()
+	var not *unavailable
+	if errors.As(err, &not) {
+		err = &changed{not.err}
+	}
+	return code, err
+}
+
+func (a *prepared) finish() (int, error) {
+	s, l := a.s, a.now
+	defer s.release()
+	s.l, l.reserved = l, a.reserved
+	if err := s.connect(); err != nil {
+		a.discard()
+		return 0, err
+	}
+	if err := a.takeOver(); err != nil {
+		a.discard()
+		return 0, err
+	}
+	// The init looks at its view while the launcher makes placeholders.
+	if err := a.complete(); err != nil {
+		a.discard()
+		return 0, err
+	}
+	if err := a.arrived(); err != nil {
+		a.discard()
+		return 0, err
+	}
+	a.closeShared()
+	if err := s.stubs.run(a.pid); err != nil {
+		return 0, err
+	}
+	if err := s.open(); err != nil {
+		return 0, err
+	}
+	if s.connector != nil {
+		s.connector.serve()
+	}
+	return s.outcome(&relay{pid: a.pid})
+}
+
+// takeOver has the init take a copy of the descriptors, those of the order among them, and
+// look whether its view is what it was.
+func (a *prepared) takeOver() error {
+	s, p := a.s, a.s.processes.init
+	p.do("stop sharing", "descriptors", unix.SYS_UNSHARE, val(unix.CLONE_FILES))
+	for _, fd := range []int{s.gate[1], a.mounts, a.launcher, a.ended, s.l.report} {
+		if fd > 0 {
+			p.do("close", "a descriptor of the launcher", unix.SYS_CLOSE, val(fd))
+		}
+	}
+	a.view.checkKept()
+	a.wait()
+	if a.arena.full {
+		return &changed{errors.New("the command is too long for a sandbox that was made ahead")}
+	}
+	return s.open()
+}
+
+// complete makes placeholders, and appends all that the init does with the order.
+func (a *prepared) complete() (err error) {
+	s, l, c := a.s, a.now, a.s.processes
+	if s.stubs, err = l.placeStubs(true); err != nil {
+		return err
+	}
+	if err = s.stubs.undo.Watch(); err != nil {
+		return err
+	}
+	a.view.plan = l.plan
+	a.view.late()
+	s.confine(a.wall)
+	c.init.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
+	c.command.prepareCommand(false)
+	c.command.restoreSignals(&c.mask)
+	if err := a.command(); err != nil {
+		return err
+	}
+	if a.arena.full {
+		return &changed{errors.New("the command is too long for a sandbox that was made ahead")}
+	}
+	return nil
+}
+
+// command writes what is executed to where the init finds it.
+func (a *prepared) command() error {
+	l := a.now
+	arg0 := l.command[0]
+	if l.hasArg0 {
+		arg0 = l.arg0
+	}
+	e, err := prepareExec(l.command, l.env, arg0, l.execFD)
+	if err != nil {
+		return fmt.Errorf("prepare the command: %w", err)
+	}
+	e.share(a.arena)
+	*a.s.processes.exec = *e
+	return nil
+}
+
+// late appends the late mounts of the plan, and hides what masks are made of.
+func (m *mounter) late() {
+	m.sources = make([]register, len(m.plan.Mounts))
+	m.openSources(late)
+	for i, mt := range m.plan.Mounts {
+		if late(mt) {
+			m.mount(i)
+		}
+	}
+	m.hideCovers()
+	m.close(m.root)
+}
+
+// remember notes on which mount a target of the plan is now.
+func (m *mounter) remember(target string, fd register) {
+	if !m.keeping || within(target, "/dev") && target != "/dev" {
+		return
+	}
+	// Of several at one target the last is seen, and of two of which one is made, that one.
+	i := slices.IndexFunc(m.kept, func(k keptMount) bool { return k.target == target })
+	if i < 0 {
+		i = len(m.kept)
+		m.kept = append(m.kept, keptMount{target, &hold(m.program, make([]mounted, 1))[0]})
+	}
+	m.statx(target, fd, &m.kept[i].mounted.was)
+}
+
+func (m *mounter) statx(name string, fd register, to *unix.Statx_t) *step {
+	return m.do("look at", name, unix.SYS_STATX, fd.arg(), m.text(""), val(unix.AT_EMPTY_PATH),
+		val(unix.STATX_INO|unix.STATX_MNT_ID), arg{value: uintptr(unsafe.Pointer(to))})
+}
+
+// checkKept appends what fails unless each mount that was remembered is still at its target.
+func (m *mounter) checkKept() {
+	for _, k := range m.kept {
+		at := m.open("open", m.root.arg(), relative(k.target))
+		m.statx(k.target, at, &k.mounted.is).kept = k.mounted
+		m.close(at)
+	}
+}
+
+// keptMount is a mount of a view that is used later.
+type keptMount struct {
+	target  string
+	mounted *mounted
+}
+
+// wallRights are the rights that the second wall handles.
+func (l *launch) wallRights() uint64 {
+	abi, err := landlockVersion()
+	if err != nil {
+		return 0
+	}
+	return l.plan.WallRights(abi, l.nesting)
+}

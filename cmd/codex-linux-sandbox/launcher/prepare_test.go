@@ -1,0 +1,451 @@
+//go:build linux
+
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/testutil"
+	"golang.org/x/sys/unix"
+)
+
+// calmTries bounds how often a test is tried in which a sandbox that was made ahead must be used:
+// any mount that another program makes on the machine meanwhile keeps it from that.
+const calmTries = 8
+
+// ahead is a launcher that has made a sandbox ahead, for a test.
+type ahead struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	socket int
+	init   int
+	args   []string
+	env    string
+	files  []int // further descriptors, from 4
+}
+
+// prepareFor has a launcher prepare a sandbox for the arguments.
+func prepareFor(t *testing.T, args ...string) *ahead {
+	t.Helper()
+	if err := (namespaces{}).probe(); err != nil {
+		t.Skipf("namespaces do not work here: %v", err)
+	}
+	cmd, socket := waiting(t)
+	a := &ahead{t: t, cmd: cmd, socket: socket, args: args, env: "PATH=/usr/bin:/bin\x00"}
+	t.Cleanup(func() { _ = unix.Close(a.socket) })
+	order := a.order("true")
+	order.Prepare = true
+	if err := standby.Send(socket, order); err != nil {
+		t.Fatal(err)
+	}
+	if a.init = onlyChild(t, cmd.Process.Pid); a.init == 0 {
+		t.Fatal("the launcher has no init")
+	}
+	return a
+}
+
+// onlyChild returns the process id of the last child of a process; 0: it has none.
+func onlyChild(t *testing.T, pid int) (child int) {
+	t.Helper()
+	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tasks {
+		text, _ := os.ReadFile(name)
+		for word := range strings.FieldsSeq(string(text)) {
+			child, _ = strconv.Atoi(word)
+		}
+	}
+	return child
+}
+
+func (a *ahead) order(script string) *standby.Order {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = null.Close() })
+	fd := int(null.Fd())
+	args := append([]string{"--backend", "namespaces", "--supervised", "--env-fd", "3"}, a.args...)
+	return &standby.Order{
+		Args:  append(args, "--", "sh", "-c", script),
+		Files: append([]int{fd, fd, fd, int(memory(a.t, a.env).Fd())}, a.files...),
+	}
+}
+
+// run runs a script by the launcher, and returns its output and whether it ran in the
+// sandbox that was made ahead. The launcher has ended then.
+func (a *ahead) run(script string) (output string, used bool) {
+	a.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer r.Close()
+	// While the namespace is open no other one gets its number.
+	name := fmt.Sprintf("/proc/%d/ns/mnt", a.init)
+	if ns, err := os.Open(name); err == nil {
+		defer ns.Close()
+	}
+	was, _ := os.Readlink(name)
+	order := a.order("readlink /proc/self/ns/mnt; " + script)
+	order.Files[1], order.Files[2] = int(w.Fd()), int(w.Fd())
+	err = standby.Send(a.socket, order)
+	_ = w.Close()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	_ = a.cmd.Wait()
+	is, output, _ := strings.Cut(string(text), "\n")
+	return output, was != "" && is == was
+}
+
+// withJanitor has the order give the launcher a connection to a janitor, as a server does.
+func (a *ahead) withJanitor() {
+	a.t.Helper()
+	ours, theirs, err := sandbox.JanitorPair()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(theirs), "janitor")
+	defer socket.Close()
+	cmd := launcherCommand(a.t, "--janitor-socket-fd", "3")
+	cmd.ExtraFiles = []*os.File{socket}
+	if err := cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	connection := -1
+	if err = sandbox.AwaitJanitor(ours); err == nil {
+		connection, err = sandbox.ConnectJanitor(ours)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() {
+		_, _ = unix.Close(connection), unix.Close(ours)
+		_ = cmd.Wait()
+	})
+	a.args, a.files = append([]string{"--janitor-fd", "4"}, a.args...), []int{connection}
+}
+
+// profileText is a permission profile with entries PATH=ACCESS, beside the root for reading.
+func profileText(entries ...string) string {
+	all := `{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}`
+	for _, e := range entries {
+		name, access, _ := strings.Cut(e, "=")
+		all += fmt.Sprintf(`,{"path":{"type":"path","path":%q},"access":%q}`, name, access)
+	}
+	return `{"type":"managed","file_system":{"type":"restricted","entries":[` + all + `]},"network":"restricted"}`
+}
+
+// TestPreparedSandbox: the command of an order runs in the sandbox that was made ahead, as
+// it would in another one.
+func TestPreparedSandbox(t *testing.T) {
+	const script = "echo $A; echo $$; grep -c . /proc/1/cmdline; grep -E '^(NoNewPrivs|Seccomp|CapEff)' /proc/self/status; " +
+		"ls -l /proc/self/fd | grep -c memfd; touch /etc/x; pwd; exit 7"
+	for _, kind := range []string{"--read-only", "--workspace-write"} {
+		dir := t.TempDir()
+		args := []string{kind, "--sandbox-policy-cwd", dir}
+		var a *ahead
+		var got string
+		used := false
+		for range calmTries {
+			a = prepareFor(t, args...)
+			a.env += "A=b\x00"
+			a.withJanitor()
+			if got, used = a.run(script); used {
+				break
+			}
+		}
+		code := a.cmd.ProcessState.ExitCode()
+		other := &ahead{t: t, args: args, env: a.env}
+		other.cmd, other.socket = waiting(t)
+		other.withJanitor()
+		want, _ := other.run(script)
+		if !used || code != 7 || got != want || !strings.HasPrefix(got, "b\n") {
+			t.Errorf("%s, used %v, %d:\n%s\nwant\n%s", kind, used, code, got, want)
+		}
+	}
+}
+
+// TestPreparedPlaceholders: placeholders are there while a command runs, and not while a
+// sandbox waits for one.
+func TestPreparedPlaceholders(t *testing.T) {
+	used, shown := false, false
+	for _, janitor := range []bool{true, true, true, true, false} {
+		if janitor && shown {
+			continue // it was shown
+		}
+		dir := t.TempDir()
+		a := prepareFor(t, "--workspace-write", "--sandbox-policy-cwd", dir)
+		list := func() string {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(entries)
+		}
+		if got := list(); got != "[]" {
+			t.Errorf("before the order there is %s", got)
+		}
+		if janitor {
+			a.withJanitor()
+		}
+		var got string
+		got, used = a.run("cd " + dir + "; ls -A; touch .git/a; mkdir x; rmdir .git")
+		// The init must hold the connection to the janitor, and a launcher without one starts
+		// a janitor too late for that.
+		if used && !janitor || !strings.HasPrefix(got, ".agents\n.codex\n.git\n") || strings.Count(got, "\n") != 5 {
+			t.Errorf("used %v: %s", used, got)
+		}
+		if got := list(); got != "[d x/]" {
+			t.Errorf("after the order there is %s", got)
+		}
+		shown = shown || used
+	}
+	if !shown {
+		t.Error("what was made ahead is never used")
+	}
+}
+
+// TestPreparedSandboxIsOld: what has changed while the sandbox waited counts as if none had
+// been made ahead.
+func TestPreparedSandboxIsOld(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, dir string)
+		used   bool
+	}{
+		{"nothing", func(*testing.T, string) {}, true},
+		{"another file beside", func(t *testing.T, dir string) { write(t, dir+"/other", "x") }, true},
+		{"the denied file is written again", func(t *testing.T, dir string) { write(t, dir+"/secret", "secret") }, true},
+		{"the denied file is made again", func(t *testing.T, dir string) {
+			remove(t, dir+"/secret")
+			write(t, dir+"/secret", "secret")
+		}, false},
+		{"the denied file is exchanged", func(t *testing.T, dir string) {
+			write(t, dir+"/new", "secret")
+			rename(t, dir+"/new", dir+"/secret")
+		}, false},
+		{"the denied directory is made again", func(t *testing.T, dir string) {
+			remove(t, dir+"/hidden")
+			mkdir(t, dir+"/hidden")
+			write(t, dir+"/hidden/secret", "secret")
+		}, false},
+		{"the directory above is moved and made again", func(t *testing.T, dir string) {
+			rename(t, dir, dir+"-old")
+			mkdir(t, dir)
+			write(t, dir+"/secret", "secret")
+			mkdir(t, dir+"/hidden")
+			write(t, dir+"/hidden/secret", "secret")
+		}, false},
+		{"the directory above is moved away and back", func(t *testing.T, dir string) {
+			rename(t, dir, dir+"-old")
+			rename(t, dir+"-old", dir)
+		}, true},
+		{"the denied file becomes a link", func(t *testing.T, dir string) {
+			rename(t, dir+"/secret", dir+"/there")
+			if err := os.Symlink(dir+"/there", dir+"/secret"); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"the missing denied file appears", func(t *testing.T, dir string) { write(t, dir+"/missing", "secret") }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, used := "", false
+			for try := 0; try == 0 || try < calmTries && tt.used && !used; try++ {
+				got, used = preparedIsOld(t, tt.change)
+			}
+			if used != tt.used || strings.Contains(strings.ReplaceAll(got, "/secret", ""), "secret") || !strings.HasSuffix(got, "\nend\n") {
+				t.Errorf("used %v:\n%s", used, got)
+			}
+		})
+	}
+}
+
+// preparedIsOld changes a directory between the preparation of a sandbox in which some of it is denied,
+// and its use.
+func preparedIsOld(t *testing.T, change func(t *testing.T, dir string)) (output string, used bool) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "d")
+	for _, sub := range []string{"", "/hidden"} {
+		mkdir(t, dir+sub)
+	}
+	write(t, dir+"/secret", "secret")
+	profile := profileText(dir+"/secret=deny", dir+"/hidden=deny", dir+"/missing=deny")
+	a := prepareFor(t, "--permission-profile", profile, "--sandbox-policy-cwd", "/")
+	change(t, dir)
+	return a.run("cat " + dir + "/secret " + dir + "/there " + dir + "/hidden/secret " + dir + "/missing; echo end")
+}
+
+// TestPreparedAndMounts: when something is mounted on the host, the sandbox that was made
+// before is thrown away at once, and the command sees the mount.
+func TestPreparedAndMounts(t *testing.T) {
+	dir := t.TempDir()
+	runtime.LockOSThread() // for good: the thread ends with the test
+	testutil.Need(t, "right to make mounts", unix.Unshare(unix.CLONE_NEWNS), unix.EPERM)
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+	fd, err := unix.PidfdOpen(a.init, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	write(t, dir+"/file", "mounted")
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(10*time.Second/time.Millisecond)); n != 1 {
+		t.Errorf("the init lives on: %d, %v", n, err)
+	}
+	if got, used := a.run("cat " + dir + "/file"); used || got != "mounted" {
+		t.Errorf("used %v: %s", used, got)
+	}
+}
+
+// TestPreparedForAnother: a sandbox that was made for another policy is not used.
+func TestPreparedForAnother(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/secret", "secret")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a denied file", []string{"--permission-profile", profileText(dir + "/secret=deny")}, "end\n"},
+		{"a writable directory", []string{"--permission-profile", profileText(dir + "=write")}, "secretend\n"},
+		{"the network", []string{"--read-only", "--network"}, "secretend\n"},
+	} {
+		a := prepareFor(t, "--permission-profile", profileText(), "--sandbox-policy-cwd", "/")
+		a.args = append([]string{"--sandbox-policy-cwd", "/"}, tt.args...)
+		got, used := a.run("cat " + dir + "/secret; echo end")
+		if used || !strings.HasSuffix(got, tt.want) || tt.want == "end\n" && strings.Contains(got, "secretend") {
+			t.Errorf("%s: used %v: %s", tt.name, used, got)
+		}
+	}
+}
+
+// TestPreparedAndLarge: a command that does not fit into the shared memory runs all the same.
+func TestPreparedAndLarge(t *testing.T) {
+	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+	for i := range 14 {
+		a.env += fmt.Sprintf("V%d=%s\x00", i, strings.Repeat("x", 120_000))
+	}
+	if got, used := a.run("echo end"); used || got != "end\n" {
+		t.Errorf("used %v: %.200s", used, got)
+	}
+}
+
+// TestPreparedInitIsGone: an init that was killed while it waited is replaced, and one whose
+// launcher ends, ends.
+func TestPreparedInitIsGone(t *testing.T) {
+	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+	if err := unix.Kill(a.init, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if got, used := a.run("echo end"); used || got != "end\n" {
+		t.Errorf("used %v: %s", used, got)
+	}
+	for _, end := range []func(*ahead){
+		func(a *ahead) { _ = a.cmd.Process.Kill() },
+		func(a *ahead) { _ = unix.Close(a.socket); a.socket = -1 },
+	} {
+		a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+		fd, err := unix.PidfdOpen(a.init, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		end(a)
+		_ = a.cmd.Wait()
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(10*time.Second/time.Millisecond)); n != 1 {
+			t.Errorf("the init lives on: %d, %v", n, err)
+		}
+	}
+}
+
+// TestUnprepared: a launcher that can make nothing ahead says so, and carries out its order.
+func TestUnprepared(t *testing.T) {
+	if err := (namespaces{}).probe(); err != nil {
+		t.Skipf("namespaces do not work here: %v", err)
+	}
+	a := &ahead{t: t, args: []string{"--permission-profile", `{"type":"disabled"}`, "--sandbox-policy-cwd", "/"}, env: "PATH=/usr/bin:/bin\x00"}
+	a.cmd, a.socket = waiting(t)
+	order := a.order("true")
+	order.Prepare = true
+	if err := standby.Send(a.socket, order); !errors.Is(err, standby.ErrUnprepared) {
+		t.Fatalf("the answer is %v", err)
+	}
+	if got, used := a.run("echo end"); used || got != "end\n" {
+		t.Errorf("used %v: %s", used, got)
+	}
+}
+
+// TestLateLast: a mount that comes at or below a late one keeps a plan from being prepared.
+func TestLateLast(t *testing.T) {
+	late := sandbox.Mount{Target: "/w/.git", Cover: true}
+	for _, tt := range []struct {
+		mounts []sandbox.Mount
+		want   bool
+	}{
+		{nil, true},
+		{[]sandbox.Mount{{Target: "/w"}, late, {Target: "/x"}}, true},
+		{[]sandbox.Mount{{Target: "/w"}, late, late}, true},
+		{[]sandbox.Mount{late, {Target: "/w/.git"}}, false},
+		{[]sandbox.Mount{late, {Target: "/w/.git/x"}}, false},
+		{[]sandbox.Mount{late, {Target: "/w/.github"}}, true},
+		{[]sandbox.Mount{late, {Target: "/w"}}, false},
+	} {
+		if got := lateLast(tt.mounts); got != tt.want {
+			t.Errorf("%+v: %v", tt.mounts, got)
+		}
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.RemoveAll(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mkdir(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Mkdir(name, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
