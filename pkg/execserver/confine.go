@@ -255,12 +255,13 @@ func (srv *Server) confine(intent *launch.Intent, spec *process.Spec) (*launch.C
 	if len(spec.Argv) == 0 {
 		return nil, invalidParams("argv must not be empty")
 	}
-	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, spec.Env)
+	env := spec.Env
+	command, err := runtime.Process(*intent, spec.Argv, spec.Arg0, env)
 	if err != nil {
 		return nil, invalidParams("failed to prepare process sandbox: " + err.Error())
 	}
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, launch.Denied, srv.launchers.take()
+	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, launch.Denied, srv.launchers.takeFor(runtime, intent, env)
 	return command, nil
 }
 

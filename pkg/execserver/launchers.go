@@ -22,6 +22,8 @@ type launcherPool struct {
 
 	mu       sync.Mutex
 	idle     []*process.Standby
+	ahead    []*aheadPolicy // the last used first
+	forget   *time.Timer    // calls forgetOld; nil: there is nothing to forget
 	starting int
 	refill   *time.Timer // calls warm; nil: none was taken yet
 	stopped  bool
@@ -34,21 +36,26 @@ func (p *launcherPool) take() *process.Standby {
 	var taken *process.Standby
 	for len(p.idle) > 0 && taken == nil {
 		taken, p.idle = p.idle[0], p.idle[1:]
-		select {
-		case <-taken.Ended(): // killed by somebody, or by the kernel for its memory
+		if hasEnded(taken) {
 			taken = nil
-		default:
 		}
 	}
-	switch {
-	case len(p.idle) == 0 || p.stopped:
+	if len(p.idle) == 0 {
 		p.fill()
+	}
+	p.delay()
+	return taken
+}
+
+// delay has the missing launchers started after refillDelay. p.mu must be held.
+func (p *launcherPool) delay() {
+	switch {
+	case p.stopped:
 	case p.refill == nil:
 		p.refill = time.AfterFunc(refillDelay, p.warm)
 	default:
 		p.refill.Reset(refillDelay)
 	}
-	return taken
 }
 
 // noLauncher is for helpers that no request waits for: it leaves the launchers to
@@ -60,6 +67,7 @@ func (p *launcherPool) warm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fill()
+	p.fillAhead()
 }
 
 // fill starts the launchers that are missing. p.mu must be held.
@@ -73,14 +81,7 @@ func (p *launcherPool) fill() {
 // routineStart starts one launcher. If it cannot be started, the request that
 // starts its own gets the error.
 func (p *launcherPool) routineStart() {
-	var started *process.Standby
-	runtime, err := p.srv.sandboxes()
-	if err == nil {
-		c := runtime.Standby()
-		started, err = p.srv.supervisor.StartStandby(process.Spec{
-			Argv: c.Argv, Arg0: &c.Arg0, Dir: "/", Env: c.Env, ExtraFiles: c.Files,
-		})
-	}
+	started, err := p.startLauncher()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starting--
@@ -91,6 +92,17 @@ func (p *launcherPool) routineStart() {
 	default:
 		p.idle = append(p.idle, started)
 	}
+}
+
+func (p *launcherPool) startLauncher() (*process.Standby, error) {
+	runtime, err := p.srv.sandboxes()
+	if err != nil {
+		return nil, err
+	}
+	c := runtime.Standby()
+	return p.srv.supervisor.StartStandby(process.Spec{
+		Argv: c.Argv, Arg0: &c.Arg0, Dir: "/", Env: c.Env, ExtraFiles: c.Files,
+	})
 }
 
 // close ends the idle launchers, and no more are started. It is called before the end
@@ -106,4 +118,11 @@ func (p *launcherPool) close() {
 		st.Close()
 	}
 	p.idle = nil
+	for _, a := range p.ahead {
+		a.ready.Close()
+	}
+	p.ahead = nil
+	if p.forget != nil {
+		p.forget.Stop()
+	}
 }

@@ -203,6 +203,13 @@ const (
 	// maxIdleLaunchers bounds the launchers that wait for a request: one for the
 	// next request, and one for what often comes with it. Each holds 3 MB.
 	maxIdleLaunchers = 2
+	// maxAheadPolicies bounds the policies whose sandboxes are made ahead: two each for two
+	// workspaces. Each takes 4 MB, two processes and six namespaces.
+	maxAheadPolicies = 4
+	// aheadTime is how long such a sandbox waits for a command. A model often thinks for some
+	// seconds before the next, and asks a person for longer. A file system that was mounted
+	// when the sandbox was made cannot be let go of for as long.
+	aheadTime = time.Minute
 	// refillDelay is how long after a request the next launcher is started. Its start
 	// takes a core for 2 ms. On two cores, one that was started at once held up the answer
 	// to the request: after 3.3 ms in place of 1.2. A sandboxed process takes 6 to 10 ms

@@ -21,7 +21,7 @@ func (cgroupDir) closeFD()                    {}
 func (cgroupDir) members() []int              { return nil }
 func (cgroupDir) kill() bool                  { return false }
 func (cgroupDir) populated() bool             { return false }
-func (cgroupDir) remove()                     {}
+func (cgroupDir) remove() bool                { return true }
 func (cgroupDir) removeAll()                  {}
 
 func isJanitor(int) bool { return false }

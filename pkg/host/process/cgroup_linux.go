@@ -165,12 +165,10 @@ func isJanitor(pid int) bool {
 	return err == nil && string(comm) == JanitorName+"\n"
 }
 
-// remove removes the cgroup if it is empty. Otherwise it stays until the group
-// is closed.
-func (c cgroupDir) remove() {
-	if c.path != "" {
-		_ = unix.Rmdir(c.path)
-	}
+// remove removes the cgroup if it is empty, and reports whether there is none any more.
+// Otherwise it stays until the group is closed.
+func (c cgroupDir) remove() bool {
+	return c.path == "" || unix.Rmdir(c.path) == nil
 }
 
 // removeAll kills all processes in the cgroup and removes it with the cgroups

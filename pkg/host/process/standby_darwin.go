@@ -20,3 +20,8 @@ func (*Spec) order(*ends, int, bool, bool) bool { return false }
 func (*Standby) awaitReport() (end ending, reported bool) { return end, false }
 
 func (*Standby) await(pid, pidfd int) bool { return awaitEnd(pid, pidfd) }
+
+// Prepare returns an error.
+func (*Standby) Prepare(Spec) error { return errors.ErrUnsupported }
+
+func (*Standby) takeCgroup() cgroupDir { return cgroupDir{} }

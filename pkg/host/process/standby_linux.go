@@ -27,7 +27,10 @@ type Standby struct {
 	mu     sync.Mutex
 	socket int  // -1: it was ordered or closed
 	taken  bool // a Process or a Child reaps it
-	over   bool // ended is closed, or is about to be
+	// cg is the cgroup in which the standby has started a process ahead; the zero value:
+	// none. The process that the standby becomes has it, or it is removed.
+	cg   cgroupDir
+	over bool // ended is closed, or is about to be
 	// report is the socket of one that was ordered and may report its exit code; nil:
 	// there is none, or awaitReport has returned.
 	report *os.File
@@ -85,12 +88,62 @@ func (st *Standby) routineWaiter(pidfd int) {
 	st.stopReport()
 	st.mu.Unlock()
 	close(st.ended)
+	// Nothing, if the process has it.
+	st.takeCgroup().removeAll()
 	if !taken {
 		st.s.mu.Lock()
 		delete(st.s.pids, st.pid)
 		st.s.mu.Unlock()
 		st.s.lookForOrphans()
 	}
+}
+
+// Prepare has the standby do what it can for a spec that is likely to be that of its process:
+// the arguments after the first of Argv, and ExtraFiles. It returns when that is done, after
+// milliseconds. The error is standby.ErrUnprepared if there is nothing to do; after any other
+// the standby is of no more use, and must be closed.
+func (st *Standby) Prepare(spec Spec) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	o := &standby.Order{Args: spec.Argv[1:], Prepare: true, Files: []int{fd, fd, fd}}
+	for _, f := range spec.ExtraFiles {
+		o.Files = append(o.Files, int(f.Fd()))
+	}
+	if root := st.s.cgroups(); root != nil {
+		cg := cgroupDir{path: root.path}.child(root)
+		defer cg.closeFD()
+		if dir := cg.fd(); dir >= 0 {
+			o.Cgroup, o.Files = true, append(o.Files, dir)
+		}
+		st.mu.Lock()
+		st.cg = cg
+		over := st.over
+		st.mu.Unlock()
+		if over {
+			st.takeCgroup().removeAll()
+		}
+	}
+	if err = standby.Send(st.socket, o); err != nil {
+		st.takeCgroup().removeAll()
+	}
+	return err
+}
+
+// takeCgroup returns the cgroup of what was started ahead; the zero value: none. The
+// caller removes it.
+func (st *Standby) takeCgroup() cgroupDir {
+	if st == nil {
+		return cgroupDir{}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	cg := st.cg
+	st.cg = cgroupDir{}
+	return cg
 }
 
 // Close ends a standby that was not used, without waiting. It does nothing for one

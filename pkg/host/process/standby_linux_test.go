@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,9 @@ func TestStandbyProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	order, err := standby.Receive(socket)
+	if err == nil && order.Prepare {
+		order, err = prepared(socket, &order)
+	}
 	if err != nil {
 		os.Exit(0)
 	}
@@ -53,6 +57,89 @@ func TestStandbyProgram(t *testing.T) {
 	}
 	_ = syscall.Exec("/bin/sh", append([]string{"sh"}, order.Args...), []string{"PATH=/usr/bin:/bin"})
 	os.Exit(1)
+}
+
+// prepared does what TestStandbyProgram does ahead: it starts a process in the cgroup of the order, or
+// says that it can do nothing, and returns the order that follows.
+func prepared(socket int, order *standby.Order) (standby.Order, error) {
+	err := error(nil)
+	unix.CloseOnExec(socket)
+	if order.Cgroup {
+		cmd := exec.Command("/bin/sleep", "600")
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: order.Files[len(order.Files)-1], Pdeathsig: syscall.SIGKILL}
+		err = cmd.Start()
+	}
+	if err := errors.Join(err, standby.Answer(socket, len(order.Args) == 0)); err != nil {
+		return *order, err
+	}
+	return standby.Receive(socket)
+}
+
+// TestPrepare: a process has the cgroup of what its standby has started ahead, and it is
+// removed with the process. If there is no process, it is removed with the standby.
+func TestPrepare(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		cgroupOf := func(st *Standby) string {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			return st.cg.path
+		}
+		gone := func(path string) {
+			t.Helper()
+			if _, err := os.Stat(path); path != "" && err == nil {
+				t.Errorf("the cgroup %s is left", path)
+			}
+		}
+		st := standbyOf(t, g.s)
+		if err := st.Prepare(Spec{Argv: []string{"program"}}); err != nil {
+			t.Fatal(err)
+		}
+		path := cgroupOf(st)
+		if g.s.cgroups() != nil && len(cgroupDir{path: path}.members()) != 1 {
+			t.Errorf("the cgroup %q does not have the process", path)
+		}
+		spec := shell("exec sleep 600")
+		spec.Standby, spec.ExitGracePeriod = st, true // as for the launcher
+		p, _ := start(t, g, spec)
+		if p.cg.path != path && path != "" || cgroupOf(st) != "" {
+			t.Errorf("the process has the cgroup %q in place of %q", p.cg.path, path)
+		}
+		p.Terminate()
+		await(t, "the end", p.Done())
+		g.Close()
+		gone(path)
+
+		unused := standbyOf(t, g.s)
+		if err := unused.Prepare(Spec{Argv: []string{"program"}}); err != nil {
+			t.Fatal(err)
+		}
+		path = cgroupOf(unused)
+		unused.Close()
+		await(t, "the end", unused.Ended())
+		g.s.Close()
+		gone(path)
+	})
+}
+
+// TestUnprepared: a standby that can do nothing ahead can be used all the same, and leaves
+// no cgroup.
+func TestUnprepared(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		st := standbyOf(t, g.s)
+		if err := st.Prepare(Spec{Argv: []string{"program", "not possible"}}); !errors.Is(err, standby.ErrUnprepared) {
+			t.Fatalf("the answer is %v", err)
+		}
+		if st.cg.path != "" {
+			t.Errorf("the standby keeps the cgroup %s", st.cg.path)
+		}
+		spec := shell("exit 3")
+		spec.Standby = st
+		p, rec := start(t, g, spec)
+		await(t, "the end", p.Done())
+		if p.Pid() != st.pid || rec.code != 3 {
+			t.Errorf("the process %d of the standby %d ended with %d", p.Pid(), st.pid, rec.code)
+		}
+	})
 }
 
 // reportFirst is the argument with which TestStandbyProgram reports 7, as the launcher

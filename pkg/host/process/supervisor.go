@@ -29,6 +29,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -180,7 +181,9 @@ type Group struct {
 	// limitedCG is the cgroup for processes with limits that controllers hold.
 	limitedCG cgroupDir
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// apart are the cgroups of processes that are not inside of cg and are not removed.
+	apart   []cgroupDir
 	procs   map[*Process]bool
 	leaders []int // ended session leaders, for groups without a cgroup
 	closed  bool
@@ -252,7 +255,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		program = s.opts.Limiter[0]
 	}
 	pidfd := -1
-	if p.cg, p.account, err = g.cgroup(limits, &spec.Limits); err == nil {
+	if p.cg, p.account, err = g.cgroup(limits, &spec); err == nil {
 		pidfd, err = g.fork(p, e, program)
 	}
 	e.closeChild()
@@ -290,10 +293,17 @@ func (g *Group) undo(p *Process, pidfd int, e *ends) {
 }
 
 // cgroup makes a cgroup for one process, inside the group's own. If limits is not nil, it
-// is one with controllers, and their counters are returned.
-func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error) {
+// is one with controllers, and their counters are returned. A standby that has started a
+// process ahead has one already.
+func (g *Group) cgroup(limits *limitRoot, spec *Spec) (cgroupDir, *account, error) {
 	if limits != nil {
-		return g.limited(limits, l)
+		return g.limited(limits, &spec.Limits)
+	}
+	if cg := spec.Standby.takeCgroup(); cg.path != "" {
+		g.mu.Lock()
+		g.apart = append(g.apart, cg)
+		g.mu.Unlock()
+		return cg, nil, nil
 	}
 	root := g.s.cgroups()
 	if root == nil {
@@ -311,7 +321,13 @@ func (g *Group) cgroup(limits *limitRoot, l *Limits) (cgroupDir, *account, error
 // removeCgroup removes the cgroup of the process if nothing is left in it.
 func (p *Process) removeCgroup() {
 	p.account.close()
-	p.cg.remove()
+	if !p.cg.remove() {
+		return
+	}
+	g := p.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.apart = slices.DeleteFunc(g.apart, func(c cgroupDir) bool { return c.path == p.cg.path })
 }
 
 // fork starts the program, or has the standby of the spec do what it says, and
@@ -362,7 +378,7 @@ func (g *Group) remove(p *Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.procs, p)
-	if g.cg.path == "" && p.program == nil && len(g.leaders) < rememberedLeaders {
+	if g.cg.path == "" && p.cg.path == "" && p.program == nil && len(g.leaders) < rememberedLeaders {
 		g.leaders = append(g.leaders, p.pid)
 	}
 }
@@ -392,8 +408,12 @@ func (g *Group) Close() {
 		wg.Go(p.killWithGrace)
 	}
 	wg.Wait()
-	g.cg.kill()
-	g.limitedCG.kill()
+	g.mu.Lock()
+	apart := slices.Clone(g.apart)
+	g.mu.Unlock()
+	for _, cg := range append(apart, g.cg, g.limitedCG) {
+		cg.kill()
+	}
 	for _, p := range procs {
 		wg.Go(func() {
 			p.unblockOutput()
@@ -405,8 +425,9 @@ func (g *Group) Close() {
 		<-p.finished
 	}
 	g.s.killSessions(leaders)
-	g.cg.removeAll()
-	g.limitedCG.removeAll()
+	for _, cg := range append(apart, g.cg, g.limitedCG) {
+		cg.removeAll()
+	}
 	g.s.mu.Lock()
 	delete(g.s.groups, g)
 	g.s.mu.Unlock()

@@ -243,6 +243,35 @@ func (r *Runtime) Standby() *Command {
 	}
 }
 
+// PrepareKey returns what commands have in common for which a launcher of Standby can make a
+// sandbox before it gets the order; "": it cannot for this one. Tmpdir is the value of TMPDIR
+// in the environment of the command.
+func (r *Runtime) PrepareKey(in Intent, tmpdir string) string {
+	if in.ManagedNetwork || in.LegacyLandlock || in.Reading || r.opts.Backend != "namespaces" && r.opts.Backend != Backends[0] {
+		return ""
+	}
+	profile := in.Profile.AppendJSON(nil)
+	if len(profile) > maxArgument {
+		return ""
+	}
+	return strings.Join([]string{string(profile), in.PolicyCwd, in.Within, tmpdir}, "\x00")
+}
+
+// Prepare returns an order for which a launcher makes a sandbox. Its key is not empty.
+func (r *Runtime) Prepare(in Intent, tmpdir string) (*Command, error) {
+	c, args, err := r.begin(in, false)
+	if err != nil {
+		return nil, err
+	}
+	n, err := c.remember("environment", []byte("TMPDIR="+tmpdir))
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.Argv = append(args, "--env-fd", n, "--", "true")
+	return c, nil
+}
+
 // Janitor prepares a janitor. Its socket follows as the next descriptor.
 func (r *Runtime) Janitor() *Command {
 	return &Command{
@@ -254,7 +283,7 @@ func (r *Runtime) Janitor() *Command {
 // Process prepares a command with an environment. Arg0 is the command's name
 // for itself; nil: argv[0].
 func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) (*Command, error) {
-	c, args, err := r.begin(in)
+	c, args, err := r.begin(in, true)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +335,7 @@ func (c *Command) redirect() (string, error) {
 // whatever the profile says.
 func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	in.Profile.Network, in.ManagedNetwork = 0, false
-	c, args, err := r.begin(in)
+	c, args, err := r.begin(in, true)
 	if err != nil {
 		return nil, err
 	}
@@ -316,8 +345,9 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	return c, nil
 }
 
-// begin prepares the launcher's arguments up to the command.
-func (r *Runtime) begin(in Intent) (*Command, []string, error) {
+// begin prepares the launcher's arguments up to the command. With janitor it gets a connection
+// to one, if what it starts may write.
+func (r *Runtime) begin(in Intent, janitor bool) (*Command, []string, error) {
 	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
 	args := []string{firstFile, "--self-fd", "3",
 		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend, "--supervised"}
@@ -331,7 +361,7 @@ func (r *Runtime) begin(in Intent) (*Command, []string, error) {
 		}
 		args = append(args, "--permission-profile-fd", n)
 	}
-	if !in.Reading && in.Profile.FileSystem.Writes() && r.opts.Janitor != nil {
+	if janitor && !in.Reading && in.Profile.FileSystem.Writes() && r.opts.Janitor != nil {
 		if f := r.opts.Janitor(); f != nil {
 			c.memory, c.Files = append(c.memory, f), append(c.Files, f)
 			args = append(args, "--janitor-fd", strconv.Itoa(2+len(c.Files)))

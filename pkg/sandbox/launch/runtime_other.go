@@ -55,6 +55,12 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 // Standby returns nothing that could be started.
 func (*Runtime) Standby() *Command { return &Command{} }
 
+// PrepareKey returns nothing.
+func (*Runtime) PrepareKey(Intent, string) string { return "" }
+
+// Prepare fails.
+func (*Runtime) Prepare(Intent, string) (*Command, error) { return nil, errHere() }
+
 // Janitor returns nothing that could be started.
 func (*Runtime) Janitor() *Command { return &Command{} }
 

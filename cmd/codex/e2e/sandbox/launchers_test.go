@@ -25,6 +25,17 @@ func (c *confined) idle() []int {
 	return found
 }
 
+// ahead waits until launchers have made so many sandboxes ahead, and returns them.
+func (c *confined) ahead(n int) []int {
+	c.t.Helper()
+	var found []int
+	c.until("sandboxes are missing", func() bool {
+		found = slices.DeleteFunc(descendants(c.pid), func(pid int) bool { return aheadOf(pid) == 0 })
+		return len(found) == n
+	})
+	return found
+}
+
 // cgroupOfPlain is the cgroup of the process without a sandbox.
 func (c *confined) cgroupOfPlain() string {
 	for _, pid := range descendants(c.pid) {
@@ -60,7 +71,8 @@ func foreign(to string) bool {
 func TestLaunchersAhead(t *testing.T) {
 	onBoth(t, func(c *confined) {
 		s := c.usual()
-		c.start("first of all", s, "true")
+		// Under another policy, so that no sandbox is made ahead for what follows.
+		c.start("first of all", with(managed(special("root", "read")), "cwd", uri(c.ws)), "true")
 		c.end("first of all")
 		c.start("plain", nil, "echo ready; read x", "pipeStdin", true)
 		c.saying("plain", "ready")
@@ -98,6 +110,56 @@ func TestLaunchersAhead(t *testing.T) {
 		}
 		c.call("process/terminate", object{"processId": "plain"})
 		c.end("plain")
+		c.quiet()
+	})
+}
+
+// TestSandboxesAhead: the command of a policy that was used before runs in a sandbox that a
+// launcher has made ahead, in the cgroup of the process. One of another policy does not.
+func TestSandboxesAhead(t *testing.T) {
+	onBoth(t, func(c *confined) {
+		t := c.t
+		s := c.usual()
+		c.start("used", s, "true")
+		c.end("used")
+		c.idle()
+		if strings.HasSuffix(t.Name(), "/bwrap") {
+			// Namespaces alone are made ahead.
+			c.ahead(0)
+			return
+		}
+		// Another program that mounts something has the sandbox made again by none.
+		shown := false
+		for i := 0; i < 8 && !shown; i++ {
+			waiting := c.ahead(1)[0]
+			init := aheadOf(waiting)
+			id := fmt.Sprint("again ", i)
+			c.start(id, s, "echo ready; read x", "pipeStdin", true)
+			c.saying(id, "ready")
+			shown = slices.Equal(descendants(waiting)[:1], []int{init}) && len(children(init)) == 1
+			for _, pid := range descendants(waiting) {
+				if got := cgroupOf(pid); got != cgroupOf(init) || got == cgroupOf(waiting) && got != cgroupOf(c.pid) {
+					t.Errorf("the process %d is in the cgroup %s, the init in %s", pid, got, cgroupOf(init))
+				}
+			}
+			c.call("process/write", object{"processId": id, "chunk": encode("\n"), "writeId": "w"})
+			if e := c.end(id); e.code != 0 {
+				t.Errorf("%+v", e)
+			}
+		}
+		if !shown {
+			t.Error("no command has run in a sandbox that was made ahead")
+		}
+		waiting := aheadOf(c.ahead(1)[0])
+		c.start("other", with(managed(special("root", "read")), "cwd", uri(c.ws)), "echo ready; read x", "pipeStdin", true)
+		c.saying("other", "ready")
+		if len(children(waiting)) != 0 {
+			t.Error("a command of another policy runs in the sandbox that was made ahead")
+		}
+		c.call("process/write", object{"processId": "other", "chunk": encode("\n"), "writeId": "w"})
+		c.end("other")
+		c.ahead(2)
+		c.untouched()
 		c.quiet()
 	})
 }
