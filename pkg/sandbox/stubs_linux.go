@@ -307,7 +307,13 @@ func (s *Stub) make() error {
 		mode = stubDirMode
 	}
 	mark := [2]unix.Timespec{{Sec: StubSeconds}, {Sec: StubSeconds, Nsec: StubNanoseconds}}
+	var made unix.Stat_t
 	if err = s.share(fd); err == nil {
+		err = unix.Fstat(fd, &made)
+	}
+	// The umask seldom takes anything from the mode, and each change is one more for the
+	// journal of the file system.
+	if err == nil && made.Mode&0o7777 != mode {
 		err = unix.Fchmod(fd, mode)
 	}
 	if err == nil {
