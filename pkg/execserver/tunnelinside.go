@@ -129,8 +129,11 @@ func (p *proc) dialPath(ctx context.Context, path string) (net.Conn, error) {
 	if err := p.running.WithPid(func(int) error { return nil }); err != nil {
 		return nil, errEndedProcess
 	}
-	pids, _ := process.Families([]*process.Process{p.running}, maxPortProcesses)
-	return launch.DialPath(ctx, pids[0], path)
+	members := func() []int {
+		pids, _ := process.Families([]*process.Process{p.running}, maxPortProcesses)
+		return pids[0]
+	}
+	return launch.DialPath(ctx, members, path)
 }
 
 // dialDetached connects inside the sandbox of a detached process: its keeper does that, as it

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 		fmt.Println(os.Getenv(probeEnv))
 		os.Exit(0)
 	}
+	if path := os.Getenv(listenEnv); path != "" {
+		os.Exit(listen(path))
+	}
 	os.Exit(m.Run())
 }
 

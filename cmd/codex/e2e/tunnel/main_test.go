@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "greet" {
 		os.Exit(greet(os.Args[2]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == "leave" {
+		os.Exit(leave(os.Args[2]))
+	}
 	if len(os.Args) >= 3 && os.Args[1] == "attack" {
 		os.Exit(attack(os.Args[2:]))
 	}

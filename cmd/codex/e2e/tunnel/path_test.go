@@ -7,16 +7,20 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
 )
 
 // sandboxed is the sandbox object of a process that may write one directory.
@@ -182,4 +186,84 @@ func TestInsideDetached(t *testing.T) {
 	if _, errs, code := harness.Run(t, "", "remote", "forward", "--url", second, "--process", "job", "--auto"); code != 2 || !strings.Contains(errs, "--process") {
 		t.Errorf("--process --auto: %d, %s", code, errs)
 	}
+}
+
+// leave listens on a Unix socket, passes it on over standard output, which is a socket too,
+// and ends: the way of a daemon that goes to the background.
+func leave(path string) int {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return 1
+	}
+	f, err := l.(*net.UnixListener).File()
+	if err == nil {
+		err = syscall.Sendmsg(1, []byte{1}, syscall.UnixRights(int(f.Fd())), nil, 0)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// startDaemon runs leave, and returns the pid that it had. The test has its socket from then on.
+func startDaemon(t *testing.T, path string) int {
+	t.Helper()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	harness.Must(t, err)
+	defer syscall.Close(pair[0])
+	self, err := os.Executable()
+	harness.Must(t, err)
+	daemon := exec.Command(self, "leave", path)
+	theirs := os.NewFile(uintptr(pair[1]), "socket")
+	daemon.Stdout = theirs
+	err = daemon.Run()
+	_ = theirs.Close()
+	harness.Must(t, err)
+	oob := make([]byte, syscall.CmsgSpace(4))
+	_, n, _, _, err := syscall.Recvmsg(pair[0], make([]byte, 1), oob, syscall.MSG_CMSG_CLOEXEC)
+	harness.Must(t, err)
+	messages, err := syscall.ParseSocketControlMessage(oob[:n])
+	harness.Must(t, err)
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fds[0]) })
+	return daemon.Process.Pid
+}
+
+// TestInsidePathOfADaemon has a sandboxed command start processes until one has the pid of a
+// daemon's first process, which began to listen and has ended: a tunnel to the daemon's socket
+// must not count as one to a socket of the command.
+func TestInsidePathOfADaemon(t *testing.T) {
+	harness.NeedSandbox(t)
+	_, url := harness.Server(t)
+	c := dial(t, url)
+	workspace, outside := harness.Places(t)
+	p, err := c.Start(t.Context(), execproto.StartParams{
+		ProcessID: "a", Argv: []string{"/bin/sh", "-c", "while read go; do for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; echo ready; done"},
+		Cwd: "file://" + workspace, PipeStdin: true, Env: map[string]string{"PATH": os.Getenv("PATH")}, Sandbox: sandboxed(workspace),
+	})
+	harness.Must(t, err)
+	defer p.Release()
+	said := bufio.NewReader(p.Stdout(t.Context()))
+	for try := range 25 {
+		path := filepath.Join(outside, strconv.Itoa(try))
+		pid := startDaemon(t, path)
+		// The kernel goes on behind the last pid. Without this the command would have to start some
+		// ten thousand processes.
+		err = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-3)), 0)
+		testutil.Need(t, "permission to choose the next pid", err, fs.ErrPermission, fs.ErrNotExist, syscall.EROFS)
+		_, err = p.Write(t.Context(), []byte("\n"))
+		harness.Must(t, err)
+		if line, err := said.ReadString('\n'); line != "ready\n" {
+			t.Fatalf("it says %q, %v", line, err)
+		}
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) != "sleep\n" {
+			continue // another process was faster
+		}
+		if got := failure(t, c, execclient.TunnelTarget{Path: path, ProcessID: p.ID()}); got != execproto.TunnelDenied {
+			t.Errorf("%s, want %s", got, execproto.TunnelDenied)
+		}
+		return
+	}
+	t.Fatal("no process of the command got the pid of the daemon's first one")
 }
