@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -152,7 +153,9 @@ func (d *processDir) network(ours *unix.Stat_t) *os.File {
 	return os.NewFile(uintptr(fd), "network")
 }
 
-// isCommand reports whether the process runs something else than what makes sandboxes.
+// isCommand reports whether the process runs something else than what makes sandboxes. The
+// server starts the launcher that it found at its own start, whose file an upgrade may have
+// removed since.
 func (d *processDir) isCommand() bool {
 	path := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(d.Fd()), "exe", path)
@@ -160,7 +163,7 @@ func (d *processDir) isCommand() bool {
 		return false
 	}
 	self, _ := os.Executable()
-	name := filepath.Base(string(path[:n]))
+	name := strings.TrimSuffix(filepath.Base(string(path[:n])), " (deleted)")
 	return name != launcherName && name != "bwrap" && name != filepath.Base(self)
 }
 

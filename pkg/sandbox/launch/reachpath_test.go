@@ -19,6 +19,9 @@ import (
 // standard output, which is a socket too; then it waits for the end of its standard input.
 const listenEnv = "LAUNCH_TEST_LISTEN"
 
+// waitEnv has TestMain wait for the end of its standard input only.
+const waitEnv = "LAUNCH_TEST_WAIT"
+
 // listen is what TestMain runs for listenEnv.
 func listen(path string) int {
 	l, err := net.Listen("unix", path)
@@ -155,5 +158,42 @@ func TestStartedBefore(t *testing.T) {
 	l.end()
 	if maker.startedBefore(l.socket) {
 		t.Error("a process that has ended counts as older than a file")
+	}
+}
+
+// TestIsCommand tells what makes sandboxes from commands by the name of its program, also
+// after an upgrade has replaced the program's file.
+func TestIsCommand(t *testing.T) {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{launcherName: false, "bwrap": false, "other": true} {
+		path := program(t, t.TempDir(), name, string(self))
+		cmd := exec.Command(path)
+		cmd.Env = append(os.Environ(), waitEnv+"=1")
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := openProcess(cmd.Process.Pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.isCommand(); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.isCommand(); got != want {
+			t.Errorf("%s, whose file was removed: %v", name, got)
+		}
+		_ = d.Close()
+		_ = in.Close()
+		_ = cmd.Wait()
 	}
 }

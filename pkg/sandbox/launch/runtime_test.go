@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(listenEnv); path != "" {
 		os.Exit(listen(path))
 	}
+	if os.Getenv(waitEnv) != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
