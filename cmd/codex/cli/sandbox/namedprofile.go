@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -228,7 +229,7 @@ func (b *profileReader) below(base, at, word string, access permissions.Access) 
 	const glob = "*?["
 	pattern, isPattern := at, strings.ContainsAny(at, glob)
 	if dir, ok := strings.CutSuffix(at, "/**"); ok && !strings.ContainsAny(dir, glob) {
-		at, isPattern = dir, false // DIR/** is all below DIR
+		at, isPattern = cmp.Or(dir, "/"), false // DIR/** is all below DIR
 	}
 	switch {
 	case isPattern && access != permissions.Deny:

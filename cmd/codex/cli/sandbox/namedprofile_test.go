@@ -50,6 +50,8 @@ func TestNamedProfile(t *testing.T) {
 			docs = "read"
 			"a/b" = "deny"`,
 			"/home/me/.cache write\n/srv/secret deny\n/srv/x write\n:root read\n:workspace_roots/ write\n:workspace_roots/a/b deny\n:workspace_roots/docs read"},
+		"patterns of everything":    {"[t.filesystem]\n\"/**\" = \"deny\"", "/ deny"},
+		"everything below the root": {"[t.filesystem.\"/\"]\n\"**\" = \"deny\"", "/ deny"},
 		"special paths": {"[t.filesystem]\n\":minimal\" = \"read\"\n\":tmpdir\" = \"write\"\n\":slash_tmp\" = {\".\" = \"write\"}\n\":project_roots\" = \"read\"",
 			":minimal read\n:workspace_roots/ read\n:tmpdir write\n:slash_tmp write"},
 		"patterns": {"[t.filesystem]\n\"/srv/**\" = \"write\"\n\"/srv/*.key\" = \"deny\"\n[t.filesystem.\":workspace_roots\"]\n\"**/*.env\" = \"deny\"\n\"src/**\" = \"write\"",
