@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/host/dir"
 	"golang.org/x/sys/unix"
 )
 
@@ -342,4 +343,44 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("left behind: %q", left)
 		}
 	})
+}
+
+// TestUnwantedEntries unpacks entries that the receiver does not want: they are reported, and
+// everything else is put into the target.
+func TestUnwantedEntries(t *testing.T) {
+	text := tarOf(t,
+		tar.Header{Name: "./", Typeflag: tar.TypeDir}, tar.Header{Name: "a", Typeflag: tar.TypeReg},
+		tar.Header{Name: "no/", Typeflag: tar.TypeDir}, tar.Header{Name: "no/x", Typeflag: tar.TypeReg}, tar.Header{Name: "./no", Typeflag: tar.TypeReg},
+		tar.Header{Name: "d/", Typeflag: tar.TypeDir}, tar.Header{Name: "d/no", Typeflag: tar.TypeSymlink, Linkname: "x"}, tar.Header{Name: "d/b", Typeflag: tar.TypeReg})
+	target := t.TempDir()
+	into, err := dir.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked, failed []string
+	u := NewUnpacker(into, false, UnpackOptions{
+		Wanted: func(path string, isDirectory bool) bool {
+			asked = append(asked, fmt.Sprint(path, isDirectory))
+			return filepath.Base(path) != "no"
+		},
+		Failed: func(path string, err error) { failed = append(failed, fmt.Sprint(path, ": ", err)) },
+	})
+	if _, err := u.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unwanted := ": " + errUnwanted.Error()
+	if got, want := strings.Join(failed, "\n"), strings.Join([]string{"no" + unwanted, "./no" + unwanted, "d/no" + unwanted}, "\n"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got, want := strings.Join(asked, " "), ".true afalse notrue nofalse dtrue d/nofalse d/bfalse"; got != want {
+		t.Errorf("asked about %q, want %q", got, want)
+	}
+	for name, want := range map[string]bool{"a": true, "no": false, "d/no": false, "d/b": true} {
+		if _, err := os.Lstat(filepath.Join(target, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

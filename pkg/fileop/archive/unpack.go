@@ -22,6 +22,9 @@ type UnpackOptions struct {
 	Owner bool
 	// Name returns the local name for one of the archive; nil: it is the same.
 	Name func(name string) (string, error)
+	// Wanted reports whether an entry may be put into the tree: the other end may send more
+	// than it was asked for. path is clean, "." for the source itself. nil: each may.
+	Wanted func(path string, isDirectory bool) bool
 	// Failed is told of each entry that was not put there, or not as it is; path is that
 	// of the archive. It must be set.
 	Failed func(path string, err error)
@@ -166,6 +169,9 @@ func (u *Unpacker) put(e *Entry) error {
 	if len(e.Target) > MaxPath {
 		return errLong
 	}
+	if u.o.Wanted != nil && !u.o.Wanted(shown(strings.Join(names, "/")), e.Type == Directory) {
+		return errUnwanted
+	}
 	if len(names) == 0 {
 		if e.Type != Directory {
 			return errName
@@ -193,6 +199,8 @@ func (u *Unpacker) put(e *Entry) error {
 		return errListed
 	}
 }
+
+var errUnwanted = errors.New("not copied: it was sent without being asked for")
 
 var errListed = errors.New("not copied: the archive does not have its contents")
 

@@ -47,10 +47,12 @@ func enterPath(path, name string) (*dir.Dir, error) {
 	return d, archive.Occupied(err)
 }
 
-// unpacking are the options for files that come from a directory of the server.
+// unpacking are the options for files that come from a directory of the server. A server
+// could send what it was asked to leave out.
 func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 	return archive.UnpackOptions{
 		Preserve: cp.options.preserve, Owner: cp.options.owners, Name: localName,
+		Wanted: func(below string, isDirectory bool) bool { return !cp.options.leavesOut(below, isDirectory) },
 		Failed: func(below string, err error) { cp.report(":"+path.Join(nativePath(uri), below), err) },
 		Began:  func(e *archive.Entry) { cp.bar.begin(e.Path, e.Size) },
 		Got:    cp.bar.add,

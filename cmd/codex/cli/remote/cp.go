@@ -103,6 +103,17 @@ func (o *copyOptions) excludes(below string) bool {
 	return o.exclude != nil && o.exclude(below, false)
 }
 
+// leavesOut reports whether something in a directory, or a directory on the way to it, is
+// left out.
+func (o *copyOptions) leavesOut(below string, isDirectory bool) bool {
+	for ; o.exclude != nil && below != "" && below != "."; below, isDirectory = path.Dir(below), true {
+		if o.exclude(below, isDirectory) {
+			return true
+		}
+	}
+	return false
+}
+
 // copying is one cp.
 type copying struct {
 	ctx      context.Context

@@ -79,7 +79,8 @@ func (t *localTree) remove(doomed []*archive.Entry, whole bool) {
 	}
 }
 
-// take copies from the server, as many entries at a time as one archive may name.
+// take copies from the server, as many entries at a time as one archive may name, and
+// nothing that the server sends besides.
 func (t *localTree) take(from tree, paths []string) error {
 	server := from.(*serverTree)
 	paths = slices.DeleteFunc(paths, func(below string) bool {
@@ -93,9 +94,18 @@ func (t *localTree) take(from tree, paths []string) error {
 	if err != nil {
 		return err
 	}
-	u := archive.NewUnpacker(into, false, t.unpacking(server.uri))
+	asked := make(map[string]bool)
+	o := t.unpacking(server.uri)
+	o.Wanted = func(below string, isDirectory bool) bool {
+		return asked[below] && !t.options.leavesOut(below, isDirectory)
+	}
+	u := archive.NewUnpacker(into, false, o)
 	defer u.Abort()
 	for some := range slices.Chunk(paths, syncPaths) {
+		clear(asked)
+		for _, below := range some {
+			asked[below] = true
+		}
 		if err := t.receiveArchive(u, server.uri, execclient.ArchiveOptions{Paths: some, Times: true}); err != nil {
 			return err
 		}

@@ -281,8 +281,11 @@ func (y *syncing) pend(p *pendingPaths, changes []sourceChange, lost bool) {
 
 // skips reports whether a path, or a directory on the way to it, is left out.
 func (y *syncing) skips(below string, folder bool) bool {
-	for ; below != "" && below != "."; below, folder = path.Dir(below), true {
-		if y.options.exclude != nil && y.options.exclude(below, folder) || y.git && y.ignored != nil && y.ignored.leavesOut(below, folder) {
+	if y.options.leavesOut(below, folder) {
+		return true
+	}
+	for ; y.git && y.ignored != nil && below != "" && below != "."; below, folder = path.Dir(below), true {
+		if y.ignored.leavesOut(below, folder) {
 			return true
 		}
 	}
