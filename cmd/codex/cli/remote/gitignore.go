@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -20,6 +21,9 @@ type rule struct {
 
 // ignoreFile is the name of the files that say what git leaves out.
 const ignoreFile = ".gitignore"
+
+// errIgnoreFile is the error of such a file that is too large, perhaps since it was listed.
+var errIgnoreFile = fmt.Errorf("it has more than %d bytes", maxIgnoreFile)
 
 // gitFolder is never a part of a work tree.
 const gitFolder = ".git"
@@ -134,7 +138,7 @@ func classExpression(pattern string) (expression string, length int) {
 // leavesOut reports whether a path is ignored itself. What is in a directory that is
 // ignored is too, which the caller knows.
 func (g *ignored) leavesOut(below string, isFolder bool) bool {
-	if path.Base(below) == gitFolder {
+	if strings.EqualFold(path.Base(below), gitFolder) { // the same one on many file systems
 		return true
 	}
 	// The file of the nearest directory counts first, and its last line.

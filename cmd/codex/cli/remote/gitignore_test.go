@@ -73,3 +73,13 @@ func TestIgnoresWhatGitIgnores(t *testing.T) {
 		}
 	}
 }
+
+// TestGitFolderIsLeftOut: also where a file system takes other spellings for the same name.
+func TestGitFolderIsLeftOut(t *testing.T) {
+	var g ignored
+	for name, want := range map[string]bool{".git": true, "a/.git": true, ".GIT": true, "a/.Git": true, ".gitx": false, "git": false} {
+		if got := g.leavesOut(name, true); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

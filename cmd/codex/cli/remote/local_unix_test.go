@@ -4,10 +4,43 @@ package remote
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"codex.internal/pkg/execproto"
+	"golang.org/x/sys/unix"
 )
+
+// TestReadsListedFiles reads files of a tree, and what another process could have put into
+// the place of one since it was listed. Of a FIFO nothing waits for a writer.
+func TestReadsListedFiles(t *testing.T) {
+	top := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name string, size int) {
+		must(os.WriteFile(filepath.Join(top, name), []byte("text")[:size], 0o600))
+	}
+	must(os.MkdirAll(filepath.Join(top, "d/e"), 0o700))
+	write("f", 4)
+	write("d/e/f", 3)
+	write("grown", 0)
+	must(os.Truncate(filepath.Join(top, "grown"), maxIgnoreFile+1))
+	must(unix.Mkfifo(filepath.Join(top, "fifo"), 0o600))
+	must(os.Symlink("f", filepath.Join(top, "link")))
+	must(os.Symlink("d", filepath.Join(top, "links")))
+	tree := &localTree{path: top}
+	for name, want := range map[string]string{"f": "text", "d/e/f": "tex", "grown": "", "fifo": "", "link": "", "links/e/f": "", "d": "", "none": ""} {
+		text, err := tree.read(name)
+		if err == nil && text != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %d bytes, %v", name, len(text), err)
+		}
+	}
+}
 
 // TestSizeBeforeTheSignalIsHeard: a terminal that changes its size between the start of
 // the process and the first look at signals is not forgotten.

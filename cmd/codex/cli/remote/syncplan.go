@@ -110,7 +110,7 @@ func (y *syncing) rules(t tree, l *listed) (*ignored, error) {
 			continue
 		}
 		if e.Size > maxIgnoreFile {
-			return nil, fmt.Errorf("%s has more than %d bytes", t.shown(e.Path), maxIgnoreFile)
+			return nil, fmt.Errorf("%s: %w", t.shown(e.Path), errIgnoreFile)
 		}
 		text, err := t.read(e.Path)
 		if err != nil {

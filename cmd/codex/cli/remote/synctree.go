@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"codex.internal/pkg/execclient"
@@ -41,14 +42,34 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 	return archive.List(p, each)
 }
 
-// read reads a file through a root: a link there leads to nothing outside of it.
+// read reads a file without following links: it could be another one than that of the list.
 func (t *localTree) read(below string) (string, error) {
-	root, err := os.OpenRoot(t.path)
+	d, err := dir.Open(t.path)
 	if err != nil {
 		return "", err
 	}
-	defer root.Close()
-	text, err := root.ReadFile(filepath.FromSlash(below))
+	defer func() { _ = d.Close() }()
+	folder, name := path.Split(below)
+	for part := range strings.SplitSeq(strings.TrimSuffix(folder, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		in, err := d.Enter(part)
+		if err != nil {
+			return "", err
+		}
+		_ = d.Close()
+		d = in
+	}
+	f, _, err := d.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile+1))
+	if err == nil && len(text) > maxIgnoreFile {
+		err = errIgnoreFile
+	}
 	return string(text), err
 }
 
@@ -146,7 +167,10 @@ func (t *serverTree) read(below string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, maxIgnoreFile))
+	text, err := io.ReadAll(io.LimitReader(r, maxIgnoreFile+1))
+	if err == nil && len(text) > maxIgnoreFile {
+		err = errIgnoreFile
+	}
 	return string(text), err
 }
 
