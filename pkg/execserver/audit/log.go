@@ -50,9 +50,11 @@ type Log struct {
 	seq      uint64 // of the last line
 	prev     digest // of the last line
 	unsigned int    // lines since the last signature
+	unsynced bool   // a signature may not have reached the disk
 	lost     uint64 // events since the last one that was written
 	allLost  uint64
 	broken   bool // the last write failed
+	torn     bool // a part of a line may be behind size, which could not be removed
 	closed   bool
 
 	stop chan struct{}
@@ -133,7 +135,11 @@ func (l *Log) open() error {
 	return err
 }
 
-// resume finds the last line of the file, and removes what is behind it.
+// lineStart is how every line begins.
+const lineStart = `{"seq":`
+
+// resume finds the last line of the file, and removes what is behind it. A file that is no
+// trail stays as it is.
 func (l *Log) resume() (dropped int64, err error) {
 	info, err := l.file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -145,27 +151,30 @@ func (l *Log) resume() (dropped int64, err error) {
 		return 0, err
 	}
 	end := bytes.LastIndexByte(tail, '\n')
-	if end < 0 && from > 0 {
-		return 0, errors.New("its end is no line of an audit trail")
+	// After a power failure zeros may be in the place of what was written.
+	cut := bytes.HasPrefix(tail, []byte(lineStart)) || len(bytes.TrimLeft(tail, "\x00")) == 0
+	if end < 0 && (from > 0 || !cut) {
+		return 0, errors.New("it has no line of an audit trail")
 	}
-	l.size = from + int64(end) + 1
-	if dropped = info.Size() - l.size; dropped > 0 {
-		if err := l.file.Truncate(l.size); err != nil {
+	seq, prev := l.seq, l.prev
+	if end >= 0 {
+		line := tail[bytes.LastIndexByte(tail[:end], '\n')+1 : end]
+		r, err := parse(line)
+		if err != nil {
+			return 0, fmt.Errorf("its last line is no record of an audit trail: %w", err)
+		}
+		if l.seq > 0 && r.Seq != l.seq {
+			return 0, errors.New("it is another audit trail than the one that was written here")
+		}
+		seq, prev = r.Seq, sha256.Sum256(line)
+	}
+	size := from + int64(end) + 1
+	if dropped = info.Size() - size; dropped > 0 {
+		if err := l.file.Truncate(size); err != nil {
 			return 0, err
 		}
 	}
-	if end < 0 {
-		return dropped, nil
-	}
-	line := tail[bytes.LastIndexByte(tail[:end], '\n')+1 : end]
-	r, err := parse(line)
-	if err != nil {
-		return 0, fmt.Errorf("its last line is no record of an audit trail: %w", err)
-	}
-	if l.seq > 0 && r.Seq != l.seq {
-		return 0, errors.New("it is another audit trail than the one that was written here")
-	}
-	l.seq, l.prev = r.Seq, sha256.Sum256(line)
+	l.size, l.seq, l.prev, l.torn = size, seq, prev, false
 	return dropped, nil
 }
 
@@ -178,16 +187,21 @@ func (l *Log) Append(e Event) error {
 	if err == nil {
 		return nil
 	}
-	if !l.broken {
-		l.opts.Logger.Error("the audit log cannot be written", "path", l.opts.Path, "work_continues", l.opts.Continue, "error", err)
-	}
-	l.broken = true
+	l.setBroken(err)
 	if l.opts.Continue {
 		l.lost++
 		l.allLost++
 		return nil
 	}
 	return fmt.Errorf("the audit log cannot be written: %w", err)
+}
+
+// setBroken notes that the trail cannot be written, and logs it unless that is known.
+func (l *Log) setBroken(err error) {
+	if !l.broken {
+		l.opts.Logger.Error("the audit log cannot be written", "path", l.opts.Path, "work_continues", l.opts.Continue, "error", err)
+	}
+	l.broken = true
 }
 
 // Note writes an event that cannot be refused any more, because it has happened. If that
@@ -231,10 +245,15 @@ func (l *Log) append(e Event) error {
 		l.opts.Logger.Info("the audit log can be written again", "path", l.opts.Path)
 		l.broken = false
 	}
-	if l.unsigned >= signRecords {
-		return l.sign()
+	if l.unsigned < signRecords {
+		return nil
 	}
-	return nil
+	err := l.sign()
+	if err != nil && l.opts.Continue { // the event itself is in the trail
+		l.setBroken(err)
+		return nil
+	}
+	return err
 }
 
 // write writes a line, to another file if this one is full.
@@ -250,8 +269,15 @@ func (l *Log) write(r *record) error {
 	return l.put(r)
 }
 
-// put writes a line to the file. If it cannot be written whole, nothing of it stays.
+// put writes a line to the file. If it cannot be written whole, nothing of it stays, or
+// nothing is written before it is removed.
 func (l *Log) put(r *record) error {
+	if l.torn {
+		if err := l.file.Truncate(l.size); err != nil {
+			return err
+		}
+		l.torn = false
+	}
 	r.Seq, r.Prev = l.seq+1, l.prev.String()
 	line, err := r.encode(time.Now())
 	if err != nil {
@@ -259,6 +285,7 @@ func (l *Log) put(r *record) error {
 	}
 	if _, err := l.file.Write(append(line, '\n')); err != nil {
 		if e := l.file.Truncate(l.size); e != nil {
+			l.torn = true
 			err = errors.Join(err, e)
 		}
 		return err
@@ -269,25 +296,31 @@ func (l *Log) put(r *record) error {
 	return nil
 }
 
-// sign writes a signature and flushes the file to the disk.
+// sign writes a signature, unless there is nothing new, and flushes the file to the disk.
 func (l *Log) sign() error {
-	if l.unsigned == 0 {
+	if l.unsigned > 0 {
+		public, _ := l.opts.Key.Public().(ed25519.PublicKey)
+		r := &record{
+			Seq: l.seq + 1, Time: time.Now().UTC().Format(timeFormat), Event: Event{Kind: EventSignature},
+			Key: base64.StdEncoding.EncodeToString(public), Prev: l.prev.String(),
+		}
+		err := r.sign(l.opts.Key)
+		if err == nil {
+			err = l.put(r)
+		}
+		if err != nil {
+			return err
+		}
+		l.unsigned, l.unsynced = 0, true
+	}
+	if !l.unsynced {
 		return nil
 	}
-	public, _ := l.opts.Key.Public().(ed25519.PublicKey)
-	r := &record{
-		Seq: l.seq + 1, Time: time.Now().UTC().Format(timeFormat), Event: Event{Kind: EventSignature},
-		Key: base64.StdEncoding.EncodeToString(public), Prev: l.prev.String(),
+	if err := l.file.Sync(); err != nil {
+		return err
 	}
-	err := r.sign(l.opts.Key)
-	if err == nil {
-		err = l.put(r)
-	}
-	if err == nil {
-		l.unsigned = 0
-		err = l.file.Sync()
-	}
-	return err
+	l.unsynced = false
+	return nil
 }
 
 // rotate renames the file and begins another one.
@@ -302,7 +335,7 @@ func (l *Log) rotate() error {
 // reopen closes the file, which has another name now, and opens the one at the path.
 func (l *Log) reopen() error {
 	_ = l.file.Close()
-	l.file, l.size = nil, 0
+	l.file, l.size, l.torn = nil, 0, false
 	return l.open()
 }
 
@@ -342,8 +375,10 @@ func (l *Log) routineSign() {
 		select {
 		case <-tick.C:
 			l.mu.Lock()
-			if l.file != nil {
-				_ = l.sign() // the next event tells
+			if l.file != nil && !l.closed {
+				if err := l.sign(); err != nil {
+					l.setBroken(err)
+				}
 			}
 			l.mu.Unlock()
 		case <-l.stop:

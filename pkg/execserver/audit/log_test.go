@@ -8,6 +8,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // newLog returns a log with that file, and its public key.
@@ -267,6 +270,19 @@ func TestOpenRefuses(t *testing.T) {
 	refused("no key", "no key", func(o *Options) { o.Key = nil })
 	refused("a small size", "at least", func(o *Options) { o.MaxBytes = 5 })
 	refused("another file", "no record", at("text", "hello\n", 0o600))
+	kept := func(what, text string) {
+		t.Helper()
+		change := at(strings.ReplaceAll(what, " ", "-"), text, 0o600)
+		refused(what, "no ", change)
+		o := opts
+		change(&o)
+		if got, err := os.ReadFile(o.Path); err != nil || string(got) != text {
+			t.Errorf("%s has %q now, %v", what, got, err)
+		}
+	}
+	kept("another file without a newline", "a token")
+	kept("another file that ends in a line", "hello\na token")
+	kept("a short file", "{")
 	refused("of others", "other users can change it", at("open", "", 0o622))
 	must(t, os.Symlink("text", filepath.Join(filepath.Dir(path), "link")))
 	refused("a link", "link", func(o *Options) { o.Path = filepath.Join(filepath.Dir(path), "link") })
@@ -346,5 +362,89 @@ func BenchmarkAppend(b *testing.B) {
 	defer l.Close()
 	for b.Loop() {
 		l.Note(Event{Kind: EventProcessStarted, Process: "p", Session: "0123456789abcdef"})
+	}
+}
+
+// TestStartThatWasCutOff: of a trail whose first line was not written to its end nothing is left.
+func TestStartThatWasCutOff(t *testing.T) {
+	for _, text := range []string{`{"seq":1,"ti`, `{"seq":1`, "\x00\x00\x00"} {
+		path := logPath(t)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		l, key := newLog(t, path, nil)
+		must(t, l.Close())
+		v := Verifier{Key: key}
+		kinds, err := verify(t, &v, path)
+		if err != nil || !slices.Equal(kinds, []string{EventRecovered, EventOpened, EventSignature}) || v.First != 1 {
+			t.Errorf("%q: %v, %q", text, err, kinds)
+		}
+	}
+}
+
+// TestPartOfALineIsRemovedLater: if what a write has left cannot be removed at once, nothing is
+// written behind it.
+func TestPartOfALineIsRemovedLater(t *testing.T) {
+	path := logPath(t)
+	l, key := newLog(t, path, nil)
+	good := l.file
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0) // cannot be truncated either
+	must(t, err)
+	l.mu.Lock()
+	l.file = full
+	l.mu.Unlock()
+	for range 2 {
+		if err := l.Append(Event{Kind: EventProcessStarted}); err == nil {
+			t.Error("a full device takes an event")
+		}
+	}
+	_, err = good.WriteString(`{"seq":2,"ti`)
+	must(t, err)
+	l.mu.Lock()
+	l.file = good
+	l.mu.Unlock()
+	must(t, full.Close())
+	must(t, l.Append(Event{Kind: EventSessionStarted}))
+	must(t, l.Close())
+	kinds, err := verify(t, &Verifier{Key: key}, path)
+	if err != nil || !slices.Equal(kinds, []string{EventOpened, EventSessionStarted, EventSignature}) {
+		t.Errorf("%v, %q", err, kinds)
+	}
+}
+
+// TestFlushThatFails: if the trail does not reach the disk, that is logged, also if no event
+// comes, and tried again. An event that was written is not counted as lost.
+func TestFlushThatFails(t *testing.T) {
+	for _, goesOn := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			l, _ := newLog(t, logPath(t), func(o *Options) {
+				o.Continue, o.Logger = goesOn, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			good := l.file
+			r, w, err := os.Pipe() // takes lines, and cannot be flushed
+			must(t, err)
+			defer r.Close()
+			l.mu.Lock()
+			l.file = w
+			l.mu.Unlock()
+			must(t, l.Append(Event{Kind: EventSessionStarted}))
+			time.Sleep(2*signInterval + time.Second)
+			l.mu.Lock()
+			if got := strings.Count(log.String(), "the audit log cannot be written"); got != 1 || !l.unsynced {
+				t.Errorf("goes on %v: it is logged %d times: %s", goesOn, got, &log)
+			}
+			l.mu.Unlock()
+			var failed error
+			for range signRecords {
+				failed = errors.Join(failed, l.Append(Event{Kind: EventSessionResumed}))
+			}
+			if (failed == nil) != goesOn || l.Lost() != 0 {
+				t.Errorf("goes on %v: %v, %d are lost", goesOn, failed, l.Lost())
+			}
+			l.mu.Lock()
+			l.file = good
+			l.mu.Unlock()
+			must(t, w.Close())
+			must(t, l.Close())
+		})
 	}
 }
