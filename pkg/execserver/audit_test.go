@@ -85,3 +85,36 @@ func TestAuditedHTTP(t *testing.T) {
 		t.Errorf("%d requests were made", made)
 	}
 }
+
+// TestAuditedTunnels checks that tunnels are in the trail, those to Unix sockets as such, and
+// their paths only if that was asked for.
+func TestAuditedTunnels(t *testing.T) {
+	for _, paths := range []bool{false, true} {
+		dir := t.TempDir()
+		key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "audit.log")
+		trail, err := audit.Open(audit.Options{Path: file, Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, url := newTestServer(t, Options{Audit: &Audit{Log: trail, Paths: paths}})
+		p, _ := hello(t, url)
+		p.call("tunnel/open", object{"tunnelId": 1, "port": 1, "window": 65536}, nil)
+		socket := filepath.Join(dir, "socket")
+		p.call("tunnel/open", object{"tunnelId": 3, "path": "file://" + socket, "window": 65536}, nil)
+		if err := trail.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		want := `,"host":"unix","prev"`
+		if paths {
+			want = `,"paths":["` + socket + `"],"host":"unix","prev"`
+		}
+		if err != nil || !strings.Contains(string(text), `,"host":"localhost","port":1,"prev"`) || !strings.Contains(string(text), want) {
+			t.Errorf("%v %s", err, text)
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package execserver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -22,7 +23,8 @@ import (
 type Audit struct {
 	// Log is the trail. The caller closes it after Shutdown.
 	Log *audit.Log
-	// Commands adds the arguments and directories of commands, and Paths the paths of files.
+	// Commands adds the arguments and directories of commands, and Paths the paths of files and
+	// of the Unix sockets of tunnels.
 	// Both may have secrets.
 	Commands, Paths bool
 }
@@ -100,13 +102,16 @@ func (c *conn) recordDetached(p *execproto.StartParams, cwd string) error {
 }
 
 // recordTunnel writes that a tunnel is about to be opened, or a port to be listened on.
-// inside is the process into whose sandbox it leads; empty: none.
-func (c *conn) recordTunnel(kind, host string, port uint16, inside string) error {
-	if c.srv.opts.Audit == nil {
+func (c *conn) recordTunnel(kind string, to tunnelTarget) error {
+	a := c.srv.opts.Audit
+	if a == nil {
 		return nil
 	}
 	e := c.session.event(kind)
-	e.Host, e.Port, e.Process = shorten(host), port, shorten(inside)
+	e.Host, e.Port, e.Process = shorten(cmp.Or(to.host, "unix")), to.port, shorten(to.processID())
+	if a.Paths && to.path != "" {
+		e.Paths = []string{to.path}
+	}
 	return c.srv.record(e)
 }
 

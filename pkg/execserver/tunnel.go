@@ -4,7 +4,6 @@ package execserver
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,7 +200,7 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 // openTunnel makes a connection and a tunnel of it. The caller has its slot.
 func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarget) (result, error) {
 	t := c.tunnels
-	if err := c.recordTunnel(audit.EventTunnelOpened, cmp.Or(to.host, "unix"), to.port, to.processID()); err != nil {
+	if err := c.recordTunnel(audit.EventTunnelOpened, to); err != nil {
 		t.release()
 		return nil, err
 	}

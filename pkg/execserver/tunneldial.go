@@ -23,7 +23,7 @@ import (
 
 // tunnelTarget is where a tunnel leads.
 type tunnelTarget struct {
-	host string
+	host string // "" with a path
 	port uint16
 	path string // of a Unix socket; "": host and port
 
@@ -62,7 +62,7 @@ func (c *conn) tunnelTarget(p *execproto.TunnelOpenParams) (to tunnelTarget, err
 		return to, invalidParams(fmt.Sprintf("host must not exceed %d bytes", maxTunnelHost))
 	}
 	to = tunnelTarget{host: p.Host, port: p.Port}
-	if to.host == "" {
+	if to.host == "" && p.Path == "" {
 		to.host = "localhost"
 	}
 	if p.ProcessID == "" && p.Session != "" {

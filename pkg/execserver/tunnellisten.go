@@ -38,7 +38,7 @@ func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams)
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	if err := c.recordTunnel(audit.EventTunnelListen, host, p.Port, ""); err != nil {
+	if err := c.recordTunnel(audit.EventTunnelListen, tunnelTarget{host: host, port: p.Port}); err != nil {
 		return nil, err
 	}
 	t := c.tunnels

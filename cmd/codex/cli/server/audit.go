@@ -35,7 +35,7 @@ func auditFlags() []cli.Flag {
 		&cli.StringFlag{Name: "audit-log", Usage: "write an audit trail to `FILE`; see codex audit --help"},
 		&cli.StringFlag{Name: "audit-key", Usage: "audit trail: the `FILE` with the key that signs, PEM; made if it is missing", DefaultText: auditKeyFile + " in the home directory"},
 		&cli.BoolFlag{Name: "audit-commands", Usage: "audit trail: add arguments and directories of commands"},
-		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: add the paths of files that are changed"},
+		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: add the paths of files that are changed, and of Unix sockets that tunnels lead to"},
 		&cli.Int64Flag{Name: "audit-max-bytes", Value: audit.DefaultMaxBytes, Usage: "audit trail: begin another file after `N` bytes"},
 		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: refuse new work, or continue, if it cannot be written (`WORD`)"},
 	}
