@@ -21,19 +21,19 @@ const traceFlushTime = 3 * time.Second
 // startTracer returns what exports traces to the collector that OpenTelemetry's variables name;
 // nil if they name none, or cannot be used: other programs of the machine may use them
 // otherwise, and a server must not fail for its traces. The caller must call the function
-// that it returns after the end of the server. Headers for the collector are taken out of the environment, because commands must not
-// get its secret.
+// that it returns after the end of the server. Headers for collectors are taken out of the
+// environment in any case, because commands must not get their secret.
 func startTracer(log *slog.Logger) (*tracing.Tracer, func()) {
 	t, err := newTracer(os.Getenv, cmdutil.Version(), log)
+	for _, name := range tracing.HeaderVariables {
+		_ = os.Unsetenv(name) // the name is a good one
+	}
 	switch {
 	case err != nil:
 		log.Warn("traces are not exported", "reason", err)
 		return nil, func() {}
 	case t == nil:
 		return nil, func() {}
-	}
-	for _, name := range tracing.HeaderVariables {
-		_ = os.Unsetenv(name) // the name is a good one
 	}
 	log.Info("exporting traces", "endpoint", t.Endpoint())
 	return t, func() { flushTraces(t) }
