@@ -375,6 +375,9 @@ func (c *connector) find(n *notification) (conn *connection, err error) {
 	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
 		return conn, errno
 	}
+	if err := c.ownNetwork(conn.socket); err != nil {
+		return conn, err
+	}
 	if name != "" {
 		kind, err := unix.GetsockoptInt(conn.socket, unix.SOL_SOCKET, unix.SO_TYPE)
 		if err == nil {

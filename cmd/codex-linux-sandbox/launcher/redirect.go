@@ -49,7 +49,6 @@ type redirect struct {
 	fixed  [2]int // numbers that the listeners get inside; -1: closed
 
 	listener int
-	network  uint64 // the cookie of the sandbox's network
 
 	mu      sync.Mutex
 	arrived []arrival // at most maxArrived, the newest last
@@ -179,23 +178,17 @@ func (p *program) catchAll(family uint8) {
 	})
 }
 
-// begin takes the listeners, and passes that of DNS on. If the network is not known,
-// or the server is gone, every connection is refused.
+// begin takes the listeners, and passes that of DNS on. If the server is gone, every
+// connection is refused.
 func (r *redirect) begin(listener, names int) {
 	defer unix.Close(names)
 	r.listener = listener
-	r.network, _ = networkOf(listener)
 	_ = r.send(transparent.Message{Kind: transparent.Names}, names)
 }
 
 // send passes a descriptor to the server.
 func (r *redirect) send(m transparent.Message, fd int) error {
 	return unix.Sendmsg(r.server, m.Append(nil), unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
-}
-
-// networkOf returns the number that the kernel gives to the network of a socket.
-func networkOf(socket int) (uint64, error) {
-	return unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 }
 
 // destination reads the address and the port of a struct sockaddr. ok is false if
@@ -234,10 +227,6 @@ func (r *redirect) redirected(conn *connection) (errno syscall.Errno, done bool)
 	to, ok := destination(conn.address)
 	if !ok {
 		return 0, false
-	}
-	if network, err := networkOf(conn.socket); err != nil || network != r.network {
-		// A socket of another network, which somebody has handed to the command.
-		return unix.EPERM, true
 	}
 	if !isTCP(conn.socket) || own(to.Address) && to.Port != capturePort && to.Port != namesPort {
 		return 0, false

@@ -266,18 +266,15 @@ func (s *sender) direct(m *message) error {
 	case len(m.address) > unix.SizeofSockaddrUnix:
 		return unix.EINVAL
 	}
-	own, err := networkOf(s.c.table)
-	if err != nil {
-		return err
-	}
-	if of, err := networkOf(s.socket); err != nil || of != own {
-		return unix.EPERM // abstract names are those of its network
+	if err := s.c.ownNetwork(s.socket); err != nil {
+		return err // abstract names are those of its network
 	}
 	name := socketPath(m.address)
 	if name == "" {
 		return nil
 	}
 	tid := int(s.n.pid)
+	var err error
 	if m.file, err = openFor(tid, name); err != nil {
 		return err
 	}

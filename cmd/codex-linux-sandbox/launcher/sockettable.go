@@ -38,6 +38,24 @@ type tableRequest struct {
 	cookie   [2]uint32
 }
 
+// ownNetwork returns an error unless a socket belongs to the sandbox's network. A process
+// outside can hand another one to the command, and what that connects to is outside.
+func (c *connector) ownNetwork(socket int) error {
+	own, err := networkOf(c.table)
+	if err != nil {
+		return err
+	}
+	if of, err := networkOf(socket); err != nil || of != own {
+		return unix.EPERM
+	}
+	return nil
+}
+
+// networkOf returns the number that the kernel gives to the network of a socket.
+func networkOf(socket int) (uint64, error) {
+	return unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+}
+
 // socketFile names the file of a Unix socket as the table does.
 type socketFile struct{ inode, device uint32 }
 

@@ -193,6 +193,7 @@ func many(address string) string {
 type redirected struct {
 	t       *testing.T
 	proxy   *egress.Proxy
+	off     bool   // the command has no network, and no proxy
 	port    string // of a server that sends back what it gets
 	stdin   *os.File
 	mu      sync.Mutex
@@ -244,9 +245,13 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	harness.Must(r.t, err)
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
-	command, err := launcher.Process(launch.Intent{
-		Profile: profile, PolicyCwd: "/", CommandCwd: "/", ManagedNetwork: true, ProxyPorts: r.proxy.Ports(), Redirect: true,
-	}, []string{self}, nil, r.proxy.Environ([]string{"PATH=/usr/bin:/bin", dialEnv + "=" + strings.Join(words, " ")}))
+	intent := launch.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
+	if r.off { // a command that can write nothing gets no sockets of its own
+		intent.Profile.FileSystem.Entries = append(profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: r.t.TempDir()}, Access: permissions.Write})
+	} else {
+		intent.ManagedNetwork, intent.ProxyPorts, intent.Redirect = true, r.proxy.Ports(), true
+	}
+	command, err := launcher.Process(intent, []string{self}, nil, r.proxy.Environ([]string{"PATH=/usr/bin:/bin", dialEnv + "=" + strings.Join(words, " ")}))
 	harness.Must(r.t, err)
 	defer command.Refusal.Close()
 	cmd := exec.Command(command.Argv[0])
@@ -256,7 +261,9 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	if r.stdin != nil {
 		cmd.Stdin = r.stdin
 	}
-	harness.Must(r.t, r.proxy.Redirect(command.Egress))
+	if !r.off {
+		harness.Must(r.t, r.proxy.Redirect(command.Egress))
+	}
 	out, err := cmd.Output()
 	command.Close()
 	if err != nil {
@@ -371,12 +378,15 @@ func TestStartUpFilesAreRedirected(t *testing.T) {
 // outside hands to the command, is connected to nothing.
 func TestSocketsOfAnotherNetwork(t *testing.T) {
 	for _, backend := range redirecting(t) {
-		socketsOfAnotherNetwork(t, backend)
+		for _, off := range []bool{false, true} {
+			socketsOfAnotherNetwork(t, backend, off)
+		}
 	}
 }
 
-func socketsOfAnotherNetwork(t *testing.T, backend string) {
+func socketsOfAnotherNetwork(t *testing.T, backend string, off bool) {
 	r := newRedirected(t)
+	r.off = off
 	for _, to := range []string{"127.0.0.1:" + r.port, "93.184.216.34:" + r.port} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		harness.Must(t, err)
@@ -385,7 +395,7 @@ func socketsOfAnotherNetwork(t *testing.T, backend string) {
 		harness.Must(t, unix.Sendmsg(pair[1], []byte{1}, unix.UnixRights(given), nil, 0))
 		r.stdin = os.NewFile(uintptr(pair[0]), "stdin")
 		if got := r.run(backend, "given/"+to); got["given/"+to] != "operation not permitted" {
-			t.Errorf("%s, %s: %q", backend, to, got)
+			t.Errorf("%s, network off %v, %s: %q", backend, off, to, got)
 		}
 		_ = r.stdin.Close()
 		_, _ = unix.Close(pair[1]), unix.Close(given)
