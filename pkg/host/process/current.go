@@ -24,7 +24,8 @@ const (
 	// maxTable bounds the entries of /proc that are read for CurrentUsage. Reading one
 	// takes about 10 µs.
 	maxTable = 64 << 10
-	// tableAge is how long one reading of /proc serves at least, whoever asks.
+	// tableAge is how long one reading of /proc serves at least, but for a process that has
+	// started since.
 	tableAge = 500 * time.Millisecond
 	// tableShare is how much longer than its reading took it serves: clients that ask all
 	// the time keep at most a tenth of one processor busy.
@@ -42,12 +43,17 @@ type usageTable struct {
 	sessions map[int][]*entry
 }
 
-// refresh reads the table if it is too old, or was read before a time. The caller holds
-// the lock.
-func (t *usageTable) refresh(since time.Time) {
-	keep := max(tableAge, t.read.Sub(t.began)*tableShare)
-	if t.began.After(since) && time.Since(t.read) < keep {
-		return
+// refresh reads the table if it is too old, or was read before a time, unless that would keep
+// the processor too busy. It reports whether the table is younger than that time. The caller
+// holds the lock.
+func (t *usageTable) refresh(since time.Time) bool {
+	keep := t.read.Sub(t.began) * tableShare
+	young := t.began.After(since)
+	if young {
+		keep = max(tableAge, keep)
+	}
+	if time.Since(t.read) < keep {
+		return young
 	}
 	t.began = time.Now()
 	table, _ := readTable(maxTable)
@@ -60,6 +66,7 @@ func (t *usageTable) refresh(since time.Time) {
 		t.sessions[e.session] = append(t.sessions[e.session], e)
 	}
 	t.read = time.Now()
+	return true
 }
 
 // family returns a session leader, the members of its session and the descendants of all of
@@ -91,7 +98,8 @@ func (t *usageTable) family(leader int, reaped bool) []*entry {
 }
 
 // Current returns what the process and its descendants use; false: it is not known, as on
-// macOS, on a machine with more than maxTable processes, or once the process has closed.
+// macOS, on a machine with more than maxTable processes, once the process has closed, or for a
+// moment after its start if clients ask all the time.
 // It may block for as long as it takes to read /proc.
 func (p *Process) Current() (CurrentUsage, bool) {
 	if p.program != nil || p.State().Closed {
@@ -100,7 +108,9 @@ func (p *Process) Current() (CurrentUsage, bool) {
 	t := &p.group.s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refresh(p.startedAt)
+	if !t.refresh(p.startedAt) {
+		return p.counted(nil) // an entry of its pid may be of another process
+	}
 	// After the table was read: if the process is not reaped now, the pid was its own then.
 	p.mu.Lock()
 	reaped := p.reaped

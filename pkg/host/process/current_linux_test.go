@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"codex.internal/pkg/testutil"
@@ -55,6 +56,44 @@ func TestUsageFamily(t *testing.T) {
 			t.Errorf("%s: %d processes, want %d", tt.name, len(got), tt.want)
 		}
 	}
+}
+
+// TestUsageTableIsBounded: clients that ask all the time, also about processes that have just
+// started, have /proc read for a tenth of the time only.
+func TestUsageTableIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cost = 100 * time.Millisecond
+		for _, tt := range []struct {
+			since, after time.Duration // when the process started, and when a client asks, after the reading
+			fresh, reads bool
+		}{
+			{-time.Second, 0, true, false},
+			{-time.Second, tableShare*cost - 1, true, false},
+			{-time.Second, tableShare * cost, true, true},
+			{0, 0, false, false},
+			{0, tableShare*cost - 1, false, false},
+			{0, tableShare * cost, true, true},
+		} {
+			now := time.Now()
+			tab := &usageTable{began: now.Add(-cost), read: now}
+			time.Sleep(tt.after)
+			fresh, reads := tab.refresh(now.Add(tt.since)), !tab.began.Equal(now.Add(-cost))
+			if fresh != tt.fresh || reads != tt.reads {
+				t.Errorf("%+v: it is fresh: %v, and was read: %v", tt, fresh, reads)
+			}
+		}
+		// Without a cost, it is read at once for a new process, and twice a second for others.
+		time.Sleep(time.Second)
+		tab := &usageTable{began: time.Now(), read: time.Now()}
+		began := tab.began
+		time.Sleep(tableAge - 1)
+		if !tab.refresh(began.Add(-time.Second)) || !tab.began.Equal(began) {
+			t.Error("it was read for an old process")
+		}
+		if !tab.refresh(began.Add(1)) || tab.began.Equal(began) {
+			t.Error("it was not read for a new process")
+		}
+	})
 }
 
 // TestUsageOfCgroup: the cgroup's own numbers are taken where it has them, and the sums of
