@@ -32,12 +32,18 @@ func Families(procs []*Process, most int) (families [][]int, truncated bool) {
 	return families, truncated
 }
 
-// family returns the pids of a process without a cgroup and of its descendants.
+// family returns the pids of a process without a cgroup, of its descendants and of what they
+// have left in its session. table was read after the start of the process.
 func (p *Process) family(table []entry) (pids []int) {
-	if p.WithPid(func(int) error { return nil }) != nil {
-		return nil // it has ended, and its pid may belong to another process
+	found := make(map[int]bool)
+	p.mu.Lock()
+	reaped := p.reaped
+	p.mu.Unlock()
+	if !reaped {
+		found[p.pid] = true // it was its own when the table was read
+	} else if slices.ContainsFunc(table, func(e entry) bool { return e.pid == p.pid && !e.zombie && e.session == p.pid }) {
+		return nil // another process has the pid, and leads a session of its own
 	}
-	found := map[int]bool{p.pid: true}
 	for addFrom(table, found, p.pid, func(int) bool { return false }) {
 	}
 	for pid := range found {
