@@ -249,6 +249,12 @@ func TestProgramIsFoundInTheChildsPath(t *testing.T) {
 }
 
 func TestChildGetsThreeDescriptorsAndItsOwnSession(t *testing.T) {
+	// What a caller has left open when it started this program.
+	inherited, err := syscall.Dup(0) // without close-on-exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
 	eachVariant(t, func(t *testing.T, g *Group) {
 		for _, tty := range []bool{false, true} {
 			spec := shell(`ls /proc/self/fd | tr '\n' ' '; set -- $(cat /proc/$$/stat); echo $(($1-$5)) $(($1-$6)); grep -E 'Sig(Ign|Blk)' /proc/self/status`)
