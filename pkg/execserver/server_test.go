@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/testutil"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
@@ -536,19 +535,6 @@ func TestHandles(t *testing.T) {
 	if data, _ := os.ReadFile(dir + "/f"); string(data) != "0123456789" {
 		t.Errorf("%q", data)
 	}
-}
-
-func TestASandboxIsNeverIgnored(t *testing.T) {
-	_, url := newTestServer(t, Options{Sandbox: launch.Options{Launcher: "/nonexistent/launcher"}})
-	p, _ := hello(t, url)
-	confined := object{"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []any{}}}}
-	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": confined}, -32602, "cannot be enforced")
-	p.refuse("process/start", startObject("p", "true", object{"sandbox": confined}), -32602, "cannot be enforced")
-	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": object{}}, -32602, "missing field `permissions`")
-	free := object{"permissions": object{"type": "disabled"}}
-	p.call("fs/getMetadata", object{"path": "/", "sandbox": free}, nil)
-	p.start("q", "true", object{"sandbox": free})
-	p.closed("q")
 }
 
 func TestManyProcessesLeaveNothing(t *testing.T) {
