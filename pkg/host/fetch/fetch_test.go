@@ -280,3 +280,37 @@ func TestSecretsStayWithTheirOrigin(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsStayWithTheirScheme: a redirect to another scheme leads elsewhere, also with the
+// same host and port.
+func TestSecretsStayWithTheirScheme(t *testing.T) {
+	for _, tt := range []struct {
+		from, to string
+		kept     bool
+	}{
+		{"https://x.test/", "https://X.test:443/y", true},
+		{"http://x.test", "HTTP://x.test:80/", true},
+		{"https://x.test/", "http://x.test:443/", false},
+		{"https://x.test:8443/", "http://x.test:8443/", false},
+		{"http://x.test/", "https://x.test/", false},
+	} {
+		request := func(address string) *http.Request {
+			r, err := http.NewRequest(http.MethodGet, address, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer t")
+			r.Header.Set("X-Secret", "s")
+			return r
+		}
+		next := request(tt.to)
+		if err := (&Request{}).redirect(next, []*http.Request{request(tt.from)}, []string{"X-Secret"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"Authorization", "X-Secret"} {
+			if kept := next.Header.Get(name) != ""; kept != tt.kept {
+				t.Errorf("from %s to %s: %s is sent: %v", tt.from, tt.to, name, kept)
+			}
+		}
+	}
+}
