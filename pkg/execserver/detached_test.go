@@ -14,6 +14,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/retention"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -256,4 +257,31 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("accepted %+v", r)
 		}
 	})
+}
+
+// TestTunnelsToDetachedAndCeilings: a client with ceilings reaches no detached process of its
+// principal that was started under others, as that may do more.
+func TestTunnelsToDetachedAndCeilings(t *testing.T) {
+	d := newStore(t)
+	confined, other := wsauth.Ceiling{Dir: "/a", MaxSandbox: wsauth.SandboxNone}, wsauth.Ceiling{Dir: "/b", MaxSandbox: wsauth.SandboxNone}
+	for name, ceiling := range map[string]wsauth.Ceiling{"free": {}, "confined": confined} {
+		record := testRecord("me", name)
+		record.Ceiling = ceiling
+		reserve(t, d, record)
+	}
+	for _, tt := range []struct {
+		process string
+		own     wsauth.Ceiling
+		denied  bool
+	}{
+		{"free", wsauth.Ceiling{}, false}, {"confined", wsauth.Ceiling{}, false}, {"confined", confined, false},
+		{"free", confined, true}, {"confined", other, true},
+	} {
+		to := tunnelTarget{host: "localhost", port: 1, owner: "me", detached: execproto.DetachedPrefix + tt.process}
+		conn, err := d.srv.dialDetached(t.Context(), to, tt.own) // there is no keeper
+		var refused *deniedError
+		if conn != nil || err == nil || errors.As(err, &refused) != tt.denied {
+			t.Errorf("%s for %+v: %v", tt.process, tt.own, err)
+		}
+	}
 }
