@@ -33,13 +33,13 @@ type start struct {
 	recorded bool // in the audit trail
 }
 
-// processStart registers the process on the reader, so that what follows can
-// name it, and starts it in the ordinary lane. The start has the first turn of
-// the requests about the process.
+// processStart takes a start on. What a keeper refuses ends it: it was started for this process
+// alone, and its server waits for the end.
 func processStart(c *conn, params *execproto.StartParams) (call, error) {
+	k := c.srv.keeper
 	switch {
-	case c.srv.keeper != nil:
-		if err := c.srv.keeper.begin(params); err != nil {
+	case k != nil:
+		if err := k.begin(params); err != nil {
 			return call{}, err
 		}
 	case params.Detach != nil:
@@ -47,6 +47,17 @@ func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	case params.Retain != nil:
 		return call{}, invalidParams("retain is for a process with detach")
 	}
+	start, err := c.newStart(params)
+	if err != nil && k != nil {
+		k.end()
+	}
+	return start, err
+}
+
+// newStart registers the process on the reader, so that what follows can
+// name it, and starts it in the ordinary lane. The start has the first turn of
+// the requests about the process.
+func (c *conn) newStart(params *execproto.StartParams) (call, error) {
 	spec, err := c.startSpec(params)
 	if err != nil {
 		return call{}, err

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/testutil"
 )
 
@@ -286,4 +288,35 @@ func TestDetachedInSandbox(t *testing.T) {
 	if _, errs, code := d.run("run", "--detach", "--sandbox", "read-only", "--allow-domain", "example.com", "--", "true"); code != 127 || !strings.Contains(errs, "network proxy") {
 		t.Errorf("with a network proxy: exit code %d, %q", code, errs)
 	}
+}
+
+// TestRefusedDetachedStarts: what the keeper of a detached process refuses about its start is
+// told at once, and the keeper ends.
+func TestRefusedDetachedStarts(t *testing.T) {
+	d := newDetaching(t)
+	c, err := execclient.DialWebSocket(t.Context(), d.url, execclient.Options{})
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for name, change := range map[string]func(p *execproto.StartParams){
+		"malformed": func(p *execproto.StartParams) { p.Sandbox = []byte(`{}`) },
+		"unknown":   func(p *execproto.StartParams) { p.Sandbox = []byte(`{"permissions":{"type":"none"}}`) },
+		"another-host": func(p *execproto.StartParams) {
+			p.Sandbox = []byte(`{"permissions":{"type":"disabled"},"cwd":"file://server/x"}`)
+		},
+		"empty-scope":    func(p *execproto.StartParams) { p.ShellSnapshot = &execproto.ShellSnapshot{} },
+		"no-such-binary": func(p *execproto.StartParams) { p.Argv = []string{"/nonexistent"} },
+	} {
+		params := execproto.StartParams{ProcessID: name, Argv: []string{"true"}, Cwd: "file:///"}
+		change(&params)
+		// The server itself gives up after a minute.
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience/2)
+		if _, err := c.StartDetached(ctx, params); err == nil || ctx.Err() != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	testutil.Eventually(t.Context(), t, "the end of the keepers", func() (string, bool) {
+		left := d.keepers()
+		return fmt.Sprint(left), len(left) == 0
+	})
 }
