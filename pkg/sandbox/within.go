@@ -24,6 +24,10 @@ func (e *OutsideError) Error() string {
 // checkWithin refuses a policy that grants more than the scope's Within. It follows links on
 // the snapshot of which the plan is made, so a link that a command puts somewhere after the
 // check is not followed by the plan either (docs/spec/wire.md §1.7).
+//
+// Within itself must lead to where it says. Scenario: a token is for a directory in /tmp, or
+// in the directory of another token. A command there puts a link in its place, and the next
+// request would be confined to where the link leads.
 func (p *planner) checkWithin(policy *permissions.Policy, scope permissions.Scope) error {
 	if scope.Within == "" {
 		return nil
@@ -31,6 +35,9 @@ func (p *planner) checkWithin(policy *permissions.Policy, scope permissions.Scop
 	within, _, err := p.effective(scope.Within)
 	if err != nil {
 		return err
+	}
+	if within != scope.Within {
+		return &OutsideError{Path: scope.Within, Real: within, Within: scope.Within}
 	}
 	var paths []string
 	for _, w := range policy.WritableRoots() {

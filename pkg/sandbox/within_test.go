@@ -18,7 +18,7 @@ func TestWithin(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir, beside := filepath.Join(top, "w"), "/usr"
-	for _, err := range []error{os.MkdirAll(filepath.Join(dir, "sub"), 0o700), os.Symlink(beside, filepath.Join(dir, "link"))} {
+	for _, err := range []error{os.MkdirAll(filepath.Join(dir, "sub"), 0o700), os.Symlink(beside, filepath.Join(dir, "link")), os.Symlink("w", filepath.Join(top, "moved"))} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,6 +30,12 @@ func TestWithin(t *testing.T) {
 		return permissions.Entry{Path: permissions.Path{Text: text}, Access: a}
 	}
 	root := permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}
+	check := func(name string, profile permissions.Profile, within string, reads, want bool) {
+		_, err := Make(profile, permissions.Scope{Cwd: dir, Within: within, WithinReads: reads}, HostView{}, false)
+		if _, outside := errors.AsType[*OutsideError](err); outside != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	for _, tt := range []struct {
 		name    string
 		profile permissions.Profile
@@ -48,10 +54,11 @@ func TestWithin(t *testing.T) {
 		{"reads a link out", profile(literal(dir, permissions.Read), literal(dir+"/link", permissions.Read)), true, true},
 		{"reads temporary files", profile(literal("/tmp", permissions.Read)), true, true},
 	} {
-		_, err := Make(tt.profile, permissions.Scope{Cwd: dir, Within: dir, WithinReads: tt.reads}, HostView{}, false)
-		var outside *OutsideError
-		if got := errors.As(err, &outside); got != tt.outside {
-			t.Errorf("%s: %v", tt.name, err)
-		}
+		check(tt.name, tt.profile, dir, tt.reads, tt.outside)
+	}
+	// A link that has taken the place of the directory.
+	for _, within := range []string{top + "/moved", top + "/moved/sub"} {
+		check("reads "+within, profile(literal(within, permissions.Read)), within, true, true)
+		check("writes "+within, profile(root, literal(within, permissions.Write)), within, false, true)
 	}
 }

@@ -115,14 +115,18 @@ Client: %s=TOKEN codex remote --url wss://HOST:PORT info
 	return err
 }
 
-// directory returns the absolute path of a directory that exists.
+// directory returns the absolute path of a directory that exists, without links: a token is
+// for the directory, and not for where a link leads later.
 func directory(name string) (string, error) {
 	if name == "" {
 		return "", cmdutil.Usagef("--cwd is empty; name a directory")
 	}
 	abs, err := filepath.Abs(name)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("--cwd: %w", err)
 	}
 	info, err := os.Stat(abs)
 	switch {
