@@ -128,7 +128,7 @@ func (t *Token) grant(f *TokenFile) Grant {
 	if t.Principal != "" {
 		principal = "principal " + t.Principal
 	}
-	return Grant{Principal: principal, Token: t.ID, Role: t.Role, Ceiling: t.Ceiling, Expires: t.Expires, tokens: f}
+	return Grant{Principal: principal, Token: t.ID, Role: t.Role, Ceiling: t.Ceiling, Expires: t.Expires, tokens: f, digest: t.SHA256}
 }
 
 // tokenPrefix begins the text of a token.
@@ -185,18 +185,24 @@ type Grant struct {
 	Expires time.Time // zero: never
 
 	tokens *TokenFile
+	digest string // of the token
 }
 
 // Unlimited returns the grant of a client that may do everything.
 func Unlimited(principal string) Grant { return Grant{Principal: principal, Role: RoleAdmin} }
 
-// Check returns nil as long as the grant is good: ErrRevoked if its token was revoked or has
-// expired, or cannot be looked up.
+// Check returns nil as long as the grant is good: ErrRevoked if its token was revoked, has
+// expired or permits something else by now, or cannot be looked up. Scenario: an operator
+// lowers the ceiling of a token in the file while its client is connected.
 func (g *Grant) Check() error {
 	if g.tokens == nil {
 		return nil
 	}
-	if _, err := g.tokens.Find(g.Token); err != nil {
+	t, err := g.tokens.Find(g.Token)
+	if err != nil {
+		return ErrRevoked
+	}
+	if now := t.grant(g.tokens); now.digest != g.digest || now.Principal != g.Principal || now.Role != g.Role || now.Ceiling != g.Ceiling {
 		return ErrRevoked
 	}
 	return nil

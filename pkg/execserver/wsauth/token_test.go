@@ -2,12 +2,15 @@ package wsauth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"codex.internal/pkg/internal/atomicfile"
 	"codex.internal/pkg/internal/tokens"
 )
 
@@ -49,6 +52,69 @@ func TestRoleTokens(t *testing.T) {
 	}
 	if err := g.Check(); !errors.Is(err, ErrRevoked) {
 		t.Errorf("revoked: %v", err)
+	}
+}
+
+// TestChangedTokens: a grant ends when a person changes its token in the file, and not when
+// only the name or the end of the token is another.
+func TestChangedTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	file := OpenTokens(path)
+	secret, _, err := file.Create(t.Context(), TokenSpec{Name: "old", Role: RoleRun, Ceiling: Ceiling{Dir: "/srv/project"}, Principal: "ci", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, value any) func(map[string]any) {
+		return func(token map[string]any) { token[name] = value }
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(token map[string]any)
+		good   bool
+	}{
+		{"nothing", func(map[string]any) {}, true},
+		{"name", put("name", "new"), true},
+		{"later end", put("expires", time.Now().Add(time.Hour*9)), true},
+		{"earlier end", put("expires", time.Now().Add(-time.Second)), false},
+		{"higher role", func(token map[string]any) { token["role"] = "admin"; delete(token, "dir"); delete(token, "maxSandbox") }, false},
+		{"lower role", func(token map[string]any) { token["role"] = "read"; delete(token, "maxSandbox") }, false},
+		{"directory", put("dir", "/srv/other"), false},
+		{"no directory", func(token map[string]any) { delete(token, "dir"); token["maxSandbox"] = "read-only" }, false},
+		{"sandbox", put("maxSandbox", "read-only"), false},
+		{"limits", put("limits", map[string]any{"pids": 5}), false},
+		{"principal", put("principal", "cd"), false},
+		{"secret", put("sha256", strings.Repeat("0", 64)), false},
+		{"invalid", put("rule", "run"), false},
+	} {
+		if err := atomicfile.Write(path, original); err != nil {
+			t.Fatal(err)
+		}
+		grant, err := file.authenticate(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			Version int              `json:"version"`
+			Tokens  []map[string]any `json:"tokens"`
+		}
+		if err := json.Unmarshal(original, &doc); err != nil {
+			t.Fatal(err)
+		}
+		tt.change(doc.Tokens[0])
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := atomicfile.Write(path, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := grant.Check(); (err == nil) != tt.good {
+			t.Errorf("%s: %v", tt.name, err)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ var (
 	// ErrTokenFile: the file of tokens cannot be read.
 	ErrTokenFile = errors.New("the server cannot read its tokens; codex exec-server token list says why")
 	// ErrRevoked: the token of a client was good, and no longer is.
-	ErrRevoked = errors.New("the token has expired or was revoked")
+	ErrRevoked = errors.New("the token has expired, or was revoked or changed")
 	// ErrWrongAudience: Config.Audience is not in its aud.
 	ErrWrongAudience = errors.New("websocket jwt audience mismatch")
 )
