@@ -118,6 +118,30 @@ func TestChangedTokens(t *testing.T) {
 	}
 }
 
+// TestOpenedTokenFile: a file that other users may change by now admits nobody, until its mode
+// is corrected.
+func TestOpenedTokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	file := OpenTokens(path)
+	secret, _, err := file.Create(t.Context(), TokenSpec{Role: RoleRun})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant, err := file.authenticate(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o602, 0o620, 0o600, 0o640} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := file.authenticate(secret)
+		if open := mode&0o022 != 0; errors.Is(err, ErrTokenFile) != open || (grant.Check() != nil) != open {
+			t.Errorf("mode %o: %v, %v", mode, err, grant.Check())
+		}
+	}
+}
+
 func TestTokensThatCannotBe(t *testing.T) {
 	file := OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
 	for _, tt := range []struct {

@@ -54,7 +54,7 @@ func (f *File[T, P]) load() (map[string]P, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info, err := os.Stat(f.path)
-	if err == nil && f.info != nil && os.SameFile(f.info, info) && f.info.ModTime().Equal(info.ModTime()) && f.info.Size() == info.Size() {
+	if err == nil && f.info != nil && unchanged(f.info, info) {
 		return f.tokens, nil
 	}
 	data, info, err := atomicfile.ReadBounded(f.path, MaxFile)
@@ -71,6 +71,12 @@ func (f *File[T, P]) load() (map[string]P, error) {
 	}
 	f.info, f.tokens = info, tokens
 	return tokens, nil
+}
+
+// unchanged reports whether a file is what it was. The mode counts, too: a file that others may
+// change by now is refused.
+func unchanged(before, now os.FileInfo) bool {
+	return os.SameFile(before, now) && before.ModTime().Equal(now.ModTime()) && before.Size() == now.Size() && before.Mode() == now.Mode()
 }
 
 // Read returns why the file cannot be read; nil: it can, or it is not there.
