@@ -1,0 +1,236 @@
+//go:build linux
+
+package roles
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+)
+
+// fileAttack tries to read or change a path, and returns what it read.
+type fileAttack struct {
+	name string
+	try  func(ctx context.Context, f *execclient.FS, path string) (string, error)
+}
+
+// readAttacks read a path in each way that there is.
+var readAttacks = []fileAttack{
+	{"readFile", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		text, err := f.ReadFile(ctx, path)
+		return string(text), err
+	}},
+	{"open", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		r, err := f.Open(ctx, path)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		text, err := io.ReadAll(r)
+		return string(text), err
+	}},
+	{"getMetadata", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		_, err := f.Stat(ctx, path)
+		return "", err
+	}},
+	{"canonicalize", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		return f.Canonicalize(ctx, path)
+	}},
+	{"readDirectory", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		_, err := f.ReadDir(ctx, strings.TrimSuffix(path, "/secret"))
+		return "", err
+	}},
+	{"walk", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		r, err := f.Walk(ctx, strings.TrimSuffix(path, "/secret"), execproto.WalkOptions{MaxDepth: 3, MaxDirectories: 10, MaxEntries: 10, FollowDirectorySymlinks: true})
+		if err == nil && len(r.Entries) == 0 {
+			err = fs.ErrNotExist
+		}
+		return "", err
+	}},
+	{"getAttributes", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		_, err := f.Attributes(ctx, path)
+		return "", err
+	}},
+	{"archive", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		r, err := f.OpenArchive(ctx, strings.TrimSuffix(path, "/secret"), execclient.ArchiveOptions{})
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		text, err := io.ReadAll(r)
+		return string(text), err
+	}},
+	{"watch", func(ctx context.Context, f *execclient.FS, path string) (string, error) {
+		w, err := f.Watch(ctx, strings.TrimSuffix(path, "/secret"), execclient.WatchOptions{})
+		if err == nil {
+			_ = w.Close()
+		}
+		return "", err
+	}},
+}
+
+// changeAttacks change a path in each way that there is.
+func (w *world) changeAttacks() []fileAttack {
+	change := func(name string, try func(ctx context.Context, f *execclient.FS, path string) error) fileAttack {
+		return fileAttack{name, func(ctx context.Context, f *execclient.FS, path string) (string, error) { return "", try(ctx, f, path) }}
+	}
+	return []fileAttack{
+		change("writeFile", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.WriteFile(ctx, path, []byte("x"))
+		}),
+		change("a new file", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.WriteFile(ctx, path+".new", []byte("x"))
+		}),
+		change("atomic write", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.WriteStream(ctx, path, strings.NewReader("x"), execclient.WriteOptions{})
+		}),
+		change("createDirectory", func(ctx context.Context, f *execclient.FS, path string) error { return f.MkdirAll(ctx, path+".d/e") }),
+		change("remove", func(ctx context.Context, f *execclient.FS, path string) error { return f.Remove(ctx, path) }),
+		change("copy there", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Copy(ctx, w.ws+"/f", path+".copy", false)
+		}),
+		change("copy from there", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Copy(ctx, path, w.ws+"/copied", false)
+		}),
+		change("rename there", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Rename(ctx, w.ws+"/f", path+".moved", execclient.RenameOptions{})
+		}),
+		change("rename from there", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Rename(ctx, path, w.ws+"/moved", execclient.RenameOptions{})
+		}),
+		change("replace", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Rename(ctx, w.ws+"/f", path, execclient.RenameOptions{Overwrite: true})
+		}),
+		change("chmod", func(ctx context.Context, f *execclient.FS, path string) error { return f.Chmod(ctx, path, 0o777) }),
+		change("times", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Chtimes(ctx, path, time.Unix(1, 0))
+		}),
+		change("symlink", func(ctx context.Context, f *execclient.FS, path string) error {
+			return f.Symlink(ctx, "x", path+".link", execclient.SymlinkOptions{})
+		}),
+		change("archive", func(ctx context.Context, f *execclient.FS, path string) error {
+			return extract(ctx, f, strings.TrimSuffix(path, "/secret"), tar.Header{Name: "new", Typeflag: tar.TypeReg, Mode: 0o644})
+		}),
+	}
+}
+
+// beyondLandlock are requests that Landlock does not restrict: they tell that a path exists,
+// its attributes and where links lead, and no content (docs/operations.md).
+var beyondLandlock = []string{"getMetadata", "canonicalize", "getAttributes"}
+
+// withoutLandlock are changes in a directory of the token that Landlock does not permit: it protects
+// the names of .git and others by permitting nothing new beside them, and attributes are filtered.
+var withoutLandlock = []string{"copy from there", "rename there", "rename from there", "replace", "chmod", "times"}
+
+// extract has the server extract an archive of files with the content x.
+func extract(ctx context.Context, f *execclient.FS, path string, headers ...tar.Header) error {
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	for _, h := range headers {
+		if h.Typeflag == tar.TypeReg {
+			h.Size = 1
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			return err
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := w.Write([]byte("x")); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	var failed []error
+	a, err := f.CreateArchive(ctx, path, execclient.ExtractOptions{
+		Failed: func(path, message string) { failed = append(failed, errors.New(path+": "+message)) }, Unnamed: func(uint64) {},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = a.Write(text.Bytes()); err == nil {
+		err = a.Close()
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+// TestFilesUnderACeiling: no file request leaves the directory of the token, with the sandbox
+// of the request or without.
+func TestFilesUnderACeiling(t *testing.T) {
+	eachWorld(t, func(w *world) {
+		token := w.token("--role", "run", "--cwd", w.ws)
+		w.serve()
+		ctx, files := w.t.Context(), w.client(token).FS()
+		// Archives with names and links that lead outside.
+		err := extract(ctx, files, w.ws,
+			tar.Header{Name: "../beside/dots", Typeflag: tar.TypeReg, Mode: 0o644},
+			tar.Header{Name: w.beside + "/absolute", Typeflag: tar.TypeReg, Mode: 0o644},
+			tar.Header{Name: "link/through", Typeflag: tar.TypeReg, Mode: 0o644},
+			tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: w.beside},
+			tar.Header{Name: "out/through", Typeflag: tar.TypeReg, Mode: 0o644},
+			tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: w.beside + "/secret"},
+			tar.Header{Name: "hard2", Typeflag: tar.TypeLink, Linkname: "link/secret"})
+		if err == nil {
+			w.t.Error("an archive that leads outside is taken")
+		}
+		w.untouched("an archive")
+		for name, sandbox := range map[string]object{
+			"none": nil, "outside": managed(at(w.ws, "write"), at(w.beside, "write"), at(w.ws+"/link", "write")),
+			"project": with(managed(special("root", "write"), special("project_roots", "write")), "cwd", uri(w.beside)),
+		} {
+			f := files
+			if sandbox != nil {
+				f = files.WithSandbox(raw(w.t, sandbox))
+			}
+			for _, path := range []string{w.ws + "/../beside/secret", w.ws + "/link/secret", "/proc/self/root" + w.beside + "/secret"} {
+				for _, a := range append(readAttacks, w.changeAttacks()...) {
+					read, err := a.try(ctx, f, path)
+					if err == nil && w.backend == "landlock" && slices.Contains(beyondLandlock, a.name) {
+						continue
+					}
+					if err == nil || strings.Contains(read, "secret") {
+						w.t.Errorf("sandbox %s: %s of %s: %q, %v", name, a.name, path, read, err)
+					}
+				}
+			}
+			w.untouched("the sandbox " + name)
+		}
+		w.controls(files)
+	})
+}
+
+// controls: each attack works inside of the directory.
+func (w *world) controls(files *execclient.FS) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	w.write(w.ws+"/sub/secret", "secret")
+	for _, a := range readAttacks {
+		if _, err := a.try(ctx, files, w.ws+"/sub/secret"); err != nil {
+			w.t.Errorf("the control, %s: %v", a.name, err)
+		}
+	}
+	for _, a := range w.changeAttacks() {
+		harness.Must(w.t, os.RemoveAll(w.ws+"/sub"))
+		harness.Must(w.t, os.Mkdir(w.ws+"/sub", 0o755))
+		w.own(w.ws + "/sub")
+		w.write(w.ws+"/sub/secret", "secret")
+		w.write(w.ws+"/f", "text")
+		_, err := a.try(ctx, files, w.ws+"/sub/secret")
+		if refused := w.backend == "landlock" && slices.Contains(withoutLandlock, a.name); refused != (err != nil) {
+			w.t.Errorf("the control, %s: %v", a.name, err)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+//go:build linux
+
+package roles
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+	"golang.org/x/sys/unix"
+)
+
+// world is a server whose clients have tokens with roles, and directories of its user.
+type world struct {
+	t          *testing.T
+	backend    string
+	credential *syscall.Credential // of the server; nil: that of the test
+	bin        string              // the program, which that user may execute
+	dir        string              // has the rest
+	ws, beside string              // a directory of a token, and one outside of it
+	tokens     string              // the file with tokens
+	url        string
+}
+
+// nobody is an ordinary user.
+const nobody = 65534
+
+// eachWorld runs a test with each backend that works here, as the user of the test and, if
+// that is root, as an ordinary one.
+func eachWorld(t *testing.T, test func(w *world)) {
+	harness.NeedSandbox(t)
+	users := map[string]*syscall.Credential{"own user": nil}
+	if os.Geteuid() == 0 {
+		users = map[string]*syscall.Credential{"root": nil, "nobody": {Uid: nobody, Gid: nobody}}
+	}
+	for user, credential := range users {
+		for _, backend := range []string{"namespaces", "bwrap", "landlock"} {
+			t.Run(backend+" as "+user, func(t *testing.T) { test(newWorld(t, backend, credential)) })
+		}
+	}
+}
+
+func newWorld(t *testing.T, backend string, credential *syscall.Credential) *world {
+	t.Helper()
+	// Not below /tmp, which workspace-write lets be written.
+	dir, err := os.MkdirTemp("/var/tmp", "codex-roles-")
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	w := &world{t: t, backend: backend, credential: credential, dir: dir, bin: filepath.Join(dir, "bin", "codex")}
+	harness.Must(t, os.Chmod(dir, 0o755))
+	program, err := os.ReadFile(harness.Codex)
+	harness.Must(t, err)
+	harness.Must(t, os.Mkdir(filepath.Dir(w.bin), 0o755))
+	harness.Must(t, os.WriteFile(w.bin, program, 0o755))
+	for _, name := range []string{"home", "state", "workspace", "workspace/sub", "beside", "tmp"} {
+		harness.Must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		w.own(filepath.Join(dir, name))
+	}
+	w.ws, w.beside, w.tokens = filepath.Join(dir, "workspace"), filepath.Join(dir, "beside"), filepath.Join(dir, "home", "tokens.json")
+	w.write(w.ws+"/f", "text")
+	w.write(w.beside+"/secret", "secret")
+	harness.Must(t, os.Symlink(w.beside, w.ws+"/link"))
+	if backend == "landlock" {
+		w.supported()
+	}
+	return w
+}
+
+// supported skips the test on a machine without Landlock.
+func (w *world) supported() {
+	var probe struct {
+		Backends []struct {
+			Name, Reason string
+			Works        bool
+		}
+	}
+	out, _, _ := harness.Run(w.t, "", "doctor", "--json")
+	harness.Must(w.t, json.Unmarshal([]byte(out), &probe))
+	for _, b := range probe.Backends {
+		if b.Name == w.backend && !b.Works {
+			w.t.Skipf("this machine has no backend %s: %s", w.backend, b.Reason)
+		}
+	}
+}
+
+// own gives a path to the server's user.
+func (w *world) own(path string) {
+	w.t.Helper()
+	if w.credential != nil {
+		harness.Must(w.t, os.Lchown(path, int(w.credential.Uid), int(w.credential.Gid)))
+	}
+}
+
+// write makes a file of the server's user.
+func (w *world) write(path, text string) {
+	w.t.Helper()
+	harness.Must(w.t, os.WriteFile(path, []byte(text), 0o600))
+	w.own(path)
+}
+
+// command is codex as the server's user.
+func (w *world) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(w.bin, args...)
+	cmd.Dir = w.dir
+	cmd.Env = []string{
+		"PATH=/usr/bin:/bin", "HOME=" + w.dir + "/home", "CODEX_HOME=" + w.dir + "/home",
+		"XDG_STATE_HOME=" + w.dir + "/state", "TMPDIR=" + w.dir + "/tmp",
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.credential}
+	return cmd
+}
+
+// token makes a token.
+func (w *world) token(args ...string) string {
+	w.t.Helper()
+	cmd := w.command(append([]string{"exec-server", "token", "create", "--tokens", w.tokens}, args...)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("token create %v: %v: %s", args, err, &errs)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// serve starts the server, which stricter lets Landlock enforce workspace-write.
+func (w *world) serve(args ...string) *exec.Cmd {
+	w.t.Helper()
+	cmd := w.command(append([]string{
+		"exec-server", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", w.tokens,
+		"--sandbox-backend", w.backend, "--sandbox-stricter",
+	}, args...)...)
+	cmd.Stderr = harness.ShownOnFailure(w.t)
+	out, err := cmd.StdoutPipe()
+	harness.Must(w.t, err)
+	harness.Must(w.t, cmd.Start())
+	w.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	harness.Must(w.t, err)
+	w.url = strings.TrimSpace(line)
+	return cmd
+}
+
+// client connects with a token.
+func (w *world) client(token string) *execclient.Client {
+	w.t.Helper()
+	c, err := execclient.DialWebSocket(w.t.Context(), w.url, execclient.Options{BearerToken: token, RecoveryTimeout: -1})
+	harness.Must(w.t, err)
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+type object = map[string]any
+
+func uri(path string) string { return "file://" + path }
+
+// at is an entry of a profile for a path, and special one for a special path.
+func at(path, access string) object {
+	return object{"path": object{"type": "path", "path": uri(path)}, "access": access}
+}
+
+func special(kind, access string) object {
+	return object{"path": object{"type": "special", "value": object{"kind": kind}}, "access": access}
+}
+
+// managed is a sandbox that lets everything be read, and more.
+func managed(entries ...object) object {
+	entries = append([]object{special("root", "read")}, entries...)
+	return object{"permissions": object{
+		"type": "managed", "file_system": object{"type": "restricted", "entries": entries}, "network": "restricted",
+	}}
+}
+
+// with is o and more.
+func with(o object, more ...any) object {
+	all := object{}
+	for k, v := range o {
+		all[k] = v
+	}
+	for i := 0; i < len(more); i += 2 {
+		all[more[i].(string)] = more[i+1]
+	}
+	return all
+}
+
+func raw(t *testing.T, o object) json.RawMessage {
+	t.Helper()
+	if o == nil {
+		return nil
+	}
+	text, err := json.Marshal(o)
+	harness.Must(t, err)
+	return text
+}
+
+// params start a shell script in the workspace.
+func (w *world) params(id string, sandbox object, script string) execproto.StartParams {
+	return execproto.StartParams{
+		ProcessID: id, Argv: []string{"/bin/sh", "-c", script}, Cwd: uri(w.ws), Env: map[string]string{"PATH": "/usr/bin:/bin"}, Sandbox: raw(w.t, sandbox),
+	}
+}
+
+// run runs a process to its end, and returns its output of both streams.
+func run(ctx context.Context, c *execclient.Client, params execproto.StartParams) (out string, code int, err error) {
+	p, err := c.Start(ctx, params)
+	if err != nil {
+		return "", 0, err
+	}
+	defer p.Release()
+	var text bytes.Buffer
+	end, err := p.Stream(ctx, &text, &text)
+	return text.String(), end.Code, err
+}
+
+// untouched fails the test if something outside of the workspace has changed.
+func (w *world) untouched(what string) {
+	w.t.Helper()
+	entries, err := os.ReadDir(w.beside)
+	harness.Must(w.t, err)
+	text, err := os.ReadFile(w.beside + "/secret")
+	info, e2 := os.Lstat(w.beside + "/secret")
+	if len(entries) != 1 || err != nil || string(text) != "secret" || e2 != nil || info.Mode() != 0o600 {
+		w.t.Errorf("%s: outside there are now %v, with %q, %v", what, entries, text, info)
+	}
+}
+
+// pause is the longest between two exchanges: a start takes some tens of milliseconds.
+const pause = 30 * time.Millisecond
+
+// exchanging exchanges two names again and again until stop is called, which puts them back.
+// The pauses let a start that is refused for what it saw succeed the next time.
+func exchanging(t *testing.T, a, b string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ctx.Err() == nil || n%2 == 1; n++ {
+			_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+			time.Sleep(rand.N(pause))
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
