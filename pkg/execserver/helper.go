@@ -161,8 +161,19 @@ func (h *helper) failed(err error) error {
 	case status.Exited() && status.ExitStatus() == 0:
 		return internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	default:
-		return internal(fshelper.FailureText(status, h.stderr.Bytes()))
+		return internal(fshelper.FailureText(status, h.stderr.Bytes()) + h.srv.whyNotExecuted(h.stderr.Bytes()))
 	}
+}
+
+// whyNotExecuted adds to the error of a helper that could not be executed what the person who
+// has built it can do. Scenario: a program that go build made with cgo works, but for the file
+// requests of clients whose token has --cwd: their sandbox shows the directory alone.
+func (srv *Server) whyNotExecuted(stderr []byte) string {
+	runtime, err := srv.sandboxes()
+	if err != nil || !bytes.Contains(stderr, []byte("execvp")) || !runtime.NeedsLibraries() {
+		return ""
+	}
+	return "; this server's program is linked dynamically, and the sandbox of the request shows no libraries: build it with CGO_ENABLED=0"
 }
 
 // wait closes the helper's input and waits for its end. A second call does

@@ -2,6 +2,8 @@ package launch
 
 import (
 	"context"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -88,6 +90,29 @@ func openProgram(path, self, name string, itself bool) (*os.File, error) {
 
 // Close lets go of the programs. Nothing may be started afterwards.
 func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()) }
+
+// NeedsLibraries reports whether the launcher or the helper is linked dynamically: then it
+// cannot be executed in a sandbox that shows no libraries.
+func (r *Runtime) NeedsLibraries() bool { return hasInterpreter(r.launcher) || hasInterpreter(r.helper) }
+
+// hasInterpreter reports whether a program of a 64-bit machine names one that loads its
+// libraries. elf.NewFile, which would tell it, adds 160 KB to the program.
+func hasInterpreter(program io.ReaderAt) bool {
+	read := func(at uint64, into any) bool {
+		return binary.Read(io.NewSectionReader(program, int64(at), int64(binary.Size(into))), binary.LittleEndian, into) == nil
+	}
+	var header elf.Header64
+	if !read(0, &header) || string(header.Ident[:len(elf.ELFMAG)]) != elf.ELFMAG {
+		return false
+	}
+	for i := range uint64(header.Phnum) {
+		var segment elf.Prog64
+		if read(header.Phoff+i*uint64(header.Phentsize), &segment) && elf.ProgType(segment.Type) == elf.PT_INTERP {
+			return true
+		}
+	}
+	return false
+}
 
 // Status tells which backend is used. The first call probes the host, which
 // takes a few milliseconds.

@@ -39,6 +39,9 @@ func NewRuntime(opts Options) (*Runtime, error) {
 // Close does nothing.
 func (*Runtime) Close() {}
 
+// NeedsLibraries reports false.
+func (*Runtime) NeedsLibraries() bool { return false }
+
 // Status says that there is no backend.
 func (*Runtime) Status() Status { return Status{Reason: errHere().Error()} }
 

@@ -1,0 +1,40 @@
+//go:build linux
+
+package roles
+
+import (
+	"debug/elf"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
+)
+
+// errStatic says that the programs of a machine need no libraries.
+var errStatic = errors.New("/bin/cat is linked statically")
+
+// TestDynamicHelper: where the helper of file requests is linked dynamically, a request of a
+// client whose token has --cwd fails with what can be done about it.
+func TestDynamicHelper(t *testing.T) {
+	eachWorld(t, func(w *world) {
+		f, err := elf.Open("/bin/cat")
+		harness.Must(w.t, err)
+		if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+			testutil.Need(w.t, "dynamically linked program", errStatic, errStatic)
+		}
+		text, err := os.ReadFile("/bin/cat")
+		harness.Must(w.t, err)
+		harness.Must(w.t, os.WriteFile(filepath.Join(filepath.Dir(w.bin), "codex-fs"), text, 0o755))
+		token := w.token("--role", "run", "--cwd", w.ws)
+		w.serve()
+		_, err = w.client(token).FS().ReadFile(w.t.Context(), w.ws+"/f")
+		if err == nil || !strings.Contains(err.Error(), "is linked dynamically") || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
+			w.t.Errorf("the error is %v", err)
+		}
+	})
+}
