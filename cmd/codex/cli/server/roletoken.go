@@ -111,8 +111,28 @@ func createRoleToken(c *cli.Context, s cmdutil.Streams) error {
 Server: codex exec-server --ws-auth capability-token --ws-tokens %s
 Client: %s=TOKEN codex remote --url wss://HOST:PORT info
 `, token.ID, tokens.Path(), quoted(tokens.Path()), execenv.TokenVariable)
+	for _, note := range tokenNotes(c.String("cwd"), &token) {
+		fmt.Fprintln(s.Err, "Note: "+note)
+	}
 	_, err = fmt.Fprintln(s.Out, secret)
 	return err
+}
+
+// tokenNotes say what a token permits that a person may not expect. named is the --cwd that
+// was given.
+func tokenNotes(named string, t *wsauth.Token) (notes []string) {
+	if abs, err := filepath.Abs(named); named != "" && err == nil && abs != t.Dir {
+		notes = append(notes, fmt.Sprintf("%s is a link or is reached by one; the token is for %s, and clients must use that path", named, t.Dir))
+	}
+	switch {
+	case t.Role == wsauth.RoleRead && t.Dir == "":
+		notes = append(notes, "the token reads every file that the user of the server can read, also keys and other tokens; --cwd confines it to a directory")
+	case t.Role == wsauth.RoleRun && t.Dir != "" && !t.ConfinesProcesses():
+		notes = append(notes, "without a sandbox commands can leave "+t.Dir+"; leave --max-sandbox out to confine what they write")
+	case t.Role == wsauth.RoleRun && t.Dir != "":
+		notes = append(notes, "file requests see "+t.Dir+" alone; commands also read what their sandbox lets them read elsewhere")
+	}
+	return notes
 }
 
 // directory returns the absolute path of a directory that exists, without links: a token is

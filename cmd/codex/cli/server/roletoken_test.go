@@ -1,0 +1,64 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/execserver/wsauth"
+	"github.com/urfave/cli/v2"
+)
+
+// TestTokenNotes: who makes a token is told what it permits besides, and the token is for
+// where links lead now.
+func TestTokenNotes(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, link, file := filepath.Join(top, "real", "sub"), filepath.Join(top, "link"), filepath.Join(top, "tokens.json")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		note string // "": none
+		dir  string
+	}{
+		{[]string{"--role", "read"}, "reads every file that the user of the server can read", ""},
+		{[]string{"--role", "read", "--cwd", dir}, "", dir},
+		{[]string{"--role", "run"}, "", ""},
+		{[]string{"--role", "admin"}, "", ""},
+		{[]string{"--role", "run", "--cwd", dir}, "commands also read what their sandbox lets them read elsewhere", dir},
+		{[]string{"--role", "run", "--cwd", dir, "--max-sandbox", "read-only"}, "commands also read", dir},
+		{[]string{"--role", "run", "--cwd", dir, "--max-sandbox", "none"}, "without a sandbox commands can leave " + dir, dir},
+		{[]string{"--role", "read", "--cwd", link + "/sub"}, "the token is for " + dir, dir},
+		{[]string{"--role", "read", "--cwd", dir + "/../sub"}, "", dir},
+	} {
+		var out, errs strings.Builder
+		s := cmdutil.NewStreams(strings.NewReader(""), &out, &errs)
+		app := &cli.App{Name: "codex", Writer: &out, ErrWriter: &errs, Commands: []*cli.Command{roleTokenCreate(s)}}
+		if err := app.Run(append([]string{"codex", "create", "--tokens", file}, tt.args...)); err != nil {
+			t.Fatal(err)
+		}
+		if _, note, found := strings.Cut(errs.String(), "Note: "); found != (tt.note != "") || !strings.Contains(note, tt.note) {
+			t.Errorf("%v: %q, want %q", tt.args, note, tt.note)
+		}
+		list, err := wsauth.OpenTokens(file).List()
+		if err != nil || !strings.HasPrefix(out.String(), "cxe_") || len(list) == 0 {
+			t.Fatalf("%q, %v, %v", &out, list, err)
+		}
+		for i := range list {
+			if list[i].ID == wsauth.TokenID(strings.TrimSpace(out.String())) && list[i].Dir != tt.dir {
+				t.Errorf("%v: the token is for %q", tt.args, list[i].Dir)
+			}
+		}
+	}
+}
