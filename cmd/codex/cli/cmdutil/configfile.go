@@ -123,7 +123,7 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 		if flag == nil {
 			return o.unknown(at, e.Key)
 		}
-		values, err := texts(flag, e.Value)
+		value, err := text(flag, e.Value)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", at, e.Key, err)
 		}
@@ -131,10 +131,8 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 			continue
 		}
 		set = append(set, func() error {
-			for _, value := range values {
-				if err := o.c.Set(e.Key, value); err != nil {
-					return fmt.Errorf("%s: %s: %s is not %s", at, e.Key, strconv.Quote(value), allowed(flag))
-				}
+			if err := o.c.Set(e.Key, value); err != nil {
+				return fmt.Errorf("%s: %s: %s is not %s", at, e.Key, strconv.Quote(value), allowed(flag))
 			}
 			o.from[e.Key] = at
 			return nil
@@ -203,39 +201,47 @@ func allowed(flag cli.Flag) string {
 	}
 }
 
-// texts returns the value of a key as it would be written on the command line, or, for an
-// option that may be repeated, the values.
-func texts(flag cli.Flag, value any) ([]string, error) {
-	var values []string
+// text returns the value of a key as it would be written on the command line. That of an
+// option that may be repeated is one text with all values: the library would split each at its
+// commas.
+func text(flag cli.Flag, value any) (text string, err error) {
 	ok := false
 	switch flag.(type) {
 	case *cli.BoolFlag:
 		var v bool
 		v, ok = value.(bool)
-		values = []string{strconv.FormatBool(v)}
+		text = strconv.FormatBool(v)
 	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
 		var v int64
 		v, ok = value.(int64)
-		values = []string{strconv.FormatInt(v, 10)}
+		text = strconv.FormatInt(v, 10)
 	case *cli.StringSliceFlag:
-		list, isList := value.([]any)
-		if ok = isList; !isList {
-			list, ok = []any{value}, true
-		}
-		for _, element := range list {
-			text, isText := element.(string)
-			ok = ok && isText
-			values = append(values, text)
-		}
+		var values []string
+		values, ok = list(value)
+		text = cli.NewStringSlice(values...).Serialize()
 	default:
-		var v string
-		v, ok = value.(string)
-		values = []string{v}
+		text, ok = value.(string)
 	}
 	if !ok {
-		return nil, fmt.Errorf("it must be %s", allowed(flag))
+		return "", fmt.Errorf("it must be %s", allowed(flag))
 	}
-	return values, nil
+	return text, nil
+}
+
+// list returns a string, or an array of strings, as a list.
+func list(value any) (values []string, ok bool) {
+	elements, ok := value.([]any)
+	if !ok {
+		elements = []any{value}
+	}
+	for _, element := range elements {
+		text, isText := element.(string)
+		if !isText {
+			return nil, false
+		}
+		values = append(values, text)
+	}
+	return values, true
 }
 
 // namedOption finds an option in an error.
@@ -279,14 +285,19 @@ func (o *Options) Checked(w io.Writer) (done bool, err error) {
 	return true, err
 }
 
+// credentials finds a URL with a name or a password in front of its host.
+var credentials = regexp.MustCompile(`://[^/\s"]*@`)
+
 // text returns the options as a file that has the same effect. Options without a value, or
-// with their default, are comments.
+// with their default, are comments, and so are those that have a password.
 func (o *Options) text() string {
 	var b strings.Builder
 	for _, name := range o.names() {
 		flag := o.flagNamed(name)
 		value := o.value(flag, name)
 		switch {
+		case o.isGiven(name) && credentials.MatchString(value):
+			fmt.Fprintf(&b, "# %s is set by %s; it has a password, which is not printed\n", name, o.source(flag, name))
 		case o.isGiven(name) && !o.c.IsSet(name):
 			fmt.Fprintf(&b, "# %s is set by %s\n", name, o.variables[name]) // its value may be a secret
 		case o.isGiven(name):

@@ -1,0 +1,204 @@
+//go:build linux || darwin
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+	"github.com/urfave/cli/v2"
+)
+
+// commandsWithFile are the commands whose options can stand in a file, with the variables
+// that the flag library does not know.
+var commandsWithFile = map[string]map[string]string{
+	"exec-server": {},
+	"rendezvous":  {"nats": "CODEX_RENDEZVOUS_NATS_URL"},
+}
+
+// sample is values of an option of some type: two good ones in TOML and on the command line,
+// and wrong ones in TOML with what the error says is allowed.
+type sample struct {
+	file, printed  string // in the file, and as --print-config prints it
+	argument, said string // on the command line, and as printed
+	wrong          []string
+	allowed        string
+}
+
+// sampleOf returns values of an option. They need not make sense: --print-config does not use
+// them.
+func sampleOf(t *testing.T, flag cli.Flag) sample {
+	t.Helper()
+	switch flag.(type) {
+	case *cli.BoolFlag:
+		return sample{"true", "true", "=false", "false", []string{`"true"`, "1", "[true]"}, "true or false"}
+	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
+		return sample{"7", "7", "=8", "8", []string{`"7"`, "1.5", "true", "[7]", "7.0"}, "a number without a fraction"}
+	case *cli.DurationFlag:
+		return sample{`"90m"`, `"1h30m0s"`, "=5s", `"5s"`, []string{"90", "1.5", "true", `["90s"]`, `"90"`, `"soon"`}, "a duration in quotes"}
+	case *cli.StringSliceFlag:
+		return sample{`["a,b", "c"]`, `["a,b", "c"]`, "=d", `["d"]`, []string{"1", "true", "[1]", `["a", true]`}, "a string or an array of strings"}
+	case *cli.StringFlag:
+		return sample{`"a \"b\""`, `"a \"b\""`, "=c", `"c"`, []string{"1", "1.5", "true", `["a"]`, "1979-05-27T07:32:00Z"}, "a string"}
+	}
+	t.Fatalf("--%s has a type that no test knows: %T", flag.Names()[0], flag)
+	return sample{}
+}
+
+// optionsIn runs a command with a file of options, which has one line, and returns what it prints.
+func optionsIn(t *testing.T, command, line string, args ...string) (path, out, errs string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "options.toml")
+	if err := os.WriteFile(path, []byte(line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr strings.Builder
+	Main(append([]string{"codex", command, "--config-file", path}, args...), strings.NewReader(""), &stdout, &stderr)
+	return path, stdout.String(), stderr.String()
+}
+
+// eachOption runs a test for each option that can stand in a file, as the program knows them.
+func eachOption(t *testing.T, test func(t *testing.T, command string, flag cli.Flag)) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	tried := 0
+	for _, command := range newApp(cmdutil.Streams{}).Commands {
+		if commandsWithFile[command.Name] == nil {
+			if flagNamed(command.Flags, "config-file") != nil {
+				t.Errorf("codex %s reads a file with options, and is not tried", command.Name)
+			}
+			continue
+		}
+		for _, flag := range command.Flags {
+			visible, ok := flag.(cli.VisibleFlag)
+			if ok && visible.IsVisible() && !slices.Contains([]string{"config-file", "check-config", "print-config", "help"}, flag.Names()[0]) {
+				tried++
+				t.Run(command.Name+"/"+flag.Names()[0], func(t *testing.T) { test(t, command.Name, flag) })
+			}
+		}
+	}
+	if tried < 60 {
+		t.Errorf("only %d options were tried", tried)
+	}
+}
+
+// printedOption returns the line that --print-config prints of an option.
+func printedOption(text, name string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, name+" = ") || strings.HasPrefix(line, "# "+name+" ") {
+			return strings.TrimSuffix(line, "\n")
+		}
+	}
+	return ""
+}
+
+// TestEveryOptionInAFile: each option can be given in the file. Its variable counts more than the
+// file, and the command line more than both.
+func TestEveryOptionInAFile(t *testing.T) {
+	eachOption(t, func(t *testing.T, command string, flag cli.Flag) {
+		name, s := flag.Names()[0], sampleOf(t, flag)
+		line := name + " = " + s.file
+		path, out, errs := optionsIn(t, command, line, "--print-config")
+		if want := fmt.Sprintf("%s = %s # %s:1", name, s.printed, path); printedOption(out, name) != want {
+			t.Errorf("in the file: %q, want %q: %s", printedOption(out, name), want, errs)
+		}
+		_, again, errs := optionsIn(t, command, out, "--print-config")
+		if got, _, _ := strings.Cut(printedOption(again, name), " # "); got != name+" = "+s.printed {
+			t.Errorf("what is printed means %q: %s", got, errs)
+		}
+		given := fmt.Sprintf("%s = %s # command line", name, s.said)
+		if _, out, errs := optionsIn(t, command, line, "--"+name+s.argument, "--print-config"); printedOption(out, name) != given {
+			t.Errorf("with the option: %q, want %q: %s", printedOption(out, name), given, errs)
+		}
+		var variables []string
+		if f, ok := flag.(cli.DocGenerationFlag); ok {
+			variables = f.GetEnvVars()
+		}
+		if v := commandsWithFile[command][name]; v != "" {
+			variables = append(variables, v)
+		}
+		for _, v := range variables {
+			t.Setenv(v, strings.TrimPrefix(s.argument, "="))
+			_, out, errs := optionsIn(t, command, line, "--print-config")
+			if got := printedOption(out, name); got != fmt.Sprintf("%s = %s # %s", name, s.said, v) && got != fmt.Sprintf("# %s is set by %s", name, v) {
+				t.Errorf("with %s: %q: %s", v, got, errs)
+			}
+			t.Setenv(v, strings.Trim(s.file, `"`))
+			if _, out, errs := optionsIn(t, command, "", "--"+name+s.argument, "--print-config"); printedOption(out, name) != given {
+				t.Errorf("with the option and %s: %q: %s", v, printedOption(out, name), errs)
+			}
+		}
+	})
+}
+
+// TestWrongValuesOfEveryOption: a value of another type, and a name that is misspelled, are
+// errors with the line, the name and what is allowed.
+func TestWrongValuesOfEveryOption(t *testing.T) {
+	eachOption(t, func(t *testing.T, command string, flag cli.Flag) {
+		name, s := flag.Names()[0], sampleOf(t, flag)
+		for _, value := range s.wrong {
+			path, out, errs := optionsIn(t, command, "\n"+name+" = "+value, "--check-config")
+			if !strings.Contains(errs, path+":2: "+name+": ") || !strings.Contains(errs, s.allowed) || out != "" {
+				t.Errorf("%s: %s%s", value, out, errs)
+			}
+		}
+		for _, wrong := range []string{name + "x", strings.Replace(name, "-", "_", 1)} {
+			path, out, errs := optionsIn(t, command, "\n"+wrong+" = "+s.file, "--check-config")
+			misspelled := "unknown key " + strconv.Quote(wrong) + "; did you mean "
+			if wrong != name && (!strings.Contains(errs, path+":2: "+misspelled) || out != "") {
+				t.Errorf("%s: %s%s", wrong, out, errs)
+			}
+		}
+		if _, _, errs := optionsIn(t, command, name+" = "+s.file+"\n"+name+" = "+s.file, "--check-config"); !strings.Contains(errs, ":2:") {
+			t.Errorf("twice: %s", errs)
+		}
+	})
+}
+
+// withPassword are values that have the password hunter2, for an option that takes a URL.
+var withPassword = []string{
+	"nats://someone:hunter2@127.0.0.1:1", "https://hunter2@host.test/x", "a=wss://x:hunter2@h", "nats://a.test,nats://u:hunter2@b.test",
+}
+
+// takingURLs are options whose URL may have a password, or is taken for one that has.
+var takingURLs = []string{"remote", "nats", "public-url"}
+
+// TestPasswordsAreNotPrinted: a URL that has a password, in the file, on the command line or in
+// a variable, is not printed, whatever option has it. Errors about a URL do not show it either.
+func TestPasswordsAreNotPrinted(t *testing.T) {
+	eachOption(t, func(t *testing.T, command string, flag cli.Flag) {
+		name := flag.Names()[0]
+		switch flag.(type) {
+		case *cli.StringFlag, *cli.StringSliceFlag:
+		default:
+			return
+		}
+		for _, url := range withPassword {
+			line := name + ` = "` + url + `"`
+			check := func(source, text string, args ...string) {
+				path, out, errs := optionsIn(t, command, text, append(args, "--print-config")...)
+				want := "# " + name + " is set by " + strings.Replace(source, "FILE", path+":1", 1) + "; it has a password, which is not printed"
+				if strings.Contains(out+errs, "hunter2") || printedOption(out, name) != want {
+					t.Errorf("%s: %q %s", source, printedOption(out, name), errs)
+				}
+			}
+			check("FILE", line)
+			check("command line", "", "--"+name+"="+url)
+			if v := commandsWithFile[command][name]; v != "" {
+				t.Setenv(v, url)
+				if _, out, errs := optionsIn(t, command, "", "--print-config"); strings.Contains(out+errs, "hunter2") {
+					t.Errorf("%s: %s%s", v, out, errs)
+				}
+				t.Setenv(v, "")
+			}
+			if _, out, errs := optionsIn(t, command, line, "--check-config"); slices.Contains(takingURLs, name) && strings.Contains(out+errs, "hunter2") {
+				t.Errorf("--check-config prints %s%s", out, errs)
+			}
+		}
+	})
+}
