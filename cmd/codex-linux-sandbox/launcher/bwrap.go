@@ -211,6 +211,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 		}
 	}
 	defer signal.Stop(signals)
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // the parent of what bwrap leaves: see supervise
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		// A signal to the launcher's group is not for bwrap, which would die
 		// of it.
@@ -319,8 +320,10 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		return 0, err
 	}
 	if w.init > 0 {
-		// bwrap may end before the last process inside.
+		// bwrap may end before the last process inside, and does not wait for the first
+		// one: waiting here counts what all have used among what this process has.
 		_ = poll(w.init)
+		_ = unix.Waitid(unix.P_PIDFD, w.init, nil, unix.WEXITED, nil)
 	}
 	_ = unix.Shutdown(w.talk[0], unix.SHUT_RD)
 	if failed := <-late; w.failed == "" {
