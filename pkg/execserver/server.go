@@ -351,6 +351,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 // routineEnd does the work of Shutdown.
 func (srv *Server) routineEnd(sessions []*session) {
 	defer close(srv.ended)
+	srv.supervisor.Stopping()
 	var ending sync.WaitGroup
 	for _, s := range sessions {
 		ending.Go(func() { s.end("the server is shutting down", false) })

@@ -95,10 +95,17 @@ func TestCauseOfTheEndOfOthers(t *testing.T) {
 	_, left := start(t, g, shell("sleep 600"))
 	g.Close()
 	_, stopped := start(t, s.NewGroup(), shell("sleep 600"))
+	before := s.NewGroup()
+	_, stopping := start(t, before, shell("sleep 600"))
+	s.Stopping()
+	before.Close()
 	s.Close()
-	for cause, r := range map[Cause]*recorder{CauseTerminated: terminated, CauseGroupClosed: left, CauseSupervisorClosed: stopped} {
-		if r.end.Cause != cause || r.end.Code != 137 {
-			t.Errorf("it ended with %d, cause %d; want %d", r.end.Code, r.end.Cause, cause)
+	for _, tt := range []struct {
+		cause Cause
+		r     *recorder
+	}{{CauseTerminated, terminated}, {CauseGroupClosed, left}, {CauseSupervisorClosed, stopped}, {CauseSupervisorClosed, stopping}} {
+		if tt.r.end.Cause != tt.cause || tt.r.end.Code != 137 {
+			t.Errorf("it ended with %d, cause %d; want %d", tt.r.end.Code, tt.r.end.Cause, tt.cause)
 		}
 	}
 }

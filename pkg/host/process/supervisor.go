@@ -86,6 +86,8 @@ type Supervisor struct {
 	pids   map[int]bool // children that a goroutine waits for
 	groups map[*Group]bool
 	closed bool
+	// stopping says that the supervisor is about to be closed.
+	stopping bool
 	// janitors are those that have not ended.
 	janitors map[*Janitor]bool
 	// keepers are children that this program leaves behind; see StartKeeper.
@@ -142,8 +144,17 @@ func (s *Supervisor) cgroups() *cgroupRoot {
 	return s.root
 }
 
+// Stopping says that Close follows: the cause of processes whose groups are closed from now on
+// is that.
+func (s *Supervisor) Stopping() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+}
+
 // Close ends every process and waits for all of them.
 func (s *Supervisor) Close() {
+	s.Stopping()
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -388,7 +399,7 @@ func (g *Group) remove(p *Process) {
 func (g *Group) Close() {
 	cause := CauseGroupClosed
 	g.s.mu.Lock()
-	if g.s.closed {
+	if g.s.stopping {
 		cause = CauseSupervisorClosed
 	}
 	g.s.mu.Unlock()
