@@ -54,7 +54,7 @@ type HeldLimit struct {
 	Name   string // of the member of ProcessLimits
 	Value  uint64
 	By     string
-	Reason string // if By is HeldByNone
+	Reason string // if By is HeldByNone; and of HeldByServer, if some descendants are not found
 }
 
 func (p *HeldLimit) fields(c *codec) {

@@ -56,6 +56,22 @@ func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 	return held, root, nil
 }
 
+// unfound is what this program cannot kill at a limit of its own.
+const unfound = "a descendant that leaves both its session and its parent is not found without a cgroup or a sandbox"
+
+// tellUnfound says of the limits that this program holds whether it finds all descendants. A
+// launcher, which ends with the sandbox, does.
+func (p *Process) tellUnfound() {
+	if p.cg.path != "" || p.spec.ExitGracePeriod {
+		return
+	}
+	for i := range p.held {
+		if p.held[i].By == HeldByServer {
+			p.held[i].Reason = unfound
+		}
+	}
+}
+
 // controlled returns the cgroup that holds limits, and what tells whether that has a
 // controller; nil if there is none or none of the limits is for a controller.
 func (s *Supervisor) controlled(l *Limits) (*limitRoot, func(controller string) (Holder, string)) {

@@ -52,7 +52,7 @@ type Held struct {
 	Limit  string
 	Value  uint64 // in the unit of Limits, but durations in nanoseconds
 	By     Holder
-	Reason string // of HeldByNone
+	Reason string // of HeldByNone; and of HeldByServer, if some descendants are not found
 }
 
 // LimitError is the error of a start whose limits cannot be held and are required.

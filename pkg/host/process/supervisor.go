@@ -282,6 +282,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		g.undo(p, pidfd, e)
 		return nil, err
 	}
+	p.tellUnfound()
 	p.run(pidfd)
 	return p, nil
 }

@@ -93,7 +93,9 @@ func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()
 
 // NeedsLibraries reports whether the launcher or the helper is linked dynamically: then it
 // cannot be executed in a sandbox that shows no libraries.
-func (r *Runtime) NeedsLibraries() bool { return hasInterpreter(r.launcher) || hasInterpreter(r.helper) }
+func (r *Runtime) NeedsLibraries() bool {
+	return hasInterpreter(r.launcher) || hasInterpreter(r.helper)
+}
 
 // hasInterpreter reports whether a program of a 64-bit machine names one that loads its
 // libraries. elf.NewFile, which would tell it, adds 160 KB to the program.
