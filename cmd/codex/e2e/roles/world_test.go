@@ -33,6 +33,7 @@ type world struct {
 	ws, beside string              // a directory of a token, and one outside of it
 	tokens     string              // the file with tokens
 	url        string
+	limit      string // a command of the shell that lowers what the server may have; "": none
 }
 
 // nobody is an ordinary user.
@@ -143,6 +144,9 @@ func (w *world) serve(args ...string) *exec.Cmd {
 		"exec-server", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", w.tokens,
 		"--sandbox-backend", w.backend, "--sandbox-stricter",
 	}, args...)...)
+	if w.limit != "" {
+		cmd.Path, cmd.Args = "/bin/bash", append([]string{"bash", "-c", w.limit + ` && exec "$@"`, "bash"}, cmd.Args...)
+	}
 	cmd.Stderr = harness.ShownOnFailure(w.t)
 	out, err := cmd.StdoutPipe()
 	harness.Must(w.t, err)
