@@ -127,10 +127,21 @@ func (st *Standby) Prepare(spec Spec) error {
 			st.takeCgroup().removeAll()
 		}
 	}
-	if err = standby.Send(st.socket, o); err != nil {
+	if err = st.send(o); err != nil {
 		st.takeCgroup().removeAll()
 	}
 	return err
+}
+
+// send sends an order that another one follows. The socket is not closed meanwhile: its number
+// may be that of another descriptor then.
+func (st *Standby) send(o *standby.Order) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.socket < 0 {
+		return fmt.Errorf("prepare: the standby is closed: %w", os.ErrClosed)
+	}
+	return standby.Send(st.socket, o)
 }
 
 // takeCgroup returns the cgroup of what was started ahead; the zero value: none. The

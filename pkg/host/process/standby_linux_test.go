@@ -121,6 +121,37 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
+// TestPrepareHoldsSocket: the socket of a standby is not closed while something is sent there, or
+// an answer is read. A standby that is closed is sent nothing.
+func TestPrepareHoldsSocket(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		st := standbyOf(t, g.s)
+		if err := syscall.Kill(st.pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		prepared := make(chan error, 1)
+		go func() { prepared <- st.Prepare(Spec{Argv: []string{"program"}}) }()
+		held := 0
+		for deadline := time.Now().Add(3 * time.Second); held < 20 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if held++; st.mu.TryLock() {
+				st.mu.Unlock()
+				held = 0
+			}
+		}
+		if held < 20 {
+			t.Error("the socket can be closed")
+		}
+		_ = syscall.Kill(st.pid, syscall.SIGKILL)
+		if err := <-prepared; err == nil {
+			t.Error("a standby that was killed has prepared something")
+		}
+		await(t, "the end", st.Ended())
+		if err := st.Prepare(Spec{Argv: []string{"program"}}); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("after its end: %v", err)
+		}
+	})
+}
+
 // TestUnprepared: a standby that can do nothing ahead can be used all the same, and leaves
 // no cgroup.
 func TestUnprepared(t *testing.T) {
