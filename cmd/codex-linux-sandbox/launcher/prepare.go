@@ -66,6 +66,9 @@ type prepared struct {
 	mounts   int // tells of changes of the launcher's mounts
 	launcher int // the launcher itself, for the init
 	now      *launch
+	// actions are what the launcher did before with the signals that it ignores, as the
+	// init has them for the command; nil: it does not ignore them yet.
+	actions []action
 }
 
 // errUnprepared says that no sandbox is made ahead for a policy.
@@ -114,7 +117,8 @@ func (l *launch) rehearse(args []string) {
 	if err != nil {
 		return
 	}
-	o.envFD = -1
+	// These are not the numbers of descriptors here, and what they were has been read.
+	o.envFD, o.profileFD, o.profile = -1, -1, l.profile
 	r := &launch{options: o, stderr: io.Discard}
 	if errors.Join(r.policy(), r.makePlan()) != nil {
 		return
@@ -257,7 +261,8 @@ func (a *prepared) wait() {
 
 // start forks the init, and waits until it waits.
 func (a *prepared) start() error {
-	pid, errno := a.s.processes.start(true)
+	// A signal ends the launcher, as any that waits, until the init passes them on.
+	pid, errno := a.s.processes.start(false)
 	if errno != 0 {
 		return fmt.Errorf("make namespaces: %w", errno)
 	}
@@ -326,6 +331,9 @@ func (a *prepared) fits(l *launch) bool {
 func (a *prepared) discard() {
 	_ = unix.Kill(a.pid, unix.SIGKILL)
 	_, _ = wait(a.pid)
+	for i, old := range a.actions {
+		setAction(forwarded[i], &old)
+	}
 	a.closeShared()
 	for _, fd := range []int{a.mounts, a.launcher, a.ended} {
 		_ = unix.Close(fd)
@@ -407,6 +415,9 @@ func (a *prepared) takeOver() error {
 	a.wait()
 	if a.arena.full {
 		return &changed{errors.New("the command is too long for a sandbox that was made ahead")}
+	}
+	for _, sig := range forwarded {
+		a.actions = append(a.actions, ignore(sig))
 	}
 	return s.open()
 }

@@ -368,6 +368,8 @@ func TestPreparedInitIsGone(t *testing.T) {
 	}
 	for _, end := range []func(*ahead){
 		func(a *ahead) { _ = a.cmd.Process.Kill() },
+		// As any launcher that waits: the command of a later order must not get the signal.
+		func(a *ahead) { _ = unix.Kill(a.init, unix.SIGTERM); _ = a.cmd.Process.Signal(unix.SIGTERM) },
 		func(a *ahead) { _ = unix.Close(a.socket); a.socket = -1 },
 	} {
 		a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
@@ -381,6 +383,28 @@ func TestPreparedInitIsGone(t *testing.T) {
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(10*time.Second/time.Millisecond)); n != 1 {
 			t.Errorf("the init lives on: %d, %v", n, err)
 		}
+	}
+}
+
+// TestPreparedFromDescriptor: of a policy that comes in a descriptor, the number in the order is
+// not that of a descriptor of the launcher. There it has the socket.
+func TestPreparedFromDescriptor(t *testing.T) {
+	if err := (namespaces{}).probe(); err != nil {
+		t.Skipf("namespaces do not work here: %v", err)
+	}
+	a := &ahead{t: t, env: "PATH=/usr/bin:/bin\x00"}
+	a.cmd, a.socket = waiting(t)
+	t.Cleanup(func() { _ = unix.Close(a.socket) })
+	order := a.order("true")
+	order.Prepare = true
+	order.Args = []string{"--supervised", "--permission-profile-fd", "3", "--env-fd", "4", "--sandbox-policy-cwd", "/", "--", "true"}
+	order.Files = []int{order.Files[0], order.Files[1], order.Files[2], int(memory(t, profileText()).Fd()), order.Files[3]}
+	if err := standby.Send(a.socket, order); err != nil {
+		t.Fatal(err)
+	}
+	a.args = []string{"--permission-profile", profileText(), "--sandbox-policy-cwd", "/"}
+	if got, _ := a.run("echo end"); got != "end\n" {
+		t.Errorf("the command wrote %q", got)
 	}
 }
 
