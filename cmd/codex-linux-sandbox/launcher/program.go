@@ -227,6 +227,9 @@ func (p *program) either(f, g func()) {
 func (p *program) ifThere(f func()) {
 	begin := len(p.steps)
 	f()
+	if begin == len(p.steps) {
+		return // there was no room for any of them
+	}
 	p.steps[begin].alt, p.steps[begin].only = len(p.steps), true
 }
 
