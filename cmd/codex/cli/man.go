@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
@@ -23,27 +24,43 @@ Examples:
    codex man remote > remote.1 && man ./remote.1
    codex man > ~/.local/share/man/man1/codex.1`,
 		OnUsageError: cmdutil.OnUsageError,
-		Flags:        []cli.Flag{&cli.BoolFlag{Name: "list", Usage: "print the names of the commands that have a page"}},
-		Action: func(c *cli.Context) error {
-			if c.Bool("list") {
-				return listMan(c)
-			}
-			if c.NArg() > 1 {
-				return cmdutil.Usagef("man takes one command, got %q too", c.Args().Get(1))
-			}
-			name := c.Args().First()
-			if name == "" {
-				return writeMan(c.App.Writer, "codex", "codex "+c.App.Version, appPage(c.App), nil)
-			}
-			command := commandNamed(c.App.Commands, name)
-			if command == nil {
-				return cmdutil.Usagef("there is no command %q; see codex help", name)
-			}
-			return writeMan(c.App.Writer, "codex-"+command.Name, "codex "+c.App.Version,
-				manPage("codex", command), command.Subcommands)
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "list", Usage: "print the names of the commands that have a page"},
+			&cli.StringFlag{Name: "date", Usage: "the `DATE` of the page, such as 2026-01-31; default: that of the commit the program was built from"},
 		},
+		Action: printMan,
 	}
 }
+
+// printMan prints the page that the arguments name.
+func printMan(c *cli.Context) error {
+	if c.Bool("list") {
+		return listMan(c)
+	}
+	if c.NArg() > 1 {
+		return cmdutil.Usagef("man takes one command, got %q too", c.Args().Get(1))
+	}
+	date := c.String("date")
+	if date == "" {
+		date, _, _ = strings.Cut(build("").Time, "T")
+	} else if _, err := time.Parse(time.DateOnly, date); err != nil {
+		return cmdutil.Usagef("--date %q: give a year, month and day, such as 2026-01-31", date)
+	}
+	source := manSource{date: date, program: "codex " + c.App.Version}
+	name := c.Args().First()
+	if name == "" {
+		return writeMan(c.App.Writer, "codex", source, appPage(c.App), nil)
+	}
+	command := commandNamed(c.App.Commands, name)
+	if command == nil {
+		return cmdutil.Usagef("there is no command %q; see codex help", name)
+	}
+	return writeMan(c.App.Writer, "codex-"+command.Name, source, manPage("codex", command), command.Subcommands)
+}
+
+// manSource is what the foot of a page says: a date, or "" if it is not known, and the
+// program with its version.
+type manSource struct{ date, program string }
 
 // listMan prints the names of the commands, one in a line.
 func listMan(c *cli.Context) error {
@@ -71,9 +88,9 @@ func manPage(parent string, c *cli.Command) helpPage {
 
 // writeMan writes a page of commands in the man macros: a command, and the commands
 // below it as sections of their own.
-func writeMan(w io.Writer, title, source string, page helpPage, below []*cli.Command) error {
+func writeMan(w io.Writer, title string, source manSource, page helpPage, below []*cli.Command) error {
 	m := &manText{}
-	m.macro("TH", strings.ToUpper(title), "1", "", source, "User Commands")
+	m.macro("TH", strings.ToUpper(title), "1", source.date, source.program, "User Commands")
 	m.macro("SH", "NAME")
 	m.text(title + " - " + page.usage)
 	m.body("SH", page)
@@ -93,11 +110,15 @@ func writeMan(w io.Writer, title, source string, page helpPage, below []*cli.Com
 // manText is roff source.
 type manText struct{ strings.Builder }
 
-// macro writes a request with its arguments.
+// macro writes a request with its arguments. Hyphens of a date stay as they are, as mandoc
+// reads no other date.
 func (m *manText) macro(name string, args ...string) {
 	m.WriteString("." + name)
 	for _, a := range args {
-		m.WriteString(` "` + strings.ReplaceAll(roffText(a), `"`, `\(dq`) + `"`)
+		if _, err := time.Parse(time.DateOnly, a); err != nil {
+			a = roffText(a)
+		}
+		m.WriteString(` "` + strings.ReplaceAll(a, `"`, `\(dq`) + `"`)
 	}
 	m.WriteByte('\n')
 }
@@ -154,22 +175,25 @@ func (m *manText) verbatim(s string) {
 	m.WriteString(".fi\n")
 }
 
-// paragraphs writes text in which blocks of indented lines are examples.
+// paragraphs writes text in which blocks of indented lines are examples. The first one
+// follows a heading, which begins a paragraph itself.
 func (m *manText) paragraphs(s string) {
 	var block []string
-	example := false
+	example, begin := false, ""
 	flush := func() {
-		switch joined := strings.Join(block, "\n"); {
-		case joined == "":
-		case example:
-			m.WriteString(".PP\n.RS 4\n")
+		joined := strings.Join(block, "\n")
+		if joined == "" {
+			return
+		}
+		m.WriteString(begin)
+		if example {
+			m.WriteString(".RS 4\n")
 			m.verbatim(joined)
 			m.WriteString(".RE\n")
-		default:
-			m.WriteString(".PP\n")
+		} else {
 			m.text(joined)
 		}
-		block = nil
+		block, begin = nil, ".PP\n"
 	}
 	for line := range strings.SplitSeq(s, "\n") {
 		indented := strings.HasPrefix(line, " ")

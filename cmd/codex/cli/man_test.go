@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/testutil"
 	"github.com/urfave/cli/v2"
 )
 
@@ -15,13 +17,12 @@ func TestManText(t *testing.T) {
 	t.Parallel()
 	m := &manText{}
 	m.text(".profile\n'quoted\na\\b --flag")
-	m.macro("SH", `say "x"`)
+	m.macro("SH", `say "x"`, "a-b", "2026-11-24")
 	m.paragraphs("One.\nTwo.\n\nExamples:\n   codex x\n   codex y")
 	want := `\&.profile
 \&'quoted
 a\eb \-\-flag
-.SH "say \(dqx\(dq"
-.PP
+.SH "say \(dqx\(dq" "a\-b" "2026-11-24"
 One.
 Two.
 .PP
@@ -48,7 +49,7 @@ func TestManPages(t *testing.T) {
 			continue
 		}
 		var b bytes.Buffer
-		if err := writeMan(&b, "codex-"+c.Name, "codex", manPage("codex", c), c.Subcommands); err != nil {
+		if err := writeMan(&b, "codex-"+c.Name, manSource{program: "codex"}, manPage("codex", c), c.Subcommands); err != nil {
 			t.Fatal(err)
 		}
 		wantOptions(t, b.String(), c)
@@ -57,6 +58,46 @@ func TestManPages(t *testing.T) {
 				t.Errorf("the page of %s has nothing on %s", c.Name, sub.Name)
 			}
 			wantOptions(t, b.String(), sub)
+		}
+	}
+}
+
+// TestManLint has mandoc read every page as a packager does: with a warning there is none.
+func TestManLint(t *testing.T) {
+	t.Parallel()
+	mandoc, err := exec.LookPath("mandoc")
+	testutil.Need(t, "mandoc", err, exec.ErrNotFound)
+	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
+	pages := map[string][]string{"codex": {"man"}}
+	for _, c := range app.Commands {
+		if !c.Hidden && c.Name != "help" {
+			pages["codex-"+c.Name] = []string{"man", c.Name}
+		}
+	}
+	for name, args := range pages {
+		var page, complaints bytes.Buffer
+		app := newApp(cmdutil.Streams{Out: &page, Err: io.Discard})
+		if err := app.Run(append([]string{"codex", args[0], "--date", "2026-01-31"}, args[1:]...)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !strings.HasPrefix(page.String(), `.TH "`+roffText(strings.ToUpper(name))+`" "1" "2026-01-31" `) {
+			t.Errorf("%s begins with %.80q", name, page.String())
+		}
+		cmd := exec.Command(mandoc, "-T", "lint", "-W", "warning")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = &page, &complaints, &complaints
+		if err := cmd.Run(); err != nil || complaints.Len() > 0 {
+			t.Errorf("%s: mandoc: %v\n%s", name, err, complaints.String())
+		}
+	}
+}
+
+// TestManDate rejects what is no date.
+func TestManDate(t *testing.T) {
+	t.Parallel()
+	for _, date := range []string{"today", "2026-13-01", "2026-1-1", "2026-01-31T00:00:00Z"} {
+		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
+		if err := app.Run([]string{"codex", "man", "--date", date}); err == nil || !strings.Contains(err.Error(), "--date") {
+			t.Errorf("--date %s: %v", date, err)
 		}
 	}
 }
