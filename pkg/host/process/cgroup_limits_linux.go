@@ -116,6 +116,9 @@ func (s *Supervisor) removeLimitRoot() {
 // leaf already; or one further up that gives controllers to its children, as for root in
 // the session of a login.
 func newLimitRoot() (*limitRoot, error) {
+	if err := startsInCgroups(); err != nil {
+		return nil, err
+	}
 	mount, own, err := ownCgroup()
 	if err != nil {
 		return nil, err

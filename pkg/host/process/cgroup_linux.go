@@ -25,6 +25,9 @@ type cgroupRoot struct {
 // newCgroupRoot makes the supervisor's directory inside the cgroup of this
 // program.
 func newCgroupRoot() (*cgroupRoot, error) {
+	if err := startsInCgroups(); err != nil {
+		return nil, err
+	}
 	_, own, err := ownCgroup()
 	if err != nil {
 		return nil, err

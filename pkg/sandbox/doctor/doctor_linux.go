@@ -397,7 +397,11 @@ func (e *examination) tryCgroup() (outcome, []blame) {
 		return failure("make a pipe", err), nil
 	}
 	defer in.Close()
-	if err := cmd.Start(); err != nil {
+	switch err := cmd.Start(); {
+	case errors.Is(err, unix.ENOSYS) && e.facts.seccompMode == 2:
+		// As RestrictNamespaces= of systemd does, which cannot look at the arguments of clone3.
+		return failure("start a process in a cgroup", err), []blame{e.facts.seccomp()}
+	case err != nil:
 		return failure("start a process in a cgroup", err), []blame{{"this user may not move processes there", delegate}}
 	}
 	if _, err := kill.WriteString("1"); err != nil {
