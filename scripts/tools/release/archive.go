@@ -13,7 +13,7 @@ import (
 // in one directory.
 func (r *release) archive(t target) error {
 	base := "codex-exec-server-" + r.version + "-" + t.String()
-	files, err := r.documents()
+	files, err := r.documents(t)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ import (
 const imageUser = "65532:65532"
 
 // image makes an OCI layout with an image for each machine of Linux: from scratch, the
-// programs and nothing else.
+// programs and their licences. The layout has one entry, the index of them all, under the
+// version: of two entries without a name, skopeo and podman can copy neither.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, t := range r.targets {
@@ -32,17 +33,26 @@ func (r *release) image() error {
 			Platform: &v1.Platform{OS: t.system, Architecture: t.machine},
 		}})
 	}
-	_, err := layout.Write(filepath.Join(r.out, packageName+"-"+r.version+"-oci"), index)
+	top := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version}},
+	})
+	_, err := layout.Write(filepath.Join(r.out, packageName+"-"+r.version+"-oci"), top)
 	return err
 }
 
 func (r *release) imageOf(t target) (v1.Image, error) {
-	var programs []file
-	for _, program := range t.programs() {
-		programs = append(programs, file{"usr/bin/" + program, r.bin(t, program), 0o755})
+	licences, err := r.licences(t)
+	if err != nil {
+		return nil, err
 	}
+	var contents []file
+	for _, program := range t.programs() {
+		contents = append(contents, file{"usr/bin/" + program, r.bin(t, program), 0o755})
+	}
+	doc := "usr/share/doc/" + packageName + "/"
+	contents = append(contents, file{doc + "LICENSE", filepath.Join(r.root, "LICENSE"), 0o644}, file{doc + licences.name, licences.from, 0o644})
 	var content bytes.Buffer
-	if err := r.tar(&content, "", programs); err != nil {
+	if err := r.tar(&content, "", contents); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil },

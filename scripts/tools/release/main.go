@@ -19,8 +19,12 @@ type release struct {
 	date    time.Time // of everything inside
 	root    string    // the repository
 	built   string    // has bin/SYSTEM-MACHINE/PROGRAM, doc/man and doc/completions
+	modules string    // the module cache, which has the licences of modules
+	goRoot  string    // has that of Go
 	out     string
 	targets []target
+
+	maintainer string // NAME <ADDRESS>, in packages
 }
 
 // target is a kind of machine.
@@ -39,6 +43,9 @@ func main() {
 	flag.Int64Var(&epoch, "epoch", 0, "the date of the release, in seconds since 1970")
 	flag.StringVar(&r.root, "root", "", "the repository")
 	flag.StringVar(&r.built, "built", "", "the directory with what was built")
+	flag.StringVar(&r.modules, "modules", "", "the directory that GOMODCACHE names")
+	flag.StringVar(&r.goRoot, "goroot", "", "the directory that GOROOT names")
+	flag.StringVar(&r.maintainer, "maintainer", "", "the `NAME <ADDRESS>` of who answers for packages")
 	flag.StringVar(&r.out, "out", "", "the directory for the files")
 	wanted := flag.String("targets", "", "the kinds of machines, with blanks between them")
 	flag.Parse()
@@ -99,9 +106,13 @@ type file struct {
 	mode os.FileMode
 }
 
-// documents are the files that every archive has beside the programs.
-func (r *release) documents() ([]file, error) {
-	var files []file
+// documents are the files that the archive of a target has beside the programs.
+func (r *release) documents(t target) ([]file, error) {
+	licences, err := r.licences(t)
+	if err != nil {
+		return nil, err
+	}
+	files := []file{licences}
 	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"} {
 		files = append(files, file{name, filepath.Join(r.root, name), 0o644})
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // the formats register themselves
@@ -14,6 +17,9 @@ import (
 // lib is where the programs are: the helpers are found beside codex.
 const lib = "/usr/lib/codex-exec-server"
 
+// rpmLicences is where distributions with .rpm have the licences of a package.
+const rpmLicences = "/usr/share/licenses/" + packageName
+
 // packageName is the name of the packages and of the image.
 const packageName = "codex-exec-server"
 
@@ -22,16 +28,15 @@ var units = []string{"codex-exec-server.service", "codex-executor.service", "cod
 
 // makePackage makes the .deb or .rpm of a target.
 func (r *release) makePackage(t target, format string) error {
-	contents, err := r.contents(t)
+	contents, err := r.contents(t, format)
 	if err != nil {
 		return err
 	}
 	sources := filepath.Join(r.root, "scripts", "packages")
-	info := nfpm.WithDefaults(&nfpm.Info{
+	info := &nfpm.Info{
 		Name: packageName, Arch: t.machine, Platform: t.system, Version: r.version, VersionSchema: "semver",
-		Section: "net", Priority: "optional", License: "Apache-2.0", MTime: r.date,
-		Maintainer:  "The maintainers of codex-exec-server <root@localhost>",
-		Description: "Runs commands and does file work for a coding agent on another machine",
+		Section: "net", Priority: "optional", MTime: r.date, Maintainer: r.maintainer,
+		Description: summary + "\n" + description,
 		Overridables: nfpm.Overridables{
 			Contents:   contents,
 			Recommends: []string{"bubblewrap"},
@@ -41,9 +46,17 @@ func (r *release) makePackage(t target, format string) error {
 			},
 			// The fastest that every release of Debian reads.
 			Deb: nfpm.Deb{Compression: "gzip"},
-			RPM: nfpm.RPM{BuildHost: "localhost"},
+			RPM: nfpm.RPM{BuildHost: "localhost", Summary: summary, Group: "Applications/System"},
 		},
-	})
+	}
+	if format == "rpm" {
+		// The package for Debian says both in files.
+		info.License, info.Description = "Apache-2.0", description
+		if info.Changelog, err = r.rpmChangelog(); err != nil {
+			return err
+		}
+	}
+	info = nfpm.WithDefaults(info)
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return err
 	}
@@ -54,41 +67,96 @@ func (r *release) makePackage(t target, format string) error {
 	return r.create(packager.ConventionalFileName(info), func(w io.Writer) error { return packager.Package(info, w) })
 }
 
+// summary and description say in packages what this is.
+const (
+	summary     = "Runs commands for a coding agent on another machine"
+	description = `A server that starts and controls processes and does file work for a coding
+agent, in a sandbox if the agent asks for it; a client for the command line;
+and a rendezvous service, through which agents reach servers behind a
+firewall. The server replaces the executor of OpenAI's Codex CLI.`
+)
+
+// rpmChangelog writes the list of changes in the format that nfpm reads, and returns its path.
+func (r *release) rpmChangelog() (string, error) {
+	return r.write("changelog.yaml", fmt.Appendf(nil, "- semver: %s\n  date: %s\n  packager: %s\n  changes:\n    - note: CHANGELOG.md says what has changed.\n",
+		r.version, r.date.Format(time.RFC3339), strconv.Quote(r.maintainer)))
+}
+
 // contents are the files of a package.
-func (r *release) contents(t target) (files.Contents, error) {
+func (r *release) contents(t target, format string) (files.Contents, error) {
 	var all files.Contents
-	add := func(from, to string, mode os.FileMode) {
-		all = append(all, &files.Content{Source: from, Destination: to, Type: files.TypeFile,
+	add := func(kind, from, to string, mode os.FileMode) {
+		all = append(all, &files.Content{Source: from, Destination: to, Type: kind,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.date}})
 	}
+	// Directories that no other package has: rpm removes only what is listed.
+	directories := []string{lib, "/usr/share/doc/" + packageName}
+	if format == "rpm" {
+		directories = append(directories, rpmLicences)
+	}
+	for _, dir := range directories {
+		add(files.TypeDir, "", dir, 0o755)
+	}
 	for _, program := range t.programs() {
-		add(r.bin(t, program), lib+"/"+program, 0o755)
+		add(files.TypeFile, r.bin(t, program), lib+"/"+program, 0o755)
 	}
 	all = append(all, &files.Content{Source: "../lib/codex-exec-server/codex", Destination: "/usr/bin/codex", Type: files.TypeSymlink,
 		FileInfo: &files.ContentFileInfo{MTime: r.date}})
 	sources := filepath.Join(r.root, "scripts", "packages")
 	for _, unit := range units {
-		add(filepath.Join(sources, unit), "/usr/lib/systemd/system/"+unit, 0o644)
+		add(files.TypeFile, filepath.Join(sources, unit), "/usr/lib/systemd/system/"+unit, 0o644)
 	}
-	add(filepath.Join(sources, "sysusers.conf"), "/usr/lib/sysusers.d/codex-exec-server.conf", 0o644)
-	add(filepath.Join(sources, "tmpfiles.conf"), "/usr/lib/tmpfiles.d/codex-exec-server.conf", 0o644)
-	documents, err := r.documents()
+	add(files.TypeFile, filepath.Join(sources, "sysusers.conf"), "/usr/lib/sysusers.d/codex-exec-server.conf", 0o644)
+	add(files.TypeFile, filepath.Join(sources, "tmpfiles.conf"), "/usr/lib/tmpfiles.d/codex-exec-server.conf", 0o644)
+	documents, err := r.documents(t)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range documents {
-		switch dir, name := filepath.Split(f.name); {
-		case dir == "man/":
-			add(f.from, "/usr/share/man/man1/"+name, 0o644)
-		case name == "codex.bash":
-			add(f.from, "/usr/share/bash-completion/completions/codex", 0o644)
-		case name == "codex.zsh":
-			add(f.from, "/usr/share/zsh/vendor-completions/_codex", 0o644)
-		case name == "codex.fish":
-			add(f.from, "/usr/share/fish/vendor_completions.d/codex.fish", 0o644)
-		default:
-			add(f.from, "/usr/share/doc/codex-exec-server/"+name, 0o644)
+		kind, from, to, err := r.place(f, format)
+		if err != nil {
+			return nil, err
+		}
+		if to != "" {
+			add(kind, from, to, 0o644)
+		}
+	}
+	if format == "deb" {
+		extra, err := r.debianFiles()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range extra {
+			add(files.TypeFile, f.from, f.name, f.mode)
 		}
 	}
 	return all, nil
+}
+
+// place returns where a document is in a package, as what kind of file and from which file;
+// to is empty if the package does not have it.
+func (r *release) place(f file, format string) (kind, from, to string, err error) {
+	document := files.TypeFile
+	if format == "rpm" {
+		document = files.TypeRPMDoc
+	}
+	switch dir, name := filepath.Split(f.name); {
+	case dir == "man/":
+		from, err = r.gzipFile(name+".gz", f.from)
+		return document, from, "/usr/share/man/man1/" + name + ".gz", err
+	case name == "codex.bash":
+		return files.TypeFile, f.from, "/usr/share/bash-completion/completions/codex", nil
+	case name == "codex.zsh" && format == "rpm":
+		return files.TypeFile, f.from, "/usr/share/zsh/site-functions/_codex", nil
+	case name == "codex.zsh":
+		return files.TypeFile, f.from, "/usr/share/zsh/vendor-completions/_codex", nil
+	case name == "codex.fish":
+		return files.TypeFile, f.from, "/usr/share/fish/vendor_completions.d/codex.fish", nil
+	case name == "LICENSE" && format == "deb":
+		return "", "", "", nil // "copyright" leads to Debian's own copy
+	case format == "rpm" && (name == "LICENSE" || name == licencesName):
+		return files.TypeRPMLicense, f.from, rpmLicences + "/" + name, nil
+	default:
+		return document, f.from, "/usr/share/doc/" + packageName + "/" + name, nil
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/buildinfo"
 	"io"
 	"maps"
 	"runtime/debug"
@@ -15,17 +14,9 @@ import (
 // parts writes the list of what a target's programs are made of, in the format of
 // CycloneDX: Go, and each module that the compiler has written into a program.
 func (r *release) parts(t target) error {
-	modules := map[string]*debug.Module{}
-	toolchain := ""
-	for _, program := range t.programs() {
-		info, err := buildinfo.ReadFile(r.bin(t, program))
-		if err != nil {
-			return err
-		}
-		toolchain = info.GoVersion
-		for _, m := range info.Deps {
-			modules[m.Path] = m
-		}
+	modules, toolchain, err := r.linked(t)
+	if err != nil {
+		return err
 	}
 	bom := cyclonedx.NewBOM()
 	bom.SerialNumber = ""
@@ -40,9 +31,6 @@ func (r *release) parts(t target) error {
 	}}
 	for _, path := range sorted(modules) {
 		m := modules[path]
-		if strings.HasPrefix(path, "codex.internal/") {
-			continue // a part of this repository
-		}
 		components = append(components, cyclonedx.Component{
 			Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: m.Version,
 			BOMRef: path + "@" + m.Version, PackageURL: "pkg:golang/" + path + "@" + m.Version,

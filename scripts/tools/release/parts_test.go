@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// testRelease is a release whose program is the one that runs this test, which links modules
+// of others too.
+func testRelease(t *testing.T) (*release, target) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, out := t.TempDir(), t.TempDir()
+	only := target{"darwin", "arm64"} // has one program
+	if err := os.MkdirAll(filepath.Join(built, "bin", only.String()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(built, "bin", only.String(), "codex")); err != nil {
+		t.Fatal(err)
+	}
+	return &release{
+		version: "1.2.3", date: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC), root: "../../..", built: built, out: out,
+		modules: goEnv(t, "GOMODCACHE"), goRoot: goEnv(t, "GOROOT"), targets: []target{only}, maintainer: "Jo <jo@example.org>",
+	}, only
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// moduleDir is where the source of a module is.
+func moduleDir(t *testing.T, path string) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestParts checks a list of parts by the schema of CycloneDX, and that a list without a
+// version does not pass that.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	r, only := testRelease(t)
+	if err := r.parts(only); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.out, "codex-exec-server-1.2.3-darwin-arm64.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := bomSchema(t)
+	if err := validate(t, schema, text); err != nil {
+		t.Error(err)
+	}
+	if validate(t, schema, bytes.Replace(text, []byte(`"specVersion"`), []byte(`"spec"`), 1)) == nil {
+		t.Error("a list without specVersion passes the schema")
+	}
+	for _, want := range []string{`"pkg:golang/std@`, `"pkg:golang/github.com/goreleaser/nfpm/v2@`} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("the list has no %s", want)
+		}
+	}
+}
+
+// bomSchema compiles the schema that the module for the format has, without the part about
+// cryptography, which it lacks and the lists do not use.
+func bomSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	const base = "http://cyclonedx.org/schema/"
+	dir := filepath.Join(moduleDir(t, "github.com/CycloneDX/cyclonedx-go"), "schema")
+	compiler := jsonschema.NewCompiler()
+	for name, from := range map[string]string{
+		"bom-1.7.schema.json": "bom-1.7.schema.json", "spdx.schema.json": "spdx.schema.json", "jsf-0.82.schema.json": "jsf-0.82.schemax.json",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := compiler.AddResource(base+name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	definitions := map[string]any{"algorithmFamiliesEnum": false, "ellipticCurvesEnum": false}
+	if err := compiler.AddResource(base+"cryptography-defs.schema.json", map[string]any{"definitions": definitions}); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile(base + "bom-1.7.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
+	t.Helper()
+	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema.Validate(content)
+}
+
+// TestLicences: the file has a license of Go and of each module that is linked.
+func TestLicences(t *testing.T) {
+	t.Parallel()
+	r, only := testRelease(t)
+	f, err := r.licences(only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(f.from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, toolchain, err := r.linked(only)
+	if err != nil || len(modules) < 5 {
+		t.Fatalf("%d modules, %v", len(modules), err)
+	}
+	wanted := []string{"Go " + strings.TrimPrefix(toolchain, "go")}
+	for path, m := range modules {
+		wanted = append(wanted, path+" "+m.Version)
+	}
+	for _, want := range wanted {
+		if !strings.Contains(string(text), "\n"+want+": LICEN") && !strings.Contains(string(text), "\n"+want+": COPYING") {
+			t.Errorf("there is no license of %s", want)
+		}
+	}
+}
+
+// TestNoLicence: a module without a license is an error that names it.
+func TestNoLicence(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("free"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	for _, d := range []string{dir, filepath.Join(dir, "missing")} {
+		if err := appendLicences(&b, "example.org/m v1.0.0", d); err == nil || !strings.Contains(err.Error(), "example.org/m") {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}
