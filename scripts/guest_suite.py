@@ -14,7 +14,7 @@ counts = {True: 0, False: 0}
 log = open(os.path.join(OUT, 'log'), 'a', buffering=1)
 
 
-def run(*argv, env=None, user=None, timeout=120, check=False, text=None):
+def run(*argv, env=None, user=None, timeout=300, check=False, text=None):
     """The result of a command; it is in the log, too."""
     if user:
         argv = ('setpriv', '--reuid', user, '--regid', user, '--clear-groups', '--', *argv)
@@ -35,7 +35,8 @@ def expect(what, holds, got=''):
     print('%s (%.0f s)' % (line, time.monotonic()), flush=True)
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=180):
+    """Whether a condition comes to hold. A guest may be as slow as what else its machine runs lets it."""
     end = time.time() + seconds
     while not condition():
         if time.time() > end:
