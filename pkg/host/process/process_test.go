@@ -468,6 +468,38 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
+// TestFailedStartsLeaveNothing: a program that the system does not start costs no descriptor
+// and no cgroup.
+func TestFailedStartsLeaveNothing(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/missing/interpreter\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	eachVariant(t, func(t *testing.T, g *Group) {
+		fail := func(n int) {
+			for i := range n {
+				spec := []Spec{{Argv: []string{script}, Dir: "/"}, {Argv: []string{"/bin/true"}, Dir: script + "/missing"}}[i%2]
+				if _, err := g.Start(context.Background(), spec, newRecorder(t)); err == nil {
+					t.Fatalf("%v in %s was started", spec.Argv, spec.Dir)
+				}
+			}
+		}
+		fail(2) // what is opened once
+		before := countFDs(t)
+		fail(20)
+		if after := countFDs(t); after > before {
+			t.Errorf("%d descriptors before, %d after", before, after)
+		}
+		if entries, err := os.ReadDir(g.cg.path); g.cg.path != "" && err == nil {
+			for _, e := range entries {
+				if e.IsDir() {
+					t.Errorf("the cgroup %s is left", e.Name())
+				}
+			}
+		}
+	})
+}
+
 func countFDs(t testing.TB) int {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")

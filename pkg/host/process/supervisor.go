@@ -364,6 +364,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	}
 	if err != nil && p.cg.path != "" && p.account == nil {
 		// The system may refuse to start a process in this cgroup.
+		p.cg.closeFD()
 		p.cg.remove()
 		p.cg = cgroupDir{}
 		p.pid, pidfd, err = s.forkSpec(&p.spec, e, program, -1)
