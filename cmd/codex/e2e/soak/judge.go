@@ -1,0 +1,150 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// leastRate is the part of the asked rate that must have been reached: with less the
+	// soak says nothing about that rate.
+	leastRate = 0.8
+	// leastSamples is how many samples of load are compared.
+	leastSamples = 40
+)
+
+// judge prints what came of it, and returns the exit code.
+func (s *soak) judge() int {
+	failed := s.tally.print() > 0
+	complain := func(format string, args ...any) {
+		failed = true
+		fmt.Printf("WRONG "+format+"\n", args...)
+	}
+	if s.err != nil {
+		complain("the server did not come to rest as after the first minute:\n%v", s.err)
+		s.printLeft()
+	}
+	if !s.server.alive() {
+		complain("the server has ended; see %s", s.server.log.Name())
+	}
+	for _, method := range s.uncalled() {
+		complain("%s was never called with success", method)
+	}
+	s.judgeLoad(complain)
+	if lost, cuts := s.tally.losses(); lost > cuts {
+		complain("%d turns lost their connection, and only %d connections were cut", lost, cuts)
+	}
+	rate := s.reached()
+	if rate < leastRate*s.rate {
+		complain("%.3g turns a second were reached, not %.3g", rate, s.rate)
+	}
+	s.table()
+	if err := s.draw(); err != nil {
+		complain("draw the graph: %v", err)
+	}
+	fmt.Printf("soak: %v of load, %.3g turns a second; %s\n", s.loaded.Round(time.Second), rate, map[bool]string{false: "passed", true: "FAILED"}[failed])
+	if failed {
+		return 1
+	}
+	return 0
+}
+
+// uncalled returns the methods of the server's table that were never answered with a
+// result. The server's metrics have a row for each.
+func (s *soak) uncalled() []string {
+	metrics, err := s.meter.metrics()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		method, ok := strings.CutPrefix(name, `exec_server_requests_total{method="`)
+		method, result, _ := strings.Cut(method, `",`)
+		if ok && method != "unknown" && result == `result="ok"}` && metrics[name] == 0 {
+			found = append(found, method)
+		}
+	}
+	return found
+}
+
+// judgeLoad compares the medians of the first and the last tenth of the load.
+func (s *soak) judgeLoad(complain func(string, ...any)) {
+	loaded := s.meter.kept(phaseLoad)
+	if len(loaded) < leastSamples {
+		return
+	}
+	tenth := len(loaded) / 10
+	// The first tenth begins when the sessions have lived for as long as they do.
+	first, last := loaded[tenth:2*tenth], loaded[len(loaded)-tenth:]
+	for q, k := range kinds {
+		before, after := median(first, quantity(q)), median(last, quantity(q))
+		if k.underLoad > 0 && after > before*k.underLoad+k.moreLoad {
+			complain("%s under load: %.4g in the second tenth of the time, %.4g in the last one", k.name, before, after)
+		}
+	}
+}
+
+func median(of []sample, q quantity) float64 {
+	values := make([]float64, 0, len(of))
+	for _, s := range of {
+		values = append(values, s.values[q])
+	}
+	slices.Sort(values)
+	if len(values) == 0 {
+		return 0
+	}
+	return values[len(values)/2]
+}
+
+// reached returns how many turns a second there were under load.
+func (s *soak) reached() float64 {
+	loaded := s.meter.kept(phaseLoad)
+	sum := 0.0
+	for _, each := range loaded {
+		sum += each.values[turnRate]
+	}
+	return sum / max(1, float64(len(loaded)))
+}
+
+// table prints the numbers of the document.
+func (s *soak) table() {
+	loaded := s.meter.kept(phaseLoad)
+	fmt.Printf("%-46s %10s %10s %10s\n", "", "first rest", "load", "last rest")
+	for q, k := range kinds {
+		fmt.Printf("%-46s %10.5g %10.5g %10.5g\n", k.title, s.first.values[q], median(loaded, quantity(q)), s.last.values[q])
+	}
+}
+
+// printLeft prints what is there that should not be.
+func (s *soak) printLeft() {
+	for _, p := range s.last.processes {
+		fmt.Printf("  process %d: %.200s\n", p.pid, p.command)
+	}
+	for i, name := range s.last.files {
+		if i == mostPrinted {
+			break
+		}
+		fmt.Printf("  file %s\n", name)
+	}
+	if s.last.values[descriptors] > s.first.values[descriptors] {
+		fmt.Printf("  descriptors after the first minute: %s\n  and now: %s\n", strings.Join(s.first.descriptors, " "), strings.Join(s.last.descriptors, " "))
+	}
+}
+
+// draw writes the graph.
+func (s *soak) draw() error {
+	f, err := os.Create(filepath.Join(s.out, "soak.svg"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(graph(s.meter.kept("")))
+	return err
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// proportionalMemory returns the resident memory of a process in bytes; pages that it
+// shares with others count in part.
+func proportionalMemory(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "Pss:" {
+			kb, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+// entries counts what is in a directory.
+func entries(dir string) int {
+	names, _ := os.ReadDir(dir)
+	return len(names)
+}
+
+// targets returns where the links in a directory lead.
+func targets(dir string) (found []string) {
+	names, _ := os.ReadDir(dir)
+	for _, name := range names {
+		if to, err := os.Readlink(filepath.Join(dir, name.Name())); err == nil {
+			found = append(found, to)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// lines counts the lines of a file.
+func lines(name string) int {
+	text, _ := os.ReadFile(name)
+	return bytes.Count(text, []byte("\n"))
+}
+
+// countDirectories counts the directories below one.
+func countDirectories(dir string) int {
+	if dir == "" {
+		return 0
+	}
+	count := -1
+	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			count++
+		}
+		return nil // others are removed meanwhile
+	})
+	return max(count, 0)
+}
+
+// process is one that belongs to the soak.
+type process struct {
+	pid     int
+	command string
+}
+
+// processes returns the server, its descendants, all others of its user if that is one of
+// its own, and all whose command line names the directory of the soak; not this program.
+func (s *soak) processes() []process {
+	parents, ours := make(map[int]int), make(map[int]bool)
+	names, _ := os.ReadDir("/proc")
+	for _, name := range names {
+		pid, err := strconv.Atoi(name.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		parents[pid] = parent(pid)
+		info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		ours[pid] = err == nil && s.owns(info) || strings.Contains(commandLine(pid), s.base)
+	}
+	var all []process
+	for pid := range parents {
+		if ours[pid] || descends(parents, pid, s.server.pid()) {
+			all = append(all, process{pid, commandLine(pid)})
+		}
+	}
+	return all
+}
+
+// owns reports whether a file is of the server's user, if that is no user of others.
+func (s *soak) owns(info os.FileInfo) bool {
+	return s.user > 0 && info.Sys().(*syscall.Stat_t).Uid == uint32(s.user)
+}
+
+// parent returns the parent of a process; 0 if there is none.
+func parent(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	found, _ := strconv.Atoi(fields[1])
+	return found
+}
+
+// commandLine returns the arguments of a process.
+func commandLine(pid int) string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+}
+
+// descends reports whether a process is another one, or descends from it.
+func descends(parents map[int]int, pid, from int) bool {
+	for range len(parents) {
+		if pid == from {
+			return true
+		}
+		if pid = parents[pid]; pid == 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// mountNamespaces counts the mount namespaces of processes, without that of the server.
+func mountNamespaces(server int, of []process) int {
+	own, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", server))
+	seen := make(map[string]bool)
+	for _, p := range of {
+		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", p.pid)); err == nil && ns != own {
+			seen[ns] = true
+		}
+	}
+	return len(seen)
+}
+
+// publicDirectories are where programs make temporary files that do not look at TMPDIR.
+var publicDirectories = []string{"/tmp", "/var/tmp", "/dev/shm"}
+
+// leftFiles returns what is in the server's temporary directory and among its detached
+// processes, what is in the workspaces besides the turns' own directories, what is in the
+// directory beside them, which nothing may write, and what the server's user has in the
+// public directories.
+func (s *soak) leftFiles() []string {
+	found := below(filepath.Join(s.base, "tmp"))
+	found = append(found, below(filepath.Join(s.base, "beside"))...)
+	found = append(found, below(filepath.Join(s.base, "home/detached"))...)
+	workspaces, _ := filepath.Glob(filepath.Join(s.base, "work/*/*"))
+	for _, path := range workspaces {
+		if _, err := strconv.Atoi(filepath.Base(path)); err != nil {
+			found = append(found, path)
+		}
+	}
+	for _, dir := range publicDirectories {
+		names, _ := os.ReadDir(dir)
+		for _, name := range names {
+			if info, err := name.Info(); err == nil && s.owns(info) {
+				found = append(found, filepath.Join(dir, name.Name()))
+			}
+		}
+	}
+	return found
+}
+
+// below returns what is below a directory.
+func below(dir string) (found []string) {
+	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && path != dir {
+			found = append(found, path)
+		}
+		return nil // others are removed meanwhile
+	})
+	return found
+}

@@ -1,0 +1,129 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	smallBody = "hello from the web server"
+	largeBody = 1 << 20
+)
+
+// outside has what clients reach through the server: a web server, and one that echoes.
+type outside struct {
+	web  *http.Server
+	url  string
+	echo net.Listener
+	wg   sync.WaitGroup
+}
+
+func startOutside() (*outside, error) {
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		_ = web.Close()
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/small", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, smallBody) })
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(bytes.Repeat([]byte("x"), largeBody))
+	})
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
+		piece := bytes.Repeat([]byte("y"), 32<<10)
+		ticker := time.NewTicker(5 * time.Millisecond) // one without would take all of the machine
+		defer ticker.Stop()
+		for r.Context().Err() == nil {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+			<-ticker.C
+		}
+	})
+	o := &outside{web: &http.Server{Handler: mux}, url: "http://" + web.Addr().String(), echo: echo}
+	o.wg.Go(func() { _ = o.web.Serve(web) })
+	o.wg.Go(o.routineEcho)
+	return o, nil
+}
+
+// routineEcho sends back what comes, until the listener is closed.
+func (o *outside) routineEcho() {
+	for {
+		conn, err := o.echo.Accept()
+		if err != nil {
+			return
+		}
+		o.wg.Go(func() {
+			defer conn.Close()
+			_, _ = io.Copy(conn, conn)
+		})
+	}
+}
+
+func (o *outside) port() uint16 { return uint16(o.echo.Addr().(*net.TCPAddr).Port) }
+
+// close ends both servers. Connections to the echo end with the server under test, which
+// has ended before.
+func (o *outside) close() {
+	_ = o.web.Close()
+	_ = o.echo.Close()
+	o.wg.Wait()
+}
+
+// greet is the program of turns about ports: it listens on the address and says so, and
+// greets each connection until it is terminated.
+func greet(args []string) int {
+	signal.Ignore(syscall.SIGPIPE)
+	l, err := net.Listen("tcp", args[0])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "greet:", err)
+		return 1
+	}
+	fmt.Printf("listening on %d\n", l.Addr().(*net.TCPAddr).Port)
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return 1
+		}
+		_, _ = io.WriteString(conn, greeting)
+		_ = conn.Close()
+	}
+}
+
+const greeting = "hello from inside"
+
+// fetch is the program of turns about network proxies: it prints the status of the answer
+// for each URL. Unlike others it asks the proxy for addresses of this machine, too.
+func fetch(urls []string) int {
+	proxy, err := url.Parse(os.Getenv("HTTP_PROXY"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fetch:", err)
+		return 1
+	}
+	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
+	for _, each := range urls {
+		response, err := client.Get(each)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fetch:", err)
+			return 1
+		}
+		_ = response.Body.Close()
+		fmt.Printf("%d ", response.StatusCode)
+	}
+	return 0
+}

@@ -1,0 +1,271 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/execclient"
+)
+
+// The phases of a soak, as the CSV file names them.
+const (
+	phaseWarm  = "warm-up"
+	phaseDrain = "drain"
+	phaseRest  = "rest"
+	phaseLoad  = "load"
+)
+
+const (
+	// restTime is how long a server may take to come to rest after the lifetime of its
+	// sessions: idle helpers end after 3 s, closed processes are forgotten after 30 s.
+	restTime = time.Minute
+	// releaseFile is the size of a file after which the server returns memory to the
+	// system, as it says in limits.go of pkg/execserver, and releaseTime how long after.
+	releaseFile = 9 << 20
+	releaseTime = 3 * time.Second
+	// pollTime is how often is looked whether it is at rest.
+	pollTime = 500 * time.Millisecond
+)
+
+// soak is one run.
+type soak struct {
+	options
+	base    string
+	server  *server
+	outside *outside
+	meter   *meter
+	tally   tally
+	began   time.Time
+	loaded  time.Duration // how long there was load
+
+	first, last sample // at rest
+	err         error  // why it did not come to rest
+}
+
+// newSoak starts the server and what its clients reach through it.
+func newSoak(ctx context.Context, o options, base string) (*soak, error) {
+	s := &soak{options: o, base: base, began: time.Now()}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return nil, err
+	}
+	if err := s.lay(); err != nil {
+		return nil, fmt.Errorf("lay out %s: %w", base, err)
+	}
+	var err error
+	if s.outside, err = startOutside(); err != nil {
+		return nil, err
+	}
+	if s.server, err = startServer(s); err != nil {
+		s.outside.close()
+		return nil, err
+	}
+	if s.meter, err = startMeter(s); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// close ends all that was started.
+func (s *soak) close() {
+	if s.meter != nil {
+		s.meter.close()
+	}
+	s.server.close()
+	s.outside.close()
+}
+
+// lay makes the directories and copies the programs to where an ordinary user may start them.
+func (s *soak) lay() error {
+	for _, dir := range []string{"bin", "tmp", "home", "work", "beside", "capability/skills/one"} {
+		if err := os.MkdirAll(filepath.Join(s.base, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for name, from := range map[string]string{
+		"codex": filepath.Join(s.bin, "codex"), "codex-fs": filepath.Join(s.bin, "codex-fs"),
+		"codex-linux-sandbox": filepath.Join(s.bin, "codex-linux-sandbox"), "soak": self,
+	} {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.base, "bin", name), text, 0o755)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	skill := "---\nname: one\ndescription: a skill for the soak\n---\ntext\n"
+	if err := os.WriteFile(filepath.Join(s.base, "capability/skills/one/SKILL.md"), []byte(skill), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.base, "large"), make([]byte, releaseFile), 0o644); err != nil {
+		return err
+	}
+	return s.giveAway()
+}
+
+// giveAway gives the server's user what its clients write to.
+func (s *soak) giveAway() error {
+	if err := os.Chmod(s.base, 0o755); err != nil || s.user < 0 {
+		return err
+	}
+	for _, dir := range []string{"tmp", "home", "work", "beside"} {
+		if err := os.Chown(filepath.Join(s.base, dir), s.user, s.user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// play loads the server, lets it rest, loads it for long, and lets it rest again.
+func (s *soak) play(ctx context.Context) error {
+	fmt.Printf("soak: %d connections, %.3g turns a second, %v, seed %d, server %d as user %d, backend %s\n",
+		s.connections, s.rate, s.duration, s.seed, s.server.pid(), s.user, s.backend)
+	s.load(ctx, phaseWarm, s.warmUp)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var err error
+	if s.first, err = s.rest(ctx, nil); err != nil {
+		return fmt.Errorf("the server did not come to rest after the first minute: %w", err)
+	}
+	fmt.Printf("soak: at rest after the first %v: %v\n", s.warmUp, s.first)
+	began := time.Now()
+	s.load(ctx, phaseLoad, s.duration)
+	s.loaded = time.Since(began)
+	// An interrupted soak is judged too.
+	s.last, s.err = s.rest(context.WithoutCancel(ctx), &s.first)
+	fmt.Printf("soak: at rest after %v: %v\n", s.loaded.Round(time.Second), s.last)
+	return nil
+}
+
+// load has all workers take turns for a while.
+func (s *soak) load(ctx context.Context, phase string, d time.Duration) {
+	s.meter.enter(phase)
+	defer s.meter.enter(phaseDrain)
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	turns := make(chan int)
+	var wg sync.WaitGroup
+	for n := range s.connections {
+		wg.Go(func() { newWorker(s, n).routine(ctx, turns) })
+	}
+	s.pace(ctx, turns)
+	wg.Wait()
+}
+
+// pace hands out turns at the rate until ctx ends. A turn that no worker takes in its time
+// is counted as missed.
+func (s *soak) pace(ctx context.Context, turns chan<- int) {
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / s.rate))
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case turns <- n:
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.tally.miss()
+		}
+	}
+}
+
+// rest waits until the server has nothing left of its clients, and no more of anything
+// than it had before. It returns what it has then, or in the end.
+func (s *soak) rest(ctx context.Context, before *sample) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.ttl+2*restTime)
+	defer cancel()
+	if err := s.tidy(ctx); err != nil {
+		return sample{}, err
+	}
+	now, err := s.until(ctx, sample.idle)
+	// Garbage is collected before memory is measured.
+	if err == nil {
+		err = s.release(ctx)
+	}
+	if err == nil {
+		now, err = s.until(ctx, func(now sample) error {
+			if err := now.idle(); err != nil || before == nil {
+				return err
+			}
+			return now.more(*before)
+		})
+	}
+	return s.meter.keep(phaseRest, now), err
+}
+
+// until measures until look finds nothing, and returns the last measurement.
+func (s *soak) until(ctx context.Context, look func(sample) error) (sample, error) {
+	ticker := time.NewTicker(pollTime)
+	defer ticker.Stop()
+	for {
+		now := s.meter.take()
+		err := look(now)
+		if err == nil {
+			return now, nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return now, err
+		}
+	}
+}
+
+// tidy ends and forgets the detached processes that cut turns have left.
+func (s *soak) tidy(ctx context.Context) error {
+	client, err := execclient.DialWebSocket(ctx, s.server.url, execclient.Options{})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	left, err := client.ListDetached(ctx)
+	for _, p := range left {
+		d := client.Detached(p.ProcessID[len("detached/"):])
+		if !p.Closed {
+			_, failed := d.Terminate(ctx)
+			err = errors.Join(err, failed)
+			_, failed = d.Wait(ctx)
+			err = errors.Join(err, failed)
+		}
+		err = errors.Join(err, d.Forget(ctx))
+	}
+	return err
+}
+
+// release reads a large file, after which the server returns memory to the system.
+func (s *soak) release(ctx context.Context) error {
+	client, err := execclient.DialWebSocket(ctx, s.server.url, execclient.Options{})
+	if err != nil {
+		return err
+	}
+	_, err = client.FS().ReadFile(ctx, filepath.Join(s.base, "large"))
+	_ = client.Close()
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(releaseTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/testutil/faultproxy"
+)
+
+const (
+	// turnTime is more than any turn takes, with a recovery in it: one that takes longer
+	// hangs.
+	turnTime = 90 * time.Second
+	// leastTurns and mostTurns bound the turns of one session.
+	leastTurns, mostTurns = 15, 60
+	// cutShare is the part of turns in which the connection is cut by the clock, besides
+	// what the proxy does by its plan.
+	cutShare = 0.1
+	// cutDelay bounds how long after the start of the turn that is.
+	cutDelay = 200 * time.Millisecond
+	// dials is how often a session is asked for before that fails: the proxy cuts
+	// handshakes, too.
+	dials = 20
+)
+
+// shape bounds what the proxies do to the first connections of a session. Later ones are
+// only cut by the clock.
+var shape = faultproxy.Shape{Cuts: 3, Refusals: 2, First: 4096, Up: 1 << 20, Down: 16 << 20, Pause: 100 * time.Millisecond}
+
+// worker has one connection at a time, and takes turns.
+type worker struct {
+	*soak
+	n      int
+	rng    *rand.Rand
+	ws     string // the directory that its sandboxes may write
+	proxy  *faultproxy.Proxy
+	client *execclient.Client
+	left   int          // turns of this session
+	count  uint64       // numbers what must be unique
+	losses atomic.Int64 // of connections
+}
+
+func newWorker(s *soak, n int) *worker {
+	return &worker{soak: s, n: n, rng: rand.New(rand.NewPCG(s.seed, uint64(n))), ws: filepath.Join(s.base, "work", strconv.Itoa(n))}
+}
+
+// routine takes turns until ctx ends. A turn that has begun is finished.
+func (k *worker) routine(ctx context.Context, turns <-chan int) {
+	if err := k.makeDirectory(k.ws); err != nil {
+		k.tally.fail("set-up", err)
+		return
+	}
+	defer k.leave()
+	// Connections are there from the start on.
+	if err := k.join(ctx); err != nil {
+		k.tally.fail("connect", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case number := <-turns:
+			k.turn(context.WithoutCancel(ctx), dealt(k.seed, number))
+		}
+	}
+}
+
+// makeDirectory makes a directory of the server's user.
+func (k *worker) makeDirectory(path string) error {
+	err := os.MkdirAll(path, 0o755)
+	if err == nil && k.user >= 0 {
+		err = os.Chown(path, k.user, k.user)
+	}
+	return err
+}
+
+// join makes the worker's session if there is none.
+func (k *worker) join(ctx context.Context) error {
+	if k.client != nil && k.client.Err() == nil && k.left > 0 {
+		return nil
+	}
+	k.leave()
+	var err error
+	k.proxy, err = faultproxy.New(context.WithoutCancel(ctx), k.server.address, faultproxy.Random(k.rng.Uint64(), shape))
+	if err != nil {
+		return err
+	}
+	for range dials {
+		k.client, err = execclient.DialWebSocket(ctx, "ws://"+k.proxy.Addr(), execclient.Options{
+			ClientName: "soak", KeepAlive: 10 * time.Second,
+			OnStateChange: func(c execclient.StateChange) {
+				if c.State == execclient.Recovering {
+					k.losses.Add(1)
+				}
+			},
+		})
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	k.left = leastTurns + k.rng.IntN(mostTurns-leastTurns)
+	return err
+}
+
+// leave ends the session: the server ends what it has left.
+func (k *worker) leave() {
+	if k.client != nil {
+		_ = k.client.Close()
+		k.client = nil
+	}
+	if k.proxy != nil {
+		k.tally.proxy(k.proxy.Stats())
+		k.proxy.Close()
+		k.proxy = nil
+	}
+}
+
+// turn takes a turn, and counts how it ended.
+func (k *worker) turn(ctx context.Context, t turn) {
+	if err := k.join(ctx); err != nil {
+		k.tally.fail("connect", err)
+		return
+	}
+	k.left--
+	before := k.losses.Load()
+	if k.rng.Float64() < cutShare {
+		proxy := k.proxy
+		timer := time.AfterFunc(time.Duration(k.rng.Int64N(int64(cutDelay))), func() { k.cut(proxy) })
+		defer timer.Stop()
+	}
+	began := time.Now()
+	err := k.take(ctx, t)
+	switch {
+	case err == nil:
+		k.tally.done(t.name, time.Since(began))
+	case isLoss(err):
+		k.tally.lose(t.name)
+		if k.verbose {
+			fmt.Printf("lost: %s: %v\n", t.name, err)
+		}
+	default:
+		k.tally.fail(t.name, fmt.Errorf("worker %d, after %v and %d lost connections: %w",
+			k.n, time.Since(began).Round(time.Millisecond), k.losses.Load()-before, err))
+	}
+	if k.client == nil {
+		return // the turn has ended the session
+	}
+	if err := k.client.Err(); err != nil {
+		k.tally.fail("session", fmt.Errorf("worker %d: the session could not be resumed: %w", k.n, err))
+	}
+}
+
+// take has a turn work in a directory of its own.
+func (k *worker) take(ctx context.Context, t turn) error {
+	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	defer cancel()
+	k.count++
+	dir := filepath.Join(k.ws, strconv.FormatUint(k.count, 10))
+	if err := k.makeDirectory(dir); err != nil {
+		return err
+	}
+	err := t.do(ctx, &visit{worker: k, dir: dir})
+	// What a turn has left is no leak of the server's.
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// cut resets the connections of a proxy.
+func (k *worker) cut(proxy *faultproxy.Proxy) {
+	k.tally.cut()
+	proxy.Cut()
+}
+
+// isLoss reports whether an error is one that a lost connection explains: what cannot be
+// repeated safely fails with it. The judgement is that there are no more of them than cuts.
+func isLoss(err error) bool {
+	return errors.Is(err, execclient.ErrClosed) || errors.Is(err, net.ErrClosed)
+}
