@@ -57,7 +57,7 @@ func (l *leaker) request(ctx context.Context) error {
 	id, after, wait := fmt.Sprint("p", n), uint64(0), uint64(1000)
 	err := l.client.Call(ctx, execproto.MethodProcessStart, &execproto.StartParams{
 		ProcessID: id, Cwd: uri(l.ws), Env: map[string]string{"PATH": "/usr/bin:/bin"}, Sandbox: l.sandbox,
-		Argv: []string{"/bin/sh", "-c", "echo x > " + file + "; (exec sleep 1000 " + l.ws + " 2>/dev/null) & exec sleep 0.005"},
+		Argv: []string{"/bin/sh", "-c", "echo x > " + file + "; sh -c 'sleep 1000; :' " + l.ws + " & exec sleep 0.005"},
 	}, nil)
 	for err == nil {
 		var r execproto.ReadResult
