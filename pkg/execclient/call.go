@@ -73,20 +73,29 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 	}
 }
 
-// begin makes a request that is not repeated if the connection is lost. Those that one
-// goroutine begins are sent in their order. The caller calls the function, which waits for
+// callOnce is Call for a request that is not repeated. It returns the connection to which
+// what the request has made belongs.
+func (c *Client) callOnce(ctx context.Context, method string, params, result execproto.Object) (*connection, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l, err := c.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l, c.begin(ctx, l, method, params, result)()
+}
+
+// begin makes a request on a connection, which is not repeated if that is lost. Those that
+// one goroutine begins are sent in their order. The caller calls the function, which waits for
 // the answer.
-func (c *Client) begin(ctx context.Context, method string, params, result execproto.Object) (wait func() error) {
+func (c *Client) begin(ctx context.Context, l *connection, method string, params, result execproto.Object) (wait func() error) {
 	failed := func(err error) func() error { return func() error { return err } }
 	raw, err := encode(method, params)
 	if err != nil {
 		return failed(err)
 	}
 	if err := ctx.Err(); err != nil {
-		return failed(err)
-	}
-	l, err := c.live(ctx)
-	if err != nil {
 		return failed(err)
 	}
 	u := l.begin(ctx, method, raw)

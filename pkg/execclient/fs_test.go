@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -367,6 +368,38 @@ func TestAFileIsGoneWithItsConnection(t *testing.T) {
 	_, err = w.Write(make([]byte, 9<<20))
 	if err = errors.Join(err, w.Close()); !errors.Is(err, syscall.EPIPE) || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNoWriteSucceedsAfterItsConnection: the server abandons a write with the connection on
+// which it began. Closing it on the next connection, where its handle is unknown, does not
+// look as if the file were in its place.
+func TestNoWriteSucceedsAfterItsConnection(t *testing.T) {
+	conns, resumed := make(chan net.Conn, 8), make(chan struct{}, 8)
+	client, _ := connectWith(t, execclient.Options{
+		Connect: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			conns <- conn
+			return conn, err
+		},
+		OnStateChange: func(s execclient.StateChange) {
+			if s.State == execclient.Connected {
+				resumed <- struct{}{}
+			}
+		},
+	})
+	for _, atomic := range []bool{true, false} {
+		name := filepath.Join(t.TempDir(), "f")
+		w, err := client.FS().Create(t.Context(), name, execclient.WriteOptions{Atomic: atomic})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = (<-conns).Close()
+		<-resumed
+		if err := w.Close(); !errors.Is(err, execclient.ErrClosed) {
+			_, missing := os.Stat(name)
+			t.Errorf("atomic: %v: Close returns %v; the file: %v", atomic, err, missing)
+		}
 	}
 }
 

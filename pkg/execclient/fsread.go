@@ -28,7 +28,8 @@ type File struct {
 	f      *FS
 	path   string
 	handle string
-	stream bool // closed at its end
+	l      *connection // to which the handle belongs
+	stream bool        // closed at its end
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -86,7 +87,8 @@ func (f *FS) open(ctx context.Context, path string, stream bool) (*File, error) 
 // openHandle opens a handle for reading with a request.
 func (f *FS) openHandle(ctx context.Context, path, handle, method string, params execproto.Object) (*File, error) {
 	r := &File{f: f, path: path, handle: handle, window: 1}
-	if err := f.c.Call(ctx, method, params, nil); err != nil {
+	var err error
+	if r.l, err = f.c.callOnce(ctx, method, params, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.closeHandle(r.handle) // it may have been opened
 		}
@@ -133,7 +135,7 @@ func (r *File) readBlock(at int64, n int) block { return r.askBlock(at, n)() }
 func (r *File) askBlock(at int64, n int) func() block {
 	params := execproto.ReadBlockParams{HandleID: r.handle, Offset: uint64(at), Len: uint64(n)}
 	result := new(execproto.ReadBlockResult)
-	wait := r.f.c.begin(r.ctx, execproto.MethodFSReadBlock, &params, result)
+	wait := r.f.c.begin(r.ctx, r.l, execproto.MethodFSReadBlock, &params, result)
 	return func() block { return r.checkBlock(wait(), result, n) }
 }
 

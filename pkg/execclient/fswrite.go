@@ -38,6 +38,7 @@ type FileWriter struct {
 	f      *FS
 	path   string
 	handle string
+	l      *connection // to which the handle belongs
 
 	ctx    context.Context // ends with the first error, its cause
 	cancel context.CancelCauseFunc
@@ -84,7 +85,8 @@ func (f *FS) createHandle(ctx context.Context, path, handle, method string, para
 	for range blocksInFlight {
 		w.slots <- nil
 	}
-	if err := f.c.Call(ctx, method, params, nil); err != nil {
+	var err error
+	if w.l, err = f.c.callOnce(ctx, method, params, nil); err != nil {
 		if ctx.Err() != nil {
 			f.c.abandonHandle(w.handle) // it may have been opened
 		}
@@ -197,12 +199,18 @@ func (w *FileWriter) send() {
 // ask makes a request about the handle, after those before it: the blocks of an archive
 // follow each other. The function waits for its answer, which is about what was sent up to
 // an offset.
+//
+// The request is made on the connection of the handle alone. Scenario: all blocks of an
+// atomic write have been answered, and then the connection is lost, with which the server
+// abandons the write. On the next connection fs/close of a handle that is not known
+// succeeds, and the writer would believe that the file is in its place
+// (docs/spec/client.md §3.2).
 func (w *FileWriter) ask(ctx context.Context, method string, params execproto.Object, upTo uint64) func() error {
 	if w.answered == nil {
-		return w.f.c.begin(ctx, method, params, nil)
+		return w.f.c.begin(ctx, w.l, method, params, nil)
 	}
 	r := new(execproto.WriteBlockResult)
-	wait := w.f.c.begin(ctx, method, params, r)
+	wait := w.f.c.begin(ctx, w.l, method, params, r)
 	return func() error {
 		err := wait()
 		if err == nil {
