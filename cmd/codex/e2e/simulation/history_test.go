@@ -3,7 +3,9 @@
 package simulation
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"hash"
 	"math"
 	"slices"
 	"strings"
@@ -103,9 +105,21 @@ type history struct {
 	began time.Time
 	ops   []porcupine.Operation
 	lines []string
+	bytes hash.Hash // of all packets, their directions and moments
 }
 
-func newHistory() *history { return &history{began: time.Now()} }
+func newHistory() *history { return &history{began: time.Now(), bytes: sha256.New()} }
+
+// packet adds what a party has sent to the digest of the history.
+func (h *history) packet(direction string, data []byte) {
+	if *packets {
+		h.note("%s %d bytes, %x", direction, len(data), sha256.Sum256(data))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fmt.Fprintf(h.bytes, "%d %s %d ", time.Since(h.began), direction, len(data))
+	h.bytes.Write(data)
+}
 
 // note adds a line for people, which the digest covers too.
 func (h *history) note(format string, args ...any) {

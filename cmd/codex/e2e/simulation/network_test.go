@@ -52,6 +52,7 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 type network struct {
 	seed uint64
 	note func(format string, args ...any)
+	sent func(direction string, data []byte)
 
 	mu      sync.Mutex
 	calm    bool
@@ -63,9 +64,9 @@ type network struct {
 	stopped chan struct{} // closed by stop
 }
 
-func newNetwork(seed uint64, note func(string, ...any)) *network {
+func newNetwork(seed uint64, h *history) *network {
 	return &network{
-		seed: seed, note: note, dialed: make(map[string]int), targets: make(map[string]*listener), open: make(map[*end]bool),
+		seed: seed, note: h.note, sent: h.packet, dialed: make(map[string]int), targets: make(map[string]*listener), open: make(map[*end]bool),
 		stopped: make(chan struct{}),
 	}
 }
@@ -168,8 +169,8 @@ func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
 	if rng.IntN(5) == 0 {
 		slow = between(rng, 20*time.Millisecond, 200*time.Millisecond)
 	}
-	up := newWire(rng.Uint64(), slow)
-	down := newWire(rng.Uint64(), slow)
+	up := newWire(rng.Uint64(), slow, n.watch(name+" sends"))
+	down := newWire(rng.Uint64(), slow, n.watch(name+" gets"))
 	client := &end{n: n, name: name, in: down, out: up}
 	server := &end{n: n, name: name, in: up, out: down}
 	client.other, server.other = server, client
@@ -181,6 +182,11 @@ func (n *network) connect(name string, rng *rand.Rand, l *listener) *end {
 	n.open[client], n.open[server] = true, true
 	n.made = append(n.made, client, server)
 	return client
+}
+
+// watch returns what is called with the bytes that one direction of a connection takes.
+func (n *network) watch(direction string) func(data []byte) {
+	return func(data []byte) { n.sent(direction, data) }
 }
 
 // stray makes a connection on which a part of a request comes, and nothing more.
@@ -321,10 +327,14 @@ type end struct {
 	other   *end
 }
 
-func (e *end) Read(b []byte) (int, error)  { return e.in.read(b) }
-func (e *end) Write(b []byte) (int, error) { return e.out.write(b) }
-func (e *end) LocalAddr() net.Addr         { return address(e.name) }
-func (e *end) RemoteAddr() net.Addr        { return address(e.name) }
+func (e *end) Read(b []byte) (int, error) { return e.in.read(b) }
+
+func (e *end) Write(b []byte) (int, error) {
+	return e.out.write(b)
+}
+
+func (e *end) LocalAddr() net.Addr  { return address(e.name) }
+func (e *end) RemoteAddr() net.Addr { return address(e.name) }
 
 func (e *end) Close() error {
 	e.n.mu.Lock()

@@ -2,7 +2,4 @@
 
 package simulation
 
-const (
-	defaultCount   = 50
-	defaultReplays = 3
-)
+const defaultCount = 50

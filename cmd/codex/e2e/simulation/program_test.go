@@ -188,6 +188,7 @@ type program struct {
 	mu      sync.Mutex
 	stopped bool
 	killed  bool
+	endedAt time.Time
 	applied []string
 	said    [3][]byte
 }
@@ -233,6 +234,7 @@ func (p *program) Wait() (code int, signaled bool) {
 	p.wg.Wait()
 	p.mu.Lock()
 	killed := p.killed
+	p.endedAt = time.Now()
 	p.mu.Unlock()
 	_ = (&pipeEnd{pipe: p.pipes[0]}).Close()
 	if killed {
@@ -260,9 +262,12 @@ func (p *program) routineInput() {
 	in := &pipeEnd{pipe: p.pipes[0]}
 	var line []byte
 	buf := make([]byte, 1+p.rng.IntN(9000))
+	pauses := 0 // one that reads few bytes at a time must not take hours
 	for {
-		if p.rng.IntN(20) == 0 && !p.pause(between(p.rng, time.Millisecond, 2*time.Second)) {
-			return
+		if pauses < 30 && p.rng.IntN(20) == 0 {
+			if pauses++; !p.pause(between(p.rng, time.Millisecond, 2*time.Second)) {
+				return
+			}
 		}
 		n, err := in.read(buf)
 		if n == 0 || err != nil {
@@ -314,6 +319,16 @@ func (p *program) routineOutput(stream int, rng *rand.Rand) {
 		}
 	}
 }
+
+// forgotten reports whether a server may have forgotten the program (docs/spec/wire.md §4.4).
+func (p *program) forgotten() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.endedAt.IsZero() && time.Since(p.endedAt) >= closedReadable
+}
+
+// closedReadable is how long a server keeps the output of a process that has ended.
+const closedReadable = 30 * time.Second
 
 // inputs returns the lines that the program has applied, in their order.
 func (p *program) inputs() []string {

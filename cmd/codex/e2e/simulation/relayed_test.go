@@ -61,9 +61,8 @@ type relayed struct {
 // newRelayed starts a rendezvous service.
 func newRelayed(ctx context.Context, w *world) *relayed {
 	rng := dice(w.seed, "rendezvous", 0)
-	dir := w.t.TempDir()
 	r := &relayed{w: w, plain: [2]bool{rng.IntN(5) == 0, rng.IntN(5) == 0}}
-	tokens := rendezvous.OpenTokens(filepath.Join(dir, "tokens"))
+	tokens := rendezvous.OpenTokens(filepath.Join(w.dir, "tokens"))
 	var err error
 	r.token, _, err = tokens.Create(ctx, rendezvous.TokenSpec{Name: "all", Role: rendezvous.RoleBoth, Environments: []string{environment}})
 	if err != nil {
@@ -71,7 +70,7 @@ func newRelayed(ctx context.Context, w *world) *relayed {
 	}
 	r.opts = rendezvous.Options{Tokens: tokens}
 	if rng.IntN(2) == 0 {
-		r.opts.StateFile = filepath.Join(dir, "state")
+		r.opts.StateFile = filepath.Join(w.dir, "state")
 	}
 	w.note("relayed: the state is kept: %t, plain executor: %t, plain harness: %t", r.opts.StateFile != "", r.plain[0], r.plain[1])
 	if r.keys, err = noise.GenerateIdentity(); err != nil {

@@ -26,7 +26,8 @@ type packet struct {
 type wire struct {
 	seed uint64
 	slow time.Duration
-	sent uint64 // bytes
+	tell func(data []byte) // is called with what is sent
+	sent uint64            // bytes
 
 	mu                  sync.Mutex
 	changed             chan struct{}
@@ -39,8 +40,8 @@ type wire struct {
 	readLimit, writeEnd time.Time
 }
 
-func newWire(seed uint64, slow time.Duration) *wire {
-	return &wire{seed: seed, slow: slow, changed: make(chan struct{})}
+func newWire(seed uint64, slow time.Duration, tell func([]byte)) *wire {
+	return &wire{seed: seed, slow: slow, tell: tell, changed: make(chan struct{})}
 }
 
 // change wakes whoever waits. The caller holds the lock.
@@ -137,6 +138,7 @@ func (w *wire) push(data []byte) {
 	w.queue = append(w.queue, packet{at, data})
 	w.bytes += len(data)
 	w.sent += uint64(len(data))
+	w.tell(data)
 	w.change()
 }
 
