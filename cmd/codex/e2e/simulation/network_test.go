@@ -158,6 +158,9 @@ func (n *network) dial(ctx context.Context, party, address string) (net.Conn, er
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	if !calm {
+		if rng.IntN(6) == 0 {
+			c.twin = &twin{n: n, address: address, rng: dice(n.seed, "twin "+party, number)}
+		}
 		n.doom(c, rng)
 	}
 	return c, nil
@@ -325,11 +328,13 @@ type end struct {
 	name    string
 	in, out *wire
 	other   *end
+	twin    *twin // may be nil
 }
 
 func (e *end) Read(b []byte) (int, error) { return e.in.read(b) }
 
 func (e *end) Write(b []byte) (int, error) {
+	e.twin.copy(b)
 	return e.out.write(b)
 }
 

@@ -164,6 +164,7 @@ func (w *world) run(ctx context.Context) string {
 		w.relayed = newRelayed(ctx, w)
 	}
 	w.note("plot: %s", plot)
+	w.jumps()
 	w.serve()
 	defer func() {
 		w.net.settle()
