@@ -19,6 +19,9 @@ import (
 const (
 	smallBody = "hello from the web server"
 	largeBody = 1 << 20
+	// idleTime ends connections that the server under test keeps for later requests: it
+	// would keep them for a minute and a half, and its rest would be as long.
+	idleTime = 2 * time.Second
 )
 
 // outside has what clients reach through the server: a web server, and one that echoes.
@@ -55,7 +58,7 @@ func startOutside() (*outside, error) {
 			<-ticker.C
 		}
 	})
-	o := &outside{web: &http.Server{Handler: mux}, url: "http://" + web.Addr().String(), echo: echo}
+	o := &outside{web: &http.Server{Handler: mux, IdleTimeout: idleTime}, url: "http://" + web.Addr().String(), echo: echo}
 	o.wg.Go(func() { _ = o.web.Serve(web) })
 	o.wg.Go(o.routineEcho)
 	return o, nil
