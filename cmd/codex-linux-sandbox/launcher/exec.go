@@ -61,15 +61,18 @@ func prepareExec(argv, env []string, arg0 string, fd int) (*execution, error) {
 	return e, nil
 }
 
-// share copies the execution into memory that a child shares.
+// share copies the execution into memory that a child shares. The collector of garbage does
+// not see what that memory points to, so nothing there points to other memory at any moment.
 func (e *execution) share(a *arena) {
 	for _, list := range []*[]*byte{&e.candidates, &e.argv, &e.envp, &e.script} {
-		*list = share(a, *list)
-		for i, p := range *list {
-			if p != nil {
-				(*list)[i] = &share(a, append([]byte(unix.BytePtrToString(p)), 0))[0]
+		words := *list
+		copied := room[*byte](a, len(words))
+		for i, word := range words {
+			if word != nil {
+				copied[i] = &share(a, append([]byte(unix.BytePtrToString(word)), 0))[0]
 			}
 		}
+		*list = copied
 	}
 	e.empty, e.shell = share(a, e.empty), share(a, e.shell)
 }

@@ -356,6 +356,21 @@ func TestPreparedAndLarge(t *testing.T) {
 	}
 }
 
+// TestPreparedAndCollected: what the command gets outlives collections of garbage in the launcher.
+func TestPreparedAndCollected(t *testing.T) {
+	t.Setenv("GOGC", "1")
+	for range 3 {
+		a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+		for i := range 8000 {
+			a.env += fmt.Sprintf("V%d=%d%s\x00", i, i, strings.Repeat("x", 50))
+		}
+		got, _ := a.run(`env | grep -c '^V[0-9]*=[0-9]*x\{50\}$'`)
+		if got != "8000\n" {
+			t.Errorf("%.300s", got)
+		}
+	}
+}
+
 // TestPreparedInitIsGone: an init that was killed while it waited is replaced, and one whose
 // launcher ends, ends.
 func TestPreparedInitIsGone(t *testing.T) {
