@@ -14,7 +14,6 @@ import (
 
 // TestManText writes text that roff would take for requests or escapes.
 func TestManText(t *testing.T) {
-	t.Parallel()
 	m := &manText{}
 	m.text(".profile\n'quoted\na\\b --flag")
 	m.macro("SH", `say "x"`, "a-b", "2026-11-24")
@@ -42,7 +41,6 @@ codex y
 
 // TestManPages looks for every command and option in the manual pages.
 func TestManPages(t *testing.T) {
-	t.Parallel()
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 	for _, c := range app.Commands {
 		if c.Hidden || c.Name == "help" {
@@ -64,7 +62,6 @@ func TestManPages(t *testing.T) {
 
 // TestManLint has mandoc read every page as a packager does: with a warning there is none.
 func TestManLint(t *testing.T) {
-	t.Parallel()
 	mandoc, err := exec.LookPath("mandoc")
 	testutil.Need(t, "mandoc", err, exec.ErrNotFound)
 	app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
@@ -93,7 +90,6 @@ func TestManLint(t *testing.T) {
 
 // TestManDate rejects what is no date.
 func TestManDate(t *testing.T) {
-	t.Parallel()
 	for _, date := range []string{"today", "2026-13-01", "2026-1-1", "2026-01-31T00:00:00Z"} {
 		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})
 		if err := app.Run([]string{"codex", "man", "--date", date}); err == nil || !strings.Contains(err.Error(), "--date") {

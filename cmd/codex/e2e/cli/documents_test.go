@@ -59,11 +59,12 @@ var notMarked = map[string]string{
 	".ci/run":                         "it runs this test",
 	"source <(codex completion bash)": "it changes the shell: see TestCompletionInShells",
 	"codex man remote | man -l -":     "it needs man: see TestManPages",
-	"codex exec-server token create --role run --cwd /srv/project --expires 24h": "it needs that directory: see TestRoles",
-	"codex exec-server token create --role read --principal ci":                  "it writes into the home of the user: see TestRoles",
-	"scripts/release 1.2.3 --out /var/tmp/codex-1.2.3":                           "it builds for six kinds of machines: .ci/run makes a release, twice",
-	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'":            "it runs tests, as scripts/test does",
-	"go test ./cmd/codex/e2e/cli -run TestDocuments":                             "it is this test",
+	"codex exec-server token create --role run --cwd /srv/project --expires 24h":        "it needs that directory: see TestRoles",
+	"codex exec-server token create --role read --principal ci":                         "it writes into the home of the user: see TestRoles",
+	"codex remote run --env box --sandbox read-only -- sh -c 'id -un; pwd; touch here'": "it needs the services of the package: scripts/services runs it in a guest",
+	"scripts/release 1.2.3 --out /var/tmp/codex-1.2.3":                                  "it builds for six kinds of machines: .ci/run makes a release, twice",
+	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'":                   "it runs tests, as scripts/test does",
+	"go test ./cmd/codex/e2e/cli -run TestDocuments":                                    "it is this test",
 }
 
 // unmarked finds a command line without a dollar sign in an indented block.

@@ -24,7 +24,7 @@ func TestMistakes(t *testing.T) {
 		errs string // the beginning of stderr
 	}{
 		{"exec-server token create --tokens " + tokens + " --role bad", 2, `error: --role "bad": there are read, run and admin`},
-		{"exec-server token create --tokens " + tokens + " --role run --cwd /nosuch", 1, "Error: --cwd: stat /nosuch: no such file or directory"},
+		{"exec-server token create --tokens " + tokens + " --role run --cwd /nosuch", 1, "Error: --cwd: lstat /nosuch: no such file or directory"},
 		{"exec-server token create --tokens " + tokens + " --role run --limit-memory 10x", 2, `error: --limit-memory "10x" is no size: give bytes, or a number with K`},
 		{"exec-server token create --tokens " + tokens, 2, "error: --role is missing: read, run or admin"},
 		{"exec-server token revoke --tokens " + tokens + " nosuch", 1, "Error: token \"nosuch\": there is no such token\ncodex: codex exec-server token list shows"},
