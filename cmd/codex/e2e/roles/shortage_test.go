@@ -18,7 +18,7 @@ import (
 // shortUser is a user of which no other test has processes: RLIMIT_NPROC counts all of a user.
 const shortUser = 61234
 
-// TestShortages: a server that has no more descriptors or processes refuses starts and file requests
+// TestShortages: a server that has no more descriptors refuses starts and file requests
 // with what is lacking, goes on, and takes new work when some was ended. Many ask at once.
 func TestShortages(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -27,7 +27,6 @@ func TestShortages(t *testing.T) {
 	harness.NeedSandbox(t)
 	for name, tt := range map[string]struct{ limit, want string }{
 		"descriptors": {"ulimit -n 100", "too many open files"},
-		"processes":   {"ulimit -u 60", "too many processes"},
 	} {
 		for kind, sandbox := range map[string]object{"free": nil, "sandboxed": managed()} {
 			t.Run(name+", "+kind, func(t *testing.T) {
@@ -120,54 +119,4 @@ func (w *world) requestAllKinds(c *execclient.Client, sandbox object) {
 	if _, err := c.EnvironmentInfo(ctx); err != nil {
 		w.t.Errorf("the server does not answer: %v", err)
 	}
-}
-
-// TestProcessesTaken: a command starts processes until the server's user may have no more, and
-// many clients ask at once for what needs threads and processes. The server says what is lacking,
-// and goes on when the command was ended.
-func TestProcessesTaken(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can act as a user who has no other processes, and may have few")
-	}
-	harness.NeedSandbox(t)
-	w := newWorld(t, "auto", &syscall.Credential{Uid: shortUser + 1, Gid: shortUser + 1})
-	token := w.token("--role", "run")
-	w.limit = "ulimit -u 60"
-	server := w.serve()
-	c := w.client(token)
-	taker, err := c.Start(t.Context(), w.params("taker", nil, "while :; do sleep 1000 > /dev/null 2>&1 & done"))
-	harness.Must(t, err)
-	end, err := taker.Wait(t.Context()) // the shell ends when it cannot fork
-	if err != nil || end.Code == 0 {
-		t.Fatalf("the command that takes all processes: %+v, %v", end, err)
-	}
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
-			defer cancel()
-			if i%2 == 0 {
-				_, _, err := run(ctx, c, w.params(fmt.Sprint("p", nextID()), nil, "true"))
-				if err != nil && !strings.Contains(err.Error(), "too many processes") {
-					t.Errorf("a start: %v", err)
-				}
-				return
-			}
-			if _, err := c.FS().ReadFile(ctx, w.ws+"/f"); err != nil {
-				t.Errorf("a file request: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if err := server.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Fatalf("the server has ended: %v", err)
-	}
-	_, err = taker.Terminate(t.Context())
-	harness.Must(t, err)
-	harness.Eventually(t, "a refusal afterwards", func() []string {
-		if out, code, err := run(t.Context(), c, w.params(fmt.Sprint("after", nextID()), nil, "echo ran")); err != nil || out != "ran\n" {
-			return []string{fmt.Sprint(out, code, err)}
-		}
-		return nil
-	})
 }
