@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharing: the init of a sandbox that is prepared ahead (prepare.go) is forked before
-// the launcher knows what the command is. It reads the rest of its program from memory
-// that it shares with the launcher. The init waits at its gate while the launcher writes
-// there, so that nothing is read and written at the same time.
+// The init of a sandbox that is made ahead (prepare.go) is forked before the launcher knows what
+// the command is. It reads the rest of its program from memory that it shares with the launcher.
+// The launcher appends steps only behind one with which the init waits for it, so that the init reads
+// no step that is half written.
 
 const (
 	// arenaSize bounds what is shared: the steps, the paths they name, and the command

@@ -52,20 +52,17 @@ const (
 
 // prepared is a sandbox whose init waits for the rest of its program.
 type prepared struct {
-	s     *supervisor
-	view  *mounter
-	wall  *ruleset
-	arena *arena
-	pid   int
-	ended int // readable when the init has ended
-	rules sandbox.Rules
-	// rights are those that the second wall handles.
-	rights   uint64
-	cgroup   sandbox.FileID // of the init
-	reserved int
-	mounts   int // tells of changes of the launcher's mounts
-	launcher int // the launcher itself, for the init
-	now      *launch
+	s        *supervisor
+	view     *mounter
+	wall     *ruleset
+	arena    *arena
+	pid      int
+	ended    int // readable when the init has ended
+	made     surroundings
+	reserved int     // see launch
+	mounts   int     // tells of changes of the launcher's mounts
+	launcher int     // the launcher itself, for the init
+	now      *launch // of the order
 	// actions are what the launcher did before with the signals that it ignores, as the
 	// init has them for the command; nil: it does not ignore them yet.
 	actions []action
@@ -168,24 +165,6 @@ func (l *launch) preparable() bool {
 		lateLast(l.plan.Mounts)
 }
 
-// late reports whether a mount may need a placeholder, which is made with the order.
-func late(m sandbox.Mount) bool { return m.Cover || m.Perhaps }
-
-func early(m sandbox.Mount) bool { return !late(m) }
-
-// lateLast reports whether no other mount that follows a late one has to do with its target, so
-// that the late ones can be made last.
-func lateLast(mounts []sandbox.Mount) bool {
-	for i, m := range mounts {
-		if late(m) && slices.ContainsFunc(mounts[i+1:], func(o sandbox.Mount) bool {
-			return early(o) && (within(o.Target, m.Target) || within(m.Target, o.Target))
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
 // namespacesToSpare reports whether the user may have many namespaces.
 func namespacesToSpare() bool {
 	for _, kind := range []string{"user", "mnt", "pid", "ipc", "uts", "net"} {
@@ -204,16 +183,12 @@ func (a *prepared) build(l *launch) (err error) {
 	if a.launcher, err = unix.PidfdOpen(os.Getpid(), 0); err != nil {
 		return fmt.Errorf("open the launcher: %w", err)
 	}
-	var st unix.Stat_t
-	if l.cgroup > 0 && unix.Fstat(l.cgroup, &st) == nil {
-		a.cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
-	}
 	p := a.arena.program(preparedSteps, preparedRegisters)
 	c := &processes{
 		init: p, command: a.arena.program(commandSteps, commandSteps), exec: &room[execution](a.arena, 1)[0],
 		cgroup: l.cgroup, limited: true, flags: l.namespaces() | unix.CLONE_FILES,
 	}
-	a.s, a.rules, a.rights, a.reserved = &supervisor{l: l, processes: c}, l.rules(), l.wallRights(), l.reserved
+	a.s, a.made, a.reserved = &supervisor{l: l, processes: c}, l.surroundings(), l.reserved
 	if err := a.s.openPipes(); err != nil {
 		return err
 	}
@@ -223,8 +198,8 @@ func (a *prepared) build(l *launch) (err error) {
 		val(1), pointer(p, &unix.Timespec{}), val(0), val(0)).none = true
 	enter(p)
 	a.s.entered = len(p.steps)
-	a.wall = l.wall(p, a.rules)
-	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, masking: slices.ContainsFunc(l.plan.Mounts, late), keeping: true}
+	a.wall = l.wall(p, l.rules())
+	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, masking: slices.ContainsFunc(l.plan.Mounts, isLate), keeping: true}
 	a.view.ahead()
 	if l.plan.OwnNetwork() {
 		p.loopback()
@@ -235,21 +210,6 @@ func (a *prepared) build(l *launch) (err error) {
 		return errors.New("the plan is too long")
 	}
 	return nil
-}
-
-// ahead appends what makes the view but for late mounts.
-func (m *mounter) ahead() {
-	m.host(early)
-	for i, mt := range m.plan.Mounts {
-		if early(mt) {
-			m.mount(i)
-		}
-	}
-	if !m.masking {
-		m.hideCovers()
-		m.covers = 0
-	}
-	m.makeProc()
 }
 
 // wait appends that the init tells the launcher that it has come to its gate, and waits there.
@@ -300,31 +260,48 @@ func (a *prepared) arrived() error {
 	return nil
 }
 
-// fits reports whether the prepared sandbox is what the plan of a launch would make. It is none
-// for a terminal: the kernel sends a hangup to the process group of the launcher, and so to the
-// init, when that gives the terminal up.
+// surroundings are what a sandbox is made with, besides its view. They can be compared.
+type surroundings struct {
+	rules   sandbox.Rules
+	rights  uint64 // that the second wall handles
+	nesting bool
+	placed  bool           // in a cgroup of its own, not in the launcher's
+	cgroup  sandbox.FileID // that one
+}
+
+func (l *launch) surroundings() surroundings {
+	made := surroundings{rules: l.rules(), rights: l.wallRights(), nesting: l.nesting, placed: l.cgroup > 0}
+	var st unix.Stat_t
+	if made.placed && unix.Fstat(l.cgroup, &st) == nil {
+		made.cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
+	}
+	return made
+}
+
+// fits reports whether the prepared sandbox is what the plan of a launch would make, and notes
+// the launch if it is.
 func (a *prepared) fits(l *launch) bool {
-	was, is := a.s.l.plan, l.plan
-	var cgroup sandbox.FileID
-	if l.cgroup > 0 {
-		var st unix.Stat_t
-		if unix.Fstat(l.cgroup, &st) != nil {
-			return false
-		}
-		cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
-	}
-	needsJanitor := slices.ContainsFunc(is.Mounts, late) || len(is.Undo) > 0
-	if l.ownTerminal() || cgroup != a.cgroup || !l.preparable() || l.nesting != a.s.l.nesting || l.rules() != a.rules || l.wallRights() != a.rights ||
-		slices.ContainsFunc(is.Mounts, late) && !a.view.masking || needsJanitor && (l.janitor == nil || l.janitor.FD < 0) ||
-		!was.SameView(is, late) {
+	switch late := slices.ContainsFunc(l.plan.Mounts, isLate); {
+	case !l.preparable(), l.surroundings() != a.made, !a.s.l.plan.SameView(l.plan, isLate), a.mountsChanged():
 		return false
-	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(a.mounts), Events: unix.POLLPRI}}, 0)
-	if err != nil || n != 0 {
+	case late && !a.view.masking:
+		return false // the file system with masks is hidden by now
+	case (late || len(l.plan.Undo) > 0) && (l.janitor == nil || l.janitor.FD < 0):
+		return false // the init must hold the connection, and one that is made now comes too late
+	case l.ownTerminal():
+		// The kernel sends a hangup to the process group of a launcher that gives its terminal up,
+		// and the init is in that group.
 		return false
 	}
 	a.now = l
 	return true
+}
+
+// mountsChanged reports whether anything was mounted, unmounted or mounted otherwise on the host
+// since the sandbox was planned. It is asked once.
+func (a *prepared) mountsChanged() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(a.mounts), Events: unix.POLLPRI}}, 0)
+	return err != nil || n != 0
 }
 
 // discard ends the init, and lets go of all that was made for it.
@@ -460,53 +437,6 @@ func (a *prepared) command() error {
 	e.share(a.arena)
 	*a.s.processes.exec = *e
 	return nil
-}
-
-// late appends the late mounts of the plan, and hides what masks are made of.
-func (m *mounter) late() {
-	m.sources = make([]register, len(m.plan.Mounts))
-	m.openSources(late)
-	for i, mt := range m.plan.Mounts {
-		if late(mt) {
-			m.mount(i)
-		}
-	}
-	m.hideCovers()
-	m.close(m.root)
-}
-
-// remember notes on which mount a target of the plan is now.
-func (m *mounter) remember(target string, fd register) {
-	if !m.keeping || within(target, "/dev") && target != "/dev" {
-		return
-	}
-	// Of several at one target the last is seen, and of two of which one is made, that one.
-	i := slices.IndexFunc(m.kept, func(k keptMount) bool { return k.target == target })
-	if i < 0 {
-		i = len(m.kept)
-		m.kept = append(m.kept, keptMount{target, &hold(m.program, make([]mounted, 1))[0]})
-	}
-	m.statx(target, fd, &m.kept[i].mounted.was)
-}
-
-func (m *mounter) statx(name string, fd register, to *unix.Statx_t) *step {
-	return m.do("look at", name, unix.SYS_STATX, fd.arg(), m.text(""), val(unix.AT_EMPTY_PATH),
-		val(unix.STATX_INO|unix.STATX_MNT_ID), arg{value: uintptr(unsafe.Pointer(to))})
-}
-
-// checkKept appends what fails unless each mount that was remembered is still at its target.
-func (m *mounter) checkKept() {
-	for _, k := range m.kept {
-		at := m.open("open", m.root.arg(), relative(k.target))
-		m.statx(k.target, at, &k.mounted.is).kept = k.mounted
-		m.close(at)
-	}
-}
-
-// keptMount is a mount of a view that is used later.
-type keptMount struct {
-	target  string
-	mounted *mounted
 }
 
 // wallRights are the rights that the second wall handles.

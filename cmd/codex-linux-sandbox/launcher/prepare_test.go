@@ -295,31 +295,54 @@ func preparedIsOld(t *testing.T, change func(t *testing.T, dir string)) (output 
 	return a.run("cat " + dir + "/secret " + dir + "/there " + dir + "/hidden/secret " + dir + "/missing; echo end")
 }
 
-// TestPreparedAndMounts: when something is mounted on the host, the sandbox that was made
-// before is thrown away at once, and the command sees the mount.
+// TestPreparedAndMounts: when something is mounted, unmounted or mounted otherwise on the host, the
+// sandbox that was made before is thrown away at once, and the command sees what is there now.
 func TestPreparedAndMounts(t *testing.T) {
 	dir := t.TempDir()
 	runtime.LockOSThread() // for good: the thread ends with the test
 	testutil.Need(t, "right to make mounts", unix.Unshare(unix.CLONE_NEWNS), unix.EPERM)
+	mount := func(source, kind string, flags uintptr, data string) {
+		t.Helper()
+		if err := unix.Mount(source, dir, kind, flags, data); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
-	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
-	fd, err := unix.PidfdOpen(a.init, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	write(t, dir+"/file", "mounted")
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(10*time.Second/time.Millisecond)); n != 1 {
-		t.Errorf("the init lives on: %d, %v", n, err)
-	}
-	if got, used := a.run("cat " + dir + "/file"); used || got != "mounted" {
-		t.Errorf("used %v: %s", used, got)
+	write(t, dir+"/file", "below")
+	for _, tt := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"mounted", func() { mount("tmpfs", "tmpfs", 0, "size=64k"); write(t, dir+"/file", "mounted") }, "mounted"},
+		{"mounted otherwise", func() { mount("", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOEXEC, "") }, "mounted"},
+		{"with other attributes", func() {
+			attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+			if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, attr); err != nil {
+				t.Fatal(err)
+			}
+		}, "mounted"},
+		{"unmounted", func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Fatal(err)
+			}
+		}, "below"},
+	} {
+		a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+		fd, err := unix.PidfdOpen(a.init, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tt.change()
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(10*time.Second/time.Millisecond)); n != 1 {
+			t.Errorf("%s: the init lives on: %d, %v", tt.name, n, err)
+		}
+		_ = unix.Close(fd)
+		if got, used := a.run("cat " + dir + "/file"); used || got != tt.want {
+			t.Errorf("%s: used %v: %s", tt.name, used, got)
+		}
 	}
 }
 
@@ -394,7 +417,6 @@ func TestPreparedInitIsGone(t *testing.T) {
 		}
 		defer unix.Close(fd)
 		end(a)
-		_ = a.cmd.Wait()
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(10*time.Second/time.Millisecond)); n != 1 {
 			t.Errorf("the init lives on: %d, %v", n, err)
 		}

@@ -20,7 +20,7 @@ type program struct {
 	*sequence
 	keep []any // memory that the arguments point to
 	// shared is the memory of all that the child reads of the program, if steps are
-	// appended when the child has been forked; nil: it has a copy. See sharing.
+	// appended when the child has been forked; nil: it has a copy.
 	shared *arena
 	lost   step // stands for a step that had no room there
 }
