@@ -3,6 +3,7 @@
 package execserver
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,7 @@ type aheadPolicy struct {
 	tmpdir string
 	used   time.Time
 	making bool // a launcher is being started
-	failed bool // no sandbox can be made ahead
+	failed bool // no sandbox can be made ahead for it
 	ready  *process.Standby
 }
 
@@ -114,7 +115,8 @@ func (p *launcherPool) routineAhead(a *aheadPolicy) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a.making, a.failed = false, err != nil
+	// Anything else, such as a lack of memory, may be over when the policy is used again.
+	a.making, a.failed = false, errors.Is(err, process.ErrUnprepared)
 	switch {
 	case err != nil:
 	case p.stopped || !slices.Contains(p.ahead, a):

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -100,8 +101,8 @@ func (st *Standby) routineWaiter(pidfd int) {
 
 // Prepare has the standby do what it can for a spec that is likely to be that of its process:
 // the arguments after the first of Argv, and ExtraFiles. It returns when that is done, after
-// milliseconds. The error is standby.ErrUnprepared if there is nothing to do; after any other
-// the standby is of no more use, and must be closed.
+// milliseconds. The error is ErrUnprepared if there is nothing to do; after any other the
+// standby is of no more use, and is killed.
 func (st *Standby) Prepare(spec Spec) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -141,7 +142,15 @@ func (st *Standby) send(o *standby.Order) error {
 	if st.socket < 0 {
 		return fmt.Errorf("prepare: the standby is closed: %w", os.ErrClosed)
 	}
-	return standby.Send(st.socket, o)
+	err := standby.Send(st.socket, o)
+	switch {
+	case errors.Is(err, standby.ErrUnprepared):
+		return ErrUnprepared
+	case err != nil && !st.over:
+		// It may hang, and would not notice that the socket is closed.
+		_ = syscall.Kill(st.pid, syscall.SIGKILL)
+	}
+	return err
 }
 
 // takeCgroup returns the cgroup of what was started ahead; the zero value: none. The

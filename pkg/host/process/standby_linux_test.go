@@ -59,6 +59,21 @@ func TestStandbyProgram(t *testing.T) {
 	os.Exit(1)
 }
 
+// hangs is the argument with which TestStandbyProgram gives an answer that is none, and goes on.
+const hangs = "hang"
+
+// TestPrepareFails: a standby that gives no answer, and hangs, is killed.
+func TestPrepareFails(t *testing.T) {
+	eachVariant(t, func(t *testing.T, g *Group) {
+		st := standbyOf(t, g.s)
+		if err := st.Prepare(Spec{Argv: []string{"program", hangs}}); err == nil || errors.Is(err, ErrUnprepared) {
+			t.Fatalf("the error is %v", err)
+		}
+		await(t, "the end", st.Ended())
+		notLeft(t, g.s, st.pid)
+	})
+}
+
 // prepared does what TestStandbyProgram does ahead: it starts a process in the cgroup of the order, or
 // says that it can do nothing, and returns the order that follows.
 func prepared(socket int, order *standby.Order) (standby.Order, error) {
@@ -68,6 +83,10 @@ func prepared(socket int, order *standby.Order) (standby.Order, error) {
 		cmd := exec.Command("/bin/sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: order.Files[len(order.Files)-1], Pdeathsig: syscall.SIGKILL}
 		err = cmd.Start()
+	}
+	if len(order.Args) > 0 && order.Args[0] == hangs {
+		_, _ = unix.Write(socket, []byte{9})
+		_ = unix.Pause()
 	}
 	if err := errors.Join(err, standby.Answer(socket, len(order.Args) == 0)); err != nil {
 		return *order, err
@@ -157,7 +176,7 @@ func TestPrepareHoldsSocket(t *testing.T) {
 func TestUnprepared(t *testing.T) {
 	eachVariant(t, func(t *testing.T, g *Group) {
 		st := standbyOf(t, g.s)
-		if err := st.Prepare(Spec{Argv: []string{"program", "not possible"}}); !errors.Is(err, standby.ErrUnprepared) {
+		if err := st.Prepare(Spec{Argv: []string{"program", "not possible"}}); !errors.Is(err, ErrUnprepared) {
 			t.Fatalf("the answer is %v", err)
 		}
 		if st.cg.path != "" {
