@@ -7,7 +7,7 @@ import "encoding/json"
 // bytes; Permissions are the nine permission bits. Target is where a link leads, and
 // is absent if that is not UTF-8.
 type Attributes struct {
-	Kind         string // AttributesFile and so on
+	Kind         string // KindFile and so on
 	Size         uint64
 	Permissions  uint32
 	ModifiedAtMS int64
