@@ -30,8 +30,8 @@ type registry struct {
 type entry struct {
 	Registration
 	sockets    int
-	visit      *Visit // the newest; it is replaced, not changed
-	generation uint64 // of it
+	connection *ExecutorConnection // the newest; it is replaced, not changed
+	generation uint64              // of it
 }
 
 func newRegistry(file *stateFile) *registry {
@@ -150,7 +150,7 @@ func (r *registry) Find(_ context.Context, id string) (Registration, error) {
 }
 
 // Attach implements State.
-func (r *registry) Attach(_ context.Context, id string, visit Visit) (uint64, error) {
+func (r *registry) Attach(_ context.Context, id string, c ExecutorConnection) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.by[id]
@@ -159,7 +159,7 @@ func (r *registry) Attach(_ context.Context, id string, visit Visit) (uint64, er
 	}
 	e.sockets++
 	r.generations++
-	e.visit, e.generation = &visit, r.generations
+	e.connection, e.generation = &c, r.generations
 	return r.generations, nil
 }
 
@@ -173,9 +173,9 @@ func (r *registry) Detach(_ context.Context, id string, generation uint64, at ti
 	}
 	e.sockets--
 	if e.generation == generation {
-		ended := *e.visit
+		ended := *e.connection
 		ended.Until = at
-		e.visit = &ended
+		e.connection = &ended
 	}
 	if e.sockets == 0 && r.current[e.Environment] != e {
 		delete(r.by, id)
@@ -196,7 +196,7 @@ func (r *registry) List() []Listed {
 	defer r.mu.Unlock()
 	list := make([]Listed, 0, len(r.current))
 	for _, e := range r.current {
-		list = append(list, Listed{e.Registration, e.sockets > 0, e.visit})
+		list = append(list, Listed{e.Registration, e.sockets > 0, e.connection})
 	}
 	return list
 }

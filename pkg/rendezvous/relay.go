@@ -67,7 +67,7 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 		return tooManySockets()
 	}
 	defer mine.removeSocket()
-	generation, err := s.state.Attach(ctx, t.registration, s.visit(r, t))
+	generation, err := s.state.Attach(ctx, t.registration, s.executorConnection(r, t))
 	switch {
 	case errors.Is(err, ErrNotRegistered):
 		return &apiError{http.StatusNotFound, "unknown_registration", "the registration has expired or was replaced; register again"}
@@ -101,10 +101,10 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	return nil
 }
 
-// visit returns what is known of an executor that connects.
-func (s *Server) visit(r *http.Request, t *ticket) Visit {
+// executorConnection returns what is known of an executor that connects.
+func (s *Server) executorConnection(r *http.Request, t *ticket) ExecutorConnection {
 	said := description.Read(r.Header)
-	return Visit{Address: r.RemoteAddr, Since: s.now().UTC(), Name: said.Name, Agent: cmp.Or(said.Agent, t.agent)}
+	return ExecutorConnection{Address: r.RemoteAddr, Since: s.now().UTC(), Name: said.Name, Agent: cmp.Or(said.Agent, t.agent)}
 }
 
 // detach notes the end of an executor's connection, also when the service ends.

@@ -22,12 +22,12 @@ type Registration struct {
 // is connected.
 type Listed struct {
 	Registration
-	Connected bool
-	Visit     *Visit // the newest; nil: its executor has not connected yet
+	Connected  bool
+	Connection *ExecutorConnection // the newest; nil: its executor has not connected yet
 }
 
-// Visit is a connection of an executor, for the people who read the status page.
-type Visit struct {
+// ExecutorConnection is a connection of an executor, for the people who read the status page.
+type ExecutorConnection struct {
 	Address string    `json:"address"` // where it came from
 	Since   time.Time `json:"since"`
 	// Until is when it ended. Zero: it has not, or its node was lost.
@@ -64,10 +64,10 @@ type State interface {
 	// Find returns the registration with an id, or an ErrNotRegistered.
 	Find(ctx context.Context, id string) (Registration, error)
 	// Attach notes that a registration's executor connects; Detach must
-	// follow. The visit has no end yet. The generation is greater than that of every earlier connection
+	// follow. c has no end yet. The generation is greater than that of every earlier connection
 	// of the executor. The error is an ErrNotRegistered if the executor has
 	// been replaced, or was never there.
-	Attach(ctx context.Context, id string, visit Visit) (generation uint64, err error)
+	Attach(ctx context.Context, id string, c ExecutorConnection) (generation uint64, err error)
 	// Detach notes that the connection with a generation is over, at a time.
 	Detach(ctx context.Context, id string, generation uint64, at time.Time)
 	// Nonce makes a nonce. It has letters, digits and dashes.

@@ -68,10 +68,10 @@ func (m *meter) flow(now time.Time) flow {
 // environmentStatus joins what the state and the nodes know of an environment.
 func (s *Server) environmentStatus(reg *Listed, others []activity) environmentStatus {
 	e := environmentStatus{ID: reg.Environment, Registration: reg.ID, Connected: reg.Connected, Clients: []clientStatus{}}
-	if v := reg.Visit; v != nil {
-		e.Name, e.Program, e.Address, e.Since = v.Name, v.Agent, v.Address, new(v.Since)
-		if !v.Until.IsZero() {
-			e.LastSeen = new(v.Until)
+	if c := reg.Connection; c != nil {
+		e.Name, e.Program, e.Address, e.Since = c.Name, c.Agent, c.Address, new(c.Since)
+		if !c.Until.IsZero() {
+			e.LastSeen = new(c.Until)
 		}
 	}
 	known := others

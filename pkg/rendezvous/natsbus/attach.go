@@ -11,7 +11,7 @@ import (
 
 // Attach implements rendezvous.State. The generation is the revision of the
 // record that says where the executor is: revisions only grow.
-func (s *State) Attach(ctx context.Context, id string, visit rendezvous.Visit) (uint64, error) {
+func (s *State) Attach(ctx context.Context, id string, c rendezvous.ExecutorConnection) (uint64, error) {
 	for range casAttempts {
 		rec, revision, err := s.read(ctx, id, leader)
 		if err != nil {
@@ -25,7 +25,7 @@ func (s *State) Attach(ctx context.Context, id string, visit rendezvous.Visit) (
 				return 0, fmt.Errorf("registration %s: %w", id, rendezvous.ErrNotRegistered)
 			}
 		}
-		rec.Node, rec.Visit = s.node.id, &visit
+		rec.Node, rec.Connection = s.node.id, &c
 		generation, err := s.write(ctx, rec, revision)
 		if errors.Is(err, errConflict) {
 			continue
@@ -98,8 +98,8 @@ func (s *State) noteDetached(ctx context.Context, id string, revision uint64, un
 		return s.registrations.remove(ctx, keyByID(id), revision)
 	}
 	rec.Node = ""
-	if rec.Visit != nil { // a node that knows nothing of visits may have written the record
-		rec.Visit.Until = until
+	if rec.Connection != nil { // a node of an older version may have written the record
+		rec.Connection.Until = until
 	}
 	_, err = s.write(ctx, rec, revision)
 	return err

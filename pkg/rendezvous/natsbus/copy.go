@@ -100,7 +100,7 @@ func (s *State) List() []rendezvous.Listed {
 	for _, id := range s.newest {
 		if c := s.copied[id]; c != nil {
 			list = append(list, rendezvous.Listed{
-				Registration: c.Registration, Connected: c.Node != "" && s.node.Bus.alive(c.Node), Visit: c.Visit,
+				Registration: c.Registration, Connected: c.Node != "" && s.node.Bus.alive(c.Node), Connection: c.Connection,
 			})
 		}
 	}

@@ -42,15 +42,15 @@ func register(t testing.TB, n *Node, id, environment string) rendezvous.Registra
 	return reg
 }
 
-// visit is that of the executors of the tests, which ends at left.
+// connection is that of the executors of the tests, which ends at left.
 var (
-	visit = rendezvous.Visit{Address: "192.0.2.1:4711", Since: time.Unix(1_800_000_000, 0).UTC(), Name: "box", Agent: "codex/1"}
-	left  = visit.Since.Add(time.Hour)
+	connection = rendezvous.ExecutorConnection{Address: "192.0.2.1:4711", Since: time.Unix(1_800_000_000, 0).UTC(), Name: "box", Agent: "codex/1"}
+	left       = connection.Since.Add(time.Hour)
 )
 
 func attach(t testing.TB, n *Node, id string) uint64 {
 	t.Helper()
-	generation, err := n.State.Attach(ctxOf(t), id, visit)
+	generation, err := n.State.Attach(ctxOf(t), id, connection)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,26 +90,26 @@ func TestNodesShareTheState(t *testing.T) {
 			t.Errorf("%q is there", id)
 		}
 	}
-	listed := func(connected bool, seen *rendezvous.Visit) {
+	listed := func(connected bool, seen *rendezvous.ExecutorConnection) {
 		t.Helper()
 		for _, n := range []*Node{a, b} {
 			eventually(t, "it is listed", func() bool {
 				list := n.State.List()
-				return len(list) == 1 && list[0].Registration == reg && list[0].Connected == connected && reflect.DeepEqual(list[0].Visit, seen)
+				return len(list) == 1 && list[0].Registration == reg && list[0].Connected == connected && reflect.DeepEqual(list[0].Connection, seen)
 			})
 		}
 	}
-	over := visit
+	over := connection
 	over.Until = left
 	listed(false, nil)
 	first := attach(t, b, "r1")
-	listed(true, &visit)
+	listed(true, &connection)
 	second := attach(t, a, "r1")
 	if second <= first {
 		t.Errorf("generation %d follows %d", second, first)
 	}
 	b.State.Detach(ctx, "r1", first, left) // is not there any more
-	listed(true, &visit)
+	listed(true, &connection)
 	a.State.Detach(ctx, "r1", second, left)
 	listed(false, &over)
 	for _, n := range []*Node{a, b} {
@@ -141,7 +141,7 @@ func TestReplacedRegistration(t *testing.T) {
 	if !missing(t, b, "connected") {
 		t.Error("it is kept after its end")
 	}
-	if _, err := a.State.Attach(ctx, "connected", visit); !errors.Is(err, rendezvous.ErrNotRegistered) {
+	if _, err := a.State.Attach(ctx, "connected", connection); !errors.Is(err, rendezvous.ErrNotRegistered) {
 		t.Errorf("%v", err)
 	}
 }
@@ -231,7 +231,7 @@ func TestRace(t *testing.T) {
 	var attaching sync.WaitGroup
 	for _, n := range append(nodes, nodes...) {
 		attaching.Go(func() {
-			generation, err := n.State.Attach(ctxOf(t), reg.ID, visit)
+			generation, err := n.State.Attach(ctxOf(t), reg.ID, connection)
 			if err != nil {
 				t.Error(err)
 			}
