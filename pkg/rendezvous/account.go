@@ -47,8 +47,8 @@ type account struct {
 	executors map[string]*executor
 }
 
-// arrive notes that an executor is connected. The caller must call depart.
-func (a *account) arrive(registration string, x *executor) {
+// addExecutor notes that an executor is connected. The caller must call removeExecutor.
+func (a *account) addExecutor(registration string, x *executor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.executors == nil {
@@ -57,8 +57,9 @@ func (a *account) arrive(registration string, x *executor) {
 	a.executors[registration] = x
 }
 
-// depart notes that it is not any more. A newer connection may have taken its place.
-func (a *account) depart(registration string, x *executor) {
+// removeExecutor notes that an executor is no longer connected, unless a newer connection of its
+// registration has replaced it.
+func (a *account) removeExecutor(registration string, x *executor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.executors[registration] == x {
@@ -159,7 +160,7 @@ func (s *accounts) find(id string) *account {
 	return s.by[id]
 }
 
-// all returns the accounts as they are, by id.
+// all returns all accounts by id, at the time of the call.
 func (s *accounts) all() map[string]*account {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,10 +2,11 @@ package rendezvous
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
-// activity is what a node knows of the traffic of an environment. Nodes tell it each other.
+// activity is what a node knows of the traffic of an environment. Nodes exchange it.
 type activity struct {
 	Environment string `json:"environment"`
 	// Up and Down are what has passed through this node, Up from harnesses to executors.
@@ -34,10 +35,7 @@ func (s *Server) activity(environment string, a *account) activity {
 	now := s.now()
 	e := activity{Environment: environment, Up: a.up.meter.flow(now), Down: a.down.meter.flow(now)}
 	a.mu.Lock()
-	executors := make(map[string]*executor, len(a.executors))
-	for registration, x := range a.executors {
-		executors[registration] = x
-	}
+	executors := maps.Clone(a.executors)
 	a.mu.Unlock() // executors have locks of their own, which come first
 	for registration, x := range executors {
 		e.Executors = append(e.Executors, x.status(registration))

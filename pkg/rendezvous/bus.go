@@ -38,16 +38,16 @@ type MetricsWriter interface {
 	WriteMetrics(w io.Writer)
 }
 
-// PeerBus is what a Bus can be besides, if its nodes can ask each other what they know.
+// PeerBus is implemented by a Bus whose nodes can ask each other what they know.
 type PeerBus interface {
 	// Peers returns the other nodes that are alive.
 	Peers() []string
-	// Ask asks another node, and returns what its tell has returned. It waits until ctx ends, for a
-	// node that does not know the question too.
+	// Ask sends a question to another node, and returns what the answer function there has
+	// returned. A node of an older version does not answer: then Ask waits until ctx ends.
 	Ask(ctx context.Context, node, question string) ([]byte, error)
-	// Answer has tell answer the questions of the other nodes, one after the other. It must not
-	// wait, and return at most MaxFrame bytes.
-	Answer(tell func(question string) []byte)
+	// Answer sets the function that answers the questions of the other nodes, one after the
+	// other. It must not block, and must return at most MaxFrame bytes.
+	Answer(answer func(question string) []byte)
 }
 
 // LocalBus is the Bus of a service that is one process.

@@ -176,16 +176,17 @@ const (
 const (
 	// maxAgent is the longest name of a program that is kept, in bytes.
 	maxAgent = description.MaxAgent + len("…")
-	// statusClients bounds the programs that are named of an environment's clients; the rest
-	// are counted.
+	// statusClients bounds the programs that the page names for the clients of an environment.
+	// Clients of other programs are only counted.
 	statusClients = 8
-	// surveyAge is how old the answers of the other nodes may be: a page is read each 2 s, by
-	// any number of people. surveyTime is how long a page waits for them.
+	// surveyAge is how old the answers of the other nodes may be: each page that is open in a
+	// browser is fetched every 2 s. surveyTime is how long a page waits for the answers.
 	surveyAge  = time.Second
 	surveyTime = time.Second
-	// surveyBytes is about how much a node tells in one answer, which NATS must take.
+	// surveyBytes is about how many bytes one answer has: NATS must accept it.
 	surveyBytes = MaxFrame / 2
-	// surveyEnvironments bounds what is kept of the answers of one node.
+	// surveyEnvironments bounds the environments of which one node may answer: those that are
+	// registered, and as many that were and whose accounts were not swept yet.
 	surveyEnvironments = 2 * MaxEnvironments
 )
 

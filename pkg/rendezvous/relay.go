@@ -94,8 +94,8 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 	if x.socket = s.upgrade(w, r); x.socket == nil {
 		return nil
 	}
-	account.arrive(t.registration, x)
-	defer account.depart(t.registration, x)
+	account.addExecutor(t.registration, x)
+	defer account.removeExecutor(t.registration, x)
 	log.Info("connected")
 	s.logEnd(log, x.serve(s.ctx))
 	return nil

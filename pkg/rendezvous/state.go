@@ -64,9 +64,9 @@ type State interface {
 	// Find returns the registration with an id, or an ErrNotRegistered.
 	Find(ctx context.Context, id string) (Registration, error)
 	// Attach notes that a registration's executor connects; Detach must
-	// follow. c has no end yet. The generation is greater than that of every earlier connection
-	// of the executor. The error is an ErrNotRegistered if the executor has
-	// been replaced, or was never there.
+	// follow. Until of c must be zero. The generation is greater than that of
+	// every earlier connection of the executor. The error is an
+	// ErrNotRegistered if the executor has been replaced, or was never there.
 	Attach(ctx context.Context, id string, c ExecutorConnection) (generation uint64, err error)
 	// Detach notes that the connection with a generation is over, at a time.
 	Detach(ctx context.Context, id string, generation uint64, at time.Time)

@@ -75,8 +75,8 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 		class, state = "state connected", "connected"
 	}
 	fmt.Fprintf(page, `<tr><th scope="row">%s</th><td class="%s" data-label="executor"><span>%s%s</span></td>`,
-		html.EscapeString(e.ID), class, state, said(e.Name))
-	fmt.Fprintf(page, `<td data-label="version"><span class="said">%s</span></td>`, html.EscapeString(e.Program))
+		html.EscapeString(e.ID), class, state, detail(e.Name))
+	fmt.Fprintf(page, `<td data-label="version"><span class="detail">%s</span></td>`, html.EscapeString(e.Program))
 	fmt.Fprintf(page, `<td data-label="clients"><span>%d%s</span></td><td data-label="streams">%d</td>`, e.Harnesses, clients(e), e.Streams)
 	for _, direction := range []struct {
 		label string
@@ -86,21 +86,21 @@ func writeStatusRow(page *bytes.Buffer, e *environmentStatus) {
 			direction.label, perSecond(direction.BytesPerSecond), webpage.ByteSize(direction.Bytes), webpage.Counted(direction.Frames, "frame"))
 	}
 	when, where := seen(e)
-	fmt.Fprintf(page, `<td data-label="seen"><span>%s%s</span></td>`, when, said(where))
+	fmt.Fprintf(page, `<td data-label="seen"><span>%s%s</span></td>`, when, detail(where))
 	page.WriteString("</tr>\n")
 }
 
-// said returns a smaller line with a text that may be long, such as what an executor says of
-// itself; none for nothing.
-func said(text string) string {
+// detail returns a line in small type with a text that may be long and come from outside, such as an
+// executor's description of itself. It returns "" for an empty text.
+func detail(text string) string {
 	if text == "" {
 		return ""
 	}
-	return `<small class="said">` + html.EscapeString(text) + `</small>`
+	return `<small class="detail">` + html.EscapeString(text) + `</small>`
 }
 
-// clients returns a line for each program of the harnesses, and one for those that are not
-// named: they do not say, or there are too many.
+// clients returns a line for each program of the harnesses. One more line counts the harnesses that
+// name no program, or one beyond statusClients.
 func clients(e *environmentStatus) string {
 	var lines strings.Builder
 	unnamed := e.Harnesses
@@ -109,10 +109,10 @@ func clients(e *environmentStatus) string {
 			continue
 		}
 		unnamed -= c.Connections
-		lines.WriteString(said(fmt.Sprintf("%s: %d, %s", c.Program, c.Connections, webpage.Counted(c.Streams, "stream"))))
+		lines.WriteString(detail(fmt.Sprintf("%s: %d, %s", c.Program, c.Connections, webpage.Counted(c.Streams, "stream"))))
 	}
 	if unnamed > 0 && lines.Len() > 0 {
-		lines.WriteString(said(fmt.Sprintf("others: %d", unnamed)))
+		lines.WriteString(detail(fmt.Sprintf("others: %d", unnamed)))
 	}
 	return lines.String()
 }

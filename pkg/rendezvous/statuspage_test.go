@@ -190,7 +190,7 @@ func TestStatusOfManyEnvironments(t *testing.T) {
 		last := found[fmt.Sprintf("%0200d", many-1)]
 		return fmt.Sprintf("%d, %+v", len(found), last), len(found) == many && len(last) == 1 && last[0].Up.Bytes == many-1
 	})
-	if one := len(s.survey.tell("")); one > MaxFrame || one < surveyBytes {
+	if one := len(s.survey.answer("")); one > MaxFrame || one < surveyBytes {
 		t.Errorf("an answer has %d bytes", one)
 	}
 	for _, a := range s.environments.all() {

@@ -8,54 +8,55 @@ import (
 	"time"
 )
 
-// survey asks the other nodes of the service what they know, so that the status page is the same
-// on all.
+// survey asks the other nodes of the service what they know, so that all nodes show the same status
+// page.
 type survey struct {
 	srv   *Server
 	peers PeerBus
 
-	mu    sync.Mutex // held while the nodes are asked: others wait for the same answers
+	mu    sync.Mutex // held while the nodes are asked: other callers wait, and get the same answers
 	asked time.Time
 	found map[string][]activity // by environment
 }
 
-// surveyAnswer is what a node tells, of environments after the one that the question names.
+// surveyAnswer is the answer of a node. The question is the name of an environment: the answer has
+// those after it, by name.
 type surveyAnswer struct {
 	Environments []activity `json:"environments"`
 	More         bool       `json:"more"` // ask again, after the last of these
 }
 
-// newSurvey returns the survey of a service, nil if that is one process, and has the questions of
-// other nodes answered.
+// newSurvey returns the survey of a service and lets it answer the questions of other nodes. It
+// returns nil if the service is one process.
 func newSurvey(srv *Server) *survey {
 	peers, ok := srv.bus.(PeerBus)
 	if !ok {
 		return nil
 	}
 	v := &survey{srv: srv, peers: peers}
-	peers.Answer(v.tell)
+	peers.Answer(v.answer)
 	return v
 }
 
-// tell answers a question of another node. What does not fit into surveyBytes is left to the next
+// answer answers a question of another node. What does not fit into surveyBytes is left to the next
 // question.
-func (v *survey) tell(after string) []byte {
-	var answer surveyAnswer
+func (v *survey) answer(after string) []byte {
+	var list surveyAnswer
 	size := 0
 	for _, e := range v.srv.activities() {
 		if e.Environment <= after {
 			continue
 		}
 		text, err := json.Marshal(e)
-		if size += len(text); err != nil || size > surveyBytes && len(answer.Environments) > 0 {
-			answer.More = true
+		if size += len(text); err != nil || size > surveyBytes && len(list.Environments) > 0 {
+			list.More = true
 			break
 		}
-		answer.Environments = append(answer.Environments, e)
+		list.Environments = append(list.Environments, e)
 	}
-	text, err := json.Marshal(answer)
+	text, err := json.Marshal(list)
 	if err != nil {
-		v.srv.log.Error("cannot tell other nodes of the environments", "error", err)
+		v.srv.log.Error("cannot answer another node about the environments", "error", err)
 	}
 	return text
 }
@@ -71,7 +72,7 @@ func (v *survey) all() map[string][]activity {
 	if time.Since(v.asked) < surveyAge {
 		return v.found
 	}
-	// Others may wait for the answers that the first of them asks for.
+	// Not the context of the request: others wait for the same answers, also if its client goes away.
 	ctx, cancel := context.WithTimeout(v.srv.ctx, surveyTime)
 	defer cancel()
 	nodes := v.peers.Peers()
@@ -89,7 +90,7 @@ func (v *survey) all() map[string][]activity {
 	return found
 }
 
-// ask returns what a node knows, or what it has told before it fell silent.
+// ask returns what a node knows. If the node stops answering, that is what it has answered before.
 func (v *survey) ask(ctx context.Context, node string) []activity {
 	var list []activity
 	after := ""
@@ -100,7 +101,7 @@ func (v *survey) ask(ctx context.Context, node string) []activity {
 			err = json.Unmarshal(text, &answer)
 		}
 		if err != nil {
-			v.srv.log.Debug("a node does not tell what it knows", "node", node, "error", err)
+			v.srv.log.Debug("another node does not answer", "node", node, "error", err)
 			return list
 		}
 		list = append(list, answer.Environments...)

@@ -22,16 +22,16 @@ func (b *Bus) Peers() []string {
 }
 
 // Answer implements rendezvous.PeerBus.
-func (b *Bus) Answer(tell func(question string) []byte) { b.tell.Store(&tell) }
+func (b *Bus) Answer(answer func(question string) []byte) { b.answers.Store(&answer) }
 
 // Ask implements rendezvous.PeerBus.
 func (b *Bus) Ask(ctx context.Context, node, question string) ([]byte, error) {
-	answer, err := b.node.request(ctx, nodeCallSubject(node), &packet{kind: packetAsk, to: question})
+	answer, err := b.node.request(ctx, nodeCallSubject(node), &packet{kind: packetQuestion, to: question})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("natsbus: ask node %s: %w: %w", node, rendezvous.ErrUnavailable, err)
-	case answer.kind != packetTell:
-		return nil, fmt.Errorf("natsbus: ask node %s: %w: it is starting, or ends", node, rendezvous.ErrUnavailable)
+	case answer.kind != packetAnswer:
+		return nil, fmt.Errorf("natsbus: ask node %s: %w: the node is starting or stopping", node, rendezvous.ErrUnavailable)
 	}
 	return answer.data, nil
 }

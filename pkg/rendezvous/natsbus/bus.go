@@ -43,7 +43,7 @@ type Bus struct {
 	ends  map[string]map[*line]struct{} // all, by each of their addresses
 	nodes map[string]time.Time          // when the last packet of each other node arrived
 
-	tell atomic.Pointer[func(question string) []byte] // answers questions of other nodes
+	answers atomic.Pointer[func(question string) []byte] // see Answer
 
 	ackMu  sync.Mutex
 	dirty  map[*line]struct{} // there may be something to report

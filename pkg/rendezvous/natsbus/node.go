@@ -245,7 +245,7 @@ func (n *Node) request(ctx context.Context, subject string, p *packet) (packet, 
 		}
 	}
 	answer, err := decodePacket(m.Data)
-	if err == nil && answer.kind != packetAccept && answer.kind != packetRefuse && answer.kind != packetTell {
+	if err == nil && answer.kind != packetAccept && answer.kind != packetRefuse && answer.kind != packetAnswer {
 		err = fmt.Errorf("%w as an answer: kind %d", errPacket, answer.kind)
 	}
 	return answer, err

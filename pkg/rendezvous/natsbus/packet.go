@@ -15,22 +15,22 @@ import (
 type packetKind uint8
 
 const (
-	packetOpen   packetKind = iota + 1 // line, from, to, message: request to an address
-	packetAccept                       // number (a generation): its answer, and that to packetPing
-	packetRefuse                       // its other answer
-	packetPing                         // request to an address: is somebody there?
-	packetData                         // line, number, message: the next message of a line
-	packetAck                          // acks
-	packetProbe                        // line, number: of the last message
-	packetBroken                       // line: it has ended
-	packetSpend                        // to, number (of seconds): request to a node that has made a nonce
-	packetClaim                        // to, number (a generation): the node has an address
-	packetBeat                         // the node lives
-	packetBye                          // the node ends
-	packetAgain                        // line, number: of the last message received in order; retransmit the next ones
-	packetAsk                          // to (a question): request to a node for what it knows
-	packetTell                         // data: its answer
-	packetKinds                        // how many there are, and one
+	packetOpen     packetKind = iota + 1 // line, from, to, message: request to an address
+	packetAccept                         // number (a generation): its answer, and that to packetPing
+	packetRefuse                         // its other answer
+	packetPing                           // request to an address: is somebody there?
+	packetData                           // line, number, message: the next message of a line
+	packetAck                            // acks
+	packetProbe                          // line, number: of the last message
+	packetBroken                         // line: it has ended
+	packetSpend                          // to, number (of seconds): request to a node that has made a nonce
+	packetClaim                          // to, number (a generation): the node has an address
+	packetBeat                           // the node lives
+	packetBye                            // the node ends
+	packetAgain                          // line, number: of the last message received in order; retransmit the next ones
+	packetQuestion                       // to (a question): request to a node for what it knows
+	packetAnswer                         // data: its answer
+	packetKinds                          // how many there are, and one
 )
 
 // lineID names a line. It is random.
@@ -79,9 +79,9 @@ func (p *packet) append(b []byte) []byte {
 		b = append(b, p.line[:]...)
 	case packetClaim, packetSpend:
 		b = binary.AppendUvarint(appendText(b, p.to), p.number)
-	case packetAsk:
+	case packetQuestion:
 		b = appendText(b, p.to)
-	case packetTell:
+	case packetAnswer:
 		b = append(b, p.data...)
 	case packetAccept:
 		b = binary.AppendUvarint(b, p.number)
@@ -126,9 +126,9 @@ func decodePacket(b []byte) (packet, error) {
 		p.line = r.line()
 	case packetClaim, packetSpend:
 		p.to, p.number = r.text(), r.number()
-	case packetAsk:
+	case packetQuestion:
 		p.to = r.text()
-	case packetTell:
+	case packetAnswer:
 		p.data = r.take(uint64(len(r.rest)))
 	case packetAccept:
 		p.number = r.number()

@@ -28,8 +28,8 @@ var packets = []packet{
 	{kind: packetBeat, node: "n"},
 	{kind: packetBye, node: "n"},
 	{kind: packetAgain, node: "n", line: lineID{8}, number: 300},
-	{kind: packetAsk, node: "n", to: "env"},
-	{kind: packetTell, node: "n", data: []byte("{}")},
+	{kind: packetQuestion, node: "n", to: "env"},
+	{kind: packetAnswer, node: "n", data: []byte("{}")},
 }
 
 // plain is a packet without what is not sent and cannot be compared.
@@ -54,7 +54,7 @@ func TestPackets(t *testing.T) {
 		for n := range len(b) {
 			got, err := decodePacket(b[:n])
 			// Data ends with the packet, and acknowledgements may be fewer.
-			if err == nil && p.kind != packetData && p.kind != packetAck && p.kind != packetTell {
+			if err == nil && p.kind != packetData && p.kind != packetAck && p.kind != packetAnswer {
 				t.Errorf("kind %d cut off at %d: %+v", p.kind, n, got)
 			}
 			if err != nil && !errors.Is(err, errPacket) {

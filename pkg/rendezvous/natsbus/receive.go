@@ -213,9 +213,9 @@ func (b *Bus) answer(m *nats.Msg) {
 		if b.node.State.spent.Spend(p.to, time.Unix(int64(p.number), 0).Add(clockSkew)) {
 			reply.kind = packetAccept
 		}
-	case packetAsk:
-		if tell := b.tell.Load(); tell != nil {
-			reply.kind, reply.data = packetTell, (*tell)(p.to)
+	case packetQuestion:
+		if answer := b.answers.Load(); answer != nil {
+			reply.kind, reply.data = packetAnswer, (*answer)(p.to)
 		}
 	case packetPing, packetOpen:
 		address := strings.TrimPrefix(m.Subject, addressSubject(""))
