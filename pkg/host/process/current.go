@@ -24,8 +24,8 @@ const (
 	// maxTable bounds the entries of /proc that are read for CurrentUsage. Reading one
 	// takes about 10 µs.
 	maxTable = 64 << 10
-	// tableAge is how long one reading of /proc serves at least, but for a process that has
-	// started since.
+	// tableAge is how long one reading of /proc serves at least. It does not serve for a process
+	// that has started since.
 	tableAge = 500 * time.Millisecond
 	// tableShare is how much longer than its reading took it serves: clients that ask all
 	// the time keep at most a tenth of one processor busy.
@@ -43,9 +43,8 @@ type usageTable struct {
 	sessions map[int][]*entry
 }
 
-// refresh reads the table if it is too old, or was read before a time, unless that would keep
-// the processor too busy. It reports whether the table is younger than that time. The caller
-// holds the lock.
+// refresh reads the table if it is older than tableAge or was read before the time since, but keeps
+// to tableShare. It reports whether the table was read after since. The caller holds the lock.
 func (t *usageTable) refresh(since time.Time) bool {
 	keep := t.read.Sub(t.began) * tableShare
 	young := t.began.After(since)
@@ -85,7 +84,7 @@ func (t *usageTable) family(leader int, reaped bool) []*entry {
 	}
 	e := t.byPid[leader]
 	switch {
-	case e != nil && reaped && !e.zombie && e.session == leader:
+	case e != nil && reaped && e.leadsSession():
 		return nil // another process has the pid, and leads a session of its own
 	case e != nil && !reaped:
 		add([]*entry{e})
@@ -112,9 +111,7 @@ func (p *Process) Current() (CurrentUsage, bool) {
 		return p.counted(nil) // an entry of its pid may be of another process
 	}
 	// After the table was read: if the process is not reaped now, the pid was its own then.
-	p.mu.Lock()
-	reaped := p.reaped
-	p.mu.Unlock()
+	reaped := p.isReaped()
 	if len(t.byPid) == 0 {
 		return p.counted(nil)
 	}

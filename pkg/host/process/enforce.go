@@ -56,18 +56,18 @@ func (s *Supervisor) hold(l *Limits) (held []Held, root *limitRoot, err error) {
 	return held, root, nil
 }
 
-// unfound is what this program cannot kill at a limit of its own.
-const unfound = "a descendant that leaves both its session and its parent is not found without a cgroup or a sandbox"
+// missesReason is the reason of a limit that is not enforced on all descendants.
+const missesReason = "a descendant that leaves both its session and its parent is not found without a cgroup or a sandbox"
 
-// tellUnfound says of the limits that this program holds whether it finds all descendants. A
-// launcher, which ends with the sandbox, does.
-func (p *Process) tellUnfound() {
+// addMisses adds a reason to the limits that this program holds if it may not find all descendants:
+// the process has no cgroup and is no launcher. The end of a launcher ends its sandbox, and all in it.
+func (p *Process) addMisses() {
 	if p.cg.path != "" || p.spec.ExitGracePeriod {
 		return
 	}
 	for i := range p.held {
 		if p.held[i].By == HeldByServer {
-			p.held[i].Reason = unfound
+			p.held[i].Reason = missesReason
 		}
 	}
 }

@@ -161,27 +161,20 @@ func TestLimitedStartErrors(t *testing.T) {
 	}
 }
 
-// TestUnfoundDescendants: without a cgroup the limits that this program holds say what they miss,
-// but for a launcher, whose sandbox ends with it.
-func TestUnfoundDescendants(t *testing.T) {
-	for name, tt := range map[string]struct {
-		options  Options
-		launcher bool
-		want     string
-	}{
-		"without a cgroup": {Options{}, false, unfound},
-		"a launcher":       {Options{}, true, ""},
-	} {
-		s, err := NewSupervisor(tt.options)
+// TestLimitsThatMissDescendants: without a cgroup, the limits that this program holds have a reason
+// that says which descendants they miss. Those of a launcher miss none: its sandbox ends with it.
+func TestLimitsThatMissDescendants(t *testing.T) {
+	for launcher, want := range map[bool]string{false: missesReason, true: ""} {
+		s, err := NewSupervisor(Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		spec := shell("exit 0")
-		spec.Limits, spec.ExitGracePeriod = Limits{WallTime: time.Hour, Output: 5}, tt.launcher
+		spec.Limits, spec.ExitGracePeriod = Limits{WallTime: time.Hour, Output: 5}, launcher
 		p, _ := start(t, s.NewGroup(), spec)
 		await(t, "the end", p.Done())
-		if held := p.Held(); len(held) != 2 || held[0] != (Held{LimitWallTime, uint64(time.Hour), HeldByServer, tt.want}) || held[1].Reason != tt.want {
-			t.Errorf("%s: %v", name, held)
+		if held := p.Held(); len(held) != 2 || held[0] != (Held{LimitWallTime, uint64(time.Hour), HeldByServer, want}) || held[1].Reason != want {
+			t.Errorf("launcher %v: %v", launcher, held)
 		}
 		s.Close()
 	}

@@ -36,12 +36,9 @@ func Families(procs []*Process, most int) (families [][]int, truncated bool) {
 // have left in its session. table was read after the start of the process.
 func (p *Process) family(table []entry) (pids []int) {
 	found := make(map[int]bool)
-	p.mu.Lock()
-	reaped := p.reaped
-	p.mu.Unlock()
-	if !reaped {
+	if !p.isReaped() {
 		found[p.pid] = true // it was its own when the table was read
-	} else if slices.ContainsFunc(table, func(e entry) bool { return e.pid == p.pid && !e.zombie && e.session == p.pid }) {
+	} else if slices.ContainsFunc(table, func(e entry) bool { return e.pid == p.pid && e.leadsSession() }) {
 		return nil // another process has the pid, and leads a session of its own
 	}
 	for addFrom(table, found, p.pid, func(int) bool { return false }) {

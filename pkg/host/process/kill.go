@@ -63,10 +63,7 @@ func (p *Process) killTree() {
 	if p.cg.kill() {
 		return
 	}
-	p.mu.Lock()
-	reaped := p.reaped
-	p.mu.Unlock()
-	if reaped {
+	if p.isReaped() {
 		p.group.s.killSessions([]int{p.pid})
 		return
 	}
@@ -171,7 +168,7 @@ func (s *Supervisor) killSessions(leaders []int) {
 		table := processTable()
 		for _, e := range table {
 			// The pid was reused: another process leads a new session.
-			if left[e.pid] && !e.zombie && e.session == e.pid {
+			if left[e.pid] && e.leadsSession() {
 				delete(left, e.pid)
 			}
 		}
@@ -235,3 +232,7 @@ type entry struct {
 	user, system time.Duration
 	resident     uint64
 }
+
+// leadsSession reports whether the process runs and leads a session. With the pid of a process
+// that was reaped, it is another process, which got the pid afterwards.
+func (e *entry) leadsSession() bool { return !e.zombie && e.session == e.pid }

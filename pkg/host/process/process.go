@@ -98,6 +98,13 @@ func (p *Process) WithPid(f func(pid int) error) error {
 	return f(p.pid)
 }
 
+// isReaped reports whether its pid may belong to another process.
+func (p *Process) isReaped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reaped
+}
+
 // Done is closed when the process has closed and is reaped.
 func (p *Process) Done() <-chan struct{} { return p.finished }
 

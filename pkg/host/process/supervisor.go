@@ -144,8 +144,8 @@ func (s *Supervisor) cgroups() *cgroupRoot {
 	return s.root
 }
 
-// Stopping says that Close follows: the cause of processes whose groups are closed from now on
-// is that.
+// Stopping announces Close: processes whose groups are closed from now on end with
+// CauseSupervisorClosed.
 func (s *Supervisor) Stopping() {
 	s.mu.Lock()
 	s.stopping = true
@@ -282,7 +282,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		g.undo(p, pidfd, e)
 		return nil, err
 	}
-	p.tellUnfound()
+	p.addMisses()
 	p.run(pidfd)
 	return p, nil
 }
