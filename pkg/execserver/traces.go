@@ -37,7 +37,7 @@ func (rq *request) startSpan(trace []byte) {
 		// The span of the request is the server's. Its other requests are not the client's.
 		if name == execproto.MethodProcessStart {
 			rq.trace = tracing.Parse(k.record.Traceparent, k.record.Tracestate)
-			rq.span = srv.opts.Tracer.Elsewhere(rq.trace)
+			rq.span = srv.opts.Tracer.Remote(rq.trace)
 		}
 		return
 	}

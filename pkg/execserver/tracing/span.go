@@ -66,9 +66,9 @@ func (t *Tracer) Start(parent Context, name string, kind Kind, at time.Time) *Sp
 	return s
 }
 
-// Elsewhere returns a span that another program exports, so that Child finds its parent; nil if
-// there is none.
-func (t *Tracer) Elsewhere(c Context) *Span {
+// Remote returns a span that another program exports, for spans within it; nil if t is nil or c is
+// invalid.
+func (t *Tracer) Remote(c Context) *Span {
 	if t == nil || !c.IsValid() {
 		return nil
 	}
