@@ -106,16 +106,28 @@ func (d *processDir) read(name string, limit int) []byte {
 	return b[:n]
 }
 
-// parent returns the pid of the parent; 0: the process has ended.
-func (d *processDir) parent() int {
+// The places of fields in /proc/PID/stat, counted from the state.
+const (
+	statParent  = 1
+	statStarted = 19 // in ticks after the start of the system
+)
+
+// stat returns the number in a field of the process's state; false: the process has ended.
+func (d *processDir) stat(field int) (int64, bool) {
 	stat := d.read("stat", maxStat)
 	// The name before may have anything in it.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0
+	if len(fields) <= field {
+		return 0, false
 	}
-	n, _ := strconv.Atoi(string(fields[1]))
-	return n
+	n, err := strconv.ParseInt(string(fields[field]), 10, 64)
+	return n, err == nil
+}
+
+// parent returns the pid of the parent; 0: the process has ended.
+func (d *processDir) parent() int {
+	n, _ := d.stat(statParent)
+	return int(n)
 }
 
 func (d *processDir) alive() bool { return len(d.read("stat", maxStat)) > 0 }

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -15,13 +14,12 @@ import (
 )
 
 const (
-	// statStarted is the place of starttime in /proc/PID/stat, counted from the state, and
-	// tick its unit: 100 in a second on all architectures that this program is built for.
-	statStarted = 19
-	tick        = time.Second / 100
+	// tick is the unit of statStarted: 100 in a second on all architectures that this program
+	// is built for.
+	tick = time.Second / 100
 	// startSlack is how much later than a file its maker may seem to have started: both times
-	// are rounded, to a tick of the kernel each. To give a pid to another process takes the
-	// kernel longer, because it goes through all others first.
+	// are rounded to a tick of the kernel. The kernel takes longer to give a pid to another
+	// process, because it goes through all other pids first.
 	startSlack = 30 * time.Millisecond
 )
 
@@ -107,7 +105,7 @@ func dialOwn(ctx context.Context, members func() []int, socket *os.File) (net.Co
 // connection to a socket. The kernel keeps the pid of the process that began to listen, also
 // when that has ended and another process has the socket and a third one the pid: a command
 // could start processes until one of them has the pid of an ended daemon. So the process must
-// exist, and still exist after its pid was found among the members.
+// exist, and must still exist after its pid was found among the members.
 func isListenedOn(conn int, socket *os.File, members func() []int) bool {
 	peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -131,9 +129,9 @@ func isListenedOn(conn int, socket *os.File, members func() []int) bool {
 	return slices.Contains(members(), d.pid) && d.alive()
 }
 
-// startedBefore reports whether the process is older than a file. One that got the pid of a
-// process which listened on a socket, and has ended since, is not older than the socket. It
-// returns false if the file system does not keep when the file was made.
+// startedBefore reports whether the process is older than a file. Scenario: a process made a
+// socket and has ended, and another process got its pid: that one is younger than the socket.
+// startedBefore returns false if the file system does not keep when the file was made.
 func (d *processDir) startedBefore(file *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
@@ -152,14 +150,6 @@ func (d *processDir) startedBefore(file *os.File) bool {
 
 // started returns how long after the start of the system the process started.
 func (d *processDir) started() (time.Duration, bool) {
-	stat := d.read("stat", maxStat)
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= statStarted {
-		return 0, false
-	}
-	ticks, err := strconv.ParseInt(string(fields[statStarted]), 10, 64)
-	if err != nil || ticks > int64(math.MaxInt64/tick) {
-		return 0, false
-	}
-	return time.Duration(ticks) * tick, true
+	ticks, ok := d.stat(statStarted)
+	return time.Duration(ticks) * tick, ok && ticks <= int64(math.MaxInt64/tick)
 }
