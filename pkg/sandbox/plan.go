@@ -139,8 +139,9 @@ func (plan *Plan) Writable() bool {
 // OwnNetwork reports whether the command gets a network of its own.
 func (plan *Plan) OwnNetwork() bool { return plan.Network != NetworkOn && !plan.SharedNetwork }
 
-// SameView reports whether another plan has the same mounts of the same files, but for
-// those that are left out of both, on the same root, and the same network and /proc.
+// SameView reports whether both plans give a command the same view and network: the same root, the
+// same mounts of the same files, and the same /proc. Mounts for which without returns true do not
+// count.
 func (plan *Plan) SameView(other *Plan, without func(Mount) bool) bool {
 	mounts := func(p *Plan) []Mount { return slices.DeleteFunc(slices.Clone(p.Mounts), without) }
 	return plan.Confined == other.Confined && plan.Root == other.Root && plan.Network == other.Network &&

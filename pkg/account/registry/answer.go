@@ -31,7 +31,8 @@ func text(to *string) func(*jsonwire.Reader) error {
 	}
 }
 
-// announced reads an announcement of the service: true, and nothing else, makes it.
+// announced reads whether the service announces a feature. Any value but true, of any type, is no
+// announcement.
 func announced(to *bool) func(*jsonwire.Reader) error {
 	return func(r *jsonwire.Reader) error {
 		value, err := r.Raw()

@@ -24,8 +24,8 @@ type Status struct {
 	Ending
 }
 
-// Ending is what is said of the process when it has closed. A keeper of another version may not
-// have written it.
+// Ending is how a process ended, known when it has closed. It is zero if a keeper of an older version
+// wrote the status.
 type Ending struct {
 	Cause    string `json:"cause,omitempty"`
 	BytesIn  int64  `json:"bytesIn,omitempty"`

@@ -1,7 +1,7 @@
 // Package description is what an end of the relay says of itself to a rendezvous service that
 // takes it: the name of an executor's machine, and which program an end is. It goes with the
 // request for the websocket (docs/spec/relay.md §8.4), and is for the people who read the
-// service's status page. Nothing may depend on it: whoever has a token can say anything.
+// service's status page. Nothing may depend on it: it is not checked.
 package description
 
 import (
@@ -18,10 +18,10 @@ const NameHeader = "Codex-Executor-Name"
 
 const agentHeader = "User-Agent"
 
-// What is kept of a text, in bytes: more would not fit into a row of the page.
+// How many bytes of a text are kept: more would not fit into a row of the page.
 const (
 	MaxName  = 64 // a host name's label has at most 63
-	MaxAgent = 96 // that of OpenAI's programs, which ends with system and terminal, has some 60
+	MaxAgent = 96 // the one of OpenAI's programs ends with system and terminal, and has about 60
 )
 
 // Description is what an end says of itself. Both may be empty.
@@ -51,9 +51,8 @@ func Read(h http.Header) Description {
 	return Description{Name: printable(name, MaxName), Agent: printable(h.Get(agentHeader), MaxAgent)}
 }
 
-// printable returns a text on one line: the replacement character is in the place of each that
-// has no picture, such as those of terminals, line ends, and those that turn the direction of
-// what follows.
+// printable returns a text on one line, with the replacement character for each character that cannot
+// be printed, such as control characters, line ends and those that change the direction of text.
 func printable(text string, limit int) string {
 	if len(text) > 4*limit {
 		text = text[:4*limit] // what follows would be cut off
@@ -66,7 +65,7 @@ func printable(text string, limit int) string {
 	}, strings.ToValidUTF8(text, string(unicode.ReplacementChar)))), limit)
 }
 
-// ascii replaces what does not belong into a header.
+// ascii replaces a character that a header may not have.
 func ascii(r rune) rune {
 	if r > '~' {
 		return '_'
