@@ -36,18 +36,31 @@ func (d *detachedStore) routineEnds(stopped <-chan struct{}) {
 	}
 }
 
-// logEnd logs how a detached process has ended, if it ran when this server looked last. An end
-// that no server has seen is in the audit trail alone: the log is about what happens.
-func (d *detachedStore) logEnd(k *kept) {
+// outcome returns the status of the process, and whether it has a keeper and runs, or has ended. Both
+// are false if it was never started.
+func (k *kept) outcome() (status retention.Status, runs, ended bool) {
 	// The keeper writes the status before it ends: the order matters.
 	alive := k.alive()
 	status, err := retention.ReadStatus(k.root)
-	runs := alive && (err != nil || !status.Closed)
+	ended = err == nil && (!alive || status.Closed)
+	return status, alive && !ended, ended
+}
+
+// lastedMS returns how many milliseconds a process with that status has run.
+func (k *kept) lastedMS(status *retention.Status) int64 {
+	return max(0, status.EndedAtMS-k.record.StartedAtMS)
+}
+
+// logEnd logs how a detached process has ended, once, and only if this server has seen it running.
+// An end while there was no server is in the audit trail alone: a record of the log has the time at
+// which it is written, which would not be that of the end.
+func (d *detachedStore) logEnd(k *kept) {
+	status, runs, ended := k.outcome()
 	k.mu.Lock()
-	ended := k.ran && !runs && err == nil && !k.logged
-	k.ran, k.logged = k.ran || runs, k.logged || ended
+	logs := ended && k.ran && !k.logged
+	k.ran, k.logged = k.ran || runs, k.logged || logs
 	k.mu.Unlock()
-	if !ended {
+	if !logs {
 		return
 	}
 	log := d.log.With("process", shorten(k.record.ProcessID))
@@ -55,12 +68,11 @@ func (d *detachedStore) logEnd(k *kept) {
 		log.Warn("detached process ended", "reason", lostEnd)
 		return
 	}
-	lasted := time.Duration(max(0, status.EndedAtMS-k.record.StartedAtMS)) * time.Millisecond
-	log.Info("process ended", "exit_code", status.ExitCode, "cause", status.Cause, "duration", lasted,
-		"bytes_in", status.BytesIn, "bytes_out", status.BytesOut)
+	log.Info("process ended", "exit_code", status.ExitCode, "cause", status.Cause,
+		"duration", time.Duration(k.lastedMS(&status))*time.Millisecond, "bytes_in", status.BytesIn, "bytes_out", status.BytesOut)
 }
 
-// setRan notes that this server has started the process, so that it tells its end.
+// setRan notes that the process runs, so that this server logs its end.
 func (k *kept) setRan() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,18 +91,16 @@ func (d *detachedStore) noteEnd(k *kept) {
 	if _, err := k.root.Lstat(auditedName); err == nil {
 		return
 	}
-	// The keeper writes the status before it ends: the order matters.
-	alive := k.alive()
-	status, err := retention.ReadStatus(k.root)
-	if err != nil || alive && !status.Closed {
-		return // it was never started, or it runs
+	status, _, ended := k.outcome()
+	if !ended {
+		return
 	}
 	e := audit.Event{Kind: audit.EventProcessEnded, Process: shorten(k.record.ProcessID), Principal: shorten(k.record.Owner)}
 	switch {
 	case !status.Closed:
 		e.ExitCode, e.Reason = new(-1), lostEnd
 	default:
-		e.ExitCode, e.DurationMS = new(status.ExitCode), max(0, status.EndedAtMS-k.record.StartedAtMS)
+		e.ExitCode, e.DurationMS = new(status.ExitCode), k.lastedMS(&status)
 		e.BytesIn, e.BytesOut = status.BytesIn, status.BytesOut
 		if d.srv.opts.Audit.Paths {
 			e.Reason = shorten(status.Refusal) // it may have a path
@@ -111,9 +121,9 @@ func (d *detachedStore) markAudited(k *kept) {
 	_ = f.Close()
 }
 
-// setNotStarted has the end of a keeper whose process did not start left out of log and trail:
-// the caller says there that it did not start. A keeper lingers until its servers have closed
-// their connections, so that this comes before its end.
+// setNotStarted keeps the end of a keeper whose process did not start out of log and trail: the caller
+// writes there that it did not start. A keeper lingers until its servers have closed their
+// connections, so that this comes before its end.
 func (d *detachedStore) setNotStarted(k *kept) {
 	k.mu.Lock()
 	k.logged = true

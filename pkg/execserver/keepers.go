@@ -114,8 +114,8 @@ type kept struct {
 	client *execclient.Client // nil: none, or it has failed
 	log    *retention.Log     // nil: the process has not ended, or was not read since
 	closed bool
-	ran    bool     // when this server looked: its end is to be logged
-	logged bool     // the end
+	ran    bool     // this server has seen it running, and logs its end
+	logged bool     // its end was logged, or must not be
 	writer *session // that wrote last; nil: none has
 }
 
