@@ -73,12 +73,9 @@ func (c *Client) call(ctx context.Context, method string, params []byte, again b
 	}
 }
 
-// callOnce is Call for a request that is not repeated. It returns the connection to which
-// what the request has made belongs.
+// callOnce is Call for a request that is not repeated. It also returns the connection on
+// which the request was made: the handle that it opens belongs to that connection.
 func (c *Client) callOnce(ctx context.Context, method string, params, result execproto.Object) (*connection, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	l, err := c.live(ctx)
 	if err != nil {
 		return nil, err
