@@ -32,8 +32,9 @@ type Options struct {
 	ClientKeys string
 	// ClientKeysOptional: if the key cannot be read or made, there is a new one, and a warning.
 	ClientKeysOptional bool
-	// UserAgent is what a rendezvous service that takes descriptions is told of this program, as
-	// NAME/VERSION; empty: nothing. Its status page shows it. It never learns the ClientName.
+	// UserAgent is the NAME/VERSION of this program, which is sent to a rendezvous service that
+	// accepts descriptions, for its status page; empty: nothing is sent. ClientName is never sent
+	// to the service.
 	UserAgent string
 	// OnStateChange tells of the clients' states; see execclient.Options.
 	OnStateChange func(id string, change execclient.StateChange)

@@ -161,8 +161,8 @@ func (st *start) noteNotStarted(err error) {
 	}
 }
 
-// reasonOf returns why a process did not start: the whole error names its program or directory,
-// which is in the trail with Commands alone. Otherwise it is the error of the system, if it is one.
+// reasonOf returns why a process did not start. With Commands that is the whole error. Without, it is
+// only the error of the system, if there is one: the whole error may name the program or directory.
 func (srv *Server) reasonOf(err error) string {
 	a := srv.opts.Audit
 	if a == nil || a.Commands {

@@ -32,7 +32,7 @@ func internal(text string) error {
 	return &jsonrpc.Error{Code: execproto.CodeInternal, Message: text}
 }
 
-// limitError is the error of a request that a limit refuses, which metrics count by name.
+// limitError is the error of a request that a limit refuses. Metrics count it by the name of the limit.
 type limitError struct {
 	limit string
 	error
@@ -40,7 +40,7 @@ type limitError struct {
 
 func (e *limitError) Unwrap() error { return e.error }
 
-// atLimit is the error of a request that a limit refuses. err has its code and text.
+// atLimit returns err, which has code and text, as the error of a limit.
 func atLimit(limit string, err error) error { return &limitError{limit, err} }
 
 // errStopping is the error of new sessions during Shutdown.

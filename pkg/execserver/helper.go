@@ -165,9 +165,10 @@ func (h *helper) failed(err error) error {
 	}
 }
 
-// whyNotExecuted adds to the error of a helper that could not be executed what the person who
-// has built it can do. Scenario: a program that go build made with cgo works, but for the file
-// requests of clients whose token has --cwd: their sandbox shows the directory alone.
+// whyNotExecuted returns a hint for the error of a helper that could not be executed because its
+// program needs libraries; "" for another error. Scenario: a program that go build made with cgo
+// works, except for file requests of clients whose token has --cwd: their sandbox shows only that
+// directory.
 func (srv *Server) whyNotExecuted(stderr []byte) string {
 	runtime, err := srv.sandboxes()
 	if err != nil || !bytes.Contains(stderr, []byte("execvp")) || !runtime.NeedsLibraries() {

@@ -33,8 +33,8 @@ type start struct {
 	recorded bool // in the audit trail
 }
 
-// processStart takes a start on. What a keeper refuses ends it: it was started for this process
-// alone, and its server waits for the end.
+// processStart accepts a start. A keeper ends if it refuses its process: the keeper was started for
+// this process alone, and its server waits for the end of the keeper.
 func processStart(c *conn, params *execproto.StartParams) (call, error) {
 	k := c.srv.keeper
 	switch {

@@ -34,7 +34,8 @@ func (rq *request) startSpan(trace []byte) {
 	}
 	name := rq.method
 	if k := srv.keeper; k != nil {
-		// The span of the request is the server's. Its other requests are not the client's.
+		// The server has a span for the client's request already. Its other requests to the
+		// keeper are its own, and are not traced.
 		if name == execproto.MethodProcessStart {
 			rq.trace = tracing.Parse(k.record.Traceparent, k.record.Tracestate)
 			rq.span = srv.opts.Tracer.Remote(rq.trace)
@@ -62,8 +63,8 @@ func (rq *request) traced(ctx context.Context) context.Context {
 	return rq.span.With(ctx)
 }
 
-// traceOf names the span of a request by its context, or without a tracer the client's; the zero
-// Context if there is neither.
+// traceOf returns the trace of a request with ctx: that of its span or, without a tracer, that of
+// the client. It returns the zero Context if there is neither.
 func traceOf(ctx context.Context) tracing.Context {
 	if span := tracing.From(ctx); span != nil {
 		return span.Context()

@@ -21,8 +21,8 @@ type Registration struct {
 	URL            string // ws or wss; its query is secret
 	EnvironmentID  string
 	RegistrationID string // may be empty
-	// Header is sent with the request for the websocket; nil: Codex CLI's, which has
-	// nothing that describes the end. It must not be changed any more.
+	// Header is added to the request for the websocket; nil: the request is that of
+	// Codex CLI, which does not describe the end. It must not be changed afterwards.
 	Header http.Header
 }
 

@@ -1,6 +1,6 @@
 'use strict'
-// Throughput is an average of ten seconds; who comes and goes is seen sooner.
-const pause = 2000, patience = 10000
+// Throughput is an average of ten seconds, but a new connection must be shown sooner.
+const pause = 2000, timeout = 10000
 const notice = document.getElementById('notice')
 // A URL with a password in it cannot be fetched; the browser knows it anyway.
 const url = location.origin + location.pathname
@@ -10,7 +10,7 @@ let seen = new Date()
 async function refresh() {
   if (document.hidden) return true
   try {
-    const answer = await fetch(url, { headers: { Accept: 'text/html' }, cache: 'no-store', redirect: 'error', signal: AbortSignal.timeout(patience) })
+    const answer = await fetch(url, { headers: { Accept: 'text/html' }, cache: 'no-store', redirect: 'error', signal: AbortSignal.timeout(timeout) })
     if (answer.status === 401) {
       notice.textContent = 'The token is not good any more. Reload the page to give another.'
       return false

@@ -32,7 +32,7 @@ const (
 `
 )
 
-// statusPage returns the page for people, which fetches itself now and then.
+// statusPage returns the page for people, which fetches itself every 2 s (status.js).
 // Ids, addresses, and what executors and clients say of themselves are the only texts on
 // it that are not the service's own.
 func statusPage(list []environmentStatus) []byte {

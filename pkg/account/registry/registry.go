@@ -100,9 +100,9 @@ type Registration struct {
 	// ID is the registration's, which handshakes are bound to. Codex CLI
 	// accepts an empty one.
 	ID string
-	// AcceptsDescription says that the service takes a description of the
-	// executor, in headers of the request for its websocket
-	// (docs/spec/relay.md §8.4). Others must get none.
+	// AcceptsDescription says that the service accepts a description of the
+	// executor, in headers of the request for its websocket. A description
+	// must not be sent to another service (docs/spec/relay.md §8.4).
 	AcceptsDescription bool
 }
 

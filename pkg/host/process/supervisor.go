@@ -193,7 +193,7 @@ type Group struct {
 	limitedCG cgroupDir
 
 	mu sync.Mutex
-	// apart are the cgroups of processes that are not inside of cg and are not removed.
+	// apart are the cgroups of processes of the group that are outside of cg, until they are removed.
 	apart   []cgroupDir
 	procs   map[*Process]bool
 	leaders []int // ended session leaders, for groups without a cgroup
