@@ -50,8 +50,8 @@ type State struct {
 // record is a registration as it is stored.
 type record struct {
 	rendezvous.Registration
-	Node       string                         `json:"node,omitempty"`       // where its executor is connected
-	Connection *rendezvous.ExecutorConnection `json:"connection,omitempty"` // of its executor, the newest; it is replaced, not changed
+	Node       string                         `json:"node,omitempty"`  // where its executor is connected
+	Connection *rendezvous.ExecutorConnection `json:"visit,omitempty"` // of its executor, the newest; it is replaced, not changed. Older nodes call it so.
 }
 
 // attachment is a connection of an executor to this node.
