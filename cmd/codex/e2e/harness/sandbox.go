@@ -4,6 +4,7 @@ package harness
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,4 +38,36 @@ func Places(t *testing.T) (workspace, beside string) {
 	Must(t, os.Mkdir(beside, 0o755))
 	Must(t, os.WriteFile(filepath.Join(workspace, "plain"), []byte("x"), 0o644))
 	return workspace, beside
+}
+
+// Object is a JSON object of a request.
+type Object = map[string]any
+
+// FileURI returns the URI of a path. The path is left as it is, with "..", too.
+func FileURI(path string) string { return "file://" + path }
+
+// PathEntry returns an entry of a profile for a path.
+func PathEntry(path, access string) Object {
+	return Object{"path": Object{"type": "path", "path": FileURI(path)}, "access": access}
+}
+
+// SpecialEntry returns an entry of a profile for a special path, such as root.
+func SpecialEntry(kind, access string) Object {
+	return Object{"path": Object{"type": "special", "value": Object{"kind": kind}}, "access": access}
+}
+
+// ManagedSandbox returns the sandbox of a request: a managed profile without a network.
+func ManagedSandbox(entries ...Object) Object {
+	return Object{"permissions": Object{
+		"type": "managed", "file_system": Object{"type": "restricted", "entries": entries}, "network": "restricted",
+	}}
+}
+
+// With returns a copy of o with more members, each a name and its value.
+func With(o Object, more ...any) Object {
+	all := maps.Clone(o)
+	for i := 0; i < len(more); i += 2 {
+		all[more[i].(string)] = more[i+1]
+	}
+	return all
 }

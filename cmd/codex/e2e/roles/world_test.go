@@ -170,37 +170,19 @@ func (w *world) client(token string) *execclient.Client {
 	return c
 }
 
-type object = map[string]any
+// Short names of what the harness has for JSON objects of requests.
+type object = harness.Object
 
-func uri(path string) string { return "file://" + path }
-
-// at is an entry of a profile for a path, and special one for a special path.
-func at(path, access string) object {
-	return object{"path": object{"type": "path", "path": uri(path)}, "access": access}
-}
-
-func special(kind, access string) object {
-	return object{"path": object{"type": "special", "value": object{"kind": kind}}, "access": access}
-}
+var (
+	uri     = harness.FileURI
+	at      = harness.PathEntry
+	special = harness.SpecialEntry
+	with    = harness.With
+)
 
 // managed is a sandbox that lets everything be read, and more.
 func managed(entries ...object) object {
-	entries = append([]object{special("root", "read")}, entries...)
-	return object{"permissions": object{
-		"type": "managed", "file_system": object{"type": "restricted", "entries": entries}, "network": "restricted",
-	}}
-}
-
-// with is o and more.
-func with(o object, more ...any) object {
-	all := object{}
-	for k, v := range o {
-		all[k] = v
-	}
-	for i := 0; i < len(more); i += 2 {
-		all[more[i].(string)] = more[i+1]
-	}
-	return all
+	return harness.ManagedSandbox(append([]object{special("root", "read")}, entries...)...)
 }
 
 func raw(t *testing.T, o object) json.RawMessage {

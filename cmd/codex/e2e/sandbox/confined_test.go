@@ -48,8 +48,6 @@ func init() {
 	os.Exit(0)
 }
 
-type object = map[string]any
-
 // confined is a server with a workspace, spoken to in raw JSON-RPC.
 type confined struct {
 	t      *testing.T
@@ -251,34 +249,16 @@ func (w *wire) saying(id, text string) {
 	}
 }
 
-func uri(elem ...string) string { return "file://" + filepath.Join(elem...) }
+// Short names of what the harness has for JSON objects of requests.
+type object = harness.Object
 
-func at(path, access string) object {
-	return object{"path": object{"type": "path", "path": uri(path)}, "access": access}
-}
-
-func special(kind, access string) object {
-	return object{"path": object{"type": "special", "value": object{"kind": kind}}, "access": access}
-}
-
-// managed is a sandbox object.
-func managed(entries ...object) object {
-	return object{"permissions": object{
-		"type": "managed", "file_system": object{"type": "restricted", "entries": entries}, "network": "restricted",
-	}}
-}
-
-// with is o and more.
-func with(o object, more ...any) object {
-	all := object{}
-	for k, v := range o {
-		all[k] = v
-	}
-	for i := 0; i < len(more); i += 2 {
-		all[more[i].(string)] = more[i+1]
-	}
-	return all
-}
+var (
+	uri     = harness.FileURI
+	at      = harness.PathEntry
+	special = harness.SpecialEntry
+	managed = harness.ManagedSandbox
+	with    = harness.With
+)
 
 // usual lets everything be read but one file, and the workspace be written.
 func (c *confined) usual() object {

@@ -175,22 +175,18 @@ func runSandboxed(t *testing.T, c *execclient.Client, id, cwd, script string, sa
 
 // sandboxOf is a sandbox with entries of the form TARGET=ACCESS.
 func sandboxOf(cwd string, list ...string) json.RawMessage {
-	type object = map[string]any
-	all := []object{}
+	var entries []object
 	for _, e := range list {
 		i := strings.LastIndexByte(e, '=')
-		target, access := e[:i], e[i+1:]
-		path := object{"type": "special", "value": object{"kind": target}}
-		if target[0] == '/' {
-			path = object{"type": "path", "path": uri(target)}
+		entry := special
+		if e[0] == '/' {
+			entry = at
 		}
-		all = append(all, object{"path": path, "access": access})
+		entries = append(entries, entry(e[:i], e[i+1:]))
 	}
-	b, _ := json.Marshal(object{
-		"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": all}},
-		"cwd":         uri(cwd), "workspaceRoots": []string{uri(cwd)}, "windowsSandboxLevel": "disabled",
-		"windowsSandboxPrivateDesktop": false, "useLegacyLandlock": false,
-	})
+	b, _ := json.Marshal(with(managed(entries...),
+		"cwd", uri(cwd), "workspaceRoots", []string{uri(cwd)}, "windowsSandboxLevel", "disabled",
+		"windowsSandboxPrivateDesktop", false, "useLegacyLandlock", false))
 	return b
 }
 

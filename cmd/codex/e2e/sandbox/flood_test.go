@@ -126,7 +126,7 @@ func TestFloodsOfQuestions(t *testing.T) {
 			t.Errorf("%s has %d questions", process, count)
 		}
 	}
-	c.call("fs/readFile", object{"path": uri(c.ws, "f")})
+	c.call("fs/readFile", object{"path": uri(c.ws + "/f")})
 	if c.start("between", c.usual(), "echo served"); c.end("between").out != "served\n" {
 		t.Error("no process runs meanwhile")
 	}

@@ -32,15 +32,10 @@ func TestEndOfServerLeavesNoPlaceholders(t *testing.T) {
 			ws := filepath.Join(dir, "ws")
 			harness.Must(t, os.Mkdir(ws, 0o755))
 			harness.Must(t, os.Mkdir(filepath.Join(dir, "out"), 0o755))
-			entry := func(path object, access string) object { return object{"path": path, "access": access} }
-			at := func(path string) object { return object{"type": "path", "path": "file://" + path} }
-			params := object{"path": "file://" + filepath.Join(dir, test.path), "sandbox": object{
-				"cwd": "file://" + ws, "workspaceRoots": []string{"file://" + ws}, "windowsSandboxLevel": "disabled",
-				"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []object{
-					entry(object{"type": "special", "value": object{"kind": "root"}}, "read"),
-					entry(at(ws), "write"), entry(at(ws+"/gone/deep"), "deny"),
-				}}},
-			}}
+			params := object{"path": uri(filepath.Join(dir, test.path)), "sandbox": with(
+				managed(special("root", "read"), at(ws, "write"), at(ws+"/gone/deep", "deny")),
+				"cwd", uri(ws), "workspaceRoots", []string{uri(ws)}, "windowsSandboxLevel", "disabled",
+			)}
 			for k, v := range test.params {
 				params[k] = v
 			}

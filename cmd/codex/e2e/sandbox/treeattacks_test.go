@@ -315,7 +315,7 @@ func TestAttackWatchExhaustion(t *testing.T) {
 	}
 	// What a watch that was refused had taken is free again.
 	c.refuse("fs/watch", object{"watchId": 1, "path": uri(c.ws), "recursive": true, "sandbox": c.usual()}, -32600, "watch")
-	c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws, "1"), "recursive": true, "sandbox": c.usual()})
+	c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws + "/1"), "recursive": true, "sandbox": c.usual()})
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	harness.Must(t, err)
 	defer unix.Close(fd)

@@ -62,8 +62,8 @@ func TestWatchTellsWhatMayBeRead(t *testing.T) {
 		if got := c.changes("two"); strings.Join(got, " ") != "ws/two" {
 			t.Errorf("told %q", got)
 		}
-		c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws, "closed"), "sandbox": profile}, -32600, "Permission denied")
-		c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws, "secret"), "sandbox": profile}, -32600, "Permission denied")
+		c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws + "/closed"), "sandbox": profile}, -32600, "Permission denied")
+		c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws + "/secret"), "sandbox": profile}, -32600, "Permission denied")
 	})
 }
 
