@@ -58,98 +58,95 @@ func newIdentityService(t *testing.T, answers map[string]string) *identityServic
 	return s
 }
 
-// TestDescription has an executor meet registries that take a description, that do not, and that
-// say something else: it describes itself to the first alone, and to that as it is told to.
+// TestDescription has an executor and a client meet registries that take a description, that do not,
+// and that say something else: they describe themselves to the first alone, and to that as they are told to.
+// A client has no name.
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	harness.Must(t, err)
-	program := "codex-exec-server/" + version(t)
+	v := version(t)
 	for _, tt := range []struct {
-		announces   string
-		args        []string
-		name, agent string
+		end       string // exec-server or remote
+		announces string
+		args      []string
+		want      description.Description
 	}{
-		{`,"accepts_description":true`, nil, host, program},
-		{`,"accepts_description":true`, []string{"--name", "Büro\n1"}, "Büro\uFFFD1", program},
-		{`,"accepts_description":true`, []string{"--no-description", "--name", "box"}, "", ""},
-		{`,"accepts_description":false`, nil, "", ""},
-		{`,"accepts_description":"true"`, nil, "", ""},
-		{`,"accepts_description":{"a":[true]}`, []string{"--name", "box"}, "", ""},
-		{``, []string{"--name", "box"}, "", ""},
+		{"exec-server", `,"accepts_description":true`, nil, description.Description{Name: host, Agent: "codex-exec-server/" + v}},
+		{"exec-server", `,"accepts_description":true`, []string{"--name", "Büro\n1"}, description.Description{Name: "Büro\uFFFD1", Agent: "codex-exec-server/" + v}},
+		{"exec-server", `,"accepts_description":true`, []string{"--no-description", "--name", "box"}, description.Description{}},
+		{"exec-server", `,"accepts_description":false`, nil, description.Description{}},
+		{"exec-server", `,"accepts_description":"true"`, nil, description.Description{}},
+		{"exec-server", `,"accepts_description":{"a":[true]}`, []string{"--name", "box"}, description.Description{}},
+		{"exec-server", ``, []string{"--name", "box"}, description.Description{}},
+		{"remote", `,"accepts_description":true`, nil, description.Description{Agent: "codex-remote/" + v}},
+		{"remote", `,"accepts_description":1`, nil, description.Description{}},
+		{"remote", ``, nil, description.Description{}},
 	} {
-		t.Run(tt.announces+strings.Join(tt.args, " "), func(t *testing.T) {
+		t.Run(tt.end+tt.announces+strings.Join(tt.args, " "), func(t *testing.T) {
 			t.Parallel()
-			dialed := make(chan http.Header, 100)
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/relay" {
-					dialed <- r.Header
-					w.WriteHeader(http.StatusInternalServerError)
-					return
-				}
-				if d := description.Read(r.Header); d != (description.Description{}) {
-					t.Errorf("the registry is told %+v before it has answered", d)
-				}
-				fmt.Fprintf(w, `{"environment_id":"env","url":"ws://%s/relay","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r"%s}`, r.Host, tt.announces)
-			}))
-			t.Cleanup(s.Close)
-			(&identityService{Server: s}).registers(t, append(os.Environ(), "CODEX_RENDEZVOUS_TOKEN=cxr_0"), tt.args...)
+			s, dialed := announcingRegistry(t, tt.announces)
+			if tt.end == "remote" {
+				connects(t, s.URL)
+			} else {
+				(&identityService{Server: s}).registers(t, append(os.Environ(), "CODEX_RENDEZVOUS_TOKEN=cxr_0"), tt.args...)
+			}
 			select {
 			case h := <-dialed:
-				if d := description.Read(h); d.Name != tt.name || d.Agent != tt.agent {
-					t.Errorf("the relay is told %+v", d)
+				if d := description.Read(h); d != tt.want {
+					t.Errorf("the relay is told %+v, want %+v", d, tt.want)
 				}
-				if _, ok := h[description.NameHeader]; ok != (tt.name != "") {
+				if _, ok := h[description.NameHeader]; ok != (tt.want.Name != "") {
 					t.Errorf("headers %v", h)
 				}
 			case <-time.After(harness.Patience):
-				t.Fatal("nobody dials the relay")
+				t.Fatal("no connection to the relay")
 			}
 		})
 	}
 }
 
-// TestDescriptionOfClient is TestDescription for a client, which has no name.
-func TestDescriptionOfClient(t *testing.T) {
-	t.Parallel()
+// announcingRegistry starts a registry whose answers have more members. It refuses connections
+// to its relay, and sends their headers to dialed.
+func announcingRegistry(t *testing.T, members string) (s *httptest.Server, dialed <-chan http.Header) {
+	t.Helper()
 	key, err := json.Marshal(harness.PublicKey(t))
 	harness.Must(t, err)
-	for announces, want := range map[string]string{`,"accepts_description":true`: "codex-remote/" + version(t), `,"accepts_description":1`: "", "": ""} {
-		t.Run(announces, func(t *testing.T) {
-			t.Parallel()
-			dialed := make(chan http.Header, 100)
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/relay" {
-					dialed <- r.Header
-					w.WriteHeader(http.StatusForbidden)
-					return
-				}
-				if d := description.Read(r.Header); d != (description.Description{}) {
-					t.Errorf("the registry is told %+v before it has answered", d)
-				}
-				fmt.Fprintf(w, `{"environment_id":"env","url":"ws://%s/relay","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r",`+
-					`"executor_public_key":%s,"harness_key_authorization":"a"%s}`, r.Host, key, announces)
-			}))
-			t.Cleanup(s.Close)
-			home, env := harness.HomeDirectory(t, nil)
-			client := exec.Command(harness.Codex, "remote", "--env", "env", "run", "--", "true")
-			client.Dir, client.Env = home, registryEnv(env, &harness.Meeting{URL: s.URL}, "cxr_0")
-			client.Stderr = harness.ShownOnFailure(t)
-			harness.Must(t, client.Start())
-			t.Cleanup(func() {
-				_ = client.Process.Kill()
-				_ = client.Wait()
-			})
-			select {
-			case h := <-dialed:
-				if d := description.Read(h); d != (description.Description{Agent: want}) {
-					t.Errorf("the relay is told %+v", d)
-				}
-			case <-time.After(harness.Patience):
-				t.Fatal("nobody dials the relay")
-			}
-		})
-	}
+	headers := make(chan http.Header, 100)
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/relay" {
+			headers <- r.Header
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		if d := description.Read(r.Header); d != (description.Description{}) {
+			t.Errorf("the registry is told %+v before it has answered", d)
+		}
+		fmt.Fprintf(w, `{"environment_id":"env","url":"ws://%s/relay","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r",`+
+			`"executor_public_key":%s,"harness_key_authorization":"a"%s}`, r.Host, key, members)
+	}))
+	t.Cleanup(s.Close)
+	return s, headers
+}
+
+// connects starts a client that connects through a registry.
+func connects(t *testing.T, registry string) {
+	t.Helper()
+	home, env := harness.HomeDirectory(t, nil)
+	cmd := exec.Command(harness.Codex, "remote", "--env", "env", "run", "--", "true")
+	cmd.Dir, cmd.Env = home, registryEnv(env, &harness.Meeting{URL: registry}, "cxr_0")
+	startUntilEnd(t, cmd)
+}
+
+// startUntilEnd starts a command that the end of the test kills.
+func startUntilEnd(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Stderr = harness.ShownOnFailure(t)
+	harness.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 }
 
 // version returns that of the programs under test.
@@ -184,12 +181,8 @@ const registerPath = "/cloud/environment/env/register"
 func (s *identityService) registers(t *testing.T, env []string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(harness.Codex, append([]string{"exec-server", "--remote", s.URL, "--environment-id", "env"}, args...)...)
-	cmd.Env, cmd.Stderr = env, harness.ShownOnFailure(t)
-	harness.Must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	cmd.Env = env
+	startUntilEnd(t, cmd)
 }
 
 func segment(v any) string {
