@@ -16,8 +16,7 @@ func (*cgroupRoot) remove()            {}
 type cgroupDir struct{ path string }
 
 func (cgroupDir) child(*cgroupRoot) cgroupDir { return cgroupDir{} }
-func (cgroupDir) fd() int                     { return -1 }
-func (cgroupDir) closeFD()                    {}
+func (cgroupDir) open() (int, error)          { return -1, nil }
 func (cgroupDir) members() []int              { return nil }
 func (cgroupDir) kill() bool                  { return false }
 func (cgroupDir) populated() bool             { return false }

@@ -88,10 +88,7 @@ func (r *cgroupRoot) remove() {
 
 // cgroupDir is one cgroup. The zero value is none, and every method of it
 // does nothing.
-type cgroupDir struct {
-	path string
-	dir  int // descriptor while a process is started in it; 0: closed
-}
+type cgroupDir struct{ path string }
 
 // child makes a cgroup inside this one; the zero value if it cannot.
 func (c cgroupDir) child(r *cgroupRoot) cgroupDir {
@@ -105,24 +102,16 @@ func (c cgroupDir) child(r *cgroupRoot) cgroupDir {
 	return cgroupDir{path: path}
 }
 
-// fd opens the cgroup to start a process in it; -1: none.
-func (c *cgroupDir) fd() int {
+// open returns a descriptor for the cgroup, to start a process in it; -1: there is none.
+func (c cgroupDir) open() (int, error) {
 	if c.path == "" {
-		return -1
+		return -1, nil
 	}
 	fd, err := unix.Open(c.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1
+		return -1, fmt.Errorf("open the cgroup %s: %w", c.path, err)
 	}
-	c.dir = fd
-	return fd
-}
-
-func (c *cgroupDir) closeFD() {
-	if c.dir > 0 {
-		_ = unix.Close(c.dir)
-		c.dir = 0
-	}
+	return fd, nil
 }
 
 // kill kills all processes in the cgroup and below it, and reports whether it

@@ -202,23 +202,8 @@ func TestShortage(t *testing.T) {
 	g := limitedGroup(t, false)
 	p, _ := start(t, g, shell("true")) // what is opened once is open
 	await(t, "the end", p.Done())
-	var old syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	least, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	few := syscall.Rlimit{Cur: uint64(least.Fd()) + 2, Max: old.Max}
-	_ = least.Close()
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	_, err = g.Start(context.Background(), shell("true"), newRecorder(t))
-	if again := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); again != nil {
-		t.Fatal(again)
-	}
+	var err error
+	withDescriptors(t, 2, func() { _, err = g.Start(context.Background(), shell("true"), newRecorder(t)) })
 	short, ok := errors.AsType[*ShortageError](err)
 	if !ok || !errors.Is(err, syscall.EMFILE) || !strings.Contains(short.Error(), "ulimit -n") {
 		t.Errorf("with too few descriptors: %v", err)
@@ -227,5 +212,27 @@ func TestShortage(t *testing.T) {
 	await(t, "the end", p.Done())
 	if r.end.Code != 3 {
 		t.Errorf("after that: %+v", r.end)
+	}
+}
+
+// withDescriptors calls f while this program may open no more than so many descriptors.
+func withDescriptors(t *testing.T, left int, f func()) {
+	t.Helper()
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	least, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := syscall.Rlimit{Cur: uint64(least.Fd()) + uint64(left), Max: old.Max}
+	_ = least.Close()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -116,8 +116,13 @@ func (st *Standby) Prepare(spec Spec) error {
 	}
 	if root := st.s.cgroups(); root != nil {
 		cg := cgroupDir{path: root.path}.child(root)
-		defer cg.closeFD()
-		if dir := cg.fd(); dir >= 0 {
+		dir, err := cg.open()
+		if err != nil {
+			cg.remove()
+			return err
+		}
+		if dir >= 0 {
+			defer unix.Close(dir)
 			o.Cgroup, o.Files = true, append(o.Files, dir)
 		}
 		st.mu.Lock()

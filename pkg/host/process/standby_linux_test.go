@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -137,6 +138,44 @@ func TestPrepare(t *testing.T) {
 		await(t, "the end", unused.Ended())
 		g.s.Close()
 		gone(path)
+	})
+}
+
+// TestPrepareThenFewDescriptors: a start with a standby that has prepared closes no descriptor of
+// others and does not go without its cgroup, however few descriptors are left for it.
+func TestPrepareThenFewDescriptors(t *testing.T) {
+	const most = 12 // more than such a start takes
+	eachVariant(t, func(t *testing.T, g *Group) {
+		p, _ := start(t, g, shell("true")) // what is opened once is open
+		await(t, "the end", p.Done())
+		started := 0
+		for left := range most {
+			st := standbyOf(t, g.s)
+			if err := st.Prepare(Spec{Argv: []string{"program"}}); err != nil {
+				t.Fatal(err)
+			}
+			spec, r := shell("echo ran"), newRecorder(t)
+			spec.Standby = st
+			var err error
+			withDescriptors(t, left, func() { p, err = g.Start(context.Background(), spec, r) })
+			st.Close()
+			if err != nil {
+				if !errors.Is(err, syscall.EMFILE) {
+					t.Errorf("with %d descriptors: %v", left, err)
+				}
+				await(t, "the end", st.Ended())
+				continue
+			}
+			started++
+			p.OpenGate()
+			await(t, "the end", p.Done())
+			if out := r.text(Stdout); out != "ran\n" || r.end.Code != 0 {
+				t.Errorf("with %d descriptors: %q, %+v", left, out, r.end)
+			}
+		}
+		if started == 0 || started == most {
+			t.Errorf("%d of %d were started", started, most)
+		}
 	})
 }
 

@@ -32,6 +32,8 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options say how processes are kept together. The zero value leaves
@@ -270,7 +272,6 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 		pidfd, err = g.fork(p, e, program)
 	}
 	e.closeChild()
-	p.cg.closeFD()
 	if err != nil {
 		e.closeOurs()
 		p.removeCgroup()
@@ -346,7 +347,13 @@ func (p *Process) removeCgroup() {
 // registers the process. The pidfd is -1 for a standby.
 func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error) {
 	s := g.s
-	cgroup := p.cg.fd()
+	cgroup, err := p.cg.open()
+	if err != nil {
+		return -1, err
+	}
+	if cgroup >= 0 {
+		defer unix.Close(cgroup)
+	}
 	// No lock is held: it waits for an answer. The supervisor knows the pid already.
 	ordered := p.spec.order(e, cgroup, p.account != nil, true)
 	s.forks.RLock()
@@ -364,7 +371,6 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	}
 	if err != nil && p.cg.path != "" && p.account == nil {
 		// The system may refuse to start a process in this cgroup.
-		p.cg.closeFD()
 		p.cg.remove()
 		p.cg = cgroupDir{}
 		p.pid, pidfd, err = s.forkSpec(&p.spec, e, program, -1)
