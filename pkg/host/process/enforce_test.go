@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // limiterMark is the argument before those of the limiter that this test program is.
@@ -203,7 +205,7 @@ func TestShortage(t *testing.T) {
 	p, _ := start(t, g, shell("true")) // what is opened once is open
 	await(t, "the end", p.Done())
 	var err error
-	withDescriptors(t, 2, func() { _, err = g.Start(context.Background(), shell("true"), newRecorder(t)) })
+	withDescriptors(t, 2, func(int) { _, err = g.Start(context.Background(), shell("true"), newRecorder(t)) })
 	short, ok := errors.AsType[*ShortageError](err)
 	if !ok || !errors.Is(err, syscall.EMFILE) || !strings.Contains(short.Error(), "ulimit -n") {
 		t.Errorf("with too few descriptors: %v", err)
@@ -215,8 +217,37 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-// withDescriptors calls f while this program may open no more than so many descriptors.
-func withDescriptors(t *testing.T, left int, f func()) {
+// TestNoDescriptorAbove: a start whose descriptors have the highest number that there may be says that
+// descriptors are missing: to put them in order takes higher ones.
+func TestNoDescriptorAbove(t *testing.T) {
+	g := limitedGroup(t, false)
+	p, _ := start(t, g, shell("true")) // what is opened once is open
+	await(t, "the end", p.Done())
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	withDescriptors(t, 50, func(limit int) {
+		fd, failed := unix.FcntlInt(null.Fd(), unix.F_DUPFD_CLOEXEC, limit-1)
+		if failed != nil {
+			t.Error(failed)
+			return
+		}
+		highest := os.NewFile(uintptr(fd), "highest")
+		defer highest.Close()
+		spec := shell("true")
+		spec.ExtraFiles = []*os.File{highest}
+		_, err = g.Start(context.Background(), spec, newRecorder(t))
+	})
+	if _, ok := errors.AsType[*ShortageError](err); !ok || !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("above the limit: %v", err)
+	}
+}
+
+// withDescriptors calls f while this program may open no more than so many descriptors, with
+// the number that none may have.
+func withDescriptors(t *testing.T, left int, f func(limit int)) {
 	t.Helper()
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
@@ -231,7 +262,7 @@ func withDescriptors(t *testing.T, left int, f func()) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	f()
+	f(int(few.Cur))
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -259,10 +260,21 @@ func (spec *Spec) fork(e *ends, program string, cgroup int) (pid, pidfd int, err
 	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{
 		Dir: spec.Dir, Env: spec.Env, Files: files, Sys: attributes(spec, cgroup, &pidfd),
 	})
+	if err == syscall.EBADF && aboveLimit(files) {
+		err = syscall.EMFILE
+	}
 	if err != nil {
 		return 0, -1, spec.explain(program, err)
 	}
 	return pid, pidfd, nil
+}
+
+// aboveLimit reports whether a start with these descriptors may need one above the limit of open
+// files. syscall.ForkExec puts them in order by copies that have higher numbers than all of them: one of
+// each, and one of a pipe of its own. Above the limit that fails with EBADF.
+func aboveLimit(files []uintptr) bool {
+	var limit syscall.Rlimit
+	return syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && uint64(slices.Max(files))+uint64(len(files))+1 >= uint64(limit.Cur)
 }
 
 // forkSpec is fork for a process of the supervisor.

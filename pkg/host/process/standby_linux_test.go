@@ -157,7 +157,7 @@ func TestPrepareThenFewDescriptors(t *testing.T) {
 			spec, r := shell("echo ran"), newRecorder(t)
 			spec.Standby = st
 			var err error
-			withDescriptors(t, left, func() { p, err = g.Start(context.Background(), spec, r) })
+			withDescriptors(t, left, func(int) { p, err = g.Start(context.Background(), spec, r) })
 			st.Close()
 			if err != nil {
 				if !errors.Is(err, syscall.EMFILE) {
