@@ -5,9 +5,9 @@ package roles
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -15,75 +15,71 @@ import (
 	"codex.internal/pkg/execclient"
 )
 
-// shortUser is a user of which no other test has processes: RLIMIT_NPROC counts all of a user.
-const shortUser = 61234
+// fewDescriptors is how many descriptors the server of TestDescriptorsRunOut may have: enough to
+// start some tens of processes.
+const fewDescriptors = 100
 
-// TestShortages: a server that has no more descriptors refuses starts and file requests
-// with what is lacking, goes on, and takes new work when some was ended. Many ask at once.
-func TestShortages(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can act as a user who has no other processes, and may have few")
-	}
-	harness.NeedSandbox(t)
-	for name, tt := range map[string]struct{ limit, want string }{
-		"descriptors": {"ulimit -n 100", "too many open files"},
-	} {
-		for kind, sandbox := range map[string]object{"free": nil, "sandboxed": managed()} {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				w := newWorld(t, "auto", &syscall.Credential{Uid: shortUser, Gid: shortUser})
-				token := w.token("--role", "run")
-				w.limit = tt.limit
-				server := w.serve()
-				c := w.client(token)
-				kept, refusals := w.startUntilRefused(c, sandbox)
-				for _, err := range refusals {
-					if !strings.Contains(err.Error(), tt.want) {
-						t.Errorf("a start is refused with %v, want %q", err, tt.want)
-					}
-				}
-				t.Logf("%d processes run, %d were refused", len(kept), len(refusals))
-				if err := server.Process.Signal(syscall.Signal(0)); err != nil {
-					t.Fatalf("the server has ended: %v", err)
-				}
-				w.requestAllKinds(c, sandbox)
-				for _, p := range kept {
-					_, err := p.Terminate(t.Context())
-					harness.Must(t, err)
-					_, err = p.WaitClosed(t.Context())
-					harness.Must(t, err)
-					p.Release()
-				}
-				// What was ended may take a moment to leave the kernel's count.
-				harness.Eventually(t, "a refusal after some were ended", func() []string {
-					if out, code, err := run(t.Context(), w.client(token), w.params(fmt.Sprint("after", nextID()), sandbox, "echo ran")); err != nil || out != "ran\n" {
-						return []string{fmt.Sprint(out, code, err)}
-					}
-					return nil
-				})
-			})
+// TestDescriptorsRunOut: a server that has no more descriptors refuses starts and says what it
+// lacks, answers file requests, goes on, and takes new work when processes have ended. The starts
+// come several at a time.
+func TestDescriptorsRunOut(t *testing.T) {
+	eachWorld(t, func(w *world) {
+		token := w.token("--role", "run")
+		w.descriptors = fewDescriptors
+		server := w.serve()
+		w.exhaust(token, nil)
+		w.exhaust(token, managed())
+		if err := server.Process.Signal(syscall.Signal(0)); err != nil {
+			w.t.Errorf("the server has ended: %v", err)
+		}
+	})
+}
+
+// exhaust takes all descriptors of the server with processes, ends these, and starts another one.
+func (w *world) exhaust(token string, sandbox object) {
+	w.t.Helper()
+	ctx, c := w.t.Context(), w.client(token)
+	kept, refusals := w.startUntilRefused(c, sandbox)
+	for _, err := range refusals {
+		if !strings.Contains(err.Error(), "too many open files") {
+			w.t.Errorf("a start is refused with %v", err)
 		}
 	}
+	w.t.Logf("sandboxed %v: %d processes run, %d were refused", sandbox != nil, len(kept), len(refusals))
+	w.requestAllKinds(c, sandbox)
+	for _, p := range kept {
+		_, err := p.Terminate(ctx)
+		harness.Must(w.t, err)
+		_, err = p.WaitClosed(ctx)
+		harness.Must(w.t, err)
+		p.Release()
+	}
+	// The server closes the last descriptors of a process after it has sent process/closed.
+	harness.Eventually(w.t, "a refusal after all were ended", func() []string {
+		if out, code, err := run(ctx, c, w.params(newID(), sandbox, "echo ran")); err != nil || out != "ran\n" {
+			return []string{fmt.Sprint(out, code, err)}
+		}
+		return nil
+	})
 }
 
-var ids sync.Mutex
-var lastID int
+var lastID atomic.Int64
 
-// nextID returns a number that no process has.
-func nextID() int {
-	ids.Lock()
-	defer ids.Unlock()
-	lastID++
-	return lastID
-}
+// newID returns an id that no process has.
+func newID() string { return fmt.Sprint("p", lastID.Add(1)) }
+
+// Starts of startUntilRefused at a time, the refusals after which it stops, and the most times: more
+// processes than fewDescriptors let run.
+const startsAtOnce, enoughRefusals, mostRounds = 8, 5, 20
 
 // startUntilRefused starts processes, several at a time, until some are refused.
 func (w *world) startUntilRefused(c *execclient.Client, sandbox object) (kept []*execclient.Process, refusals []error) {
 	var mu sync.Mutex
-	for range 20 {
+	for range mostRounds {
 		var wg sync.WaitGroup
-		for range 8 {
+		for range startsAtOnce {
 			wg.Go(func() {
-				p, err := c.Start(w.t.Context(), w.params(fmt.Sprint("p", nextID()), sandbox, "exec sleep 1000"))
+				p, err := c.Start(w.t.Context(), w.params(newID(), sandbox, "exec sleep 1000"))
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -94,7 +90,7 @@ func (w *world) startUntilRefused(c *execclient.Client, sandbox object) (kept []
 			})
 		}
 		wg.Wait()
-		if len(refusals) > 4 {
+		if len(refusals) >= enoughRefusals {
 			return kept, refusals
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -25,15 +26,15 @@ import (
 
 // world is a server whose clients have tokens with roles, and directories of its user.
 type world struct {
-	t          *testing.T
-	backend    string
-	credential *syscall.Credential // of the server; nil: that of the test
-	bin        string              // the program, which that user may execute
-	dir        string              // has the rest
-	ws, beside string              // a directory of a token, and one outside of it
-	tokens     string              // the file with tokens
-	url        string
-	limit      string // a command of the shell that lowers what the server may have; "": none
+	t           *testing.T
+	backend     string
+	credential  *syscall.Credential // of the server; nil: that of the test
+	bin         string              // the program, which that user may execute
+	dir         string              // has the rest
+	ws, beside  string              // a directory of a token, and one outside of it
+	tokens      string              // the file with tokens
+	url         string
+	descriptors int // the most that the server may have open; 0: as many as the test
 }
 
 // nobody is an ordinary user.
@@ -144,8 +145,8 @@ func (w *world) serve(args ...string) *exec.Cmd {
 		"exec-server", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", w.tokens,
 		"--sandbox-backend", w.backend, "--sandbox-stricter",
 	}, args...)...)
-	if w.limit != "" {
-		cmd.Path, cmd.Args = "/bin/bash", append([]string{"bash", "-c", w.limit + ` && exec "$@"`, "bash"}, cmd.Args...)
+	if w.descriptors > 0 {
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, w.descriptors), "sh"}, cmd.Args...)
 	}
 	cmd.Stderr = harness.ShownOnFailure(w.t)
 	out, err := cmd.StdoutPipe()
