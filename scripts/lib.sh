@@ -5,6 +5,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 fail() { echo "$(basename "$0"): $*" >&2; exit 1; }
 
+# no_option ARGUMENT fails because a script has no such option, and shows those that it has, as
+# its first comment lists them.
+no_option() {
+  sed -n "s|^#   scripts/|  scripts/|p; s|^#    *\[|    [|p" "$0" >&2
+  fail "there is no option $1"
+}
+
 # An empty HOME leaves Go nowhere to build.
 if [ -z "${HOME:-}" ]; then
   HOME=$(mktemp -d)

@@ -385,15 +385,28 @@ def works(options, backend):
     return f'"{backend}","works":true' in out
 
 
+def listed(known):
+    """Returns a type of arguments: a list of known names."""
+    def parse(text):
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+    return parse
+
+
 def parse():
-    parser = argparse.ArgumentParser(prog="stress")
+    users = ["root", "user"] if os.geteuid() == 0 else ["user"]
+    ways = ["sandbox", "server"]
+    parser = argparse.ArgumentParser(prog="stress", usage="see scripts/stress", add_help=False, allow_abbrev=False)
     parser.add_argument("--bin", required=True)
     parser.add_argument("--seconds", type=int, default=1)
     parser.add_argument("--class", dest="chosen", default="")
     parser.add_argument("--only", default="")
-    parser.add_argument("--backend", default=",".join(BACKENDS))
-    parser.add_argument("--via", default="sandbox,server")
-    parser.add_argument("--as", dest="users", default="root,user" if os.geteuid() == 0 else "user")
+    parser.add_argument("--backend", dest="backends", type=listed(BACKENDS), default=BACKENDS)
+    parser.add_argument("--via", dest="ways", type=listed(ways), default=ways)
+    parser.add_argument("--as", dest="users", type=listed(users), default=users)
     parser.add_argument("-v", dest="verbose", action="store_true")
     options = parser.parse_args()
     options.known = set(re.findall(r"--([a-z0-9-]+)", subprocess.run(["stress-ng", "--help"], capture_output=True, text=True).stdout))
@@ -424,11 +437,11 @@ def main():
     chosen = choose(options)
     uids = {"root": 0, "user": (1 << 30) + os.getpid() if os.geteuid() == 0 else os.geteuid()}
     cases, failed = [], 0
-    for user in options.users.split(","):
-        for backend in options.backend.split(","):
+    for user in options.users:
+        for backend in options.backends:
             if not works(options, backend):
                 sys.exit(f"stress: the backend {backend} does not work here")
-            for via in options.via.split(","):
+            for via in options.ways:
                 case = Case(options, via, uids[user], backend)
                 try:
                     case.play(chosen)

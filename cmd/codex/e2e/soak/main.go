@@ -73,6 +73,10 @@ func parse() options {
 	flag.StringVar(&o.out, "out", "", "`directory` for soak.csv, soak.svg and the server's log (default: none is kept)")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "`number` that decides what is done and cut")
 	flag.BoolVar(&o.verbose, "v", false, "print each failed and each lost turn")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "Options of scripts/soak, with one dash or two:")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	switch {
 	case os.Geteuid() != 0:
