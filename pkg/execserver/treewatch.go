@@ -195,15 +195,17 @@ func (w *treeWatch) release() {
 //
 // A watch that has ended by itself is released here.
 func (w *treeWatch) routineChanges() {
-	over := w.tell()
+	taken := w.tell()
 	close(w.ended)
-	if over && w.c.trees.takeThis(w) {
+	if taken {
 		w.release()
 	}
 }
 
-// tell sends changes until the watch is ended, or has ended by itself, which it reports.
-func (w *treeWatch) tell() bool {
+// tell sends changes until the watch is ended, or has ended by itself. It reports whether it has
+// taken the watch out of the table. That comes before the last notification: a client that
+// has it may use the id again.
+func (w *treeWatch) tell() (taken bool) {
 	for seq := uint64(1); ; {
 		n, ok := w.source.next()
 		if !ok {
@@ -214,11 +216,9 @@ func (w *treeWatch) tell() bool {
 		}
 		n.WatchID, n.Seq = w.id, seq
 		seq++
-		if w.c.out.send(w.ctx, n.AppendJSON) != nil {
-			return false
-		}
-		if n.Ended != "" {
-			return true
+		taken = n.Ended != "" && w.c.trees.takeThis(w)
+		if w.c.out.send(w.ctx, n.AppendJSON) != nil || n.Ended != "" {
+			return taken
 		}
 	}
 }

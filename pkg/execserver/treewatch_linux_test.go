@@ -61,6 +61,22 @@ func TestWatchTree(t *testing.T) {
 	})
 }
 
+// TestEndedWatchIsFree: a client that has been told of the end of a watch may use its id again.
+func TestEndedWatchIsFree(t *testing.T) {
+	_, url := newTestServer(t, Options{})
+	p, _ := hello(t, url)
+	dir := t.TempDir()
+	for range 300 {
+		must(t, os.Mkdir(dir+"/x", 0o755))
+		p.call(execproto.MethodFSWatch, object{"watchId": 3, "path": uri(dir, "x")}, nil)
+		must(t, os.Remove(dir+"/x"))
+		for ended := ""; ended == ""; {
+			n, _ := p.changes(dir)
+			ended = n.Ended
+		}
+	}
+}
+
 func TestWatchTreeRefusals(t *testing.T) {
 	_, url := newTestServer(t, Options{})
 	dir := t.TempDir()
