@@ -2,7 +2,9 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"net"
+	"syscall"
 	"testing"
 
 	"go.opentelemetry.io/collector/component/componenttest"
@@ -20,23 +22,29 @@ import (
 // what the receiver has accepted.
 func receive(t *testing.T, next consumer.ConsumeTracesFunc) string {
 	t.Helper()
-	// The receiver does not tell which port it has.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := l.Addr().String()
-	must(t, l.Close())
-	factory := otlpreceiver.NewFactory()
-	config := factory.CreateDefaultConfig().(*otlpreceiver.Config)
-	config.Protocols.GRPC = configoptional.None[configgrpc.ServerConfig]()
-	config.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = address
-	must(t, config.Protocols.Validate())
 	traces, err := consumer.NewTraces(next)
 	must(t, err)
-	receiver, err := factory.CreateTraces(context.Background(), receivertest.NewNopSettings(factory.Type()), config, traces)
-	must(t, err)
-	must(t, receiver.Start(context.Background(), componenttest.NewNopHost()))
-	t.Cleanup(func() { must(t, receiver.Shutdown(context.Background())) })
-	return "http://" + address
+	factory := otlpreceiver.NewFactory()
+	// The receiver does not tell which port it has, so that it gets one that was free a
+	// moment before, and another one if somebody has taken that meanwhile.
+	for tries := 1; ; tries++ {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		address := l.Addr().String()
+		must(t, l.Close())
+		config := factory.CreateDefaultConfig().(*otlpreceiver.Config)
+		config.Protocols.GRPC = configoptional.None[configgrpc.ServerConfig]()
+		config.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = address
+		must(t, config.Protocols.Validate())
+		receiver, err := factory.CreateTraces(context.Background(), receivertest.NewNopSettings(factory.Type()), config, traces)
+		must(t, err)
+		if err = receiver.Start(context.Background(), componenttest.NewNopHost()); errors.Is(err, syscall.EADDRINUSE) && tries < 10 {
+			continue
+		}
+		must(t, err)
+		t.Cleanup(func() { must(t, receiver.Shutdown(context.Background())) })
+		return "http://" + address
+	}
 }
 
 // received is a span, with what describes where it is from.
