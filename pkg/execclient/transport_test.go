@@ -3,6 +3,7 @@ package execclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
 	"github.com/gorilla/websocket"
 )
 
@@ -123,10 +125,9 @@ func TestWhatEndsAConnection(t *testing.T) {
 }
 
 func TestConnectionsThatFail(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := testutil.FreePort()
 	must(t, err)
-	nobody := "ws://" + l.Addr().String()
-	must(t, l.Close())
+	nobody := fmt.Sprintf("ws://127.0.0.1:%d", free)
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer mute.Close()

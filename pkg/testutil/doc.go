@@ -7,8 +7,8 @@
 //	             compare with
 //
 // The package itself has Eventually, the one loop that polls, and Need, which skips a
-// test for what a machine lacks and fails it for any other error; and Rounds, how often a
-// test that tries many cases repeats.
+// test for what a machine lacks and fails it for any other error; Rounds, how often a
+// test that tries many cases repeats; and FreePort, a port for a program that must be told it.
 //
 // No program imports these packages.
 package testutil

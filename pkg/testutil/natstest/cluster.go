@@ -2,11 +2,13 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/testutil"
 )
 
 // Cluster is several servers that know each other.
@@ -66,13 +68,14 @@ func (c Cluster) URLs() string {
 // freePorts returns ports that nobody listens on.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for len(ports) < n {
+		port, err := testutil.FreePort()
 		if err != nil {
 			return nil, fmt.Errorf("natstest: %w", err)
 		}
-		defer l.Close() // all at the end, so that none comes twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
 	}
 	return ports, nil
 }

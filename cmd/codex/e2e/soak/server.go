@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"codex.internal/pkg/testutil"
 )
 
 // endTime is how long the server may take to end after SIGTERM.
@@ -31,7 +32,7 @@ type server struct {
 
 // startServer starts a server that writes to the directories of the soak alone.
 func startServer(s *soak) (*server, error) {
-	port, err := freePort()
+	port, err := testutil.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -154,14 +155,4 @@ func (srv *server) close() {
 		}
 	}
 	_ = srv.log.Close()
-}
-
-// freePort returns a TCP port of 127.0.0.1 on which nothing listens.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

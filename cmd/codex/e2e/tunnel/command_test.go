@@ -245,10 +245,7 @@ func TestSSH(t *testing.T) {
 	public, err := os.ReadFile(filepath.Join(dir, "user.pub"))
 	harness.Must(t, err)
 	harness.Must(t, os.WriteFile(filepath.Join(dir, "authorized"), public, 0o600))
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
-	port := portText(uint16(free.Addr().(*net.TCPAddr).Port))
-	harness.Must(t, free.Close())
+	port := portText(freePort(t))
 	if os.Getuid() == 0 {
 		_ = os.MkdirAll("/run/sshd", 0o755)
 	}

@@ -107,10 +107,7 @@ func TestTunnel(t *testing.T) {
 	}
 	_ = conn.Close()
 
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
-	nobody := uint16(free.Addr().(*net.TCPAddr).Port)
-	_ = free.Close()
+	nobody := freePort(t)
 	for want, to := range map[string]execclient.TunnelTarget{
 		"connection refused":        {Port: nobody},
 		"no such host":              {Host: "no-such-host.invalid", Port: 1},
