@@ -29,7 +29,7 @@ import (
 //	's' index temporary name  a stub is going to be made in the directory that comes
 //	'h' index                 the open stub: it keeps the lock when the launcher is killed
 //	'n' time, sticky, digits, name   a name must not be in the directory that comes
-//	'r'                       the command is about to run, and with it ends what ends
+//	'r'                       this is all before the command runs, and with it ends what ends
 //	                          with the process whose pidfd comes. The janitor answers
 //	                          with one byte if it has understood everything up to here
 //	'f'                       there is nothing to do any more
@@ -138,8 +138,8 @@ func (j JanitorOf) Name(r *Removal) error {
 	return tell(j.FD, append(m, unix.ByteSliceToString(r.name[:])...), r.dir)
 }
 
-// Run says that the command is about to run, and waits until the janitor has
-// everything. The end of the process init is the end of all in the sandbox.
+// Run says that there is nothing more to tell before the command runs. The end of the
+// process init is the end of all in the sandbox.
 func (j JanitorOf) Run(init int) error {
 	fd, err := unix.PidfdOpen(init, 0)
 	if err != nil {
@@ -149,11 +149,11 @@ func (j JanitorOf) Run(init int) error {
 	if fd >= 0 {
 		_ = unix.Close(fd)
 	}
-	if err != nil {
-		return err
-	}
-	return awaitAnswer(j.FD)
+	return err
 }
+
+// Await waits, after Run, until the janitor has everything. The command must not run before.
+func (j JanitorOf) Await() error { return awaitAnswer(j.FD) }
 
 // Forget says that there is nothing to do any more.
 func (j JanitorOf) Forget() { _ = tell(j.FD, []byte{'f'}, -1) }

@@ -45,6 +45,14 @@ func connected(t *testing.T, own int) JanitorOf {
 	return JanitorOf{fd}
 }
 
+// run says that the command is about to run, and waits for the answer.
+func (j JanitorOf) run(init int) error {
+	if err := j.Run(init); err != nil {
+		return err
+	}
+	return j.Await()
+}
+
 // killed ends the connection, as the kernel does for a launcher that is killed.
 func (j JanitorOf) killed() { _ = unix.Close(j.FD) }
 
@@ -123,7 +131,7 @@ func TestJanitorAfterKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.run {
-				if err := j.Run(init.Process.Pid); err != nil {
+				if err := j.run(init.Process.Pid); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -169,7 +177,7 @@ func TestJanitorWithTwoSandboxes(t *testing.T) {
 	first.killed()
 	a.close()
 	// The second learns of it by its own start: it stays protected.
-	if err := second.Run(os.Getpid()); err != nil {
+	if err := second.run(os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
 	if !there(name) {
@@ -190,7 +198,7 @@ func TestJanitorTakesNothingLate(t *testing.T) {
 	dir := t.TempDir()
 	own, end := startJanitor(t)
 	j := connected(t, own)
-	if err := j.Run(-1); err != nil {
+	if err := j.run(-1); err != nil {
 		t.Fatal(err)
 	}
 	r := j.watched(t, dir+"/data")
@@ -225,12 +233,12 @@ func TestMalformedMessages(t *testing.T) {
 			if err := tell(j.FD, []byte(message), null); err != nil {
 				t.Fatal(err)
 			}
-			if err := j.Run(-1); err == nil {
+			if err := j.run(-1); err == nil {
 				t.Error("the command may run")
 			}
 		})
 	}
-	if err := other.Run(-1); err != nil {
+	if err := other.run(-1); err != nil {
 		t.Error(err)
 	}
 	other.killed()

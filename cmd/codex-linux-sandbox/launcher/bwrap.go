@@ -365,7 +365,11 @@ func (w *wrapped) begin(inner int) (to *redirect, captured []int) {
 		to.release()
 		to = nil
 	}
-	if err := w.stubs.run(init); err != nil {
+	err := w.stubs.complete(init)
+	if err == nil {
+		err = w.stubs.await()
+	}
+	if err != nil {
 		// Without a byte the second stage does not run the command.
 		w.failed = err.Error()
 		_ = unix.Shutdown(w.talk[0], unix.SHUT_WR)

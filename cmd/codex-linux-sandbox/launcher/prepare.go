@@ -366,7 +366,7 @@ func (a *prepared) finish() (int, error) {
 		return 0, err
 	}
 	a.closeShared()
-	if err := s.stubs.run(a.pid); err != nil {
+	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
 	if err := s.open(); err != nil {
@@ -403,6 +403,10 @@ func (a *prepared) takeOver() error {
 func (a *prepared) complete() (err error) {
 	s, l, c := a.s, a.now, a.s.processes
 	if s.stubs, err = l.placeStubs(true); err != nil {
+		return err
+	}
+	// The janitor takes note while the rest is written.
+	if err = s.stubs.complete(a.pid); err != nil {
 		return err
 	}
 	if err = s.stubs.undo.Watch(); err != nil {

@@ -155,14 +155,23 @@ func ifAppeared(err error) error {
 	return err
 }
 
-// run tells the janitor whose end is the end of all in the sandbox, before the
-// command runs, and waits until it knows what there is to remove.
-func (s *stubs) run(init int) error {
+// complete tells the janitor that it knows all that there will be to remove, and whose end
+// is the end of all in the sandbox. It may be called on nil.
+func (s *stubs) complete(init int) error {
 	if s == nil || s.janitor == nil {
 		return nil
 	}
 	s.janitor.told = true
 	return s.janitor.Run(init)
+}
+
+// await waits, after complete and before the command runs, until the janitor has understood.
+// It may be called on nil.
+func (s *stubs) await() error {
+	if s == nil || s.janitor == nil {
+		return nil
+	}
+	return s.janitor.Await()
 }
 
 // appeared ends the watch of names that must not be created, and reports

@@ -141,6 +141,10 @@ func (s *supervisor) run() (int, error) {
 	if err := s.open(); err != nil {
 		return 0, err
 	}
+	// The janitor takes note while the init makes the view.
+	if err := s.stubs.complete(pid); err != nil {
+		return 0, err
+	}
 	r := &relay{pid: pid}
 	if !s.supervised() {
 		// While the init makes the view: the Go runtime needs 0.7 ms for this. The
@@ -148,7 +152,7 @@ func (s *supervisor) run() (int, error) {
 		// and not end the launcher.
 		r.start()
 	}
-	if err := s.stubs.run(pid); err != nil {
+	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
 	if err := s.open(); err != nil {
