@@ -4,6 +4,7 @@ package escape
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -157,6 +158,7 @@ func TestInheritedSockets(t *testing.T) {
 // and the launcher executes the command itself. Its network is off all the
 // same: a listener that somebody leaves open is a way to it.
 func TestSocketsWithoutAView(t *testing.T) {
+	const aView = "a view (inside)"
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
@@ -166,19 +168,23 @@ func TestSocketsWithoutAView(t *testing.T) {
 	for _, uid := range users() {
 		p := newPlace(t, uid)
 		for name, args := range map[string][]string{
-			"no view":         {"--permission-profile", entries("root=write")},
-			"another's view":  {"--apply-seccomp-then-exec", "--permission-profile", entries("root=read")},
-			"a view (inside)": {"--permission-profile", entries("root=read")},
+			"no view":        {"--permission-profile", entries("root=write")},
+			"another's view": {"--apply-seccomp-then-exec", "--permission-profile", entries("root=read")},
+			aView:            {"--permission-profile", entries("root=read")},
 		} {
-			args = append([]string{"--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws}, args...)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			cmd := exec.CommandContext(ctx, launcher, append(args, "--", "sh", "-c", "readlink /proc/$$/fd/0; readlink /proc/$$/fd/3; echo done")...)
-			cmd.Dir, cmd.SysProcAttr, cmd.Stdin, cmd.ExtraFiles = p.ws, as(uid), socket, []*os.File{socket}
-			o := p.finish(cmd)
-			cancel()
-			if o.text != "/dev/null\ndone\n" || o.code != 0 {
-				t.Errorf("%s as %d: %v", name, uid, o)
-			}
+			t.Run(fmt.Sprintf("%s as %d", name, uid), func(t *testing.T) {
+				if name == aView {
+					need(t, uid, "namespaces")
+				}
+				args = append([]string{"--sandbox-policy-cwd", p.ws, "--command-cwd", p.ws}, args...)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, launcher, append(args, "--", "sh", "-c", "readlink /proc/$$/fd/0; readlink /proc/$$/fd/3; echo done")...)
+				cmd.Dir, cmd.SysProcAttr, cmd.Stdin, cmd.ExtraFiles = p.ws, as(uid), socket, []*os.File{socket}
+				if o := p.finish(cmd); o.text != "/dev/null\ndone\n" || o.code != 0 {
+					t.Error(o)
+				}
+			})
 		}
 	}
 }
