@@ -103,6 +103,8 @@ func TestCompletions(t *testing.T) {
 		{"remote shell", "", "words"},
 		{"remote logs", "", "words"},
 		{"audit verify", "", "files"},
+		{"exec-server", "--config=", "files"},
+		{"rendezvous --config", "", "files"},
 		{"environments check", "b", "words build by-program"},
 	} {
 		app := newApp(cmdutil.Streams{Out: io.Discard, Err: io.Discard})

@@ -43,6 +43,9 @@ func sampleOf(t *testing.T, flag cli.Flag) sample {
 	case *cli.DurationFlag:
 		return sample{`"90m"`, `"1h30m0s"`, "=5s", `"5s"`, []string{"90", "1.5", "true", `["90s"]`, `"90"`, `"soon"`}, "a duration in quotes"}
 	case *cli.StringSliceFlag:
+		if flag.Names()[0] == "config" {
+			return sample{`["a=b,c", "d=1"]`, `["a=b,c", "d=1"]`, "=d=2", `["d=2"]`, []string{"1", "true", "[1]", `["a=1", true]`}, "a string or an array of strings"}
+		}
 		return sample{`["a,b", "c"]`, `["a,b", "c"]`, "=d", `["d"]`, []string{"1", "true", "[1]", `["a", true]`}, "a string or an array of strings"}
 	case *cli.StringFlag:
 		return sample{`"a \"b\""`, `"a \"b\""`, "=c", `"c"`, []string{"1", "1.5", "true", `["a"]`, "1979-05-27T07:32:00Z"}, "a string"}
@@ -179,6 +182,9 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 			return
 		}
 		for _, url := range withPassword {
+			if name == "config" {
+				url = "a=" + url // without =, it would name a file
+			}
 			line := name + ` = "` + url + `"`
 			check := func(source, text string, args ...string) {
 				path, out, errs := optionsIn(t, command, text, append(args, "--print-config")...)
@@ -201,4 +207,40 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestConfigNamesTheFileOfEachCommand: --config FILE names the file of each command that has
+// one, and two files are an error.
+func TestConfigNamesTheFileOfEachCommand(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	path := filepath.Join(t.TempDir(), "options.toml")
+	if err := os.WriteFile(path, []byte("log-format = 'json'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for command := range commandsWithFile {
+		for _, tt := range []struct {
+			args []string
+			want string // on stderr; empty: the file is read
+		}{
+			{[]string{"--config", path}, ""},
+			{[]string{"--config=" + path}, ""},
+			{[]string{"--config", path, "--config", path}, ""},
+			{[]string{"--config", path, "--config", path + "x"}, "give one"},
+			{[]string{"--config", path, "--config-file", path + "x"}, "give one"},
+			{[]string{"--config", ""}, " is empty; leave it out or name a file"},
+			{[]string{"--config", path + "x"}, "open " + path + "x"},
+		} {
+			var out, errs strings.Builder
+			Main(append([]string{"codex", command, "--print-config"}, tt.args...), strings.NewReader(""), &out, &errs)
+			read := printedOption(out.String(), "log-format") == fmt.Sprintf("log-format = \"json\" # %s:1", path)
+			if read != (tt.want == "") || !strings.Contains(errs.String(), tt.want) {
+				t.Errorf("codex %s %q: %s%s", command, tt.args, printedOption(out.String(), "log-format"), errs.String())
+			}
+		}
+		var out, errs strings.Builder
+		Main([]string{"codex", "--config", path, command, "--print-config"}, strings.NewReader(""), &out, &errs)
+		if out.Len() > 0 || !strings.Contains(errs.String(), "--config before "+command+" must be KEY=VALUE") {
+			t.Errorf("before codex %s: %s%s", command, out.String(), errs.String())
+		}
+	}
 }

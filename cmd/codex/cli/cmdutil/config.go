@@ -22,16 +22,31 @@ func RootFlags() []cli.Flag {
 		&cli.StringFlag{Name: rootRemoteToken, Hidden: true})
 }
 
+// optionOverride is the long name of -c.
+const optionOverride = "config"
+
 // OverrideFlag is -c.
 func OverrideFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "config", Aliases: []string{"c"}, Usage: "set `KEY=VALUE` in place of what config.toml says; may be repeated"}
+	return overrideFlag("set `KEY=VALUE` in place of what config.toml says; may be repeated")
+}
+
+func overrideFlag(usage string) cli.Flag {
+	return &cli.StringSliceFlag{Name: optionOverride, Aliases: []string{"c"}, Usage: usage}
 }
 
 // ConfigFlags are those about config.toml. They may come before and after the
 // command.
-func ConfigFlags() []cli.Flag {
+func ConfigFlags() []cli.Flag { return configFlags(OverrideFlag()) }
+
+// ConfigOrFileFlags are ConfigFlags of a command whose options can stand in a file, which
+// --config can name too: see ReadOptions.
+func ConfigOrFileFlags() []cli.Flag {
+	return configFlags(overrideFlag("with =, a value in place of what config.toml says, may be repeated; without =, as --config-file (`KEY=VALUE|FILE`)"))
+}
+
+func configFlags(override cli.Flag) []cli.Flag {
 	return []cli.Flag{
-		OverrideFlag(),
+		override,
 		&cli.BoolFlag{Name: "strict-config", Usage: "refuse a config.toml that is wrong, or has names that codex does not know"},
 	}
 }
@@ -81,7 +96,7 @@ func LoadConfig(c *cli.Context) (home.Config, error) {
 func Overrides(c *cli.Context) []string {
 	var overrides []string
 	for _, level := range slices.Backward(levels(c)) {
-		overrides = append(overrides, level.StringSlice("config")...)
+		overrides = append(overrides, level.StringSlice(optionOverride)...)
 	}
 	return overrides
 }

@@ -36,10 +36,11 @@ const (
 )
 
 // OptionsFileFlags are those of a command whose options can stand in a file. name is that
-// of its file in /etc/codex.
-func OptionsFileFlags(name string) []cli.Flag {
+// of its file in /etc/codex, aliases are other names of --config-file.
+func OptionsFileFlags(name string, aliases ...string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: optionFile, Usage: "take options from the TOML `FILE`", DefaultText: filepath.ToSlash(filepath.Join(systemOptions, name)) + ", if it exists"},
+		&cli.GenericFlag{Name: optionFile, Aliases: aliases, Value: new(onePath), Usage: "take options from the TOML `FILE`",
+			DefaultText: filepath.ToSlash(filepath.Join(systemOptions, name)) + ", if it exists"},
 		&cli.BoolFlag{Name: optionCheck, Usage: "check the options and the files that they name, and end"},
 		&cli.BoolFlag{Name: optionPrint, Usage: "print the options in the form of --config-file, with where each comes from, and end"},
 	}
@@ -70,14 +71,15 @@ type Options struct {
 // by a variable to what the file says.
 func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 	o := &Options{c: c, from: make(map[string]string), variables: f.Variables}
-	path, given := c.String(optionFile), c.IsSet(optionFile)
+	option, path, err := takeFile(c)
+	given := option != ""
 	switch {
-	case given && path == "":
-		return nil, Usagef("--%s is empty; leave it out or name a file", optionFile)
+	case err != nil:
+		return nil, err
 	case !given && (f.Unless || runtime.GOOS == "windows"):
 		return o, nil
 	case !given:
-		path = filepath.Join(systemOptions, f.Name)
+		option, path = optionFile, filepath.Join(systemOptions, f.Name)
 	}
 	text, err := regular.ReadFile(path, maxOptionsFile)
 	if !given && errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +89,11 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 		err = onlyOurs(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the options of --%s: %w", optionFile, err)
+		err = fmt.Errorf("read the options of --%s: %w", option, err)
+		if option == optionOverride && errors.Is(err, fs.ErrNotExist) {
+			err = WithAdvice(err, "without =, --config names a file with options; a value of config.toml is KEY=VALUE")
+		}
+		return nil, err
 	}
 	o.path = path
 	entries, wrong := home.Entries(text)
@@ -96,6 +102,56 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 		return nil, wrong
 	}
 	return o, o.apply(entries, f.Excluded)
+}
+
+// takeFile returns the file with options that the command line names, and the option that
+// names it; empty: none does. If --config has values KEY=VALUE, as in Codex CLI, one without =
+// is the file. It is taken out of them.
+func takeFile(c *cli.Context) (option, path string, err error) {
+	for _, value := range root(c).StringSlice(optionOverride) {
+		if !strings.Contains(value, "=") {
+			return "", "", Usagef("--%[1]s before %[2]s must be KEY=VALUE; write %[2]s --%[1]s FILE for a file with options", optionOverride, c.Command.Name)
+		}
+	}
+	if c.IsSet(optionFile) {
+		option, path = optionFile, c.String(optionFile)
+	}
+	if flag := find(c.Command.Flags, optionOverride); flag != nil && flag.Names()[0] == optionOverride {
+		overrides := []string{}
+		for _, value := range c.StringSlice(optionOverride) {
+			switch {
+			case strings.Contains(value, "="):
+				overrides = append(overrides, value)
+			case option != "" && value != path:
+				return "", "", Usagef("--%s: %s", optionOverride, errTwoFiles)
+			default:
+				option, path = optionOverride, value
+			}
+		}
+		if option == optionOverride {
+			err = c.Set(optionOverride, cli.NewStringSlice(overrides...).Serialize())
+		}
+	}
+	if option != "" && path == "" {
+		return "", "", Usagef("--%s is empty; leave it out or name a file", option)
+	}
+	return option, path, err
+}
+
+var errTwoFiles = errors.New("another file was given before; give one")
+
+// onePath is the value of an option that names one file.
+type onePath struct{ path string }
+
+func (p *onePath) String() string { return p.path }
+
+// Set refuses another path than the one that was given before: the library would take the last.
+func (p *onePath) Set(path string) error {
+	if p.path != "" && p.path != path {
+		return errTwoFiles
+	}
+	p.path = path
+	return nil
 }
 
 // onlyOurs refuses a file that other users can change: its options decide who may run
@@ -124,6 +180,9 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 			return o.unknown(at, e.Key)
 		}
 		value, err := text(flag, e.Value)
+		if err == nil && e.Key == optionOverride {
+			err = onlyOverrides(e.Value)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", at, e.Key, err)
 		}
@@ -146,8 +205,21 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 	return nil
 }
 
-// isGiven reports whether an option was given on the command line or by a variable.
+// onlyOverrides refuses a value of --config in a file that names a file.
+func onlyOverrides(value any) error {
+	values, _ := list(value)
+	if slices.ContainsFunc(values, func(v string) bool { return !strings.Contains(v, "=") }) {
+		return errors.New("it must be KEY=VALUE; a file with options names no other")
+	}
+	return nil
+}
+
+// isGiven reports whether an option was given on the command line or by a variable. --config
+// was not if it only named the file.
 func (o *Options) isGiven(name string) bool {
+	if name == optionOverride {
+		return len(o.c.StringSlice(name)) > 0
+	}
 	return o.c.IsSet(name) || o.variables[name] != "" && os.Getenv(o.variables[name]) != ""
 }
 

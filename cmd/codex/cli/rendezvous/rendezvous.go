@@ -61,7 +61,7 @@ come back through another. All need the same tokens.
 SIGINT and SIGTERM end it in order: its peers are told, and come back when it
 does. A second signal ends it at once.
 
-Every option can stand in a TOML file: see --config-file.`,
+Every option can stand in a TOML file, which --config FILE or --config-file FILE names.`,
 		OnUsageError: cmdutil.OnUsageError,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
@@ -71,7 +71,7 @@ Every option can stand in a TOML file: see --config-file.`,
 			tokensFlag(),
 			&cli.StringFlag{Name: "public-url", Usage: "where peers reach it, if a proxy is in front (`URL`)"},
 			&cli.BoolFlag{Name: "allow-plaintext-bind", Usage: "listen without TLS on an address that is not loopback"},
-		}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName)),
+		}, natsFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName, "config")),
 		Subcommands: []*cli.Command{rendezvousTokenCommand(s)},
 		Action:      func(c *cli.Context) error { return runRendezvous(c, s) },
 	}

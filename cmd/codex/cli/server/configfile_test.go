@@ -5,6 +5,7 @@ package server
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,13 +24,18 @@ func server(t *testing.T, file string, args ...string) (string, error) {
 }
 
 func serverAt(path string, args ...string) (string, error) {
+	return serverWith(nil, append([]string{"--config-file", path}, args...)...)
+}
+
+// serverWith runs codex exec-server with arguments before the command and behind it.
+func serverWith(before []string, args ...string) (string, error) {
 	var out strings.Builder
 	s := cmdutil.NewStreams(strings.NewReader(""), &out, &out)
 	app := &cli.App{
 		Name: "codex", Writer: &out, ErrWriter: &out, Flags: cmdutil.RootFlags(), Commands: []*cli.Command{Command(s)},
 		ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: cmdutil.OnUsageError, DisableSliceFlagSeparator: true,
 	}
-	err := app.Run(append([]string{"codex", "exec-server", "--config-file", path}, args...))
+	err := app.Run(slices.Concat([]string{"codex"}, before, []string{"exec-server"}, args))
 	return out.String(), err
 }
 
@@ -95,6 +101,8 @@ func TestWrongOptionsInAFile(t *testing.T) {
 		"session-ttl = 'soon'":                      `:1: session-ttl: "soon" is not a duration`,
 		"config = 5":                                `:1: config: it must be a string or an array of strings`,
 		"config = [1]":                              `:1: config: it must be a string or an array of strings`,
+		"config = 'other.toml'":                     `:1: config: it must be KEY=VALUE; a file with options names no other`,
+		"config = ['a=1', 'other.toml']":            `:1: config: it must be KEY=VALUE; a file with options names no other`,
 		"listen = 5":                                `:1: listen: it must be a string or an array of strings`,
 		"listen = ['stdio', 'ws://127.0.0.1:0']":    `--listen stdio cannot be used with another --listen`,
 		"listen = ['ws://127.0.0.1:0', 'x://']":     "unsupported --listen URL `x://`",
@@ -155,6 +163,68 @@ func TestOptionsFileIsRefused(t *testing.T) {
 	}
 	if _, err := serverAt(path, "--check-config"); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
 		t.Errorf("a file that the group can change: %v", err)
+	}
+}
+
+// TestConfigNamesTheFile: --config FILE is as --config-file FILE, and --config KEY=VALUE stays
+// what it is in Codex CLI, which has no use for a value without =.
+func TestConfigNamesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	file, other, odd := filepath.Join(dir, "options.toml"), filepath.Join(dir, "other.toml"), filepath.Join(dir, "a=b")
+	for _, path := range []string{file, other, odd} {
+		if err := os.WriteFile(path, []byte("max-handles = 7\nconfig = 'x=2'"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const both = "config = [\"x=2\"]\nmax-handles = 7\n"
+	for _, tt := range []struct {
+		args []string
+		want string // of --print-config, without comments
+	}{
+		{[]string{"--config", file}, both},
+		{[]string{"--config=" + file}, both}, // this = belongs to the option
+		{[]string{"-c", file}, both},
+		{[]string{"--config", file, "--config", file, "--config-file", file}, both},
+		{[]string{"--config", "x=3", "--config", file}, "config = [\"x=3\"]\nmax-handles = 7\n"},
+		{[]string{"--config", "x=3"}, "config = [\"x=3\"]\n"},
+		{[]string{"--config-file", odd}, both},
+		{[]string{"--config", odd}, "config = [\"" + odd + "\"]\n"},
+		{[]string{"--config", file, "--max-handles", "8"}, "config = [\"x=2\"]\nmax-handles = 8\n"},
+	} {
+		text, err := serverWith(nil, append(tt.args, "--print-config")...)
+		if err != nil || options(text) != tt.want {
+			t.Errorf("%q: %v\n%s\nwant\n%s", tt.args, err, options(text), tt.want)
+		}
+	}
+}
+
+// TestConfigNamesNoFile: what names two files, or none, is an error; and so is a file before
+// the command, where nothing would read it.
+func TestConfigNamesNoFile(t *testing.T) {
+	file, other := filepath.Join(t.TempDir(), "options.toml"), filepath.Join(t.TempDir(), "other.toml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		before, args []string
+		want         string
+	}{
+		{nil, []string{"--config", file, "--config", other}, "--config: another file was given before; give one"},
+		{nil, []string{"--config-file", file, "--config", other}, "--config: another file was given before; give one"},
+		{nil, []string{"--config-file", file, "--config-file", other}, "another file was given before; give one"},
+		{nil, []string{"--config", ""}, "--config is empty; leave it out or name a file"},
+		{nil, []string{"--config", other}, "read the options of --config: open " + other},
+		{[]string{"--config", file}, nil, "--config before exec-server must be KEY=VALUE"},
+		{[]string{"-c", file}, nil, "write exec-server --config FILE"},
+	} {
+		_, err := serverWith(tt.before, append(tt.args, "--check-config")...)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q %q: %v, want %s", tt.before, tt.args, err, tt.want)
+		}
+	}
+	_, err := serverWith(nil, "--config", other)
+	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, "a value of config.toml is KEY=VALUE") {
+		t.Errorf("a missing file: %q", advice)
 	}
 }
 

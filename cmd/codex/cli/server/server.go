@@ -68,10 +68,11 @@ SIGINT, SIGTERM and SIGHUP end it in order: connections are closed and
 processes killed. A second signal ends it at once. With --audit-log, SIGHUP begins another
 file of the audit trail instead.
 
-Every option can stand in a TOML file, for example max-processes = 64: see --config-file.
+Every option can stand in a TOML file, for example max-processes = 64, which
+--config FILE or --config-file FILE names.
 Options on the command line count more than variables, and those more than the file.`,
 		OnUsageError: cmdutil.OnUsageError,
-		Flags: append(append(cmdutil.ConfigFlags(), []cli.Flag{
+		Flags: append(append(cmdutil.ConfigOrFileFlags(), []cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Value: cli.NewStringSlice("ws://127.0.0.1:0"),
 				Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio; may be repeated"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "wss: the `FILE` with the certificate and its chain, as PEM"},

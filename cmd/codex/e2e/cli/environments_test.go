@@ -24,6 +24,8 @@ func TestExecServerOptions(t *testing.T) {
 	const missing = "error: the following required arguments were not provided:\n"
 	const signIn = "Error: remote exec-server registration requires ChatGPT authentication or API key authentication; run `codex login` or set CODEX_API_KEY\n" +
 		"codex: for a codex rendezvous set CODEX_RENDEZVOUS_TOKEN to a token that its codex rendezvous token create --role executor has made\n"
+	const noFile = "Error: read the options of --config: open foo: no such file or directory\n" +
+		"codex: without =, --config names a file with options; a value of config.toml is KEY=VALUE\n"
 	stdio := []string{"--listen", "stdio"}
 	remote := []string{"--remote", "http://x", "--environment-id", "e"}
 	for _, tt := range []struct {
@@ -52,10 +54,11 @@ func TestExecServerOptions(t *testing.T) {
 		{"strict before the command", "nope = 1", []string{"--strict-config"}, stdio, 1, "Error: HOME/config.toml:1:1: unknown configuration field `nope`\n"},
 		{"known keys, strictly", "model = \"m\"\n[tui]\nx = 1", nil, append(stdio, "--strict-config"), 0, ""},
 		{"no config, strictly", "", nil, append(stdio, "--strict-config"), 0, ""},
-		{"override while listening", "", nil, append(stdio, "-c", "foo"), 0, ""},
+		{"override while listening", "", nil, append(stdio, "-c", "foo=1,2"), 0, ""},
 		{"unknown override, strictly", "", nil, append(stdio, "--strict-config", "-c", "model=m", "-c", "nope=1,2"), 1, "Error: unknown configuration field `nope` in -c/--config override\n"},
 		{"override before the command", "", []string{"-c", "nope=1"}, append(stdio, "--strict-config"), 1, "Error: unknown configuration field `nope` in -c/--config override\n"},
-		{"override without a value, remote", "", nil, append(remote, "--config", "foo"), 1, "Error: Invalid override (missing '='): foo\n"},
+		{"override without a value", "", nil, append(remote, "--config", "foo"), 1, noFile},
+		{"override without a value while listening", "", nil, append(stdio, "-c", "foo"), 1, noFile},
 		{"override, remote", "", nil, append(remote, "-c", "chatgpt_base_url=https://x"), 1, signIn},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
