@@ -19,7 +19,7 @@ type ProcessLimits struct {
 	// FileBytes bounds the size of each file that one of them writes, OpenFiles the
 	// descriptors that each of them may have.
 	FileBytes, OpenFiles uint64
-	// Require refuses the start if one of these limits cannot be held.
+	// Require refuses the start if one of these limits cannot be held, or not for all descendants.
 	Require bool
 }
 

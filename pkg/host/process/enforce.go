@@ -3,6 +3,7 @@
 package process
 
 import (
+	"slices"
 	"syscall"
 	"time"
 )
@@ -70,6 +71,25 @@ func (p *Process) addMisses() {
 			p.held[i].Reason = missesReason
 		}
 	}
+}
+
+// needsCgroup reports whether the process must not start without a cgroup: a limit that this
+// program holds is required, and would miss descendants. As a subreaper, this program becomes
+// the parent of a daemon, but the kernel does not tell which of its processes the daemon comes
+// from: the parent that started the daemon, and may have led its session, has ended by then. A
+// process that is a subreaper itself would get children that it does not know, and lose them at
+// its end.
+func (p *Process) needsCgroup() bool {
+	return p.spec.Limits.Require && !p.spec.ExitGracePeriod && slices.ContainsFunc(p.held, func(h Held) bool { return h.By == HeldByServer })
+}
+
+// refuseMisses returns the error of a start that needs a cgroup and has none.
+func (p *Process) refuseMisses() error {
+	if p.cg.path != "" || !p.needsCgroup() {
+		return nil
+	}
+	p.addMisses()
+	return &LimitError{p.held}
 }
 
 // controlled returns the cgroup that holds limits, and what tells whether that has a

@@ -184,7 +184,7 @@ func TestLimitsThatMissDescendants(t *testing.T) {
 
 func TestRequiredLimits(t *testing.T) {
 	spec := shell("exit 0")
-	spec.Limits = Limits{OpenFiles: 100, WallTime: time.Hour, Require: true}
+	spec.Limits = Limits{OpenFiles: 100, CPUTime: time.Hour, Require: true}
 	_, err := limitedGroup(t, false).Start(context.Background(), spec, newRecorder(t))
 	if missing, ok := errors.AsType[*LimitError](err); !ok || !strings.Contains(missing.Error(), LimitOpenFiles) {
 		t.Errorf("a limit that cannot be held: %v", err)
@@ -196,6 +196,54 @@ func TestRequiredLimits(t *testing.T) {
 	await(t, "the end", p.Done())
 	if held := p.Held(); len(held) != 2 || held[1].By != HeldByNone || held[1].Reason == "" {
 		t.Errorf("%v", held)
+	}
+}
+
+// TestRequiredLimitsThatMissDescendants: without a cgroup and a sandbox, nothing starts whose
+// limits of time or output are required. A system that refuses the cgroup must not lead to a
+// start without one, which is what happens otherwise.
+func TestRequiredLimitsThatMissDescendants(t *testing.T) {
+	launcher := shell("exit 3")
+	launcher.ExitGracePeriod = true
+	for _, tt := range []struct {
+		name   string
+		cgroup bool // one in which the system starts nothing
+		spec   Spec
+		limits Limits
+		want   string // of the error; empty: it starts
+	}{
+		{"time", false, shell("exit 3"), Limits{WallTime: time.Hour, Require: true}, "the limit of time cannot be held for all descendants"},
+		{"output", false, shell("exit 3"), Limits{Output: 5, Require: true}, "the limit of output cannot be held for all descendants"},
+		{"both", false, shell("exit 3"), Limits{WallTime: time.Hour, Output: 5, Require: true}, "the limit of time and of output cannot be held for all descendants: " + missesReason + ": run the command in a sandbox"},
+		{"a launcher", false, launcher, Limits{WallTime: time.Hour, Output: 5, Require: true}, ""},
+		{"not required", false, shell("exit 3"), Limits{WallTime: time.Hour, Output: 5}, ""},
+		{"others", false, shell("exit 3"), Limits{CPUTime: time.Hour, OpenFiles: 100, Require: true}, ""},
+		{"a cgroup that is refused", true, shell("exit 3"), Limits{WallTime: time.Hour, Require: true}, "Bad file descriptor"},
+		{"a cgroup that is refused, not required", true, shell("exit 3"), Limits{WallTime: time.Hour}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := limitedGroup(t, true)
+			if tt.cgroup {
+				g.s.dirs.Do(func() { g.s.root = &cgroupRoot{path: t.TempDir()} })
+			}
+			tt.spec.Limits = tt.limits
+			r := newRecorder(t)
+			p, err := g.Start(context.Background(), tt.spec, r)
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%v, want %s", err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.OpenGate()
+			await(t, "the end", p.Done())
+			if r.end.Code != 3 {
+				t.Errorf("it ended with %d", r.end.Code)
+			}
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ type Limits struct {
 	Output    uint64        // bytes that are delivered
 	FileSize  uint64        // bytes of each file that one of them writes
 	OpenFiles uint64        // descriptors of each of them
-	// Require refuses the start if one of the limits cannot be held.
+	// Require refuses the start if one of the limits cannot be held, or not for all descendants.
 	Require bool
 }
 
@@ -59,11 +59,18 @@ type Held struct {
 type LimitError struct{ Held []Held }
 
 func (e *LimitError) Error() string {
-	var parts []string
+	var parts, missing []string
 	for _, h := range e.Held {
-		if h.By == HeldByNone {
+		switch {
+		case h.By == HeldByNone:
 			parts = append(parts, fmt.Sprintf("the limit of %s cannot be held: %s", h.Limit, h.Reason))
+		case h.By == HeldByServer && h.Reason != "":
+			missing = append(missing, h.Limit)
 		}
+	}
+	if len(missing) > 0 {
+		parts = append(parts, fmt.Sprintf("the limit of %s cannot be held for all descendants: %s: "+
+			"run the command in a sandbox, or the server where it may make cgroups", strings.Join(missing, " and of "), missesReason))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -344,9 +344,13 @@ func (p *Process) removeCgroup() {
 }
 
 // fork starts the program, or has the standby of the spec do what it says, and
-// registers the process. The pidfd is -1 for a standby.
+// registers the process. The pidfd is -1 for a standby. The error is a *LimitError if the
+// process must not be without the cgroup that it does not have.
 func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error) {
 	s := g.s
+	if err := p.refuseMisses(); err != nil {
+		return -1, err
+	}
 	cgroup, err := p.cg.open()
 	if err != nil {
 		return -1, err
@@ -369,7 +373,7 @@ func (g *Group) fork(p *Process, e *ends, program string) (pidfd int, err error)
 	default:
 		p.pid, pidfd, err = s.forkSpec(&p.spec, e, program, cgroup)
 	}
-	if err != nil && p.cg.path != "" && p.account == nil {
+	if err != nil && p.cg.path != "" && p.account == nil && !p.needsCgroup() {
 		// The system may refuse to start a process in this cgroup.
 		p.cg.remove()
 		p.cg = cgroupDir{}

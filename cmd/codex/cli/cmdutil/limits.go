@@ -36,7 +36,7 @@ func ServerLimitFlags() []cli.Flag {
 	for _, o := range limitOptions {
 		flags = append(flags, &cli.StringFlag{Name: "limit-" + o.name, Usage: "let each command have at most `" + o.value + "` " + o.usage})
 	}
-	return append(flags, &cli.BoolFlag{Name: "limit-require", Usage: "start no command whose limits cannot be held"})
+	return append(flags, &cli.BoolFlag{Name: "limit-require", Usage: "start no command whose limits cannot be held, or not for all that it starts"})
 }
 
 // RemoteLimitFlags are the options of codex remote for limits, without --timeout.
@@ -47,7 +47,7 @@ func RemoteLimitFlags() []cli.Flag {
 			flags = append(flags, &cli.StringFlag{Name: name, Usage: "let the command have at most `" + o.value + "` " + o.usage})
 		}
 	}
-	return append(flags, &cli.BoolFlag{Name: "require-limits", Usage: "do not start the command if the server cannot hold its limits"})
+	return append(flags, &cli.BoolFlag{Name: "require-limits", Usage: "do not start the command if the server cannot hold its limits, or not for all that the command starts"})
 }
 
 func (o *limitOption) remoteName() string {
