@@ -27,6 +27,7 @@ func (d *detachedStore) routineEnds(stopped <-chan struct{}) {
 		for _, k := range d.all("") {
 			d.logEnd(k)
 			d.noteEnd(k)
+			d.countSpans(k)
 		}
 		select {
 		case <-ticker.C:

@@ -46,9 +46,11 @@ const (
 
 // RunKeeper is the main function of the command in KeeperOptions.Command. It returns when the
 // process that it keeps has ended, or ctx has: then it ends the process. The options are
-// those of the server, but for what concerns clients. The descriptors 3 and 4 are the
-// process's directory and the lock in it.
+// those of the server, but for what concerns clients; it shuts the tracer down. The
+// descriptors 3 and 4 are the process's directory and the lock in it.
 func RunKeeper(ctx context.Context, opts Options) error {
+	spans := keeperSpans{tracer: opts.Tracer}
+	defer spans.finish() // when the lock is free
 	dir := os.NewFile(keeperDirectory, "directory")
 	lock := os.NewFile(keeperLock, "lock")
 	if dir == nil || lock == nil {
@@ -68,6 +70,7 @@ func RunKeeper(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
+	spans.create(root)
 	opts.RetainDir, opts.Auth, opts.AnyPeer = "", nil, false
 	srv, err := New(opts)
 	if err != nil {

@@ -358,6 +358,7 @@ func (s *detachedStore) remove(k *kept) error {
 func (s *detachedStore) removeLocked(k *kept) error {
 	s.logEnd(k)
 	s.noteEnd(k)
+	s.countSpans(k)
 	k.close()
 	delete(s.open, k.name)
 	if err := s.root.RemoveAll(k.name); err != nil {

@@ -244,6 +244,10 @@ const (
 	keeperPause = 20 * time.Millisecond
 	// keeperEndTime bounds the orderly end of a keeper.
 	keeperEndTime = 15 * time.Second
+	// keeperFlushTime bounds how long a keeper waits for the collector of traces after that.
+	keeperFlushTime = 3 * time.Second
+	// maxSpansFile bounds the numbers of dropped spans that a keeper leaves: two, with their names.
+	maxSpansFile = 256
 	// lingerTime is how long a keeper whose process has ended waits for its servers to take
 	// the last answers.
 	lingerTime = 3 * time.Second

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/internal/metrics"
 )
@@ -121,7 +120,7 @@ func newInstruments(srv *Server) *instruments {
 		m.addAudit(srv.opts.Audit)
 	}
 	if srv.opts.Tracer != nil {
-		m.addTracer(srv.opts.Tracer)
+		m.addTracer(srv)
 	}
 	// A counter that is there before the first event shows the first event as a rise.
 	for _, transport := range []string{transportWebsocket, transportStdio, transportRelay} {
@@ -181,15 +180,16 @@ func (m *instruments) addAudit(a *Audit) {
 		func(emit func(float64, ...string)) { emit(float64(a.Log.Lost())) })
 }
 
-// addTracer adds what became of spans.
-func (m *instruments) addTracer(t *tracing.Tracer) {
+// addTracer adds what became of spans. Those that were dropped may be of keepers.
+func (m *instruments) addTracer(srv *Server) {
+	t := srv.opts.Tracer
 	m.set.Collect(metrics.KindCounter, "exec_server_spans_exported_total", "Spans that the collector has taken.", nil,
 		func(emit func(float64, ...string)) { emit(float64(t.Counts().Exported)) })
 	m.set.Collect(metrics.KindCounter, "exec_server_spans_dropped_total", "Spans that were not exported.", []string{"reason"},
 		func(emit func(float64, ...string)) {
 			counts := t.Counts()
-			emit(float64(counts.Full), "queue_full")
-			emit(float64(counts.Failed), "export_failed")
+			emit(float64(counts.Full+srv.keptSpans.full.Load()), "queue_full")
+			emit(float64(counts.Failed+srv.keptSpans.failed.Load()), "export_failed")
 		})
 }
 

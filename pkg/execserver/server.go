@@ -176,6 +176,7 @@ type Server struct {
 	reaching    chan struct{} // holds an element for each launcher that makes sockets in a sandbox
 	scanning    chan struct{} // holds an element while the ports of a watch are looked for
 	detached    *detachedStore
+	keptSpans   keptSpans
 	keeper      *keeperState // nil: this is no keeper
 
 	// ctx ends every connection; it ends last in Shutdown.

@@ -103,10 +103,8 @@ func runKeeper(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	tracer, endTraces := keeperTracer(s.Collector, s.Version, log)
-	defer endTraces()
 	return execserver.RunKeeper(ctx, execserver.Options{
-		Logger: log, Tracer: tracer, TraceCommands: s.TraceCommands,
+		Logger: log, Tracer: keeperTracer(s.Collector, s.Version, log), TraceCommands: s.TraceCommands,
 		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,
 		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{

@@ -56,13 +56,13 @@ func flushTraces(t *tracing.Tracer) {
 
 // keeperTracer is startTracer for a keeper, which has the variables of its server, but for those
 // with the secret: they come with its settings. Of variables that cannot be used the server has
-// warned.
-func keeperTracer(secrets map[string]string, version string, log *slog.Logger) (*tracing.Tracer, func()) {
+// warned. RunKeeper shuts it down.
+func keeperTracer(secrets map[string]string, version string, log *slog.Logger) *tracing.Tracer {
 	t, err := newTracer(func(name string) string { return cmp.Or(secrets[name], os.Getenv(name)) }, version, log)
-	if err != nil || t == nil {
-		return nil, func() {}
+	if err != nil {
+		return nil
 	}
-	return t, func() { flushTraces(t) }
+	return t
 }
 
 // collectorSecrets returns the headers for the collector, before startTracer takes them out of

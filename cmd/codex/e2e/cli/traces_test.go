@@ -15,8 +15,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -223,6 +225,57 @@ func TestTracesOfDetachedProcesses(t *testing.T) {
 	if len(byName) != 3 {
 		t.Errorf("the trace has %v", byName)
 	}
+}
+
+// TestDroppedSpansOfKeepers: the metrics of a server have the spans that a keeper could not export,
+// also one that was started by the server before it.
+func TestDroppedSpansOfKeepers(t *testing.T) {
+	t.Parallel()
+	var server, refused atomic.Int64 // the pid of the server; the spans of other programs
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var data tracepb.TracesData
+		if err != nil || proto.Unmarshal(body, &data) != nil {
+			t.Errorf("%s %v: %x", r.URL, r.Header, body)
+		}
+		for _, rs := range data.ResourceSpans {
+			for _, a := range rs.Resource.Attributes {
+				if a.Key == "process.pid" && a.Value.GetIntValue() != server.Load() {
+					refused.Add(int64(len(rs.ScopeSpans[0].Spans)))
+					w.WriteHeader(http.StatusBadRequest)
+				}
+			}
+		}
+	}))
+	t.Cleanup(collector.Close)
+	d := &detaching{t: t, dir: filepath.Join(t.TempDir(), "retain")}
+	t.Cleanup(func() { d.end(syscall.SIGKILL); d.endKeepers() })
+	begin := func() {
+		d.cmd, d.url = harness.ServerWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}, "--retain-dir", d.dir)
+		server.Store(int64(d.cmd.Process.Pid))
+	}
+	before := int64(0) // that the server before has counted
+	dropped := func() {
+		t.Helper()
+		testutil.Eventually(t.Context(), t, "the dropped spans", func() (string, bool) {
+			text := metricsOf(t, "http"+strings.TrimPrefix(d.url, "ws")+"/metrics")
+			got := regexp.MustCompile(`(?m)^exec_server_spans_dropped_total\{reason="export_failed"\} (\d+)$`).FindString(text)
+			want := fmt.Sprintf(`exec_server_spans_dropped_total{reason="export_failed"} %d`, refused.Load()-before)
+			return got + ", want " + want, len(d.keepers()) == 0 && refused.Load() > before && got == want
+		})
+		before = refused.Load()
+	}
+	begin()
+	c := connectRaw(t, d.url)
+	c.output("detached/first", "exit 0", `,"detach":{"startId":"s"}`, "")
+	dropped()
+
+	c.start("detached/second", "read line", `,"pipeStdin":true,"detach":{"startId":"s"}`, "")
+	harness.Must(t, d.cmd.Process.Signal(os.Interrupt))
+	harness.Must(t, d.cmd.Wait())
+	begin()
+	connectRaw(t, d.url).call("process/closeStdin", `{"processId":"detached/second"}`, "")
+	dropped()
 }
 
 // TestTracesThroughRendezvous: a server that registers continues the trace of a client that meets
