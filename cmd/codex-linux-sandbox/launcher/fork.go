@@ -130,13 +130,31 @@ func (p *program) restoreSignals(mask *uint64) {
 	p.do("restore the signal mask", "", unix.SYS_RT_SIGPROCMASK, val(unix.SIG_SETMASK), pointer(p, mask), val(0), val(8))
 }
 
+// survived are those of the signals for which the init waits that do not end a launcher that waits for an
+// order.
+var survived = []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, orphaned}
+
+// dropSignals appends what makes the init of a prepared sandbox forget the signals that have come to
+// the launcher's group while it waited: they were not meant for the command. By a change to being
+// ignored the kernel drops a signal that is blocked and pending. Signals that end the launcher are left
+// out: the launcher ignores them by then, and the server may have sent one for the command.
+func (p *program) dropSignals() {
+	dropping := pointer(p, &action{handler: ignoring})
+	for _, s := range survived {
+		p.do("drop a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), dropping, val(0), val(8))
+	}
+}
+
+// ignoring is SIG_IGN, the handler of a signal that is ignored.
+const ignoring = 1
+
 // action is the kernel's struct sigaction.
 type action struct{ handler, flags, restorer, mask uintptr }
 
 // ignore has the kernel ignore a signal, and returns what it did before. The
 // Go runtime, which would start threads for it, does not know.
 func ignore(s syscall.Signal) (old action) {
-	now := action{handler: 1} // SIG_IGN
+	now := action{handler: ignoring}
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&now)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	return old
 }

@@ -382,6 +382,7 @@ func (a *prepared) finish() (int, error) {
 // look whether its view is what it was.
 func (a *prepared) takeOver() error {
 	s, p := a.s, a.s.processes.init
+	p.dropSignals()
 	p.do("stop sharing", "descriptors", unix.SYS_UNSHARE, val(unix.CLONE_FILES))
 	for _, fd := range []int{s.gate[1], a.mounts, a.launcher, a.ended, s.l.report} {
 		if fd > 0 {
