@@ -59,7 +59,7 @@ type prepared struct {
 	pid      int
 	ended    int // readable when the init has ended
 	made     surroundings
-	reserved int     // see launch
+	reserved int     // for the wall; see launch
 	mounts   int     // tells of changes of the launcher's mounts
 	launcher int     // the launcher itself, for the init
 	now      *launch // of the order
@@ -312,15 +312,16 @@ func (a *prepared) discard() {
 		setAction(forwarded[i], &old)
 	}
 	a.closeShared()
-	for _, fd := range []int{a.mounts, a.launcher, a.ended} {
-		_ = unix.Close(fd)
-	}
 	a.s.release()
 }
 
-// closeShared closes what the init has opened in the table of descriptors that it shared
-// with the launcher, and has not closed.
+// closeShared closes what the launcher has for an init that waits, and what that has opened in
+// the table of descriptors that it shared with the launcher, and has not closed. The reserved one
+// leads into the view. The init has a copy of the table, or has ended.
 func (a *prepared) closeShared() {
+	for _, fd := range []int{a.mounts, a.launcher, a.ended, a.reserved} {
+		_ = unix.Close(fd)
+	}
 	held := []register{a.view.root, a.view.covers}
 	if a.wall != nil {
 		held = append(held, a.wall.fd)
@@ -347,7 +348,7 @@ func (a *prepared) run() (int, error) {
 func (a *prepared) finish() (int, error) {
 	s, l := a.s, a.now
 	defer s.release()
-	s.l, l.reserved = l, a.reserved
+	s.l = l
 	if err := s.connect(); err != nil {
 		a.discard()
 		return 0, err

@@ -3,9 +3,18 @@
 package launcher
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,5 +38,88 @@ func TestPreparedAndSignals(t *testing.T) {
 				t.Errorf("%v before the order, used %v: %q, want %q", sig, used, got, tt.want)
 			}
 		}
+	}
+}
+
+// leadTo returns what the descriptors of a launcher lead to, but for pipes and what the Go runtime has.
+func leadTo(t *testing.T, cmd *exec.Cmd) map[string]bool {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd/", cmd.Process.Pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]bool)
+	for _, e := range entries {
+		to, _ := os.Readlink(dir + e.Name())
+		if !strings.HasPrefix(to, "pipe:") && !strings.HasPrefix(to, "anon_inode:[event") {
+			found[to] = true
+		}
+	}
+	return found
+}
+
+// TestPreparedDescriptors: a launcher keeps no descriptor of a sandbox that was made ahead, and nothing
+// that leads into its view, when it has thrown it away or while a command runs there.
+func TestPreparedDescriptors(t *testing.T) {
+	if err := (namespaces{}).probe(); err != nil {
+		t.Skipf("namespaces do not work here: %v", err)
+	}
+	a := &ahead{t: t, env: "PATH=/usr/bin:/bin\x00"}
+	a.cmd, a.socket = waiting(t)
+	prepare := func(profile string) error {
+		a.args = []string{"--permission-profile", profile, "--sandbox-policy-cwd", "/"}
+		order := a.order("true")
+		order.Prepare = true
+		return standby.Send(a.socket, order)
+	}
+	if err := prepare(`{"type":"disabled"}`); !errors.Is(err, standby.ErrUnprepared) {
+		t.Fatalf("the answer is %v", err)
+	}
+	before := leadTo(t, a.cmd)
+	only := func(when string) {
+		t.Helper()
+		testutil.Eventually(t.Context(), t, "no descriptor of the sandbox "+when, func() (string, bool) {
+			more := leadTo(t, a.cmd)
+			maps.DeleteFunc(more, func(to string, _ bool) bool { return before[to] })
+			return fmt.Sprint(more), len(more) == 0
+		})
+	}
+	for range 2 {
+		if err := prepare(profileText()); err != nil {
+			t.Fatal(err)
+		}
+		if a.init = onlyChild(t, a.cmd.Process.Pid); a.init == 0 {
+			t.Fatal("the launcher has no init")
+		}
+		a.endsInit(func() { _ = unix.Kill(a.init, unix.SIGKILL) })
+		only("that was thrown away")
+	}
+	if err := prepare(profileText()); err != nil {
+		t.Fatal(err)
+	}
+	a.init = onlyChild(t, a.cmd.Process.Pid)
+	fifo := t.TempDir() + "/fifo"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		// A mount that another program makes has the launcher make another sandbox: that is no failure.
+		if got, _ := a.run("read line < " + fifo + "; echo $line"); got != "end\n" {
+			t.Errorf("the command wrote %q", got)
+		}
+	})
+	var to *os.File
+	testutil.Eventually(t.Context(), t, "the command", func() (_ string, ok bool) {
+		var err error
+		to, err = os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0) // an error as long as nothing reads
+		return fmt.Sprint(err), err == nil
+	})
+	defer to.Close()
+	only("in which the command runs")
+	if _, err := to.WriteString("end\n"); err != nil {
+		t.Error(err)
 	}
 }
