@@ -337,10 +337,7 @@ func pidIn(t *testing.T, m message) int {
 // awaitGone waits for the end of a process that is nobody's child here.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return string(text), err != nil || strings.Contains(string(text), ") Z ")
-	})
+	testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) { return testutil.Gone(pid) })
 }
 
 // resume resumes a session, as soon as the server has seen that the connection which

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // keeperDir returns the directory of a detached process of this user.
@@ -180,8 +181,8 @@ func TestForgedKeepers(t *testing.T) {
 	if _, errs, code := d.run("kill", "forged"); code == 0 || !strings.Contains(errs, "keeper") {
 		t.Errorf("kill without a socket: exit code %d, %s", code, errs)
 	}
-	if err := victim.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the foreign process: %v", err)
+	if stat, gone := testutil.Gone(victim.Process.Pid); gone {
+		t.Errorf("the foreign process has ended: %s", stat)
 	}
 	if s := d.status("real"); s != "running" {
 		t.Errorf("the real process is %q", s)

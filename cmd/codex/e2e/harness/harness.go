@@ -230,10 +230,7 @@ func Must(t *testing.T, err error) {
 func AwaitGone(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			return string(text), err != nil || strings.Contains(string(text), ") Z ")
-		})
+		testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) { return testutil.Gone(pid) })
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/testutil"
 )
 
 // fewDescriptors is how many descriptors the server of TestDescriptorsRunOut may have: enough to
@@ -29,8 +29,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 		server := w.serve()
 		w.exhaust(token, nil)
 		w.exhaust(token, managed())
-		if err := server.Process.Signal(syscall.Signal(0)); err != nil {
-			w.t.Errorf("the server has ended: %v", err)
+		if stat, gone := testutil.Gone(server.Process.Pid); gone {
+			w.t.Errorf("the server has ended: %s", stat)
 		}
 	})
 }

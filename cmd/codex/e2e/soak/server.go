@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -133,12 +132,9 @@ func cgroupMount() string {
 func (srv *server) pid() int { return srv.cmd.Process.Pid }
 
 // alive reports whether the server still runs.
-func (srv *server) alive() bool { return syscall.Kill(srv.pid(), 0) == nil && !isZombie(srv.pid()) }
-
-// isZombie reports whether a process has ended and was not waited for.
-func isZombie(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err != nil || strings.Contains(string(text), ") Z ")
+func (srv *server) alive() bool {
+	_, gone := testutil.Gone(srv.pid())
+	return !gone
 }
 
 // close ends the server.
