@@ -9,13 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
 // lines starts a command and returns what reads the next line of its output. The
-// command is killed at the end of the test.
+// command is killed at the end of the test, and if the line does not come in time.
 func lines(t *testing.T, args ...string) func() string {
 	t.Helper()
 	return linesWith(t, nil, args...)
@@ -38,6 +40,7 @@ func linesWith(t *testing.T, env []string, args ...string) func() string {
 	scanner := bufio.NewScanner(out)
 	return func() string {
 		t.Helper()
+		defer time.AfterFunc(harness.Patience, cancel).Stop()
 		if !scanner.Scan() {
 			t.Fatalf("%q ended: %v", args, scanner.Err())
 		}
@@ -45,20 +48,29 @@ func linesWith(t *testing.T, env []string, args ...string) func() string {
 	}
 }
 
-// awaitWatch writes files until one is told of: from then on everything is.
+// awaitWatch writes a file again and again until the watch reports it: from then on it
+// reports everything.
 func awaitWatch(t *testing.T, dir string, next func() string) {
 	t.Helper()
-	told := make(chan string)
-	go func() { told <- next() }()
-	harness.Eventually(t, "the watch has not begun", func() []string {
-		harness.Must(t, os.WriteFile(filepath.Join(dir, "begin"), nil, 0o644))
-		select {
-		case <-told:
-			return nil
-		default:
-			return []string{"nothing was told"}
+	ctx, stop := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for ctx.Err() == nil {
+			if err := os.WriteFile(filepath.Join(dir, "begin"), nil, 0o644); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
 		}
 	})
+	defer func() {
+		stop()
+		writer.Wait()
+	}()
+	next()
 }
 
 func TestRemoteWatch(t *testing.T) {
