@@ -17,8 +17,8 @@ import (
 	"codex.internal/pkg/host/terminal/terminaltest"
 )
 
-// exists reports whether a file was made, and removes it.
-func exists(t *testing.T, name string) bool {
+// removed removes a file, and reports whether there was one.
+func removed(t *testing.T, name string) bool {
 	t.Helper()
 	err := os.Remove(name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -84,7 +84,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
 			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, out, errs)
 		}
-		if exists(t, made) != tt.made {
+		if removed(t, made) != tt.made {
 			t.Errorf("%s: the file is there: %v", tt.name, !tt.made)
 		}
 	}
@@ -122,7 +122,8 @@ func TestRetriesGetTheSameInput(t *testing.T) {
 	} {
 		_, errs, code := harness.Alone(t, strings.NewReader(tt.input), "remote", "exec", "--url", url, "--cwd", workspace, "--yes", "--", "sh", "-c", tt.script)
 		got, _ := os.ReadFile(made)
-		if exists(t, made); code != tt.code || string(got) != tt.want || !strings.Contains(errs, tt.errs) {
+		removed(t, made)
+		if code != tt.code || string(got) != tt.want || !strings.Contains(errs, tt.errs) {
 			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, got, errs)
 		}
 	}
@@ -213,7 +214,7 @@ func TestApproval(t *testing.T) {
 			if code != tt.code || !strings.Contains(rest, tt.rest) {
 				t.Errorf("%s, %q: exit code %d, %q", tt.name, tty, code, rest)
 			}
-			if exists(t, made) != tt.made {
+			if removed(t, made) != tt.made {
 				t.Errorf("%s, %q: the file is there: %v", tt.name, tty, !tt.made)
 			}
 		}
@@ -228,7 +229,7 @@ func TestApproval(t *testing.T) {
 		t.Errorf("in the middle of a line: exit code %d, %q", code, rest)
 	}
 	u = harness.AtTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--sandbox", secretProfile(beside), "--", "sh", "-c", write)
-	if rest, code := u.End(); code != 126 || exists(t, made) || strings.Contains(rest, "retry without sandbox?") || !strings.Contains(rest, "deny reading") {
+	if rest, code := u.End(); code != 126 || removed(t, made) || strings.Contains(rest, "retry without sandbox?") || !strings.Contains(rest, "deny reading") {
 		t.Errorf("denied reads: exit code %d, %q", code, rest)
 	}
 }
@@ -275,7 +276,7 @@ func TestQuestionsNameTheEnvironment(t *testing.T) {
 	u.Expect("  environment: box   cwd: " + workspace + "\r\n")
 	u.Expect(question)
 	u.Types("y\n")
-	if rest, code := u.End(); code != 0 || !exists(t, filepath.Join(workspace, "made")) {
+	if rest, code := u.End(); code != 0 || !removed(t, filepath.Join(workspace, "made")) {
 		t.Errorf("exit code %d, %q", code, rest)
 	}
 }
@@ -303,7 +304,7 @@ func TestApprovalBeforeTheCommandRuns(t *testing.T) {
 	u.Expect("ran\r\n")
 	u.Expect(question)
 	u.Types("y\n")
-	if rest, code := u.End(); code != 0 || !strings.Contains(rest, "ran\r\n") || !exists(t, filepath.Join(workspace, "made")) {
+	if rest, code := u.End(); code != 0 || !strings.Contains(rest, "ran\r\n") || !removed(t, filepath.Join(workspace, "made")) {
 		t.Errorf("yes: exit code %d, %q", code, rest)
 	}
 }
@@ -320,7 +321,7 @@ func TestKeysBeforeTheQuestionAreNoAnswer(t *testing.T) {
 		u.Types("y\ny\n")
 		u.Expect(question)
 		u.Types("n\n")
-		if rest, code := u.End(); code != 126 || exists(t, filepath.Join(workspace, "made")) {
+		if rest, code := u.End(); code != 126 || removed(t, filepath.Join(workspace, "made")) {
 			t.Errorf("%q: exit code %d, %q", tty, code, rest)
 		}
 	}
@@ -387,13 +388,13 @@ func TestSession(t *testing.T) {
 	u.Expect(question)
 	u.Types("s\n")
 	prompt(dir)
-	if !exists(t, filepath.Join(dir, "made")) {
+	if !removed(t, filepath.Join(dir, "made")) {
 		t.Error("approved, and not made")
 	}
 	u.Types(write + "\r")
 	u.Expect("codex: retrying without the sandbox, as approved for this session")
 	prompt(dir)
-	if !exists(t, filepath.Join(dir, "made")) {
+	if !removed(t, filepath.Join(dir, "made")) {
 		t.Error("approved for the session, and not made")
 	}
 	// In another directory, or as another command, it is.
