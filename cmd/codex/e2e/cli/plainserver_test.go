@@ -49,15 +49,15 @@ func between(t *testing.T, url string, change func([]byte) []byte) string {
 				_ = client.Close()
 				continue
 			}
-			all.Go(func() { relay(server, client, func(b []byte) []byte { return b }) })
-			all.Go(func() { relay(client, server, change) })
+			all.Go(func() { pass(server, client, func(b []byte) []byte { return b }) })
+			all.Go(func() { pass(client, server, change) })
 		}
 	})
 	return "ws://" + l.Addr().String()
 }
 
-// relay copies what comes from one end to the other one.
-func relay(to, from net.Conn, change func([]byte) []byte) {
+// pass copies what comes from one end to the other one, changed.
+func pass(to, from net.Conn, change func([]byte) []byte) {
 	defer to.Close()
 	defer from.Close()
 	b := make([]byte, 64<<10)

@@ -5,9 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,14 +19,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/account/registry"
-	relaypkg "codex.internal/pkg/relay"
+	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil"
-	"github.com/gorilla/websocket"
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -65,113 +61,6 @@ func collectSpans(t *testing.T) (*collected, string) {
 	}))
 	t.Cleanup(s.Close)
 	return c, s.URL
-}
-
-// messages is a connection, directly or through a relay.
-type messages interface {
-	Read() ([]byte, error)
-	Write(message []byte) error
-}
-
-// direct is a websocket to a server.
-type direct struct{ ws *websocket.Conn }
-
-func (d direct) Read() ([]byte, error) {
-	if err := d.ws.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		return nil, err
-	}
-	_, message, err := d.ws.ReadMessage()
-	return message, err
-}
-
-func (d direct) Write(message []byte) error { return d.ws.WriteMessage(websocket.TextMessage, message) }
-
-// rawClient talks to a server as the protocol says.
-type rawClient struct {
-	t    *testing.T
-	conn messages
-	id   int
-
-	failure string // the error of the last call; empty: it has succeeded
-}
-
-func connectRaw(t *testing.T, url string) *rawClient {
-	ws, res, err := websocket.DefaultDialer.Dial(url, nil)
-	harness.Must(t, err)
-	_ = res.Body.Close()
-	t.Cleanup(func() { _ = ws.Close() })
-	return greet(t, direct{ws})
-}
-
-// greet says hello to a server.
-func greet(t *testing.T, conn messages) *rawClient {
-	t.Helper()
-	c := &rawClient{t: t, conn: conn}
-	c.call("initialize", `{"clientName":"test"}`, "")
-	harness.Must(t, conn.Write([]byte(`{"method":"initialized"}`)))
-	return c
-}
-
-// call sends a request, whose trace member is left out if trace is empty, and returns the result.
-func (c *rawClient) call(method, params, trace string) map[string]any {
-	c.t.Helper()
-	c.id++
-	text := fmt.Sprintf(`{"id":%d,"method":%q,"params":%s`, c.id, method, params)
-	if trace != "" {
-		text += `,"trace":` + trace
-	}
-	harness.Must(c.t, c.conn.Write([]byte(text+"}")))
-	for {
-		answer, err := c.conn.Read()
-		harness.Must(c.t, err)
-		var m struct {
-			ID     int
-			Result map[string]any
-			Error  *struct{ Message string }
-		}
-		harness.Must(c.t, json.Unmarshal(answer, &m))
-		if m.ID == c.id {
-			c.failure = ""
-			if m.Error != nil {
-				c.failure = m.Error.Message
-				c.t.Logf("%s: %s", method, c.failure)
-			}
-			return m.Result
-		}
-	}
-}
-
-// output runs a command and returns its output.
-func (c *rawClient) output(id, script, more, trace string) string {
-	c.t.Helper()
-	c.start(id, script, more, trace)
-	return c.follow(id)
-}
-
-// start starts a command.
-func (c *rawClient) start(id, script, more, trace string) {
-	c.t.Helper()
-	c.call("process/start", fmt.Sprintf(`{"processId":%q,"argv":["sh","-c",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin","TRACEPARENT":"old"},"tty":false%s}`, id, script, more), trace)
-}
-
-// follow returns the output of a process when it has ended.
-func (c *rawClient) follow(id string) string {
-	c.t.Helper()
-	var out []byte
-	for after := 0.0; ; {
-		r := c.call("process/read", fmt.Sprintf(`{"processId":%q,"afterSeq":%v,"waitMs":10000}`, id, after), "")
-		chunks, _ := r["chunks"].([]any)
-		for _, chunk := range chunks {
-			text, _ := chunk.(map[string]any)["chunk"].(string)
-			b, err := base64.StdEncoding.DecodeString(text)
-			harness.Must(c.t, err)
-			out = append(out, b...)
-			after, _ = chunk.(map[string]any)["seq"].(float64)
-		}
-		if r["closed"] == true {
-			return string(out)
-		}
-	}
 }
 
 // TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace, which its
@@ -299,10 +188,10 @@ func TestTracesThroughRendezvous(t *testing.T) {
 	harness.Must(t, err)
 	client, err := registry.New(registry.Options{BaseURL: m.URL, Authorizer: registry.Bearer(token, "")})
 	harness.Must(t, err)
-	conn, err := relaypkg.NewHarness(relaypkg.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relaypkg.Bundle, error) {
+	conn, err := relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relay.Bundle, error) {
 		c, err := client.Connect(ctx, "box", identity.PublicKey())
-		return relaypkg.Bundle{
-			Registration: relaypkg.Registration{URL: c.URL, EnvironmentID: "box", RegistrationID: c.RegistrationID},
+		return relay.Bundle{
+			Registration: relay.Registration{URL: c.URL, EnvironmentID: "box", RegistrationID: c.RegistrationID},
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}}).Dial(t.Context())
