@@ -34,9 +34,38 @@ type Transport interface {
 
 // Dialer makes connections to one server: the first, and others when that is
 // lost. Errors that have a method Retryable() bool which says so are worth
-// another attempt, as *DialError is.
+// another attempt, as *DialError is. A dialer that has a method
+// RetryPause(attempt int) time.Duration decides how long the client waits before
+// each attempt to resume a lost session.
 type Dialer interface {
 	Dial(ctx context.Context) (Transport, error)
+}
+
+// DialerOf returns a Dialer for d, whose connections have a type of their own: a
+// *relay.Harness, for example.
+func DialerOf[T Transport](d interface {
+	Dial(ctx context.Context) (T, error)
+	RetryPause(attempt int) time.Duration
+},
+) Dialer {
+	return dialerOf[T]{d}
+}
+
+// typedDialer is what DialerOf takes.
+type typedDialer[T Transport] interface {
+	Dial(ctx context.Context) (T, error)
+	RetryPause(attempt int) time.Duration
+}
+
+type dialerOf[T Transport] struct{ typedDialer[T] }
+
+// Dial implements Dialer.
+func (d dialerOf[T]) Dial(ctx context.Context) (Transport, error) {
+	c, err := d.typedDialer.Dial(ctx)
+	if err != nil {
+		return nil, err // c may be a nil pointer, and a Transport of it would not be nil
+	}
+	return c, nil
 }
 
 // webSocketDialer dials ws://, wss:// and unix:// URLs.

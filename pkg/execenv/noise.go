@@ -49,7 +49,7 @@ func (n *noiseOpener) connect(ctx context.Context, r Registry, opts execclient.O
 	if opts.OnStateChange != nil {
 		opts.OnStateChange = n.states.start(opts.OnStateChange)
 	}
-	return execclient.Dial(ctx, noiseDialer{n.harness}, opts)
+	return execclient.Dial(ctx, execclient.DialerOf(n.harness), opts)
 }
 
 // identity returns the key of the client for an environment.
@@ -165,16 +165,4 @@ func inTheClear(base string) bool {
 		return false
 	}
 	return !websocket.IsLoopback(u.Hostname())
-}
-
-// noiseDialer is a harness as a client wants it.
-type noiseDialer struct{ *relay.Harness }
-
-// Dial implements execclient.Dialer.
-func (d noiseDialer) Dial(ctx context.Context) (execclient.Transport, error) {
-	conn, err := d.Harness.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return conn, nil
 }

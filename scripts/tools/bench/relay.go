@@ -232,8 +232,8 @@ func (e *environment) stop() {
 const streamsOfToken = 16
 
 // dialers makes as many harnesses as so many streams need, each with a token of its own.
-func (e *environment) dialers(ctx context.Context, n int) ([]streams, error) {
-	var list []streams
+func (e *environment) dialers(ctx context.Context, n int) ([]execclient.Dialer, error) {
+	var list []execclient.Dialer
 	for len(list)*streamsOfToken < n {
 		token, _, err := e.s.tokens.Create(ctx, rendezvous.TokenSpec{Role: rendezvous.RoleHarness, Environments: []string{"*"}})
 		if err != nil {
@@ -249,18 +249,18 @@ func (e *environment) dialers(ctx context.Context, n int) ([]streams, error) {
 }
 
 // dialer makes streams to the environment, as one harness with a token.
-func (e *environment) dialer(token string) (streams, error) {
+func (e *environment) dialer(token string) (execclient.Dialer, error) {
 	identity, client, err := e.s.registry(token)
 	if err != nil {
-		return streams{}, err
+		return nil, err
 	}
-	return streams{relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relay.Bundle, error) {
+	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relay.Bundle, error) {
 		c, err := client.Connect(ctx, e.id, identity.PublicKey())
 		return relay.Bundle{
 			Registration: relay.Registration{URL: c.URL, EnvironmentID: e.id, RegistrationID: c.RegistrationID},
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
-	}})}, nil
+	}})), nil
 }
 
 // registry returns a new identity and a client of the service.
@@ -271,16 +271,4 @@ func (s *service) registry(token string) (*noise.Identity, *registry.Client, err
 	}
 	identity, err := noise.GenerateIdentity()
 	return identity, client, err
-}
-
-// streams is a harness as a client wants it.
-type streams struct{ *relay.Harness }
-
-// Dial implements execclient.Dialer.
-func (s streams) Dial(ctx context.Context) (execclient.Transport, error) {
-	c, err := s.Harness.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }

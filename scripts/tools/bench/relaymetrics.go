@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -173,7 +172,7 @@ func (q *relayed) handshakes(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", handshakeRow.name, err)
 				}
-				if err := c.(io.Closer).Close(); err != nil {
+				if err := c.Close(); err != nil {
 					return err
 				}
 			}

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -21,9 +20,6 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
-	"codex.internal/pkg/account/registry"
-	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/testutil"
 	tracepb "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -184,17 +180,9 @@ func TestTracesThroughRendezvous(t *testing.T) {
 	})
 	m.Await(token, "the executor", func(s harness.MeetingStatus) bool { return s.Connected })
 
-	identity, err := noise.GenerateIdentity()
+	dialer, err := harness.NewRelayDialer(m.URL, token, "box", false, nil)
 	harness.Must(t, err)
-	client, err := registry.New(registry.Options{BaseURL: m.URL, Authorizer: registry.Bearer(token, "")})
-	harness.Must(t, err)
-	conn, err := relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relay.Bundle, error) {
-		c, err := client.Connect(ctx, "box", identity.PublicKey())
-		return relay.Bundle{
-			Registration: relay.Registration{URL: c.URL, EnvironmentID: "box", RegistrationID: c.RegistrationID},
-			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
-		}, err
-	}}).Dial(t.Context())
+	conn, err := dialer.Dial(t.Context())
 	harness.Must(t, err)
 	defer conn.Close()
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4788"

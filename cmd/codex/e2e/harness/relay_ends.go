@@ -117,20 +117,17 @@ func (a *awaited) Write(b []byte) (int, error) {
 	return a.to.Write(b)
 }
 
-// relayDialer makes streams for a client.
-type relayDialer struct{ *relay.Harness }
-
-// NewRelayDialer makes a harness of its own for an environment.
-func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger) (relayDialer, error) {
+// NewRelayDialer returns what makes streams to an environment, by a harness of its own.
+func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger) (execclient.Dialer, error) {
 	identity, err := noise.GenerateIdentity()
 	if err != nil {
-		return relayDialer{}, err
+		return nil, err
 	}
 	reg, err := registry.New(registry.Options{
 		BaseURL: url, Authorizer: registry.Bearer(token, ""), Transport: &http.Transport{DisableKeepAlives: true},
 	})
 	if err != nil {
-		return relayDialer{}, err
+		return nil, err
 	}
 	connect := func(ctx context.Context) (relay.Bundle, error) {
 		c, err := reg.Connect(ctx, environment, identity.PublicKey())
@@ -139,14 +136,5 @@ func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}
-	return relayDialer{relay.NewHarness(relay.HarnessOptions{Identity: identity, Plain: plain, Connect: connect, Logger: log})}, nil
-}
-
-// Dial implements execclient.Dialer.
-func (d relayDialer) Dial(ctx context.Context) (execclient.Transport, error) {
-	c, err := d.Harness.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Plain: plain, Connect: connect, Logger: log})), nil
 }

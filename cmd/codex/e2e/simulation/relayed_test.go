@@ -168,7 +168,7 @@ func (r *relayed) stopExecutor() {
 func (r *relayed) client(party string) execclient.Dialer {
 	reg := r.registry(party + "'s registry")
 	jitter := &jitter{rng: dice(r.w.seed, "jitter "+party, 0)}
-	return harness{relay.NewHarness(relay.HarnessOptions{
+	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{
 		Identity: r.keys, Plain: r.plain[1], DialContext: r.w.net.dialer(party), Jitter: jitter.within,
 		Connect: func(ctx context.Context) (relay.Bundle, error) {
 			c, err := reg.Connect(ctx, environment, r.keys.PublicKey())
@@ -177,7 +177,7 @@ func (r *relayed) client(party string) execclient.Dialer {
 				ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 			}, err
 		},
-	})}
+	}))
 }
 
 // jitter is the chance in the pauses of a harness.
@@ -190,18 +190,6 @@ func (j *jitter) within(most time.Duration) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return time.Duration(j.rng.Int64N(int64(most)))
-}
-
-// harness is one as a client wants it.
-type harness struct{ *relay.Harness }
-
-// Dial implements execclient.Dialer.
-func (h harness) Dial(ctx context.Context) (execclient.Transport, error) {
-	c, err := h.Harness.Dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 // happen plays what only happens to a rendezvous service.
