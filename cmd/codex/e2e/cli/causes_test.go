@@ -3,10 +3,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,31 +11,6 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 )
-
-// serverLog is a log in JSON that is read while it is written.
-type serverLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *serverLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-// cause returns what the record of the end of a process says; "": there is none yet.
-func (l *serverLog) cause(process string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		var record struct{ Msg, Process, Cause string }
-		if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "process ended" && record.Process == process {
-			return record.Cause
-		}
-	}
-	return ""
-}
 
 // TestCauses: each cause that needs no cgroup is told to the client and the log, without a
 // sandbox and with each backend. scripts/services shows memory and pids.
@@ -66,7 +37,7 @@ func TestCauses(t *testing.T) {
 			}
 			logged := func(id string, want execproto.Cause) {
 				harness.Eventually(t, id+": another cause than "+string(want)+" in the log", func() []string {
-					if got := log.cause(id); got != string(want) {
+					if got := log.cause(t, id); got != string(want) {
 						return []string{got}
 					}
 					return nil

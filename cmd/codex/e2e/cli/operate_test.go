@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,49 +16,12 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// records returns the records of a log in JSON.
-func records(t *testing.T, path string) (list []map[string]any) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	harness.Must(t, err)
-	text = text[:strings.LastIndexByte(string(text), '\n')+1] // a record may be being written
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "WARNING: proceeding") {
-			continue // for a person: the test's home is in a temporary directory
-		}
-		var record map[string]any
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		list = append(list, record)
-	}
-	return list
-}
-
-// recordOf waits for a record with that message.
-func recordOf(t *testing.T, path, message string) (found map[string]any) {
-	t.Helper()
-	harness.Eventually(t, "a record "+message, func() (missing []string) {
-		for _, record := range records(t, path) {
-			if record["msg"] == message {
-				found = record
-				return nil
-			}
-		}
-		return []string{message}
-	})
-	return found
-}
-
 // TestServerInNumbers runs commands on a server with metrics and a log in JSON: the
 // metrics count them, on a port of their own, and each field of the log has one type.
 func TestServerInNumbers(t *testing.T) {
 	t.Parallel()
-	log := filepath.Join(t.TempDir(), "log")
-	stderr, err := os.Create(log)
-	harness.Must(t, err)
-	defer stderr.Close()
-	server, url := harness.ServerLogging(t, stderr, "--log-format", "json", "--log-level", "debug", "--metrics-listen", "127.0.0.1:0")
+	log := &serverLog{}
+	server, url := harness.ServerLogging(t, log, "--log-format", "json", "--log-level", "debug", "--metrics-listen", "127.0.0.1:0")
 	for _, tt := range []struct {
 		code int
 		args []string
@@ -74,7 +36,7 @@ func TestServerInNumbers(t *testing.T) {
 	if text := metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"); !strings.Contains(text, "exec_server_sessions_total 4\n") {
 		t.Errorf("the metrics of the port:\n%s", text)
 	}
-	text := metricsOf(t, fmt.Sprint(recordOf(t, log, "serving metrics")["url"]))
+	text := metricsOf(t, fmt.Sprint(log.await(t, "serving metrics")["url"]))
 	for _, line := range []string{
 		`exec_server_processes_started_total{sandbox="none"} 2`, `exec_server_processes_started_total{sandbox="linuxSeccomp"} 1`,
 		`exec_server_processes_finished_total{result="success"} 2`, `exec_server_processes_finished_total{result="failure"} 1`,
@@ -98,14 +60,14 @@ func TestServerInNumbers(t *testing.T) {
 	if strings.Contains(text, "secret-environment") || strings.Contains(text, strings.Split(token, "_")[1]) {
 		t.Errorf("the metrics name an environment or a token:\n%s", text)
 	}
-	ended := recordOf(t, log, "process ended")
+	ended := log.await(t, "process ended")
 	if ended["level"] != "INFO" || ended["exit_code"] != 0.0 || ended["bytes_out"] != 5.0 {
 		t.Errorf("%v", ended)
 	}
 	harness.Must(t, server.Process.Signal(os.Interrupt))
 	harness.Must(t, server.Wait())
 	types := make(map[string]string)
-	for _, record := range records(t, log) {
+	for _, record := range log.records(t) {
 		for field, value := range record {
 			is := fmt.Sprintf("%T", value)
 			if was := types[field]; was != "" && was != is {
@@ -174,11 +136,8 @@ func metricsOf(t *testing.T, url string) string {
 func TestAuditTrail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	trail, key, log := filepath.Join(dir, "audit.log"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "log")
-	stderr, err := os.Create(log)
-	harness.Must(t, err)
-	defer stderr.Close()
-	server, url := harness.ServerLogging(t, stderr, "--log-format", "json", "--audit-log", trail, "--audit-key", key, "--audit-commands")
+	trail, key, log := filepath.Join(dir, "audit.log"), filepath.Join(dir, "key.pem"), &serverLog{}
+	server, url := harness.ServerLogging(t, log, "--log-format", "json", "--audit-log", trail, "--audit-key", key, "--audit-commands")
 	run := func(want int, args ...string) string {
 		t.Helper()
 		out, text, code := harness.Run(t, "", args...)
@@ -207,7 +166,7 @@ func TestAuditTrail(t *testing.T) {
 	}
 	harness.Must(t, server.Process.Signal(os.Interrupt))
 	harness.Must(t, server.Wait())
-	public := fmt.Sprint(recordOf(t, log, "writing an audit trail")["key"])
+	public := fmt.Sprint(log.await(t, "writing an audit trail")["key"])
 	if out := run(0, "audit", "verify", "--key", public, old, trail); !strings.HasPrefix(out, "ok: records 1 to ") || strings.Contains(out, "no signature") {
 		t.Errorf("%s", out)
 	}

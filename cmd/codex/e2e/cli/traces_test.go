@@ -64,10 +64,7 @@ func collectSpans(t *testing.T) (*collected, string) {
 func TestTracesOfDetachedProcesses(t *testing.T) {
 	t.Parallel()
 	spans, collector := collectSpans(t)
-	log := filepath.Join(t.TempDir(), "log")
-	stderr, err := os.Create(log)
-	harness.Must(t, err)
-	defer stderr.Close()
+	log := &serverLog{}
 	d := &detaching{t: t, dir: filepath.Join(t.TempDir(), "retain")}
 	t.Cleanup(func() { d.end(syscall.SIGKILL); d.endKeepers() })
 	d.cmd, d.url = harness.ServerWith(t, []string{
@@ -80,11 +77,11 @@ func TestTracesOfDetachedProcesses(t *testing.T) {
 	harness.Must(t, d.cmd.Wait())
 
 	// The next server has no collector, and logs the end.
-	d.cmd, d.url = harness.ServerLogging(t, stderr, "--log-format", "json", "--retain-dir", d.dir)
+	d.cmd, d.url = harness.ServerLogging(t, log, "--log-format", "json", "--retain-dir", d.dir)
 	c = connectRaw(t, d.url)
 	c.call("process/closeStdin", `{"processId":"detached/late"}`, "")
 	out := c.follow("detached/late")
-	ended := recordOf(t, log, "process ended")
+	ended := log.await(t, "process ended")
 	if ended["level"] != "INFO" || ended["exit_code"] != 3.0 || ended["cause"] != "exit" || ended["bytes_out"] != float64(len(out)) || ended["process"] != "detached/late" {
 		t.Errorf("the log has %v", ended)
 	}
