@@ -58,7 +58,7 @@ func TestAuditedDetached(t *testing.T) {
 	}
 	d.must("run", "--detach", "--name", "meanwhile", "--stdin", "--", "sh", "-c", "sleep 1; exit 5")
 	d.end(syscall.SIGKILL)
-	testutil.Eventually(t.Context(), t, "the end of the keeper", func() (string, bool) { return "", len(d.keepers()) == 0 })
+	d.awaitNoKeepers(t.Context())
 	d.start(options...)
 	await("meanwhile", "exitCode=5")
 	d.must("run", "--detach", "--name", "lost", "--", "sleep", "600")

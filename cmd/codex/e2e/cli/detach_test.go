@@ -51,8 +51,13 @@ func (d *detaching) endKeepers() {
 	for _, pid := range d.keepers() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	// The context of the test has ended here.
-	testutil.Eventually(context.Background(), d.t, "the end of the keepers", func() (string, bool) {
+	d.awaitNoKeepers(context.Background()) // that of the test has ended here
+}
+
+// awaitNoKeepers waits until all keepers of the directory have ended.
+func (d *detaching) awaitNoKeepers(ctx context.Context) {
+	d.t.Helper()
+	testutil.Eventually(ctx, d.t, "the end of the keepers", func() (string, bool) {
 		left := d.keepers()
 		return fmt.Sprint(left), len(left) == 0
 	})
@@ -163,7 +168,7 @@ func TestDetachedOutlivesServers(t *testing.T) {
 	if _, errs, code := d.run("logs", "job"); code != 1 || !strings.Contains(errs, "no such detached process") {
 		t.Errorf("its logs: exit code %d, %q", code, errs)
 	}
-	harness.Eventually(t, "keepers", func() []string { return strings.Fields(fmt.Sprint(d.keepers())[1 : len(fmt.Sprint(d.keepers()))-1]) })
+	d.awaitNoKeepers(t.Context())
 }
 
 // TestDetachedEnds ends processes in the ways that there are: killed by a client, signalled,
@@ -315,8 +320,5 @@ func TestRefusedDetachedStarts(t *testing.T) {
 		}
 		cancel()
 	}
-	testutil.Eventually(t.Context(), t, "the end of the keepers", func() (string, bool) {
-		left := d.keepers()
-		return fmt.Sprint(left), len(left) == 0
-	})
+	d.awaitNoKeepers(t.Context())
 }
