@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,13 +43,22 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfServer: those of a server hold whatever a client asks for, and the one of the
-// client if that is lower.
+// TestLimitsOfServer: limits of a server, from its options or its file, hold whatever a client asks
+// for, and the limit of the client if that is lower.
 func TestLimitsOfServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "options.toml")
+	harness.Must(t, os.WriteFile(file, []byte("limit-open-files = \"100\"\n"), 0o600))
 	_, url := harness.Server(t, "--limit-open-files", "100", "--limit-output", "8")
-	for arg, want := range map[string]string{"--verbose": "100\n", "--open-files=4000": "100\n", "--open-files=70": "70\n"} {
-		if out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, arg, "--", "sh", "-c", "ulimit -n"); code != 0 || out != want {
-			t.Errorf("%s: %d, %q, %q", arg, code, out, errs)
+	_, ofFile := harness.Server(t, "--config-file", file)
+	for _, server := range []string{url, ofFile} {
+		for _, tt := range []struct {
+			args []string
+			want string
+		}{{nil, "100\n"}, {[]string{"--open-files", "4000"}, "100\n"}, {[]string{"--open-files", "70"}, "70\n"}} {
+			args := append([]string{"remote", "run", "--url", server}, tt.args...)
+			if out, errs, code := harness.Run(t, "", append(args, "--", "sh", "-c", "ulimit -n")...); code != 0 || out != tt.want {
+				t.Errorf("%q: %d, %q, %q, want %q", args, code, out, errs, tt.want)
+			}
 		}
 	}
 	if out, errs, code := harness.Run(t, "", "remote", "run", "--url", url, "--output-limit", "1G", "--", "yes"); code != 137 || len(out) != 8 {
