@@ -4,8 +4,8 @@ package cli
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,18 +57,19 @@ func TestSeveralListeners(t *testing.T) {
 		}
 	}
 	open := strings.Replace(urls[2], "0.0.0.0", "127.0.0.1", 1)
+	one := fmt.Sprintln(server.Process.Pid)
 	run := func(url string, code int, want string, args ...string) {
 		t.Helper()
-		args = append(append([]string{"remote", "run", "--url", url}, args...), "--", "sh", "-c", "ps -o ppid= -p $$")
+		args = append(append([]string{"remote", "run", "--url", url}, args...), "--", "sh", "-c", "echo $PPID")
 		if out, errs, got := harness.Run(t, "", args...); got != code || !strings.Contains(out+errs, want) {
 			t.Errorf("%s: %d %q %q, want %d %q", url, got, out, errs, code, want)
 		}
 	}
-	run(urls[0], 0, "\n")
+	run(urls[0], 0, one)
 	run(urls[1], 255, "certificate required", "--ca", file("ours.pem"))
-	run(urls[1], 0, "\n", "--ca", file("ours.pem"), "--client-cert", file("me.pem"), "--client-key", file("me.key"))
-	run(open, 0, "\n")
-	run(urls[3], 0, "\n")
+	run(urls[1], 0, one, "--ca", file("ours.pem"), "--client-cert", file("me.pem"), "--client-key", file("me.key"))
+	run(open, 0, one)
+	run(urls[3], 0, one)
 	for _, url := range []string{open, urls[3]} {
 		res, err := http.Get("http" + strings.TrimPrefix(url, "ws") + "/readyz")
 		harness.Must(t, err)
@@ -77,20 +78,11 @@ func TestSeveralListeners(t *testing.T) {
 			t.Errorf("%s/readyz: %s", url, res.Status)
 		}
 	}
-	if os.Geteuid() == 0 {
-		// Another user passes where everybody does, and nowhere else.
-		as := func(url string) int {
-			cmd := exec.Command("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Connection: Upgrade", "-H", "Upgrade: websocket",
-				"-H", "Sec-WebSocket-Version: 13", "-H", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "-m", "2", "http"+strings.TrimPrefix(url, "ws"))
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-			out, _ := cmd.Output() // a websocket goes on until curl's time is over
-			return int(netip.MustParseAddrPort("0.0.0.0:" + string(out)).Port())
-		}
-		if got := as(open); got != http.StatusSwitchingProtocols {
-			t.Errorf("another user at %s: %d", open, got)
-		}
-		if got := as(urls[3]); got != http.StatusForbidden {
-			t.Errorf("another user at %s: %d", urls[3], got)
+	if os.Geteuid() == 0 { // another user passes where everybody does, and nowhere else
+		for url, want := range map[string]string{open: "101", urls[3]: "403"} {
+			if got := upgradeAs(65534, "http"+strings.TrimPrefix(url, "ws")); got != want {
+				t.Errorf("another user at %s: %s, want %s", url, got, want)
+			}
 		}
 	}
 	// An address in use is named, and those before it are left as they were.
@@ -101,19 +93,6 @@ func TestSeveralListeners(t *testing.T) {
 	if _, err := os.Lstat(file("other")); err == nil {
 		t.Error("the socket is left")
 	}
-	for want, args := range map[string][]string{
-		"--listen stdio cannot be used with another --listen": {"--listen", urls[3], "--listen", "stdio"},
-		"is not a loopback address":                           {"--listen", "ws://127.0.0.1:0", "--listen", "ws://0.0.0.0:0"},
-		"at most 16 times":                                    strings.Fields(strings.Repeat("--listen ws://127.0.0.1:0 ", 17)),
-		"needs --tls-cert":                                    {"--listen", "ws://127.0.0.1:0", "--listen", "wss://127.0.0.1:0"},
-		// A certificate is asked for where there is TLS.
-		"--listen ws://0.0.0.0:0 is not a loopback address": {"--listen", "wss://127.0.0.1:0", "--listen", "ws://0.0.0.0:0",
-			"--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("clients.pem")},
-	} {
-		if _, errs, code := harness.Run(t, "", append([]string{"exec-server"}, args...)...); code == 0 || !strings.Contains(errs, want) {
-			t.Errorf("%q: %d %s", args, code, errs)
-		}
-	}
 	harness.Must(t, server.Process.Signal(syscall.SIGTERM))
 	if err := server.Wait(); err != nil {
 		t.Errorf("the server ends with %v", err)
@@ -121,4 +100,37 @@ func TestSeveralListeners(t *testing.T) {
 	if _, err := os.Lstat(file("s")); err == nil {
 		t.Error("the socket of the server that ended is left")
 	}
+}
+
+// TestListenersAreChosenWell: options that do not go together are refused before anything listens.
+func TestListenersAreChosenWell(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	newAuthority(t, dir, "ours").server("server")
+	newAuthority(t, dir, "clients")
+	for want, args := range map[string][]string{
+		"--listen stdio cannot be used with another --listen": {"--listen", "ws://127.0.0.1:0", "--listen", "stdio"},
+		"is not a loopback address":                           {"--listen", "ws://127.0.0.1:0", "--listen", "ws://0.0.0.0:0"},
+		"at most 16 times":                                    strings.Fields(strings.Repeat("--listen ws://127.0.0.1:0 ", 17)),
+		"needs --tls-cert":                                    {"--listen", "ws://127.0.0.1:0", "--listen", "wss://127.0.0.1:0"},
+		// --tls-client-ca admits clients at the address with TLS alone.
+		"--listen ws://0.0.0.0:0 is not a loopback address": {"--listen", "wss://127.0.0.1:0", "--listen", "ws://0.0.0.0:0",
+			"--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("clients.pem")},
+	} {
+		if _, errs, code := harness.Run(t, "", append([]string{"exec-server"}, args...)...); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+}
+
+// upgradeAs returns the status with which a request for a websocket is answered that curl sends as
+// another user. The arguments are those of curl.
+func upgradeAs(user uint32, args ...string) string {
+	cmd := exec.Command("curl", append([]string{
+		"-s", "-o", "/dev/null", "-w", "%{http_code}", "-m", "2", "-H", "Connection: Upgrade", "-H", "Upgrade: websocket",
+		"-H", "Sec-WebSocket-Version: 13", "-H", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+	}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	out, _ := cmd.Output() // a websocket goes on until curl's time is over
+	return string(out)
 }
