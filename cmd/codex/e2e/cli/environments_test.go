@@ -294,3 +294,26 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 		t.Errorf("a registry: %d, %q, %q", code, out, errs)
 	}
 }
+
+// TestEnvironmentVariablesAndIDs: --env names an environment, or sets a variable where
+// it says so. It never does nothing.
+func TestEnvironmentVariablesAndIDs(t *testing.T) {
+	_, url := harness.Server(t)
+	for _, command := range []string{"run", "exec"} {
+		out, errs, code := harness.Run(t, "", "remote", command, "--url", url, "--env", "A=b", "--", "sh", "-c", "echo $A")
+		if code != 0 || out != "b\n" {
+			t.Errorf("%s: %d %q %q", command, code, out, errs)
+		}
+	}
+	for _, args := range [][]string{
+		{"--env", "A=b", "run", "--url", url, "--", "true"},
+		{"ls", "--url", url, "--env", "A=b", "/"},
+		{"info", "--url", url, "--env", "A=b"},
+		{"run", "--url", url, "--env", "nosuch", "--", "true"},
+		{"--url", url, "run", "--env", "nosuch", "--", "true"},
+	} {
+		if _, errs, code := harness.Run(t, "", append([]string{"remote"}, args...)...); code != 2 || !strings.Contains(errs, "--env") && !strings.Contains(errs, "there is no environment `nosuch`") {
+			t.Errorf("%v: %d %q", args, code, errs)
+		}
+	}
+}

@@ -134,3 +134,22 @@ func upgradeAs(user uint32, args ...string) string {
 	out, _ := cmd.Output() // a websocket goes on until curl's time is over
 	return string(out)
 }
+
+// TestListensOnOneFamily: a wildcard address of IPv4 is none of IPv6.
+func TestListensOnOneFamily(t *testing.T) {
+	cmd := exec.Command(harness.Codex, "exec-server", "--listen", "ws://0.0.0.0:0", "--allow-unauthenticated-bind")
+	cmd.Stderr = harness.ShownOnFailure(t)
+	out, err := cmd.StdoutPipe()
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
+	line := make([]byte, 64)
+	n, err := out.Read(line)
+	if err != nil || !strings.HasPrefix(string(line[:n]), "ws://0.0.0.0:") {
+		t.Errorf("%q, %v", line[:n], err)
+	}
+	// The end of the terminal is an orderly end.
+	harness.Must(t, cmd.Process.Signal(syscall.SIGHUP))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGHUP: %v", err)
+	}
+}

@@ -167,3 +167,21 @@ func TestRemoteFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestTerminalWithoutALocalOne gives commands a terminal whose input is none: they see
+// the end of that, also in the middle of a line.
+func TestTerminalWithoutALocalOne(t *testing.T) {
+	_, url := harness.Server(t)
+	for input, want := range map[string]string{"": "end\r\n", "hi\n": "hi\r\nhi\r\nend\r\n", "hi": "hihiend\r\n"} {
+		out, errs, code := harness.Run(t, input, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "cat; echo end")
+		if code != 0 || strings.ReplaceAll(out, "^D\b\b", "") != want {
+			t.Errorf("%q: %d %q %q", input, code, out, errs)
+		}
+	}
+	for _, command := range [][]string{{"shell"}, {"exec", "--shell"}} {
+		args := append([]string{"remote", "--url", url}, command...)
+		if _, errs, code := harness.Run(t, "", args...); code != 2 || !strings.Contains(errs, "needs a terminal") {
+			t.Errorf("%v: %d %q", command, code, errs)
+		}
+	}
+}
