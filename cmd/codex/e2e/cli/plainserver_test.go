@@ -25,11 +25,12 @@ func disguised(t *testing.T, url string, without ...string) string {
 		pairs = append(pairs, `"`+name+`"`, `"`+strings.Repeat("-", len(name))+`"`)
 	}
 	names := strings.NewReplacer(pairs...)
-	return between(t, url, func(b []byte) []byte { return []byte(names.Replace(string(b))) })
+	return between(t, url, nil, func(b []byte) []byte { return []byte(names.Replace(string(b))) })
 }
 
-// between returns the URL of a proxy before a server, which changes what comes from it.
-func between(t *testing.T, url string, change func([]byte) []byte) string {
+// between returns the URL of a proxy before a server. It passes on what up makes of what clients
+// send, and down of what the server sends, as it comes; nil changes nothing.
+func between(t *testing.T, url string, up, down func([]byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Must(t, err)
@@ -49,8 +50,8 @@ func between(t *testing.T, url string, change func([]byte) []byte) string {
 				_ = client.Close()
 				continue
 			}
-			all.Go(func() { pass(server, client, func(b []byte) []byte { return b }) })
-			all.Go(func() { pass(client, server, change) })
+			all.Go(func() { pass(server, client, up) })
+			all.Go(func() { pass(client, server, down) })
 		}
 	})
 	return "ws://" + l.Addr().String()
@@ -64,7 +65,11 @@ func pass(to, from net.Conn, change func([]byte) []byte) {
 	for {
 		n, err := from.Read(b)
 		if n > 0 {
-			if _, err := to.Write(change(b[:n])); err != nil {
+			passed := b[:n]
+			if change != nil {
+				passed = change(passed)
+			}
+			if _, err := to.Write(passed); err != nil {
 				return
 			}
 		}

@@ -142,7 +142,7 @@ func TestSyncDeletesNothingElsewhere(t *testing.T) {
 		harness.Must(t, os.Symlink("f", in+"/l"))
 	}
 	var once sync.Once
-	url = between(t, url, func(b []byte) []byte {
+	url = between(t, url, nil, func(b []byte) []byte {
 		if bytes.Contains(b, []byte(`"eof":true`)) { // the end of the list
 			once.Do(func() {
 				harness.Must(t, os.Rename(dir+"/target/d", dir+"/was"))
