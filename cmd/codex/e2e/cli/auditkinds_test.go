@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -71,105 +72,115 @@ func TestAuditKinds(t *testing.T) {
 	harness.NeedSandbox(t)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	t.Cleanup(web.Close)
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(web.URL, "http://"))
-	harness.Must(t, err)
 	for _, tt := range []struct {
 		name    string
 		options []string
-		with    bool
+		names   bool
 	}{{"without names", nil, false}, {"with names", []string{"--audit-paths", "--audit-commands"}, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir, err := filepath.EvalSymlinks(t.TempDir())
 			harness.Must(t, err)
-			work := filepath.Join(dir, "work-secret")
-			harness.Must(t, os.MkdirAll(filepath.Join(work, "real"), 0o755))
-			harness.Must(t, os.Symlink("real", filepath.Join(work, "link")))
+			k := &auditKinds{t: t, web: web.URL, work: filepath.Join(dir, "work-secret"), names: tt.names}
+			k.host, k.port, err = net.SplitHostPort(strings.TrimPrefix(web.URL, "http://"))
+			harness.Must(t, err)
+			harness.Must(t, os.MkdirAll(filepath.Join(k.work, "real"), 0o755))
+			harness.Must(t, os.Symlink("real", filepath.Join(k.work, "link")))
 			trail := filepath.Join(dir, "audit.log")
 			server, url := harness.ServerWith(t, []string{"HTTP_PROXY=" + web.URL, "http_proxy=" + web.URL, "NO_PROXY=", "no_proxy="},
 				append([]string{"--audit-log", trail, "--audit-key", filepath.Join(dir, "key")}, tt.options...)...)
-			c := connectRaw(t, url)
-			const about = `,"metadata":{"threadId":"thread-1","toolCallId":"call-1"}`
-			c.output("p1", "exit 3 # command-secret", about, "")
-			sandbox := func(denied string) string {
-				return fmt.Sprintf(`,"sandbox":{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[`+
-					`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":{"type":"path","path":"file://%[1]s"},"access":"write"},`+
-					`{"path":{"type":"path","path":"file://%[1]s/%[2]s"},"access":"deny"}]}},"cwd":"file://%[1]s"}`, work, denied)
-			}
-			c.output("p2", "true", about+sandbox("real"), "")
-			c.output("p3", "true", about+sandbox("link"), "") // no such policy can be enforced
-			c.call("process/start", `{"processId":"p4","argv":["/no/such/program"],"cwd":"file:///","env":{},"tty":false}`, "")
-			file := "file://" + work + "/file-secret"
-			c.call("fs/writeFile", fmt.Sprintf(`{"path":%q,"dataBase64":"eA=="}`, file), "")
-			c.call("fs/writeFile", fmt.Sprintf(`{"path":"%s/none/file","dataBase64":"eA=="}`, file), "")
-			c.call("tunnel/open", fmt.Sprintf(`{"tunnelId":1,"host":%q,"port":%s,"window":1}`, host, port), "")
-			c.call("tunnel/listen", `{"listenerId":1,"port":0,"window":1}`, "")
-			c.call("http/request", fmt.Sprintf(`{"requestId":"r","method":"GET","url":"%s/path-secret","headers":[]}`, web.URL), "")
-			remote := func(args ...string) []string {
-				return append([]string{"remote", "exec", "--url", url, "--cwd", work, "--sandbox", "read-only"}, args...)
-			}
-			_, _, _ = harness.Run(t, "", remote("--allow-domain", "a.test", "--", "bash", "-c", fetch+"fetch http://a.test/; fetch http://b.test/")...)
-			u := harness.AtTerminal(t, remote("--ask-network", "--", "bash", "-c", fetch+"fetch http://c.test/")...)
-			u.Expect(networkQuestion)
-			u.Types("n\n")
-			u.End()
+			k.request(connectRaw(t, url))
+			k.reach(url)
 			harness.Must(t, server.Process.Signal(os.Interrupt))
 			harness.Must(t, server.Wait())
-
-			list := eventsOf(t, trail)
-			const digest, session = `"[0-9a-f]{64}"`, `"[0-9a-f]{16}"`
-			who := map[string]string{"session": session, "principal": `".+"`, "threadId": `"thread-1"`, "toolCallId": `"call-1"`}
-			of := func(more map[string]string) map[string]string {
-				all := map[string]string{"seq": `\d+`, "time": `"20.*Z"`, "prev": digest}
-				for _, from := range []map[string]string{who, more} {
-					for name, pattern := range from {
-						all[name] = pattern
-					}
-				}
-				return all
-			}
-			command, cwd, path, link, missing := "null", "null", "null", "null", `"no such file or directory"`
-			if tt.with {
-				link, missing = `".*symlink.*"`, `".*/no/such/program"`
-				command, cwd, path = `\["sh","-c","exit 3 # command-secret"\]`, `"/"`, `\[".*/work-secret/file-secret"\]`
-			}
-			elsewhere := map[string]string{"session": session, "principal": `".+"`}
-			wantEvent(t, list, "session.started", map[string]string{"session": session, "client": `"test"`, "peer": `".+"`, "principal": `".+"`})
-			wantEvent(t, list, "session.ended", map[string]string{"session": session, "reason": `".+"`})
-			wantEvent(t, list, "process.started", of(map[string]string{"processId": `"p1"`, "sandbox": `"none"`, "policy": "null", "argv": command, "cwd": cwd}))
-			wantEvent(t, list, "process.started", of(map[string]string{"processId": `"p2"`, "sandbox": `"linuxSeccomp"`, "policy": digest}))
-			wantEvent(t, list, "process.ended", of(map[string]string{"processId": `"p1"`, "exitCode": "3", "durationMs": `\d+`}))
-			wantEvent(t, list, "sandbox.refused", of(map[string]string{"processId": `"p3"`, "reason": link}))
-			wantEvent(t, list, "process.not_started", map[string]string{"processId": `"p4"`, "reason": missing})
-			for _, e := range []struct {
-				kind    string
-				members map[string]string
-			}{
-				{"file.changed", map[string]string{"method": `"fs/writeFile"`, "paths": path}},
-				{"file.failed", map[string]string{"method": `"fs/writeFile"`}},
-				{"tunnel.opened", map[string]string{"host": `"` + host + `"`, "port": port}},
-				{"tunnel.listen", map[string]string{"host": `".+"`}},
-				{"http.request", map[string]string{"method": `"GET"`, "host": `"` + host + `"`, "port": port}},
-				{"network.decision", map[string]string{"host": `"a.test"`, "port": "80", "decision": `"allow"`, "protocol": `"http.*"`}},
-				{"network.decision", map[string]string{"host": `"b.test"`, "decision": `"deny"`, "source": `".+"`, "reason": `".+"`}},
-				{"network.approval", map[string]string{"host": `"c.test"`, "decision": `"deny"`}},
-			} {
-				members := map[string]string{}
-				for _, from := range []map[string]string{elsewhere, e.members} {
-					for name, pattern := range from {
-						members[name] = pattern
-					}
-				}
-				wantEvent(t, list, e.kind, members)
-			}
+			k.want(eventsOf(t, trail))
 			text, err := os.ReadFile(trail)
 			harness.Must(t, err)
 			for _, secret := range []string{"command-secret", "file-secret", "work-secret", "path-secret", "no/such"} {
-				if named := strings.Contains(string(text), secret); named && (!tt.with || secret == "path-secret") {
+				if named := strings.Contains(string(text), secret); named && (!tt.names || secret == "path-secret") {
 					t.Errorf("the trail has %s", secret)
 				}
 			}
 		})
+	}
+}
+
+// auditKinds does each thing that is in the audit trail.
+type auditKinds struct {
+	t               *testing.T
+	web, host, port string // a web server
+	work            string // a directory
+	names           bool   // the trail has paths and commands
+}
+
+// request makes a request of each kind.
+func (k *auditKinds) request(c *rawClient) {
+	const about = `,"metadata":{"threadId":"thread-1","toolCallId":"call-1"}`
+	c.output("p1", "exit 3 # command-secret", about, "")
+	sandbox := func(denied string) string {
+		return fmt.Sprintf(`,"sandbox":{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[`+
+			`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},{"path":{"type":"path","path":"file://%[1]s"},"access":"write"},`+
+			`{"path":{"type":"path","path":"file://%[1]s/%[2]s"},"access":"deny"}]}},"cwd":"file://%[1]s"}`, k.work, denied)
+	}
+	c.output("p2", "true", about+sandbox("real"), "")
+	c.output("p3", "true", about+sandbox("link"), "") // no such policy can be enforced
+	c.call("process/start", `{"processId":"p4","argv":["/no/such/program"],"cwd":"file:///","env":{},"tty":false}`, "")
+	file := "file://" + k.work + "/file-secret"
+	c.call("fs/writeFile", fmt.Sprintf(`{"path":%q,"dataBase64":"eA=="}`, file), "")
+	c.call("fs/writeFile", fmt.Sprintf(`{"path":"%s/none/file","dataBase64":"eA=="}`, file), "")
+	c.call("tunnel/open", fmt.Sprintf(`{"tunnelId":1,"host":%q,"port":%s,"window":1}`, k.host, k.port), "")
+	c.call("tunnel/listen", `{"listenerId":1,"port":0,"window":1}`, "")
+	c.call("http/request", fmt.Sprintf(`{"requestId":"r","method":"GET","url":"%s/path-secret","headers":[]}`, k.web), "")
+}
+
+// reach has sandboxed commands reach hosts: one that is allowed, one that is not, and one about
+// which a person says no.
+func (k *auditKinds) reach(url string) {
+	remote := func(args ...string) []string {
+		return append([]string{"remote", "exec", "--url", url, "--cwd", k.work, "--sandbox", "read-only"}, args...)
+	}
+	_, _, _ = harness.Run(k.t, "", remote("--allow-domain", "a.test", "--", "bash", "-c", fetch+"fetch http://a.test/; fetch http://b.test/")...)
+	u := harness.AtTerminal(k.t, remote("--ask-network", "--", "bash", "-c", fetch+"fetch http://c.test/")...)
+	u.Expect(networkQuestion)
+	u.Types("n\n")
+	u.End()
+}
+
+// want looks for an event of each thing.
+func (k *auditKinds) want(list []event) {
+	const digest, session = `"[0-9a-f]{64}"`, `"[0-9a-f]{16}"`
+	command, cwd, path, link, missing := "null", "null", "null", "null", `"no such file or directory"`
+	if k.names {
+		link, missing = `".*symlink.*"`, `".*/no/such/program"`
+		command, cwd, path = `\["sh","-c","exit 3 # command-secret"\]`, `"/"`, `\[".*/work-secret/file-secret"\]`
+	}
+	all := map[string]string{"seq": `\d+`, "time": `"20.*Z"`, "prev": digest, "session": session, "principal": `".+"`}
+	about := map[string]string{"threadId": `"thread-1"`, "toolCallId": `"call-1"`}
+	for _, e := range []struct {
+		kind    string
+		more    map[string]string // that events of commands with metadata have
+		members map[string]string
+	}{
+		{"session.started", nil, map[string]string{"client": `"test"`, "peer": `".+"`}},
+		{"session.ended", nil, map[string]string{"reason": `".+"`}},
+		{"process.started", about, map[string]string{"processId": `"p1"`, "sandbox": `"none"`, "policy": "null", "argv": command, "cwd": cwd}},
+		{"process.started", about, map[string]string{"processId": `"p2"`, "sandbox": `"linuxSeccomp"`, "policy": digest}},
+		{"process.ended", about, map[string]string{"processId": `"p1"`, "exitCode": "3", "durationMs": `\d+`}},
+		{"sandbox.refused", about, map[string]string{"processId": `"p3"`, "reason": link}},
+		{"process.not_started", nil, map[string]string{"processId": `"p4"`, "reason": missing}},
+		{"file.changed", nil, map[string]string{"method": `"fs/writeFile"`, "paths": path}},
+		{"file.failed", nil, map[string]string{"method": `"fs/writeFile"`}},
+		{"tunnel.opened", nil, map[string]string{"host": `"` + k.host + `"`, "port": k.port}},
+		{"tunnel.listen", nil, map[string]string{"host": `".+"`}},
+		{"http.request", nil, map[string]string{"method": `"GET"`, "host": `"` + k.host + `"`, "port": k.port}},
+		{"network.decision", nil, map[string]string{"host": `"a.test"`, "port": "80", "decision": `"allow"`, "protocol": `"http.*"`}},
+		{"network.decision", nil, map[string]string{"host": `"b.test"`, "decision": `"deny"`, "source": `".+"`, "reason": `".+"`}},
+		{"network.approval", nil, map[string]string{"host": `"c.test"`, "decision": `"deny"`}},
+	} {
+		members := maps.Clone(all)
+		maps.Copy(members, e.more)
+		maps.Copy(members, e.members)
+		wantEvent(k.t, list, e.kind, members)
 	}
 }
 
@@ -239,77 +250,93 @@ func TestAuditOnFullDisk(t *testing.T) {
 	for _, goesOn := range []bool{false, true} {
 		t.Run(fmt.Sprint("goes on ", goesOn), func(t *testing.T) {
 			t.Parallel()
-			dir := filepath.Join(t.TempDir(), "disk")
-			args := []string{"--audit-log", filepath.Join(dir, "audit.log"), "--audit-key", filepath.Join(t.TempDir(), "key")}
-			if goesOn {
-				args = append(args, "--audit-on-error", "continue")
-			}
-			server, url, seen := serverOnDisk(t, dir, args...)
-			c := connectRaw(t, url)
-			c.output("before", "true", "", "")
-			filler, err := os.Create(filepath.Join(seen, "filler"))
-			harness.Must(t, err)
-			for size := 4096; size > 0; {
-				if _, err := filler.Write(make([]byte, size)); err != nil {
-					size /= 2
-				}
-			}
-			harness.Must(t, filler.Close())
-			// The last page of the file may have room for some lines.
-			refused, ran := "", 0
-			for i := range 60 {
-				marker := filepath.Join(t.TempDir(), "ran")
-				a := c.call("process/start", fmt.Sprintf(`{"processId":"full%d","argv":["touch",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}`, i, marker), "")
-				if a == nil {
-					refused = c.failure
-					if _, err := os.Stat(marker); err == nil {
-						t.Error("a command that was refused has run")
-					}
-					break
-				}
-				c.follow(fmt.Sprint("full", i))
-				ran++
-			}
-			lost := func() string {
-				return regexp.MustCompile(`(?m)^exec_server_audit_events_lost_total (\d+)$`).FindString(metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"))
-			}
-			if goesOn && (ran != 60 || strings.HasSuffix(lost(), " 0")) || !goesOn && !strings.Contains(refused, "the audit log cannot be written") {
-				t.Errorf("%d commands ran, and one was refused: %q; %s", ran, refused, lost())
-			}
-			// Reading goes on in both cases: it is not in the trail.
-			if r := c.call("fs/readDirectory", `{"path":"file:///"}`, ""); r == nil {
-				t.Errorf("reading is refused: %s", c.failure)
-			}
-			harness.Must(t, os.Remove(filepath.Join(seen, "filler")))
-			c.output("after", "true", "", "")
-			missing := lost()
-			trail := filepath.Join(t.TempDir(), "audit.log")
-			text, err := os.ReadFile(filepath.Join(seen, "audit.log"))
-			harness.Must(t, err)
-			harness.Must(t, os.WriteFile(trail, text, 0o600))
-			harness.Must(t, server.Process.Signal(os.Interrupt))
-			harness.Must(t, server.Wait())
-			list := eventsOf(t, trail)
-			wantEvent(t, list, "process.started", map[string]string{"processId": `"before"`})
-			wantEvent(t, list, "process.started", map[string]string{"processId": `"after"`})
-			told := 0
-			for _, e := range list {
-				if n, ok := e["lost"].(float64); ok && e["event"] == "log.lost" {
-					told += int(n)
-				}
-			}
-			if missing != fmt.Sprint("exec_server_audit_events_lost_total ", told) || goesOn && told == 0 {
-				t.Errorf("the metrics say %s, and the trail %d", missing, told)
-			}
-			started := 0
-			for _, e := range list {
-				if id, _ := e["processId"].(string); e["event"] == "process.started" && strings.HasPrefix(id, "full") {
-					started++
-				}
-			}
-			if !goesOn && started != ran {
-				t.Errorf("%d commands ran, of which the trail has %d", ran, started)
-			}
+			auditOnFullDisk(t, goesOn)
 		})
 	}
+}
+
+func auditOnFullDisk(t *testing.T, goesOn bool) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "disk")
+	args := []string{"--audit-log", filepath.Join(dir, "audit.log"), "--audit-key", filepath.Join(t.TempDir(), "key")}
+	if goesOn {
+		args = append(args, "--audit-on-error", "continue")
+	}
+	server, url, seen := serverOnDisk(t, dir, args...)
+	c := connectRaw(t, url)
+	c.output("before", "true", "", "")
+	fill(t, filepath.Join(seen, "filler"))
+	ran, refused := startOnFullDisk(t, c)
+	lost := func() string {
+		return regexp.MustCompile(`(?m)^exec_server_audit_events_lost_total (\d+)$`).FindString(metricsOf(t, "http"+strings.TrimPrefix(url, "ws")+"/metrics"))
+	}
+	if goesOn && (ran != startsOnFullDisk || strings.HasSuffix(lost(), " 0")) || !goesOn && !strings.Contains(refused, "the audit log cannot be written") {
+		t.Errorf("%d commands ran, and one was refused: %q; %s", ran, refused, lost())
+	}
+	// Reading goes on in both cases: it is not in the trail.
+	if r := c.call("fs/readDirectory", `{"path":"file:///"}`, ""); r == nil {
+		t.Errorf("reading is refused: %s", c.failure)
+	}
+	harness.Must(t, os.Remove(filepath.Join(seen, "filler")))
+	c.output("after", "true", "", "")
+	missing := lost()
+	trail := filepath.Join(t.TempDir(), "audit.log")
+	text, err := os.ReadFile(filepath.Join(seen, "audit.log"))
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(trail, text, 0o600))
+	harness.Must(t, server.Process.Signal(os.Interrupt))
+	harness.Must(t, server.Wait())
+	list := eventsOf(t, trail)
+	wantEvent(t, list, "process.started", map[string]string{"processId": `"before"`})
+	wantEvent(t, list, "process.started", map[string]string{"processId": `"after"`})
+	told, started := 0, 0
+	for _, e := range list {
+		if n, ok := e["lost"].(float64); ok && e["event"] == "log.lost" {
+			told += int(n)
+		}
+		if id, _ := e["processId"].(string); e["event"] == "process.started" && strings.HasPrefix(id, "full") {
+			started++
+		}
+	}
+	if missing != fmt.Sprint("exec_server_audit_events_lost_total ", told) || goesOn && told == 0 {
+		t.Errorf("the metrics say %s, and the trail %d", missing, told)
+	}
+	if !goesOn && started != ran {
+		t.Errorf("%d commands ran, of which the trail has %d", ran, started)
+	}
+}
+
+// fill makes a file of all that its file system has room for.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Create(name)
+	harness.Must(t, err)
+	for size := 4096; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	harness.Must(t, f.Close())
+}
+
+// startsOnFullDisk is how many commands startOnFullDisk starts: the last page of the trail may have
+// room for some lines.
+const startsOnFullDisk = 60
+
+// startOnFullDisk starts commands one after the other until one is refused. It returns how many ran,
+// and with which error that one was refused.
+func startOnFullDisk(t *testing.T, c *rawClient) (ran int, refused string) {
+	t.Helper()
+	for ran < startsOnFullDisk {
+		id, marker := fmt.Sprint("full", ran), filepath.Join(t.TempDir(), "ran")
+		if c.call("process/start", fmt.Sprintf(`{"processId":%q,"argv":["touch",%q],"cwd":"file:///","env":{"PATH":"/usr/bin:/bin"},"tty":false}`, id, marker), "") == nil {
+			if _, err := os.Stat(marker); err == nil {
+				t.Error("a command that was refused has run")
+			}
+			return ran, c.failure
+		}
+		c.follow(id)
+		ran++
+	}
+	return ran, ""
 }
