@@ -59,6 +59,19 @@ func collectSpans(t *testing.T) (*collected, string) {
 	return c, s.URL
 }
 
+// of returns the spans of a trace, by name.
+func (c *collected) of(trace string) map[string]*tracepb.Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	byName := make(map[string]*tracepb.Span)
+	for _, s := range c.spans {
+		if hex.EncodeToString(s.TraceId) == trace {
+			byName[s.Name] = s
+		}
+	}
+	return byName
+}
+
 // TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace, which its
 // keeper exports after the server that has started it is gone; its command gets the name.
 func TestTracesOfDetachedProcesses(t *testing.T) {
@@ -85,15 +98,9 @@ func TestTracesOfDetachedProcesses(t *testing.T) {
 	if ended["level"] != "INFO" || ended["exit_code"] != 3.0 || ended["cause"] != "exit" || ended["bytes_out"] != float64(len(out)) || ended["process"] != "detached/late" {
 		t.Errorf("the log has %v", ended)
 	}
-	byName := make(map[string]*tracepb.Span)
+	var byName map[string]*tracepb.Span
 	testutil.Eventually(t.Context(), t, "the spans", func() (string, bool) {
-		spans.mu.Lock()
-		defer spans.mu.Unlock()
-		for _, s := range spans.spans {
-			if hex.EncodeToString(s.TraceId) == trace {
-				byName[s.Name] = s
-			}
-		}
+		byName = spans.of(trace)
 		return fmt.Sprint(byName), byName["codex.exec_server.process"] != nil
 	})
 	request, process := byName["process/start"], byName["codex.exec_server.process"]
@@ -186,12 +193,7 @@ func TestTracesThroughRendezvous(t *testing.T) {
 	out := greet(t, conn).output("p", "echo $TRACEPARENT $TRACESTATE", "", `{"traceparent":"00-`+trace+`-00f067aa0ba902b7-01","tracestate":"v=1"}`)
 	harness.Must(t, server.Process.Signal(os.Interrupt))
 	harness.Must(t, server.Wait())
-	names := make(map[string]*tracepb.Span)
-	for _, s := range spans.spans {
-		if hex.EncodeToString(s.TraceId) == trace {
-			names[s.Name] = s
-		}
-	}
+	names := spans.of(trace)
 	request, process := names["process/start"], names["codex.exec_server.process"]
 	if request == nil || hex.EncodeToString(request.ParentSpanId) != "00f067aa0ba902b7" || process == nil || !bytes.Equal(process.ParentSpanId, request.SpanId) {
 		t.Fatalf("the spans are %v", names)
@@ -236,14 +238,6 @@ func TestTraces(t *testing.T) {
 	harness.Must(t, server.Process.Signal(os.Interrupt))
 	harness.Must(t, server.Wait())
 
-	byTrace := make(map[string]map[string]*tracepb.Span)
-	for _, s := range spans.spans {
-		id := hex.EncodeToString(s.TraceId)
-		if byTrace[id] == nil {
-			byTrace[id] = make(map[string]*tracepb.Span)
-		}
-		byTrace[id][s.Name] = s
-	}
 	for _, tt := range []struct {
 		trace, request string
 		children       []string
@@ -253,7 +247,7 @@ func TestTraces(t *testing.T) {
 		{third, "http/request", []string{"codex.exec_server.http_request"}},
 		{fourth, "process/start", []string{"codex.exec_server.process_prepare_sandbox", "codex.process.spawn", "codex.exec_server.process"}},
 	} {
-		got := byTrace[tt.trace]
+		got := spans.of(tt.trace)
 		request := got[tt.request]
 		if request == nil || hex.EncodeToString(request.ParentSpanId) != "00f067aa0ba902b7" || request.TraceState != "v=1" {
 			t.Fatalf("%s does not continue its trace: %v", tt.request, got)
@@ -264,12 +258,12 @@ func TestTraces(t *testing.T) {
 			}
 		}
 	}
-	process := byTrace[first]["codex.exec_server.process"]
+	process := spans.of(first)["codex.exec_server.process"]
 	want := fmt.Sprintf("00-%s-%x-01 v=1\nnone\n", first, process.SpanId)
 	if out != want || process.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
 		t.Errorf("the command got %q, want %q; %v", out, want, process)
 	}
-	if want := fmt.Sprintf("00-%s-%x-01\n", fourth, byTrace[fourth]["codex.exec_server.process"].GetSpanId()); confined != want {
+	if want := fmt.Sprintf("00-%s-%x-01\n", fourth, spans.of(fourth)["codex.exec_server.process"].GetSpanId()); confined != want {
 		t.Errorf("the confined command got %q, want %q", confined, want)
 	}
 	for _, secret := range []string{"private", "se-cret", "echo", "PATH", dir} {
