@@ -16,14 +16,7 @@ func TestRoles(t *testing.T) {
 	harness.NeedSandbox(t)
 	ws, beside := harness.Places(t)
 	file := filepath.Join(t.TempDir(), "tokens.json")
-	token := func(args ...string) string {
-		t.Helper()
-		out, errs, code := harness.Run(t, "", append([]string{"exec-server", "token", "create", "--tokens", file}, args...)...)
-		if code != 0 {
-			t.Fatalf("%v: %s", args, errs)
-		}
-		return strings.TrimSpace(out)
-	}
+	token := func(args ...string) string { return newToken(t, file, args...) }
 	tokens := map[string]string{
 		"read": token("--role", "read", "--principal", "ci"), "run": token("--role", "run", "--principal", "ci"),
 		"other": token("--role", "run"), "capped": token("--role", "run", "--cwd", ws, "--limit-pids", "64"),
@@ -79,13 +72,30 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s %v: %d (want %d, %q)\n%s%s", tt.token, tt.args, code, tt.code, tt.want, out, errs)
 		}
 	}
-	env := []string{"CODEX_EXEC_SERVER_CONNECTION_TOKEN=" + token("--role", "run", "--expires", "3s")}
+	if _, err := os.Stat(filepath.Join(beside, "copied")); err == nil {
+		t.Error("a file was written outside of the ceiling")
+	}
+}
+
+// newToken makes a token of a server in a file.
+func newToken(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	out, errs, code := harness.Run(t, "", append([]string{"exec-server", "token", "create", "--tokens", file}, args...)...)
+	if code != 0 {
+		t.Fatalf("%v: %s", args, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// TestTokenExpiresDuringACommand: the command ends with its token.
+func TestTokenExpiresDuringACommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens.json")
+	_, url := harness.Server(t, "--ws-auth", "capability-token", "--ws-tokens", file)
+	home, _ := harness.HomeDirectory(t, nil)
+	env := []string{"CODEX_EXEC_SERVER_CONNECTION_TOKEN=" + newToken(t, file, "--role", "run", "--expires", "3s")}
 	out, errs, code := harness.RunWith(t, env, home, "", "remote", "--url", url, "run", "--", "sh", "-c", "echo begun; exec sleep 600")
 	// The end of the command or that of the session may come first.
 	if code == 0 || !strings.Contains(out, "begun") || code != 137 && !strings.Contains(errs, "the session") {
 		t.Errorf("a token that ends while its command runs: %d\n%s%s", code, out, errs)
-	}
-	if _, err := os.Stat(filepath.Join(beside, "copied")); err == nil {
-		t.Error("a file was written outside of the ceiling")
 	}
 }
