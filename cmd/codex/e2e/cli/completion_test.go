@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // shells are how each shell is started without the user's files, and loads the script
@@ -37,6 +38,38 @@ var hostileNames = []string{
 	"über", "es\x1b]0;title\acape", "tab\tbed", "new\nline",
 }
 
+// completions are lines with Tab, and the arguments that they become. R is a directory of the server.
+var completions = []struct{ typed, want string }{
+	{"remote ca\t", "<remote><cat>"},
+	{"remote run --sandbox re\t", "<remote><run><--sandbox><read-only>"},
+	{"remote run --sandbox=w\t", "<remote><run><--sandbox=workspace-write>"},
+	{"remote run --env b\t", "<remote><run><--env><build>"},
+	{"remote run --time\t", "<remote><run><--timeout>"},
+	{"exec-server token create --role ad\t", "<exec-server><token><create><--role><admin>"},
+	{"remote cp loc\t", "<remote><cp><local-file>"},
+	{"remote --env build cat loc\t", "<remote><--env><build><cat><loc>"},
+	{"remote --env build cp :R/pl\t", "<remote><--env><build><cp><:R/plain>"},
+	{"remote --env build cat R/sp\t", "<remote><--env><build><cat><R/sp ace>"},
+	{"remote --env build cat R/do\t", "<remote><--env><build><cat><R/do$(touch HERE)>"},
+	{"remote --env build cat R/back\t", "<remote><--env><build><cat><R/back`touch HERE`>"},
+	{"remote --env build cat R/semi\t", "<remote><--env><build><cat><R/semi;touch HERE>"},
+	{"remote --env build cat R/quo\t", "<remote><--env><build><cat><R/quo'te\"d>"},
+	{"remote --env build cat R/col\t", "<remote><--env><build><cat><R/col:on>"},
+	{"remote --env build cp :R/col\t", "<remote><--env><build><cp><:R/col:on>"},
+	{"remote --env build cat R/eq\t", "<remote><--env><build><cat><R/eq=ual>"},
+	{"remote --env build cat R/gl\t", "<remote><--env><build><cat><R/gl*b>"},
+	{"remote --env build cat R/til\t", "<remote><--env><build><cat><R/til~de>"},
+	{"remote --env build cat R/ban\t", "<remote><--env><build><cat><R/bang!x>"},
+	{"remote --env build cat R/üb\t", "<remote><--env><build><cat><R/über>"},
+	{"remote --env build cat R/es\t", "<remote><--env><build><cat><R/es>"},
+	{"remote --env build cat R/tab\t", "<remote><--env><build><cat><R/tab>"},
+	{"remote --env build cat R/.h\t", "<remote><--env><build><cat><R/.hidden>"},
+	{"remote --env build ls R/su\tin\t", "<remote><--env><build><ls><R/sub/inner>"},
+	{"remote --env build cp :R/su\tin\t", "<remote><--env><build><cp><:R/sub/inner>"},
+	{"remote --env build run --cwd R/\tx", "<remote><--env><build><run><--cwd><R/sub/x>"},
+	{"remote run -- rm -rf \t", "<remote><run><--><rm><-rf><local-file>"},
+}
+
 // TestCompletionInShells has people press Tab in real shells: what they get is what the
 // program finds among its arguments.
 func TestCompletionInShells(t *testing.T) {
@@ -53,9 +86,8 @@ func TestCompletionInShells(t *testing.T) {
 
 // completeIn types lines with Tab in a shell.
 func completeIn(t *testing.T, name string, args []string, url, remote string) {
-	if _, err := exec.LookPath(args[0]); err != nil && os.Getenv("CI") == "" {
-		t.Skipf("this machine has no %s; install the package %s", args[0], args[0])
-	}
+	_, err := exec.LookPath(args[0])
+	testutil.Need(t, "shell "+args[0], err, exec.ErrNotFound)
 	home := t.TempDir()
 	here := t.TempDir()
 	bin, calls := filepath.Join(home, "bin"), filepath.Join(home, "calls")
@@ -85,46 +117,16 @@ printf 'ARGS'; printf '<%s>' "$@"; echo
 	u.Expect("READY> ")
 	u.Types(strings.NewReplacer("SCRIPT", at, "FOLDER", home, "NONE", filepath.Join(home, "dump")).Replace(loads[name]) + "\n")
 	u.Expect("READY> ")
-	r := "remote --env build "
-	for _, tt := range []struct{ typed, want string }{
-		{"remote ca\t", "<remote><cat>"},
-		{"remote run --sandbox re\t", "<remote><run><--sandbox><read-only>"},
-		{"remote run --sandbox=w\t", "<remote><run><--sandbox=workspace-write>"},
-		{"remote run --env b\t", "<remote><run><--env><build>"},
-		{"remote run --time\t", "<remote><run><--timeout>"},
-		{"exec-server token create --role ad\t", "<exec-server><token><create><--role><admin>"},
-		{"remote cp loc\t", "<remote><cp><local-file>"},
-		{r + "cat loc\t", "<remote><--env><build><cat><loc>"},
-		{r + "cp :R/pl\t", "<remote><--env><build><cp><:R/plain>"},
-		{r + "cat R/sp\t", "<remote><--env><build><cat><R/sp ace>"},
-		{r + "cat R/do\t", "<remote><--env><build><cat><R/do$(touch HERE)>"},
-		{r + "cat R/back\t", "<remote><--env><build><cat><R/back`touch HERE`>"},
-		{r + "cat R/semi\t", "<remote><--env><build><cat><R/semi;touch HERE>"},
-		{r + "cat R/quo\t", "<remote><--env><build><cat><R/quo'te\"d>"},
-		{r + "cat R/col\t", "<remote><--env><build><cat><R/col:on>"},
-		{r + "cp :R/col\t", "<remote><--env><build><cp><:R/col:on>"},
-		{r + "cat R/eq\t", "<remote><--env><build><cat><R/eq=ual>"},
-		{r + "cat R/gl\t", "<remote><--env><build><cat><R/gl*b>"},
-		{r + "cat R/til\t", "<remote><--env><build><cat><R/til~de>"},
-		{r + "cat R/ban\t", "<remote><--env><build><cat><R/bang!x>"},
-		{r + "cat R/üb\t", "<remote><--env><build><cat><R/über>"},
-		{r + "cat R/es\t", "<remote><--env><build><cat><R/es>"},
-		{r + "cat R/tab\t", "<remote><--env><build><cat><R/tab>"},
-		{r + "cat R/.h\t", "<remote><--env><build><cat><R/.hidden>"},
-		{r + "ls R/su\tin\t", "<remote><--env><build><ls><R/sub/inner>"},
-		{r + "cp :R/su\tin\t", "<remote><--env><build><cp><:R/sub/inner>"},
-		{r + "run --cwd R/\tx", "<remote><--env><build><run><--cwd><R/sub/x>"},
-		{"remote run -- rm -rf \t", "<remote><run><--><rm><-rf><local-file>"},
-	} {
+	for _, tt := range completions {
 		u.Types("codex " + strings.ReplaceAll(tt.typed, "R/", remote+"/") + "\n")
 		u.Expect("ARGS" + strings.ReplaceAll(tt.want, "R/", remote+"/"))
 		u.Expect("READY> ")
 	}
 	// All of them in a list. Names that would steer the terminal are not in it.
 	if name == "fish" { // a second Tab chooses there
-		u.Types("codex " + r + "cat " + remote + "/\t")
+		u.Types("codex remote --env build cat " + remote + "/\t")
 	} else {
-		u.Types("codex " + r + "cat " + remote + "/\t\t")
+		u.Types("codex remote --env build cat " + remote + "/\t\t")
 		u.Expect("plain")
 	}
 	u.Types("\x15\n") // the line is removed
