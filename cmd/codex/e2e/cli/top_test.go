@@ -66,7 +66,22 @@ func TestTop(t *testing.T) {
 			t.Errorf("%v prints %q", command, out)
 		}
 	}
-	top := harness.AtTerminal(t, "remote", "top", "--url", d.url, "--interval", "1s")
+	topAtTerminal(t, d.url)
+
+	// --follow ends with the process.
+	follow := harness.AtTerminal(t, "remote", "stats", "--url", d.url, "-f", "--interval", "1s", "busy")
+	follow.Expect("busy")
+	d.must("kill", "busy")
+	if rest, code := follow.End(); code != 0 || !strings.Contains(rest, "exited 137") {
+		t.Errorf("stats --follow: %d %q", code, rest)
+	}
+}
+
+// topAtTerminal watches three tables, and leaves. The argument of the processes does not control the
+// terminal.
+func topAtTerminal(t *testing.T, url string) {
+	t.Helper()
+	top := harness.AtTerminal(t, "remote", "top", "--url", url, "--interval", "1s")
 	var screen string
 	for range 3 { // as many tables
 		screen += top.UpTo("Ctrl-C ends") + top.UpTo(`\nlast`)
@@ -80,13 +95,5 @@ func TestTop(t *testing.T) {
 		if strings.Contains(screen+rest, raw) {
 			t.Errorf("the terminal got %q", raw)
 		}
-	}
-
-	// --follow ends with the process.
-	follow := harness.AtTerminal(t, "remote", "stats", "--url", d.url, "-f", "--interval", "1s", "busy")
-	follow.Expect("busy")
-	d.must("kill", "busy")
-	if rest, code := follow.End(); code != 0 || !strings.Contains(rest, "exited 137") {
-		t.Errorf("stats --follow: %d %q", code, rest)
 	}
 }
