@@ -176,8 +176,8 @@ func TestRemoteExecInJSON(t *testing.T) {
 	}
 }
 
-// TestApproval is the whole story: a read-only sandbox, a write that it
-// denies, the question and each answer to it.
+// TestApproval has a read-only sandbox deny a write, and gives each answer to the question
+// whether the command may run again.
 func TestApproval(t *testing.T) {
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)

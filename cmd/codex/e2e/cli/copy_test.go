@@ -12,7 +12,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// A copy stays below its target, whatever is there already.
+// TestCopiesFollowNoLinks: a copy stays below its target, whatever is there already.
 func TestCopiesFollowNoLinks(t *testing.T) {
 	_, url := harness.Server(t)
 	source := filepath.Join(t.TempDir(), "x")

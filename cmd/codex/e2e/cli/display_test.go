@@ -15,8 +15,8 @@ import (
 
 const steering = "\x1b[31m\x1b]0;title\a\u202e\u009b31m"
 
-// Names and errors from elsewhere reach the terminal of a person without what
-// would steer it, and programs as they are.
+// TestNothingFromElsewhereSteersTheTerminal: names and errors from elsewhere are escaped on a
+// terminal. A program gets names as they are.
 func TestNothingFromElsewhereSteersTheTerminal(t *testing.T) {
 	_, url := harness.Server(t)
 	dir := t.TempDir()

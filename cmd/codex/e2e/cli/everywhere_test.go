@@ -17,8 +17,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// everywhere makes the ways on which a day's work reaches a server: environments of one
-// home directory.
+// everywhere makes environments of one home directory, one for each way to a server: a port, a
+// Unix socket, TLS, ssh and a rendezvous service.
 func everywhere(t *testing.T) (home string, env, ways []string) {
 	t.Helper()
 	there, home, env := fakeSSH(t, "")

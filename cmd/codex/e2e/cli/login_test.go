@@ -18,8 +18,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// The identity service has a fixed address; the way there leads through the
-// user's proxy, and it is who the user's certificate authority says.
+// TestLoginThroughAProxy: the identity service, whose address is fixed, is reached through the
+// user's proxy, and verified by the user's certificate authorities.
 func TestLoginThroughAProxy(t *testing.T) {
 	const host = "auth.openai.com"
 	certificate, ca := harness.Authority(t, host)

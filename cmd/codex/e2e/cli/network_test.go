@@ -32,8 +32,8 @@ const fetch = `fetch() {
 }
 `
 
-// outside is a server of the outside: a proxy that the server's environment names, by
-// which every name can be reached without a resolver. It returns a server of codex.
+// outside starts a server of codex that reaches every name without a resolver: through a proxy
+// that its environment names. port is that of the proxy, on 127.0.0.1.
 func outside(t *testing.T) (url string, port string) {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -95,7 +95,7 @@ func TestRemoteNetwork(t *testing.T) {
 	}
 }
 
-// TestAskNetwork is the story of a question about a host, with each answer.
+// TestAskNetwork gives each answer to questions about hosts.
 func TestAskNetwork(t *testing.T) {
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)

@@ -70,7 +70,7 @@ func TestServersKeepApart(t *testing.T) {
 	if out, _, _ := harness.Run(t, "", "remote", "ps", "--quiet", "--url", url); out != "job\n" {
 		t.Errorf("with one directory the other server lists %q", out)
 	}
-	// What only looks at options makes no directory.
+	// --check-config makes no directory.
 	_, errs, code := harness.RunWith(t, append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(state, "none")), "-", "", "exec-server", "--check-config")
 	if _, err := os.Stat(filepath.Join(state, "none")); code != 0 || err == nil {
 		t.Errorf("--check-config: %d %s, %v", code, errs, err)

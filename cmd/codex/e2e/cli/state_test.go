@@ -79,7 +79,7 @@ func TestStateIsHidden(t *testing.T) {
 				args = append(args, "--sandbox-stricter") // it hides nothing without
 			}
 			s := newState(t, args...)
-			// What the user reads, so that the attack is one.
+			// The attack must work without a sandbox.
 			script := fmt.Sprintf("cat %s/retain/*/* %s; for d in %[1]s/* %[1]s/*/*; do cat $d/*; done; find %[1]s; true", s.parent, s.token)
 			if out, _ := exec.Command("sh", "-c", script).CombinedOutput(); !strings.Contains(string(out), stateSecret) {
 				t.Fatalf("without a sandbox the attack does not work: %s", out)

@@ -14,8 +14,8 @@ import (
 // hostileArgument would set the title of a terminal's window and clear its screen.
 const hostileArgument = "\x1b]0;owned\a\x1b[2J\u202e\nlast"
 
-// TestTop looks at a detached process and at one of a session in every way. What their
-// commands are called reaches no terminal as it is.
+// TestTop looks at a detached process and at one of a session in every way. An argument of theirs
+// that would control a terminal is escaped.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)
