@@ -23,7 +23,9 @@ var (
 	optionName = regexp.MustCompile("`--?([a-z0-9-]+)")
 	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
-	wordOfCLI  = regexp.MustCompile(`^(?:bin/)?codex$`)
+	// shownLine is a line of an indented block with a command: behind a dollar sign, or of codex.
+	shownLine = regexp.MustCompile(`^    (?:\$ (.*)|((?:(?:[A-Z_]+=\S+|sudo) )*codex .*))`)
+	wordOfCLI = regexp.MustCompile(`^(?:bin/)?codex$`)
 )
 
 // optionsAt says in which section of which document the options of a command are,
@@ -143,14 +145,21 @@ func sectionOf(t *testing.T, document, title string) string {
 // which TestSpecification checks.
 func forReaders(t *testing.T) []string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(repository, "docs/*.md"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no documents: %v", err)
+	var names []string
+	for _, pattern := range []string{"docs/*.md", "docs/operations/*/*.md", "*.md"} {
+		found, err := filepath.Glob(filepath.Join(repository, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no documents %s: %v", pattern, err)
+		}
+		for _, path := range found {
+			name, err := filepath.Rel(repository, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, name)
+		}
 	}
-	for i, name := range names {
-		names[i] = filepath.Join("docs", filepath.Base(name))
-	}
-	return append(names, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+	return names
 }
 
 // TestDocumentedCommands checks each command line of codex that is shown in a
@@ -186,8 +195,8 @@ func shownCommands(text string) (lines []string) {
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	var shown []string
 	for line := range strings.Lines(text) {
-		if command, found := strings.CutPrefix(line, "    $ "); found {
-			shown = append(shown, command)
+		if m := shownLine.FindStringSubmatch(line); m != nil {
+			shown = append(shown, m[1]+m[2])
 			continue
 		}
 		for _, m := range codeSpan.FindAllStringSubmatch(line, -1) {
@@ -209,6 +218,22 @@ func shownCommands(text string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// TestShownCommands checks what is found in a document: nothing would be found wrong with lines that
+// are not found.
+func TestShownCommands(t *testing.T) {
+	for text, want := range map[string][]string{
+		"    $ codex remote ls /\n":              {"codex remote ls /"},
+		"    codex audit show x\n":               {"codex audit show x"},
+		"    sudo A=b codex remote run -- x\n":   {"codex remote run"},
+		"`codex doctor` and `bin/codex version`": {"codex doctor", "bin/codex version"},
+		"      codex in a picture\ncodex\n":      nil,
+	} {
+		if got := shownCommands(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
 }
 
 // wrongCommand says what is wrong with a command line; empty: nothing.
@@ -248,7 +273,7 @@ func wrongCommand(app *cli.App, line string) string {
 func TestDocumentLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
 	for _, name := range forReaders(t) {
-		if strings.HasPrefix(name, "docs/") && name != "docs/glossary.md" && !strings.Contains(read(t, name), "](glossary.md)") {
+		if filepath.Dir(name) == "docs" && name != "docs/glossary.md" && !strings.Contains(read(t, name), "](glossary.md)") {
 			t.Errorf("%s does not lead to the glossary", name)
 		}
 		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
