@@ -59,29 +59,49 @@ var notMarked = map[string]string{
 	".ci/run":                         "it runs this test",
 	"source <(codex completion bash)": "it changes the shell: see TestCompletionInShells",
 	"codex man remote | man -l -":     "it needs man: see TestManPages",
-	"codex exec-server token create --role run --cwd /srv/project --expires 24h":        "it needs that directory: see TestRoles",
-	"codex exec-server token create --role read --principal ci":                         "it writes into the home of the user: see TestRoles",
-	"codex remote run --env box --sandbox read-only -- sh -c 'id -un; pwd; touch here'": "it needs the services of the package: scripts/services runs it in a guest",
-	"scripts/release 1.2.3 --out /var/tmp/codex-1.2.3":                                  "it builds for six kinds of machines: .ci/run makes a release, twice",
-	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'":                   "it runs tests, as scripts/test does",
-	"go test ./cmd/codex/e2e/cli -run TestDocuments":                                    "it is this test",
+	"curl -H 'Accept: application/json' http://127.0.0.1:8765/status":                                           "it uses a fixed port: see TestServerStatusPage",
+	"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 codex exec-server":                                       "it uses a fixed port: see TestTraces",
+	"mkdir -p -m 700 ~/.codex/secrets":                                                                          "it writes into the home of the user: see TestCredentialsStayOutside",
+	"(umask 077; cat > ~/.codex/secrets/github-api)":                                                            "it reads a secret of the user: see TestCredentialsStayOutside",
+	"(umask 077; cat > ~/.codex/secrets/github-git)":                                                            "it reads a secret of the user: see TestCredentialsStayOutside",
+	"codex exec-server token create --role run --cwd /srv/project --expires 24h":                                "it needs that directory: see TestRoles",
+	"codex exec-server token create --role read --principal ci":                                                 "it writes into the home of the user: see TestRoles",
+	"scripts/release 1.2.3 --out /var/tmp/codex-1.2.3":                                                          "it builds for six kinds of machines: .ci/run makes a release, twice",
+	"sudo dpkg -i /var/tmp/codex-1.2.3/codex-exec-server_1.2.3_amd64.deb":                                       "it installs a package: scripts/services does in a guest",
+	"skopeo copy --all oci:codex-exec-server-1.2.3-oci:1.2.3 docker://registry.example/codex-exec-server:1.2.3": "it needs a registry: .ci/run copies the image to a directory",
+	"go test ./cmd/codex/cli -run 'Document|Citations|Specification'":                                           "it runs tests, as scripts/test does",
+	"go test ./cmd/codex/e2e/cli -run TestDocuments":                                                            "it is this test",
+	"kubectl -n agents create secret generic rendezvous-tokens --from-file=tokens.json":                         secretsOfManifests,
+	"kubectl -n agents create secret generic executor --from-file=token=executor.token":                         secretsOfManifests,
+	"kubectl -n agents create secret generic rendezvous-nats --from-file=user.creds":                            secretsOfManifests,
+	"kubectl -n agents create secret generic rendezvous-tls \\":                                                 secretsOfManifests,
 }
 
+const secretsOfManifests = "it needs a cluster: scripts/tools/release compares the secrets with the manifests"
+
+// runElsewhere are sections all of whose commands are run by a script, which reads them there.
+var runElsewhere = map[string]string{"### From the package to a first command": "scripts/package_suite.py"}
+
 // unmarked finds a command line without a dollar sign in an indented block.
-var unmarked = regexp.MustCompile(`(?m)^    ((?:source |go [a-z]+ |codex |bin/|scripts/|\.ci/|\./).*)$`)
+var unmarked = regexp.MustCompile(`(?m)^    ((?:[A-Z_]+=\S+ |sudo )*` +
+	`(?:source |go [a-z]+ |codex |bin/|scripts/|\.ci/|\./|curl |dpkg |export |kubectl |mkdir |printf |skopeo |systemctl |\(umask |[a-z]+\(\) ).*)$`)
 
 // TestDocumentsAreListed: each document that shows command lines is run, or it is
 // said why it cannot be, and tests that are named instead exist.
 func TestDocumentsAreListed(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join(checkout, "docs/*.md"))
-	harness.Must(t, err)
+	var names []string
+	for _, pattern := range []string{"docs/*.md", "docs/operations/*/*.md", "*.md"} {
+		found, err := filepath.Glob(filepath.Join(checkout, pattern))
+		harness.Must(t, err)
+		names = append(names, found...)
+	}
 	unused, unusedLines := maps.Clone(notRunIn), maps.Clone(notMarked)
-	for _, name := range append(names, filepath.Join(checkout, "README.md"), filepath.Join(checkout, "CONTRIBUTING.md")) {
+	for _, name := range names {
 		text, err := os.ReadFile(name)
 		harness.Must(t, err)
 		name, err = filepath.Rel(checkout, name)
 		harness.Must(t, err)
-		for _, line := range commandsWithoutPrompt(string(text)) {
+		for _, line := range commandsWithoutPrompt(notRunElsewhere(t, string(text))) {
 			if _, listed := notMarked[line]; !listed {
 				t.Errorf("%s shows %q: show it behind a dollar sign, so that it is run, or say why it cannot be", name, line)
 			}
@@ -146,6 +166,28 @@ func TestDocuments(t *testing.T) {
 	for line := range unused {
 		t.Errorf("no document shows %s: take it out of the list", line)
 	}
+}
+
+// notRunElsewhere returns a document without the sections of runElsewhere. The script must name
+// the heading.
+func notRunElsewhere(t *testing.T, text string) string {
+	t.Helper()
+	for title, script := range runElsewhere {
+		before, section, found := strings.Cut(text, "\n"+title+"\n")
+		if !found {
+			continue
+		}
+		reads, err := os.ReadFile(filepath.Join(checkout, script))
+		harness.Must(t, err)
+		if !strings.Contains(string(reads), title) {
+			t.Errorf("%s does not read the section %q", script, title)
+		}
+		if end := strings.Index(section, "\n#"); end >= 0 {
+			before += section[end:]
+		}
+		text = before
+	}
+	return text
 }
 
 // commandsWithoutPrompt returns the command lines of indented blocks that are not behind
