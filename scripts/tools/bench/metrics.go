@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -177,31 +178,53 @@ func burst(c *client, n int) error {
 	return nil
 }
 
+// window is how many writes echo sends ahead: answers come in between.
+const window = 16
+
 // echo writes n bytes to cat while it reads what comes back.
 func echo(c *client, n int) error {
 	id := newID()
 	if err := c.start(id, `["cat"]`, `"tty":false,"pipeStdin":true`); err != nil {
 		return err
 	}
-	chunk := base64.StdEncoding.EncodeToString(make([]byte, 64<<10))
-	writes := n / (64 << 10)
-	failed := make(chan error, 1)
-	// Answers come in between, so at most window writes are sent ahead.
-	const window = 16
-	slots := make(chan struct{}, window)
-	go func() {
-		for i := range writes {
-			slots <- struct{}{}
-			_, err := c.send("process/write", `{"processId":"`+id+`","chunk":"`+chunk+`","writeId":"`+strconv.Itoa(i)+`"}`)
-			if err != nil {
-				failed <- err
-				return
-			}
+	writes := n / chunkBytes
+	slots, stop, sent := make(chan struct{}, window), make(chan struct{}), make(chan error, 1)
+	go func() { sent <- writeChunks(c, id, writes, slots, stop) }()
+	err := readEcho(c, n, writes, slots)
+	if err != nil {
+		c.close() // a write may be under way
+	}
+	close(stop)
+	if err = errors.Join(err, <-sent); err != nil {
+		return err
+	}
+	_, err = c.call("process/terminate", `{"processId":"`+id+`"}`)
+	return err
+}
+
+// chunkBytes is how much one write of echo has.
+const chunkBytes = 64 << 10
+
+// writeChunks sends writes, each when there is a slot, until it is told to stop.
+func writeChunks(c *client, id string, writes int, slots chan<- struct{}, stop <-chan struct{}) error {
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, chunkBytes))
+	for i := range writes {
+		select {
+		case slots <- struct{}{}:
+		case <-stop:
+			return nil
 		}
-		failed <- nil
-	}()
-	answers := 0
-	for total := 0; total < n || answers < writes; {
+		_, err := c.send("process/write", `{"processId":"`+id+`","chunk":"`+chunk+`","writeId":"`+strconv.Itoa(i)+`"}`)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readEcho reads n bytes of output and the answers to the writes, each of which frees a slot.
+func readEcho(c *client, n, writes int, slots <-chan struct{}) error {
+	for total, answers := 0, 0; total < n || answers < writes; {
 		m, err := c.read()
 		if err != nil {
 			return err
@@ -220,11 +243,7 @@ func echo(c *client, n int) error {
 			return fmt.Errorf("the server says %s", m)
 		}
 	}
-	if err := <-failed; err != nil {
-		return err
-	}
-	_, err := c.call("process/terminate", `{"processId":"`+id+`"}`)
-	return err
+	return nil
 }
 
 func rawSpawn(ctx context.Context) (float64, error) {

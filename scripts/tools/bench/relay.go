@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"sync"
 	"time"
 
 	"codex.internal/pkg/account/registry"
@@ -142,6 +142,7 @@ type environment struct {
 	id                string
 	executor, harness string
 	cmd               *exec.Cmd
+	log               sync.WaitGroup // reads what cmd says, until its end
 }
 
 // startService starts a service with the program of a server.
@@ -156,12 +157,10 @@ func startService(like *server) (*service, error) {
 	if err := launch(s.cmd); err != nil {
 		return nil, err
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	if s.url, err = lineOf(s.cmd, bufio.NewReader(out), ""); err != nil {
 		s.stop()
-		return nil, fmt.Errorf("codex rendezvous said nothing: %w", err)
+		return nil, fmt.Errorf("codex rendezvous does not say where it listens: %w", err)
 	}
-	s.url = strings.TrimSpace(line)
 	return s, nil
 }
 
@@ -203,18 +202,10 @@ func (e *environment) start() error {
 	}
 	e.cmd = cmd
 	said := bufio.NewReader(out)
-	var log strings.Builder
-	for {
-		line, err := said.ReadString('\n')
-		log.WriteString(line)
-		if err != nil {
-			return fmt.Errorf("codex exec-server --remote is not connected: %w\n%s", err, log.String())
-		}
-		if strings.Contains(line, "connected to the relay") {
-			break
-		}
+	if _, err := lineOf(cmd, said, "connected to the relay"); err != nil {
+		return fmt.Errorf("codex exec-server --remote is not connected: %w", err)
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	e.log.Go(func() { _, _ = io.Copy(io.Discard, said) })
 	return nil
 }
 
@@ -222,6 +213,7 @@ func (e *environment) start() error {
 func (e *environment) stop() {
 	if e.cmd != nil {
 		finish(e.cmd)
+		e.log.Wait()
 		e.cmd = nil
 	}
 }

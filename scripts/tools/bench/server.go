@@ -89,14 +89,29 @@ func (s *server) start() error {
 		return err
 	}
 	s.cmd = cmd
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	if s.url, err = lineOf(cmd, bufio.NewReader(out), ""); err != nil {
 		s.stop()
-		return fmt.Errorf("%s said nothing: %w", s.name, err)
+		return fmt.Errorf("%s does not say where it listens: %w", s.name, err)
 	}
 	s.listening = time.Since(began)
-	s.url = strings.TrimSpace(line)
 	return nil
+}
+
+// lineOf returns the first line of a process's output that has a text in it. If none comes within
+// patience, the process is killed, and the error has the output.
+func lineOf(cmd *exec.Cmd, out *bufio.Reader, text string) (string, error) {
+	defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
+	var said strings.Builder
+	for {
+		line, err := out.ReadString('\n')
+		said.WriteString(line)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%w\n%s", err, said.String())
+		case strings.Contains(line, text):
+			return strings.TrimSpace(line), nil
+		}
+	}
 }
 
 func (s *server) stop() {
