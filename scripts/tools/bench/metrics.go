@@ -281,8 +281,12 @@ func rawOutput(ctx context.Context, n int, tty bool) (float64, error) {
 
 // rawFile writes or reads a file.
 func rawFile(n int, write bool) (float64, error) {
-	name := filepath.Join(os.TempDir(), "bench-raw-"+strconv.Itoa(os.Getpid()))
-	defer os.Remove(name)
+	dir, err := os.MkdirTemp("", "bench-*")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "raw")
 	data := make([]byte, n)
 	if write {
 		return timed(func() error { return os.WriteFile(name, data, 0o600) })
