@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -119,8 +118,7 @@ func (p *proxied) median(way *http.Client, each bool) (float64, error) {
 		}
 		v = append(v, took)
 	}
-	slices.Sort(v)
-	return v[len(v)/2], nil
+	return median(v), nil
 }
 
 // refilled is how long a server needs at most to have two launchers waiting again: it starts
