@@ -68,29 +68,38 @@ func fetch(version, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	temp, err := os.MkdirTemp(dir, ".fetch-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(temp)
-	url := "https://registry.npmjs.org/@openai/codex/-/codex-" + name + ".tgz"
-	for try := 1; ; try++ {
-		err = download(url, sum, temp)
-		if err == nil {
-			break
-		}
-		if try == fetchTries {
-			return "", err
-		}
-	}
-	if err := os.Rename(temp, target); err != nil {
-		// Somebody else may have been faster.
-		if found, e := find(target); e == nil {
-			return found, nil
-		}
+	if err := store("https://registry.npmjs.org/@openai/codex/-/codex-"+name+".tgz", sum, target); err != nil {
 		return "", err
 	}
 	return find(target)
+}
+
+// store downloads a package and unpacks it to a directory that does not exist.
+func store(url, sum, target string) error {
+	for try := 1; ; try++ {
+		err := tryToStore(url, sum, target)
+		if err == nil || try == fetchTries {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "fetchref:", err)
+	}
+}
+
+// tryToStore makes one attempt, in a directory of its own: one that broke off has left files.
+func tryToStore(url, sum, target string) error {
+	temp, err := os.MkdirTemp(filepath.Dir(target), ".fetch-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	if err := download(url, sum, temp); err != nil {
+		return err
+	}
+	err = os.Rename(temp, target)
+	if _, e := find(target); e == nil {
+		return nil // another one may have been faster
+	}
+	return err
 }
 
 // find looks for the binary in an unpacked package.
