@@ -178,9 +178,9 @@ repeatable() {
 # What is fetched for tests is kept outside of the repository.
 cache=${CODEX_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/codex-exec-server}
 
-# reference VERSION prints the path of a reference's binary, fetching it once.
-reference() {
-  (cd "$root/scripts/tools" && GOWORK=off go run ./fetchref -version "$1" -dir "$cache")
+# upstream VERSION prints the path of the program of a release of Codex CLI, which it fetches once.
+upstream() {
+  (cd "$root/scripts/tools" && GOWORK=off go run ./fetchupstream -version "$1" -dir "$cache")
 }
 
 # shared NAME prints the path of something in the directory beside the

@@ -67,7 +67,7 @@ func (c *client) send(method, params string) (int, error) {
 	return c.next, c.ws.WriteMessage(websocket.TextMessage, []byte(text))
 }
 
-// frames is the longest frame that is sent: the references take 16 MiB.
+// frames is the longest frame that is sent: Codex CLI takes 16 MiB.
 const frames = 8 << 20
 
 // prepare makes a request that send would send, as masked frames, so that

@@ -18,8 +18,8 @@ import (
 const (
 	helperName   = "codex-fs"
 	launcherName = "codex-linux-sandbox"
-	// calm lies before everything that is measured here, as the references
-	// answer late what follows closely on something else.
+	// calm is the pause before each measurement: Codex CLI answers a request late
+	// that follows closely on another one.
 	calm = 50 * time.Millisecond
 )
 
@@ -72,7 +72,7 @@ type confined struct {
 type subject struct {
 	server  *server
 	client  *client
-	backend string // of ours; "": a reference
+	backend string // of ours; "": Codex CLI
 }
 
 // confinedRows are the lines of the table for one policy.
@@ -193,7 +193,7 @@ func (q *confined) close() {
 	}
 }
 
-// add notes a result. One of a reference stands beside each backend of ours.
+// add notes a result. One of Codex CLI stands beside each backend of ours.
 func (q *confined) add(rows map[string]row, s *subject, v float64, err error) {
 	for _, backend := range backends {
 		r := rows[backend]

@@ -1,8 +1,8 @@
 // Command bench measures exec-servers side by side, in one run, interleaved
 // round by round, and prints a table of minimum, median and maximum with the
-// ratio of our median to that of the better reference.
+// ratio of our median to that of the faster release of Codex CLI.
 //
-//	bench -ours ./bin/codex -ref 0.142.0=PATH -ref 0.169.0=PATH
+//	bench -ours ./bin/codex -upstream 0.142.0=PATH -upstream 0.169.0=PATH
 //
 // codex-fs and codex-linux-sandbox are expected beside ours. The machine is
 // noisy: only ratios of one run mean something, and nothing is asserted.
@@ -23,23 +23,23 @@ import (
 	"time"
 )
 
-type refs []*server
+type serverList []*server
 
-func (r *refs) String() string { return "" }
+func (l *serverList) String() string { return "" }
 
-func (r *refs) Set(v string) error {
+func (l *serverList) Set(v string) error {
 	name, path, ok := strings.Cut(v, "=")
 	if !ok {
 		return errors.New("expected NAME=PATH")
 	}
-	*r = append(*r, &server{name: name, path: path})
+	*l = append(*l, &server{name: name, path: path})
 	return nil
 }
 
 func main() {
-	var servers refs
+	var servers serverList
 	ours := flag.String("ours", "", "our codex")
-	flag.Var(&servers, "ref", "NAME=PATH of a reference's codex; may be repeated")
+	flag.Var(&servers, "upstream", "NAME=PATH of a release of Codex CLI; may be repeated")
 	runs := flag.Int("runs", 5, "rounds")
 	short := flag.Bool("short", false, "few rounds and small sizes, to see that it works")
 	only := flag.String("only", "", "measure only what matches this regular expression")
@@ -90,7 +90,7 @@ func fatal(err error) {
 
 // bench is one run.
 type bench struct {
-	servers  refs
+	servers  serverList
 	rounds   int
 	z        sizes
 	only     *regexp.Regexp
@@ -218,7 +218,7 @@ func (b *bench) prepare(s *server) error {
 		}
 	}
 	if s.name != "ours" {
-		// With a bubblewrap as old as 0.8 the references look for themselves,
+		// With a bubblewrap as old as 0.8 Codex CLI looks for itself,
 		// by this name, on the PATH.
 		s.bin = filepath.Join(base, "bin")
 		if err := os.Mkdir(s.bin, 0o755); err != nil {
@@ -283,7 +283,7 @@ func (b *bench) round(ctx context.Context, round int, clients map[*server]*clien
 				if s.name == "ours" || ctx.Err() != nil {
 					return fmt.Errorf("%s, %s: %w", s.name, m.name, err)
 				}
-				// The references lose an event now and then.
+				// Codex CLI sometimes loses an event.
 				b.fail(r, s.name, err)
 				clients[s].close()
 				if clients[s], err = connect(s.url); err != nil {

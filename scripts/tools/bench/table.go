@@ -46,7 +46,7 @@ func figure(f float64) string {
 
 // aim is what our median should be. Each part that is not zero is one aim.
 type aim struct {
-	ratio    float64 // at most this, as a part of the better reference's median
+	ratio    float64 // at most this, as a part of the median of the faster release of Codex CLI
 	most     float64 // at most this, in the unit of the row
 	belowRaw bool    // less than the median without a server
 	ofRaw    float64 // at most this, as a multiple of the median without a server

@@ -32,7 +32,7 @@ import (
 const Patience = testutil.Timeout
 
 // testVariables are those of the environment that are for tests.
-var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_REFERENCE", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE", "CODEX_TEST_ALL"}
+var testVariables = []string{"CODEX_E2E_CONTAINER", "CODEX_UPSTREAM", "CODEX_REAL_CLIENT", "CODEX_TEST_CACHE", "CODEX_TEST_ALL"}
 
 // Repository is the path of this repository from the directories of the tests.
 const Repository = "../../../.."

@@ -141,8 +141,8 @@ const unreached = "environment registry request failed: error sending request fo
 // TestCorners breaks the way between executors and clients while a command
 // prints. Whoever has made the two ends, none of its output is lost.
 func TestCorners(t *testing.T) {
-	reference := variable(t, referenceVariable)
-	names := map[string]string{harness.Codex: "ours", reference: "theirs"}
+	upstream := variable(t, upstreamVariable)
+	names := map[string]string{harness.Codex: "ours", upstream: "theirs"}
 	for executor := range names {
 		for client := range names {
 			for _, what := range []string{clientCut, executorCut, restart, kill} {
@@ -156,7 +156,7 @@ func TestCorners(t *testing.T) {
 						t.Fatal(err)
 					case lost == nil:
 						t.Logf("corner: %s  all output, %.1f s", name, took.Seconds())
-					case client == reference && what == kill && strings.Contains(out, unreached):
+					case client == upstream && what == kill && strings.Contains(out, unreached):
 						t.Logf("corner: %s  given up by the client: %s", name, unreached)
 					default:
 						t.Fatal(lost)

@@ -74,13 +74,13 @@ func (h *signedIn) file() string {
 // TestEitherSignsInForTheOther has each codex use, and delete, what the other
 // has stored. What they store is the same.
 func TestEitherSignsInForTheOther(t *testing.T) {
-	reference := variable(t, referenceVariable)
+	upstream := variable(t, upstreamVariable)
 	for flag, tt := range map[string]struct{ secret, status string }{
 		"--with-api-key":      {"sk-proj-12345ABCDE", "sk-proj-***ABCDE"},
 		"--with-access-token": {"at-5", "personal access token"},
 	} {
 		var files []string
-		for _, p := range []struct{ in, out string }{{reference, harness.Codex}, {harness.Codex, reference}} {
+		for _, p := range []struct{ in, out string }{{upstream, harness.Codex}, {harness.Codex, upstream}} {
 			h := newSignedIn(t)
 			if said := h.run(p.in, tt.secret+"\n", "login", flag); h.file() == "" {
 				t.Fatalf("%s %s: %s", p.in, flag, said)
@@ -102,11 +102,11 @@ func TestEitherSignsInForTheOther(t *testing.T) {
 // TestEitherRefreshesForTheOther has one codex refresh the tokens, and the other
 // register with what it has stored.
 func TestEitherRefreshesForTheOther(t *testing.T) {
-	reference := variable(t, referenceVariable)
+	upstream := variable(t, upstreamVariable)
 	jwt := func(claims string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 	}
-	for _, p := range []struct{ first, second string }{{reference, harness.Codex}, {harness.Codex, reference}} {
+	for _, p := range []struct{ first, second string }{{upstream, harness.Codex}, {harness.Codex, upstream}} {
 		h := newSignedIn(t)
 		h.fresh = jwt(fmt.Sprintf(`{"exp":%d}`, time.Now().Add(time.Hour).Unix()))
 		id := jwt(`{"email":"a@b.test","https://api.openai.com/auth":{"chatgpt_account_id":"acct-1"}}`)

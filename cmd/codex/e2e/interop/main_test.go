@@ -1,6 +1,6 @@
 //go:build linux && interop
 
-// Package interop tests codex together with Codex CLI. The variable CODEX_REFERENCE names
+// Package interop tests codex together with Codex CLI. The variable CODEX_UPSTREAM names
 // its program: see scripts/interop.
 package interop
 

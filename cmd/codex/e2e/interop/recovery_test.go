@@ -21,17 +21,17 @@ import (
 
 // The tests of this file are run by scripts/interop, which sets these.
 const (
-	// referenceVariable holds the path of Codex CLI's binary.
-	referenceVariable = "CODEX_REFERENCE"
+	// upstreamVariable holds the path of Codex CLI's binary.
+	upstreamVariable = "CODEX_UPSTREAM"
 	// realClientVariable holds that of the program that drives it as a
 	// client.
 	realClientVariable = "CODEX_REAL_CLIENT"
 )
 
 const (
-	// referenceRuns are fewer than with our server: what is to be shown is
+	// upstreamRuns are fewer than with our server: what is to be shown is
 	// that the client copes with the other's habits.
-	referenceRuns = 150
+	upstreamRuns = 150
 
 	// turns is how many turns of Codex CLI's client are disturbed, each
 	// while a command prints so many lines.
@@ -67,12 +67,12 @@ func listen(t *testing.T, binary string) string {
 	return addr
 }
 
-// TestRecoveryWithTheReference: Codex CLI's server does not hold processes
+// TestRecoveryWithUpstream: Codex CLI's server does not hold processes
 // back and does not let a session be taken over, so output may be lost; but
 // then the client says so.
-func TestRecoveryWithTheReference(t *testing.T) {
-	harness.RecoverySuite(t, t.Name(), referenceRuns, harness.RecoverySetup{
-		Routes: harness.Direct(listen(t, variable(t, referenceVariable)), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8,
+func TestRecoveryWithUpstream(t *testing.T) {
+	harness.RecoverySuite(t, t.Name(), upstreamRuns, harness.RecoverySetup{
+		Routes: harness.Direct(listen(t, variable(t, upstreamVariable)), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8,
 		Size: 1 << 20, Large: 10 << 20, Lossy: true,
 		// Pipes and terminals differ, and it is now and then quicker than
 		// its own bookkeeping.
@@ -85,9 +85,9 @@ func TestRecoveryWithTheReference(t *testing.T) {
 // server.
 const givenUp = "Failed to create unified exec process: exec-server transport disconnected"
 
-// TestTheReferencesClientRecovers has Codex CLI's client run commands on our
+// TestUpstreamClientRecovers has Codex CLI's client run commands on our
 // server through connections that are cut, most of them while they print.
-func TestTheReferencesClientRecovers(t *testing.T) {
+func TestUpstreamClientRecovers(t *testing.T) {
 	target := listen(t, harness.Codex)
 	var recovered, gaveUp atomic.Int32
 	t.Run("turns", func(t *testing.T) {
@@ -132,7 +132,7 @@ func numberedLines(middle string) string {
 // of it.
 func printing(t *testing.T, url, command string, env ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py", variable(t, realClientVariable), variable(t, referenceVariable), url, command)
+	cmd := exec.CommandContext(t.Context(), "python3", "testdata/printing.py", variable(t, realClientVariable), variable(t, upstreamVariable), url, command)
 	cmd.Env = append(os.Environ(), env...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

@@ -12,10 +12,10 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// startReference runs Codex CLI with an empty home until the test ends.
-func startReference(t *testing.T, args []string, stdin string, env ...string) {
+// startUpstream runs Codex CLI with an empty home until the test ends.
+func startUpstream(t *testing.T, args []string, stdin string, env ...string) {
 	t.Helper()
-	cmd := exec.Command(variable(t, referenceVariable), args...)
+	cmd := exec.Command(variable(t, upstreamVariable), args...)
 	home := t.TempDir()
 	cmd.Env = append(append(os.Environ(), "HOME="+home, "CODEX_HOME="+home), env...)
 	in, err := cmd.StdinPipe()
@@ -29,16 +29,16 @@ func startReference(t *testing.T, args []string, stdin string, env ...string) {
 	harness.Must(t, err)
 }
 
-// TestTheReferenceMeetsItself has Codex CLI's executor and harness find
+// TestUpstreamMeetsItself has Codex CLI's executor and harness find
 // each other through our service, and the executor come back to it.
-func TestTheReferenceMeetsItself(t *testing.T) {
+func TestUpstreamMeetsItself(t *testing.T) {
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state.json")
 	m := harness.Rendezvous(t, filepath.Join(dir, "tokens.json"), "--state", state)
 	token := m.Token("--role", "both", "--environment", "*")
-	startReference(t, []string{"exec-server", "--remote", m.URL, "--environment-id", "env-1"}, "", "CODEX_API_KEY="+token)
+	startUpstream(t, []string{"exec-server", "--remote", m.URL, "--environment-id", "env-1"}, "", "CODEX_API_KEY="+token)
 	first := m.Await(token, "the executor", func(s harness.MeetingStatus) bool { return s.Connected })
-	startReference(t, []string{"app-server"}, `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}
+	startUpstream(t, []string{"app-server"}, `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}
 {"method":"initialized"}
 `, "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL="+m.URL, "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID=env-1", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN="+token)
 	// Up: resume, handshake, initialize, initialized. Down: the answers.

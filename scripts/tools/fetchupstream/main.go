@@ -1,8 +1,8 @@
-// Command fetchref downloads the binary of Codex CLI of one
+// Command fetchupstream downloads the binary of Codex CLI of one
 // version into a directory and prints its path. What it downloads is pinned
 // by its checksum; what is there already is not downloaded again.
 //
-//	fetchref -version 0.142.0 -dir CACHE
+//	fetchupstream -version 0.142.0 -dir CACHE
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	flag.Parse()
 	binary, err := fetch(*version, *dir)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fetchref:", err)
+		fmt.Fprintln(os.Stderr, "fetchupstream:", err)
 		os.Exit(1)
 	}
 	fmt.Println(binary)
@@ -81,7 +81,7 @@ func store(url, sum, target string) error {
 		if err == nil || try == fetchTries {
 			return err
 		}
-		fmt.Fprintln(os.Stderr, "fetchref:", err)
+		fmt.Fprintln(os.Stderr, "fetchupstream:", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func find(dir string) (string, error) {
 }
 
 func download(url, sum, dir string) error {
-	fmt.Fprintln(os.Stderr, "fetchref: downloading", url)
+	fmt.Fprintln(os.Stderr, "fetchupstream: downloading", url)
 	client := &http.Client{Timeout: fetchTime}
 	res, err := client.Get(url)
 	if err != nil {
