@@ -17,7 +17,7 @@ import (
 const imageUser = "65532:65532"
 
 // image makes an OCI layout with an image for each machine of Linux: from scratch, the
-// programs and their licences. The layout has one entry, the index of them all, under the
+// programs and their licenses. The layout has one entry, the index of them all, under the
 // version: of two entries without a name, skopeo and podman can copy neither.
 func (r *release) image() error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -41,7 +41,7 @@ func (r *release) image() error {
 }
 
 func (r *release) imageOf(t target) (v1.Image, error) {
-	licences, err := r.licences(t)
+	licenses, err := r.licenses(t)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (r *release) imageOf(t target) (v1.Image, error) {
 		contents = append(contents, file{"usr/bin/" + program, r.bin(t, program), 0o755})
 	}
 	doc := "usr/share/doc/" + packageName + "/"
-	contents = append(contents, file{doc + "LICENSE", filepath.Join(r.root, "LICENSE"), 0o644}, file{doc + licences.name, licences.from, 0o644})
+	contents = append(contents, file{doc + "LICENSE", filepath.Join(r.root, "LICENSE"), 0o644}, file{doc + licenses.name, licenses.from, 0o644})
 	var content bytes.Buffer
 	if err := r.tar(&content, "", contents); err != nil {
 		return nil, err

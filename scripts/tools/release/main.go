@@ -19,7 +19,7 @@ type release struct {
 	date    time.Time // of everything inside
 	root    string    // the repository
 	built   string    // has bin/SYSTEM-MACHINE/PROGRAM, doc/man and doc/completions
-	modules string    // the module cache, which has the licences of modules
+	modules string    // the module cache, which has the licenses of modules
 	goRoot  string    // has that of Go
 	out     string
 	targets []target
@@ -108,11 +108,11 @@ type file struct {
 
 // documents are the files that the archive of a target has beside the programs.
 func (r *release) documents(t target) ([]file, error) {
-	licences, err := r.licences(t)
+	licenses, err := r.licenses(t)
 	if err != nil {
 		return nil, err
 	}
-	files := []file{licences}
+	files := []file{licenses}
 	for _, name := range []string{"README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"} {
 		files = append(files, file{name, filepath.Join(r.root, name), 0o644})
 	}

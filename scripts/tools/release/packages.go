@@ -17,8 +17,8 @@ import (
 // lib is where the programs are: the helpers are found beside codex.
 const lib = "/usr/lib/codex-exec-server"
 
-// rpmLicences is where distributions with .rpm have the licences of a package.
-const rpmLicences = "/usr/share/licenses/" + packageName
+// rpmLicenses is where distributions with .rpm have the licenses of a package.
+const rpmLicenses = "/usr/share/licenses/" + packageName
 
 // packageName is the name of the packages and of the image.
 const packageName = "codex-exec-server"
@@ -92,7 +92,7 @@ func (r *release) contents(t target, format string) (files.Contents, error) {
 	// Directories that no other package has: rpm removes only what is listed.
 	directories := []string{lib, "/usr/share/doc/" + packageName}
 	if format == "rpm" {
-		directories = append(directories, rpmLicences)
+		directories = append(directories, rpmLicenses)
 	}
 	for _, dir := range directories {
 		add(files.TypeDir, "", dir, 0o755)
@@ -154,8 +154,8 @@ func (r *release) place(f file, format string) (kind, from, to string, err error
 		return files.TypeFile, f.from, "/usr/share/fish/vendor_completions.d/codex.fish", nil
 	case name == "LICENSE" && format == "deb":
 		return "", "", "", nil // "copyright" leads to Debian's own copy
-	case format == "rpm" && (name == "LICENSE" || name == licencesName):
-		return files.TypeRPMLicense, f.from, rpmLicences + "/" + name, nil
+	case format == "rpm" && (name == "LICENSE" || name == licensesName):
+		return files.TypeRPMLicense, f.from, rpmLicenses + "/" + name, nil
 	default:
 		return document, f.from, "/usr/share/doc/" + packageName + "/" + name, nil
 	}

@@ -121,11 +121,11 @@ func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
 	return schema.Validate(content)
 }
 
-// TestLicences: the file has a license of Go and of each module that is linked.
-func TestLicences(t *testing.T) {
+// TestLicenses: the file has a license of Go and of each module that is linked.
+func TestLicenses(t *testing.T) {
 	t.Parallel()
 	r, only := testRelease(t)
-	f, err := r.licences(only)
+	f, err := r.licenses(only)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +148,8 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// TestNoLicence: a module without a license is an error that names it.
-func TestNoLicence(t *testing.T) {
+// TestNoLicense: a module without a license is an error that names it.
+func TestNoLicense(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("free"), 0o600); err != nil {
@@ -157,7 +157,7 @@ func TestNoLicence(t *testing.T) {
 	}
 	var b bytes.Buffer
 	for _, d := range []string{dir, filepath.Join(dir, "missing")} {
-		if err := appendLicences(&b, "example.org/m v1.0.0", d); err == nil || !strings.Contains(err.Error(), "example.org/m") {
+		if err := appendLicenses(&b, "example.org/m v1.0.0", d); err == nil || !strings.Contains(err.Error(), "example.org/m") {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// licencesName is the file with the licences of others' code that is linked into the
+// licensesName is the file with the licenses of others' code that is linked into the
 // programs. They demand that it goes with them.
-const licencesName = "THIRD-PARTY-LICENSES"
+const licensesName = "THIRD-PARTY-LICENSES"
 
-// licenceFile matches the names of the files that modules have for it.
-var licenceFile = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
+// licenseFile matches the names of the files that modules have for it.
+var licenseFile = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS)([.-].*)?$`)
 
 // linked returns the modules that the compiler has written into the programs of a target,
 // without those of this repository, and the version of Go.
@@ -41,16 +41,16 @@ func (r *release) linked(t target) (modules map[string]*debug.Module, toolchain 
 	return modules, toolchain, nil
 }
 
-// licences writes the licences of what a target's programs link: those of Go, and of each
+// licenses writes the licenses of what a target's programs link: those of Go, and of each
 // module. A module without one is an error.
-func (r *release) licences(t target) (file, error) {
+func (r *release) licenses(t target) (file, error) {
 	modules, toolchain, err := r.linked(t)
 	if err != nil {
 		return file{}, err
 	}
 	var b bytes.Buffer
 	b.WriteString("The programs of codex-exec-server contain code of others. These are its licenses.\n")
-	if err := appendLicences(&b, "Go "+strings.TrimPrefix(toolchain, "go"), r.goRoot); err != nil {
+	if err := appendLicenses(&b, "Go "+strings.TrimPrefix(toolchain, "go"), r.goRoot); err != nil {
 		return file{}, err
 	}
 	for _, path := range sorted(modules) {
@@ -59,23 +59,23 @@ func (r *release) licences(t target) (file, error) {
 		if err != nil {
 			return file{}, err
 		}
-		if err := appendLicences(&b, path+" "+version, filepath.Join(r.modules, dir+"@"+version)); err != nil {
+		if err := appendLicenses(&b, path+" "+version, filepath.Join(r.modules, dir+"@"+version)); err != nil {
 			return file{}, err
 		}
 	}
-	to, err := r.write(t.String()+"-"+licencesName, b.Bytes())
-	return file{licencesName, to, 0o644}, err
+	to, err := r.write(t.String()+"-"+licensesName, b.Bytes())
+	return file{licensesName, to, 0o644}, err
 }
 
-// appendLicences appends the licence files of a directory.
-func appendLicences(b *bytes.Buffer, name, dir string) error {
+// appendLicenses appends the license files of a directory.
+func appendLicenses(b *bytes.Buffer, name, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("license of %s: %w", name, err)
 	}
 	found := false
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !licenceFile.MatchString(e.Name()) {
+		if !e.Type().IsRegular() || !licenseFile.MatchString(e.Name()) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
