@@ -67,16 +67,16 @@ func (r *release) imageOf(t target) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mutate.ConfigFile(img, r.imageConfig(t, img))
-}
-
-// imageConfig says how the image is run: as a server, by an ordinary user.
-func (r *release) imageConfig(t target, img v1.Image) *v1.ConfigFile {
 	config, err := img.ConfigFile()
 	if err != nil {
-		config = &v1.ConfigFile{}
+		return nil, err
 	}
-	config = config.DeepCopy()
+	return mutate.ConfigFile(img, r.imageConfig(t, config.DeepCopy()))
+}
+
+// imageConfig adds to a configuration how the image is run: by an ordinary user, and without
+// arguments to show the options of the server.
+func (r *release) imageConfig(t target, config *v1.ConfigFile) *v1.ConfigFile {
 	config.OS, config.Architecture, config.Created = t.system, t.machine, v1.Time{Time: r.date}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/bin/codex"}, Cmd: []string{"exec-server", "--help"},
