@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -71,7 +72,7 @@ func (m *manifests) decode(document []byte) error {
 	case "policy/v1 PodDisruptionBudget":
 		object = appended(&m.budgets)
 	default:
-		return &os.PathError{Op: "decode", Path: kind.APIVersion + " " + kind.Kind, Err: os.ErrInvalid}
+		return fmt.Errorf("the test does not know objects of %s %s", kind.APIVersion, kind.Kind)
 	}
 	return yaml.UnmarshalStrict(document, object)
 }
@@ -155,7 +156,10 @@ func selects(t *testing.T, s *metav1.LabelSelector, pods labels.Set) bool {
 
 func hasPort(c *corev1.Container, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
-		return p.Name == port.StrVal || p.ContainerPort == port.IntVal
+		if port.Type == intstr.String {
+			return p.Name == port.StrVal
+		}
+		return p.ContainerPort == port.IntVal
 	})
 }
 
