@@ -2,20 +2,20 @@ package collector
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"syscall"
 	"testing"
 
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/config/configgrpc"
+	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
-
-	"go.opentelemetry.io/collector/config/configgrpc"
-	"go.opentelemetry.io/collector/config/configoptional"
 )
 
 // receive starts a collector's receiver until the test ends, and returns its endpoint. next gets
@@ -66,13 +66,13 @@ func spansOf(data ptrace.Traces) (list []received) {
 	return list
 }
 
-// textOf returns attributes as text, by name.
+// textOf returns attributes as JSON.
 func textOf(attributes pcommon.Map) string {
-	text, err := attributesJSON(attributes)
+	text, err := json.Marshal(attributes.AsRaw())
 	if err != nil {
 		return err.Error()
 	}
-	return text
+	return string(text)
 }
 
 func must(t *testing.T, err error) {

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
 // patience bounds what must happen.
@@ -202,10 +201,4 @@ func (c *client) run(id, script, more, trace string) string {
 			return text
 		}
 	}
-}
-
-// attributesJSON returns attributes as JSON.
-func attributesJSON(attributes pcommon.Map) (string, error) {
-	text, err := json.Marshal(attributes.AsRaw())
-	return string(text), err
 }
