@@ -101,7 +101,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = stream.Close() }()
 	ws, err := new(websocket.Upgrader).Upgrade(w, r, nil)
 	if err != nil {
-		log.Print(err) // it has answered
+		log.Print("cannot upgrade a connection: ", err) // Upgrade has answered
 		return
 	}
 	unhook := context.AfterFunc(b.ctx, func() { _ = ws.Close() })
