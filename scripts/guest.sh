@@ -1,6 +1,6 @@
-# Guests of QEMU that run a kernel of Debian on this machine's own files; to be sourced
-# after lib.sh by what has set temp, a directory outside of /tmp and /var/tmp, and job,
-# the directory that a guest shares with this machine.
+# Guests of QEMU that run a kernel of Debian on this machine's own files. To be sourced
+# after lib.sh. The script sets temp, a directory outside of /tmp and /var/tmp, and gives
+# its guests a directory with the mount tag "job", which they share with this machine.
 
 # The kernel of Debian 12, as the archive has it.
 kernel_6_1=linux-image-6.1.0-56-amd64
@@ -19,8 +19,8 @@ need_guests() {
   fi
 }
 
-# package NAME prints the directory of an unpacked kernel: NAME as it is pinned,
-# or the newest of that series if the archive has dropped it.
+# package SERIES NAME prints the directory of an unpacked kernel: the package NAME, or the
+# newest of the series, such as 6.1, if the archive has dropped that.
 package() { # SERIES NAME
   local name=$2 dir=$temp/kernel-$1
   mkdir -p "$dir/x"
@@ -41,9 +41,9 @@ package() { # SERIES NAME
   echo "$dir"
 }
 
-# initrd DIR makes the first file system of a guest. It mounts this machine's
-# root, which cannot be written to, under an overlay, and the job, which can. It does END
-# last, which is a switch_root: user namespaces are forbidden in a chroot.
+# initrd DIR END makes the first file system of a guest. It mounts this machine's
+# root, which cannot be written to, under an overlay, and the job, which can. Its last
+# command is END, a switch_root: user namespaces are forbidden in a chroot.
 initrd() { # DIR END
   local dir=$1 end=$2 r=$1/r m f
   local modules="virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci netfs fscache 9pnet 9pnet_virtio 9p overlay unix_diag"

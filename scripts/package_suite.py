@@ -15,7 +15,7 @@ CODEX = '/usr/bin/codex'
 EXPOSURE = 4.0
 # Where a package may leave something: what scripts of packages and services write to.
 WATCHED = ('/etc', '/run', '/usr/lib/systemd/system', '/var/lib/systemd', '/var/tmp', '/tmp')
-# What the system itself writes below those meanwhile, and the users, which stay.
+# Paths below those that the system itself writes meanwhile, and the users, which stay.
 IGNORED = re.compile(r'^/run/(systemd|log|services|user|udev|lock|mount)(/|$)|^/etc/(passwd|group|shadow|gshadow|subuid|subgid|\.pwd\.lock)|'
                      r'^/run/(utmp|dbus|credentials|initctl)|^/(tmp|var/tmp)/systemd-private-|^/etc/(\.updated|resolv\.conf)')
 
@@ -34,7 +34,7 @@ def package_of(version, kind):
     return path
 
 
-# docs/operations.md: what is here is what it says.
+# The commands and marks below are those of docs/operations.md.
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../docs/operations.md')) as document:
     DOCUMENT = document.read()
 
@@ -113,7 +113,7 @@ def installed(kind, install):
 
 def units_are_sound():
     """systemd has nothing to say against the units, and its marks are at most those of the document."""
-    # What this systemd does not know yet is said for each unit.
+    # A key that this systemd does not know yet gives a warning for each unit.
     new = re.compile(r"Unknown key( name)? 'DelegateSubgroup' in section '?\[?Service")
     r = run('systemd-analyze', 'verify', '--man=no', *(unit + '.service' for unit in UNITS))
     said = [line for line in r.stderr.splitlines() if 'codex' in line and not new.search(line)]
@@ -134,8 +134,8 @@ def as_documented(commands):
     expect('package: the commands of the document lead to confined commands', (r.stdout, denied) == (said, 2), r)
     states = [(run('systemctl', 'is-enabled', unit).stdout.strip(), state(unit)) for unit in UNITS]
     expect('package: all services are enabled and run', states == [('enabled', 'active')] * len(UNITS), states + [why(u) for u in UNITS if state(u) != 'active'])
-    kinds = [run('systemctl', 'show', '-p', 'Type,NotifyAccess,Delegate', '--value', unit).stdout.split() for unit in UNITS]
-    expect('package: they tell systemd when they are ready', [k[0] for k in kinds] == ['notify'] * len(UNITS), kinds)
+    types = [run('systemctl', 'show', '-p', 'Type', '--value', unit).stdout.strip() for unit in UNITS]
+    expect('package: they tell systemd when they are ready', types == ['notify'] * len(UNITS), types)
     mode = oct(os.stat('/etc/codex/executor.env').st_mode)
     expect('package: the token is for root only', mode == '0o100600', mode)
 
@@ -232,8 +232,8 @@ def purged(before):
     r = dpkg('-r', PACKAGE)
     expect('package: dpkg -r', r.returncode == 0, r.stderr)
     expect('package: no service runs', [state(unit) for unit in UNITS] == ['inactive'] * len(UNITS), [state(unit) for unit in UNITS])
-    left = processes_of('codex-agent') + processes_of('codex-rendezvous')
-    expect('package: no process of the services is left', until(lambda: not processes_of('codex-agent') + processes_of('codex-rendezvous'), 60), left)
+    expect('package: no process of the services is left', until(lambda: not processes_of('codex-agent') + processes_of('codex-rendezvous'), 60),
+           processes_of('codex-agent') + processes_of('codex-rendezvous'))
     kept = [path for path in (HOME + '/work/inside', '/etc/codex/executor.env') if not os.path.exists(path)]
     expect('package: without purge the data and the options stay', not kept, kept)
     r = dpkg('-P', PACKAGE)
