@@ -2,13 +2,11 @@
 
 package simulation
 
-import (
-	"time"
-)
+import "time"
 
-// jumps sets the wall clock of all machines some times, by seconds or by days, forward or back, as
-// an administrator or a daemon does that finds it wrong, and as the end of a suspension does. The
-// monotonic clock and with it all timers go on. Only a build for simulation can do that: see doc.go.
+// jumps has the wall clock of all machines jump in some runs, by seconds or by days, forward or back:
+// an administrator or a daemon corrects it so, and a suspended machine wakes up so. The monotonic
+// clock and with it all timers go on. Only a build for simulation can do that: see doc_test.go.
 func (w *world) jumps() {
 	rng := dice(w.seed, "clock", 0)
 	if rng.IntN(3) > 0 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -58,6 +59,8 @@ func (d direct) Dial(ctx context.Context) (execclient.Transport, error) {
 	}
 	return socket{c}, nil
 }
+
+func refused(res *http.Response) error { return fmt.Errorf("the server answered %s", res.Status) }
 
 // socket is a websocket as a client wants it.
 type socket struct{ *websocket.Conn }

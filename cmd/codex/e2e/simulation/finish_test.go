@@ -52,6 +52,7 @@ func (w *world) finish(ctx context.Context, owner *execclient.Client, plot strin
 		}
 		w.call(nobody, input{op: op, lines: p.inputs()})(resultOK)
 	}
+	w.complete = complete
 	w.note("complete: %t, too late: %t", complete, late)
 	if w.relayed != nil && !complete && !late && slices.Contains(kept, plot) {
 		w.failf("the client has lost its session")

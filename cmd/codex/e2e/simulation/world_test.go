@@ -63,6 +63,8 @@ type world struct {
 	other   *dialer            // of the client that has joined
 	wg      sync.WaitGroup
 
+	complete bool // a client has seen the process end in order, with all its output
+
 	mu       sync.Mutex
 	failures []string
 	outputs  map[execproto.Stream][]byte // what client A has seen
@@ -74,6 +76,7 @@ type outcome struct {
 	lines    []string
 	failures []string
 	plot     string
+	complete bool // see world
 }
 
 // endOfHistory follows each history.
@@ -108,7 +111,7 @@ func play(t *testing.T, seed uint64) (o outcome) {
 		}
 		plot := w.run(t.Context())
 		w.note("all packets: %x", h.bytes.Sum(nil))
-		o, ran = outcome{w.lines, w.failures, plot}, h
+		o, ran = outcome{w.lines, w.failures, plot, w.complete}, h
 	})
 	if ran == nil {
 		return o // the test says why
