@@ -8,7 +8,8 @@
 //
 // The package itself has Eventually, the one loop that polls, and Need, which skips a
 // test for what a machine lacks and fails it for any other error; Rounds, how often a
-// test that tries many cases repeats; and FreePort, a port for a program that must be told it.
+// test that tries many cases repeats; FreePort, a port for a program that must be told it; and
+// Gone, whether a process has ended.
 //
-// No program imports these packages.
+// No program but that of scripts/soak imports these packages.
 package testutil
