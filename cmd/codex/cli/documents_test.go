@@ -344,7 +344,7 @@ func TestDocumentedNames(t *testing.T) {
 		},
 		{
 			what: "metrics", sources: []string{"pkg/rendezvous", "pkg/rendezvous/natsbus"}, source: `(rendezvous_[a-z_]+[a-z])\b`,
-			document: "docs/operations.md", title: "Metrics", cell: "`(rendezvous_[a-z_]+)`",
+			document: "docs/operations.md", title: "Metrics of a rendezvous service", cell: "`(rendezvous_[a-z_]+)`",
 		},
 		{
 			what: "metrics of a server", sources: []string{"pkg/execserver"}, source: `(exec_server_[a-z_]+[a-z])\b`,
