@@ -15,8 +15,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// syncs runs tests of sync in both directions: made is where the source is, and run
-// synchronizes it to the target.
+// syncs runs a test of sync in both directions. The source is there and empty, the target is not
+// there; run synchronizes them.
 func syncs(t *testing.T, test func(t *testing.T, source, target string, run func(options ...string) (out, errs string, code int))) {
 	_, url := harness.Server(t)
 	for _, direction := range []string{"up", "down"} {

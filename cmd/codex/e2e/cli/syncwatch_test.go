@@ -13,7 +13,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-// follows runs tests of sync --watch in both directions, through a way that can be cut.
+// follows runs a test of sync --watch in both directions, over a connection that can be cut.
 // start waits until the first round is done.
 func follows(t *testing.T,
 	test func(t *testing.T, source, target string, start func(options ...string) *harness.User, cut func(during func())),

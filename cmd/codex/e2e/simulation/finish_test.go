@@ -44,8 +44,8 @@ func (w *world) finish(ctx context.Context, owner *execclient.Client, plot strin
 		w.failf("the process was started %d times", len(programs))
 	}
 	for _, p := range programs {
-		w.compare(p, execproto.Stdout, p.output(1), seen, complete)
-		w.compare(p, execproto.Stderr, p.output(2), seen, complete)
+		w.compare(execproto.Stdout, p.output(1), seen, complete)
+		w.compare(execproto.Stderr, p.output(2), seen, complete)
 		op := opObserve
 		if complete {
 			op = opFinal
@@ -59,7 +59,7 @@ func (w *world) finish(ctx context.Context, owner *execclient.Client, plot strin
 	}
 }
 
-func (w *world) compare(p *program, s execproto.Stream, said []byte, seen map[execproto.Stream][]byte, complete bool) {
+func (w *world) compare(s execproto.Stream, said []byte, seen map[execproto.Stream][]byte, complete bool) {
 	got := seen[s]
 	if complete && !bytes.Equal(got, said) || !bytes.HasPrefix(said, got) {
 		w.failf("of %d bytes of %s %d came (complete: %t), the first %d of them as printed", len(said), s, len(got), complete, common(got, said))

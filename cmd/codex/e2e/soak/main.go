@@ -99,7 +99,7 @@ func run(ctx context.Context, o options) (int, error) {
 	if o.out == "" {
 		o.out = filepath.Join(base, "out")
 	}
-	s, err := newSoak(ctx, o, base)
+	s, err := newSoak(o, base)
 	if err != nil {
 		return 2, err
 	}

@@ -50,7 +50,7 @@ type soak struct {
 }
 
 // newSoak starts the server and what its clients reach through it.
-func newSoak(ctx context.Context, o options, base string) (*soak, error) {
+func newSoak(o options, base string) (*soak, error) {
 	s := &soak{options: o, base: base, began: time.Now()}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func TestTurnsCallEveryMethod(t *testing.T) {
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
 	o := options{connections: 1, ttl: time.Second, interval: time.Hour, user: -1, backend: "auto", bin: bin, out: t.TempDir(), seed: 1}
-	s, err := newSoak(t.Context(), o, base)
+	s, err := newSoak(o, base)
 	harness.Must(t, err)
 	defer s.close()
 	if len(s.uncalled()) < 40 {
