@@ -77,6 +77,7 @@ func start(t *testing.T, endpoint string, env ...string) *server {
 			t.Log(s.said.String())
 		}
 	})
+	defer time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() }).Stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	must(t, err)
 	s.url = strings.TrimSpace(line)
@@ -96,7 +97,8 @@ func (s *server) end() time.Duration {
 // count returns a counter of spans: those that were exported, or dropped for a reason.
 func (s *server) count(metric string) int {
 	s.t.Helper()
-	res, err := http.Get("http" + strings.TrimPrefix(s.url, "ws") + "/metrics")
+	web := http.Client{Timeout: patience}
+	res, err := web.Get("http" + strings.TrimPrefix(s.url, "ws") + "/metrics")
 	must(s.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)

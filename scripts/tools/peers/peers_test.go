@@ -182,7 +182,7 @@ func codex(t *testing.T) string {
 }
 
 // start starts codex, and stops it in the end. It returns its standard output.
-func start(t *testing.T, arguments ...string) io.Reader {
+func start(t *testing.T, arguments ...string) io.ReadCloser {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), codex(t), arguments...)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
@@ -208,7 +208,9 @@ func start(t *testing.T, arguments ...string) io.Reader {
 // serve is start for what says where it listens.
 func serve(t *testing.T, arguments ...string) string {
 	t.Helper()
-	line, err := bufio.NewReader(start(t, arguments...)).ReadString('\n')
+	out := start(t, arguments...)
+	defer time.AfterFunc(limit, func() { _ = out.Close() }).Stop()
+	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}

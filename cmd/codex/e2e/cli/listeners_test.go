@@ -71,7 +71,8 @@ func TestSeveralListeners(t *testing.T) {
 	run(open, 0, one)
 	run(urls[3], 0, one)
 	for _, url := range []string{open, urls[3]} {
-		res, err := http.Get("http" + strings.TrimPrefix(url, "ws") + "/readyz")
+		web := http.Client{Timeout: harness.Patience}
+		res, err := web.Get("http" + strings.TrimPrefix(url, "ws") + "/readyz")
 		harness.Must(t, err)
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {

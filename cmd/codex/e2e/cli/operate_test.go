@@ -120,7 +120,8 @@ func checkMetrics(t *testing.T, text string) {
 // metricsOf returns what there is at an address.
 func metricsOf(t *testing.T, url string) string {
 	t.Helper()
-	res, err := http.Get(url)
+	web := http.Client{Timeout: harness.Patience}
+	res, err := web.Get(url)
 	harness.Must(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
