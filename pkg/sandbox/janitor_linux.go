@@ -195,8 +195,11 @@ func receive(socket int, buf []byte) (n, fd int, err error) {
 	fd = -1
 	messages, _ := unix.ParseSocketControlMessage(control[:size])
 	for i := range messages {
-		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && len(fds) == 1 {
-			fd = fds[0]
+		fds, _ := unix.ParseUnixRights(&messages[i])
+		for _, came := range fds {
+			// There is room for two.
+			closeFD(fd)
+			fd = came
 		}
 	}
 	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
@@ -241,9 +244,13 @@ func serveLauncher(connection int) {
 			err = e
 		}
 		switch {
+		case errors.Is(err, unix.ECONNRESET):
+			// The launcher has closed its end and not read the answer. What it said before that, such
+			// as that there is nothing to do, is still to be read.
 		case errors.Is(err, errTruncated):
 			return // the launcher finds the connection closed, and runs nothing
 		case err != nil || n == 0:
+			closeFD(fd)
 			l.remove()
 			return
 		case buf[0] == 'f' && l.running:
@@ -256,9 +263,10 @@ func serveLauncher(connection int) {
 		case !l.take(buf[:n], fd):
 			closeFD(fd)
 			return
-		case l.running && tell(connection, answered, -1) != nil:
-			l.remove()
-			return
+		case l.running:
+			// If the launcher does not take it, the end of the connection is read, or that there is
+			// nothing to do.
+			_ = tell(connection, answered, -1)
 		}
 	}
 }

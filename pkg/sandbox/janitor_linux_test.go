@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -243,6 +244,79 @@ func TestMalformedMessages(t *testing.T) {
 	}
 	other.killed()
 	end()
+}
+
+// TestJanitorForgets: a janitor that is late reads that there is nothing to do, although the launcher
+// has closed its end by then, with or without having taken the answer.
+func TestJanitorForgets(t *testing.T) {
+	for name, isLate := range map[string]bool{"before it has read anything": true, "before its answer is read": false} {
+		t.Run(name, func(t *testing.T) {
+			made := t.TempDir() + "/.git"
+			ours, theirs, err := JanitorPair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			serve := func() {
+				serveLauncher(theirs)
+				close(served)
+			}
+			if !isLate {
+				go serve()
+			}
+			j := JanitorOf{ours}
+			r := j.watched(t, made)
+			defer unix.Close(r.dir)
+			if err := j.Run(-1); err != nil {
+				t.Fatal(err)
+			}
+			if !isLate {
+				// The answer is there, and stays unread.
+				if n, err := unix.Poll([]unix.PollFd{{Fd: int32(ours), Events: unix.POLLIN}}, -1); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			j.Forget()
+			j.killed()
+			if err := os.Mkdir(made, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if isLate {
+				go serve()
+			}
+			<-served
+			if !there(made) {
+				t.Error("what was made after that is removed")
+			}
+		})
+	}
+}
+
+// TestEmptyMessage: the descriptors of a message without records are closed.
+func TestEmptyMessage(t *testing.T) {
+	open := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before := open()
+	ours, theirs, err := JanitorPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := unix.UnixRights(ours, ours, ours)
+	h := unix.Msghdr{Control: &rights[0]} // the library adds a byte to such a message
+	h.SetControllen(len(rights))
+	if _, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(ours), uintptr(unsafe.Pointer(&h)), 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	_ = unix.Close(ours)
+	serveLauncher(theirs)
+	if after := open(); after > before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
 }
 
 // TestJanitorHasEnded: a launcher whose janitor was killed runs nothing.

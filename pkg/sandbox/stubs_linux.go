@@ -268,9 +268,12 @@ func (s *Stub) join() error {
 		err = retry(func() error { return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) })
 	}
 	if err == nil {
+		err = unix.Fstat(fd, &st) // another one may have been opened than was looked at
+	}
+	if err == nil {
 		err = unix.Fstatat(s.parent, s.base(), &now, unix.AT_SYMLINK_NOFOLLOW)
 	}
-	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev) {
+	if err == nil && (now.Ino != st.Ino || now.Dev != st.Dev || !isStub(&st)) {
 		err = unix.ENOENT
 	}
 	if err != nil {
