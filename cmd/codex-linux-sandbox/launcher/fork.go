@@ -6,6 +6,8 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -143,6 +145,26 @@ func (p *program) dropSignals() {
 	for _, s := range survived {
 		p.do("drop a signal", s.String(), unix.SYS_RT_SIGACTION, val(s), dropping, val(0), val(8))
 	}
+}
+
+// ending are the signals that end a launcher until the command has begun.
+var ending = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM}
+
+// pendingSignals returns the signals that have come to a process and that it blocks. It is empty if
+// the process cannot be looked at.
+func pendingSignals(pid int) (set uint64) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name == "SigPnd" || name == "ShdPnd" {
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			set |= n
+		}
+	}
+	return set
 }
 
 // ignoring is SIG_IGN, the handler of a signal that is ignored.

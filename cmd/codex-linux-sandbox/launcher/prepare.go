@@ -304,15 +304,26 @@ func (a *prepared) mountsChanged() bool {
 	return err != nil || n != 0
 }
 
-// discard ends the init, and lets go of all that was made for it.
+// discard ends the init, and lets go of all that was made for it. A signal that was to end the
+// launcher, and that has come to the init alone, ends the launcher now.
 func (a *prepared) discard() {
-	_ = unix.Kill(a.pid, unix.SIGKILL)
-	_, _ = wait(a.pid)
+	came := uint64(0)
 	for i, old := range a.actions {
 		setAction(forwarded[i], &old)
 	}
+	if len(a.actions) > 0 {
+		came = pendingSignals(a.pid)
+	}
+	_ = unix.Kill(a.pid, unix.SIGKILL)
+	_, _ = wait(a.pid)
 	a.closeShared()
 	a.s.release()
+	for _, s := range ending {
+		if came&bit(s) != 0 {
+			setAction(s, &action{}) // the Go runtime prints a trace for SIGQUIT
+			_ = unix.Kill(os.Getpid(), s)
+		}
+	}
 }
 
 // closeShared closes what the launcher has for an init that waits, and what that has opened in

@@ -8,10 +8,12 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/testutil"
@@ -39,6 +41,78 @@ func TestPreparedAndSignals(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ignores reports whether a process ignores a signal.
+func ignores(t *testing.T, pid int, sig syscall.Signal) bool {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "SigIgn:\t")
+	set, err := strconv.ParseUint(after[:16], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set&bit(sig) != 0
+}
+
+// TestThrownAwayAndSignals: a signal that is to end the launcher ends it, although it has come when only
+// the init of a sandbox that was thrown away afterwards took signals.
+func TestThrownAwayAndSignals(t *testing.T) {
+	for _, sig := range ending {
+		if !thrownAway(t, sig) {
+			t.Errorf("%v: the sandbox that was made ahead was never tried", sig)
+		}
+	}
+}
+
+// thrownAway has a launcher throw away a sandbox that it has made ahead, and sends a signal before it does. It
+// reports false if the launcher saw by its plan that the sandbox is of no use.
+func thrownAway(t *testing.T, sig syscall.Signal) bool {
+	t.Helper()
+	for range calmTries {
+		dir := t.TempDir()
+		write(t, dir+"/secret", "secret")
+		a := prepareFor(t, "--permission-profile", profileText(dir+"/secret=deny"), "--sandbox-policy-cwd", "/")
+		if err := unix.Kill(a.init, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		// The new file gets the number of the old one, usually. The mask is gone with the old one.
+		remove(t, dir+"/secret")
+		write(t, dir+"/secret", "secret")
+		output := make(chan string, 1)
+		go func() {
+			got, _ := a.run("echo end")
+			output <- got
+		}()
+		for !ignores(t, a.cmd.Process.Pid, sig) {
+			select {
+			case got := <-output:
+				if got != "end\n" {
+					t.Fatalf("the command wrote %q", got)
+				}
+				output = nil
+			case <-time.After(time.Millisecond):
+			}
+			if output == nil {
+				break
+			}
+		}
+		if output == nil {
+			continue
+		}
+		if err := errors.Join(unix.Kill(a.cmd.Process.Pid, sig), unix.Kill(a.init, sig), unix.Kill(a.init, unix.SIGCONT)); err != nil {
+			t.Fatal(err)
+		}
+		got := <-output
+		if status := a.cmd.ProcessState.Sys().(syscall.WaitStatus); got != "" || !status.Signaled() || status.Signal() != sig {
+			t.Errorf("%v: the launcher ends with %v, and the command wrote %.99q", sig, a.cmd.ProcessState, got)
+		}
+		return true
+	}
+	return false
 }
 
 // leadTo returns what the descriptors of a launcher lead to, but for pipes and what the Go runtime has.
