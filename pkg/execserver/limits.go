@@ -97,8 +97,8 @@ const (
 	closedEntries = 16384
 
 	// maxWatches bounds the watches of a connection, and maxServerWatches those of all:
-	// each holds a thread or a helper, and an inotify instance, of which a user has
-	// 128 unless the machine is set up otherwise.
+	// each holds an inotify instance, of which a user has 128 unless the machine is set up
+	// otherwise, and a confined one a helper.
 	maxWatches       = 8
 	maxServerWatches = 512
 

@@ -29,7 +29,7 @@ const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL
 // reading, from the root on and name by name: what may not be read is not watched,
 // although inotify itself needs less.
 //
-// Next holds a thread while it waits.
+// All watches of the program hold one thread together while they wait.
 type Tree struct {
 	path      string // as the caller has it
 	at        string // the path of the watched directory
@@ -342,21 +342,17 @@ func (t *Tree) start(c *collector) {
 	}
 }
 
-// left returns how many milliseconds more may be gathered into the batch; -1: there is
-// nothing in it.
-func (t *Tree) left(c *collector) int {
+// left returns how long more may be gathered into the batch; -1: there is nothing in it.
+func (t *Tree) left(c *collector) time.Duration {
 	if c.batch.empty() {
 		return -1
 	}
-	return max(0, int((settleTime - time.Since(t.begun)).Milliseconds()))
+	return max(0, settleTime-time.Since(t.begun))
 }
 
-func (t *Tree) poll(timeout int) (ready, ended bool) {
+func (t *Tree) poll(timeout time.Duration) (ready, ended bool) {
 	fds := []unix.PollFd{{Fd: int32(t.ending), Events: unix.POLLIN}, {Fd: int32(t.inotify), Events: unix.POLLIN}}
-	_, err := unix.Poll(fds, timeout)
-	if errors.Is(err, unix.EINTR) {
-		return false, false
-	}
+	err := waits.await(fds, timeout)
 	return fds[1].Revents != 0, err != nil || fds[0].Revents != 0
 }
 

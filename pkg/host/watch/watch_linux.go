@@ -29,10 +29,7 @@ var errRefused = errors.New("the path cannot be watched")
 // Watch is a watch of some paths. Wait is called once; Close may be called from
 // another goroutine at any time, and more than once.
 //
-// A Wait holds a thread in poll(2). The kernel bounds them: a user may have
-// fs.inotify.max_user_instances watches, 128 by default. The runtime's poller
-// cannot be used, because the poll of /proc/self/mountinfo tells of a change only
-// once: an epoll descriptor in another one loses it.
+// All watches of the program hold one thread together.
 type Watch struct {
 	inotify int
 	mounts  int             // /proc/self/mountinfo
@@ -208,9 +205,8 @@ func (w *Watch) Wait() bool {
 		{Fd: int32(w.inotify), Events: unix.POLLIN},
 	}
 	for {
-		_, err := unix.Poll(fds, -1)
+		err := waits.await(fds, -1)
 		switch {
-		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return true // a watch that cannot wait tells nothing any more
 		case fds[0].Revents != 0:
