@@ -8,6 +8,7 @@
 //	hostconfig  reads config.toml of the system, the user and trusted projects
 //	info        describes the operating system, the shell and the user
 //	shellsnapshot keeps what the start-up files of a shell have set
+//	threads     makes threads ahead, and bounds what needs them
 //	envpolicy   selects the variables of an environment
 //	localpeer   finds the process at the other end of a local connection
 //	regular     opens files that must be regular files
