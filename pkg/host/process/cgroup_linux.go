@@ -96,7 +96,9 @@ func (c cgroupDir) child(r *cgroupRoot) cgroupDir {
 		return cgroupDir{}
 	}
 	path := filepath.Join(c.path, strconv.FormatUint(r.next.Add(1), 10))
-	if unix.Mkdir(path, 0o755) != nil {
+	var err error
+	work(func() { err = unix.Mkdir(path, 0o755) })
+	if err != nil {
 		return cgroupDir{}
 	}
 	return cgroupDir{path: path}
@@ -160,7 +162,12 @@ func isJanitor(pid int) bool {
 // remove removes the cgroup if it is empty, and reports whether there is none any more.
 // Otherwise it stays until the group is closed.
 func (c cgroupDir) remove() bool {
-	return c.path == "" || unix.Rmdir(c.path) == nil
+	if c.path == "" {
+		return true
+	}
+	var err error
+	work(func() { err = unix.Rmdir(c.path) })
+	return err == nil
 }
 
 // removeAll kills all processes in the cgroup and removes it with the cgroups
@@ -180,7 +187,7 @@ func (c cgroupDir) removeAll() {
 			cgroupDir{path: filepath.Join(c.path, e.Name())}.removeAll()
 		}
 	}
-	_ = unix.Rmdir(c.path)
+	c.remove()
 }
 
 func (c cgroupDir) populated() bool {

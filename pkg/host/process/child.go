@@ -4,6 +4,7 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -39,7 +40,7 @@ func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
-	program, err := spec.program()
+	program, err := spec.find(context.Background())
 	if err != nil {
 		return nil, err
 	}

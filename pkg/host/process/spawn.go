@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"codex.internal/pkg/host/threads"
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
@@ -207,6 +209,15 @@ func (spec *Spec) check() error {
 		return ErrNUL
 	}
 	return nil
+}
+
+// find is program when the program has a thread for it: the directories of PATH may be on a file system that hangs.
+func (spec *Spec) find(ctx context.Context) (path string, err error) {
+	err = threads.Files.Do(ctx, func() error {
+		path, err = spec.program()
+		return err
+	})
+	return path, err
 }
 
 // program returns the file to execute: the one that execvp would find with the

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/threads"
 	"golang.org/x/sys/unix"
 )
 
@@ -147,7 +149,7 @@ func (st *Standby) send(o *standby.Order) error {
 	if st.socket < 0 {
 		return fmt.Errorf("prepare: the standby is closed: %w", os.ErrClosed)
 	}
-	err := standby.Send(st.socket, o)
+	err := sendOrder(st.socket, o)
 	switch {
 	case errors.Is(err, standby.ErrUnprepared):
 		return ErrUnprepared
@@ -155,6 +157,12 @@ func (st *Standby) send(o *standby.Order) error {
 		// It may hang, and would not notice that the socket is closed.
 		_ = syscall.Kill(st.pid, syscall.SIGKILL)
 	}
+	return err
+}
+
+// sendOrder sends an order. It takes as long as the standby does to answer.
+func sendOrder(socket int, o *standby.Order) (err error) {
+	work(func() { err = standby.Send(socket, o) })
 	return err
 }
 
@@ -211,7 +219,7 @@ func (st *Standby) order(spec *Spec, e *ends, cgroup int, limited, report bool) 
 	if o.Cgroup {
 		o.Files = append(o.Files, cgroup)
 	}
-	if err := standby.Send(st.socket, o); err != nil {
+	if err := sendOrder(st.socket, o); err != nil {
 		_ = syscall.Kill(st.pid, syscall.SIGKILL)
 		st.s.log.Warn("a program that was started ahead of need cannot be used", "pid", st.pid, "error", err)
 		return false
@@ -258,9 +266,16 @@ func (st *Standby) awaitReport() (end ending, reported bool) {
 // reachable reports whether the working directory can be entered. If not, the
 // start of the program finds out why.
 func (spec *Spec) reachable() bool {
-	var st unix.Stat_t
-	return unix.Stat(spec.Dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR &&
-		unix.Faccessat(unix.AT_FDCWD, spec.Dir, unix.X_OK, unix.AT_EACCESS) == nil
+	return threads.Files.Do(context.Background(), func() error {
+		var st unix.Stat_t
+		if err := unix.Stat(spec.Dir, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return unix.ENOTDIR
+		}
+		return unix.Faccessat(unix.AT_FDCWD, spec.Dir, unix.X_OK, unix.AT_EACCESS)
+	}) == nil
 }
 
 // order has the standby of the spec, if there is one, do what the spec says. If it

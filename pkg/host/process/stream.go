@@ -230,16 +230,19 @@ func (r *reader) atEnd() error {
 // awaitTerminal waits up to drainTime for more output or the end of a terminal.
 func (r *reader) awaitTerminal() bool {
 	ready := false
-	_ = r.raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		for {
-			n, err := unix.Poll(fds, int(drainTime/time.Millisecond))
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			ready = err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0
-			return
-		}
+	work(func() {
+		_ = r.raw.Control(func(fd uintptr) { ready = pollTerminal(int32(fd)) })
 	})
 	return ready
+}
+
+// pollTerminal is the system call of awaitTerminal. It reports whether there is more.
+func pollTerminal(fd int32) bool {
+	fds := []unix.PollFd{{Fd: fd, Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(drainTime/time.Millisecond))
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n > 0 && fds[0].Revents&unix.POLLNVAL == 0
+		}
+	}
 }

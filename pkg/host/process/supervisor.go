@@ -230,7 +230,7 @@ func (g *Group) start(ctx context.Context, spec Spec, sink Sink) (*Process, erro
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
-	program, err := spec.program()
+	program, err := spec.find(ctx)
 	if err != nil {
 		return nil, err
 	}

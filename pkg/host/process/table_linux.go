@@ -16,7 +16,12 @@ func processTable() []entry {
 
 // readTable lists the processes that can be seen. It returns false if there are more
 // than most entries in /proc, of which it has read none then.
-func readTable(most int) ([]entry, bool) {
+func readTable(most int) (table []entry, ok bool) {
+	work(func() { table, ok = readEntries(most) })
+	return table, ok
+}
+
+func readEntries(most int) ([]entry, bool) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, false
