@@ -101,6 +101,7 @@ func (c *Child) Kill() {
 // Wait waits for the end of the program and returns how it ended.
 func (c *Child) Wait() (syscall.WaitStatus, error) {
 	c.standby.await(c.pid, c.pidfd)
+	c.s.watchdog.ended(c.pid)
 	status, err := c.reap()
 	c.s.mu.Lock()
 	delete(c.s.pids, c.pid)

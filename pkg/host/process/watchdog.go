@@ -4,10 +4,11 @@ package process
 
 import (
 	"bufio"
-	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,31 +19,46 @@ import (
 // watchdog is the supervisor's side of a process that outlives it for a
 // moment: the watchdog process holds the read end of a pipe and kills the
 // remaining descendants if the pipe ends without the line `q`. It runs in a
-// session of its own, so that a signal to this program's group does not kill it.
+// session of its own, so that a signal to this program's group does not kill it. If it has
+// ended, as when the machine gave it no thread, the next start of a process starts another one.
 //
 // The lines are: `c PATH`, a cgroup to kill; `r CONTROLLERS PATH`, which cgroup gives
 // controllers to its children that it did not before; `+PID`, a session that has no
 // cgroup; `=PID`, a session whose leader does not end with this program;
 // `-PID`, that leader has ended; `q`, nothing is left.
 type watchdog struct {
-	once sync.Once
+	starting sync.Mutex // held while one is started, and to close
 
-	mu   sync.Mutex
-	pipe *os.File // nil: there is none
-	pid  int
-	done chan struct{}
+	mu      sync.Mutex
+	pipe    *os.File // nil: there is none
+	pid     int
+	done    chan struct{}
+	closed  bool
+	failed  bool           // the last one could not be started, which was logged
+	cgroups []string       // the lines about cgroups
+	running map[int]string // the lines about sessions whose leaders run, by their pids
 }
 
-// start starts the watchdog with the first process.
+// start starts the watchdog, if it does not run.
 func (d *watchdog) start(s *Supervisor) {
-	d.once.Do(func() {
-		if len(s.opts.Watchdog) == 0 {
-			return
-		}
-		if err := d.spawn(s); err != nil {
-			s.log.Warn("no watchdog: descendants may outlive a killed server", "error", err)
-		}
-	})
+	if len(s.opts.Watchdog) == 0 {
+		return
+	}
+	d.starting.Lock()
+	defer d.starting.Unlock()
+	d.mu.Lock()
+	wanted, failed := d.pipe == nil && !d.closed, d.failed
+	d.mu.Unlock()
+	if !wanted {
+		return
+	}
+	err := d.spawn(s)
+	if err != nil && !failed {
+		s.log.Warn("no watchdog: descendants may outlive a killed server", "error", explainShortage(err))
+	}
+	d.mu.Lock()
+	d.failed = err != nil
+	d.mu.Unlock()
 }
 
 func (d *watchdog) spawn(s *Supervisor) error {
@@ -57,57 +73,90 @@ func (d *watchdog) spawn(s *Supervisor) error {
 		return err
 	}
 	defer null.Close()
-	argv := s.opts.Watchdog
+	spec := Spec{Argv: s.opts.Watchdog, Dir: "/", Env: []string{"GOGC=off", "GOMAXPROCS=1"}, outlives: true}
 	s.forks.RLock()
-	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOGC=off", "GOMAXPROCS=1"},
-		Files: []uintptr{r.Fd(), null.Fd(), null.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
-	d.mu.Lock()
+	pid, pidfd, err := spec.fork(&ends{files: [3]int{int(r.Fd()), int(null.Fd()), int(null.Fd())}}, spec.Argv[0], -1)
 	if err == nil {
-		d.pipe, d.pid, d.done = w, pid, make(chan struct{})
+		d.begin(w, pid)
 	}
-	d.mu.Unlock()
 	s.forks.RUnlock()
 	if err != nil {
 		_ = w.Close()
-		return fmt.Errorf("start %s: %w", argv[0], err)
+		return err
 	}
-	s.wg.Go(func() {
-		waitStatus(pid)
-		close(d.done)
-		s.lookForOrphans()
-	})
+	s.wg.Go(func() { d.routineWaiter(s, pid, pidfd) })
 	if root := s.cgroups(); root != nil {
 		d.send("c " + root.path)
 	}
 	return nil
 }
 
-// send sends the watchdog a line. Errors are ignored: a watchdog that has ended
-// is needed only if this program is killed.
+// begin notes a watchdog that was started, and tells it what the one before it was told.
+func (d *watchdog) begin(pipe *os.File, pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pipe, d.pid, d.done = pipe, pid, make(chan struct{})
+	for _, line := range slices.Concat(d.cgroups, slices.Collect(maps.Values(d.running))) {
+		d.write(line)
+	}
+}
+
+// routineWaiter waits for the end of a watchdog.
+func (d *watchdog) routineWaiter(s *Supervisor, pid, pidfd int) {
+	awaitEnd(pid, pidfd)
+	waitStatus(pid)
+	d.mu.Lock()
+	if d.pipe != nil {
+		_ = d.pipe.Close()
+		d.pipe = nil
+	}
+	close(d.done)
+	d.mu.Unlock()
+	s.lookForOrphans()
+}
+
+// send sends the watchdog a line about a cgroup.
 func (d *watchdog) send(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !slices.Contains(d.cgroups, line) {
+		d.cgroups = append(d.cgroups, line)
+		d.write(line)
+	}
+}
+
+// write writes a line. Errors are ignored: a watchdog that has ended is needed only if this program is
+// killed. d.mu must be held.
+func (d *watchdog) write(line string) {
 	if d.pipe != nil {
 		_, _ = d.pipe.WriteString(line + "\n")
 	}
 }
 
 func (d *watchdog) started(pid int, withoutCgroup bool) {
+	line := "+" + strconv.Itoa(pid)
 	switch {
 	case !diesWithParent:
-		d.send("=" + strconv.Itoa(pid))
-	case withoutCgroup:
-		d.send("+" + strconv.Itoa(pid))
+		line = "=" + strconv.Itoa(pid)
+	case !withoutCgroup:
+		return
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == nil {
+		d.running = make(map[int]string)
+	}
+	d.running[pid] = line
+	d.write(line)
 }
 
 // ended must be called before the pid of a process can be reused.
 func (d *watchdog) ended(pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.running, pid)
 	if !diesWithParent {
-		d.send("-" + strconv.Itoa(pid))
+		d.write("-" + strconv.Itoa(pid))
 	}
 }
 
@@ -119,10 +168,12 @@ func (d *watchdog) isWatchdog(pid int) bool {
 
 // close ends the watchdog and waits for it.
 func (d *watchdog) close() {
-	d.send("q")
+	d.starting.Lock()
+	defer d.starting.Unlock()
 	d.mu.Lock()
+	d.write("q")
 	pipe, done := d.pipe, d.done
-	d.pipe = nil
+	d.pipe, d.closed = nil, true
 	d.mu.Unlock()
 	if pipe != nil {
 		_ = pipe.Close()

@@ -5,11 +5,18 @@ package process
 import (
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"codex.internal/pkg/testutil"
 )
 
 // session starts a shell in a session of its own; its output ends when
@@ -60,4 +67,55 @@ func TestWatchdogLeavesAllAloneAfterAFarewell(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestWatchdogIsReplaced: if the watchdog has ended, or could not be started, the next start of a process starts another one,
+// which is told of the processes that run.
+func TestWatchdogIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	program, lines := filepath.Join(dir, "watchdog"), filepath.Join(dir, "lines")
+	var log strings.Builder
+	s, err := NewSupervisor(Options{Watchdog: []string{program}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	g := s.NewGroup()
+	told := func(want ...*Process) {
+		t.Helper()
+		var pids []string
+		for _, p := range want {
+			pids = append(pids, strconv.Itoa(p.Pid()))
+		}
+		slices.Sort(pids)
+		testutil.Eventually(t.Context(), t, fmt.Sprint(pids), func() (string, bool) {
+			text, _ := os.ReadFile(lines)
+			got := strings.FieldsFunc(string(text), func(c rune) bool { return strings.ContainsRune("+=\n", c) })
+			slices.Sort(got)
+			return string(text), slices.Equal(got, pids)
+		})
+	}
+	sleep := shell("exec sleep 1000")
+	first, _ := start(t, g, sleep)
+	ended, _ := start(t, g, shell("exit 0"))
+	await(t, "the end of a process", ended.Done())
+	if n := strings.Count(log.String(), "no watchdog"); n != 1 {
+		t.Errorf("the log says %d times that there is none: %s", n, &log)
+	}
+
+	script := fmt.Sprintf("#!/bin/sh\nexec /bin/cat > %s\n", lines)
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := start(t, g, sleep)
+	told(first, second)
+
+	if err := syscall.Kill(s.watchdog.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the watchdog", s.watchdog.done)
+	first.Terminate()
+	await(t, "the end of a process", first.Done())
+	third, _ := start(t, g, sleep)
+	told(second, third)
 }
