@@ -20,7 +20,7 @@ func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (r
 	if len(p.Roots) > execproto.MaxCapabilityRoots {
 		return nil, invalid(fmt.Sprintf("capability root discovery accepts at most %d roots", execproto.MaxCapabilityRoots))
 	}
-	groups, err := c.discoverGroups(p.Roots)
+	groups, err := c.discoverGroups(ctx, p.Roots)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ type discoverGroup struct {
 
 // discoverGroups divides roots by sandboxes. Nothing is looked at if one of the
 // sandboxes cannot be decoded.
-func (c *conn) discoverGroups(roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
+func (c *conn) discoverGroups(ctx context.Context, roots []execproto.DiscoverRoot) ([]*discoverGroup, error) {
 	var groups []*discoverGroup
 next:
 	for i, r := range roots {
@@ -89,7 +89,7 @@ next:
 				continue next
 			}
 		}
-		worker, err := c.fileWorker(r.Sandbox)
+		worker, err := c.fileWorker(ctx, r.Sandbox)
 		if err != nil {
 			return nil, err
 		}

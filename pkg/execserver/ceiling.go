@@ -3,6 +3,7 @@
 package execserver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,15 @@ func (c *conn) outsideCeiling(method string) error {
 
 // fileIntent returns how a file request with that sandbox of the params must be confined;
 // nil: not at all.
-func (c *conn) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
+func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*launch.Intent, error) {
+	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
+		return nil, nil
+	}
+	return withThread(ctx, func() (*launch.Intent, error) { return c.intentUnderCeiling(raw) })
+}
+
+// intentUnderCeiling is fileIntent. It looks at the disk.
+func (c *conn) intentUnderCeiling(raw json.RawMessage) (*launch.Intent, error) {
 	intent, err := c.srv.fileIntent(raw)
 	ceiling := &c.grant.Ceiling
 	if err != nil || !ceiling.ConfinesFiles() {
@@ -139,7 +148,8 @@ func tooWeak(c *wsauth.Ceiling, why string) error {
 func (c *conn) checkStart(p *execproto.StartParams, cwd string) error {
 	ceiling := &c.grant.Ceiling
 	if ceiling.Dir != "" {
-		if err := liesIn(cwd, ceiling.Dir); err != nil {
+		_, err := withThread(c.ctx, func() (struct{}, error) { return struct{}{}, liesIn(cwd, ceiling.Dir) })
+		if err != nil {
 			return invalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
 		}
 	}

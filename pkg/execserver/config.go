@@ -26,7 +26,8 @@ func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigRead
 		return nil, configError(errors.New("this server has no CODEX_HOME"))
 	}
 	machine := hostconfig.Machine{System: hostconfig.SystemDirectory, Home: srv.opts.CodexHome}
-	found, err := machine.Read(ctx, hostconfig.Query{Cwd: cwd, Config: p.ConfigPaths, Requirements: p.RequirementsPaths})
+	query := hostconfig.Query{Cwd: cwd, Config: p.ConfigPaths, Requirements: p.RequirementsPaths}
+	found, err := withThread(ctx, func() (hostconfig.Result, error) { return machine.Read(ctx, query) })
 	if err != nil {
 		return nil, configError(err)
 	}

@@ -185,7 +185,7 @@ func (k *kept) read(ctx context.Context, params *execproto.ReadParams) (execprot
 		err := k.call(ctx, execproto.MethodProcessRead, &part, &r)
 		switch {
 		case errors.Is(err, errKeeperEnded):
-			return k.readEnded(params)
+			return k.readEnded(ctx, params)
 		case err != nil:
 			return r, err
 		}
@@ -200,12 +200,14 @@ func (k *kept) read(ctx context.Context, params *execproto.ReadParams) (execprot
 }
 
 // readEnded reads what a process has left behind.
-func (k *kept) readEnded(params *execproto.ReadParams) (execproto.ReadResult, error) {
-	log, err := k.ended()
-	if err != nil {
-		return execproto.ReadResult{}, err
-	}
-	return readLog(log, params, true)
+func (k *kept) readEnded(ctx context.Context, params *execproto.ReadParams) (execproto.ReadResult, error) {
+	return withThread(ctx, func() (execproto.ReadResult, error) {
+		log, err := k.ended()
+		if err != nil {
+			return execproto.ReadResult{}, err
+		}
+		return readLog(log, params, true)
+	})
 }
 
 // afterSeq returns the number above which a process/read reads.

@@ -10,6 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox/launch"
 )
 
@@ -19,7 +20,7 @@ type fileWorker interface {
 	// run carries out a request that is not about a handle.
 	run(ctx context.Context, fr *fileRequest) (result, error)
 	// open carries out fs/open for a native path.
-	open(path string, p *openRequest) (openFile, error)
+	open(ctx context.Context, path string, p *openRequest) (openFile, error)
 	// openArchive carries out fs/openArchive for a native path. ctx ends what reading
 	// takes long to do.
 	openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error)
@@ -28,17 +29,17 @@ type fileWorker interface {
 // openFile is the file of a handle. After an error of readBlock or writeBlock the
 // caller must abandon it. One goroutine uses it at a time.
 type openFile interface {
-	readBlock(offset, n uint64) (result, error)
-	writeBlock(offset uint64, chunk []byte) (result, error)
+	readBlock(ctx context.Context, offset, n uint64) (result, error)
+	writeBlock(ctx context.Context, offset uint64, chunk []byte) (result, error)
 	// close closes the file. An atomic write replaces its target here.
-	close() (result, error)
+	close(ctx context.Context) (result, error)
 	// abandon closes the file without completing an atomic write.
 	abandon()
 }
 
 // fileWorker returns the worker for a request with that sandbox of the params.
-func (c *conn) fileWorker(raw json.RawMessage) (fileWorker, error) {
-	intent, err := c.fileIntent(raw)
+func (c *conn) fileWorker(ctx context.Context, raw json.RawMessage) (fileWorker, error) {
+	intent, err := c.fileIntent(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -48,60 +49,88 @@ func (c *conn) fileWorker(raw json.RawMessage) (fileWorker, error) {
 	return confinedFiles{c.srv, intent}, nil
 }
 
+// withThread calls f, which makes system calls about files, when there is a thread for it. The calls may hang. f
+// must not call withThread.
+func withThread[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
+	err = threads.Files.Do(ctx, func() error {
+		v, err = f()
+		return err
+	})
+	return v, err
+}
+
 // serverFiles carries out requests in this process.
 type serverFiles struct{ srv *Server }
 
 func (w serverFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
-	r, err := fr.call.Run(ctx, false)
-	if err != nil {
-		return nil, err
-	}
-	if r.Content != nil {
-		return w.srv.contentResult(r.Content)
-	}
-	return r.Value, nil
+	return withThread(ctx, func() (result, error) {
+		r, err := fr.call.Run(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		if r.Content != nil {
+			return w.srv.contentResult(ctx, r.Content)
+		}
+		return r.Value, nil
+	})
 }
 
-func (serverFiles) open(path string, p *openRequest) (openFile, error) {
-	f, err := fsops.OpenFile(path, &p.OpenParams, false)
-	if err != nil {
-		return nil, err
-	}
-	return serverFile{f}, nil
+func (serverFiles) open(ctx context.Context, path string, p *openRequest) (openFile, error) {
+	return withThread(ctx, func() (openFile, error) {
+		f, err := fsops.OpenFile(path, &p.OpenParams, false)
+		if err != nil {
+			return nil, err
+		}
+		return serverFile{f}, nil
+	})
 }
 
 func (serverFiles) openArchive(ctx context.Context, path string, p *archiveRequest) (openFile, error) {
-	f, err := fsops.OpenArchive(ctx, path, &p.OpenArchiveParams, false)
-	if err != nil {
-		return nil, err
-	}
-	return serverFile{f}, nil
+	return withThread(ctx, func() (openFile, error) {
+		f, err := fsops.OpenArchive(ctx, path, &p.OpenArchiveParams, false)
+		if err != nil {
+			return nil, err
+		}
+		return serverFile{f}, nil
+	})
 }
 
 // serverFile is a file that this process has opened.
 type serverFile struct{ f *fsops.File }
 
-func (f serverFile) readBlock(offset, n uint64) (result, error) {
-	b := blocks.Get().(*[]byte)
-	got, eof, err := f.f.ReadBlock((*b)[:n], offset)
-	if err != nil {
-		blocks.Put(b)
-		return nil, err
-	}
-	return followed{execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, func() { blocks.Put(b) }}, nil
+func (f serverFile) readBlock(ctx context.Context, offset, n uint64) (result, error) {
+	return withThread(ctx, func() (result, error) {
+		b := blocks.Get().(*[]byte)
+		got, eof, err := f.f.ReadBlock((*b)[:n], offset)
+		if err != nil {
+			blocks.Put(b)
+			return nil, err
+		}
+		return followed{execproto.ReadBlockResult{Chunk: (*b)[:got], EOF: eof}, func() { blocks.Put(b) }}, nil
+	})
 }
 
-func (f serverFile) writeBlock(offset uint64, chunk []byte) (result, error) {
-	err := f.f.WriteBlock(chunk, offset)
-	return f.f.Told(), err
+func (f serverFile) writeBlock(ctx context.Context, offset uint64, chunk []byte) (result, error) {
+	return withThread(ctx, func() (result, error) {
+		err := f.f.WriteBlock(chunk, offset)
+		return f.f.Told(), err
+	})
 }
 
-func (f serverFile) close() (result, error) {
-	err := f.f.Close()
-	return f.f.Told(), err
+// close closes the file also if ctx has ended: its handle is gone.
+func (f serverFile) close(ctx context.Context) (result, error) {
+	return withThread(context.WithoutCancel(ctx), func() (result, error) {
+		err := f.f.Close()
+		return f.f.Told(), err
+	})
 }
 
-func (f serverFile) abandon() { f.f.Abandon() }
+func (f serverFile) abandon() {
+	_, _ = withThread(context.Background(), func() (result, error) {
+		f.f.Abandon()
+		return nil, nil
+	})
+}
 
 // blocks holds buffers of execproto.MaxBlockBytes for readBlock.
 var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockBytes); return &b }}
@@ -138,7 +167,7 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 // open opens a file in a helper of its own. The helper is ended by closing its
 // input and not by a context: a helper that is killed leaves the temporary file of
 // an atomic write behind.
-func (w confinedFiles) open(_ string, p *openRequest) (openFile, error) {
+func (w confinedFiles) open(_ context.Context, _ string, p *openRequest) (openFile, error) {
 	return w.openHandle(execproto.MethodFSOpen, p.Mode, p.json, p.Sandbox)
 }
 
@@ -173,17 +202,17 @@ func (w confinedFiles) openArchive(ctx context.Context, _ string, p *archiveRequ
 // confinedFile is a file that a helper has opened.
 type confinedFile struct{ h *helper }
 
-func (f confinedFile) readBlock(offset, n uint64) (result, error) {
+func (f confinedFile) readBlock(_ context.Context, offset, n uint64) (result, error) {
 	response, err := f.h.ask(execproto.MethodFSReadBlock, fshelper.AppendReadBlock(nil, offset, n))
 	return encoded(response), err
 }
 
-func (f confinedFile) writeBlock(offset uint64, chunk []byte) (result, error) {
+func (f confinedFile) writeBlock(_ context.Context, offset uint64, chunk []byte) (result, error) {
 	response, err := f.h.ask(execproto.MethodFSWriteBlock, fshelper.AppendWriteBlock(nil, offset, chunk))
 	return encoded(response), err
 }
 
-func (f confinedFile) close() (result, error) {
+func (f confinedFile) close(context.Context) (result, error) {
 	response, err := f.h.ask(execproto.MethodFSClose, fshelper.AppendClose(nil))
 	if ended := f.h.end(); err == nil {
 		err = ended

@@ -34,7 +34,7 @@ func fileOperation(operation *fsops.Operation) row {
 				return nil, err
 			}
 		}
-		worker, err := c.fileWorker(fr.call.Sandbox)
+		worker, err := c.fileWorker(ctx, fr.call.Sandbox)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +60,9 @@ func fileOperation(operation *fsops.Operation) row {
 func fileData(data source) large { return large{`{"dataBase64":"`, data, `"}`} }
 
 // contentResult returns a file as the result of fs/readFile, and closes it.
-func (srv *Server) contentResult(c *fsops.Content) (result, error) {
+func (srv *Server) contentResult(ctx context.Context, c *fsops.Content) (result, error) {
 	if c.Size > inlineBody {
-		return srv.largeContent(c)
+		return srv.largeContent(ctx, c)
 	}
 	defer c.Close()
 	data, err := readSmall(c)
@@ -98,7 +98,7 @@ func readSmall(c *fsops.Content) ([]byte, error) {
 // later. Up to wholeFile bytes are read before the answer begins, so that a read
 // error is the answer to the request. A read error after that closes the
 // connection.
-func (srv *Server) largeContent(c *fsops.Content) (result, error) {
+func (srv *Server) largeContent(ctx context.Context, c *fsops.Content) (result, error) {
 	if c.Size >= releaseAbove {
 		srv.memory.used()
 	}
@@ -118,8 +118,11 @@ func (srv *Server) largeContent(c *fsops.Content) (result, error) {
 			}
 			return piece, io.EOF
 		}
-		n, err := io.ReadFull(c, buf)
-		return buf[:n], endOfFile(err)
+		// The answer is sent when the request no longer has the thread.
+		return withThread(ctx, func() ([]byte, error) {
+			n, err := io.ReadFull(c, buf)
+			return buf[:n], endOfFile(err)
+		})
 	}
 	return followed{fileData(data), end}, nil
 }

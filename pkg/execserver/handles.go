@@ -110,7 +110,7 @@ func decodeOpen(json []byte) (openRequest, error) {
 	return openRequest{p, json}, err
 }
 
-func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
+func fsOpen(ctx context.Context, c *conn, p *openRequest) (result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
 	if err := c.mayOpen(execproto.MethodFSOpen, p.Mode); err != nil {
 		return nil, err
 	}
-	worker, err := c.fileWorker(p.Sandbox)
+	worker, err := c.fileWorker(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func fsOpen(_ context.Context, c *conn, p *openRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(path, p) })
+	h.file, err = recorded(c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
 	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err
@@ -164,7 +164,7 @@ func decodeArchive(json []byte) (archiveRequest, error) {
 
 // fsOpenArchive opens a handle of an archive. Requests about it work as those about a
 // file.
-func fsOpenArchive(_ context.Context, c *conn, p *archiveRequest) (result, error) {
+func fsOpenArchive(ctx context.Context, c *conn, p *archiveRequest) (result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func fsOpenArchive(_ context.Context, c *conn, p *archiveRequest) (result, error
 	if err := c.mayOpen(execproto.MethodFSOpenArchive, mode); err != nil {
 		return nil, err
 	}
-	worker, err := c.fileWorker(p.Sandbox)
+	worker, err := c.fileWorker(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (t *handleTable) drop(id string, err error) error {
 	return err
 }
 
-func fsReadBlock(_ context.Context, c *conn, p *execproto.ReadBlockParams) (result, error) {
+func fsReadBlock(ctx context.Context, c *conn, p *execproto.ReadBlockParams) (result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -220,14 +220,14 @@ func fsReadBlock(_ context.Context, c *conn, p *execproto.ReadBlockParams) (resu
 	if err != nil {
 		return nil, err
 	}
-	r, err := h.file.readBlock(p.Offset, p.Len)
+	r, err := h.file.readBlock(ctx, p.Offset, p.Len)
 	if err != nil {
 		return nil, c.handles.drop(p.HandleID, err)
 	}
 	return r, nil
 }
 
-func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (result, error) {
+func fsWriteBlock(ctx context.Context, c *conn, p *execproto.WriteBlockParams) (result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (re
 		}
 		return nil, err
 	}
-	r, err := h.file.writeBlock(p.Offset, p.Chunk)
+	r, err := h.file.writeBlock(ctx, p.Offset, p.Chunk)
 	if err != nil {
 		return nil, c.handles.drop(p.HandleID, err)
 	}
@@ -255,7 +255,7 @@ func fsWriteBlock(_ context.Context, c *conn, p *execproto.WriteBlockParams) (re
 
 // fsClose closes a handle after the earlier requests about it. An atomic write
 // replaces its target here, and the error of that is the answer.
-func fsClose(_ context.Context, c *conn, p *execproto.HandleParams) (result, error) {
+func fsClose(ctx context.Context, c *conn, p *execproto.HandleParams) (result, error) {
 	if err := fsops.CheckHandleID(p.HandleID); err != nil {
 		return nil, err
 	}
@@ -263,5 +263,5 @@ func fsClose(_ context.Context, c *conn, p *execproto.HandleParams) (result, err
 	if h == nil {
 		return done{}, nil
 	}
-	return h.file.close()
+	return h.file.close(ctx)
 }

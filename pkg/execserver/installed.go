@@ -20,7 +20,7 @@ func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParam
 	if _, err := pathuri.Parse(p.Cwd, srv.home); err != nil {
 		return nil, invalidParams("cwd: " + err.Error())
 	}
-	worker, err := c.fileWorker(p.Sandbox)
+	worker, err := c.fileWorker(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (x *installedFiles) discover(ctx context.Context, codexHome string) (result
 		return nil, err
 	}
 	for i, p := range plugins {
-		x.answer.Plugin(p, &found.Roots[skills+i], x.remoteID(p))
+		x.answer.Plugin(p, &found.Roots[skills+i], x.remoteID(ctx, p))
 	}
 	for i := range skills {
 		root := &found.Roots[i]
@@ -97,7 +97,7 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []instal
 
 // remoteID returns the id that a plugin has elsewhere, or nil. The file is read
 // by a block, which bounds what a large one costs.
-func (x *installedFiles) remoteID(p installed.Plugin) *string {
+func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *string {
 	if p.Remote == "" {
 		return nil
 	}
@@ -107,12 +107,12 @@ func (x *installedFiles) remoteID(p installed.Plugin) *string {
 	if err != nil {
 		return nil
 	}
-	f, err := x.worker.open(native, &openRequest{open, params})
+	f, err := x.worker.open(ctx, native, &openRequest{open, params})
 	if err != nil {
 		return nil
 	}
 	defer f.abandon()
-	r, err := f.readBlock(0, installed.MaxRemoteInstall+1)
+	r, err := f.readBlock(ctx, 0, installed.MaxRemoteInstall+1)
 	if err != nil {
 		return nil
 	}

@@ -112,7 +112,7 @@ func (st *start) run(ctx, request context.Context) (result, error) {
 	began := time.Now()
 	if st.sandbox != nil {
 		within(request, spanPrepareSandbox, func() error {
-			intent, err = st.sandbox.intent()
+			intent, err = withThread(ctx, st.sandbox.intent)
 			return err
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/launch"
@@ -86,7 +87,7 @@ func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	intent, err := c.fileIntent(p.Sandbox)
+	intent, err := c.fileIntent(ctx, p.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -235,11 +236,14 @@ func openTree(opening, ctx context.Context, path string, recursive bool) (change
 	if err != nil {
 		return nil, internal("cannot watch files: " + err.Error())
 	}
-	tree, err := fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
+	tree, err := withThread(opening, func() (*watch.Tree, error) {
+		return fsops.OpenWatch(opening, path, recursive, ending.Descriptor())
+	})
 	if err != nil {
 		ending.Close()
 		return nil, err
 	}
+	tree.Do = func(f func()) { _ = threads.Files.Do(context.Background(), func() error { f(); return nil }) }
 	return &serverTree{tree, ending}, nil
 }
 
@@ -266,7 +270,11 @@ type confinedTree struct {
 // confinedTree watches in a helper until ctx ends. The helper never writes.
 func (srv *Server) confinedTree(ctx context.Context, intent *launch.Intent, path string, p *watchRequest) (changeSource, error) {
 	t := &confinedTree{ctx: ctx, intent: intent}
-	if denies := t.denies(); denies(path) {
+	denied, err := withThread(ctx, func() (bool, error) { return t.denies()(path), nil })
+	switch {
+	case err != nil:
+		return nil, err
+	case denied:
 		return nil, invalid("Permission denied (os error 13): " + path)
 	}
 	h, err := srv.startHelper(ctx, readOnly(intent))
@@ -300,12 +308,14 @@ func (t *confinedTree) next() (*execproto.Changed, bool) {
 	if err != nil {
 		return &execproto.Changed{Ended: "the watch failed: " + err.Error()}, true
 	}
-	denied := t.denies()
-	n.Events = slices.DeleteFunc(n.Events, func(e execproto.WatchEvent) bool {
-		path, err := pathuri.Parse(e.Path, "")
-		return err != nil || denied(path)
+	n.Events, err = withThread(t.ctx, func() ([]execproto.WatchEvent, error) {
+		denied := t.denies()
+		return slices.DeleteFunc(n.Events, func(e execproto.WatchEvent) bool {
+			path, err := pathuri.Parse(e.Path, "")
+			return err != nil || denied(path)
+		}), nil
 	})
-	return n, true
+	return n, err == nil
 }
 
 // line reads a line of changes from the helper.

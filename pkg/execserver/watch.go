@@ -64,13 +64,13 @@ func fsWatchMissing(c *conn, p *execproto.WatchMissingParams) (call, error) {
 	}
 	return call{
 		turn: c.watch.order.enter(""),
-		run:  func(context.Context) (result, error) { return c.watchMissing(p) },
+		run:  func(ctx context.Context) (result, error) { return c.watchMissing(ctx, p) },
 	}, nil
 }
 
 // watchMissing starts a watch. A change is not told before the answer, because
 // Codex CLI ignores a notification with an id that it does not know yet.
-func (c *conn) watchMissing(p *execproto.WatchMissingParams) (result, error) {
+func (c *conn) watchMissing(ctx context.Context, p *execproto.WatchMissingParams) (result, error) {
 	missing, present, native, err := c.srv.watchPaths(p)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,10 @@ func (c *conn) watchMissing(p *execproto.WatchMissingParams) (result, error) {
 	if !c.watch.replace(p.WatchID) || !native {
 		return execproto.WatchMissingResult{}, nil
 	}
-	w := watch.New(missing, present)
+	w, err := withThread(ctx, func() (*watch.Watch, error) { return watch.New(missing, present), nil })
+	if err != nil {
+		return nil, err
+	}
 	if w == nil {
 		return execproto.WatchMissingResult{}, nil
 	}

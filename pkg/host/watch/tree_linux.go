@@ -31,6 +31,9 @@ const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL
 //
 // All watches of the program hold one thread together while they wait.
 type Tree struct {
+	// Do, if set, calls f, in which system calls about files may hang. It must not be changed once Next was called.
+	Do func(f func())
+
 	path      string // as the caller has it
 	at        string // the path of the watched directory
 	only      string // the only name that is told; "": all
@@ -315,13 +318,13 @@ func (t *Tree) Next() (Batch, bool) {
 			return Batch{}, false
 		}
 		if !c.full() && (len(t.todo) > 0 || t.reading != nil) {
-			t.end(&c, t.read(&c))
+			t.do(func() { t.end(&c, t.read(&c)) })
 			t.start(&c)
 			continue
 		}
 		timeout := t.left(&c)
 		if c.full() || c.batch.Ended != "" || timeout == 0 {
-			t.check(&c)
+			t.do(func() { t.check(&c) })
 			return c.batch, true
 		}
 		ready, ended := t.poll(timeout)
@@ -329,9 +332,17 @@ func (t *Tree) Next() (Batch, bool) {
 			return Batch{}, false
 		}
 		if ready {
-			t.events(&c)
+			t.do(func() { t.events(&c) })
 			t.start(&c)
 		}
+	}
+}
+
+func (t *Tree) do(f func()) {
+	if t.Do == nil {
+		f()
+	} else {
+		t.Do(f)
 	}
 }
 
