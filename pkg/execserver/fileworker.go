@@ -51,8 +51,13 @@ func (c *conn) fileWorker(ctx context.Context, raw json.RawMessage) (fileWorker,
 
 // withThread calls f, which makes system calls about files, when there is a thread for it. The calls may hang. f
 // must not call withThread.
-func withThread[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
-	err = threads.Files.Do(ctx, func() error {
+func withThread[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	return withThreadOf(ctx, threads.Files, f)
+}
+
+// withThreadOf is withThread for calls of a pool.
+func withThreadOf[T any](ctx context.Context, pool *threads.Pool, f func() (T, error)) (v T, err error) {
+	err = pool.Do(ctx, func() error {
 		v, err = f()
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -112,7 +113,7 @@ func (st *start) run(ctx, request context.Context) (result, error) {
 	began := time.Now()
 	if st.sandbox != nil {
 		within(request, spanPrepareSandbox, func() error {
-			intent, err = withThread(ctx, st.sandbox.intent)
+			intent, err = withThreadOf(ctx, threads.Starts, st.sandbox.intent)
 			return err
 		})
 	}

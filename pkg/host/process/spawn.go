@@ -213,7 +213,7 @@ func (spec *Spec) check() error {
 
 // find is program when the program has a thread for it: the directories of PATH may be on a file system that hangs.
 func (spec *Spec) find(ctx context.Context) (path string, err error) {
-	err = threads.Files.Do(ctx, func() error {
+	err = threads.Starts.Do(ctx, func() error {
 		path, err = spec.program()
 		return err
 	})

@@ -266,7 +266,7 @@ func (st *Standby) awaitReport() (end ending, reported bool) {
 // reachable reports whether the working directory can be entered. If not, the
 // start of the program finds out why.
 func (spec *Spec) reachable() bool {
-	return threads.Files.Do(context.Background(), func() error {
+	return threads.Starts.Do(context.Background(), func() error {
 		var st unix.Stat_t
 		if err := unix.Stat(spec.Dir, &st); err != nil {
 			return err

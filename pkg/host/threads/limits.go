@@ -5,7 +5,9 @@ import "time"
 const (
 	// serverFiles is how many goroutines of a server are in system calls about files at a time. Disks are not faster
 	// with more; a network file system may be.
-	serverFiles = 24
+	serverFiles = 20
+	// serverStarts is for the directories of PATH, and those of sandboxes.
+	serverStarts = 4
 	// serverWork is for the searches of /proc, for cgroups, and for launchers that take an order.
 	serverWork = 8
 	// serverSpare counts the threads that are never free: the runtime's monitor and its template for threads, those that
@@ -13,7 +15,7 @@ const (
 	serverSpare = 16
 
 	// A keeper has one process, and serves few clients. There may be hundreds of keepers.
-	keeperFiles, keeperWork, keeperSpare = 2, 2, 10
+	keeperFiles, keeperStarts, keeperWork, keeperSpare = 2, 1, 2, 9
 
 	// aheadShare is the part of what the machine still gives that threads are made of at most: commands
 	// need the rest.
@@ -21,12 +23,11 @@ const (
 
 	// stuckTime is how long all calls of a pool must hang before it grows.
 	stuckTime = 100 * time.Millisecond
-	// growStep is by how many slots it grows at a time, and mostSlots how large it gets: the Go runtime ends a program with 10,000 threads.
-	growStep  = 8
+	// mostSlots is how large it gets: the Go runtime ends a program with 10,000 threads.
 	mostSlots = 1024
-	// roomToGrow is how many processes and threads the machine must give for that. Between the look at the
+	// roomToGrow is how many processes and threads the machine must leave after that. Between the look at the
 	// limits and the new threads a fork bomb may start some: it starts 10,000 in a second.
 	roomToGrow = 512
 	// roomToCount is what the machine must leave so that the user's threads are not counted.
-	roomToCount = roomToGrow + growStep
+	roomToCount = roomToGrow + mostSlots
 )

@@ -92,13 +92,14 @@ func (p *Pool) look() {
 	p.timer.Reset(stuckTime)
 }
 
-// add makes the pool larger if it may be. p.mu must be held.
+// add makes the pool twice as large if it may be. p.mu must be held.
 func (p *Pool) add() {
+	more := min(p.size, mostSlots-p.size)
 	switch {
-	case p.size+growStep > mostSlots:
-	case p.grow(growStep):
-		p.size += growStep
-		p.slots.Load().Release(growStep)
+	case more == 0:
+	case p.grow(more):
+		p.size += more
+		p.slots.Load().Release(int64(more))
 		p.log.Warn("system calls about files hang; the server has made more threads for others", "calls", p.size)
 	case !p.told:
 		p.told = true

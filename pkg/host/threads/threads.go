@@ -25,47 +25,59 @@ import (
 
 // The pools. They bound nothing before Ahead is called.
 var (
-	// Files is for calls that may hang, as on a network file system whose server is down.
+	// Files is for calls about files, which may hang, as on a network file system whose server is down.
 	Files = &Pool{}
+	// Starts is for what is looked up before a process is started. This may hang, too, and must not wait for Files.
+	Starts = &Pool{}
 	// Work is for calls that take milliseconds at most and never hang, as on /proc.
 	Work = &Pool{}
 )
 
 // Plan says for how many goroutines threads are made.
 type Plan struct {
-	Files, Work int // slots of the pools
-	Spare       int // for calls that no pool bounds
+	Files, Starts, Work int // slots of the pools
+	Spare               int // for calls that no pool bounds
 }
 
 // The plans of programs.
 var (
-	ServerPlan = Plan{serverFiles, serverWork, serverSpare}
-	KeeperPlan = Plan{keeperFiles, keeperWork, keeperSpare}
+	ServerPlan = Plan{serverFiles, serverStarts, serverWork, serverSpare}
+	KeeperPlan = Plan{keeperFiles, keeperStarts, keeperWork, keeperSpare}
 )
 
-// Ahead makes threads and bounds the pools, and returns how many threads there are. If the machine gives less than aheadShare
-// times what the plan needs, the pools are smaller. It must be called once, before the pools are used.
-func Ahead(p Plan, log *slog.Logger) int {
+// Ahead bounds the pools and makes threads, in a millisecond or two. It does not wait for that: the caller calls
+// wait in the end. If the machine gives less than aheadShare times what the plan needs, the pools are smaller. It must
+// be called once, before the pools are used.
+func Ahead(p Plan, log *slog.Logger) (wait func()) {
 	processors := runtime.GOMAXPROCS(0)
 	p = p.within(Count() + Room()/aheadShare - processors)
-	n := Make(processors + p.Files + p.Work + p.Spare)
 	Files.bound(p.Files, grow, log)
+	Starts.bound(p.Starts, grow, log)
 	Work.bound(p.Work, nil, nil)
-	return n
+	var made sync.WaitGroup
+	made.Go(func() {
+		n := Make(processors + p.threads())
+		log.Debug("threads were made ahead", "threads", n)
+	})
+	return made.Wait
 }
 
-// within returns the plan, or one for no more than n threads: the pools get two thirds of them. Each has a slot at least.
+// threads returns how many threads the plan needs beside those of the processors.
+func (p Plan) threads() int { return p.Files + p.Starts + p.Work + p.Spare }
+
+// within returns the plan, or a smaller one if there are no more than n threads for it. Each pool has a slot at least.
 func (p Plan) within(n int) Plan {
-	if p.Files+p.Work+p.Spare <= n {
+	all := p.threads()
+	if all <= n {
 		return p
 	}
-	third := max(1, n/3)
-	return Plan{min(p.Files, third), min(p.Work, third), min(p.Spare, third)}
+	part := func(of int) int { return max(1, of*max(0, n)/all) }
+	return Plan{part(p.Files), part(p.Starts), part(p.Work), part(p.Spare)}
 }
 
 // grow makes n more threads. It returns false if the machine has no room for them.
 func grow(n int) bool {
-	if Room() < roomToGrow {
+	if Room() < roomToGrow+n {
 		return false
 	}
 	Make(Count() + n)
@@ -80,20 +92,23 @@ func Count() int {
 }
 
 // Make makes threads until there are as many as wanted, and returns how many there are. If the machine does not give
-// them, the runtime ends the program.
+// them, the runtime ends the program. It takes 30 microseconds for each.
 func Make(wanted int) int {
 	var locked sync.WaitGroup
 	release := make(chan struct{})
-	for Count() < wanted {
-		began := make(chan struct{})
-		locked.Go(func() {
-			// The thread of a goroutine that is locked to it waits with the goroutine, and runs no other one.
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			close(began)
-			<-release
-		})
-		<-began
+	for missing := wanted - Count(); missing > 0; missing = wanted - Count() {
+		var begun sync.WaitGroup
+		begun.Add(missing)
+		for range missing {
+			locked.Go(func() {
+				// The thread of a goroutine that is locked to it waits with the goroutine, and runs no other one.
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				begun.Done()
+				<-release
+			})
+		}
+		begun.Wait()
 	}
 	close(release)
 	locked.Wait()

@@ -64,17 +64,17 @@ func block(t *testing.T, n int) {
 
 // TestWithin: a plan that the machine has no room for gets smaller, and leaves something of each kind.
 func TestWithin(t *testing.T) {
-	p := Plan{Files: 24, Work: 8, Spare: 16}
+	p := Plan{Files: 20, Starts: 4, Work: 8, Spare: 16}
 	for _, tt := range []struct {
 		room int
 		want Plan
 	}{
 		{1000, p},
 		{48, p},
-		{47, Plan{15, 8, 15}},
-		{12, Plan{4, 4, 4}},
-		{2, Plan{1, 1, 1}},
-		{-5, Plan{1, 1, 1}},
+		{47, Plan{19, 3, 7, 15}},
+		{12, Plan{5, 1, 2, 4}},
+		{2, Plan{1, 1, 1, 1}},
+		{-5, Plan{1, 1, 1, 1}},
 	} {
 		if got := p.within(tt.room); got != tt.want {
 			t.Errorf("room for %d: %+v, want %+v", tt.room, got, tt.want)

@@ -17,6 +17,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox/launch"
 )
 
@@ -103,6 +104,7 @@ func runKeeper(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	defer threads.Ahead(threads.KeeperPlan, log)()
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger: log, Tracer: keeperTracer(s.Collector, s.Version, log), TraceCommands: s.TraceCommands,
 		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,

@@ -14,6 +14,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
@@ -190,6 +191,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	defer endTraces()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
+	defer threads.Ahead(threads.ServerPlan, log)()
 	srv, err := execserver.New(opts)
 	if err != nil {
 		f.closeUnused()
