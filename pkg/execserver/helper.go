@@ -54,7 +54,7 @@ func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, lau
 		Standby: launcher(),
 	})
 	if err != nil {
-		return nil, internal("failed to prepare fs sandbox: " + err.Error())
+		return nil, shortOf(err, internal("failed to prepare fs sandbox: "+err.Error()))
 	}
 	h = &helper{srv: srv, child: child, unhook: context.AfterFunc(ctx, child.Kill)}
 	h.stderrRead.Go(func() {
@@ -156,6 +156,8 @@ func (h *helper) retire() {
 func (h *helper) failed(err error) error {
 	status, wait := h.wait()
 	switch {
+	case wait == nil && bytes.Contains(h.stderr.Bytes(), []byte(noThread)):
+		return atLimit(limitMachine, internal("failed to prepare fs sandbox: "+launch.Unbegun))
 	case wait != nil:
 		return internal("failed to encode or decode fs sandbox helper message: " + wait.Error())
 	case status.Exited() && status.ExitStatus() == 0:
@@ -164,6 +166,10 @@ func (h *helper) failed(err error) error {
 		return internal(fshelper.FailureText(status, h.stderr.Bytes()) + h.srv.whyNotExecuted(h.stderr.Bytes()))
 	}
 }
+
+// noThread is what the Go runtime says when it ends a program because the machine gives it no thread. A helper has nothing to
+// say itself before that.
+const noThread = "runtime: failed to create new OS thread"
 
 // whyNotExecuted returns a hint for the error of a helper that could not be executed because its
 // program needs libraries; "" for another error. Scenario: a program that go build made with cgo

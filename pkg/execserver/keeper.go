@@ -208,7 +208,7 @@ func (p *keptProc) Output(seq uint64, stream process.Stream, chunk []byte) {
 // Exited implements process.Sink.
 func (p *keptProc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
-	refused, reason := p.refused(), ""
+	refused, reason := p.refused(e.Code), ""
 	if refused != nil {
 		reason = refused.Reason
 	}

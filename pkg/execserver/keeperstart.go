@@ -304,7 +304,9 @@ func (d *detachedStore) checkLimits(record keeperRecord) error {
 
 // spawn starts the keeper of a process.
 func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
-	fail := func(err error) (int, error) { return 0, internal("start the keeper of the process: " + err.Error()) }
+	fail := func(err error) (int, error) {
+		return 0, shortOf(err, internal("start the keeper of the process: "+err.Error()))
+	}
 	stderr, err := k.root.OpenFile(stderrName, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fail(err)

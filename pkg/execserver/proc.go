@@ -202,7 +202,7 @@ func (p *proc) recordConfined() {
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
-	refused := p.refused()
+	refused := p.refused(e.Code)
 	p.observeExit(&e, refused)
 	p.notify(execproto.ExitedNotification{
 		ProcessID: p.id, Seq: seq, ExitCode: e.Code, SandboxDenied: e.Denied, SandboxRefusal: refused,
@@ -210,17 +210,20 @@ func (p *proc) Exited(seq uint64, e process.Exit) {
 	})
 }
 
-// refused returns, once the process has ended, the policy that could not be
+// refused returns, once the process has ended with an exit code, the policy that could not be
 // enforced, and logs it: the command has not run. It returns nil if the policy
 // was enforced.
-func (p *proc) refused() *execproto.SandboxRefusal {
+func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 	if p.refusal == nil {
 		return nil
 	}
 	defer p.refusal.Close()
-	reason := launch.ReadRefusal(p.refusal)
-	if reason == "" {
+	reason := launch.ReadRefusal(p.refusal, exitCode)
+	switch reason {
+	case "":
 		return nil
+	case launch.Unbegun:
+		p.s.srv.metrics.limit(limitMachine)
 	}
 	policy := p.profile.AppendJSON(nil)
 	if len(policy) > maxPolicyShown {

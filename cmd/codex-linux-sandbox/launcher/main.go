@@ -106,6 +106,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
 		unix.CloseOnExec(o.refusalFD)
+		// It says that this launcher has not begun.
+		_ = unix.Ftruncate(o.refusalFD, 0)
 	}
 	if o.egressFD >= 0 {
 		// Nor this: over it comes what the server connects for the command.

@@ -33,8 +33,14 @@ type Child struct {
 }
 
 // StartChild starts a program in a session of its own. It uses Argv, Arg0, Dir,
-// Env, ExtraFiles and Standby of the spec, and ignores the other fields.
+// Env, ExtraFiles and Standby of the spec, and ignores the other fields. The error is a
+// *ShortageError if the start may succeed later.
 func (s *Supervisor) StartChild(spec Spec) (*Child, error) {
+	c, err := s.startChild(spec)
+	return c, explainShortage(err)
+}
+
+func (s *Supervisor) startChild(spec Spec) (*Child, error) {
 	defer spec.Standby.Close() // unless it is used
 	spec.PipeStdin, spec.TTY = true, false
 	if err := spec.check(); err != nil {

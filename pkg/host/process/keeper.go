@@ -4,7 +4,6 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 )
@@ -20,7 +19,8 @@ var ErrNoKeepers = errors.New("only on Linux, and only with Options.Subreaper, m
 // a session of its own, is in no cgroup of the Supervisor's, gets no parent-death signal,
 // and Close and the watchdog leave it alone. It is reaped when it ends before this
 // program. It uses Argv, Arg0, Dir, Env and ExtraFiles of the spec, and returns the pid.
-// stdin and stderr belong to the caller; standard output is the null device.
+// stdin and stderr belong to the caller; standard output is the null device. The error is a *ShortageError
+// if the start may succeed later.
 func (s *Supervisor) StartKeeper(spec Spec, stdin, stderr *os.File) (pid int, err error) {
 	if !KeepersSupported || !s.opts.Subreaper {
 		return 0, ErrNoKeepers
@@ -44,7 +44,7 @@ func (s *Supervisor) StartKeeper(spec Spec, stdin, stderr *os.File) (pid int, er
 	files := [3]int{int(stdin.Fd()), int(null.Fd()), int(stderr.Fd())}
 	pid, pidfd, err := spec.fork(&ends{files: files}, spec.Argv[0], -1)
 	if err != nil {
-		return 0, fmt.Errorf("start the keeper of a process: %w", err)
+		return 0, explainShortage(err)
 	}
 	if pidfd >= 0 {
 		_ = os.NewFile(uintptr(pidfd), "pidfd").Close()

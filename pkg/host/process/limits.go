@@ -68,6 +68,11 @@ const (
 	// janitorPoll is how often the server checks whether they have ended.
 	janitorPoll = 5 * time.Millisecond
 
+	// watchdogThreads is how many threads a watchdog makes ahead: when it has something to do, there may be none to be had. It
+	// takes at most 1/watchdogShare of those that the machine gives.
+	watchdogThreads = 3
+	watchdogShare   = 4
+
 	// freezeRounds bounds how often the process table is searched for
 	// descendants that are being started faster than they are stopped.
 	freezeRounds = 64

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"codex.internal/pkg/host/threads"
 )
 
 // watchdog is the supervisor's side of a process that outlives it for a
@@ -186,6 +188,7 @@ func (d *watchdog) close() {
 // ends without the line `q`.
 func RunWatchdog(in io.Reader) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	threads.Make(threads.Count() + min(watchdogThreads, threads.Room()/watchdogShare))
 	var roots []cgroupDir
 	var enabled, base string
 	leaders, running := make(map[int]bool), make(map[int]bool)

@@ -232,7 +232,7 @@ type Command struct {
 	Files []*os.File // its descriptors 3 and up
 
 	// Refusal holds, when the launcher has ended, why it could not make the
-	// sandbox of a process; empty: it could. The command cannot write there.
+	// sandbox of a process: see ReadRefusal. The command cannot write there.
 	// The caller closes it; nil for the file system helper.
 	Refusal *os.File
 
@@ -247,10 +247,21 @@ type Command struct {
 // maxRefusal bounds what is read of a refusal: it names a few paths.
 const maxRefusal = 8 << 10
 
-// ReadRefusal returns why the launcher could not make a sandbox; empty: it
-// could, or it has not ended.
-func ReadRefusal(f *os.File) string {
+// Unbegun is the refusal of a launcher that has ended before it began. Scenario: a fork bomb has taken all
+// processes, and the Go runtime gets no thread for a launcher that was just started. It ends the
+// launcher, and its error would look like that of the command.
+const Unbegun = "the program that makes the sandbox could not begin: it got no thread or no memory from this machine; " +
+	"there are too many processes, or the machine or the server's cgroup is out of memory"
+
+// exitUnbegun is the exit code of a program that the Go runtime ends.
+const exitUnbegun = 2
+
+// ReadRefusal returns why a launcher that has ended with an exit code could not make a sandbox; empty: it could.
+func ReadRefusal(f *os.File, exitCode int) string {
 	text, _ := io.ReadAll(io.NewSectionReader(f, 0, maxRefusal))
+	if string(text) == Unbegun && exitCode != exitUnbegun {
+		return "" // it was killed
+	}
 	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
@@ -324,7 +335,7 @@ func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) 
 		return nil, err
 	}
 	args = append(args, "--env-fd", n)
-	if n, err = c.remember("refusal", nil); err != nil {
+	if n, err = c.remember("refusal", []byte(Unbegun)); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -78,7 +78,10 @@ type Command struct {
 }
 
 // ReadRefusal returns nothing.
-func ReadRefusal(*os.File) string { return "" }
+func ReadRefusal(*os.File, int) string { return "" }
+
+// Unbegun is no refusal here.
+const Unbegun = "unbegun"
 
 // Close does nothing.
 func (*Command) Close() {}
