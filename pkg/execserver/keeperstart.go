@@ -3,6 +3,7 @@
 package execserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,7 +174,7 @@ func (k *kept) callStarting(ctx context.Context, params *execproto.StartParams, 
 			break
 		}
 		if !k.alive() {
-			return internal("the keeper of the process could not start" + k.complaint())
+			return k.failed("the keeper of the process could not start")
 		}
 		if err := pause(ctx, keeperPause/4); err != nil {
 			return internal("the keeper of the process did not start in time")
@@ -181,24 +182,28 @@ func (k *kept) callStarting(ctx context.Context, params *execproto.StartParams, 
 	}
 	err := k.call(ctx, execproto.MethodProcessStart, params, started)
 	if errors.Is(err, errKeeperEnded) {
-		return internal("the keeper of the process ended while it started the process" + k.complaint())
+		return k.failed("the keeper of the process ended while it started the process")
 	}
 	return err
 }
 
-// complaint returns the beginning of what a keeper has printed, for an error.
-func (k *kept) complaint() string {
+// failed returns the error of a keeper that has ended, with the beginning of what it has printed.
+func (k *kept) failed(what string) error {
 	f, err := k.root.OpenFile(stderrName, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return ""
+		return internal(what)
 	}
 	defer f.Close()
 	const most = 300
 	b := make([]byte, most)
-	if n, _ := f.Read(b); n > 0 {
-		return ": " + string(b[:n])
+	n, _ := f.Read(b)
+	switch {
+	case n <= 0:
+		return internal(what)
+	case bytes.Contains(b[:n], []byte(noThread)):
+		return atLimit(limitMachine, internal(what+": "+gotNone))
 	}
-	return ""
+	return internal(what + ": " + string(b[:n]))
 }
 
 // repeated answers a start whose id is in use.

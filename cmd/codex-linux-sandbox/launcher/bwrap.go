@@ -212,6 +212,7 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	}
 	defer signal.Stop(signals)
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // the parent of what bwrap leaves: see supervise
+	w.l.begun()
 	pid, err := syscall.ForkExec(program, args, &syscall.ProcAttr{
 		// A signal to the launcher's group is not for bwrap, which would die
 		// of it.

@@ -106,8 +106,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
 		unix.CloseOnExec(o.refusalFD)
-		// It says that this launcher has not begun.
-		_ = unix.Ftruncate(o.refusalFD, 0)
 	}
 	if o.egressFD >= 0 {
 		// Nor this: over it comes what the server connects for the command.
@@ -132,6 +130,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return code
 	}
+	l.begun()
 	var wrong *usageError
 	if errors.As(err, &wrong) {
 		fmt.Fprintf(stderr, "error: %v\n", err)
@@ -148,6 +147,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "codex-linux-sandbox: %v\n", err)
 	return code
+}
+
+// begun empties the refusal, which says that the launcher has not come as far as the command: see launch.Unbegun. It is
+// called when the command may run from then on, or when the launcher says itself what is wrong.
+func (l *launch) begun() {
+	if l != nil && l.refusalFD >= 0 {
+		_ = unix.Ftruncate(l.refusalFD, 0)
+	}
 }
 
 // closeSelf closes the descriptor of the launcher's program, which is not for the

@@ -224,7 +224,7 @@ func (a *prepared) start() error {
 	// A signal ends the launcher, as any that waits, until the init passes them on.
 	pid, errno := a.s.processes.start(false)
 	if errno != 0 {
-		return fmt.Errorf("make namespaces: %w", errno)
+		return forkError("make namespaces", errno)
 	}
 	var err error
 	a.pid = pid
@@ -381,6 +381,7 @@ func (a *prepared) finish() (int, error) {
 	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
+	l.begun()
 	if err := s.open(); err != nil {
 		return 0, err
 	}

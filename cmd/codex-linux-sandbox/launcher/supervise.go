@@ -136,7 +136,7 @@ func (s *supervisor) run() (int, error) {
 	s.processes.init.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
 	pid, errno := s.processes.start(s.supervised())
 	if errno != 0 {
-		return 0, &unavailable{explainClone(fmt.Errorf("make namespaces: %w", errno))}
+		return 0, &unavailable{explainClone(forkError("make namespaces", errno))}
 	}
 	if err := s.open(); err != nil {
 		return 0, err
@@ -155,6 +155,7 @@ func (s *supervisor) run() (int, error) {
 	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
+	s.l.begun()
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -318,7 +319,7 @@ func (s *supervisor) explain(r report) (int, error) {
 		// Nothing has run: the next backend may do without this call.
 		return 0, &unavailable{all}
 	case stageFork:
-		return 0, fmt.Errorf("start the command: %w", errno)
+		return 0, forkError("start the command", errno)
 	case stageCommand:
 		st := s.processes.command.steps[r.step]
 		return 0, &unavailable{fmt.Errorf("cannot confine the command: %w", st.fail(errno))}
@@ -330,6 +331,14 @@ func (s *supervisor) explain(r report) (int, error) {
 		//lint:ignore ST1005 the words of Codex CLI
 		return code, fmt.Errorf("Failed to execvp %s: %s", s.l.command[0], errnoText(errno))
 	}
+}
+
+// forkError is the error of a fork.
+func forkError(what string, errno syscall.Errno) error {
+	if errno == unix.EAGAIN {
+		return fmt.Errorf("%s: there are too many processes: %w", what, errno)
+	}
+	return fmt.Errorf("%s: %w", what, errno)
 }
 
 // release undoes what prepare did. It may be called more than once.
@@ -372,6 +381,7 @@ func (l *launch) execDirectly() (int, error) {
 		p.install(l.rules().Filter())
 	}
 	p.restoreLimits()
+	l.begun()
 	if step, errno := p.run(); step >= 0 {
 		return 0, p.steps[step].fail(errno)
 	}

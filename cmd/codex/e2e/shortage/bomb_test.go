@@ -1,0 +1,51 @@
+//go:build linux
+
+package shortage
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// bomb is the main function of a fork bomb. Its first process waits for the end of its standard input.
+// The others start processes for as long as there are any to be had, and never stop trying, until the
+// pipe of their standard input has no other end: then the server has ended.
+func bomb() {
+	runtime.LockOSThread()
+	if bombFork() == 0 {
+		bombLoop()
+	}
+	var b [1]byte
+	for {
+		if n, err := syscall.Read(0, b[:]); n <= 0 && err != syscall.EINTR {
+			syscall.Exit(0)
+		}
+	}
+}
+
+// bombLoop never returns. It uses nothing of the Go runtime, of which a forked process has one thread.
+//
+//go:nosplit
+//go:norace
+func bombLoop() {
+	input, now := unix.PollFd{Fd: 0}, unix.Timespec{}
+	for {
+		bombFork()
+		_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&input)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+		if input.Revents != 0 {
+			_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+}
+
+// bombFork is fork: it returns 0 in the new process.
+//
+//go:nosplit
+//go:norace
+func bombFork() uintptr {
+	pid, _, _ := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	return pid
+}

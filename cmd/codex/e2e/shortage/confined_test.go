@@ -1,0 +1,108 @@
+//go:build linux
+
+package shortage
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+)
+
+// tooMany is in each error of what needs a process, and there is none.
+const tooMany = "too many processes"
+
+// confined starts sandboxed commands and makes sandboxed file requests. Each does what it is to do, is refused
+// with an error that says that there are too many processes, or ends with a refusal of the sandbox.
+type confined struct {
+	w               *world
+	c               *execclient.Client
+	path            string // of a file
+	refused, notRun atomic.Int64
+}
+
+func (w *world) confined(c *execclient.Client) *confined {
+	path := filepath.Join(w.workspace, "confined")
+	harness.Must(w.t, os.WriteFile(path, []byte("text"), 0o644))
+	return &confined{w: w, c: c, path: path}
+}
+
+// start starts a sandboxed command.
+func (x *confined) start(ctx context.Context) error {
+	params := x.w.params("/bin/echo", "ran")
+	params.Sandbox = execclient.ReadOnlySandbox()
+	p, err := x.c.Start(ctx, params)
+	if err != nil {
+		return x.refusal(err)
+	}
+	defer p.Release()
+	var out, errs strings.Builder
+	end, err := p.Stream(ctx, &out, &errs)
+	switch {
+	case err != nil:
+		return err
+	case end.Code == 0 && out.String() == "ran\n":
+	case end.Code != 0 && out.String() == "":
+		x.notRun.Add(1)
+	default:
+		return fmt.Errorf("a sandboxed command has printed %q and %.300q, and ended with %d", out.String(), errs.String(), end.Code)
+	}
+	return nil
+}
+
+// readFile makes a sandboxed file request.
+func (x *confined) readFile(ctx context.Context) error {
+	text, err := x.c.FS().WithSandbox(execclient.ReadOnlySandbox()).ReadFile(ctx, x.path)
+	if err != nil {
+		return x.refusal(err)
+	}
+	if string(text) != "text" {
+		return fmt.Errorf("a sandboxed request has read %q", text)
+	}
+	return nil
+}
+
+// isTooMany reports whether an error says that there are too many processes.
+func isTooMany(err error) bool { return err != nil && strings.Contains(err.Error(), tooMany) }
+
+// refusal returns nil for an error that says what is lacking.
+func (x *confined) refusal(err error) error {
+	if isTooMany(err) {
+		x.refused.Add(1)
+		return nil
+	}
+	return err
+}
+
+// told checks that the server has told of each sandboxed command that has not run, and has counted all refusals.
+func (x *confined) told() {
+	x.w.t.Helper()
+	if n, told := x.notRun.Load(), x.w.metric("exec_server_sandbox_refusals_total"); told != fmt.Sprint(n) {
+		x.w.t.Errorf("%d sandboxed commands have not run, and the server has told of %s", n, told)
+	}
+	if n, counted := x.refused.Load(), x.w.metric(`exec_server_limit_reached_total{limit="machine"}`); n > 0 && counted == "0" {
+		x.w.t.Errorf("%d sandboxed requests were refused, and the server counts %s", n, counted)
+	}
+}
+
+// metric returns a number of the server.
+func (w *world) metric(name string) string {
+	w.t.Helper()
+	res, err := http.Get("http" + strings.TrimPrefix(w.url, "ws") + "/metrics")
+	harness.Must(w.t, err)
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return value
+		}
+	}
+	w.t.Errorf("the server has no metric %s", name)
+	return ""
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package shortage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
+	"golang.org/x/sys/unix"
+)
+
+// hungRequests are more requests about files that hang than the server of a shortage may have threads.
+const hungRequests = 2 * mostProcesses
+
+// TestHungFiles: the server of a file system does not answer, and clients ask for more of its files than the machine
+// has threads for. Requests about files wait then. The server goes on, starts processes, and answers what is not about files.
+func TestHungFiles(t *testing.T) {
+	for _, s := range shortages {
+		t.Run(s.name, func(t *testing.T) {
+			w := newWorld(t)
+			hung := w.hang()
+			w.serve(s.limit)
+			l := w.busy(false)
+			defer l.stop()
+			c := w.client()
+			kept := w.start(c, "/bin/cat")
+			h := w.ask(hung)
+			l.awaitProgress()
+			w.awaitStart(c)
+			h.unanswered()
+			w.answers(kept)
+			hung.end()
+			h.await()
+			l.stop()
+			w.lives()
+			t.Logf("the server has %s, and did %v", w.threads(), l.counts())
+		})
+	}
+}
+
+// TestHungFilesElsewhere: on a machine that has threads, requests about other files are answered meanwhile.
+func TestHungFilesElsewhere(t *testing.T) {
+	w := newWorld(t)
+	hung := w.hang()
+	w.serve(func(*world, int) string { return "" })
+	l := w.busy(true)
+	defer l.stop()
+	h := w.ask(hung)
+	l.awaitProgress()
+	h.unanswered()
+	hung.end()
+	h.await()
+	l.stop()
+	w.lives()
+	t.Logf("the server has %s, and did %v", w.threads(), l.counts())
+}
+
+// hungFiles is a file system whose server does not answer.
+type hungFiles struct {
+	t      *testing.T
+	path   string
+	server int // a descriptor of /dev/fuse
+	ending sync.Once
+}
+
+// hang mounts a file system that hangs.
+func (w *world) hang() *hungFiles {
+	w.t.Helper()
+	h := &hungFiles{t: w.t, path: filepath.Join(w.dir, "hung")}
+	harness.Must(w.t, os.Mkdir(h.path, 0o755))
+	var err error
+	h.server, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	testutil.Need(w.t, "FUSE", err, fs.ErrNotExist, fs.ErrPermission, unix.ENODEV, unix.ENXIO)
+	w.t.Cleanup(h.end)
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", h.server)
+	err = unix.Mount("hung", h.path, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options)
+	testutil.Need(w.t, "right to mount FUSE", err, fs.ErrPermission, unix.ENODEV)
+	return h
+}
+
+// end ends the file system: calls that hang fail.
+func (h *hungFiles) end() {
+	h.ending.Do(func() {
+		_ = unix.Close(h.server)
+		_ = unix.Unmount(h.path, unix.MNT_DETACH)
+	})
+}
+
+// asked are requests about files that hang.
+type asked struct {
+	w        *world
+	wg       sync.WaitGroup
+	answered atomic.Int64
+}
+
+// ask has clients ask for hungRequests files of a file system.
+func (w *world) ask(hung *hungFiles) *asked {
+	w.t.Helper()
+	a := &asked{w: w}
+	const clients = 5
+	for range clients {
+		c := w.client()
+		for i := range hungRequests / clients {
+			a.wg.Go(func() {
+				_, err := c.FS().ReadFile(w.t.Context(), filepath.Join(hung.path, fmt.Sprint(i)))
+				if err == nil || errors.Is(err, context.Canceled) {
+					w.t.Errorf("a file that hangs: %v", err)
+				}
+				a.answered.Add(1)
+			})
+		}
+	}
+	return a
+}
+
+// unanswered checks that the requests hang.
+func (a *asked) unanswered() {
+	a.w.t.Helper()
+	if n := a.answered.Load(); n > 0 {
+		a.w.t.Errorf("%d requests about files that hang were answered", n)
+	}
+}
+
+// await waits for the answers.
+func (a *asked) await() {
+	a.w.t.Helper()
+	harness.Eventually(a.w.t, "request that is not answered", func() []string {
+		if n := a.answered.Load(); n < hungRequests {
+			return []string{fmt.Sprintf("%d of %d were answered", n, hungRequests)}
+		}
+		return nil
+	})
+	a.wg.Wait()
+}

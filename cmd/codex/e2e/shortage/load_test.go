@@ -1,0 +1,236 @@
+//go:build linux
+
+package shortage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/execproto"
+)
+
+// work is a request, or a few that belong together, which a client makes again and again. None needs a process.
+type work struct {
+	name string
+	do   func(ctx context.Context) error
+	done atomic.Int64 // how often
+}
+
+// load is what clients do at the same time.
+type load struct {
+	w      *world
+	works  []*work
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// client connects.
+func (w *world) client() *execclient.Client {
+	w.t.Helper()
+	c, err := execclient.DialWebSocket(w.t.Context(), w.url, execclient.Options{RecoveryTimeout: -1})
+	harness.Must(w.t, err)
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+var lastID atomic.Int64
+
+// params start a program in the workspace.
+func (w *world) params(argv ...string) execproto.StartParams {
+	return execproto.StartParams{
+		ProcessID: fmt.Sprint("p", lastID.Add(1)), Argv: argv, Cwd: harness.FileURI(w.workspace),
+		Env: map[string]string{"PATH": "/usr/bin:/bin"}, PipeStdin: true,
+	}
+}
+
+// start starts a program.
+func (w *world) start(c *execclient.Client, argv ...string) *execclient.Process {
+	w.t.Helper()
+	p, err := c.Start(w.t.Context(), w.params(argv...))
+	harness.Must(w.t, err)
+	return p
+}
+
+// The clients of a load, and the file requests that each has in work.
+const clients, filesAtOnce = 4, 8
+
+// busy has clients make requests of all kinds until stop is called, with or without those about files.
+func (w *world) busy(files bool, more ...*work) *load {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	l := &load{w: w, works: more, cancel: cancel}
+	port := echo(w.t)
+	for range clients {
+		c := w.client()
+		if files {
+			l.add(filesAtOnce, "fs/readFile", w.reads(c))
+		}
+		l.add(1, "process/read", w.polls(c))
+		l.add(1, "process/list", func(ctx context.Context) error {
+			_, err := c.ListProcesses(ctx, execproto.ListParams{Usage: true})
+			return err
+		})
+		l.add(1, "tunnel", w.tunnels(c, port))
+		l.add(1, "output", w.outputs(c))
+	}
+	for _, work := range l.works {
+		l.wg.Go(func() { l.routineWork(ctx, work) })
+	}
+	return l
+}
+
+// add adds work that is done n times at once.
+func (l *load) add(n int, name string, do func(ctx context.Context) error) {
+	for range n {
+		l.works = append(l.works, &work{name: name, do: do})
+	}
+}
+
+// routineWork does work until ctx ends. It fails the test if that takes too long.
+func (l *load) routineWork(ctx context.Context, work *work) {
+	for ctx.Err() == nil {
+		bound, cancel := context.WithTimeout(ctx, harness.Patience)
+		err := work.do(bound)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.w.t.Errorf("%s: %v", work.name, err)
+			return
+		}
+		work.done.Add(1)
+	}
+}
+
+// counts returns how often each work was done, and which was done least often of each name.
+func (l *load) counts() map[string]int64 {
+	least := make(map[string]int64)
+	for _, work := range l.works {
+		n := work.done.Load()
+		if old, ok := least[work.name]; !ok || n < old {
+			least[work.name] = n
+		}
+	}
+	return least
+}
+
+// awaitProgress waits until each work was done a few times more.
+func (l *load) awaitProgress() {
+	l.w.t.Helper()
+	const times = 3
+	before := make([]int64, len(l.works))
+	for i, work := range l.works {
+		before[i] = work.done.Load()
+	}
+	harness.Eventually(l.w.t, "work that makes no progress", func() (stuck []string) {
+		for i, work := range l.works {
+			if work.done.Load() < before[i]+times {
+				stuck = append(stuck, work.name)
+			}
+		}
+		return stuck
+	})
+}
+
+// stop ends the load.
+func (l *load) stop() {
+	l.cancel()
+	l.wg.Wait()
+}
+
+// reads reads a file.
+func (w *world) reads(c *execclient.Client) func(ctx context.Context) error {
+	text := bytes.Repeat([]byte("text\n"), 8<<10)
+	path := filepath.Join(w.workspace, fmt.Sprint("file", lastID.Add(1)))
+	harness.Must(w.t, os.WriteFile(path, text, 0o644))
+	return func(ctx context.Context) error {
+		got, err := c.FS().ReadFile(ctx, path)
+		if err == nil && !bytes.Equal(got, text) {
+			err = fmt.Errorf("%d other bytes", len(got))
+		}
+		return err
+	}
+}
+
+// polls reads the retained output of a process.
+func (w *world) polls(c *execclient.Client) func(ctx context.Context) error {
+	p := w.start(c, "/bin/sh", "-c", "echo begun; exec cat")
+	return func(ctx context.Context) error {
+		r, err := p.Read(ctx, execproto.ReadParams{})
+		if err == nil && (len(r.Chunks) == 0 || r.Closed) {
+			err = fmt.Errorf("the process has %d chunks of output, closed %v", len(r.Chunks), r.Closed)
+		}
+		return err
+	}
+}
+
+// outputs has a process print, and follows that.
+func (w *world) outputs(c *execclient.Client) func(ctx context.Context) error {
+	p := w.start(c, "/usr/bin/yes", strings.Repeat("output", 100))
+	out := p.Stdout(w.t.Context())
+	w.t.Cleanup(func() { _ = out.Close() })
+	return func(context.Context) error {
+		_, err := io.CopyN(io.Discard, out, 256<<10)
+		return err
+	}
+}
+
+// tunnels sends bytes through a tunnel to a server that sends them back.
+func (w *world) tunnels(c *execclient.Client, port uint16) func(ctx context.Context) error {
+	conn, err := c.OpenTunnel(w.t.Context(), execclient.TunnelTarget{Host: "127.0.0.1", Port: port})
+	harness.Must(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	sent, got := bytes.Repeat([]byte("x"), 16<<10), make([]byte, 16<<10)
+	return func(context.Context) error {
+		if _, err := conn.Write(sent); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(conn, got); err != nil {
+			return err
+		}
+		if !bytes.Equal(sent, got) {
+			return errors.New("other bytes came back")
+		}
+		return nil
+	}
+}
+
+// echo returns the port of a server that sends back what it gets.
+func echo(t interface {
+	Helper()
+	Cleanup(func())
+	Fatal(...any)
+}) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}

@@ -1,0 +1,49 @@
+//go:build linux
+
+// Package shortage takes everything of the machine that a server and its commands share, and shows that
+// the server goes on.
+package shortage
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"codex.internal/cmd/codex/e2e/harness"
+	"golang.org/x/sys/unix"
+)
+
+// The variables that have the test's program be something else: a fork bomb; and a program that reads a
+// line, the limit of processes or nothing, and executes its arguments.
+const (
+	bombVariable  = "SHORTAGE_BOMB"
+	limitVariable = "SHORTAGE_LIMIT"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(bombVariable) != "":
+		bomb()
+	case os.Getenv(limitVariable) != "":
+		fmt.Fprintln(os.Stderr, limited())
+		os.Exit(1)
+	}
+	harness.Main(m)
+}
+
+// limited sets the limit of processes and executes the program's arguments.
+func limited() error {
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.ParseUint(line[:len(line)-1], 10, 64); err == nil {
+		if err := syscall.Setrlimit(unix.RLIMIT_NPROC, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
+}
