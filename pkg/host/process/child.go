@@ -129,7 +129,8 @@ func (s *Supervisor) Output(cmd *exec.Cmd) ([]byte, error) {
 	if err := s.startCommand(cmd); err != nil {
 		return nil, err
 	}
-	err := cmd.Wait()
+	var err error
+	work(func() { err = cmd.Wait() }) // holds a thread
 	s.mu.Lock()
 	delete(s.pids, cmd.Process.Pid)
 	s.mu.Unlock()

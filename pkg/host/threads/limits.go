@@ -3,8 +3,8 @@ package threads
 import "time"
 
 const (
-	// serverFiles is how many goroutines of a server are in system calls about files at a time. Disks are not faster
-	// with more; a network file system may be.
+	// serverFiles is how many goroutines of a server are in system calls about files at a time, beside one for each
+	// processor. Disks are not faster with more; a network file system may be.
 	serverFiles = 20
 	// serverStarts is for the directories of PATH, and those of sandboxes.
 	serverStarts = 4

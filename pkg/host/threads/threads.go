@@ -50,6 +50,7 @@ var (
 // be called once, before the pools are used.
 func Ahead(p Plan, log *slog.Logger) (wait func()) {
 	processors := runtime.GOMAXPROCS(0)
+	p.Files += processors // which copy what is in memory already
 	p = p.within(Count() + Room()/aheadShare - processors)
 	Files.bound(p.Files, grow, log)
 	Starts.bound(p.Starts, grow, log)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"syscall"
 
@@ -23,6 +24,10 @@ import (
 
 // maxKeeperSettings bounds what a keeper reads from its standard input.
 const maxKeeperSettings = 64 << 10
+
+// keeperProcessors bounds the processors that a keeper uses at a time. It copies the output of one process, and there may be hundreds of
+// keepers: each has a thread for each processor.
+const keeperProcessors = 2
 
 // keeperSettings are the options of a server that its keepers share.
 type keeperSettings struct {
@@ -104,6 +109,7 @@ func runKeeper(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), keeperProcessors))
 	defer threads.Ahead(threads.KeeperPlan, log)()
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger: log, Tracer: keeperTracer(s.Collector, s.Version, log), TraceCommands: s.TraceCommands,
