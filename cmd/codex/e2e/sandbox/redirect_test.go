@@ -267,7 +267,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	out, err := cmd.Output()
 	command.Close()
 	if err != nil {
-		r.t.Fatalf("%v: %s", err, launch.ReadRefusal(command.Refusal))
+		r.t.Fatalf("%v: %s", err, launch.ReadRefusal(command.Refusal, -1))
 	}
 	ended := make(map[string]string)
 	for line := range strings.Lines(string(out)) {

@@ -5,17 +5,22 @@ package shortage
 import (
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// bombPause is how long a process of the bomb waits when it could start no other one: a hundred of them take what
+// becomes free at once all the same, and other tests have the processors.
+const bombPause = 10 * time.Millisecond
 
 // bomb is the main function of a fork bomb. Its first process waits for the end of its standard input.
 // The others start processes for as long as there are any to be had, and never stop trying, until the
 // pipe of their standard input has no other end: then the server has ended.
 func bomb() {
 	runtime.LockOSThread()
-	if bombFork() == 0 {
+	if pid, _ := bombFork(); pid == 0 {
 		bombLoop()
 	}
 	var b [1]byte
@@ -31,10 +36,13 @@ func bomb() {
 //go:nosplit
 //go:norace
 func bombLoop() {
-	input, now := unix.PollFd{Fd: 0}, unix.Timespec{}
+	input := unix.PollFd{Fd: 0}
 	for {
-		bombFork()
-		_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&input)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+		pause := unix.Timespec{}
+		if _, errno := bombFork(); errno != 0 {
+			pause.Nsec = int64(bombPause)
+		}
+		_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&input)), 1, uintptr(unsafe.Pointer(&pause)), 0, 0, 0)
 		if input.Revents != 0 {
 			_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
@@ -45,7 +53,7 @@ func bombLoop() {
 //
 //go:nosplit
 //go:norace
-func bombFork() uintptr {
-	pid, _, _ := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-	return pid
+func bombFork() (pid uintptr, errno syscall.Errno) {
+	pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	return pid, errno
 }
