@@ -340,8 +340,11 @@ func (p *place) unharmed() {
 			p.t.Errorf("made outside: %s", n.Name())
 		}
 	}
-	if p.victim != 0 && unix.Kill(p.victim, 0) != nil {
-		p.t.Error("the process outside is gone")
+	if p.victim == 0 {
+		return
+	}
+	if stat, gone := testutil.Gone(p.victim); gone {
+		p.t.Errorf("the process outside is gone: %s", stat)
 	}
 }
 

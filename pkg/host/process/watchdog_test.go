@@ -56,16 +56,16 @@ func TestWatchdogEndsWhatDoesNotEndByItself(t *testing.T) {
 	if state := running.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != syscall.SIGKILL {
 		t.Errorf("the running process ended with %v", running.ProcessState)
 	}
-	if err := ended.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("another session with the number of an ended one: %v", err)
+	if stat, gone := testutil.Gone(ended.Process.Pid); gone {
+		t.Errorf("another session with the number of an ended one: %s", stat)
 	}
 }
 
 func TestWatchdogLeavesAllAloneAfterAFarewell(t *testing.T) {
 	cmd, _ := session(t, "exec sleep 1000")
 	RunWatchdog(strings.NewReader(fmt.Sprintf("=%d\nq\n", cmd.Process.Pid)))
-	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Error(err)
+	if stat, gone := testutil.Gone(cmd.Process.Pid); gone {
+		t.Error(stat)
 	}
 }
 

@@ -141,8 +141,8 @@ func (w *world) answers(p *execclient.Process) {
 // lives checks that the server is still the process that was started.
 func (w *world) lives() {
 	w.t.Helper()
-	if err := w.server.Process.Signal(syscall.Signal(0)); err != nil {
-		w.t.Errorf("the server has ended: %v", err)
+	if stat, gone := testutil.Gone(w.server.Process.Pid); gone {
+		w.t.Errorf("the server has ended: %s", stat)
 	}
 	if log := w.log.String(); strings.Contains(log, "runtime:") || strings.Contains(log, "goroutine ") {
 		w.t.Errorf("the server's log has errors of the Go runtime")
