@@ -15,7 +15,6 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
@@ -149,8 +148,7 @@ func tooWeak(c *wsauth.Ceiling, why string) error {
 func (c *conn) checkStart(p *execproto.StartParams, cwd string) error {
 	ceiling := &c.grant.Ceiling
 	if ceiling.Dir != "" {
-		_, err := withThreadOf(c.ctx, threads.Starts, func() (struct{}, error) { return struct{}{}, liesIn(cwd, ceiling.Dir) })
-		if err != nil {
+		if err := liesIn(cwd, ceiling.Dir); err != nil {
 			return invalidParams(fmt.Sprintf("the working directory %s must lie in %s, to which this token is confined (--cwd): %v", shorten(cwd), ceiling.Dir, err))
 		}
 	}

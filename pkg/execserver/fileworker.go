@@ -131,10 +131,7 @@ func (f serverFile) close(ctx context.Context) (result, error) {
 }
 
 func (f serverFile) abandon() {
-	_, _ = withThread(context.Background(), func() (result, error) {
-		f.f.Abandon()
-		return nil, nil
-	})
+	f.f.Abandon() // at the end of a connection, which waits for no other one
 }
 
 // blocks holds buffers of execproto.MaxBlockBytes for readBlock.

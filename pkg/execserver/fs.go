@@ -118,11 +118,9 @@ func (srv *Server) largeContent(ctx context.Context, c *fsops.Content) (result, 
 			}
 			return piece, io.EOF
 		}
-		// The answer is sent when the request no longer has the thread.
-		return withThread(ctx, func() ([]byte, error) {
-			n, err := io.ReadFull(c, buf)
-			return buf[:n], endOfFile(err)
-		})
+		// No slot is waited for, as nothing else is sent meanwhile.
+		n, err := io.ReadFull(c, buf)
+		return buf[:n], endOfFile(err)
 	}
 	return followed{fileData(data), end}, nil
 }

@@ -17,7 +17,6 @@ import (
 
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/localpeer"
-	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -216,15 +215,6 @@ func (srv *Server) authorize(r *http.Request, role wsauth.Role) *denial {
 
 // identify returns the user of the process that has sent a request.
 func (srv *Server) identify(r *http.Request) (uid int, err error) {
-	err = threads.Work.Do(r.Context(), func() error {
-		uid, err = srv.identifyPeer(r)
-		return err
-	})
-	return uid, err
-}
-
-// identifyPeer is identify. It searches /proc.
-func (srv *Server) identifyPeer(r *http.Request) (uid int, err error) {
 	opts := localpeer.Options{LastConfined: srv.confined.last}
 	if a, ok := arrivalOf(r); ok {
 		return localpeer.Identify(a.conn, opts)

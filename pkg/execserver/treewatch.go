@@ -243,7 +243,7 @@ func openTree(opening, ctx context.Context, path string, recursive bool) (change
 		ending.Close()
 		return nil, err
 	}
-	tree.Do = func(f func()) { _ = threads.Files.Do(context.Background(), func() error { f(); return nil }) }
+	tree.Do = func(f func()) bool { return threads.Files.Do(ctx, func() error { f(); return nil }) == nil }
 	return &serverTree{tree, ending}, nil
 }
 

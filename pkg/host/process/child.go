@@ -129,8 +129,7 @@ func (s *Supervisor) Output(cmd *exec.Cmd) ([]byte, error) {
 	if err := s.startCommand(cmd); err != nil {
 		return nil, err
 	}
-	var err error
-	work(func() { err = cmd.Wait() }) // holds a thread
+	err := cmd.Wait()
 	s.mu.Lock()
 	delete(s.pids, cmd.Process.Pid)
 	s.mu.Unlock()

@@ -213,6 +213,9 @@ func (spec *Spec) check() error {
 
 // find is program when the program has a thread for it: the directories of PATH may be on a file system that hangs.
 func (spec *Spec) find(ctx context.Context) (path string, err error) {
+	if strings.Contains(spec.Argv[0], "/") {
+		return spec.program() // nothing is searched for
+	}
 	err = threads.Starts.Do(ctx, func() error {
 		path, err = spec.program()
 		return err

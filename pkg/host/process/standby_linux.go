@@ -149,7 +149,7 @@ func (st *Standby) send(o *standby.Order) error {
 	if st.socket < 0 {
 		return fmt.Errorf("prepare: the standby is closed: %w", os.ErrClosed)
 	}
-	err := sendOrder(st.socket, o)
+	err := standby.Send(st.socket, o)
 	switch {
 	case errors.Is(err, standby.ErrUnprepared):
 		return ErrUnprepared
@@ -160,7 +160,7 @@ func (st *Standby) send(o *standby.Order) error {
 	return err
 }
 
-// sendOrder sends an order. It takes as long as the standby does to answer.
+// sendOrder sends the order of a process.
 func sendOrder(socket int, o *standby.Order) (err error) {
 	work(func() { err = standby.Send(socket, o) })
 	return err

@@ -230,9 +230,7 @@ func (r *reader) atEnd() error {
 // awaitTerminal waits up to drainTime for more output or the end of a terminal.
 func (r *reader) awaitTerminal() bool {
 	ready := false
-	work(func() {
-		_ = r.raw.Control(func(fd uintptr) { ready = pollTerminal(int32(fd)) })
-	})
+	_ = r.raw.Control(func(fd uintptr) { ready = pollTerminal(int32(fd)) })
 	return ready
 }
 

@@ -21,13 +21,15 @@ const (
 	// need the rest.
 	aheadShare = 4
 
-	// stuckTime is how long all calls of a pool must hang before it grows.
-	stuckTime = 100 * time.Millisecond
+	// growTime is how long calls wait before their pool grows: bursts of short ones need no threads.
+	growTime = 10 * time.Millisecond
+	// retryTime is the time between two looks whether a pool can grow that could not.
+	retryTime = 100 * time.Millisecond
 	// mostSlots is how large it gets: the Go runtime ends a program with 10,000 threads.
 	mostSlots = 1024
 	// roomToGrow is how many processes and threads the machine must leave after that. Between the look at the
-	// limits and the new threads a fork bomb may start some: it starts 10,000 in a second.
-	roomToGrow = 512
+	// limits and the new threads, 30 microseconds for each, a fork bomb may start some: it starts 10 in a millisecond.
+	roomToGrow = 128
 	// roomToCount is what the machine must leave so that the user's threads are not counted.
 	roomToCount = roomToGrow + mostSlots
 )

@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Pool bounds the goroutines that are in system calls at a time, to what there are threads for. The zero value
+// Pool bounds the goroutines that are in system calls at a time, to what there are threads for. While the machine
+// has room for more threads it grows when calls wait, so that nobody waits long for the calls of others. The zero value
 // bounds nothing. Its methods may be called from any goroutine.
 //
 // A goroutine that has a slot must not wait for another one that may need a slot of the same pool.
 type Pool struct {
-	slots    atomic.Pointer[semaphore.Weighted] // nil: there is no bound
-	released atomic.Uint64                      // counts the calls of Release
+	slots atomic.Pointer[semaphore.Weighted] // nil: there is no bound
 
-	// grow makes n more threads, and returns false if the machine has no room for them; nil: the pool does not grow.
-	grow func(n int) bool
+	// grow makes up to n more threads, as many as the machine has room for, and returns how many. It is called by
+	// one goroutine at a time.
+	grow func(n int) int
 	log  *slog.Logger
 
 	mu      sync.Mutex
 	size    int         // how many slots there are
 	waiting int         // how many goroutines wait for one
 	timer   *time.Timer // calls look; nil: none waits
-	seen    uint64      // released, at the last look
 	told    bool        // that there is no room
 }
 
 // bound gives the pool its slots. It must be called once, before the pool is used.
-func (p *Pool) bound(size int, grow func(n int) bool, log *slog.Logger) {
+func (p *Pool) bound(size int, grow func(n int) int, log *slog.Logger) {
 	s := semaphore.NewWeighted(mostSlots)
 	s.TryAcquire(int64(mostSlots - size))
 	p.size, p.grow, p.log = size, grow, log
@@ -52,7 +52,6 @@ func (p *Pool) Acquire(ctx context.Context) error {
 // Release frees a slot.
 func (p *Pool) Release() {
 	if s := p.slots.Load(); s != nil {
-		p.released.Add(1)
 		s.Release(1)
 	}
 }
@@ -71,38 +70,39 @@ func (p *Pool) waits(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting += n
-	if p.timer == nil && p.grow != nil {
-		p.seen, p.timer = p.released.Load(), time.AfterFunc(stuckTime, p.look)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(growTime, p.look)
 	}
 }
 
-// look has the pool grow if no slot has become free since the last look.
+// look has the pool grow by what waits. Threads are made without p.mu, which others need when they get a slot.
 func (p *Pool) look() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	wanted := min(p.waiting, mostSlots-p.size)
 	if p.waiting == 0 {
 		p.timer = nil
+	}
+	timer := p.timer
+	p.mu.Unlock()
+	if timer == nil {
 		return
 	}
-	if released := p.released.Load(); released != p.seen {
-		p.seen = released
+	made := 0
+	if wanted > 0 {
+		made = p.grow(wanted)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := growTime
+	if made > 0 {
+		p.size += made
+		p.slots.Load().Release(int64(made))
 	} else {
-		p.add()
+		next = retryTime
+		if wanted > 0 && !p.told {
+			p.told = true
+			p.log.Warn("the machine has no room for more threads; calls wait for each other", "calls", p.size)
+		}
 	}
-	p.timer.Reset(stuckTime)
-}
-
-// add makes the pool twice as large if it may be. p.mu must be held.
-func (p *Pool) add() {
-	more := min(p.size, mostSlots-p.size)
-	switch {
-	case more == 0:
-	case p.grow(more):
-		p.size += more
-		p.slots.Load().Release(int64(more))
-		p.log.Warn("system calls about files hang; the server has made more threads for others", "calls", p.size)
-	case !p.told:
-		p.told = true
-		p.log.Warn("system calls about files hang, and the machine has no room for more threads; requests wait", "calls", p.size)
-	}
+	timer.Reset(next)
 }

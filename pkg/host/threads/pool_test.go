@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func newPool(size int, grow func(int) bool, log *slog.Logger) *Pool {
+func newPool(size int, grow func(int) int, log *slog.Logger) *Pool {
 	p := &Pool{}
 	p.bound(size, grow, log)
 	return p
@@ -23,7 +23,7 @@ func newPool(size int, grow func(int) bool, log *slog.Logger) *Pool {
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, calls = 3, 20
-		p := newPool(slots, nil, nil)
+		p := newPool(slots, func(int) int { return 0 }, slog.New(slog.DiscardHandler))
 		var running, most, ended atomic.Int64
 		for range calls {
 			go func() {
@@ -60,45 +60,65 @@ func TestUnbounded(t *testing.T) {
 	p.Release()
 }
 
-// TestGrow: calls that hang hold up others for no longer than stuckTime if the machine has room. Calls that
-// end make no pool larger.
+// TestGrow: calls that take long hold up others for no longer than growTime if the machine has room, and until one
+// ends if it has none. Bursts of short calls make no pool larger.
 func TestGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		room, made := false, 0
-		p := newPool(1, func(n int) bool {
-			if room {
-				made += n
-			}
-			return room
+		var room, made atomic.Int64
+		p := newPool(2, func(n int) int {
+			n = min(n, int(room.Load()))
+			room.Add(int64(-n))
+			made.Add(int64(n))
+			return n
 		}, slog.New(slog.NewTextHandler(&log, nil)))
-		hang := func() { _ = p.Do(context.Background(), func() error { <-t.Context().Done(); return nil }) }
-		go hang()
+		// One hangs, and others take long, one after the other.
+		busy, stop := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		defer func() { stop(); calls.Wait() }()
+		calls.Go(func() { _ = p.Do(busy, func() error { <-busy.Done(); return nil }) })
+		for range 20 {
+			calls.Go(func() {
+				for busy.Err() == nil {
+					_ = p.Do(busy, func() error { time.Sleep(90 * time.Millisecond); return nil })
+				}
+			})
+		}
 		synctest.Wait()
 
-		ctx, cancel := context.WithTimeout(t.Context(), 10*stuckTime)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*retryTime)
 		defer cancel()
-		if err := p.Acquire(ctx); err != context.DeadlineExceeded || made != 0 {
-			t.Errorf("without room: %v, and %d threads", err, made)
+		if err := p.Acquire(ctx); err != context.DeadlineExceeded || made.Load() != 0 {
+			t.Errorf("without room: %v, and %d threads", err, made.Load())
 		}
 		if n := strings.Count(log.String(), "no room"); n != 1 {
 			t.Errorf("the log says %d times that there is no room: %s", n, &log)
 		}
-		room = true
-		began := time.Now()
-		if err := p.Acquire(t.Context()); err != nil || made != 1 || time.Since(began) > 2*stuckTime {
-			t.Errorf("with room: %v, and %d threads after %v", err, made, time.Since(began))
+		room.Store(100)
+		time.Sleep(retryTime)
+		for range 100 {
+			began := time.Now()
+			if err := p.Acquire(t.Context()); err != nil || time.Since(began) > growTime {
+				t.Fatalf("with room: %v after %v, and %d threads", err, time.Since(began), made.Load())
+			}
+			p.Release()
+			time.Sleep(time.Millisecond)
 		}
-		p.Release()
+		if n := made.Load(); n > 21 {
+			t.Errorf("22 calls have made %d threads", n)
+		}
 
-		made = 0
-		var calls sync.WaitGroup
-		for range 1000 {
-			calls.Go(func() { _ = p.Do(t.Context(), func() error { time.Sleep(stuckTime / 2); return nil }) })
+		before := made.Load()
+		for range 100 {
+			var calls sync.WaitGroup
+			for range 1000 {
+				calls.Go(func() { _ = p.Do(t.Context(), func() error { return nil }) })
+			}
+			calls.Wait()
+			time.Sleep(time.Millisecond)
 		}
-		calls.Wait()
-		if made != 0 {
-			t.Errorf("calls that end have made %d threads", made)
+		if n := made.Load() - before; n != 0 {
+			t.Errorf("short calls have made %d threads", n)
 		}
 	})
 }
@@ -107,14 +127,14 @@ func TestGrow(t *testing.T) {
 func TestMostSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
-		p := newPool(1, func(n int) bool { made += n; return true }, slog.New(slog.DiscardHandler))
+		p := newPool(1, func(n int) int { made += n; return n }, slog.New(slog.DiscardHandler))
 		for range 2 * mostSlots {
 			go func() { _ = p.Do(context.Background(), func() error { <-t.Context().Done(); return nil }) }()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for ctx.Err() == nil {
-			time.Sleep(stuckTime)
+			time.Sleep(growTime)
 		}
 		if made != mostSlots-1 {
 			t.Errorf("it has grown by %d, want %d", made, mostSlots-1)

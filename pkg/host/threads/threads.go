@@ -54,7 +54,7 @@ func Ahead(p Plan, log *slog.Logger) (wait func()) {
 	p = p.within(Count() + Room()/aheadShare - processors)
 	Files.bound(p.Files, grow, log)
 	Starts.bound(p.Starts, grow, log)
-	Work.bound(p.Work, nil, nil)
+	Work.bound(p.Work, grow, log)
 	var made sync.WaitGroup
 	made.Go(func() {
 		n := Make(processors + p.threads())
@@ -76,13 +76,14 @@ func (p Plan) within(n int) Plan {
 	return Plan{part(p.Files), part(p.Starts), part(p.Work), part(p.Spare)}
 }
 
-// grow makes n more threads. It returns false if the machine has no room for them.
-func grow(n int) bool {
-	if Room() < roomToGrow+n {
-		return false
+// grow makes up to n more threads, as many as the machine has room for, and returns how many.
+func grow(n int) int {
+	n = min(n, Room()-roomToGrow)
+	if n <= 0 {
+		return 0
 	}
 	Make(Count() + n)
-	return true
+	return n
 }
 
 // Count returns how many threads the Go runtime has.

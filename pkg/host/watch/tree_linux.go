@@ -31,8 +31,9 @@ const treeMask = entryMask | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_EXCL
 //
 // All watches of the program hold one thread together while they wait.
 type Tree struct {
-	// Do, if set, calls f, in which system calls about files may hang. It must not be changed once Next was called.
-	Do func(f func())
+	// Do, if set, calls f, in which system calls about files may hang. If it returns false it has not called f, and
+	// the watch is at its end. It must not be changed once Next was called.
+	Do func(f func()) bool
 
 	path      string // as the caller has it
 	at        string // the path of the watched directory
@@ -318,32 +319,36 @@ func (t *Tree) Next() (Batch, bool) {
 			return Batch{}, false
 		}
 		if !c.full() && (len(t.todo) > 0 || t.reading != nil) {
-			t.do(func() { t.end(&c, t.read(&c)) })
+			if !t.do(func() { t.end(&c, t.read(&c)) }) {
+				return Batch{}, false
+			}
 			t.start(&c)
 			continue
 		}
 		timeout := t.left(&c)
 		if c.full() || c.batch.Ended != "" || timeout == 0 {
-			t.do(func() { t.check(&c) })
-			return c.batch, true
+			ok := t.do(func() { t.check(&c) })
+			return c.batch, ok
 		}
 		ready, ended := t.poll(timeout)
 		if ended {
 			return Batch{}, false
 		}
 		if ready {
-			t.do(func() { t.events(&c) })
+			if !t.do(func() { t.events(&c) }) {
+				return Batch{}, false
+			}
 			t.start(&c)
 		}
 	}
 }
 
-func (t *Tree) do(f func()) {
-	if t.Do == nil {
-		f()
-	} else {
-		t.Do(f)
+func (t *Tree) do(f func()) bool {
+	if t.Do != nil {
+		return t.Do(f)
 	}
+	f()
+	return true
 }
 
 // start notes when the batch had its first event.

@@ -20,7 +20,7 @@ func (w *Watch) Wait() bool { return false }
 func (w *Watch) Close() {}
 
 // Tree is never made on this system.
-type Tree struct{ Do func(f func()) }
+type Tree struct{ Do func(f func()) bool }
 
 // OpenTree returns ErrUnsupported.
 func OpenTree(context.Context, string, bool, int) (*Tree, error) { return nil, ErrUnsupported }

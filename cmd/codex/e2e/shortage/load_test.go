@@ -3,6 +3,7 @@
 package shortage
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -164,6 +165,9 @@ func (w *world) reads(c *execclient.Client) func(ctx context.Context) error {
 // polls reads the retained output of a process.
 func (w *world) polls(c *execclient.Client) func(ctx context.Context) error {
 	p := w.start(c, "/bin/sh", "-c", "echo begun; exec cat")
+	if line, err := bufio.NewReader(p.Stdout(w.t.Context())).ReadString('\n'); line != "begun\n" {
+		w.t.Fatalf("it has printed %q: %v", line, err)
+	}
 	return func(ctx context.Context) error {
 		r, err := p.Read(ctx, execproto.ReadParams{})
 		if err == nil && (len(r.Chunks) == 0 || r.Closed) {
