@@ -25,7 +25,8 @@ type Pool struct {
 
 	mu      sync.Mutex
 	size    int         // how many slots there are
-	waiting int         // how many goroutines wait for one
+	waiting int         // how many goroutines wait for one, or have not run since they got it
+	granted int         // how many of them have got one by growth
 	timer   *time.Timer // calls look; nil: none waits
 	told    bool        // that there is no room
 }
@@ -70,6 +71,9 @@ func (p *Pool) waits(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting += n
+	if n < 0 && p.granted > 0 {
+		p.granted--
+	}
 	if p.timer == nil {
 		p.timer = time.AfterFunc(growTime, p.look)
 	}
@@ -78,7 +82,7 @@ func (p *Pool) waits(n int) {
 // look has the pool grow by what waits. Threads are made without p.mu, which others need when they get a slot.
 func (p *Pool) look() {
 	p.mu.Lock()
-	wanted := min(p.waiting, mostSlots-p.size)
+	wanted := min(p.waiting-p.granted, mostSlots-p.size)
 	if p.waiting == 0 {
 		p.timer = nil
 	}
@@ -96,6 +100,7 @@ func (p *Pool) look() {
 	next := growTime
 	if made > 0 {
 		p.size += made
+		p.granted += made
 		p.slots.Load().Release(int64(made))
 	} else {
 		next = retryTime

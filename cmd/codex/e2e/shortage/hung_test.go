@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,12 +73,16 @@ type hungFiles struct {
 	ending sync.Once
 }
 
-// hang mounts a file system that hangs.
+// hang mounts a file system that hangs, in a mount namespace of the test's thread, which the server gets when it is
+// started: what is mounted for all has sandboxes thrown away that other tests have made ahead.
 func (w *world) hang() *hungFiles {
 	w.t.Helper()
+	runtime.LockOSThread() // until the goroutine of the test ends, and the thread with it
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	testutil.Need(w.t, "right to make a mount namespace", err, fs.ErrPermission)
+	harness.Must(w.t, unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	h := &hungFiles{t: w.t, path: filepath.Join(w.dir, "hung")}
 	harness.Must(w.t, os.Mkdir(h.path, 0o755))
-	var err error
 	h.server, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	testutil.Need(w.t, "FUSE", err, fs.ErrNotExist, fs.ErrPermission, unix.ENODEV, unix.ENXIO)
 	w.t.Cleanup(h.end)
@@ -88,12 +93,7 @@ func (w *world) hang() *hungFiles {
 }
 
 // end ends the file system: calls that hang fail.
-func (h *hungFiles) end() {
-	h.ending.Do(func() {
-		_ = unix.Close(h.server)
-		_ = unix.Unmount(h.path, unix.MNT_DETACH)
-	})
-}
+func (h *hungFiles) end() { h.ending.Do(func() { _ = unix.Close(h.server) }) }
 
 // asked are requests about files that hang.
 type asked struct {
