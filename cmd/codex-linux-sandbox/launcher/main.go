@@ -90,7 +90,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	runtime.LockOSThread()
 	o, err := parse(args)
 	var ahead *prepared
-	if err == nil && o.standbyFD >= 0 {
+	waits := err == nil && o.standbyFD >= 0
+	if waits {
 		closeSelf(o)
 		o, ahead, err = awaitOrder(o.standbyFD)
 		if errors.Is(err, standby.ErrNoOrder) {
@@ -115,6 +116,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	var code int
 	switch {
 	case o.janitorSocketFD >= 0:
+		makeThreads()
 		err = runJanitor(o.janitorSocketFD)
 	case o.reachFD >= 0:
 		err = reachSockets(o.reachFD, o.socketsFD)
@@ -125,6 +127,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case o.stage != "":
 		code, err = l.secondStage()
 	default:
+		if !waits {
+			makeThreads()
+		}
 		code, err = l.run(stdout)
 	}
 	if err == nil {

@@ -25,6 +25,7 @@ import (
 // its options. Their descriptors are those that came. If the order is to prepare a
 // sandbox, another one follows.
 func awaitOrder(socket int) (*options, *prepared, error) {
+	makeThreads()
 	warmUp()
 	unix.CloseOnExec(socket) // the command must not have it
 	order, err := standby.Receive(socket)
