@@ -13,7 +13,7 @@ import (
 
 // bombPause is how long a process of the bomb waits when it could start no other one: a hundred of them take what
 // becomes free at once all the same, and other tests have the processors.
-const bombPause = 10 * time.Millisecond
+const bombPause = 100 * time.Millisecond
 
 // bomb is the main function of a fork bomb. Its first process waits for the end of its standard input.
 // The others start processes for as long as there are any to be had, and never stop trying, until the

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"codex.internal/cmd/codex/e2e/harness"
@@ -26,6 +27,9 @@ type confined struct {
 	c               *execclient.Client
 	path            string // of a file
 	refused, notRun atomic.Int64
+
+	mu   sync.Mutex
+	ends []string // of the commands that have not run
 }
 
 func (w *world) confined(c *execclient.Client) *confined {
@@ -51,6 +55,9 @@ func (x *confined) start(ctx context.Context) error {
 	case end.Code == 0 && out.String() == "ran\n":
 	case end.Code != 0 && out.String() == "":
 		x.notRun.Add(1)
+		x.mu.Lock()
+		x.ends = append(x.ends, fmt.Sprintf("%d: %.300s", end.Code, errs.String()))
+		x.mu.Unlock()
 	default:
 		return fmt.Errorf("a sandboxed command has printed %q and %.300q, and ended with %d", out.String(), errs.String(), end.Code)
 	}
@@ -85,7 +92,7 @@ func (x *confined) refusal(err error) error {
 func (x *confined) told() {
 	x.w.t.Helper()
 	if n, told := x.notRun.Load(), x.w.metric("exec_server_sandbox_refusals_total"); told != fmt.Sprint(n) {
-		x.w.t.Errorf("%d sandboxed commands have not run, and the server has told of %s", n, told)
+		x.w.t.Errorf("%d sandboxed commands have not run, and the server has told of %s: they have ended with %q", n, told, x.ends)
 	}
 	if n, counted := x.refused.Load(), x.w.metric(`exec_server_limit_reached_total{limit="machine"}`); n > 0 && counted == "0" {
 		x.w.t.Errorf("%d sandboxed requests were refused, and the server counts %s", n, counted)
