@@ -92,8 +92,14 @@ func (w *world) hang() *hungFiles {
 	return h
 }
 
-// end ends the file system: calls that hang fail.
-func (h *hungFiles) end() { h.ending.Do(func() { _ = unix.Close(h.server) }) }
+// end ends the file system: calls that hang fail. The goroutine of the test calls it, whose thread has the mount: without
+// that, its directory could not be removed.
+func (h *hungFiles) end() {
+	h.ending.Do(func() {
+		_ = unix.Close(h.server)
+		_ = unix.Unmount(h.path, unix.MNT_DETACH)
+	})
+}
 
 // asked are requests about files that hang.
 type asked struct {
