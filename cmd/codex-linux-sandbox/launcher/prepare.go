@@ -319,7 +319,7 @@ func (a *prepared) discard() {
 	a.closeShared()
 	a.s.release()
 	for _, s := range ending {
-		if came&bit(s) != 0 {
+		if came&bit(s) != 0 && !ignored(s) {
 			setAction(s, &action{}) // the Go runtime prints a trace for SIGQUIT
 			_ = unix.Kill(os.Getpid(), s)
 		}
