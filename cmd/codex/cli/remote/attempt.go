@@ -72,11 +72,15 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	defer p.Release()
 	if a.x.askNetwork {
 		// The events wait while a question is on the terminal, and that the process has
-		// ended, after which there is nothing to answer, is one of them.
+		// ended, after which there is nothing to answer, is one of them. So is that it has
+		// started: a process may ask at once.
 		wg.Go(func() {
 			_, _ = p.WaitClosed(ctx)
 			isOver()
 		})
+	}
+	if err := a.started(p); err != nil {
+		return approval.Result{}, a.giveUp(ctx, p, err)
 	}
 	if a.secret != "" {
 		_, err := io.WriteString(p.Stdin(ctx), a.secret)
@@ -145,8 +149,13 @@ func (a *attempt) start(ctx context.Context) (*execclient.Process, error) {
 		id := p.ID()
 		a.x.confined.Store(&id)
 	}
+	return p, nil
+}
+
+// started tells that the process has started.
+func (a *attempt) started(p *execclient.Process) error {
 	a.checkLimits(p)
-	return p, a.report.emit(execEvent{
+	return a.report.emit(execEvent{
 		Type: "started", ProcessID: p.ID(), Environment: a.x.environment, Argv: a.params.Argv, Cwd: a.params.Cwd, Sandbox: p.SandboxType(), Limits: limitEvents(p.Limits()),
 	})
 }
