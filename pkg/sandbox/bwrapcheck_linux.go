@@ -70,7 +70,11 @@ func (plan *Plan) Binds() ([]byte, error) {
 		if id != (FileID{}) && now != id {
 			return nil, fmt.Errorf("look at %s: %w", m.Source, ErrAppeared)
 		}
-		text = fmt.Appendf(text, "%d %d %s\x00", now.Dev, now.Ino, m.Target)
+		kind := readPrefix
+		if m.Kind == BindWritable {
+			kind = writePrefix
+		}
+		text = fmt.Appendf(text, "%s%d %d %s\x00", kind, now.Dev, now.Ino, m.Target)
 	}
 	for _, name := range plan.Absent {
 		text = fmt.Appendf(text, "%s%s\x00", absentPrefix, name)
@@ -78,15 +82,19 @@ func (plan *Plan) Binds() ([]byte, error) {
 	return text, nil
 }
 
-// absentPrefix begins the lines of Binds for what must not be there, and
-// maskPrefix those for masks.
+// What the lines of Binds begin with: for what is shown read-only and what may be
+// written, for what must not be there, and for masks. Lines without one are of
+// directories that must only be those that the plan saw.
 const (
+	readPrefix   = "ro "
+	writePrefix  = "rw "
 	absentPrefix = "absent "
 	maskPrefix   = "mask"
 )
 
-// CheckBinds looks, inside, whether the places are those of Binds, masks included
-// if there are any mounts.
+// CheckBinds looks, inside, whether the places are those of Binds; if there are any
+// mounts, also whether the masks are, and whether what is shown read-only is. text is
+// what Binds returned, with lines of other kinds beside, which are passed over.
 func CheckBinds(text []byte, mounting bool) error {
 	if mounting {
 		if err := checkMasks(text); err != nil {
@@ -94,7 +102,6 @@ func CheckBinds(text []byte, mounting bool) error {
 		}
 	}
 	for line := range strings.SplitSeq(string(text), "\x00") {
-		var id FileID
 		var st unix.Stat_t
 		if name, ok := strings.CutPrefix(line, absentPrefix); ok {
 			switch err := unix.Stat(name, &st); {
@@ -105,18 +112,45 @@ func CheckBinds(text []byte, mounting bool) error {
 			}
 			continue
 		}
-		head, name, _ := strings.Cut(line, "/")
+		line, readOnly := strings.CutPrefix(line, readPrefix)
+		head, name, _ := strings.Cut(strings.TrimPrefix(line, writePrefix), "/")
+		var id FileID
 		if n, _ := fmt.Sscanf(head, "%d %d", &id.Dev, &id.Ino); n != 2 {
 			continue
 		}
-		err := unix.Lstat("/"+name, &st)
-		if err == nil && (uint64(st.Dev) != id.Dev || st.Ino != id.Ino) {
-			err = errors.New("it is something else than when the sandbox was planned")
-		}
 		// What cannot be seen from inside was not shown by mistake.
-		if err != nil && !errors.Is(err, unix.EACCES) {
+		if err := checkBind("/"+name, id, readOnly && mounting); err != nil && !errors.Is(err, unix.EACCES) {
 			return fmt.Errorf("/%s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// checkBind looks, inside, whether a path shows id, and with readOnly whether it is
+// shown read-only.
+//
+// Scenario: bwrap binds a directory, and makes it read-only in a second step, by its
+// path. A file system that arrives there between the two, from a mount of the host that
+// propagates, is made read-only in its place; when the host unmounts it, the directory
+// can be written.
+func checkBind(name string, id FileID, readOnly bool) error {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if idOf(fd) != id {
+		return errors.New("it changed after the sandbox plan was made")
+	}
+	var fs unix.Statfs_t
+	if !readOnly {
+		return nil
+	}
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return fmt.Errorf("look at its mount: %w", err)
+	}
+	if fs.Flags&unix.ST_RDONLY == 0 {
+		return errors.New("it is not read-only: a file system was mounted on it while the sandbox was made; try again")
 	}
 	return nil
 }
@@ -157,31 +191,75 @@ func checkMask(name string, hidden FileID, mode uint32) error {
 	return nil
 }
 
-// CheckWritable looks, inside, whether anything else than the places of Binds is
-// mounted writable: bwrap may have followed a link to where it mounted
-// something.
+// CheckWritable looks, inside, whether anything is mounted writable elsewhere than at
+// the places of Binds and below those that may be written: bwrap may have followed a
+// link to where it mounted something. What is seen at the places is for CheckBinds.
 func CheckWritable(text []byte) error {
-	known := []string{"/dev", "/proc"}
-	for line := range strings.SplitSeq(string(text), "\x00") {
-		if head, name, found := strings.Cut(line, "/"); found && head != absentPrefix && !strings.HasPrefix(head, maskPrefix) {
-			known = append(known, "/"+name)
-		}
-	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("read the mounts: %w", err)
 	}
-	for line := range strings.Lines(string(mounts)) {
+	return checkWritable(text, string(mounts))
+}
+
+// checkWritable is CheckWritable for the text of a mountinfo.
+func checkWritable(text []byte, mounts string) error {
+	places := map[string]bool{} // may what is there be written?
+	for line := range strings.SplitSeq(string(text), "\x00") {
+		head, name, _ := strings.Cut(line, "/")
+		if strings.HasPrefix(head, writePrefix) {
+			places["/"+name] = true
+		} else if strings.HasPrefix(head, readPrefix) || strings.HasPrefix(head, maskPrefix) {
+			places["/"+name] = false
+		}
+	}
+	places["/dev"], places["/proc"] = true, true // the view's own
+	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)
 		if len(fields) < 6 || !strings.HasPrefix(fields[5]+",", "rw,") {
 			continue
 		}
 		at := unescapeMount(fields[4])
-		if !slices.ContainsFunc(known, func(dir string) bool { return below(at, dir) }) {
-			return fmt.Errorf("%s can be written: it is something else than when the sandbox was planned", at)
+		nearest := at
+		_, known := places[nearest]
+		if known {
+			continue // several mounts can be there, and the last one is seen
+		}
+		for ; !known && nearest != "/"; _, known = places[nearest] {
+			nearest = filepath.Dir(nearest)
+		}
+		if !places[nearest] && !unreachable(at) {
+			return fmt.Errorf("%s can be written, which the policy does not allow: bwrap could not make it read-only, or it changed after the sandbox plan was made", at)
 		}
 	}
 	return nil
+}
+
+// unreachable reports whether a directory of somebody else's, which only that owner could
+// open to others, keeps this process from a path.
+//
+// Scenario: docker mounts file systems below /var/lib/docker, which only root can enter.
+// bwrap, started by an ordinary user, cannot make them read-only, and nobody inside gets
+// to them.
+func unreachable(at string) bool {
+	dir, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(dir) }()
+	for name := range strings.SplitSeq(strings.Trim(at, "/"), "/") {
+		next, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.EACCES) {
+			var st unix.Stat_t
+			return unix.Fstat(dir, &st) == nil && int(st.Uid) != unix.Geteuid()
+		}
+		if err != nil {
+			return false
+		}
+		_ = unix.Close(dir)
+		dir = next
+	}
+	return false
 }
 
 // unescapeMount undoes the octal escapes of mountinfo.

@@ -5,12 +5,13 @@ package sandbox
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 )
 
 func TestBindsTellWhatMustBeAbsent(t *testing.T) {
 	dir := t.TempDir()
-	plan := &Plan{Mounts: []Mount{{Kind: BindReadOnly, Source: dir, Target: dir}}, Absent: []string{dir + "/gone"}}
+	plan := &Plan{Mounts: []Mount{{Kind: BindWritable, Source: dir, Target: dir}}, Absent: []string{dir + "/gone"}}
 	text, err := plan.Binds()
 	if err != nil {
 		t.Fatal(err)
@@ -55,5 +56,43 @@ func TestBindsTellWhatMustBeMasked(t *testing.T) {
 	}
 	if _, err := takeStub(dir+"/new", true, id); !errors.Is(err, ErrAppeared) {
 		t.Errorf("the placeholder would be in another directory: %v", err)
+	}
+}
+
+// What is shown read-only must be so. Scenario: a file system of the host arrives on it
+// while bwrap works, is made read-only in its place, and leaves (campaign, seed
+// 6535001687484).
+func TestBindsTellWhatMustBeReadOnly(t *testing.T) {
+	dir := t.TempDir() // can be written
+	for kind, refused := range map[MountKind]bool{BindReadOnly: true, BindWritable: false} {
+		text, err := (&Plan{Mounts: []Mount{{Kind: kind, Source: dir, Target: dir}}}).Binds()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckBinds(text, true); (err != nil) != refused {
+			t.Errorf("bind of kind %d: %v, want an error: %v", kind, err, refused)
+		}
+		if err := CheckBinds(text, false); err != nil {
+			t.Errorf("bind of kind %d, and nothing is mounted: %v", kind, err)
+		}
+	}
+}
+
+func TestWritableMounts(t *testing.T) {
+	const binds = "rw 1 2 /ws\x00ro 1 3 /ws/.git\x00rw 1 4 /ws/.git/refs\x00mask 1 5 0 /ws/secret\x001 6 /other\x00absent /ws/gone\x00"
+	for at, ok := range map[string]bool{
+		"/ws": true, "/ws/mnt": true, "/ws/.git/refs/mnt": true, `/ws/a\040b`: true,
+		"/ws/.git": true, "/ws/secret": true, // CheckBinds looks at what is seen there
+		"/ws/.git/mnt": false, "/ws/secret/mnt": false, "/other": false, "/wsx": false, "/": false, "/mnt/x": false,
+		"/dev/shm": true, "/proc": true, "/gone": false,
+	} {
+		line := "90 80 0:50 / " + at + " %s,nosuid,relatime master:1 - tmpfs tmpfs rw\n"
+		err := checkWritable([]byte(binds), strings.Replace(line, "%s", "rw", 1))
+		if (err == nil) != ok {
+			t.Errorf("%s is mounted writable: %v, want it accepted: %v", at, err, ok)
+		}
+		if err := checkWritable([]byte(binds), strings.Replace(line, "%s", "ro", 1)); err != nil {
+			t.Errorf("%s is mounted read-only: %v", at, err)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func TestWallOfTheSecondStage(t *testing.T) {
 		{Kind: BindWritable, Source: "/ws with, 1 2", Target: "/ws with, 1 2"},
 		{Kind: BindReadOnly, Source: "/dev/shm", Target: "/dev/shm"},
 	}}
-	text := string(plan.AppendWall([]byte("1 2 /ws\x00"), false))
+	text := string(plan.AppendWall([]byte("rw 1 2 /ws\x00ro 3 4 /ws/.git\x001 2 /ws\x00"), false))
 	for _, name := range []string{"/dev/null", "/dev/pts", "/proc"} {
 		if !strings.Contains(text, " "+name+"\x00") {
 			t.Errorf("%s is not among the view's own: %q", name, text)

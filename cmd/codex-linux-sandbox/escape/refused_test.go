@@ -6,9 +6,11 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,4 +42,31 @@ func TestSecondStageRefuses(t *testing.T) {
 			t.Errorf("the server is told %q", text)
 		}
 	})
+}
+
+// TestMountsThatNobodyReaches: docker mounts file systems below /var/lib/docker, which
+// only root can enter. bwrap, started by an ordinary user, cannot make them read-only,
+// and works all the same. What the user could open must be read-only.
+func TestMountsThatNobodyReaches(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts file systems")
+	}
+	need(t, nobody, "bwrap")
+	const user = 54321     // not nobody's, as which root's files are seen inside
+	runtime.LockOSThread() // for good: the thread ends with the test
+	testutil.Need(t, "right to make mounts", unix.Unshare(unix.CLONE_NEWNS), unix.EPERM)
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	p := newPlace(t, user)
+	must(t, os.MkdirAll(p.dir+"/closed/m", 0o755))
+	must(t, unix.Mount("tmpfs", p.dir+"/closed/m", "tmpfs", 0, "size=64k,mode=777"))
+	defer func() { must(t, unix.Unmount(p.dir+"/closed/m", 0)) }()
+	must(t, os.Chmod(p.dir+"/closed", 0o700))
+	if o := p.run("bwrap", p.workspace(), "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
+		t.Errorf("below a directory of root's: %v", o)
+	}
+	must(t, os.Chown(p.dir+"/closed", user, 0))
+	must(t, os.Chmod(p.dir+"/closed", 0))
+	if o := p.run("bwrap", p.workspace(), "alive"); o.code != exitFailed || !strings.Contains(o.text, "/closed/m can be written") {
+		t.Errorf("below a directory that the user could open: %v", o)
+	}
 }
