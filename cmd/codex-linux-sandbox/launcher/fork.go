@@ -18,7 +18,8 @@ import (
 // process of the sandbox, the init, is a copy of the launcher in which there
 // is one thread and no Go runtime. It runs programs, waits, and ends. All of
 // its code is in this file and in program.run, marked nosplit: it allocates
-// nothing, takes no locks, and calls nothing but the kernel.
+// nothing, takes no locks, and calls nothing but the kernel. The command's process is
+// made in the same way, by startCommand.
 
 // processes is everything that the init and the command need, prepared before the
 // fork.
@@ -225,18 +226,58 @@ func (c *processes) fork() (int, syscall.Errno) {
 	if step, errno := c.init.run(); step >= 0 {
 		c.fail(stageInit, step, errno)
 	}
-	child, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	child, errno := c.startCommand()
 	if errno != 0 {
 		c.fail(stageFork, 0, errno)
 	}
-	if child != 0 {
-		c.wait(child)
+	c.wait(child)
+	return 0, 0
+}
+
+// startCommand makes the command's process, and returns in the init only.
+//
+// In a PID namespace the process uses the init's memory until it executes the command,
+// and the init is suspended for so long: to copy the memory map takes 0.3 ms. A signal
+// that comes meanwhile waits, and the end of the launcher ends both. Without a PID
+// namespace the init must answer that itself (orphaned), so the memory is copied: the
+// execution of a file on a file system that hangs does not end.
+//
+// As both processes use one stack, nothing happens here after the process was made but
+// to return.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *processes) startCommand() (child uintptr, errno syscall.Errno) {
+	if c.subreap {
+		child, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	} else {
+		child, errno = vfork()
 	}
+	if child != 0 || errno != 0 {
+		return child, errno
+	}
+	c.runCommand()
+	return 0, 0
+}
+
+// vfork makes a process that uses this one's memory and stack. It returns in the child
+// first, with 0, and in the parent when the child has executed a program or has ended.
+// The caller must not return in the child.
+//
+//go:noescape
+func vfork() (child uintptr, errno syscall.Errno)
+
+// runCommand becomes the command. It does not return.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *processes) runCommand() {
 	if step, errno := c.command.run(); step >= 0 {
 		c.fail(stageCommand, step, errno)
 	}
 	c.fail(stageExec, 0, c.exec.run())
-	return 0, 0
 }
 
 // fail tells the launcher and ends this process.
