@@ -100,7 +100,8 @@ func (l *launch) secondStage() (int, error) {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
 	wall := l.wall(p, words.rules)
-	wall.grantInherited()
+	kept, _ := inheritedDescriptors() // without /proc the command cannot open them again, which grants less
+	wall.grantInherited(kept)
 	wall.grantPaths(grants)
 	p.dropPrivileges()
 	wall.enforce()

@@ -62,6 +62,7 @@ func (l *launch) takeInherited() error {
 		f, keep := inspect(fd, l.plan.Network, l.sockets())
 		if keep {
 			l.keepName(fd)
+			l.kept = append(l.kept, fd)
 			continue
 		}
 		unix.CloseOnExec(fd)

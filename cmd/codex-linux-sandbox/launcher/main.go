@@ -51,8 +51,10 @@ type launch struct {
 	proxies   *proxies
 	// terminal says that the command gets the terminal of standard input.
 	terminal bool
-	// inherited are the descriptors that the command does not get as they are.
+	// inherited are the descriptors that the command does not get as they are, and kept
+	// those that it does.
 	inherited []inheritedFile
+	kept      []int
 	// unsized says that bwrap has no option --size.
 	unsized bool
 	// reserved is a descriptor for children; 0: see reserve.

@@ -96,7 +96,7 @@ func (s *supervisor) confine(wall *ruleset) {
 	for _, name := range l.plan.Absent {
 		p.absent(name)
 	}
-	wall.grantInherited()
+	wall.grantInherited(l.kept)
 	wall.grantPaths(l.plan.WallGrants())
 	p.reopen(l.inherited)
 	p.do("change directory to", l.commandCwd, unix.SYS_CHDIR, p.text(l.commandCwd))

@@ -34,13 +34,9 @@ func (m *mounter) own(name string, fd register, rights uint64) {
 // grantInherited grants the files and terminals that the command inherits open
 // for writing, so that it can open them again, by /dev/stdout for example.
 // Pipes and sockets are in no file system that Landlock restricts.
-func (r *ruleset) grantInherited() {
+func (r *ruleset) grantInherited(fds []int) {
 	if r == nil || r.rights == 0 {
 		return
-	}
-	fds, err := inheritedDescriptors()
-	if err != nil {
-		return // the command cannot open them again, which grants less
 	}
 	for _, fd := range fds {
 		if !openForWriting(fd) {
