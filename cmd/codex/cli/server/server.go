@@ -5,18 +5,13 @@ package server
 import (
 	"context"
 	"net"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/threads"
-	"codex.internal/pkg/sandbox/launch"
-	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
 
@@ -73,49 +68,9 @@ Every option can stand in a TOML file, for example max-processes = 64, which
 --config FILE or --config-file FILE names.
 Options on the command line count more than variables, and those more than the file.`,
 		OnUsageError: cmdutil.OnUsageError,
-		Flags: append(append(cmdutil.ConfigOrFileFlags(), []cli.Flag{
-			&cli.StringSliceFlag{Name: "listen", Value: cli.NewStringSlice("ws://127.0.0.1:0"),
-				Usage: "listen on `URL`: ws://IP:PORT or wss://IP:PORT (port 0: any free one), unix:///PATH or stdio; may be repeated"},
-			&cli.StringFlag{Name: "tls-cert", Usage: "wss: the `FILE` with the certificate and its chain, as PEM"},
-			&cli.StringFlag{Name: "tls-key", Usage: "wss: the `FILE` with the certificate's key, as PEM"},
-			&cli.StringFlag{Name: "tls-client-ca", Usage: "wss: admit clients with a certificate of an authority in `FILE`, and no others"},
-			&cli.StringFlag{Name: "ws-auth", Usage: "demand a bearer token: capability-token or signed-bearer-token (`MODE`)"},
-			&cli.StringFlag{Name: "ws-token-file", Usage: "capability-token: absolute path of the `FILE` with the token"},
-			&cli.StringFlag{Name: "ws-token-sha256", Usage: "capability-token: SHA-256 of the token in `HEX`"},
-			&cli.StringFlag{Name: "ws-tokens", Usage: "capability-token: absolute path of the `FILE` with tokens that have roles"},
-			&cli.StringFlag{Name: "ws-shared-secret-file", Usage: "signed-bearer-token: absolute path of the `FILE` with the HS256 secret"},
-			&cli.StringFlag{Name: "ws-issuer", Usage: "signed-bearer-token: the `ISSUER` that tokens must name"},
-			&cli.StringFlag{Name: "ws-audience", Usage: "signed-bearer-token: the `AUDIENCE` that tokens must name"},
-			&cli.Uint64Flag{Name: "ws-max-clock-skew-seconds", Value: uint64(wsauth.DefaultClockSkew / time.Second),
-				Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
-			&cli.BoolFlag{Name: "allow-unauthenticated-bind", Usage: "let anybody in on an address that is not loopback"},
-			&cli.DurationFlag{Name: "session-ttl", Value: execserver.DefaultSessionTTL,
-				Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
-			&cli.IntFlag{Name: "max-connections", Value: execserver.DefaultMaxConnections, Usage: "connections at a time"},
-			&cli.IntFlag{Name: "max-processes", Value: execserver.DefaultMaxProcesses, Usage: "processes of a session at a time"},
-			&cli.IntFlag{Name: "max-handles", Value: execserver.DefaultMaxHandles, Usage: "open file handles of a connection"},
-			&cli.IntFlag{Name: "max-message-bytes", Value: websocket.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
-			&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
-			&cli.StringFlag{Name: "retain-dir", Usage: "keep detached processes and their output in `DIR`; none: there are none (default: below $XDG_STATE_HOME/codex/detached)"},
-			&cli.Int64Flag{Name: "retain-bytes", Value: execserver.DefaultRetainBytes, Usage: "output of all detached processes that is retained, in bytes"},
-			&cli.DurationFlag{Name: "retain-for", Value: execserver.DefaultRetainFor, Usage: "how long output is retained after a detached process has ended, at most"},
-			&cli.IntFlag{Name: "max-detached", Value: execserver.DefaultMaxDetached, Usage: "detached processes of an owner, with ended ones that are retained"},
-			&cli.BoolFlag{Name: "exit-on-stdin-close", EnvVars: []string{"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"},
-				Usage: "end when stdin does, as when the parent has ended"},
-			&cli.StringFlag{Name: "sandbox-backend", Value: launch.Backends[0], Usage: "what confines commands: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
-			&cli.BoolFlag{Name: "proxy-private-ips-via-upstream", EnvVars: []string{"CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM"},
-				Usage: "let network proxies of processes reach private addresses through the proxy of HTTP_PROXY and the like"},
-			&cli.StringFlag{Name: "egress-policy", Usage: "permit network proxies of processes no more than the TOML `FILE` does"},
-			&cli.StringFlag{Name: "linux-sandbox-pid-namespace", Value: pidNamespaceIsolate,
-				Usage: "PID namespace of sandboxed commands: isolate, the only `WORD` that is supported of Codex CLI's two"},
-			&cli.BoolFlag{Name: "sandbox-stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact, instead of refusing"},
-			&cli.BoolFlag{Name: "sandbox-no-local-sockets", Usage: "give commands without a network no sockets of their own but pairs, as in Codex CLI"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve /metrics, for Prometheus, on `IP:PORT` to everybody; without it, on --listen to clients"},
-			&cli.BoolFlag{Name: "trace-commands", Usage: "give commands TRACEPARENT and TRACESTATE, to continue the trace of their request"},
-			&cli.BoolFlag{Name: "no-cgroups", Usage: "do not give each process a cgroup of its own"},
-		}...), slices.Concat(auditFlags(), cmdutil.ServerLimitFlags(), remoteFlags(), cmdutil.LogFlags(), cmdutil.OptionsFileFlags(optionsName))...),
-		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
-		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
+		Flags:        serverFlags(),
+		Subcommands:  []*cli.Command{forwardCommand(s), tokenCommand(s)},
+		Action:       func(c *cli.Context) error { return runExecServer(c, s) },
 	}
 }
 
