@@ -71,45 +71,16 @@ func privatePaths(c *cli.Context) []string {
 
 // serverOptions are what the flags make of a server.
 func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error) {
-	auth := wsauth.Config{
-		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
-		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
-	}
-	if c.IsSet("ws-max-clock-skew-seconds") {
-		skew := time.Duration(min(c.Uint64("ws-max-clock-skew-seconds"), 1<<30)) * time.Second
-		auth.ClockSkew = &skew
-	}
-	authenticator, err := wsauth.New(auth)
+	auth, err := authenticator(c, log)
 	if err != nil {
 		return execserver.Options{}, err
 	}
-	if _, err := os.Stat(auth.TokensFile); auth.TokensFile != "" && errors.Is(err, fs.ErrNotExist) {
-		// The file is read again when it changes, so the server can start before it.
-		log.Warn("the file of --ws-tokens does not exist: no client is admitted until codex exec-server token create --tokens has made it", "path", auth.TokensFile)
+	if err := checkValues(c); err != nil {
+		return execserver.Options{}, err
 	}
-	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests", "max-detached"} {
-		if c.Int(name) < 1 {
-			return execserver.Options{}, cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
-		}
-	}
-	if b := c.String("sandbox-backend"); !slices.Contains(launch.Backends, b) {
-		return execserver.Options{}, cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(launch.Backends, ", "))
-	}
-	if word := c.String("linux-sandbox-pid-namespace"); word != pidNamespaceIsolate {
-		return execserver.Options{}, cmdutil.Usagef(
-			"--linux-sandbox-pid-namespace %q: isolate is supported; inherit is not, because a sandboxed command would see processes outside", word)
-	}
-	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-tokens", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
-		if c.IsSet(name) && c.String(name) == "" {
-			return execserver.Options{}, cmdutil.Usagef("--%s must not be empty; give a value or leave the flag out", name)
-		}
-	}
-	ttl := c.Duration("session-ttl")
-	switch {
-	case ttl < 0:
-		return execserver.Options{}, cmdutil.Usagef("--session-ttl must not be negative; 0 ends a session with its connection")
-	case ttl == 0:
-		ttl = -1
+	ttl, err := sessionTTL(c)
+	if err != nil {
+		return execserver.Options{}, err
 	}
 	ceiling, err := readEgressPolicy(c.String("egress-policy"))
 	if err != nil {
@@ -119,18 +90,15 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return execserver.Options{}, err
 	}
-	switch {
-	case c.Int64("retain-bytes") < execserver.DefaultRetain:
-		return execserver.Options{}, cmdutil.Usagef("--retain-bytes must be at least %d", execserver.DefaultRetain)
-	case c.Duration("retain-for") < time.Second:
-		return execserver.Options{}, cmdutil.Usagef("--retain-for must be at least 1s")
+	if err := checkRetention(c); err != nil {
+		return execserver.Options{}, err
 	}
 	limits, err := cmdutil.ServerLimits(c)
 	if err != nil {
 		return execserver.Options{}, err
 	}
 	opts := execserver.Options{
-		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: authenticator,
+		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: auth,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
 		Sandbox: launch.Options{
@@ -155,4 +123,71 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	}
 	opts.Process.Watchdog, opts.Process.Limiter = []string{self, WatchdogArg}, []string{self, LimiterArg}
 	return opts, addKeepers(&opts, self)
+}
+
+// authenticator returns what checks the tokens of clients; nil: --ws-auth demands none.
+func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, error) {
+	config := wsauth.Config{
+		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
+		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
+	}
+	if c.IsSet("ws-max-clock-skew-seconds") {
+		skew := time.Duration(min(c.Uint64("ws-max-clock-skew-seconds"), 1<<30)) * time.Second
+		config.ClockSkew = &skew
+	}
+	auth, err := wsauth.New(config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(config.TokensFile); config.TokensFile != "" && errors.Is(err, fs.ErrNotExist) {
+		// The file is read again when it changes, so the server can start before it.
+		log.Warn("the file of --ws-tokens does not exist: no client is admitted until codex exec-server token create --tokens has made it", "path", config.TokensFile)
+	}
+	return auth, nil
+}
+
+// checkValues refuses values that an option cannot have.
+func checkValues(c *cli.Context) error {
+	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests", "max-detached"} {
+		if c.Int(name) < 1 {
+			return cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
+		}
+	}
+	if b := c.String("sandbox-backend"); !slices.Contains(launch.Backends, b) {
+		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(launch.Backends, ", "))
+	}
+	if word := c.String("linux-sandbox-pid-namespace"); word != pidNamespaceIsolate {
+		return cmdutil.Usagef(
+			"--linux-sandbox-pid-namespace %q: isolate is supported; inherit is not, because a sandboxed command would see processes outside", word)
+	}
+	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-tokens", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return cmdutil.Usagef("--%s must not be empty; give a value or leave the flag out", name)
+		}
+	}
+	return nil
+}
+
+// sessionTTL returns --session-ttl as execserver.Options have it: there 0 is the default, and a negative
+// time ends a session with its connection.
+func sessionTTL(c *cli.Context) (time.Duration, error) {
+	ttl := c.Duration("session-ttl")
+	switch {
+	case ttl < 0:
+		return 0, cmdutil.Usagef("--session-ttl must not be negative; 0 ends a session with its connection")
+	case ttl == 0:
+		ttl = -1
+	}
+	return ttl, nil
+}
+
+// checkRetention refuses to retain less of detached processes than a server can.
+func checkRetention(c *cli.Context) error {
+	switch {
+	case c.Int64("retain-bytes") < execserver.DefaultRetain:
+		return cmdutil.Usagef("--retain-bytes must be at least %d", execserver.DefaultRetain)
+	case c.Duration("retain-for") < time.Second:
+		return cmdutil.Usagef("--retain-for must be at least 1s")
+	}
+	return nil
 }
