@@ -82,38 +82,14 @@ func (a *attempt) run(ctx context.Context) (approval.Result, error) {
 	if err := a.started(p); err != nil {
 		return approval.Result{}, a.giveUp(ctx, p, err)
 	}
-	if a.secret != "" {
-		_, err := io.WriteString(p.Stdin(ctx), a.secret)
-		if err != nil && !errors.Is(err, execclient.ErrStdinClosed) && !errors.Is(err, execclient.ErrUnknownProcess) {
-			return approval.Result{}, a.giveUp(ctx, p, err)
-		}
+	if err := a.writeSecret(ctx, p); err != nil {
+		return approval.Result{}, a.giveUp(ctx, p, err)
 	}
 	if a.params.TTY {
 		a.raw.enter(a.x.screen)
 	}
 	defer a.raw.end()
-	// A panic in a routine ends the program without the deferred calls here.
-	routine := func(f func()) {
-		wg.Go(func() {
-			defer func() {
-				if r := recover(); r != nil {
-					a.raw.end()
-					panic(r)
-				}
-			}()
-			f()
-		})
-	}
-	routine(func() { a.routineTimeout(ctx, cancel) })
-	switch {
-	case a.params.TTY && a.x.screen.f == nil:
-		routine(func() { a.routineStdin(ctx) })
-	case a.params.TTY:
-		routine(func() { routineResize(ctx, a.params.Size, a.x.screen.size, func() { a.resize(ctx) }) })
-		routine(func() { a.pumpKeys(ctx, p, cancel) })
-	case a.params.PipeStdin:
-		routine(func() { a.routineStdin(ctx) })
-	}
+	a.startRoutines(ctx, cancel, &wg, p)
 	result, err := a.follow(ctx, p)
 	switch {
 	case errors.Is(err, syscall.EPIPE) && context.Cause(ctx) == nil && !a.x.link.lost() && a.x.client.Err() == nil:
@@ -158,6 +134,45 @@ func (a *attempt) started(p *execclient.Process) error {
 	return a.report.emit(execEvent{
 		Type: "started", ProcessID: p.ID(), Environment: a.x.environment, Argv: a.params.Argv, Cwd: a.params.Cwd, Sandbox: p.SandboxType(), Limits: limitEvents(p.Limits()),
 	})
+}
+
+// writeSecret writes the secret to the process, if there is one. It is no error if the process has
+// closed its stdin or has ended.
+func (a *attempt) writeSecret(ctx context.Context, p *execclient.Process) error {
+	if a.secret == "" {
+		return nil
+	}
+	_, err := io.WriteString(p.Stdin(ctx), a.secret)
+	if errors.Is(err, execclient.ErrStdinClosed) || errors.Is(err, execclient.ErrUnknownProcess) {
+		return nil
+	}
+	return err
+}
+
+// startRoutines starts what passes input to the process, and what ends it after --timeout.
+func (a *attempt) startRoutines(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup, p *execclient.Process) {
+	// A panic in a routine ends the program without the deferred calls of run.
+	routine := func(f func()) {
+		wg.Go(func() {
+			defer func() {
+				if r := recover(); r != nil {
+					a.raw.end()
+					panic(r)
+				}
+			}()
+			f()
+		})
+	}
+	routine(func() { a.routineTimeout(ctx, cancel) })
+	switch {
+	case a.params.TTY && a.x.screen.f == nil:
+		routine(func() { a.routineStdin(ctx) })
+	case a.params.TTY:
+		routine(func() { routineResize(ctx, a.params.Size, a.x.screen.size, func() { a.resize(ctx) }) })
+		routine(func() { a.pumpKeys(ctx, p, cancel) })
+	case a.params.PipeStdin:
+		routine(func() { a.routineStdin(ctx) })
+	}
 }
 
 // follow passes the process's output on and tells how it ended.
