@@ -129,6 +129,11 @@ func init() {
 	if watch.Supported {
 		extensions = append(extensions, execproto.MethodFSWatch)
 	}
+	addFileOperations()
+}
+
+// addFileOperations adds the operations of fsops to the methods, and to the extensions.
+func addFileOperations() {
 	for i := range fsops.Operations() {
 		operation := &fsops.Operations()[i]
 		if operation.Part {
