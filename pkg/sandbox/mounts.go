@@ -38,6 +38,24 @@ type guard struct {
 // mounts appends the masks outside writable roots, then each writable root with
 // what is protected and masked in it (docs/spec/sandbox.md §7.2, steps 4 to 6).
 func (p *planner) mounts() error {
+	guards, err := p.guards()
+	if err != nil {
+		return err
+	}
+	pins := p.pins(guards)
+	for i := range p.writable {
+		p.mountRoot(&p.writable[i], guards[i], pins[i])
+	}
+	// An entry may mask the name as well.
+	p.plan.Undo = slices.DeleteFunc(p.plan.Undo, func(n UndoName) bool {
+		return slices.ContainsFunc(p.plan.Mounts, func(m Mount) bool { return m.Target == n.Path })
+	})
+	return p.absences()
+}
+
+// guards appends the masks outside writable roots, and returns what is protected
+// and masked in each writable root.
+func (p *planner) guards() ([][]guard, error) {
 	guards := make([][]guard, len(p.writable))
 	add := func(g guard) {
 		if i := p.owner(g.path); i >= 0 && p.writable[i].info.Type == permissions.Dir {
@@ -46,68 +64,66 @@ func (p *planner) mounts() error {
 	}
 	for i := range p.writable {
 		if err := p.protectRoot(&p.writable[i], add); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	kernel, err := p.kernelMounts()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, g := range kernel {
 		add(g)
 	}
 	if err := p.protectRepositories(guards, add); err != nil {
-		return err
+		return nil, err
 	}
 	for _, d := range p.denied {
 		g, outside, err := p.masked(d)
 		g.pattern = !slices.Contains(p.explicit, d)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case outside:
 			p.mask(g)
 		default:
 			add(g)
 		}
 	}
-	pins := p.pins(guards)
-	for i, w := range p.writable {
-		if w.Effective != "/" {
-			p.plan.Mounts = append(p.plan.Mounts, Mount{
-				Kind: BindWritable, Source: w.Effective, Target: w.Effective, File: w.info.Type != permissions.Dir,
-			})
-		}
-		slices.SortStableFunc(guards[i], func(a, b guard) int {
-			if a.mask != b.mask {
-				if b.mask {
-					return -1
-				}
-				return 1
-			}
-			return shallowFirst(a.path, b.path)
+	return guards, nil
+}
+
+// mountRoot appends a writable root, the directories in it that must keep their
+// names, and then what is protected and masked in it.
+func (p *planner) mountRoot(w *writableRoot, guards []guard, pins []string) {
+	if w.Effective != "/" {
+		p.plan.Mounts = append(p.plan.Mounts, Mount{
+			Kind: BindWritable, Source: w.Effective, Target: w.Effective, File: w.info.Type != permissions.Dir,
 		})
-		for _, dir := range pins[i] {
-			p.plan.Mounts = append(p.plan.Mounts, Mount{Kind: BindWritable, Source: dir, Target: dir, Pin: true})
+	}
+	for _, dir := range pins {
+		p.plan.Mounts = append(p.plan.Mounts, Mount{Kind: BindWritable, Source: dir, Target: dir, Pin: true})
+	}
+	slices.SortStableFunc(guards, func(a, b guard) int {
+		if a.mask != b.mask {
+			if b.mask {
+				return -1
+			}
+			return 1
 		}
-		done := make(map[string]guard, len(guards[i]))
-		for _, g := range guards[i] {
-			// What is covered is hidden; what is read-only is not.
-			if o, ok := done[g.path]; ok && (o.mask == g.mask || g.cover) {
-				continue
-			}
-			if done[g.path] = g; g.mask {
-				p.mask(g)
-			} else {
-				p.protect(g)
-			}
+		return shallowFirst(a.path, b.path)
+	})
+	done := make(map[string]guard, len(guards))
+	for _, g := range guards {
+		// What is covered is hidden; what is read-only is not.
+		if o, ok := done[g.path]; ok && (o.mask == g.mask || g.cover) {
+			continue
+		}
+		if done[g.path] = g; g.mask {
+			p.mask(g)
+		} else {
+			p.protect(g)
 		}
 	}
-	// An entry may mask the name as well.
-	p.plan.Undo = slices.DeleteFunc(p.plan.Undo, func(n UndoName) bool {
-		return slices.ContainsFunc(p.plan.Mounts, func(m Mount) bool { return m.Target == n.Path })
-	})
-	return p.absences()
 }
 
 // pins returns, for each writable root, the directories in it that must keep
