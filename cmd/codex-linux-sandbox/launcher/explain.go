@@ -14,74 +14,94 @@ import (
 // explainTo prints what would be enforced, and by which backend.
 func (l *launch) explainTo(w io.Writer) error {
 	var b strings.Builder
-	plan, backend := l.plan, ""
-	switch {
-	case l.legacyLandlock:
-		b.WriteString("backend: landlock, in the legacy mode: metadata is not protected\n")
-	case !plan.Confined:
-		b.WriteString("backend: none: everything may be written\n")
-	default:
-		backend = l.choose()
-		b.WriteString("backend: " + backend + "\n")
-		if strings.HasPrefix(backend, "landlock") {
-			l.backend = "landlock" // also where it was not asked for
-		}
+	backend := l.explainBackend(&b)
+	if err := l.explainFiles(&b, backend); err != nil {
+		return err
 	}
-	if l.legacyLandlock || strings.HasPrefix(backend, "landlock") {
-		grants, err := plan.LandlockGrants()
-		if l.legacyLandlock {
-			grants, err = plan.LegacyGrants()
-		}
-		if err != nil {
-			return err
-		}
-		b.WriteString(sandbox.DescribeGrants(grants))
-		if !l.legacyLandlock {
-			b.WriteString("modes, owners and times of files: none can be changed\n")
-		}
-	} else {
-		b.WriteString(plan.Describe())
-		if plan.Confined {
-			abi, _ := landlockVersion()
-			b.WriteString(plan.DescribeWall(abi, l.nesting))
-		}
-	}
-	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[plan.Network], l.explainSockets(backend))
-	if plan.Unfiltered {
-		b.WriteString("system calls: not filtered\n")
-	} else {
-		r := l.rules()
-		fmt.Fprintf(&b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
-		b.WriteString("  ptrace, process_vm_*, pidfd_getfd, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
-			"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
-			"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
-			"  users, other architectures and x32\n")
-		if !l.nesting {
-			b.WriteString("  mount, umount, pivot_root, setns, chroot, the mount API, new namespaces, clone3\n")
-		}
-		switch plan.Network {
-		case sandbox.NetworkOff:
-			b.WriteString([...]string{
-				"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
-					"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
-				"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
-				"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
-				"  sockets that are not TCP, UDP or of the Unix family\n",
-			}[r.Sockets])
-		case sandbox.NetworkProxy:
-			b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
-			if l.unixSockets {
-				b.WriteString(", or of the Unix family")
-			}
-			b.WriteString("\n")
-		}
-	}
+	fmt.Fprintf(&b, "network: %s%s\n", [...]string{"off", "on", "only the proxies of the environment"}[l.plan.Network], l.explainSockets(backend))
+	l.explainCalls(&b)
 	if !l.temporary {
 		b.WriteString("$TMPDIR: grants nothing: it is no directory for temporary files of this user\n")
 	}
 	fmt.Fprintf(&b, "directory: %s\n", l.commandCwd)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// explainBackend says which backend would be used, and returns what choose says of it;
+// "": none was chosen.
+func (l *launch) explainBackend(b *strings.Builder) string {
+	switch {
+	case l.legacyLandlock:
+		b.WriteString("backend: landlock, in the legacy mode: metadata is not protected\n")
+		return ""
+	case !l.plan.Confined:
+		b.WriteString("backend: none: everything may be written\n")
+		return ""
+	}
+	backend := l.choose()
+	b.WriteString("backend: " + backend + "\n")
+	if strings.HasPrefix(backend, "landlock") {
+		l.backend = "landlock" // also where it was not asked for
+	}
+	return backend
+}
+
+// explainFiles says what may be done to files.
+func (l *launch) explainFiles(b *strings.Builder, backend string) error {
+	if !l.legacyLandlock && !strings.HasPrefix(backend, "landlock") {
+		b.WriteString(l.plan.Describe())
+		if l.plan.Confined {
+			abi, _ := landlockVersion()
+			b.WriteString(l.plan.DescribeWall(abi, l.nesting))
+		}
+		return nil
+	}
+	grants, err := l.plan.LandlockGrants()
+	if l.legacyLandlock {
+		grants, err = l.plan.LegacyGrants()
+	}
+	if err != nil {
+		return err
+	}
+	b.WriteString(sandbox.DescribeGrants(grants))
+	if !l.legacyLandlock {
+		b.WriteString("modes, owners and times of files: none can be changed\n")
+	}
+	return nil
+}
+
+// explainCalls says which system calls the filter refuses.
+func (l *launch) explainCalls(b *strings.Builder) {
+	if l.plan.Unfiltered {
+		b.WriteString("system calls: not filtered\n")
+		return
+	}
+	r := l.rules()
+	fmt.Fprintf(b, "system calls: %d instructions of filter; refused:\n", len(r.Filter()))
+	b.WriteString("  ptrace, process_vm_*, pidfd_getfd, io_uring_*, keyctl, add_key, request_key, bpf, userfaultfd,\n" +
+		"  perf_event_open, kexec_*, *_module, open_by_handle_at, quotactl*,\n" +
+		"  ioctl TIOCSTI and TIOCLINUX, fcntl F_SETLEASE and F_SETDELEG, setpriority and ioprio_set of groups and\n" +
+		"  users, other architectures and x32\n")
+	if !l.nesting {
+		b.WriteString("  mount, umount, pivot_root, setns, chroot, the mount API, new namespaces, clone3\n")
+	}
+	switch l.plan.Network {
+	case sandbox.NetworkOff:
+		b.WriteString([...]string{
+			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen, sendto,\n" +
+				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
+			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
+			"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
+			"  sockets that are not TCP, UDP or of the Unix family\n",
+		}[r.Sockets])
+	case sandbox.NetworkProxy:
+		b.WriteString("  sockets that are not of the IPv4 or IPv6 family")
+		if l.unixSockets {
+			b.WriteString(", or of the Unix family")
+		}
+		b.WriteString("\n")
+	}
 }
 
 // explainSockets says which sockets of its own a command has while its network is
