@@ -64,6 +64,14 @@ type options struct {
 	command               []string
 }
 
+// argv0 returns what the command is told that its name is.
+func (o *options) argv0() string {
+	if o.hasArg0 {
+		return o.arg0
+	}
+	return o.command[0]
+}
+
 // usageError is a mistake on the command line.
 type usageError struct{ text string }
 

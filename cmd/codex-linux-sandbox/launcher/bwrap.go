@@ -198,7 +198,7 @@ func (w *wrapped) arguments(files []uintptr) (args []string, given []uintptr, er
 	}
 	files = append(files, hidden)
 	args = []string{"bwrap", "--args", strconv.Itoa(len(files) - 1)}
-	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--env-fd", strconv.Itoa(environFD), "--argv0="+w.arg0(), "--")
+	args = append(args, "--", stagePath, "--second-stage", w.spec(), "--env-fd", strconv.Itoa(environFD), "--argv0="+w.l.argv0(), "--")
 	return append(args, w.l.command...), files, nil
 }
 
@@ -250,13 +250,6 @@ func checkMounts(writable bool) ([]sandbox.Grant, error) {
 		err = sandbox.CheckWritable(text)
 	}
 	return sandbox.ParseWall(text), err
-}
-
-func (w *wrapped) arg0() string {
-	if w.l.hasArg0 {
-		return w.l.arg0
-	}
-	return w.l.command[0]
 }
 
 // open makes the channels to the second stage and from bwrap.

@@ -444,11 +444,7 @@ func (a *prepared) complete() (err error) {
 // command writes what is executed to where the init finds it.
 func (a *prepared) command() error {
 	l := a.now
-	arg0 := l.command[0]
-	if l.hasArg0 {
-		arg0 = l.arg0
-	}
-	e, err := prepareExec(l.command, l.env, arg0, l.execFD)
+	e, err := prepareExec(l.command, l.env, l.argv0(), l.execFD)
 	if err != nil {
 		return fmt.Errorf("prepare the command: %w", err)
 	}

@@ -35,11 +35,7 @@ type supervisor struct {
 // prepare makes what every backend with an init needs. Subreap is for those
 // without a PID namespace.
 func (l *launch) prepare(subreap bool) (*supervisor, error) {
-	arg0 := l.command[0]
-	if l.hasArg0 {
-		arg0 = l.arg0
-	}
-	e, err := prepareExec(l.command, l.env, arg0, l.execFD)
+	e, err := prepareExec(l.command, l.env, l.argv0(), l.execFD)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command: %w", err)
 	}
@@ -361,11 +357,7 @@ func (s *supervisor) release() {
 // unless the profile asks for no sandbox at all, the filter.
 func (l *launch) execDirectly() (int, error) {
 	s := &supervisor{l: l, processes: &processes{}}
-	arg0 := l.command[0]
-	if l.hasArg0 {
-		arg0 = l.arg0
-	}
-	e, err := prepareExec(l.command, l.env, arg0, l.execFD)
+	e, err := prepareExec(l.command, l.env, l.argv0(), l.execFD)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the command: %w", err)
 	}
