@@ -274,38 +274,19 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	_ = unix.Close(w.talk[1])
 	_ = unix.Close(w.complain[1])
 	w.talk[1], w.complain[1] = -1, -1
-	complaints := os.NewFile(uintptr(w.complain[0]), "stderr of bwrap")
-	w.complain[0] = -1
-	said := make(chan []byte, 1)
-	go func() {
-		text, _ := io.ReadAll(io.LimitReader(complaints, maxStderr))
-		_ = complaints.Close()
-		said <- text
-	}()
-	started := make(chan int, 1)
-	go func() { started <- w.hello() }()
-	ended := make(chan struct{})
-	passed := make(chan struct{})
+	said := w.readComplaints()
+	ended, passed := make(chan struct{}), make(chan struct{})
 	inner := 0
 	late := make(chan string, 1)
 	go func() {
 		defer close(passed)
-		if inner = <-started; inner == 0 {
+		if inner = w.hello(); inner == 0 {
 			late <- ""
 			return
 		}
 		to, captured := w.begin(inner)
 		go func() { late <- failureIn(receiveConnector(w.talk[0], to, captured...)) }()
-		for {
-			select {
-			case sig := <-signals:
-				if unix.Kill(-inner, sig.(syscall.Signal)) != nil {
-					_ = unix.Kill(inner, sig.(syscall.Signal))
-				}
-			case <-ended:
-				return
-			}
-		}
+		passSignals(signals, inner, ended)
 	}()
 	status, err := wait(pid)
 	close(ended)
@@ -323,22 +304,54 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	if failed := <-late; w.failed == "" {
 		w.failed = failed
 	}
-	if w.failed != "" {
+	switch {
+	case w.failed != "":
 		return 0, &unavailable{errors.New(w.failed)}
-	}
-	if inner == 0 {
-		text := bytes.TrimSpace(<-said)
-		err := fmt.Errorf("bwrap failed: %s", text)
-		if !w.l.unsized && bytes.HasSuffix(text, []byte(noSize)) {
-			w.l.unsized = true
-			return 0, &changed{err}
-		}
-		return 0, &unavailable{err}
-	}
-	if status.Signaled() {
+	case inner == 0:
+		return 0, w.bwrapFailed(bytes.TrimSpace(<-said))
+	case status.Signaled():
 		return 128 + int(status.Signal()), nil
 	}
 	return status.ExitStatus(), nil
+}
+
+// readComplaints reads what bwrap says about itself, and sends it when bwrap has ended.
+func (w *wrapped) readComplaints() <-chan []byte {
+	complaints := os.NewFile(uintptr(w.complain[0]), "stderr of bwrap")
+	w.complain[0] = -1
+	said := make(chan []byte, 1)
+	go func() {
+		text, _ := io.ReadAll(io.LimitReader(complaints, maxStderr))
+		_ = complaints.Close()
+		said <- text
+	}()
+	return said
+}
+
+// passSignals passes signals to the group of the command, or to the command alone if it
+// leads none, until bwrap has ended.
+func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) {
+	for {
+		select {
+		case sig := <-signals:
+			if unix.Kill(-command, sig.(syscall.Signal)) != nil {
+				_ = unix.Kill(command, sig.(syscall.Signal))
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// bwrapFailed returns the error of a bwrap that has started no second stage. A version that
+// does not know an option is to be started again without it.
+func (w *wrapped) bwrapFailed(said []byte) error {
+	err := fmt.Errorf("bwrap failed: %s", said)
+	if !w.l.unsized && bytes.HasSuffix(said, []byte(noSize)) {
+		w.l.unsized = true
+		return &changed{err}
+	}
+	return &unavailable{err}
 }
 
 // begin lets the second stage execute the command, when it is known whose end
