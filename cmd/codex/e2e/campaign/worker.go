@@ -57,7 +57,51 @@ type worker struct {
 	said      []string
 }
 
-func (w *worker) play() (err error) {
+// play plays the scenario, and judges what it has done.
+func (w *worker) play() error {
+	if err := w.prepare(); err != nil {
+		return err
+	}
+	defer w.w.close()
+	oracles := []*oracle{w.oracle}
+	outside := w.w.startOutside()
+	var churn *confined
+	if w.Inside != "" {
+		churn = w.start(w.Inside, w.Entries, &errand{Churn: true, Seed: w.Seed + 1}, false)
+		churn.await("ready")
+	}
+	for i := range w.Runs {
+		w.run(i)
+	}
+	// Before the wider sandbox: its command may put a link to v/r at t/a, and then the
+	// next sandbox of the policy "t/a: write" makes its placeholders there, as
+	// docs/security.md says of wider policies (seed 900394).
+	if w.Requests > 0 {
+		w.requests()
+	}
+	if w.Wide != nil {
+		// Even one that is refused may have changed times: of placeholders.
+		wide := w.wideOracle()
+		if w.wide() {
+			oracles = append(oracles, wide)
+		}
+	}
+	if churn != nil {
+		how := syscall.SIGTERM
+		if w.Seed%2 == 0 {
+			how = syscall.SIGKILL
+		}
+		_ = churn.cmd.Process.Signal(how)
+		w.finish(churn, true)
+	}
+	outside.end()
+	w.settle()
+	w.r.Breaches = append(w.r.Breaches, w.w.judge(oracles, w.said, outside)...)
+	return nil
+}
+
+// prepare lays the scenario out, where it harms nothing else.
+func (w *worker) prepare() (err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -84,61 +128,33 @@ func (w *worker) play() (err error) {
 	if w.w, err = lay(w.scenario, top); err != nil {
 		return err
 	}
-	defer w.w.close()
 	w.oracle = newOracle(top, w.Workspace, w.Entries)
-	oracles := []*oracle{w.oracle}
-	outside := w.w.startOutside()
-	var churn *confined
-	if w.Inside != "" {
-		churn = w.start(w.Inside, w.Entries, &errand{Churn: true, Seed: w.Seed + 1}, false)
-		churn.await("ready")
-	}
-	for i := range w.Runs {
-		w.run(i)
-	}
-	// Before the wider sandbox: its command may put a link to v/r at t/a, and then the
-	// next sandbox of the policy "t/a: write" makes its placeholders there, as
-	// docs/security.md says of wider policies (seed 900394).
-	if w.Requests > 0 {
-		w.requests()
-	}
-	if w.Wide != nil {
-		// Even one that is refused may have changed times: of placeholders.
-		wide := newOracle(top, w.Workspace, w.Wide)
-		// What the first one has moved is not in its place when the second one
-		// starts, which then has nothing to guard there. Scenario: it makes t/b/d/a a
-		// link to t/b, and takes it away again while the second one starts. Where
-		// t/b/d/a/c leads is known to nobody, whatever was seen here (seed 1456591222885).
-		moves := func(p string) bool {
-			for ; within(p, top) && p != top; p = filepath.Dir(p) {
-				if w.oracle.canMove(p) {
-					return true
-				}
-			}
-			return false
-		}
-		steady := newOracle(top, w.Workspace, slices.DeleteFunc(slices.Clone(w.Wide), func(e entry) bool {
-			return moves(filepath.Join(top, e.Target))
-		}))
-		wide.guards = slices.DeleteFunc(wide.guards, func(g string) bool {
-			return moves(g) || !slices.Contains(steady.guards, g)
-		})
-		if w.wide() {
-			oracles = append(oracles, wide)
-		}
-	}
-	if churn != nil {
-		how := syscall.SIGTERM
-		if w.Seed%2 == 0 {
-			how = syscall.SIGKILL
-		}
-		_ = churn.cmd.Process.Signal(how)
-		w.finish(churn, true)
-	}
-	outside.end()
-	w.settle()
-	w.r.Breaches = append(w.r.Breaches, w.w.judge(oracles, w.said, outside)...)
 	return nil
+}
+
+// wideOracle returns the oracle of the wider sandbox, without the guards of paths that
+// the first sandbox can move. What the first one has moved is not in its place when the
+// second one starts, which then has nothing to guard there. Scenario: it makes t/b/d/a a
+// link to t/b, and takes it away again while the second one starts. Where t/b/d/a/c leads
+// is known to nobody, whatever was seen here (seed 1456591222885).
+func (w *worker) wideOracle() *oracle {
+	top := w.w.top
+	wide := newOracle(top, w.Workspace, w.Wide)
+	moves := func(p string) bool {
+		for ; within(p, top) && p != top; p = filepath.Dir(p) {
+			if w.oracle.canMove(p) {
+				return true
+			}
+		}
+		return false
+	}
+	steady := newOracle(top, w.Workspace, slices.DeleteFunc(slices.Clone(w.Wide), func(e entry) bool {
+		return moves(filepath.Join(top, e.Target))
+	}))
+	wide.guards = slices.DeleteFunc(wide.guards, func(g string) bool {
+		return moves(g) || !slices.Contains(steady.guards, g)
+	})
+	return wide
 }
 
 // ownRoot gives the worker a root in which nothing that is done reaches the
@@ -398,7 +414,6 @@ func (w *worker) finish(c *confined, killed bool) {
 
 // profile is the permission profile of entries; in requests paths are URIs.
 func (w *worker) profile(entries []entry, scheme string) any {
-	type object = map[string]any
 	var list []object
 	for _, e := range entries {
 		var p object
