@@ -82,14 +82,12 @@ func playOne(args []string) int {
 }
 
 type campaign struct {
+	*settings
 	bin, base string
-	verbose   bool
-	without   []string
 	mu        sync.Mutex
 	totals    map[string]*total // by backend and user
 	breaches  int
 	broken    int
-	quick     bool
 }
 
 type total struct {
@@ -98,85 +96,114 @@ type total struct {
 	refusals  map[string]int
 }
 
-func run(ctx context.Context) int {
+// settings are what the command line asks for.
+type settings struct {
+	duration time.Duration
+	seed     uint64
+	count    int
+	backends []string
+	users    []int
+	jobs     int
+	programs string // directory
+	without  []string
+	quick    bool
+	verbose  bool
+	show     bool
+}
+
+// parseFlags reads the command line, and chooses the seed if it has none.
+func parseFlags() *settings {
 	var (
-		duration = flag.Duration("duration", time.Hour, "how long to go on")
-		seed     = flag.Uint64("seed", 0, "the first scenario's `number`, others follow (default: by chance)")
-		count    = flag.Int("count", 0, "how many scenarios of each backend and user; 0: as long as --duration")
-		backend  = flag.String("backend", "all", "namespaces, bwrap, landlock or all")
-		user     = flag.Int("user", 54321, "the ordinary user that root becomes, an unused `uid`; -1: root alone, with --only-user: that user alone")
-		only     = flag.Bool("only-user", false, "do not play root")
-		jobs     = flag.Int("jobs", 2, "scenarios at a time")
-		bin      = flag.String("bin", "", "`directory` of the programs")
-		without  = flag.String("without", "", "leave `circumstances` out: "+strings.Join(circumstances, ", "))
-		quick    = flag.Bool("quick", false, "do not shrink what breaches")
-		verbose  = flag.Bool("v", false, "print every scenario's outcome")
-		show     = flag.Bool("show", false, "print the scenario of --seed and --backend, and run nothing")
+		s       settings
+		backend = flag.String("backend", "all", "namespaces, bwrap, landlock or all")
+		user    = flag.Int("user", 54321, "the ordinary user that root becomes, an unused `uid`; -1: root alone, with --only-user: that user alone")
+		only    = flag.Bool("only-user", false, "do not play root")
+		without = flag.String("without", "", "leave `circumstances` out: "+strings.Join(circumstances, ", "))
 	)
+	flag.DurationVar(&s.duration, "duration", time.Hour, "how long to go on")
+	flag.Uint64Var(&s.seed, "seed", 0, "the first scenario's `number`, others follow (default: by chance)")
+	flag.IntVar(&s.count, "count", 0, "how many scenarios of each backend and user; 0: as long as --duration")
+	flag.IntVar(&s.jobs, "jobs", 2, "scenarios at a time")
+	flag.StringVar(&s.programs, "bin", "", "`directory` of the programs")
+	flag.BoolVar(&s.quick, "quick", false, "do not shrink what breaches")
+	flag.BoolVar(&s.verbose, "v", false, "print every scenario's outcome")
+	flag.BoolVar(&s.show, "show", false, "print the scenario of --seed and --backend, and run nothing")
 	flag.Parse()
-	names := allBackends
+	s.backends = allBackends
 	if *backend != "all" {
-		names = strings.Split(*backend, ",")
+		s.backends = strings.Split(*backend, ",")
 	}
-	users := []int{os.Geteuid()}
+	s.users = []int{os.Geteuid()}
 	if os.Geteuid() == 0 && *user >= 0 {
-		users = append(users, *user)
+		s.users = append(s.users, *user)
 		if *only {
-			users = users[1:]
+			s.users = s.users[1:]
 		}
 	}
-	if *seed == 0 {
-		*seed = rand.Uint64() >> 20
+	if s.seed == 0 {
+		s.seed = rand.Uint64() >> 20
 	}
-	if *show {
-		text, _ := json.MarshalIndent(generate(*seed, names[0], users[0]), "", " ")
+	s.without = strings.FieldsFunc(*without, func(r rune) bool { return r == ',' })
+	return &s
+}
+
+func run(ctx context.Context) int {
+	s := parseFlags()
+	if s.show {
+		text, _ := json.MarshalIndent(generate(s.seed, s.backends[0], s.users[0]), "", " ")
 		fmt.Println(string(text))
 		return 0
 	}
-	c := &campaign{verbose: *verbose, quick: *quick, without: strings.FieldsFunc(*without, func(r rune) bool { return r == ',' }), totals: make(map[string]*total)}
-	if err := c.prepare(*bin); err != nil {
+	c := &campaign{settings: s, totals: make(map[string]*total)}
+	if err := c.prepare(s.programs); err != nil {
 		fmt.Fprintln(os.Stderr, "campaign:", err)
 		return 2
 	}
 	defer c.tidy()
-	fmt.Printf("campaign: seed %d, %v, as %v\n", *seed, names, users)
-	if err := c.control(ctx, *seed, users); err != nil {
+	fmt.Printf("campaign: seed %d, %v, as %v\n", s.seed, s.backends, s.users)
+	if err := c.control(ctx, s.seed, s.users); err != nil {
 		fmt.Fprintln(os.Stderr, "campaign:", err)
 		return 2
 	}
-	deadline := time.Now().Add(*duration)
-	type task struct {
-		seed    uint64
-		backend string
-		uid     int
-	}
 	tasks := make(chan task)
 	var wg sync.WaitGroup
-	for range *jobs {
+	for range s.jobs {
 		wg.Go(func() {
 			for t := range tasks {
 				c.one(ctx, t.seed, t.backend, t.uid)
 			}
 		})
 	}
-feed:
-	for n := uint64(0); *count == 0 || n < uint64(*count); n++ {
-		for _, uid := range users {
-			for _, name := range names {
-				if *count == 0 && time.Now().After(deadline) {
-					break feed
+	s.feed(ctx, tasks)
+	close(tasks)
+	wg.Wait()
+	return c.summary()
+}
+
+// task is a scenario to play.
+type task struct {
+	seed    uint64
+	backend string
+	uid     int
+}
+
+// feed sends the scenarios to play, until there are enough of them or the time is over.
+func (s *settings) feed(ctx context.Context, tasks chan<- task) {
+	deadline := time.Now().Add(s.duration)
+	for n := uint64(0); s.count == 0 || n < uint64(s.count); n++ {
+		for _, uid := range s.users {
+			for _, name := range s.backends {
+				if s.count == 0 && time.Now().After(deadline) {
+					return
 				}
 				select {
-				case tasks <- task{*seed + n, name, uid}:
+				case tasks <- task{s.seed + n, name, uid}:
 				case <-ctx.Done():
-					break feed
+					return
 				}
 			}
 		}
 	}
-	close(tasks)
-	wg.Wait()
-	return c.summary()
 }
 
 // prepare lays out the programs where every policy can read them.
