@@ -443,7 +443,6 @@ func TestPlansThatAreRefused(t *testing.T) {
 	}
 }
 
-// More matches than a sandbox can have mounts are an error.
 // A command that may write /w/d can put a link there; a request that only reads
 // must not follow it, as no other command of the policy does.
 func TestPlansThatOnlyRead(t *testing.T) {
@@ -479,6 +478,7 @@ func TestPlansThatOnlyRead(t *testing.T) {
 	}
 }
 
+// More matches than a sandbox can have mounts are an error.
 func TestPatternsMayNotMatchTooMuch(t *testing.T) {
 	const most = 8192
 	host := tree("/w/")
@@ -495,7 +495,6 @@ func TestPatternsMayNotMatchTooMuch(t *testing.T) {
 	}
 }
 
-// What is not about paths.
 // A mount may hide a denied path from the plan, and not be in the view.
 func TestDeniedPathsThatAreAbsent(t *testing.T) {
 	host := tree("/w/", "/r/there", "/r/link -> gone", "/r/into -> /w/gone")
@@ -522,6 +521,7 @@ func TestDeniedPathsThatAreAbsent(t *testing.T) {
 	}
 }
 
+// What is not about paths.
 func TestPlansBeyondMounts(t *testing.T) {
 	restricted := managed(t, "root=read")
 	on := restricted
