@@ -3,21 +3,16 @@
 package execserver
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/testutil"
@@ -256,103 +251,6 @@ func TestCopyOntoItself(t *testing.T) {
 	}
 }
 
-// Sessions.
-
-func TestResume(t *testing.T) {
-	_, url := newTestServer(t, withCgroups())
-	p, session := hello(t, url)
-	p.start("p", "echo one; read x; echo two", object{"pipeStdin": true})
-	p.wait(func(m message) bool { return m.Method == "process/output" })
-	other := dial(t, url)
-	other.refuse("initialize", object{"clientName": "t", "resumeSessionId": session}, -32010, "already attached")
-	p.ws.Close()
-	q := dial(t, url)
-	q.resume(session)
-	q.text(`{"method":"initialized"}`)
-	q.call("process/write", object{"processId": "p", "chunk": "Cg==", "writeId": "1"}, nil)
-	var last event
-	q.wait(func(m message) bool { return m.Method == "process/closed" })
-	for _, m := range q.held {
-		if m.Method == "process/exited" && strings.Contains(string(m.Params), `"seq":3`) {
-			last.Seq = 3
-		}
-	}
-	if last.Seq != 3 {
-		t.Errorf("events after the resume: %+v", q.held)
-	}
-}
-
-func TestSessionsEnd(t *testing.T) {
-	for _, ttl := range []time.Duration{-1, 50 * time.Millisecond} {
-		_, url := newTestServer(t, Options{SessionTTL: ttl})
-		p, session := hello(t, url)
-		p.start("p", "echo $$; exec sleep 1000")
-		m := p.wait(func(m message) bool { return m.Method == "process/output" })
-		pid := pidIn(t, m)
-		p.ws.Close()
-		awaitGone(t, pid)
-		q := dial(t, url)
-		testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of the session (ttl %v)", ttl), func() (string, bool) {
-			m := q.answer(q.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
-			return fmt.Sprintf("%+v", m), m.Error != nil && m.Error.Code == -32600
-		})
-	}
-}
-
-func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
-	srv, url := newTestServer(t, withCgroups())
-	p, _ := hello(t, url)
-	p.start("p", "setsid sh -c 'echo $$; exec sleep 1000' & wait")
-	pid := pidIn(t, p.wait(func(m message) bool { return m.Method == "process/output" }))
-	// A caller whose context ended can call Shutdown again.
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := srv.Shutdown(over); err != nil && !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if err := srv.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	awaitGone(t, pid)
-	if code, _ := p.closing(); code != wire.CloseGoingAway {
-		t.Errorf("closed with %d", code)
-	}
-}
-
-func pidIn(t *testing.T, m message) int {
-	t.Helper()
-	_, chunk, _ := strings.Cut(string(m.Params), `"chunk":"`)
-	text, _, _ := strings.Cut(chunk, `"`)
-	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
-}
-
-// awaitGone waits for the end of a process that is nobody's child here.
-func awaitGone(t *testing.T, pid int) {
-	t.Helper()
-	testutil.Eventually(t.Context(), t, fmt.Sprintf("the end of process %d", pid), func() (string, bool) { return testutil.Gone(pid) })
-}
-
-// resume resumes a session, as soon as the server has seen that the connection which
-// it was attached to has ended.
-func (p *peer) resume(session string) {
-	p.t.Helper()
-	testutil.Eventually(p.t.Context(), p.t, "the session to be free", func() (string, bool) {
-		m := p.answer(p.send("initialize", object{"clientName": "t", "resumeSessionId": session}))
-		if m.Error != nil && m.Error.Code != -32010 {
-			p.t.Fatalf("resume: %+v", m.Error)
-		}
-		return fmt.Sprintf("%+v", m.Error), m.Error == nil
-	})
-}
-
 // Order, concurrency and backpressure.
 
 func TestNothingWaitsForALongPoll(t *testing.T) {
@@ -445,94 +343,6 @@ func TestAStalledClientIsBounded(t *testing.T) {
 
 // process64K is the base64 text of the largest chunk, and more.
 const process64K = 90 << 10
-
-// Files.
-
-// readFile reads a file. The answer is taken apart by its spelling: encoding/json goes
-// over it five times, which takes half a minute with the race detector on a busy machine.
-// Meanwhile nothing answers the server's pings, and the server ends the connection.
-func (p *peer) readFile(path string) []byte {
-	p.t.Helper()
-	id := p.send("fs/readFile", object{"path": path})
-	_ = p.ws.SetReadDeadline(time.Now().Add(testTimeout))
-	_, text, err := p.ws.ReadMessage()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	encoded, begins := bytes.CutPrefix(text, []byte(`{"id":`+id+`,"result":{"dataBase64":"`))
-	encoded, ends := bytes.CutSuffix(encoded, []byte(`"}}`))
-	if !begins || !ends {
-		p.t.Fatalf("the answer is %.200s", text)
-	}
-	data, err := base64.StdEncoding.AppendDecode(nil, encoded)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return data
-}
-
-func TestLargeFilesComeWhole(t *testing.T) {
-	_, url := newTestServer(t, Options{})
-	p, _ := hello(t, url)
-	dir := t.TempDir()
-	for _, n := range []int{0, 1, inlineBody, inlineBody + 1, fileChunk, fileChunk + 1, 3*fileChunk - 1, wholeFile + fileChunk + 5, 5 << 20} {
-		data := bytes.Repeat([]byte("0123456789abcde"), n/15+1)[:n]
-		mustWrite(t, dir+"/f", data)
-		if got := p.readFile(uri(dir, "f")); !bytes.Equal(got, data) {
-			t.Errorf("%d bytes came back as %d", n, len(got))
-		}
-		if n > 6<<20 {
-			continue // more than a message may hold
-		}
-		p.call("fs/writeFile", object{"path": uri(dir, "g"), "dataBase64": data}, nil)
-		if back, _ := os.ReadFile(dir + "/g"); !bytes.Equal(back, data) {
-			t.Errorf("%d bytes were written as %d", n, len(back))
-		}
-	}
-	p.refuse("fs/writeFile", object{"path": uri(dir, "g"), "dataBase64": "AAA"}, -32600, "fs/writeFile requires valid base64")
-	if st, _ := os.Stat(dir + "/g"); st.Size() != 5<<20 {
-		t.Error("a refused write changed the file")
-	}
-}
-
-func TestHandles(t *testing.T) {
-	_, url := newTestServer(t, Options{MaxHandles: 3})
-	p, _ := hello(t, url)
-	dir := t.TempDir()
-	mustWrite(t, dir+"/f", []byte("0123456789"))
-	open := object{"handleId": "h", "path": uri(dir, "f")}
-	// Requests about one handle need not be waited for.
-	p.send("fs/open", open)
-	a := p.send("fs/readBlock", object{"handleId": "h", "offset": 2, "len": 4})
-	b := p.send("fs/close", object{"handleId": "h"})
-	c := p.send("fs/readBlock", object{"handleId": "h", "offset": 0, "len": 4})
-	if m := p.answer(a); string(m.Result) != `{"chunk":"MjM0NQ==","eof":false}` {
-		t.Errorf("%s %+v", m.Result, m.Error)
-	}
-	p.answer(b)
-	if m := p.answer(c); m.Error == nil || m.Error.Code != -32004 {
-		t.Errorf("after the close: %+v", m)
-	}
-	for i := range 3 {
-		open["handleId"] = fmt.Sprint(i)
-		p.call("fs/open", open, nil)
-	}
-	open["handleId"] = "one more"
-	p.refuse("fs/open", open, -32600, "at most 3 file reads")
-	p.ws.Close()
-	// An atomic write whose connection ends leaves the target as it was.
-	q, _ := hello(t, url)
-	q.call("fs/open", object{"handleId": "w", "path": uri(dir, "f"), "mode": "replace", "atomic": true}, nil)
-	q.call("fs/writeBlock", object{"handleId": "w", "offset": 0, "chunk": "bmV3"}, nil)
-	q.ws.Close()
-	testutil.Eventually(t.Context(), t, "no temporary file", func() (string, bool) {
-		names, _ := os.ReadDir(dir)
-		return fmt.Sprint(names), len(names) == 1
-	})
-	if data, _ := os.ReadFile(dir + "/f"); string(data) != "0123456789" {
-		t.Errorf("%q", data)
-	}
-}
 
 func TestManyProcessesLeaveNothing(t *testing.T) {
 	n := testutil.Rounds(150, 300, 1500)
