@@ -1,0 +1,85 @@
+package natsbus
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/rendezvous"
+	"codex.internal/pkg/testutil/natstest"
+)
+
+// crash ends a node without a word to the others.
+func crash(n *Node) {
+	n.stop()
+	n.wg.Wait()
+	n.conn.Close()
+}
+
+func TestDeadNode(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b := join(t, url), join(t, url)
+	x, _ := talking(t, a, b)
+	began := time.Now()
+	crash(b)
+	want(t, x, rendezvous.Lost, "h", "")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	var metrics strings.Builder
+	a.Bus.WriteMetrics(&metrics)
+	for _, line := range []string{"rendezvous_nats_connected 1", "rendezvous_nats_lines 0", "rendezvous_nats_lines_broken_total 1"} {
+		if !strings.Contains(metrics.String(), line+"\n") {
+			t.Errorf("%s is missing in\n%s", line, metrics.String())
+		}
+	}
+}
+
+func TestNodeThatSaysGoodbye(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a := join(t, url)
+	b, err := Connect(ctxOf(t), Options{Servers: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, h := talking(t, a, b)
+	b.Close()
+	want(t, x, rendezvous.Lost, "h", "")
+	want(t, h, rendezvous.Lost, "x", "")
+}
+
+func TestAddressMoves(t *testing.T) {
+	url := natstest.Start(t).URL()
+	a, b, c := join(t, url), join(t, url), join(t, url)
+	former := bind(t, a, "x", 1)
+	here, there := bind(t, a, "h1", 0), bind(t, c, "h2", 0)
+	send(t, a, "x", joined("h1"))
+	send(t, c, "x", joined("h2"))
+	newer := bind(t, b, "x", 2)
+	eventually(t, "the former is closed", func() bool {
+		a.Bus.mu.RLock()
+		defer a.Bus.mu.RUnlock()
+		return a.Bus.bound["x"] == nil
+	})
+	// Until the server of NATS knows, the former is asked too, and may be the first to say
+	// that nobody has the address.
+	if err := a.Bus.node.conn.FlushWithContext(ctxOf(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := take(t, former); !errors.Is(err, rendezvous.ErrReplaced) {
+		t.Error(err)
+	}
+	// What the former mailbox had not handled is answered by the bus.
+	want(t, here, rendezvous.Gone, "x", "")
+	want(t, there, rendezvous.Lost, "x", "")
+	send(t, c, "x", joined("h2"))
+	want(t, newer, rendezvous.Joined, "h2", "")
+	// One that comes late with an earlier generation does not get it.
+	late := bind(t, a, "x", 1)
+	if _, err := take(t, late); !errors.Is(err, rendezvous.ErrReplaced) {
+		t.Errorf("%v", err)
+	}
+	send(t, c, "x", frameFrom("h2", "still"))
+	want(t, newer, rendezvous.Frame, "h2", "still")
+}
