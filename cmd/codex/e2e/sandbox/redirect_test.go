@@ -201,23 +201,7 @@ type redirected struct {
 }
 
 func newRedirected(t *testing.T) *redirected {
-	r := &redirected{t: t}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	harness.Must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			}()
-		}
-	}()
-	r.port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	r := &redirected{t: t, port: strconv.Itoa(int(harness.Echo(t)))}
 	policy, err := egress.NewPolicy(egress.Config{
 		SOCKS5: true, LocalBinding: true, Domains: map[string]egress.Permission{"*.allowed.test": egress.Allow},
 	})

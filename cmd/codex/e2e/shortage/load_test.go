@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +70,7 @@ func (w *world) busy(files bool, more ...*work) *load {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	l := &load{w: w, works: more, cancel: cancel}
-	port := echo(w.t)
+	port := harness.Echo(w.t)
 	for range clients {
 		c := w.client()
 		if files {
@@ -206,35 +205,4 @@ func (w *world) tunnels(c *execclient.Client, port uint16) func(ctx context.Cont
 		}
 		return nil
 	}
-}
-
-// echo returns the port of a server that sends back what it gets.
-func echo(t interface {
-	Helper()
-	Cleanup(func())
-	Fatal(...any)
-}) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				_, _ = io.Copy(conn, conn)
-				_ = conn.Close()
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		wg.Wait()
-	})
-	return uint16(l.Addr().(*net.TCPAddr).Port)
 }

@@ -139,7 +139,7 @@ func TestTokenAttacks(t *testing.T) {
 	_, url := harness.ServerWith(t, []string{"XDG_STATE_HOME=" + t.TempDir()}, "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-tokens", file)
 	owner := client(url, full)
 	victim := greeterIn(t, owner, "victim", "127.0.0.1:3000", workspace)
-	port := echo(t)
+	port := harness.Echo(t)
 	all, err := client(url, full).WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true}) // the control
 	harness.Must(t, err)
 	told := awaitPorts(t, all, "victim 127.0.0.1:3000 inside=true other=true")

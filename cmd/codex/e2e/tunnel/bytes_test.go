@@ -46,7 +46,7 @@ func TestManyStalledTunnels(t *testing.T) {
 			_, _ = tunnels[i].Write(make([]byte, stalledBytes))
 		})
 	}
-	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: echo(t)})
+	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: harness.Echo(t)})
 	harness.Must(t, err)
 	harness.Must(t, conn.SetDeadline(time.Now().Add(time.Minute))) // so that a stalled one fails
 	harness.Must(t, exchange(conn, 4<<20, 1))

@@ -61,7 +61,7 @@ func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) exe
 // none to the server's machine.
 func TestInside(t *testing.T) {
 	harness.NeedSandbox(t)
-	host := echo(t) // a port of the server's machine that is in no sandbox
+	host := harness.Echo(t) // a port of the server's machine that is in no sandbox
 	for _, backend := range []string{"namespaces", "bwrap"} {
 		t.Run(backend, func(t *testing.T) {
 			_, url := harness.Server(t, "--sandbox-backend", backend)

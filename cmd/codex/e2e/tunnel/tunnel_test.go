@@ -23,33 +23,6 @@ import (
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
-// echo returns the port of a server that sends back what it gets, and the end of it.
-func echo(t testing.TB) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				_, _ = io.Copy(conn, conn)
-				_ = conn.Close()
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		wg.Wait()
-	})
-	return uint16(l.Addr().(*net.TCPAddr).Port)
-}
-
 func dial(t *testing.T, url string) *execclient.Client {
 	t.Helper()
 	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{})
@@ -86,7 +59,7 @@ func sum(data []byte) []byte { s := sha256.Sum256(data); return s[:] }
 func TestTunnel(t *testing.T) {
 	_, url := harness.Server(t)
 	c := dial(t, url)
-	port := echo(t)
+	port := harness.Echo(t)
 	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Host: "127.0.0.1", Port: port})
 	harness.Must(t, err)
 	harness.Must(t, exchange(conn, 5<<20, 1))
@@ -125,7 +98,7 @@ func TestTunnel(t *testing.T) {
 func TestThousandTunnels(t *testing.T) {
 	_, url := harness.Server(t)
 	c := dial(t, url)
-	port := echo(t)
+	port := harness.Echo(t)
 	const count = 1000
 	tunnels := make([]*execclient.Tunnel, count)
 	var wg sync.WaitGroup
@@ -174,7 +147,7 @@ func TestCuts(t *testing.T) {
 			harness.Must(t, err)
 			wg.Go(func() { reverse(t, l, seed) })
 		}
-		port := echo(t)
+		port := harness.Echo(t)
 		for i := range 3 {
 			wg.Go(func() {
 				conn, err := open(t.Context(), c, port)
@@ -210,18 +183,7 @@ func open(ctx context.Context, c *execclient.Client, port uint16) (*execclient.T
 // One whose connection came in the moment of a cut is reset, and tries again.
 func reverse(t *testing.T, l net.Listener, seed uint64) {
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				_, _ = io.Copy(conn, conn)
-				_ = conn.Close()
-			})
-		}
-	})
+	serving.Go(func() { harness.ServeEcho(l) })
 	var err error
 	for range 20 {
 		var conn net.Conn
@@ -279,7 +241,7 @@ func TestSessionEnds(t *testing.T) {
 	c, err := execclient.DialWebSocket(t.Context(), url, execclient.Options{RecoveryTimeout: 100 * time.Millisecond})
 	harness.Must(t, err)
 	defer c.Close()
-	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: echo(t)})
+	conn, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: harness.Echo(t)})
 	harness.Must(t, err)
 	_ = srv.Process.Kill()
 	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
