@@ -12,7 +12,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/permissions"
-	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/b64"
 )
 
 // FS is the server's file system. Its methods may be called from any
@@ -184,7 +184,7 @@ func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	params := execproto.LinkPathParams{Path: pathOf(path), Sandbox: f.sandbox}
 	var r execproto.ReadFileResult
 	err := f.c.Call(ctx, execproto.MethodFSReadFile, &params, &r)
-	var bad *jsonwire.Base64Error
+	var bad *b64.Error
 	if errors.As(err, &bad) {
 		err = protocolf("remote fs/readFile returned invalid base64 dataBase64: %v", bad)
 	}
@@ -194,7 +194,7 @@ func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 // WriteFile creates a file or truncates it and writes it, in one message. See
 // WriteStream for large files, and for a target that changes in one step.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
-	params := execproto.WriteFileParams{Path: pathOf(path), DataBase64: jsonwire.AppendBase64(nil, data), Sandbox: f.sandbox}
+	params := execproto.WriteFileParams{Path: pathOf(path), DataBase64: b64.Append(nil, data), Sandbox: f.sandbox}
 	return f.call(ctx, "open", path, execproto.MethodFSWriteFile, &params, nil)
 }
 
@@ -203,7 +203,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte) error {
 // asks for it.
 func (f *FS) WriteFileWith(ctx context.Context, path string, data []byte, o WriteOptions) error {
 	params := execproto.WriteFileParams{
-		Path: pathOf(path), DataBase64: jsonwire.AppendBase64(nil, data), FollowSymlinks: follow(o.NoFollow),
+		Path: pathOf(path), DataBase64: b64.Append(nil, data), FollowSymlinks: follow(o.NoFollow),
 		Atomic: o.Atomic, Permissions: bitsOf(o.Permissions), Sandbox: f.sandbox,
 	}
 	if !o.Atomic && o.Permissions == nil {

@@ -1,6 +1,9 @@
 package execproto
 
-import "codex.internal/pkg/wire/jsonwire"
+import (
+	"codex.internal/pkg/wire/b64"
+	"codex.internal/pkg/wire/jsonwire"
+)
 
 // The methods below append a whole notification: the envelope and its params.
 
@@ -15,7 +18,7 @@ func AppendOutput(b []byte, processID string, seq uint64, stream Stream, chunk [
 	b = append(b, `,"stream":"`...)
 	b = append(b, stream...)
 	b = append(b, `","chunk":`...)
-	b = jsonwire.AppendBase64String(b, chunk)
+	b = b64.AppendString(b, chunk)
 	return append(b, "}}"...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/jsonwire"
 )
 
@@ -179,13 +180,13 @@ func base64s(c *codec, name string, rule rule, to *[]byte) {
 	case c.mode == reading:
 		b, err := c.r.StringBytes()
 		if err == nil {
-			b, err = jsonwire.DecodeBase64InPlace(b)
+			b, err = b64.DecodeInPlace(b)
 		}
 		*to, c.err = b, err
 	case *to == nil && rule&orNull != 0:
 		c.b = append(c.b, "null"...)
 	default:
-		c.b = jsonwire.AppendBase64String(c.b, *to)
+		c.b = b64.AppendString(c.b, *to)
 	}
 }
 

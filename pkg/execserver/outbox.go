@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/internal/metrics"
-	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -235,7 +235,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 			return err
 		}
 		last := err != nil
-		part = jsonwire.AppendBase64(part, data)
+		part = b64.Append(part, data)
 		if last {
 			part = append(part, tail...)
 		}
@@ -257,6 +257,6 @@ var largeBuffers = sync.Pool{New: func() any {
 	const headRoom = 4 << 10
 	return &[2][]byte{
 		make([]byte, fileChunk),
-		make([]byte, 0, websocket.FragmentRoom+headRoom+jsonwire.Base64Len(fileChunk)),
+		make([]byte, 0, websocket.FragmentRoom+headRoom+b64.Len(fileChunk)),
 	}
 }}

@@ -1,5 +1,6 @@
 // Package wire groups the packages that clients and servers of all protocols use:
 //
+//	b64         base64 text
 //	clip        shortens text for errors and logs
 //	jsonrpc     reads and writes JSON-RPC messages
 //	jsonwire    reads and appends JSON without reflection

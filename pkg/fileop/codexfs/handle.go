@@ -10,6 +10,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -200,7 +201,7 @@ func decodeBlock(params []byte, second string) (p blockParams, err error) {
 			}
 			var text []byte
 			if text, err = r.StringBytes(); err == nil {
-				p.chunk, err = jsonwire.DecodeBase64InPlace(text)
+				p.chunk, err = b64.DecodeInPlace(text)
 			}
 		default:
 			err = r.Skip()

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"codex.internal/pkg/fileop/fshelper"
-	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/b64"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,7 +20,7 @@ type output struct {
 // begin begins the answer to an operation whose response has about size bytes.
 func (o *output) begin(operation string, size int) {
 	if o.buf == nil {
-		o.buf = make([]byte, 0, min(size, jsonwire.Base64Len(encodeChunk))+1<<10)
+		o.buf = make([]byte, 0, min(size, b64.Len(encodeChunk))+1<<10)
 	}
 	if d, ok := o.w.(descriptor); ok && size > largeAnswer {
 		// Fails where stdout is no pipe, and may fail where it is.
@@ -37,10 +37,10 @@ func (o *output) base64(data []byte) {
 	for len(data) > 0 && o.err == nil {
 		piece := data[:min(len(data), encodeChunk)]
 		data = data[len(piece):]
-		if len(o.buf)+jsonwire.Base64Len(len(piece)) > cap(o.buf) && len(o.buf) > 0 {
+		if len(o.buf)+b64.Len(len(piece)) > cap(o.buf) && len(o.buf) > 0 {
 			o.flush()
 		}
-		o.buf = jsonwire.AppendBase64(o.buf, piece)
+		o.buf = b64.Append(o.buf, piece)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -47,7 +48,7 @@ func AppendWriteBlock(b []byte, offset uint64, chunk []byte) []byte {
 	b = append(b, `{"operation":"`+execproto.MethodFSWriteBlock+`","params":{"offset":`...)
 	b = jsonwire.AppendUint(b, offset)
 	b = append(b, `,"chunk":`...)
-	b = jsonwire.AppendBase64String(b, chunk)
+	b = b64.AppendString(b, chunk)
 	return append(b, "}}\n"...)
 }
 

@@ -28,7 +28,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/capability"
 	"codex.internal/pkg/host/files"
-	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -58,7 +58,7 @@ func readFile(params []byte) (Call, error) {
 func writeFile(params []byte) (Call, error) {
 	p, err := execproto.Decode[execproto.WriteFileParams](params)
 	return Call{Sandbox: p.Sandbox, paths: []string{p.Path}, run: func(_ context.Context, paths []string, confined bool) (Result, error) {
-		data, err := jsonwire.DecodeBase64InPlace(p.DataBase64)
+		data, err := b64.DecodeInPlace(p.DataBase64)
 		if err != nil {
 			return Result{}, Invalid("fs/writeFile requires valid base64 dataBase64: " + err.Error())
 		}

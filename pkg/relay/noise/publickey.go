@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/jsonwire"
 )
 
@@ -35,9 +36,9 @@ func (k PublicKey) MarshalJSON() ([]byte, error) { return k.AppendJSON(nil), nil
 // AppendJSON appends the key document.
 func (k PublicKey) AppendJSON(b []byte) []byte {
 	b = append(b, `{"`+memberSuite+`":"`+suite+`","`+memberDH+`":`...)
-	b = jsonwire.AppendBase64String(b, k.dh[:])
+	b = b64.AppendString(b, k.dh[:])
 	b = append(b, `,"`+memberKEM+`":`...)
-	b = jsonwire.AppendBase64String(b, k.kem[:])
+	b = b64.AppendString(b, k.kem[:])
 	return append(b, '}')
 }
 
@@ -88,7 +89,7 @@ func (k *PublicKey) UnmarshalJSON(text []byte) error {
 
 // decodeKey decodes base64, strictly, into all of key.
 func decodeKey(key, text []byte, algorithm string) error {
-	data, err := jsonwire.DecodeBase64InPlace(text)
+	data, err := b64.DecodeInPlace(text)
 	if err != nil {
 		return fmt.Errorf("%w: invalid %s public key", ErrPublicKey, algorithm)
 	}

@@ -1,4 +1,4 @@
-package jsonwire
+package b64
 
 import (
 	"bytes"
@@ -18,12 +18,12 @@ func TestBase64AgreesWithTheStandardLibrary(t *testing.T) {
 			data[i] = byte(rng.Uint32())
 		}
 		want := strict.EncodeToString(data)
-		if got := AppendBase64([]byte("x"), data); string(got) != "x"+want {
-			t.Fatalf("AppendBase64 of %d bytes differs", n)
+		if got := Append([]byte("x"), data); string(got) != "x"+want {
+			t.Fatalf("Append of %d bytes differs", n)
 		}
-		got, err := DecodeBase64InPlace([]byte(want))
+		got, err := DecodeInPlace([]byte(want))
 		if err != nil || !bytes.Equal(got, data) {
-			t.Fatalf("DecodeBase64InPlace of %d bytes: %v", n, err)
+			t.Fatalf("DecodeInPlace of %d bytes: %v", n, err)
 		}
 		for range 20 {
 			checkBase64(t, damage(rng, want))
@@ -57,12 +57,12 @@ func checkBase64(t *testing.T, text []byte) {
 	if wantErr == nil && bytes.ContainsAny(text, "\r\n") {
 		wantErr = base64.CorruptInputError(bytes.IndexAny(text, "\r\n"))
 	}
-	got, err := DecodeBase64InPlace(bytes.Clone(text))
+	got, err := DecodeInPlace(bytes.Clone(text))
 	if (err == nil) != (wantErr == nil) {
-		t.Fatalf("DecodeBase64InPlace(%q): %v, the standard library: %v", text, err, wantErr)
+		t.Fatalf("DecodeInPlace(%q): %v, the standard library: %v", text, err, wantErr)
 	}
 	if err == nil && !bytes.Equal(got, want) {
-		t.Fatalf("DecodeBase64InPlace(%q) = %q, want %q", text, got, want)
+		t.Fatalf("DecodeInPlace(%q) = %q, want %q", text, got, want)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestBase64ErrorsNameTheSymbol(t *testing.T) {
 		"YR==":     "Invalid last symbol 82, offset 1.",
 		"YWJjY===": "Invalid symbol 61, offset 5.",
 	} {
-		if _, err := DecodeBase64InPlace([]byte(text)); err == nil || err.Error() != want {
+		if _, err := DecodeInPlace([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
