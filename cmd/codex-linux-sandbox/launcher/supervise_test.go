@@ -3,12 +3,18 @@
 package launcher
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,4 +54,55 @@ func signalledLauncher() (int, error) {
 	s.begin()
 	s.processes.command.do("signal", "the launcher", unix.SYS_KILL, val(os.Getpid()), val(uint(unix.SIGTERM)))
 	return s.run()
+}
+
+// TestSignalWhileTheCommandIsExecuted: a signal ends a command whose execution hangs.
+func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
+	// The kernel does not let anybody open a file with a lease until the holder, which gets a
+	// SIGIO, has given it back, or for 45 s.
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, unix.SIGIO)
+	defer signal.Stop(asked)
+	type start struct {
+		sig  syscall.Signal
+		args []string
+	}
+	starts := []start{{unix.SIGINT, nil}, {unix.SIGTERM, nil}, {unix.SIGTERM, []string{"--supervised"}}}
+	if (landlock{}).probe() == nil {
+		starts = append(starts, start{unix.SIGTERM, []string{"--backend", "landlock"}})
+	}
+	for _, tt := range starts {
+		file := filepath.Join(t.TempDir(), "command")
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		held, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		_, err = unix.FcntlInt(held.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+		testutil.Need(t, "leases", err, unix.EINVAL)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		args := append(tt.args, "--sandbox-policy-cwd", "/", "--permission-profile", readOnly, "--", file)
+		cmd := launcherCommand(t, args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+		select {
+		case <-asked:
+			_ = unix.Kill(-cmd.Process.Pid, tt.sig)
+		case <-ctx.Done():
+			t.Error("the command was not executed")
+		}
+		_ = cmd.Wait()
+		stop()
+		if code := cmd.ProcessState.ExitCode(); code != 128+int(tt.sig) {
+			t.Errorf("%v %v: %v", tt.sig, tt.args, cmd.ProcessState)
+		}
+	}
 }
