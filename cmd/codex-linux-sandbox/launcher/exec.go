@@ -100,7 +100,9 @@ func (e *execution) run() syscall.Errno {
 		case unix.EACCES:
 			result = errno
 		case unix.ENOEXEC:
-			e.script[1] = file
+			// As a number: if the collector of garbage was at work at the fork, a pointer
+			// would be noted for it, by code that takes locks when there is no room.
+			*(*uintptr)(unsafe.Pointer(&e.script[1])) = uintptr(unsafe.Pointer(file))
 			_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&e.shell[0])), uintptr(unsafe.Pointer(&e.script[0])), envp)
 			return errno
 		default:
