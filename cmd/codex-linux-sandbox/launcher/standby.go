@@ -116,6 +116,7 @@ func warmUp() {
 	if errors.Join(l.environment(), l.paths(), l.profileOf(), l.makePlan()) != nil {
 		return
 	}
+	l.kept, _ = inheritedDescriptors()
 	s := &supervisor{l: l, processes: &processes{init: newProgram(), command: newProgram()}, stubs: &stubs{}}
 	_, _ = prepareExec(l.command, l.env, l.command[0], -1)
 	s.processes.command.prepareCommand(false)
