@@ -195,7 +195,7 @@ func checkMask(name string, hidden FileID, mode uint32) error {
 // the places of Binds and below those that may be written: bwrap may have followed a
 // link to where it mounted something. What is seen at the places is for CheckBinds.
 func CheckWritable(text []byte) error {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo()
 	if err != nil {
 		return fmt.Errorf("read the mounts: %w", err)
 	}
@@ -214,22 +214,21 @@ func checkWritable(text []byte, mounts string) error {
 		}
 	}
 	places["/dev"], places["/proc"] = true, true // the view's own
-	for line := range strings.Lines(mounts) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 || !strings.HasPrefix(fields[5]+",", "rw,") {
-			continue
-		}
-		at := unescapeMount(fields[4])
-		nearest := at
+	entries, err := parseMounts(mounts)
+	if err != nil {
+		return fmt.Errorf("read the mounts: %w", err)
+	}
+	for _, m := range entries {
+		nearest := m.at
 		_, known := places[nearest]
-		if known {
+		if !m.writable || known {
 			continue // several mounts can be there, and the last one is seen
 		}
 		for ; !known && nearest != "/"; _, known = places[nearest] {
 			nearest = filepath.Dir(nearest)
 		}
-		if !places[nearest] && !unreachable(at) {
-			return fmt.Errorf("%s can be written, which the policy does not allow: bwrap could not make it read-only, or it changed after the sandbox plan was made", at)
+		if !places[nearest] && !unreachable(m.at) {
+			return fmt.Errorf("%s can be written, which the policy does not allow: bwrap could not make it read-only, or it changed after the sandbox plan was made", m.at)
 		}
 	}
 	return nil
@@ -260,23 +259,6 @@ func unreachable(at string) bool {
 		dir = next
 	}
 	return false
-}
-
-// unescapeMount undoes the octal escapes of mountinfo.
-func unescapeMount(name string) string {
-	if !strings.Contains(name, `\`) {
-		return name
-	}
-	var b []byte
-	for i := 0; i < len(name); i++ {
-		if n, err := strconv.ParseUint(name[i+1:min(i+4, len(name))], 8, 8); name[i] == '\\' && err == nil && i+3 < len(name) {
-			b = append(b, byte(n))
-			i += 3
-			continue
-		}
-		b = append(b, name[i])
-	}
-	return string(b)
 }
 
 // ParentOf is the process id of a process's parent; 0 if it has ended.

@@ -96,3 +96,30 @@ func TestWritableMounts(t *testing.T) {
 		}
 	}
 }
+
+// Names with white space that the kernel does not escape, in the directory that is
+// mounted and in the mount point.
+func TestWritableMountsWithOddNames(t *testing.T) {
+	const binds = "rw 1 2 /ws/a\vb\x00rw 1 3 /ws/\u3000rw\x00"
+	for _, tt := range []struct {
+		root, at string
+		ok       bool
+	}{
+		{"/a\vb", "/ws/a\vb", true},
+		{"/\u3000rw", "/ws/\u3000rw", true},
+		{"/a\vb", "/usr/bin", false},
+		{"/ws/\u00a0x", "/usr/bin", false},
+		{"/ws/x\fy\frw", "/usr/bin", false},
+		{"/", "/other\rrw,", false},
+	} {
+		line := "90 80 8:1 " + tt.root + " " + tt.at + " rw,relatime - ext4 /dev/sda1 rw\n"
+		if err := checkWritable([]byte(binds), line); (err == nil) != tt.ok {
+			t.Errorf("%q is mounted writable at %q: %v, want it accepted: %v", tt.root, tt.at, err, tt.ok)
+		}
+	}
+	for _, text := range []string{"90 80 8:1 / /ws\n", "90 80 8:1 / /ws rw\n"} {
+		if err := checkWritable([]byte(binds), text); err == nil {
+			t.Errorf("accepted: %q", text)
+		}
+	}
+}

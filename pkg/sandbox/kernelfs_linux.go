@@ -32,44 +32,22 @@ func (h HostView) KernelMounts() ([]string, error) {
 	return kernelMounts(string(text), h)
 }
 
-// mountinfo reads the mounts of this process. Os.ReadFile takes three times as long:
-// the file can be waited for, which the Go runtime starts threads for, and has no size,
-// so that it is read in small pieces.
-func mountinfo() ([]byte, error) {
-	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	const piece = 4 << 10 // the kernel gives no more at once
-	text := make([]byte, 0, 4*piece)
-	for n := 0; ; text = text[:len(text)+n] {
-		text = slices.Grow(text, piece)
-		err := retry(func() (err error) { n, err = unix.Read(fd, text[len(text):cap(text)]); return err })
-		if err != nil || n == 0 {
-			return text, err
-		}
-	}
-}
-
-// kernelMounts reads lines of mountinfo (proc_pid_mountinfo(5)).
+// kernelMounts finds those of a mountinfo.
 func kernelMounts(text string, view permissions.View) ([]string, error) {
+	mounts, err := parseMounts(text)
+	if err != nil {
+		return nil, fmt.Errorf("find the file systems of the kernel: %w", err)
+	}
 	var found []string
-	for line := range strings.Lines(text) {
-		head, tail, ok := strings.Cut(line, " - ")
-		fields := strings.Fields(head)
-		kind, _, _ := strings.Cut(tail, " ")
-		if !ok || len(fields) < 5 {
-			return nil, fmt.Errorf("find the file systems of the kernel: unknown line %q", line)
-		}
-		if !kernelFileSystems[kind] {
+	for _, m := range mounts {
+		if !kernelFileSystems[m.kind] {
 			continue
 		}
-		device, err := parseDevice(fields[2])
+		device, err := parseDevice(m.device)
 		if err != nil {
-			return nil, fmt.Errorf("find the file systems of the kernel: unknown line %q: %w", line, err)
+			return nil, fmt.Errorf("find the file systems of the kernel: unknown device of %s: %w", m.at, err)
 		}
-		at := path.Clean(unescapeMount(fields[4]))
+		at := path.Clean(m.at)
 		if info, err := view.Lstat(at); err == nil && info.Dev == device {
 			found = append(found, at)
 		}

@@ -30,7 +30,7 @@ func TestKernelMounts(t *testing.T) {
 	}}
 	got, err := kernelMounts(`22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw
 23 22 0:21 / /sys rw,nosuid shared:7 - sysfs sysfs rw
-24 22 0:300 /x /a\040b rw - cgroup2 none rw
+24 22 0:300 /x　y z /a\040b rw - cgroup2 none rw
 25 22 0:21 / /hidden rw - sysfs sysfs rw
 26 22 0:9 / /missing rw - proc proc rw
 `, host)
