@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -191,9 +192,9 @@ func checkMask(name string, hidden FileID, mode uint32) error {
 	return nil
 }
 
-// CheckWritable looks, inside, whether anything is mounted writable elsewhere than at
-// the places of Binds and below those that may be written: bwrap may have followed a
-// link to where it mounted something. What is seen at the places is for CheckBinds.
+// CheckWritable looks, inside, whether anything can be written elsewhere than at the
+// writable places of Binds and below them: bwrap may have followed a link to where it
+// mounted something.
 func CheckWritable(text []byte) error {
 	mounts, err := mountinfo()
 	if err != nil {
@@ -203,8 +204,12 @@ func CheckWritable(text []byte) error {
 }
 
 // checkWritable is CheckWritable for the text of a mountinfo.
+//
+// Scenario: /ws may be written, /ws/vendor is read-only, and a file system is mounted at
+// /ws/vendor/x. bwrap shows that twice: with /ws, where it may be written, and with
+// /ws/vendor, which covers the first. No path leads to the first.
 func checkWritable(text []byte, mounts string) error {
-	places := map[string]bool{} // may what is there be written?
+	places := map[string]bool{"/dev": true, "/proc": true} // may what is there be written?
 	for line := range strings.SplitSeq(string(text), "\x00") {
 		head, name, _ := strings.Cut(line, "/")
 		if strings.HasPrefix(head, writePrefix) {
@@ -213,25 +218,29 @@ func checkWritable(text []byte, mounts string) error {
 			places["/"+name] = false
 		}
 	}
-	places["/dev"], places["/proc"] = true, true // the view's own
 	entries, err := parseMounts(mounts)
 	if err != nil {
 		return fmt.Errorf("read the mounts: %w", err)
 	}
-	for _, m := range entries {
-		nearest := m.at
-		_, known := places[nearest]
-		if !m.writable || known {
-			continue // several mounts can be there, and the last one is seen
+	tree := newMountTree(entries)
+	for i := range entries {
+		m := &entries[i]
+		if !m.writable || nearestPlace(places, m.at) || tree.covered(m) || unreachable(m.at) {
+			continue
 		}
-		for ; !known && nearest != "/"; _, known = places[nearest] {
-			nearest = filepath.Dir(nearest)
-		}
-		if !places[nearest] && !unreachable(m.at) {
-			return fmt.Errorf("%s can be written, which the policy does not allow: bwrap could not make it read-only, or it changed after the sandbox plan was made", m.at)
-		}
+		return fmt.Errorf("%s can be written, which the policy does not allow: bwrap could not make it read-only, or it changed after the sandbox plan was made", m.at)
 	}
 	return nil
+}
+
+// nearestPlace returns what places has for a path, or for the nearest directory above it.
+func nearestPlace(places map[string]bool, at string) bool {
+	for {
+		if writable, known := places[at]; known || at == "/" {
+			return writable
+		}
+		at = path.Dir(at)
+	}
 }
 
 // unreachable reports whether a directory of somebody else's, which only that owner could

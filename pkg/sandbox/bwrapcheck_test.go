@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func TestWritableMounts(t *testing.T) {
 	const binds = "rw 1 2 /ws\x00ro 1 3 /ws/.git\x00rw 1 4 /ws/.git/refs\x00mask 1 5 0 /ws/secret\x001 6 /other\x00absent /ws/gone\x00"
 	for at, ok := range map[string]bool{
 		"/ws": true, "/ws/mnt": true, "/ws/.git/refs/mnt": true, `/ws/a\040b`: true,
-		"/ws/.git": true, "/ws/secret": true, // CheckBinds looks at what is seen there
+		"/ws/.git": false, "/ws/secret": false,
 		"/ws/.git/mnt": false, "/ws/secret/mnt": false, "/other": false, "/wsx": false, "/": false, "/mnt/x": false,
 		"/dev/shm": true, "/proc": true, "/gone": false,
 	} {
@@ -93,6 +94,44 @@ func TestWritableMounts(t *testing.T) {
 		}
 		if err := checkWritable([]byte(binds), strings.Replace(line, "%s", "ro", 1)); err != nil {
 			t.Errorf("%s is mounted read-only: %v", at, err)
+		}
+	}
+}
+
+// What another mount covers cannot be written. The mounts are those of / (2), of /ws
+// (3), which may be written, and of /ws/ro (4), and each line adds one.
+func TestCoveredMounts(t *testing.T) {
+	const binds = "rw 1 2 /ws\x00ro 1 3 /ws/ro\x00"
+	const line = "%s 8:1 / %s,relatime - ext4 /dev/sda1 rw\n"
+	for _, tt := range []struct {
+		name   string
+		mounts []string
+		ok     bool
+	}{
+		{"nothing else", nil, true},
+		{"with /ws, and covered by /ws/ro", []string{"5 3 /ws/ro/m rw", "6 4 /ws/ro/m ro"}, true},
+		{"the same, and something below it", []string{"5 3 /ws/ro/m rw", "6 5 /ws/ro/m/n rw"}, true},
+		{"with /ws/ro", []string{"5 3 /ws/ro/m ro", "6 4 /ws/ro/m rw"}, false},
+		{"below what is covered elsewhere", []string{"5 3 /ws/ro/m ro", "6 4 /ws/ro/m/n rw"}, false},
+		{"on /ws/ro", []string{"5 4 /ws/ro rw"}, false},
+		{"on /ws/ro, and covered", []string{"5 4 /ws/ro rw", "6 5 /ws/ro ro"}, true},
+		{"on what covers /ws/ro", []string{"5 4 /ws/ro ro", "6 5 /ws/ro/m rw"}, false},
+		{"beside /ws", []string{"5 2 /m rw"}, false},
+		{"beside /ws, and covered", []string{"5 2 /m rw", "6 5 /m ro"}, true},
+		{"of two at one place of one mount, which can be either", []string{"5 2 /m rw", "6 2 /m ro"}, false},
+		{"below a directory on which something is mounted", []string{"5 2 /m/n/o rw", "6 2 /m/n ro"}, true},
+		{"below a directory in whose neighbour something is mounted", []string{"5 2 /m/n/o rw", "6 2 /m/nn ro", "7 2 /m/n/o/p ro"}, false},
+		{"below a mount that is not in the list", []string{"6 5 /m/n rw"}, false},
+		{"in a circle", []string{"5 6 /m/n rw", "6 5 /m ro"}, false},
+		{"covered by what is mounted on the root", []string{"5 2 /m rw", "6 2 / ro"}, true},
+	} {
+		var text string
+		for _, m := range append([]string{"2 1 / ro", "3 2 /ws rw", "4 3 /ws/ro ro"}, tt.mounts...) {
+			f := strings.Fields(m)
+			text += fmt.Sprintf(line, f[0]+" "+f[1], f[2]+" "+f[3])
+		}
+		if err := checkWritable([]byte(binds), text); (err == nil) != tt.ok {
+			t.Errorf("%s: %v, want it accepted: %v", tt.name, err, tt.ok)
 		}
 	}
 }

@@ -11,10 +11,11 @@ import (
 
 // mountEntry is a line of mountinfo (proc_pid_mountinfo(5)).
 type mountEntry struct {
-	device   string // MAJOR:MINOR
-	at       string // the mount point
-	writable bool   // the mount itself, whatever its file system allows
-	kind     string // of the file system
+	id, parent string
+	device     string // MAJOR:MINOR
+	at         string // the mount point
+	writable   bool   // the mount itself, whatever its file system allows
+	kind       string // of the file system
 }
 
 // parseMounts reads the text of a mountinfo.
@@ -27,15 +28,49 @@ func parseMounts(text string) ([]mountEntry, error) {
 	for line := range strings.Lines(text) {
 		head, tail, ok := strings.Cut(line, " - ")
 		fields := strings.Split(head, " ")
-		if !ok || len(fields) < 6 {
+		if !ok || len(fields) < 6 || !strings.HasPrefix(fields[4], "/") {
 			return nil, fmt.Errorf("unknown line %q", line)
 		}
 		kind, _, _ := strings.Cut(tail, " ")
 		entries = append(entries, mountEntry{
-			device: fields[2], at: unescapeMount(fields[4]), writable: strings.HasPrefix(fields[5]+",", "rw,"), kind: kind,
+			id: fields[0], parent: fields[1], device: fields[2], at: unescapeMount(fields[4]),
+			writable: strings.HasPrefix(fields[5]+",", "rw,"), kind: kind,
 		})
 	}
 	return entries, nil
+}
+
+// mountTree tells how mounts lie above each other.
+type mountTree struct {
+	byID map[string]*mountEntry
+	on   map[string][]*mountEntry // what is mounted on a mount, by its id
+}
+
+func newMountTree(entries []mountEntry) *mountTree {
+	t := &mountTree{make(map[string]*mountEntry, len(entries)), make(map[string][]*mountEntry, len(entries))}
+	for i := range entries {
+		m := &entries[i]
+		t.byID[m.id] = m
+		t.on[m.parent] = append(t.on[m.parent], m)
+	}
+	return t
+}
+
+// covered reports whether another mount hides a mount, so that no path leads to it:
+// something is mounted on its root, or on the way to it in a mount that holds it.
+func (t *mountTree) covered(m *mountEntry) bool {
+	var child *mountEntry
+	for range len(t.byID) { // the list is read in parts, and ids are used again: there may be a circle
+		for _, o := range t.on[m.id] {
+			if o != m && (child == nil && o.at == m.at || child != nil && o.at != child.at && below(child.at, o.at)) {
+				return true
+			}
+		}
+		if child, m = m, t.byID[m.parent]; m == nil {
+			break
+		}
+	}
+	return false
 }
 
 // mountinfo reads the mounts of this process. Os.ReadFile takes three times as long:

@@ -52,14 +52,10 @@ func TestMountsThatNobodyReaches(t *testing.T) {
 		t.Skip("only root mounts file systems")
 	}
 	need(t, nobody, "bwrap")
-	const user = 54321     // not nobody's, as which root's files are seen inside
-	runtime.LockOSThread() // for good: the thread ends with the test
-	testutil.Need(t, "right to make mounts", unix.Unshare(unix.CLONE_NEWNS), unix.EPERM)
-	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	const user = 54321 // not nobody's, as which root's files are seen inside
+	ownMounts(t)
 	p := newPlace(t, user)
-	must(t, os.MkdirAll(p.dir+"/closed/m", 0o755))
-	must(t, unix.Mount("tmpfs", p.dir+"/closed/m", "tmpfs", 0, "size=64k,mode=777"))
-	defer func() { must(t, unix.Unmount(p.dir+"/closed/m", 0)) }()
+	defer p.mount("closed/m")()
 	must(t, os.Chmod(p.dir+"/closed", 0o700))
 	if o := p.run("bwrap", p.workspace(), "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
 		t.Errorf("below a directory of root's: %v", o)
@@ -69,4 +65,45 @@ func TestMountsThatNobodyReaches(t *testing.T) {
 	if o := p.run("bwrap", p.workspace(), "alive"); o.code != exitFailed || !strings.Contains(o.text, "/closed/m can be written") {
 		t.Errorf("below a directory that the user could open: %v", o)
 	}
+}
+
+// TestCoveredMounts: a file system below a read-only or denied directory of the
+// workspace is shown twice by bwrap: with the workspace, where it may be written, and with
+// the directory, which covers the first. So is the file system on which another one is
+// mounted, as with systemd's automount units.
+func TestCoveredMounts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root mounts file systems")
+	}
+	each(t, []string{"namespaces", "bwrap"}, func(t *testing.T, p *place, backend string) {
+		ownMounts(t)
+		for _, name := range []string{"ws/ro/m", "ws/denied/m", "twice", "twice"} {
+			defer p.mount(name)()
+		}
+		for _, profile := range []string{
+			entries("root=read", p.ws+"=write", p.ws+"/ro=read", p.ws+"/denied=deny"),
+			entries("root=write", p.ws+"/ro=read", p.ws+"/denied=deny", p.dir+"/twice=read"),
+		} {
+			if o := p.run(backend, profile, "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
+				t.Errorf("%s: %v", profile, o)
+			}
+		}
+	})
+}
+
+// ownMounts gives the test a mount namespace of its own. Its thread ends with it.
+func ownMounts(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	testutil.Need(t, "right to make mounts", unix.Unshare(unix.CLONE_NEWNS), unix.EPERM)
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+}
+
+// mount mounts a file system, which everybody may write, on a directory below the place.
+func (p *place) mount(name string) (unmount func()) {
+	p.t.Helper()
+	at := p.dir + "/" + name
+	must(p.t, os.MkdirAll(at, 0o755))
+	must(p.t, unix.Mount("tmpfs", at, "tmpfs", 0, "size=64k,mode=777"))
+	return func() { must(p.t, unix.Unmount(at, 0)) }
 }
