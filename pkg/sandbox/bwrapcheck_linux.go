@@ -114,37 +114,68 @@ func CheckBinds(text []byte, mounting bool) error {
 			continue
 		}
 		line, readOnly := strings.CutPrefix(line, readPrefix)
-		head, name, _ := strings.Cut(strings.TrimPrefix(line, writePrefix), "/")
+		line, writable := strings.CutPrefix(line, writePrefix)
+		head, name, _ := strings.Cut(line, "/")
 		var id FileID
 		if n, _ := fmt.Sscanf(head, "%d %d", &id.Dev, &id.Ino); n != 2 {
 			continue
 		}
-		// What cannot be seen from inside was not shown by mistake.
-		if err := checkBind("/"+name, id, readOnly && mounting); err != nil && !errors.Is(err, unix.EACCES) {
-			return fmt.Errorf("/%s: %w", name, err)
+		name = "/" + name
+		fd, err := openShown(name)
+		if err == nil && fd >= 0 {
+			err = checkBind(fd, id, mounting && (readOnly || writable), mounting && readOnly)
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// checkBind looks, inside, whether a path shows id, and with readOnly whether it is
-// shown read-only.
+// openShown opens, inside, what a place shows. It returns -1 if a directory of another
+// user keeps this process from it: what cannot be seen was not shown by mistake.
+//
+// Scenario: another command of the same user puts a link into the place of a directory
+// above, or takes its own right to search that away, while the place is looked at, and
+// undoes that before the command runs.
+func openShown(name string) (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if errors.Is(err, unix.EACCES) && unreachable(name) {
+		return -1, nil
+	}
+	return fd, err
+}
+
+// errMoved says that bwrap has mounted something elsewhere than it was told to.
+var errMoved = errors.New("nothing is mounted there: directories were moved while the sandbox was made; try again")
+
+// checkBind looks, inside, whether what a place shows is id, whether it is mounted
+// there, and whether it is read-only.
+//
+// Scenario: /ws and the file /ws/f may be written, and /secret is denied. A command of
+// another sandbox, which may write /ws, puts a link to /secret into the place of /ws/f
+// when bwrap looks at the source, one to another file of the workspace when bwrap
+// mounts, and the file itself when this is called. bwrap has mounted /secret, writable, on
+// the other file. It mounts once for each place, so what is elsewhere is missing here.
 //
 // Scenario: bwrap binds a directory, and makes it read-only in a second step, by its
 // path. A file system that arrives there between the two, from a mount of the host that
 // propagates, is made read-only in its place; when the host unmounts it, the directory
 // can be written.
-func checkBind(name string, id FileID, readOnly bool) error {
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func checkBind(fd int, id FileID, mounted, readOnly bool) error {
+	st, err := statOf(fd)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	if idOf(fd) != id {
-		return errors.New("it changed after the sandbox plan was made")
-	}
 	var fs unix.Statfs_t
-	if !readOnly {
+	switch {
+	case fileID(st) != id:
+		return errors.New("it changed after the sandbox plan was made")
+	case mounted && !isMountRoot(st):
+		return errMoved
+	case !readOnly:
 		return nil
 	}
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -154,6 +185,23 @@ func checkBind(name string, id FileID, readOnly bool) error {
 		return errors.New("it is not read-only: a file system was mounted on it while the sandbox was made; try again")
 	}
 	return nil
+}
+
+// statOf is what statx says of an open file.
+func statOf(fd int) (*unix.Statx_t, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, &st); err != nil {
+		return nil, fmt.Errorf("look at it: %w", err)
+	}
+	return &st, nil
+}
+
+func fileID(st *unix.Statx_t) FileID { return FileID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino} }
+
+// isMountRoot reports whether a mount begins at a file, as far as the kernel says that:
+// it does from Linux 5.8 on.
+func isMountRoot(st *unix.Statx_t) bool {
+	return st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
 // checkMasks looks, inside, whether the masks of Binds are in their places.
@@ -166,7 +214,7 @@ func checkMasks(text []byte) error {
 			continue
 		}
 		if err := checkMask("/"+name, id, mode); err != nil {
-			return err
+			return fmt.Errorf("/%s: %w", name, err)
 		}
 	}
 	return nil
@@ -176,18 +224,17 @@ func checkMasks(text []byte) error {
 // saw there. If another process exchanges a directory above with a link while
 // bwrap works, bwrap mounts the mask where the link leads.
 func checkMask(name string, hidden FileID, mode uint32) error {
-	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, &st)
-	switch {
-	case errors.Is(err, unix.EACCES):
-		return nil // it cannot be seen
-	case err != nil:
-		return fmt.Errorf("%s: %w", name, err)
+	fd, err := openShown(name)
+	if err != nil || fd < 0 {
+		return err
 	}
-	mounted := st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 // from Linux 5.8 on
-	shown := FileID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
-	if !mounted || shown == hidden || uint32(st.Mode)&0o7777 != mode {
-		return fmt.Errorf("%s: it is not masked: directories were moved while the sandbox was made", name)
+	defer unix.Close(fd)
+	st, err := statOf(fd)
+	if err != nil {
+		return err
+	}
+	if !isMountRoot(st) || fileID(st) == hidden || uint32(st.Mode)&0o7777 != mode {
+		return errors.New("it is not masked: directories were moved while the sandbox was made; try again")
 	}
 	return nil
 }

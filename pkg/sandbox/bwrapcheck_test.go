@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestBindsTellWhatMustBeAbsent(t *testing.T) {
 	dir := t.TempDir()
-	plan := &Plan{Mounts: []Mount{{Kind: BindWritable, Source: dir, Target: dir}}, Absent: []string{dir + "/gone"}}
+	plan := &Plan{Absent: []string{dir + "/gone"}}
 	text, err := plan.Binds()
 	if err != nil {
 		t.Fatal(err)
@@ -60,22 +64,93 @@ func TestBindsTellWhatMustBeMasked(t *testing.T) {
 	}
 }
 
-// What is shown read-only must be so. Scenario: a file system of the host arrives on it
-// while bwrap works, is made read-only in its place, and leaves (campaign, seed
-// 6535001687484).
-func TestBindsTellWhatMustBeReadOnly(t *testing.T) {
-	dir := t.TempDir() // can be written
-	for kind, refused := range map[MountKind]bool{BindReadOnly: true, BindWritable: false} {
-		text, err := (&Plan{Mounts: []Mount{{Kind: kind, Source: dir, Target: dir}}}).Binds()
+// What is shown must be mounted there, and what is shown read-only must be so. Scenario: a
+// file system of the host arrives on it while bwrap works, is made read-only in its place,
+// and leaves (campaign, seed 6535001687484).
+func TestBindsTellWhatMustBeMounted(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(dir+"/d", 0o755), os.Symlink("d", dir+"/l")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		kind   MountKind
+		at     string
+		refuse string
+	}{
+		{BindWritable, "/proc", ""}, // a mount that can be written
+		{BindReadOnly, "/proc", "not read-only"},
+		{BindWritable, dir, "nothing is mounted there"},
+		{BindReadOnly, dir, "nothing is mounted there"},
+	} {
+		text, err := (&Plan{Mounts: []Mount{{Kind: tt.kind, Source: tt.at, Target: tt.at}}}).Binds()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckBinds(text, true); (err != nil) != refused {
-			t.Errorf("bind of kind %d: %v, want an error: %v", kind, err, refused)
+		err = CheckBinds(text, true)
+		if (err != nil) != (tt.refuse != "") || err != nil && !strings.Contains(err.Error(), tt.refuse) {
+			t.Errorf("%s, bind of kind %d: %v, want an error: %q", tt.at, tt.kind, err, tt.refuse)
 		}
 		if err := CheckBinds(text, false); err != nil {
-			t.Errorf("bind of kind %d, and nothing is mounted: %v", kind, err)
+			t.Errorf("%s, bind of kind %d, and nothing is mounted: %v", tt.at, tt.kind, err)
 		}
+	}
+	// The same directory, by a link that is in the place of another one above.
+	text, err := (&Plan{Mounts: []Mount{{Kind: BindReadOnly, Source: dir + "/d", Target: dir + "/d"}}}).Binds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(dir+"/other", 0o755), os.Rename(dir+"/d", dir+"/other/d"), os.Symlink("other/d", dir+"/d")); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckBinds(text, false); err == nil {
+		t.Error("a link is followed")
+	}
+}
+
+// A command of the same user can take the right to search away, and give it back. Other
+// users' directories stay closed.
+func TestBindsThatCannotBeSeen(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make directories of two users")
+	}
+	const user = 54321
+	dir := t.TempDir()
+	for name, uid := range map[string]int{"mine": user, "theirs": 0} {
+		if err := errors.Join(os.MkdirAll(dir+"/"+name+"/d", 0o755), os.Chown(dir+"/"+name, uid, 0), os.Chmod(dir+"/"+name, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	defer asUser(t, user)()
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("the directory for temporary files is not for all users: %v", err)
+	}
+	for _, line := range []string{"ro 1 2 ", "rw 1 2 ", "mask 1 2 0 "} {
+		if err := CheckBinds([]byte(line+dir+"/mine/d\x00"), true); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%sbelow a directory of the user: %v", line, err)
+		}
+		if err := CheckBinds([]byte(line+dir+"/theirs/d\x00"), true); err != nil {
+			t.Errorf("%sbelow a directory of root's: %v", line, err)
+		}
+	}
+}
+
+// asUser makes the thread of a test an ordinary user's.
+func asUser(t *testing.T, uid int) (back func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	become := func(uid int) {
+		keep := ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(uid), keep); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	become(uid)
+	return func() {
+		become(0)
+		runtime.UnlockOSThread()
 	}
 }
 
