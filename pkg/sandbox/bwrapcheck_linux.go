@@ -47,6 +47,13 @@ func FindBwrap(others ...string) (string, error) {
 // what was meant, and where. The error says that something has moved already.
 func (plan *Plan) Binds() ([]byte, error) {
 	var text []byte
+	if plan.Root == RootWritable {
+		id, err := canonicalID("/")
+		if err != nil {
+			return nil, err
+		}
+		text = fmt.Appendf(text, "%s%d %d /\x00", writePrefix, id.Dev, id.Ino)
+	}
 	seen := make(map[string]bool)
 	for _, m := range slices.Backward(plan.Mounts) {
 		if seen[m.Target] || m.Kind == Link {
@@ -61,13 +68,10 @@ func (plan *Plan) Binds() ([]byte, error) {
 			}
 			continue
 		}
-		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
-			Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		now, err := canonicalID(m.Source)
 		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", m.Source, err)
+			return nil, err
 		}
-		now := idOf(fd)
-		_ = unix.Close(fd)
 		if id != (FileID{}) && now != id {
 			return nil, fmt.Errorf("look at %s: %w", m.Source, ErrAppeared)
 		}
@@ -81,6 +85,22 @@ func (plan *Plan) Binds() ([]byte, error) {
 		text = fmt.Appendf(text, "%s%s\x00", absentPrefix, name)
 	}
 	return text, nil
+}
+
+// openCanonical opens what is at a path without links.
+func openCanonical(name string) (int, error) {
+	return unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+}
+
+// canonicalID is the identity of what is at a path without links.
+func canonicalID(name string) (FileID, error) {
+	fd, err := openCanonical(name)
+	if err != nil {
+		return FileID{}, fmt.Errorf("open %s: %w", name, err)
+	}
+	defer unix.Close(fd)
+	return idOf(fd), nil
 }
 
 // What the lines of Binds begin with: for what is shown read-only and what may be
@@ -140,8 +160,7 @@ func CheckBinds(text []byte, mounting bool) error {
 // above, or takes its own right to search that away, while the place is looked at, and
 // undoes that before the command runs.
 func openShown(name string) (int, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := openCanonical(name)
 	if errors.Is(err, unix.EACCES) && unreachable(name) {
 		return -1, nil
 	}
@@ -239,11 +258,12 @@ func checkMask(name string, hidden FileID, mode uint32) error {
 	return nil
 }
 
-// CheckWritable looks, inside, whether anything can be written elsewhere than at the
-// writable places of Binds and below them: bwrap may have followed a link to where it
-// mounted something.
-func CheckWritable(text []byte) error {
-	mounts, err := mountinfo()
+// CheckWritable looks whether anything can be written elsewhere than at the writable
+// places of Binds and below them: bwrap may have followed a link to where it mounted
+// something. The process is self, inside, or the number of one inside, if that has no
+// /proc to look at.
+func CheckWritable(text []byte, process string) error {
+	mounts, err := mountinfo(process)
 	if err != nil {
 		return fmt.Errorf("read the mounts: %w", err)
 	}

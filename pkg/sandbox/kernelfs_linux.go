@@ -25,7 +25,7 @@ var kernelFileSystems = map[string]bool{
 // KernelMounts returns where file systems of the kernel are mounted, without
 // those that another mount hides or that the user cannot look at.
 func (h HostView) KernelMounts() ([]string, error) {
-	text, err := mountinfo()
+	text, err := mountinfo("self")
 	if err != nil {
 		return nil, fmt.Errorf("find the file systems of the kernel: %w", err)
 	}

@@ -50,12 +50,13 @@ func TestSecondStageRefuses(t *testing.T) {
 // told to do so; the race was won in 6 of 100 tries.
 func TestRedirectedMounts(t *testing.T) {
 	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
-		for _, name := range []string{"ws/f", "ws/g", "ws/d/ro/f", "ws/e/f", "secrets/f"} {
+		for _, name := range []string{"ws/f", "ws/g", "ws/d/ro/x/f", "ws/e/f", "beside/f", "secrets/f"} {
 			p.file(name, "text")
 		}
 		bind := func(option, name, from, to string) string {
 			return "/^" + option + "$/{n;\\|^" + p.ws + name + "$|{s|.*|" + p.dir + from + "|;n;s|.*|" + p.dir + to + "|}}"
 		}
+		add := func(from, to string) string { return "$a --bind\\n" + p.dir + from + "\\n" + p.dir + to }
 		workspace := []string{"root=read", p.ws + "=write", p.dir + "/secrets=deny"}
 		for _, tt := range []struct {
 			name, profile, edit, refusal string
@@ -66,10 +67,15 @@ func TestRedirectedMounts(t *testing.T) {
 				bind("--bind", "/d", "/secrets", "/ws/e"), "/ws/d: nothing is mounted there"},
 			{"a denied directory on one that is shown", entries("minimal=read", p.ws+"=read", p.ws+"/d=read", base+"=read", p.dir+"/secrets=deny"),
 				bind("--ro-bind", "/d", "/secrets", "/ws/e"), "/ws/d: nothing is mounted there"},
+			{"the workspace beside it", entries(workspace...), add("/ws", "/beside"), "/beside can be written"},
+			{"the workspace below what is read-only in it", entries(append(workspace, p.ws+"/d/ro=read")...),
+				add("/ws", "/ws/d/ro/x"), "/ws/d/ro/x can be written"},
+			{"a directory below what is read-only in a writable root", entries("root=write", p.ws+"/d/ro=read"),
+				add("/ws", "/ws/d/ro/x"), "/ws/d/ro/x can be written"},
 		} {
 			p.editBwrap(tt.edit)
 			for _, options := range [][]string{nil, {"--no-proc"}} {
-				if o := p.runEdited(backend, tt.profile, options...); o.code != exitFailed || strings.Contains(o.text, "done") || !strings.Contains(o.text, tt.refusal) {
+				if o := p.runWith(backend, tt.profile, options...); o.code != exitFailed || strings.Contains(o.text, "done") || !strings.Contains(o.text, tt.refusal) {
 					t.Errorf("%s, %v: %v", tt.name, options, o)
 				}
 			}
@@ -92,8 +98,9 @@ exec `+real+` "$@"
 	must(p.t, os.Chmod(wrong, 0o755))
 }
 
-// runEdited runs a command with that bwrap.
-func (p *place) runEdited(backend, profile string, options ...string) outcome {
+// runWith runs a command with further options, and with the bwrap of editBwrap, if there
+// is one.
+func (p *place) runWith(backend, profile string, options ...string) outcome {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -116,13 +123,17 @@ func TestMountsThatNobodyReaches(t *testing.T) {
 	p := newPlace(t, user)
 	defer p.mount("closed/m")()
 	must(t, os.Chmod(p.dir+"/closed", 0o700))
-	if o := p.run("bwrap", p.workspace(), "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
-		t.Errorf("below a directory of root's: %v", o)
+	for _, options := range [][]string{nil, {"--no-proc"}} {
+		if o := p.runWith("bwrap", p.workspace(), options...); o.code != 0 || !strings.Contains(o.text, "done") {
+			t.Errorf("below a directory of root's, %v: %v", options, o)
+		}
 	}
 	must(t, os.Chown(p.dir+"/closed", user, 0))
 	must(t, os.Chmod(p.dir+"/closed", 0))
-	if o := p.run("bwrap", p.workspace(), "alive"); o.code != exitFailed || !strings.Contains(o.text, "/closed/m can be written") {
-		t.Errorf("below a directory that the user could open: %v", o)
+	for _, options := range [][]string{nil, {"--no-proc"}} {
+		if o := p.runWith("bwrap", p.workspace(), options...); o.code != exitFailed || !strings.Contains(o.text, "/closed/m can be written") {
+			t.Errorf("below a directory that the user could open, %v: %v", options, o)
+		}
 	}
 }
 
@@ -143,8 +154,10 @@ func TestCoveredMounts(t *testing.T) {
 			entries("root=read", p.ws+"=write", p.ws+"/ro=read", p.ws+"/denied=deny"),
 			entries("root=write", p.ws+"/ro=read", p.ws+"/denied=deny", p.dir+"/twice=read"),
 		} {
-			if o := p.run(backend, profile, "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
-				t.Errorf("%s: %v", profile, o)
+			for _, options := range [][]string{nil, {"--no-proc"}} {
+				if o := p.runWith(backend, profile, options...); o.code != 0 || !strings.Contains(o.text, "done") {
+					t.Errorf("%s, %v: %v", profile, options, o)
+				}
 			}
 		}
 	})

@@ -78,6 +78,7 @@ type wrapped struct {
 	talk     [2]int     // the second stage tells its process id here
 	complain [2]int     // what bwrap says about itself
 	failed   string     // why the second stage has not run the command
+	binds    []byte     // what the second stage is to find
 }
 
 func (w *wrapped) close() {
@@ -144,6 +145,7 @@ func (w *wrapped) descriptors() ([]uintptr, error) {
 		binds = fmt.Appendf(binds, "%d %d %s\x00", r.Dev, r.Ino, path.Dir(r.Path))
 	}
 	binds = w.l.plan.AppendWall(binds, w.l.helper)
+	w.binds = binds
 	outer := w.l.rules()
 	if outer.Sockets >= sandbox.SocketsLoopback || w.l.redirects() {
 		// The second stage is under this filter as well, and installs the one that
@@ -239,17 +241,28 @@ func (w *wrapped) memory(data []byte) (uintptr, error) {
 }
 
 // checkMounts looks whether bwrap has mounted what was meant, and returns what
-// the second wall grants. With writable, all may be written, or /proc does not
-// tell.
-func checkMounts(writable bool) ([]sandbox.Grant, error) {
+// the second wall grants. Without /proc the first stage looks at the rest: see
+// checkFromOutside.
+func checkMounts(noProc bool) ([]sandbox.Grant, error) {
 	text, err := inherited("list of mounts", bindsFD, maxProfile)
 	if err == nil {
 		err = sandbox.CheckBinds(text, mounting)
 	}
-	if err == nil && !writable && mounting {
-		err = sandbox.CheckWritable(text)
+	if err == nil && !noProc && mounting {
+		err = sandbox.CheckWritable(text, "self")
 	}
 	return sandbox.ParseWall(text), err
+}
+
+// checkFromOutside looks at the mounts of a second stage that has no /proc.
+func (w *wrapped) checkFromOutside(inner int) error {
+	if !w.l.plan.NoProc || !mounting {
+		return nil
+	}
+	if err := sandbox.CheckWritable(w.binds, strconv.Itoa(inner)); err != nil {
+		return fmt.Errorf("cannot make the sandbox: %w", err)
+	}
+	return nil
 }
 
 // open makes the channels to the second stage and from bwrap.
@@ -372,7 +385,10 @@ func (w *wrapped) begin(inner int) (to *redirect, captured []int) {
 		to.release()
 		to = nil
 	}
-	err := w.stubs.complete(init)
+	err := w.checkFromOutside(inner)
+	if err == nil {
+		err = w.stubs.complete(init)
+	}
 	if err == nil {
 		err = w.stubs.await()
 	}
@@ -398,10 +414,9 @@ func poll(pidfd int) error {
 
 // spec is what the second stage is told.
 func (w *wrapped) spec() string {
-	root := w.l.plan.Root == sandbox.RootWritable
 	spec := []string{"network=" + strconv.Itoa(int(w.l.plan.Network)), "sockets=" + strconv.Itoa(int(w.l.sockets()))}
 	for word, said := range map[string]bool{
-		"nesting": w.l.nesting, "terminal": w.terminal, "writable": root || w.l.plan.NoProc, "root": root,
+		"nesting": w.l.nesting, "terminal": w.terminal, "noproc": w.l.plan.NoProc, "root": w.l.plan.Root == sandbox.RootWritable,
 		"unix": w.l.unixSockets, "redirect": w.l.redirects(), "exec": w.l.execFD >= 0,
 	} {
 		if said {

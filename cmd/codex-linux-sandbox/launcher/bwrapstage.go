@@ -15,9 +15,9 @@ import (
 // stageWords is what the first stage says of the sandbox to the second, beside the
 // options of the launcher.
 type stageWords struct {
-	rules              sandbox.Rules
-	proxies            *proxies
-	terminal, writable bool
+	rules            sandbox.Rules
+	proxies          *proxies
+	terminal, noProc bool
 }
 
 // stageWords reads the argument of --second-stage.
@@ -47,8 +47,8 @@ func (l *launch) stageWords() (*stageWords, error) {
 			w.terminal = true
 		case "exec":
 			l.execFD = execFD
-		case "writable":
-			w.writable = n == 1
+		case "noproc":
+			w.noProc = true
 		case "port":
 			w.proxies.Ports = append(w.proxies.Ports, uint16(n))
 		}
@@ -78,7 +78,7 @@ func (l *launch) secondStage() (int, error) {
 		return 0, fmt.Errorf("restore the standard error: %w", err)
 	}
 	closeGiven()
-	grants, err := checkMounts(words.writable)
+	grants, err := checkMounts(words.noProc)
 	if err != nil {
 		return 0, fmt.Errorf("cannot make the sandbox: %w", err)
 	}
