@@ -34,8 +34,11 @@ func (plan *Plan) BwrapArguments(sized bool) []string {
 		args = append(args, "--size", devSize)
 	}
 	args = append(args, "--tmpfs", "/dev/shm")
-	for _, m := range plan.Mounts {
-		args = append(args, mountArguments(m)...)
+	last := plan.lastAt()
+	for i, m := range plan.Mounts {
+		if m.Kind == Link || last[m.Target] == i {
+			args = append(args, mountArguments(m)...)
+		}
 	}
 	if plan.NoProc {
 		if plan.Root != RootEmpty {
@@ -53,6 +56,19 @@ func (plan *Plan) BwrapArguments(sized bool) []string {
 		args = append(args, "--remount-ro", "/")
 	}
 	return args
+}
+
+// lastAt returns the last mount at each target, which covers the others there. They are left
+// out: bwrap makes one mount for each place, so that the second stage misses what was
+// mounted elsewhere.
+func (plan *Plan) lastAt() map[string]int {
+	last := make(map[string]int, len(plan.Mounts))
+	for i, m := range plan.Mounts {
+		if m.Kind != Link {
+			last[m.Target] = i
+		}
+	}
+	return last
 }
 
 func mountArguments(m Mount) []string {

@@ -54,12 +54,11 @@ func (plan *Plan) Binds() ([]byte, error) {
 		}
 		text = fmt.Appendf(text, "%s%d %d /\x00", writePrefix, id.Dev, id.Ino)
 	}
-	seen := make(map[string]bool)
-	for _, m := range slices.Backward(plan.Mounts) {
-		if seen[m.Target] || m.Kind == Link {
+	last := plan.lastAt()
+	for i, m := range slices.Backward(plan.Mounts) {
+		if last[m.Target] != i || m.Kind == Link {
 			continue
 		}
-		seen[m.Target] = true
 		id := m.ID
 		if m.Kind == EmptyDir || m.Kind == EmptyFile {
 			// A view has a /dev and a /proc of its own.

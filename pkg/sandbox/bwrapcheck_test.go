@@ -64,6 +64,23 @@ func TestBindsTellWhatMustBeMasked(t *testing.T) {
 	}
 }
 
+// One mount for each place. Scenario: /ws may be written, /ws/p is denied, and /ws/p/pub is
+// read-only. The plan shows /ws/p/pub below the mask and above it.
+func TestBwrapMountsOnceForEachPlace(t *testing.T) {
+	plan := &Plan{Mounts: []Mount{
+		{Kind: BindWritable, Source: "/ws", Target: "/ws"},
+		{Kind: BindReadOnly, Source: "/ws/p/pub", Target: "/ws/p/pub"},
+		{Kind: EmptyDir, Target: "/ws/p", Holes: []Hole{{Path: "pub"}}},
+		{Kind: BindReadOnly, Source: "/ws/p/pub", Target: "/ws/p/pub"},
+		{Kind: Link, Source: "ws", Target: "/l"},
+	}}
+	args := strings.Join(plan.BwrapArguments(true), " ")
+	const want = " --bind /ws /ws --perms 0000 --tmpfs /ws/p --dir /ws/p/pub --remount-ro /ws/p --ro-bind /ws/p/pub /ws/p/pub --symlink ws /l "
+	if !strings.Contains(args, want) {
+		t.Errorf("%s, want in it %s", args, want)
+	}
+}
+
 // What is shown must be mounted there, and what is shown read-only must be so. Scenario: a
 // file system of the host arrives on it while bwrap works, is made read-only in its place,
 // and leaves (campaign, seed 6535001687484).
