@@ -80,6 +80,14 @@ func (plan *Plan) Binds() ([]byte, error) {
 		}
 		text = fmt.Appendf(text, "%s%d %d %s\x00", kind, now.Dev, now.Ino, m.Target)
 	}
+	if !plan.NoProc {
+		for _, name := range HostOwned {
+			id, err := canonicalID("/proc/" + name)
+			if err == nil {
+				text = fmt.Appendf(text, "%s%d %d /proc/%s\x00", readPrefix, id.Dev, id.Ino, name)
+			}
+		}
+	}
 	for _, name := range plan.Absent {
 		text = fmt.Appendf(text, "%s%s\x00", absentPrefix, name)
 	}

@@ -16,7 +16,7 @@ import (
 
 func TestBindsTellWhatMustBeAbsent(t *testing.T) {
 	dir := t.TempDir()
-	plan := &Plan{Absent: []string{dir + "/gone"}}
+	plan := &Plan{NoProc: true, Absent: []string{dir + "/gone"}}
 	text, err := plan.Binds()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestBindsTellWhatMustBeMounted(t *testing.T) {
 		{BindWritable, dir, "nothing is mounted there"},
 		{BindReadOnly, dir, "nothing is mounted there"},
 	} {
-		text, err := (&Plan{Mounts: []Mount{{Kind: tt.kind, Source: tt.at, Target: tt.at}}}).Binds()
+		text, err := (&Plan{NoProc: true, Mounts: []Mount{{Kind: tt.kind, Source: tt.at, Target: tt.at}}}).Binds()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestBindsTellWhatMustBeMounted(t *testing.T) {
 		}
 	}
 	// The same directory, by a link that is in the place of another one above.
-	text, err := (&Plan{Mounts: []Mount{{Kind: BindReadOnly, Source: dir + "/d", Target: dir + "/d"}}}).Binds()
+	text, err := (&Plan{NoProc: true, Mounts: []Mount{{Kind: BindReadOnly, Source: dir + "/d", Target: dir + "/d"}}}).Binds()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,11 @@ func TestRedirectedMounts(t *testing.T) {
 				}
 			}
 		}
+		// Root's settings in /proc, which a command of root's could change.
+		p.editBwrap(`/^--ro-bind$/{N;s|^.*\n/proc/sys$|--bind\n/proc/sys|}`)
+		if o := p.runWith(backend, p.workspace()); o.code != exitFailed || !strings.Contains(o.text, "/proc/sys: it is not read-only") {
+			t.Errorf("a writable /proc/sys: %v", o)
+		}
 	})
 }
 
