@@ -115,6 +115,24 @@ func (p *place) runWith(backend, profile string, options ...string) outcome {
 	return p.finish(cmd)
 }
 
+// TestPolicyNamesDev: bwrap puts the launcher into the /dev of the view, and must not
+// into that of the host.
+func TestPolicyNamesDev(t *testing.T) {
+	const left = "/dev/codex-linux-sandbox"
+	before := unix.Access(left, unix.F_OK) == nil // of an older version
+	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
+		for _, access := range []string{"write", "deny"} {
+			o := p.run(backend, entries("root=read", "/dev="+access), "alive")
+			if o.code != exitFailed || !strings.Contains(o.text, "bwrap: cannot enforce this: it needs a /dev of its own") {
+				t.Errorf("%s: %v", access, o)
+			}
+		}
+		if !before && unix.Access(left, unix.F_OK) == nil {
+			t.Errorf("%s is on the host: %v", left, os.Remove(left))
+		}
+	})
+}
+
 // TestMountsThatNobodyReaches: docker mounts file systems below /var/lib/docker, which
 // only root can enter. bwrap, started by an ordinary user, cannot make them read-only,
 // and works all the same. What the user could open must be read-only.
