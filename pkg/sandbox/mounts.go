@@ -472,9 +472,12 @@ func (plan *Plan) Shown(i int) FileID {
 	if replaced(m.Target, "/") {
 		return FileID{}
 	}
-	var above *Mount // the deepest one, and of those the last
+	// The last one, which hides those that were mounted below it before. Scenario: /ws may
+	// be written, /ws/p is denied, and /ws/p/pub is read-only, and is mounted below the mask
+	// and again above it.
+	var above *Mount
 	for j := range plan.Mounts[:i] {
-		if o := &plan.Mounts[j]; o.Kind != Link && below(m.Target, o.Target) && (above == nil || depth(o.Target) >= depth(above.Target)) {
+		if o := &plan.Mounts[j]; o.Kind != Link && below(m.Target, o.Target) {
 			above = o
 		}
 	}

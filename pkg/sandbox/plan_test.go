@@ -479,3 +479,26 @@ func TestPlansBeyondMounts(t *testing.T) {
 		}
 	}
 }
+
+// What a view shows where a mount is to be made: what the plan saw, or a mask.
+func TestShown(t *testing.T) {
+	id := FileID{1, 2}
+	bind := func(kind MountKind, target string) Mount {
+		return Mount{Kind: kind, Source: target, Target: target, ID: id}
+	}
+	mask := Mount{Kind: EmptyDir, Target: "/ws/p", ID: id}
+	plan := &Plan{Mounts: []Mount{
+		bind(BindWritable, "/ws"), bind(BindReadOnly, "/ws/p/pub"), mask, bind(BindReadOnly, "/ws/p/pub"), bind(BindReadOnly, "/ws/p/pub/x"),
+		bind(BindReadOnly, "/ws/r"), bind(BindReadOnly, "/dev/shm"),
+	}}
+	want := []FileID{id, id, id, {}, id, id, {}}
+	for i := range plan.Mounts {
+		if got := plan.Shown(i); got != want[i] {
+			t.Errorf("at %s, mount %d: %v, want %v", plan.Mounts[i].Target, i, got, want[i])
+		}
+	}
+	plan.Root = RootEmpty
+	if got := plan.Shown(0); got != (FileID{}) {
+		t.Errorf("in an empty root: %v", got)
+	}
+}
