@@ -48,11 +48,11 @@ func FindBwrap(others ...string) (string, error) {
 func (plan *Plan) Binds() ([]byte, error) {
 	var text []byte
 	if plan.Root == RootWritable {
-		id, err := canonicalID("/")
+		st, err := statCanonical("/")
 		if err != nil {
 			return nil, err
 		}
-		text = fmt.Appendf(text, "%s%d %d /\x00", writePrefix, id.Dev, id.Ino)
+		text = appendPlace(text, writePrefix, st, "/")
 	}
 	last := plan.lastAt()
 	for i, m := range slices.Backward(plan.Mounts) {
@@ -67,24 +67,26 @@ func (plan *Plan) Binds() ([]byte, error) {
 			}
 			continue
 		}
-		now, err := canonicalID(m.Source)
+		st, err := statCanonical(m.Source)
 		if err != nil {
 			return nil, err
 		}
-		if id != (FileID{}) && now != id {
+		if id != (FileID{}) && fileID(st) != id {
 			return nil, fmt.Errorf("look at %s: %w", m.Source, ErrAppeared)
 		}
 		kind := readPrefix
 		if m.Kind == BindWritable {
 			kind = writePrefix
 		}
-		text = fmt.Appendf(text, "%s%d %d %s\x00", kind, now.Dev, now.Ino, m.Target)
+		text = appendPlace(text, kind, st, m.Target)
+		if st.Attributes_mask&st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && plan.Shown(i) != (FileID{}) {
+			text = fmt.Appendf(text, "%s%s\x00", onPrefix, m.Target)
+		}
 	}
 	if !plan.NoProc {
 		for _, name := range HostOwned {
-			id, err := canonicalID("/proc/" + name)
-			if err == nil {
-				text = fmt.Appendf(text, "%s%d %d /proc/%s\x00", readPrefix, id.Dev, id.Ino, name)
+			if st, err := statCanonical("/proc/" + name); err == nil {
+				text = appendPlace(text, readPrefix, st, "/proc/"+name)
 			}
 		}
 	}
@@ -100,22 +102,34 @@ func openCanonical(name string) (int, error) {
 		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 
-// canonicalID is the identity of what is at a path without links.
-func canonicalID(name string) (FileID, error) {
+// statCanonical looks at what is at a path without links.
+func statCanonical(name string) (*unix.Statx_t, error) {
 	fd, err := openCanonical(name)
 	if err != nil {
-		return FileID{}, fmt.Errorf("open %s: %w", name, err)
+		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	defer unix.Close(fd)
-	return idOf(fd), nil
+	st, err := statOf(fd)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return st, nil
+}
+
+// appendPlace appends the line of a place to the text of Binds.
+func appendPlace(text []byte, kind string, st *unix.Statx_t, name string) []byte {
+	id := fileID(st)
+	return fmt.Appendf(text, "%s%d %d %s\x00", kind, id.Dev, id.Ino, name)
 }
 
 // What the lines of Binds begin with: for what is shown read-only and what may be
-// written, for what must not be there, and for masks. Lines without one are of
-// directories that must only be those that the plan saw.
+// written, for which of these lie on a mount of the host, for what must not be there, and
+// for masks. Lines without one are of directories that must only be those that the plan
+// saw.
 const (
 	readPrefix   = "ro "
 	writePrefix  = "rw "
+	onPrefix     = "on "
 	absentPrefix = "absent "
 	maskPrefix   = "mask"
 )
@@ -282,14 +296,20 @@ func CheckWritable(text []byte, process string) error {
 // Scenario: /ws may be written, /ws/vendor is read-only, and a file system is mounted at
 // /ws/vendor/x. bwrap shows that twice: with /ws, where it may be written, and with
 // /ws/vendor, which covers the first. No path leads to the first.
+//
+// Scenario: as that of checkBind, and a file system of the host is mounted at /ws/d/f. It
+// is shown with /ws, so that a mount begins at /ws/d/f also if that of the plan does not.
 func checkWritable(text []byte, mounts string) error {
 	places := map[string]bool{"/dev": true, "/proc": true} // may what is there be written?
+	var onMounts []string
 	for line := range strings.SplitSeq(string(text), "\x00") {
 		head, name, _ := strings.Cut(line, "/")
 		if strings.HasPrefix(head, writePrefix) {
 			places["/"+name] = true
 		} else if strings.HasPrefix(head, readPrefix) || strings.HasPrefix(head, maskPrefix) {
 			places["/"+name] = false
+		} else if head == onPrefix {
+			onMounts = append(onMounts, "/"+name)
 		}
 	}
 	entries, err := parseMounts(mounts)
@@ -297,6 +317,11 @@ func checkWritable(text []byte, mounts string) error {
 		return fmt.Errorf("read the mounts: %w", err)
 	}
 	tree := newMountTree(entries)
+	for _, at := range onMounts {
+		if !tree.onMount(at) {
+			return fmt.Errorf("%s: %w", at, errMoved)
+		}
+	}
 	for i := range entries {
 		m := &entries[i]
 		if !m.writable || nearestPlace(places, m.at) || tree.covered(m) || unreachable(m.at) {

@@ -228,6 +228,31 @@ func TestCoveredMounts(t *testing.T) {
 	}
 }
 
+// A place on a mount of the host has two mounts: the host's, and on it the plan's.
+func TestPlacesOnMounts(t *testing.T) {
+	const binds = "rw 1 2 /ws\x00rw 1 3 /ws/m\x00on /ws/m\x00"
+	for _, tt := range []struct {
+		name, mounts string
+		ok           bool
+	}{
+		{"both", "4 3 /ws/m rw;5 4 /ws/m rw", true},
+		{"the host's alone", "4 3 /ws/m rw", false},
+		{"the host's alone, twice", "4 3 /ws/m rw;5 6 /ws/m rw;6 2 /ws rw", false},
+		{"both, below what covers them", "4 3 /ws/m rw;5 4 /ws/m rw;6 3 /ws rw", false},
+		{"none", "", false},
+	} {
+		text := "2 1 8:1 / / ro - ext4 / rw\n3 2 8:1 / /ws rw - ext4 / rw\n"
+		for m := range strings.SplitSeq(tt.mounts, ";") {
+			if f := strings.Fields(m); len(f) == 4 {
+				text += fmt.Sprintf("%s %s 8:1 / %s %s - ext4 / rw\n", f[0], f[1], f[2], f[3])
+			}
+		}
+		if err := checkWritable([]byte(binds), text); (err == nil) != tt.ok {
+			t.Errorf("%s: %v, want it accepted: %v", tt.name, err, tt.ok)
+		}
+	}
+}
+
 // Names with white space that the kernel does not escape, in the directory that is
 // mounted and in the mount point.
 func TestWritableMountsWithOddNames(t *testing.T) {

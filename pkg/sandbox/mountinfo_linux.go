@@ -73,6 +73,16 @@ func (t *mountTree) covered(m *mountEntry) bool {
 	return false
 }
 
+// onMount reports whether what is seen at a path is mounted on another mount there.
+func (t *mountTree) onMount(at string) bool {
+	for _, m := range t.byID {
+		if holder := t.byID[m.parent]; m.at == at && holder != nil && holder.at == at && !t.covered(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // mountinfo reads the mounts of a process: its number, or self. Os.ReadFile takes three times as long:
 // the file can be waited for, which the Go runtime starts threads for, and has no size,
 // so that it is read in small pieces.

@@ -53,20 +53,17 @@ func TestRedirectedMounts(t *testing.T) {
 		for _, name := range []string{"ws/f", "ws/g", "ws/d/ro/x/f", "ws/e/f", "beside/f", "secrets/f"} {
 			p.file(name, "text")
 		}
-		bind := func(option, name, from, to string) string {
-			return "/^" + option + "$/{n;\\|^" + p.ws + name + "$|{s|.*|" + p.dir + from + "|;n;s|.*|" + p.dir + to + "|}}"
-		}
 		add := func(from, to string) string { return "$a --bind\\n" + p.dir + from + "\\n" + p.dir + to }
 		workspace := []string{"root=read", p.ws + "=write", p.dir + "/secrets=deny"}
 		for _, tt := range []struct {
 			name, profile, edit, refusal string
 		}{
 			{"a denied file on one of the workspace", entries(append(workspace, p.ws+"/f=write")...),
-				bind("--bind", "/f", "/secrets/f", "/ws/g"), "/ws/f: nothing is mounted there"},
+				p.redirect("--bind", "/f", "/secrets/f", "/ws/g"), "/ws/f: nothing is mounted there"},
 			{"a denied directory on one of the workspace", entries(append(workspace, p.ws+"/d/ro=read")...),
-				bind("--bind", "/d", "/secrets", "/ws/e"), "/ws/d: nothing is mounted there"},
+				p.redirect("--bind", "/d", "/secrets", "/ws/e"), "/ws/d: nothing is mounted there"},
 			{"a denied directory on one that is shown", entries("minimal=read", p.ws+"=read", p.ws+"/d=read", base+"=read", p.dir+"/secrets=deny"),
-				bind("--ro-bind", "/d", "/secrets", "/ws/e"), "/ws/d: nothing is mounted there"},
+				p.redirect("--ro-bind", "/d", "/secrets", "/ws/e"), "/ws/d: nothing is mounted there"},
 			{"the workspace beside it", entries(workspace...), add("/ws", "/beside"), "/beside can be written"},
 			{"the workspace below what is read-only in it", entries(append(workspace, p.ws+"/d/ro=read")...),
 				add("/ws", "/ws/d/ro/x"), "/ws/d/ro/x can be written"},
@@ -101,6 +98,12 @@ fi
 exec `+real+` "$@"
 `)
 	must(p.t, os.Chmod(wrong, 0o755))
+}
+
+// redirect is a script for editBwrap that has something else mounted, and elsewhere, than
+// what is below the workspace.
+func (p *place) redirect(option, name, from, to string) string {
+	return "/^" + option + "$/{n;\\|^" + p.ws + name + "$|{s|.*|" + p.dir + from + "|;n;s|.*|" + p.dir + to + "|}}"
 }
 
 // runWith runs a command with further options, and with the bwrap of editBwrap, if there
@@ -170,17 +173,30 @@ func TestCoveredMounts(t *testing.T) {
 	}
 	each(t, []string{"namespaces", "bwrap"}, func(t *testing.T, p *place, backend string) {
 		ownMounts(t)
-		for _, name := range []string{"ws/ro/m", "ws/denied/m", "twice", "twice"} {
+		for _, name := range []string{"ws/ro/m", "ws/denied/m", "ws/named/m", "twice", "twice"} {
 			defer p.mount(name)()
 		}
+		named := entries("root=read", p.ws+"=write", p.ws+"/named/m=write")
 		for _, profile := range []string{
 			entries("root=read", p.ws+"=write", p.ws+"/ro=read", p.ws+"/denied=deny"),
 			entries("root=write", p.ws+"/ro=read", p.ws+"/denied=deny", p.dir+"/twice=read"),
+			entries("minimal=read", base+"=read", p.ws+"/named/m=write", p.ws+"/ro/m=read"), named,
 		} {
 			for _, options := range [][]string{nil, {"--no-proc"}} {
 				if o := p.runWith(backend, profile, options...); o.code != 0 || !strings.Contains(o.text, "done") {
 					t.Errorf("%s, %v: %v", profile, options, o)
 				}
+			}
+		}
+		if backend != "bwrap" {
+			return
+		}
+		// The host's mount is at its place in any case.
+		p.file("ws/e/f", "text")
+		p.editBwrap(p.redirect("--bind", "/named/m", "/twice", "/ws/e"))
+		for _, options := range [][]string{nil, {"--no-proc"}} {
+			if o := p.runWith(backend, named, options...); o.code != exitFailed || !strings.Contains(o.text, "/ws/named/m: nothing is mounted there") {
+				t.Errorf("mounted elsewhere, %v: %v", options, o)
 			}
 		}
 	})
