@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 )
 
 // devSize bounds what a command can put into /dev/shm, in bytes.
@@ -35,11 +36,22 @@ func (plan *Plan) BwrapArguments(sized bool) []string {
 	}
 	args = append(args, "--tmpfs", "/dev/shm")
 	last := plan.lastAt()
+	var filled []string // masks in which bwrap makes files to mount on
 	for i, m := range plan.Mounts {
-		if m.Kind == Link || last[m.Target] == i {
-			args = append(args, mountArguments(m)...)
+		if m.Kind != Link && last[m.Target] != i {
+			continue
+		}
+		args = append(args, mountArguments(m)...)
+		if m.Kind != EmptyDir {
+			continue
+		}
+		if slices.ContainsFunc(m.Holes, func(h Hole) bool { return h.File }) {
+			filled = append(filled, "--remount-ro", m.Target)
+		} else {
+			args = append(args, "--remount-ro", m.Target)
 		}
 	}
+	args = append(args, filled...)
 	if plan.NoProc {
 		if plan.Root != RootEmpty {
 			args = append(args, "--perms", "0555", "--tmpfs", "/proc", "--remount-ro", "/proc")
@@ -84,14 +96,15 @@ func mountArguments(m Mount) []string {
 		// An empty file that nobody may open: /dev/null is none.
 		return []string{"--perms", mode, "--ro-bind-data", EmptyFD, m.Target}
 	default:
+		// A file for a hole is made when something is mounted on it. Scenario: another
+		// command puts a link to a file of the user into the place of a directory above.
+		// --file would empty that file, wherever it is.
 		args := []string{"--perms", mode, "--tmpfs", m.Target}
 		for _, h := range m.Holes {
-			if h.File {
-				args = append(args, "--file", EmptyFD, path.Join(m.Target, h.Path))
-			} else {
+			if !h.File {
 				args = append(args, "--dir", path.Join(m.Target, h.Path))
 			}
 		}
-		return append(args, "--remount-ro", m.Target)
+		return args
 	}
 }

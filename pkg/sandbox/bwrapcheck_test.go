@@ -72,10 +72,13 @@ func TestBwrapMountsOnceForEachPlace(t *testing.T) {
 		{Kind: BindReadOnly, Source: "/ws/p/pub", Target: "/ws/p/pub"},
 		{Kind: EmptyDir, Target: "/ws/p", Holes: []Hole{{Path: "pub"}}},
 		{Kind: BindReadOnly, Source: "/ws/p/pub", Target: "/ws/p/pub"},
+		{Kind: EmptyDir, Target: "/ws/q", Holes: []Hole{{Path: "f", File: true}}},
+		{Kind: BindReadOnly, Source: "/ws/q/f", Target: "/ws/q/f"},
 		{Kind: Link, Source: "ws", Target: "/l"},
 	}}
 	args := strings.Join(plan.BwrapArguments(true), " ")
-	const want = " --bind /ws /ws --perms 0000 --tmpfs /ws/p --dir /ws/p/pub --remount-ro /ws/p --ro-bind /ws/p/pub /ws/p/pub --symlink ws /l "
+	const want = " --bind /ws /ws --perms 0000 --tmpfs /ws/p --dir /ws/p/pub --remount-ro /ws/p --ro-bind /ws/p/pub /ws/p/pub" +
+		" --perms 0000 --tmpfs /ws/q --ro-bind /ws/q/f /ws/q/f --symlink ws /l --remount-ro /ws/q "
 	if !strings.Contains(args, want) {
 		t.Errorf("%s, want in it %s", args, want)
 	}

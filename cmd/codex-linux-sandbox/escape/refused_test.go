@@ -85,6 +85,26 @@ func TestRedirectedMounts(t *testing.T) {
 	})
 }
 
+// TestFilesInMasks: bwrap makes a file in a mask, on which something is then mounted. If it
+// is led elsewhere, it must not empty the file that is there.
+func TestFilesInMasks(t *testing.T) {
+	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
+		shown := p.file("ws/denied/f", "text")
+		p.file("ws/e/f", "text")
+		profile := entries("root=read", p.ws+"=write", p.ws+"/denied=deny", shown+"=read")
+		if o := p.run(backend, profile, "alive"); o.code != 0 {
+			t.Errorf("%v", o)
+		}
+		p.editBwrap("/^--tmpfs$/{n;s|^" + p.ws + "/denied$|" + p.ws + "/e|}")
+		if o := p.runWith(backend, profile); o.code != exitFailed {
+			t.Errorf("the mask is elsewhere: %v", o)
+		}
+		if text, err := os.ReadFile(shown); err != nil || string(text) != "text" {
+			t.Errorf("the file has %q, %v", text, err)
+		}
+	})
+}
+
 // editBwrap puts a bwrap into the place that edits its arguments, one a line, with sed.
 func (p *place) editBwrap(script string) {
 	p.t.Helper()
