@@ -98,7 +98,7 @@ func (plan *Plan) Binds() ([]byte, error) {
 
 // openCanonical opens what is at a path without links.
 func openCanonical(name string) (int, error) {
-	return unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+	return Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
 

@@ -65,13 +65,26 @@ var (
 
 // openDir opens a directory by its canonical path.
 func openDir(name string) (int, error) {
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	for {
-		fd, err := unix.Openat2(unix.AT_FDCWD, name, how)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return fd, err
+	return Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+}
+
+// openTries bounds how often Openat2 asks the kernel again, so that a command that renames
+// files all the time cannot keep the caller for ever.
+const openTries = 1000
+
+// Openat2 is openat2(2), again if a signal came or the kernel asks for that.
+//
+// Scenario: a path with ".." is resolved below a root (RESOLVE_IN_ROOT, RESOLVE_BENEATH).
+// If any process of the machine renames or mounts something meanwhile, the kernel cannot
+// tell whether the path has left the root, and returns EAGAIN.
+func Openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
+	for range openTries {
+		if fd, err = unix.Openat2(dir, name, how); !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			break
 		}
 	}
+	return fd, err
 }
 
 // ErrNotNeeded says that a stub cannot be made, and neither can anything else

@@ -494,5 +494,5 @@ func openFor(tid int, name string) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(dir)
-	return unix.Openat2(dir, name, how)
+	return sandbox.Openat2(dir, name, how)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +62,7 @@ func (d *processDir) openSocket(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer unix.Close(root)
-	fd, err := unix.Openat2(root, path, &unix.OpenHow{
+	fd, err := sandbox.Openat2(root, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {

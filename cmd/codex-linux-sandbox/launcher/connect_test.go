@@ -1,0 +1,40 @@
+//go:build linux
+
+package launcher
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"codex.internal/pkg/testutil"
+	"golang.org/x/sys/unix"
+)
+
+// TestPathsWithParentsWhileFilesAreRenamed: the kernel answers EAGAIN for a path with ".."
+// if any process renames something meanwhile. A command must not see that.
+func TestPathsWithParentsWhileFilesAreRenamed(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/socket", "")
+	write(t, dir+"/a", "")
+	var stop atomic.Bool
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; !stop.Load(); i++ {
+			_ = os.Rename(dir+"/"+[]string{"a", "b"}[i%2], dir+"/"+[]string{"b", "a"}[i%2])
+		}
+	}()
+	defer func() { stop.Store(true); <-stopped }()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for range testutil.Rounds(2000, 10_000, 10_000) {
+		fd, err := openFor(unix.Gettid(), dir+"/../"+filepath.Base(dir)+"/../"+filepath.Base(dir)+"/socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(fd)
+	}
+}
