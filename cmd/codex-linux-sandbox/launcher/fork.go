@@ -97,13 +97,14 @@ func (c *processes) start(supervised bool) (int, syscall.Errno) {
 	if c.command.shared == nil {
 		c.command.restoreSignals(&c.mask)
 	}
-	if supervised {
+	sigprocmask(&all, &c.mask)
+	pid, errno := c.fork()
+	if supervised && errno == 0 {
+		// Not before the fork: nobody would get a signal that comes in between.
 		for _, s := range forwarded {
 			ignore(s)
 		}
 	}
-	sigprocmask(&all, &c.mask)
-	pid, errno := c.fork()
 	sigprocmask(&c.mask, nil)
 	return pid, errno
 }
