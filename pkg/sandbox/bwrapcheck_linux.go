@@ -191,6 +191,9 @@ func openShown(name string) (int, error) {
 // errMoved says that bwrap has mounted something elsewhere than it was told to.
 var errMoved = errors.New("nothing is mounted there: directories were moved while the sandbox was made; try again")
 
+// errWritable says why a mount may be writable.
+var errWritable = errors.New("bwrap could not make it read-only, or it changed after the sandbox plan was made")
+
 // checkBind looks, inside, whether what a place shows is id, whether it is mounted
 // there, and whether it is read-only.
 //
@@ -327,7 +330,7 @@ func checkWritable(text []byte, mounts string) error {
 		if !m.writable || nearestPlace(places, m.at) || tree.covered(m) || unreachable(m.at) {
 			continue
 		}
-		return fmt.Errorf("%s can be written, which the policy does not allow: bwrap could not make it read-only, or it changed after the sandbox plan was made", m.at)
+		return fmt.Errorf("%s can be written, which the policy does not allow: %w", m.at, errWritable)
 	}
 	return nil
 }
