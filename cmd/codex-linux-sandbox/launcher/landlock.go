@@ -88,7 +88,7 @@ func (b landlock) run(l *launch) (int, error) {
 	init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.text(l.commandCwd))
 	init.undumpable()
 	init.dropPrivileges()
-	command.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(unix.SIGKILL)), val(0), val(0), val(0))
+	command.endWith(unix.SIGKILL)
 	command.restrict(abi, l, grants)
 	command.reopen(l.inherited)
 	command.install(rules.Filter())

@@ -192,10 +192,9 @@ func (a *prepared) build(l *launch) (err error) {
 	if err := a.s.openPipes(); err != nil {
 		return err
 	}
-	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(unix.SIGKILL)), val(0), val(0), val(0))
+	p.endWith(unix.SIGKILL)
 	// It may have ended before that. The gate does not tell, as the init holds both ends of it.
-	p.do("look for", "the launcher", unix.SYS_PPOLL, pointer(p, &unix.PollFd{Fd: int32(a.launcher), Events: unix.POLLIN}),
-		val(1), pointer(p, &unix.Timespec{}), val(0), val(0)).none = true
+	p.lookFor(a.launcher, unix.POLLIN)
 	enter(p)
 	a.s.entered = len(p.steps)
 	a.wall = l.wall(p, l.rules())

@@ -68,7 +68,7 @@ func (s *supervisor) begin() {
 	if s.processes.subreap {
 		death = orphaned
 	}
-	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(death)), val(0), val(0), val(0))
+	p.endWith(death)
 	if !s.supervised() {
 		// What comes to the launcher's group is passed on by the launcher.
 		p.do("make a process group", "", unix.SYS_SETPGID, val(0), val(0))
@@ -84,6 +84,28 @@ func (s *supervisor) begin() {
 func (s *supervisor) await() {
 	p := s.processes.init
 	p.do("wait for", "the launcher", unix.SYS_READ, val(s.gate[0]), slice(p, make([]byte, 1)), val(1)).full = true
+}
+
+// awaitStart appends that the init waits until the command may run.
+func (s *supervisor) awaitStart() {
+	p := s.processes.init
+	s.await()
+	// What the launcher has written is there when it has ended, and it may have ended before
+	// the init had its parent-death signal. Without a writer the kernel reports a hangup.
+	p.lookFor(s.gate[0], 0)
+	p.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
+}
+
+// endWith appends that a signal comes when the thread that has started this process ends.
+func (p *program) endWith(s syscall.Signal) {
+	p.do("set the parent-death signal", "", unix.SYS_PRCTL, val(unix.PR_SET_PDEATHSIG), val(uint(s)), val(0), val(0), val(0))
+}
+
+// lookFor appends what fails if a descriptor reports one of the events, or a hangup,
+// because the launcher has ended.
+func (p *program) lookFor(fd int, events int16) {
+	p.do("look for", "the launcher", unix.SYS_PPOLL, pointer(p, &unix.PollFd{Fd: int32(fd), Events: events}),
+		val(1), pointer(p, &unix.Timespec{}), val(0), val(0)).none = true
 }
 
 func (s *supervisor) openPipes() error {
@@ -128,8 +150,7 @@ func (s *supervisor) run() (int, error) {
 			return 0, err
 		}
 	}
-	s.await()
-	s.processes.init.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
+	s.awaitStart()
 	pid, errno := s.processes.start(s.supervised())
 	if errno != 0 {
 		return 0, &unavailable{explainClone(forkError("make namespaces", errno))}

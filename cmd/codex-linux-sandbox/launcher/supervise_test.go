@@ -3,8 +3,10 @@
 package launcher
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -105,4 +107,75 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 			t.Errorf("%v %v: %v", tt.sig, tt.args, cmd.ProcessState)
 		}
 	}
+}
+
+// TestLauncherIsKilledBeforeTheInitBegins: nothing runs if the launcher has let the init go
+// on, and was killed before the init did anything.
+func TestLauncherIsKilledBeforeTheInitBegins(t *testing.T) {
+	const variable = "CODEX_TEST_KILLED_LAUNCHER"
+	if os.Getenv(variable) != "" {
+		if err := openedLauncher(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+	hold, release, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLauncherIsKilledBeforeTheInitBegins$")
+	cmd.Env = append(os.Environ(), variable+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = hold, in, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	said := bufio.NewReader(out)
+	if line, err := said.ReadString('\n'); line != "opened\n" {
+		t.Errorf("the launcher says %q, %v", line, err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if _, err := release.Write([]byte{1}); err != nil {
+		t.Error(err)
+	}
+	_ = release.Close()
+	if rest, err := io.ReadAll(said); err != nil || len(rest) > 0 {
+		t.Errorf("after the launcher's end came %q, %v", rest, err)
+	}
+}
+
+// openedLauncher starts an init that does nothing before a byte comes from the standard
+// input, lets it go on up to the command, and waits to be killed.
+func openedLauncher() error {
+	runtime.LockOSThread()
+	e, err := prepareExec([]string{"echo", "the command ran"}, os.Environ(), "echo", -1)
+	if err != nil {
+		return err
+	}
+	s := &supervisor{l: &launch{options: &options{}}, processes: &processes{init: newProgram(), command: newProgram(), exec: e}}
+	if err := s.openPipes(); err != nil {
+		return err
+	}
+	p := s.processes.init
+	p.do("wait for", "the test", unix.SYS_READ, val(0), slice(p, make([]byte, 1)), val(1)).full = true
+	s.begin()
+	s.awaitStart()
+	if _, errno := s.processes.start(false); errno != 0 {
+		return errno
+	}
+	for range 2 {
+		if err := s.open(); err != nil {
+			return err
+		}
+	}
+	fmt.Println("opened")
+	err = unix.Pause()
+	return err
 }
