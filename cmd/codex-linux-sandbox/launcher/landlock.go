@@ -88,7 +88,6 @@ func (b landlock) run(l *launch) (int, error) {
 	init.do("change directory to", l.commandCwd, unix.SYS_CHDIR, init.text(l.commandCwd))
 	init.undumpable()
 	init.dropPrivileges()
-	command.endWith(unix.SIGKILL)
 	command.restrict(abi, l, grants)
 	command.reopen(l.inherited)
 	command.install(rules.Filter())

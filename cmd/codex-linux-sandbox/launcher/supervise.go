@@ -56,6 +56,11 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 	}
 	s.terminal = l.ownTerminal()
 	s.begin()
+	if subreap {
+		// Before it leaves the process group. Scenario: a SIGKILL for the group ends the
+		// launcher and the init, and finds the command in a group of its own.
+		s.processes.command.endWith(unix.SIGKILL)
+	}
 	s.processes.command.prepareCommand(s.terminal)
 	return s, nil
 }
