@@ -65,9 +65,10 @@ need() {
   "$@" >/dev/null 2>&1 && return
   if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
     echo "Installing $package ..." >&2
-    # What is there is unusable on a machine that never updated its lists.
-    { apt-get install -y -qq --no-install-recommends "$package" ||
-      { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$package"; }; } >/dev/null 2>&1
+    # What is there is unusable on a machine that never updated its lists. A new machine may
+    # be installing updates, and holds the lock.
+    local install=(apt-get install -o DPkg::Lock::Timeout=300 -y -qq --no-install-recommends "$package")
+    { "${install[@]}" || { apt-get update -qq && "${install[@]}"; }; } >/dev/null 2>&1
   fi
   "$@" >/dev/null 2>&1 || fail "$package is needed: as root, apt-get install $package"
 }
