@@ -99,13 +99,13 @@ func (c *processes) start(supervised bool) (int, syscall.Errno) {
 	}
 	sigprocmask(&all, &c.mask)
 	pid, errno := c.fork()
+	sigprocmask(&c.mask, nil)
 	if supervised && errno == 0 {
 		// Not before the fork: nobody would get a signal that comes in between.
 		for _, s := range forwarded {
 			ignore(s)
 		}
 	}
-	sigprocmask(&c.mask, nil)
 	return pid, errno
 }
 
