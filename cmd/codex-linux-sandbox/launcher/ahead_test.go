@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,12 +35,21 @@ type ahead struct {
 	files  []int // further descriptors, from 4
 }
 
-// prepareFor has a launcher prepare a sandbox for the arguments.
-func prepareFor(t *testing.T, args ...string) *ahead {
+// needNamespaces skips a test where namespaces do not work. To find that out, it forks: the
+// goroutine must keep its thread, all of whose signals are blocked for that moment.
+func needNamespaces(t *testing.T) {
 	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := (namespaces{}).probe(); err != nil {
 		t.Skipf("namespaces do not work here: %v", err)
 	}
+}
+
+// prepareFor has a launcher prepare a sandbox for the arguments.
+func prepareFor(t *testing.T, args ...string) *ahead {
+	t.Helper()
+	needNamespaces(t)
 	cmd, socket := waiting(t)
 	a := &ahead{t: t, cmd: cmd, socket: socket, args: args, env: "PATH=/usr/bin:/bin\x00"}
 	t.Cleanup(func() { _ = unix.Close(a.socket) })

@@ -141,9 +141,7 @@ func leadTo(t *testing.T, cmd *exec.Cmd) map[string]bool {
 // TestPreparedDescriptors: a launcher keeps no descriptor of a sandbox that was made ahead, and nothing
 // that leads into its view, when it has thrown it away or while a command runs there.
 func TestPreparedDescriptors(t *testing.T) {
-	if err := (namespaces{}).probe(); err != nil {
-		t.Skipf("namespaces do not work here: %v", err)
-	}
+	needNamespaces(t)
 	a := &ahead{t: t, env: "PATH=/usr/bin:/bin\x00"}
 	a.cmd, a.socket = waiting(t)
 	prepare := func(profile string) error {
