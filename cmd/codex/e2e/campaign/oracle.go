@@ -23,9 +23,13 @@ import (
 //   - A name can be taken away only if its directory can be written and there is
 //     nothing in it that must keep its name.
 type oracle struct {
-	rules  []rule
-	guards []string // what must keep its name, and its contents unless granted
-	whole  bool     // nothing is narrowed
+	rules []rule
+	// granted are the paths that entries let be written, by name. Scenario: t/.git is a link
+	// to t, and an entry grants t/.git. What it leads to may be written, and the name is open
+	// (docs/spec/sandbox.md §2.4; seed 11685190251768).
+	granted []string
+	guards  []string // what must keep its name, and its contents unless granted
+	whole   bool     // nothing is narrowed
 	// matched is what patterns match. What a command renames may match no more.
 	matched []string
 }
@@ -83,6 +87,9 @@ func newOracle(top, workspace string, entries []entry) *oracle {
 		default:
 			at = filepath.Join(top, e.Target)
 		}
+		if e.Access == "write" {
+			o.granted = append(o.granted, filepath.Join(effective(filepath.Dir(at)), filepath.Base(at)))
+		}
 		narrowed = narrowed || e.Access != "write"
 		o.rules = append(o.rules, rule{effective(at), accessOf(e.Access)})
 	}
@@ -119,7 +126,7 @@ func (o *oracle) guard() {
 		for _, name := range metadata {
 			o.keep(filepath.Join(r.path, name))
 		}
-		if git := filepath.Join(r.path, ".git"); slices.Contains(o.rules, rule{git, write}) && o.access(git) == write {
+		if o.grants(filepath.Join(r.path, ".git")) {
 			continue // a command may have it lead elsewhere (seed 1200288)
 		}
 		for _, target := range pointers(r.path) {
@@ -130,9 +137,14 @@ func (o *oracle) guard() {
 
 // keep guards a path unless an entry grants that very path.
 func (o *oracle) keep(p string) {
-	if !slices.Contains(o.rules, rule{p, write}) || o.access(p) != write {
+	if !o.grants(p) {
 		o.guards = append(o.guards, p)
 	}
+}
+
+// grants reports whether an entry lets that very path be written, and no other forbids it.
+func (o *oracle) grants(p string) bool {
+	return slices.Contains(o.granted, p) && o.access(effective(p)) == write || slices.Contains(o.rules, rule{p, write}) && o.access(p) == write
 }
 
 // pointers is where a .git file leads: the directory that it names, and the

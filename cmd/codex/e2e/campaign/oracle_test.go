@@ -139,3 +139,26 @@ func TestExposedFIFOs(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantedMetadata: an entry that names .git opens that name, also if it is a link.
+func TestGrantedMetadata(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(top+"/t", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(top+"/t", top+"/t/.git"); err != nil {
+		t.Fatal(err)
+	}
+	entries := []entry{{"root", "read"}, {"t", "write"}}
+	for _, granted := range []bool{false, true} {
+		if granted {
+			entries = append(entries, entry{"t/.git", "write"})
+		}
+		if o := newOracle(top, "t", entries); o.canMove(top+"/t/.git") != granted || o.canMove(top+"/t/.codex") {
+			t.Errorf("granted: %v, and .git may be moved: %v, .codex: %v", granted, !granted, o.canMove(top+"/t/.codex"))
+		}
+	}
+}
