@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -384,12 +385,12 @@ func TestStandby(t *testing.T) {
 // notLeft checks that a standby was reaped and is forgotten.
 func notLeft(t *testing.T, s *Supervisor, pid int) {
 	t.Helper()
-	s.mu.Lock()
-	known := s.pids[pid]
-	s.mu.Unlock()
-	if known {
-		t.Error("the standby is still known")
-	}
+	// It is forgotten after all have been told of its end.
+	testutil.Eventually(context.Background(), t, "the standby is not known", func() (string, bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return "it is", !s.pids[pid]
+	})
 	if _, err := os.Stat("/proc/" + strconv.Itoa(pid)); err == nil {
 		t.Error("the standby is still there")
 	}
