@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"maps"
+	"math"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -141,9 +144,15 @@ func (r Rules) Asks() bool {
 	return r.Network == NetworkOff && r.Sockets == SocketsOwn || r.Network == NetworkProxy && r.Redirect
 }
 
-// assembler writes BPF. Every check that matches ends in a return, so that
-// the Rules can be read one after the other.
-type assembler struct{ code []unix.SockFilter }
+// assembler writes BPF: what is asked about each system call, and a search that leads to it. A list would be
+// gone through for each call that the filter looks at, and for all of the kernel's calls when it is installed, as
+// the kernel notes then which of them are always allowed: 0.14 ms of each start, in place of 0.07.
+type assembler struct {
+	code  []unix.SockFilter            // what is being written
+	calls map[uint32][]unix.SockFilter // what is asked about a call; any other is allowed
+}
+
+func newAssembler() *assembler { return &assembler{calls: make(map[uint32][]unix.SockFilter)} }
 
 func (a *assembler) op(code uint16, k uint32, jt, jf uint8) {
 	a.code = append(a.code, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
@@ -152,6 +161,57 @@ func (a *assembler) op(code uint16, k uint32, jt, jf uint8) {
 func (a *assembler) load(offset uint32) { a.op(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset, 0, 0) }
 
 func (a *assembler) ret(action uint32) { a.op(unix.BPF_RET|unix.BPF_K, action, 0, 0) }
+
+// about appends what f writes to what is asked about a call. It loads what it looks at, and
+// either returns or leads to its end, where the next question follows.
+func (a *assembler) about(nr uint32, f func()) {
+	outer := a.code
+	a.code = a.calls[nr]
+	f()
+	a.calls[nr], a.code = a.code, outer
+}
+
+// filter writes the search for the number of the call, after what has been written, and returns all.
+func (a *assembler) filter() []unix.SockFilter {
+	a.load(offsetNumber)
+	if runtime.GOARCH == "amd64" {
+		a.on(unix.BPF_JGE, x32, actionDeny)
+	}
+	a.search(slices.Sorted(maps.Keys(a.calls)))
+	return a.code
+}
+
+// fewCalls is how many calls with one answer are compared one after the other: for more, halving is faster.
+const fewCalls = 6
+
+// search writes the search for the loaded number among some, which are sorted, and what is asked
+// about each.
+func (a *assembler) search(numbers []uint32) {
+	asked := a.calls[numbers[0]]
+	same := func(nr uint32) bool { return slices.Equal(a.calls[nr], asked) }
+	if len(numbers) <= fewCalls && !slices.ContainsFunc(numbers, func(nr uint32) bool { return !same(nr) }) {
+		for i, nr := range numbers {
+			a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, uint8(len(numbers)-i), 0)
+		}
+		a.ret(actionAllow)
+		a.code = append(a.code, asked...)
+		if last := asked[len(asked)-1]; len(asked) > 1 || last.Code != unix.BPF_RET|unix.BPF_K {
+			a.ret(actionAllow)
+		}
+		return
+	}
+	half := len(numbers) / 2
+	at := len(a.code)
+	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JGE, numbers[half], 0, 0)
+	a.search(numbers[:half])
+	if far := len(a.code) - at - 1; far <= math.MaxUint8 {
+		a.code[at].Jt = uint8(far)
+	} else {
+		a.code[at].Jf = 1
+		a.code = slices.Insert(a.code, at+1, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(far)})
+	}
+	a.search(numbers[half:])
+}
 
 // Actions of the filter.
 const (
@@ -169,10 +229,13 @@ func (a *assembler) on(compare uint16, k, action uint32) {
 	a.ret(action)
 }
 
+// always gives a call one answer.
+func (a *assembler) always(nr, action uint32) { a.about(nr, func() { a.ret(action) }) }
+
 // deny denies the calls of a list.
 func (a *assembler) deny(numbers []uint32) {
 	for _, nr := range numbers {
-		a.on(unix.BPF_JEQ, nr, actionDeny)
+		a.always(nr, actionDeny)
 	}
 }
 
@@ -197,11 +260,10 @@ func (a *assembler) among(values ...uint32) {
 // only denies a call unless the low half of its first argument is one of the
 // values.
 func (a *assembler) only(nr uint32, values ...uint32) {
-	a.when(nr, func() {
+	a.about(nr, func() {
 		a.load(offsetArg0)
 		a.among(values...)
 	})
-	a.load(offsetNumber)
 }
 
 // sockKind are the bits of a socket's kind, without SOCK_CLOEXEC and the like.
@@ -218,14 +280,13 @@ func (a *assembler) kinds(values ...uint32) {
 // streamsOnly denies sockets of the call that carry datagrams: those can be
 // sent to any socket of the host that has a name.
 func (a *assembler) streamsOnly(nr uint32) {
-	a.when(nr, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
-	a.load(offsetNumber)
+	a.about(nr, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
 }
 
 // internetOnly denies sockets of the internet that are not TCP or UDP: the
 // kernel has protocols that few programs use and that have had many errors.
 func (a *assembler) internetOnly(family uint32) {
-	a.when(unix.SYS_SOCKET, func() {
+	a.about(unix.SYS_SOCKET, func() {
 		a.load(offsetArg0)
 		a.when(family, func() {
 			a.kinds(unix.SOCK_STREAM, unix.SOCK_DGRAM)
@@ -233,25 +294,26 @@ func (a *assembler) internetOnly(family uint32) {
 			a.among(0, unix.IPPROTO_TCP, unix.IPPROTO_UDP)
 		})
 	})
-	a.load(offsetNumber)
 }
 
 // whenBits denies a call when its argument at offset has one of the bits.
 func (a *assembler) whenBits(nr, offset, bits uint32) {
-	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 4)
-	a.load(offset)
-	a.on(unix.BPF_JSET, bits, actionDeny)
-	a.load(offsetNumber)
+	a.whenArgument(unix.BPF_JSET, nr, offset, bits)
 }
 
 // unlessZero denies a call when its argument at offset is not 0.
 func (a *assembler) unlessZero(nr, offset uint32) { a.whenBits(nr, offset, ^uint32(0)) }
 
 func (a *assembler) whenEqual(nr, offset, value uint32) {
-	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, nr, 0, 4)
-	a.load(offset)
-	a.on(unix.BPF_JEQ, value, actionDeny)
-	a.load(offsetNumber)
+	a.whenArgument(unix.BPF_JEQ, nr, offset, value)
+}
+
+// whenArgument denies a call when its argument at offset compares to k.
+func (a *assembler) whenArgument(compare uint16, nr, offset, k uint32) {
+	a.about(nr, func() {
+		a.load(offset)
+		a.on(compare, k, actionDeny)
+	})
 }
 
 const ioprioProcess = 1 // IOPRIO_WHO_PROCESS
@@ -264,7 +326,7 @@ const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID 
 // Filter assembles the filter for the rules. It is never empty: the calls of
 // never are denied in every mode.
 func (r Rules) Filter() []unix.SockFilter {
-	a := &assembler{}
+	a := newAssembler()
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
 	if runtime.GOARCH == "arm64" {
 		arch = unix.AUDIT_ARCH_AARCH64
@@ -272,10 +334,6 @@ func (r Rules) Filter() []unix.SockFilter {
 	a.load(offsetArch)
 	a.op(unix.BPF_JMP|unix.BPF_K|unix.BPF_JEQ, arch, 1, 0)
 	a.ret(unix.SECCOMP_RET_KILL_PROCESS)
-	a.load(offsetNumber)
-	if runtime.GOARCH == "amd64" {
-		a.on(unix.BPF_JGE, x32, actionDeny)
-	}
 	a.deny(never)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCSTI)
 	a.whenEqual(unix.SYS_IOCTL, offsetArg0+8, unix.TIOCLINUX)
@@ -291,7 +349,7 @@ func (r Rules) Filter() []unix.SockFilter {
 		a.whenBits(unix.SYS_CLONE, offsetArg0, newNamespaces)
 		a.whenBits(unix.SYS_UNSHARE, offsetArg0, newNamespaces|unix.CLONE_NEWTIME)
 		// The flags of clone3 cannot be seen; who lacks it uses clone.
-		a.on(unix.BPF_JEQ, unix.SYS_CLONE3, actionNoSys)
+		a.always(unix.SYS_CLONE3, actionNoSys)
 	}
 	if r.Sharing {
 		a.deny(sharing)
@@ -311,7 +369,7 @@ func (r Rules) Filter() []unix.SockFilter {
 		r.offline(a)
 	case NetworkProxy:
 		if r.Redirect {
-			a.on(unix.BPF_JEQ, unix.SYS_CONNECT, actionAsk)
+			a.always(unix.SYS_CONNECT, actionAsk)
 		}
 		families := []uint32{unix.AF_INET, unix.AF_INET6}
 		if r.UnixSockets {
@@ -321,8 +379,7 @@ func (r Rules) Filter() []unix.SockFilter {
 		a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 		a.streamsOnly(unix.SYS_SOCKETPAIR)
 	}
-	a.ret(unix.SECCOMP_RET_ALLOW)
-	return a.code
+	return a.filter()
 }
 
 // offline writes what is denied while the network is off.
@@ -366,11 +423,9 @@ const HandOut = unix.MSG_RST | unix.MSG_SYN
 
 // HandedOut assembles the second filter of a command that has sockets of its own.
 func HandedOut() []unix.SockFilter {
-	a := &assembler{}
-	a.load(offsetNumber)
+	a := newAssembler()
 	a.whenEqual(unix.SYS_SENDMSG, offsetArg0+8*2, HandOut)
-	a.ret(actionAllow)
-	return a.code
+	return a.filter()
 }
 
 // askForOwn has the launcher make the calls that can name the other end, and
@@ -378,38 +433,36 @@ func HandedOut() []unix.SockFilter {
 // or sent a message, as SO_PEERPIDFD and SO_PASSPIDFD give it, would be one of
 // the launcher.
 func (a *assembler) askForOwn() {
-	a.on(unix.BPF_JEQ, unix.SYS_CONNECT, actionAsk)
-	a.on(unix.BPF_JEQ, unix.SYS_SENDMMSG, actionAsk)
-	a.when(unix.SYS_SENDMSG, func() {
+	a.always(unix.SYS_CONNECT, actionAsk)
+	a.always(unix.SYS_SENDMMSG, actionAsk)
+	a.about(unix.SYS_SENDMSG, func() {
 		a.load(offsetArg0 + 8*2)
 		a.on(unix.BPF_JEQ, HandOut, actionAllow)
 		a.ret(actionAsk)
 	})
-	a.when(unix.SYS_SENDTO, func() {
+	a.about(unix.SYS_SENDTO, func() {
 		for _, offset := range []uint32{offsetArg0 + 8*4, offsetArg0 + 8*4 + 4} {
 			a.load(offset)
 			a.on(unix.BPF_JSET, ^uint32(0), actionAsk)
 		}
 	})
-	a.load(offsetNumber)
 	for _, option := range []struct{ nr, name uint32 }{
 		{unix.SYS_SETSOCKOPT, unix.SO_PASSPIDFD}, {unix.SYS_GETSOCKOPT, unix.SO_PEERPIDFD},
 	} {
-		a.when(option.nr, func() {
+		a.about(option.nr, func() {
 			a.load(offsetArg0 + 8)
 			a.when(unix.SOL_SOCKET, func() {
 				a.load(offsetArg0 + 8*2)
 				a.on(unix.BPF_JEQ, option.name, actionNoOption)
 			})
 		})
-		a.load(offsetNumber)
 	}
 }
 
 // unixKinds lets a call make the kinds of Unix sockets that there are; the
 // launcher is told of those that carry datagrams.
 func (a *assembler) unixKinds(nr uint32) {
-	a.when(nr, func() {
+	a.about(nr, func() {
 		a.load(offsetArg0)
 		a.when(unix.AF_UNIX, func() {
 			a.load(offsetArg0 + 8)
@@ -418,5 +471,4 @@ func (a *assembler) unixKinds(nr uint32) {
 			a.among(unix.SOCK_STREAM, unix.SOCK_SEQPACKET)
 		})
 	})
-	a.load(offsetNumber)
 }

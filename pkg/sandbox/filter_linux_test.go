@@ -44,6 +44,8 @@ func interpret(t *testing.T, filter []unix.SockFilter, c call) uint32 {
 			jump(acc&f.K != 0)
 		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
 			acc &= f.K
+		case unix.BPF_JMP | unix.BPF_JA:
+			pc += int(f.K)
 		case unix.BPF_RET | unix.BPF_K:
 			return f.K
 		default:
@@ -301,6 +303,28 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 		check("fork", call{nr: unix.SYS_CLONE, args: [6]uint64{uint64(unix.SIGCHLD)}}, actionAllow)
 		check("clone3", call{nr: unix.SYS_CLONE3}, new3)
 	})
+}
+
+// With so many calls the halves are too far away for the jump of a condition.
+func TestTheSearchFindsEachCall(t *testing.T) {
+	for _, count := range []int{1, 2, 3, fewCalls, fewCalls + 1, 100, 1000} {
+		for _, answers := range []int{1, 2, count} {
+			a := newAssembler()
+			answer := func(i int) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(1+i%answers) }
+			for i := range count {
+				a.always(uint32(2*i), answer(i))
+			}
+			filter := a.filter()
+			for i := range count {
+				if got := interpret(t, filter, call{nr: uint32(2 * i)}); got != answer(i) {
+					t.Errorf("call %d of %d with %d answers: %#x", i, count, answers, got)
+				}
+				if got := interpret(t, filter, call{nr: uint32(2*i + 1)}); got != actionAllow {
+					t.Errorf("between call %d and the next of %d with %d answers: %#x", i, count, answers, got)
+				}
+			}
+		}
+	}
 }
 
 func TestOtherInterfacesOfTheKernel(t *testing.T) {
