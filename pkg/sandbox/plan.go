@@ -197,13 +197,16 @@ func MakeReading(profile permissions.Profile, scope permissions.Scope, view perm
 }
 
 func makePlan(profile permissions.Profile, scope permissions.Scope, view permissions.View, proxied, reading bool) (*Plan, error) {
-	return onSnapshot(view, func(s *snapshot) (*Plan, error) {
-		p := &planner{view: s, host: view, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
-		if err := p.make(profile, scope, proxied); err != nil {
-			return nil, err
-		}
-		return p.plan, nil
-	})
+	return onSnapshot(view, func(s *snapshot) (*Plan, error) { return planOn(s, view, profile, scope, proxied, reading) })
+}
+
+// planOn makes a plan on a snapshot of a host's file system.
+func planOn(s *snapshot, host permissions.View, profile permissions.Profile, scope permissions.Scope, proxied, reading bool) (*Plan, error) {
+	p := &planner{view: s, host: host, plan: &Plan{Unfiltered: profile.Kind == permissions.Disabled}, reading: reading}
+	if err := p.make(profile, scope, proxied); err != nil {
+		return nil, err
+	}
+	return p.plan, nil
 }
 
 func (p *planner) make(profile permissions.Profile, scope permissions.Scope, proxied bool) error {
