@@ -78,25 +78,19 @@ func (l *launch) takeInherited() error {
 
 // inheritedDescriptors lists the descriptors that the command would inherit.
 func inheritedDescriptors() (fds []int, err error) {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return nil, fmt.Errorf("list the inherited descriptors: %w", err)
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("list the inherited descriptors: %w", err)
-	}
-	for _, name := range names {
+	err = sandbox.HostView{}.ReadDir("/proc/self/fd", func(name string, _ permissions.FileType) error {
 		fd, err := strconv.Atoi(name)
 		if err != nil {
-			continue
+			return fmt.Errorf("a descriptor is named %s", name)
 		}
 		// Our own descriptors are closed anyway.
-		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || own&unix.FD_CLOEXEC != 0 {
-			continue
+		if own, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && own&unix.FD_CLOEXEC == 0 {
+			fds = append(fds, fd)
 		}
-		fds = append(fds, fd)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the inherited descriptors: %w", err)
 	}
 	return fds, nil
 }
