@@ -43,6 +43,9 @@ func MakeKept(profile permissions.Profile, scope permissions.Scope) (*Plan, *Kep
 	return plan, k, nil
 }
 
+// Plan returns a copy of the plan, which may not be what Make would make now.
+func (k *Kept) Plan() *Plan { return k.plan.clone() }
+
 // Again returns a copy of the plan if the file system answers as it did when that was made. The
 // caller knows that nothing was mounted or unmounted since. The questions are those of Make: each
 // directory is opened in the one above, and in the end all answers are compared once more.

@@ -15,15 +15,26 @@ const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
 // have in the two words of capset.
 const capabilities = 64
 
-// dropPrivileges appends the end of every privilege, for good: no
-// capabilities, none to be had from files or from being root, and no new
-// privileges by exec. Whoever had none keeps none.
-func (p *program) dropPrivileges() {
+// dropBounding appends that no capability is to be had from files: it takes nothing of those that
+// this process has. Each is a system call, so it is done ahead where that can be.
+func (p *program) dropBounding() {
 	p.try(func() {
 		for c := range capabilities {
 			p.do("drop the capability", "", unix.SYS_PRCTL, val(unix.PR_CAPBSET_DROP), val(c), val(0), val(0), val(0))
 		}
 	})
+}
+
+// dropPrivileges appends the end of every privilege, for good: no capabilities, none to
+// be had from files or from being root, and no new privileges by exec. Whoever had none
+// keeps none.
+func (p *program) dropPrivileges() {
+	p.dropBounding()
+	p.dropOwn()
+}
+
+// dropOwn is dropPrivileges after dropBounding.
+func (p *program) dropOwn() {
 	p.try(func() {
 		p.do("set the securebits", "", unix.SYS_PRCTL, val(unix.PR_SET_SECUREBITS), val(secureBits), val(0), val(0), val(0))
 	})

@@ -37,6 +37,9 @@ const maxEnvironment = 16 << 20
 // as are accepted, each with the longest path, fit several times.
 const maxProfile = 16 << 20
 
+// usualText is as much room as the environment and the profile of most commands take.
+const usualText = 4 << 10
+
 // launch is one run of the launcher.
 type launch struct {
 	*options
@@ -46,7 +49,8 @@ type launch struct {
 	scope  permissions.Scope
 	// temporary says that $TMPDIR may be granted; see sandbox.IsTemporary.
 	temporary bool
-	prof      permissions.Profile
+	decoded   permissions.Profile // the profile of the options
+	prof      permissions.Profile // that profile, without what $TMPDIR must not grant
 	plan      *sandbox.Plan
 	proxies   *proxies
 	// terminal says that the command gets the terminal of standard input.
@@ -371,20 +375,23 @@ func (l *launch) variable(name string) string {
 
 // inherited reads the content of a descriptor from its beginning.
 func inherited(what string, fd, limit int) ([]byte, error) {
-	f := os.NewFile(uintptr(fd), what)
-	if f == nil {
-		return nil, fmt.Errorf("read the %s: no descriptor %d", what, fd)
+	defer unix.Close(fd)
+	_, _ = unix.Seek(fd, 0, io.SeekStart) // a pipe has no beginning
+	text := make([]byte, 0, usualText)
+	for len(text) <= limit {
+		text = slices.Grow(text, 1)
+		n, err := unix.Read(fd, text[len(text):cap(text)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, fmt.Errorf("read the %s: %w", what, err)
+		case n == 0:
+			return text, nil
+		default:
+			text = text[:len(text)+n]
+		}
 	}
-	defer f.Close()
-	_, _ = f.Seek(0, io.SeekStart) // a pipe has no beginning
-	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the %s: %w", what, err)
-	}
-	if len(text) > limit {
-		return nil, fmt.Errorf("the %s is longer than %d bytes", what, limit)
-	}
-	return text, nil
+	return nil, fmt.Errorf("the %s is longer than %d bytes", what, limit)
 }
 
 // paths makes the directories of the options absolute.
@@ -429,11 +436,16 @@ func (l *launch) profileOf() error {
 	case l.profile == "":
 		return errNoProfile
 	}
-	var err error
-	l.prof, err = permissions.DecodeProfile([]byte(l.profile), permissions.NativePath(os.Getenv("HOME")))
-	if err != nil {
-		return &usageError{"invalid permission profile JSON: " + err.Error()}
+	if a := l.ahead; a != nil && a.s.l.profile == l.profile {
+		l.decoded = a.s.l.decoded
+	} else {
+		var err error
+		l.decoded, err = permissions.DecodeProfile([]byte(l.profile), permissions.NativePath(os.Getenv("HOME")))
+		if err != nil {
+			return &usageError{"invalid permission profile JSON: " + err.Error()}
+		}
 	}
+	l.prof = l.decoded
 	return nil
 }
 
@@ -469,6 +481,11 @@ func shortForm(o *options) (permissions.Profile, error) {
 func (l *launch) makePlan() error {
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
 		return errDirect
+	}
+	if l.ahead != nil {
+		if l.plan = l.ahead.planAgain(l); l.plan != nil {
+			return nil
+		}
 	}
 	var plan *sandbox.Plan
 	var err error

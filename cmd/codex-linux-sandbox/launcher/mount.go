@@ -35,8 +35,8 @@ type mounter struct {
 	root    register   // the root of the view
 	sources []register // for each mount of the plan, a detached copy of its source
 	covers  register   // a file system with what masks are made of
-	masking bool       // there is that file system, whether the plan needs it or not
 	names   int        // names used in it
+	masks   []madeMask // of late mounts, made ahead and not mounted yet
 	made    []string   // what the plan has mounted so far
 	wall    *ruleset   // the second wall; nil: none
 	helper  bool       // the command is the helper of file requests
@@ -236,6 +236,10 @@ func (m *mounter) parents(target string, file bool) {
 	}
 }
 
+func isMask(mt sandbox.Mount) bool {
+	return mt.Kind == sandbox.EmptyFile || mt.Kind == sandbox.EmptyDir
+}
+
 func within(child, parent string) bool {
 	return child == parent || parent == "/" || strings.HasPrefix(child, parent+"/")
 }
@@ -258,6 +262,10 @@ func (m *mounter) mount(i int) {
 	m.parents(mt.Target, mt.File)
 	if fd := m.sources[i]; fd != 0 {
 		m.placeOn(fd, mt.Target, m.plan.Shown(i))
+		return
+	}
+	if mask := m.takeMask(mt); mask != 0 {
+		m.placeOn(mask, mt.Target, m.plan.Shown(i))
 		return
 	}
 	if !within(mt.Target, "/dev") {
@@ -307,7 +315,7 @@ func (m *mounter) cover(mt *sandbox.Mount) register {
 // what is mounted on it. By now everything of the host is copied and restricted:
 // a copy of the root would take this mount along.
 func (m *mounter) makeCovers() {
-	if !m.masking && !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return mt.Kind == sandbox.EmptyFile || mt.Kind == sandbox.EmptyDir }) {
+	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
 		return
 	}
 	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")
@@ -327,6 +335,7 @@ func (m *mounter) hideCovers() {
 	m.do("unmount", "the covers", unix.SYS_UMOUNT2, m.text("."), val(unix.MNT_DETACH))
 	m.do("change directory to", "/", unix.SYS_FCHDIR, m.root.arg())
 	m.close(m.covers)
+	m.covers = 0
 }
 
 // makeDev mounts a /dev with a few devices of the host, terminals of its own

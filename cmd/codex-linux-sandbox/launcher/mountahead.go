@@ -11,7 +11,8 @@ import (
 )
 
 // A view that is made before its command is known (prepare.go) is made in two parts: the early
-// mounts ahead, and with the order those that may need a placeholder. In between it may change.
+// mounts ahead, and with the order those that may need a placeholder, of which the masks are made
+// ahead. In between it may change.
 
 // isLate reports whether a mount may need a placeholder, which is made with the order.
 func isLate(m sandbox.Mount) bool { return m.Cover || m.Perhaps }
@@ -31,6 +32,45 @@ func lateLast(mounts []sandbox.Mount) bool {
 	return true
 }
 
+// madeMask is a mask that is not mounted yet.
+type madeMask struct {
+	of sandbox.Mount
+	fd register
+}
+
+// takeMask takes the mask that was made ahead for a mount; 0: there is none.
+func (m *mounter) takeMask(mt *sandbox.Mount) (fd register) {
+	i := indexMask(m.masks, mt)
+	if i < 0 {
+		return 0
+	}
+	fd = m.masks[i].fd
+	m.masks = slices.Delete(m.masks, i, i+1)
+	return fd
+}
+
+func indexMask(masks []madeMask, mt *sandbox.Mount) int {
+	return slices.IndexFunc(masks, func(k madeMask) bool {
+		return k.of.Target == mt.Target && k.of.Kind == mt.Kind && k.of.Mode == mt.Mode && slices.Equal(k.of.Holes, mt.Holes)
+	})
+}
+
+// lacksMask reports whether there is a late mount for which no mask was made ahead.
+func (m *mounter) lacksMask(mounts []sandbox.Mount) bool {
+	left := slices.Clone(m.masks)
+	for _, mt := range mounts {
+		if !isLate(mt) || !isMask(mt) {
+			continue
+		}
+		i := indexMask(left, &mt)
+		if i < 0 {
+			return true
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return false
+}
+
 // ahead appends what makes the view but for late mounts.
 func (m *mounter) ahead() {
 	m.host(isEarly)
@@ -39,14 +79,16 @@ func (m *mounter) ahead() {
 			m.mount(i)
 		}
 	}
-	if !m.masking {
-		m.hideCovers()
-		m.covers = 0
+	for _, mt := range m.plan.Mounts {
+		if isLate(mt) && isMask(mt) {
+			m.masks = append(m.masks, madeMask{mt, m.cover(&mt)})
+		}
 	}
+	m.hideCovers()
 	m.makeProc()
 }
 
-// late appends the late mounts of the plan, and hides what masks are made of.
+// late appends the late mounts of the plan, for which there are masks.
 func (m *mounter) late() {
 	m.sources = make([]register, len(m.plan.Mounts))
 	m.openSources(isLate)
@@ -55,7 +97,9 @@ func (m *mounter) late() {
 			m.mount(i)
 		}
 	}
-	m.hideCovers()
+	for _, k := range m.masks {
+		m.close(k.fd)
+	}
 	m.close(m.root)
 }
 

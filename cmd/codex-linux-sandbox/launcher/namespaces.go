@@ -108,7 +108,10 @@ func (s *supervisor) confine(wall *ruleset) {
 		rules.Redirect = true
 	}
 	p.undumpable()
-	p.dropPrivileges()
+	if !s.bounded {
+		p.dropBounding()
+	}
+	p.dropOwn()
 	wall.enforce()
 	if s.connector == nil {
 		p.install(rules.Filter())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"unsafe"
 
@@ -21,8 +22,10 @@ import (
 // missing, and the command's directory, descriptors and environment. Namespaces and the
 // view take most of the time of a start.
 //
-// The order says all of its policy, and the launcher plans it as always. The prepared
-// sandbox is used only if it is what this plan would make now:
+// The order says all of its policy, and the launcher plans it as always; if the policy is the
+// one of the prepared sandbox, it asks the file system all that it asked for that plan, which is
+// the same if the answers are (sandbox.Kept). The prepared sandbox is used only if it is what this
+// plan would make now:
 //
 //   - the plan has the same mounts of the same files (fits), and nothing has been mounted or
 //     unmounted on the host since;
@@ -53,7 +56,9 @@ const (
 // prepared is a sandbox whose init waits for the rest of its program.
 type prepared struct {
 	s        *supervisor
+	kept     *sandbox.Kept // its plan; nil: it must be made again
 	view     *mounter
+	masks    []madeMask // of the view, as they were made
 	wall     *ruleset
 	arena    *arena
 	pid      int
@@ -61,6 +66,7 @@ type prepared struct {
 	made     surroundings
 	reserved int     // for the wall; see launch
 	mounts   int     // tells of changes of the launcher's mounts
+	mounted  bool    // it has told of one
 	launcher int     // the launcher itself, for the init
 	now      *launch // of the order
 	// actions are what the launcher did before with the signals that it ignores, as the
@@ -89,9 +95,15 @@ func prepare(order *standby.Order) (*prepared, error) {
 	if err := l.policy(); err != nil {
 		return nil, err
 	}
-	if err := l.makePlan(); err != nil {
+	if !l.usual() {
+		_ = unix.Close(a.mounts)
+		return nil, errUnprepared
+	}
+	plan, kept, err := sandbox.MakeKept(l.prof, l.scope)
+	if err != nil {
 		return nil, err
 	}
+	l.plan, a.kept = plan, kept
 	if !l.preparable() || !namespacesToSpare() {
 		_ = unix.Close(a.mounts)
 		return nil, errUnprepared
@@ -103,6 +115,9 @@ func prepare(order *standby.Order) (*prepared, error) {
 		return nil, err
 	}
 	l.rehearse(order.Args)
+	if a.kept != nil {
+		_, _ = a.kept.Again()
+	}
 	return a, nil
 }
 
@@ -157,11 +172,15 @@ func (a *prepared) await(socket int) bool {
 	}
 }
 
+// usual reports whether the options are ones for which a sandbox can be made ahead.
+func (l *launch) usual() bool {
+	return l.supervised && !l.helper && !l.reading && !l.filterOnly && !l.legacyLandlock && !l.proxied && !l.explain && !l.noProc &&
+		(l.backend == "auto" || l.backend == "namespaces")
+}
+
 // preparable reports whether a sandbox can be made ahead for the options and the plan.
 func (l *launch) preparable() bool {
-	usual := l.supervised && !l.helper && !l.filterOnly && !l.legacyLandlock && !l.proxied && !l.explain && !l.noProc &&
-		(l.backend == "auto" || l.backend == "namespaces")
-	return usual && l.plan.Confined && l.plan.Root == sandbox.RootReadOnly && len(l.plan.Mounts) <= preparedMounts &&
+	return l.usual() && l.plan.Confined && l.plan.Root == sandbox.RootReadOnly && len(l.plan.Mounts) <= preparedMounts &&
 		lateLast(l.plan.Mounts)
 }
 
@@ -198,11 +217,14 @@ func (a *prepared) build(l *launch) (err error) {
 	enter(p)
 	a.s.entered = len(p.steps)
 	a.wall = l.wall(p, l.rules())
-	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, masking: slices.ContainsFunc(l.plan.Mounts, isLate), keeping: true}
+	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, keeping: true}
 	a.view.ahead()
+	a.masks = slices.Clone(a.view.masks)
 	if l.plan.OwnNetwork() {
 		p.loopback()
 	}
+	p.dropBounding()
+	a.s.bounded = true
 	p.undumpable()
 	a.wait()
 	if a.arena.full {
@@ -283,8 +305,8 @@ func (a *prepared) fits(l *launch) bool {
 	switch late := slices.ContainsFunc(l.plan.Mounts, isLate); {
 	case !l.preparable(), l.surroundings() != a.made, !a.s.l.plan.SameView(l.plan, isLate), a.mountsChanged():
 		return false
-	case late && !a.view.masking:
-		return false // the file system with masks is hidden by now
+	case a.view.lacksMask(l.plan.Mounts):
+		return false // the file system of which masks are made is hidden by now
 	case (late || len(l.plan.Undo) > 0) && (l.janitor == nil || l.janitor.FD < 0):
 		return false // the init must hold the connection, and one that is made now comes too late
 	case l.ownTerminal():
@@ -297,10 +319,26 @@ func (a *prepared) fits(l *launch) bool {
 }
 
 // mountsChanged reports whether anything was mounted, unmounted or mounted otherwise on the host
-// since the sandbox was planned. It is asked once.
+// since the sandbox was planned.
 func (a *prepared) mountsChanged() bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(a.mounts), Events: unix.POLLPRI}}, 0)
-	return err != nil || n != 0
+	a.mounted = a.mounted || err != nil || n != 0 // the kernel tells it once
+	return a.mounted
+}
+
+// planAgain returns the plan of the prepared sandbox if it is what a launch would make now; nil: it is
+// not, or that cannot be told.
+func (a *prepared) planAgain(l *launch) *sandbox.Plan {
+	first := a.s.l
+	if a.kept == nil || !l.usual() || l.readOnly || l.writable || l.profile == "" || l.profile != first.profile ||
+		!reflect.DeepEqual(l.scope, first.scope) || l.temporary != first.temporary || a.mountsChanged() {
+		return nil
+	}
+	plan, same := a.kept.Again()
+	if !same {
+		return nil
+	}
+	return plan
 }
 
 // discard ends the init, and lets go of all that was made for it. A signal that was to end the
@@ -332,7 +370,10 @@ func (a *prepared) closeShared() {
 	for _, fd := range []int{a.mounts, a.launcher, a.ended, a.reserved} {
 		_ = unix.Close(fd)
 	}
-	held := []register{a.view.root, a.view.covers}
+	held := []register{a.view.root}
+	for _, k := range a.masks {
+		held = append(held, k.fd)
+	}
 	if a.wall != nil {
 		held = append(held, a.wall.fd)
 	}
@@ -377,10 +418,10 @@ func (a *prepared) finish() (int, error) {
 		return 0, err
 	}
 	a.closeShared()
+	l.begun() // the janitor answers meanwhile
 	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
-	l.begun()
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -424,6 +465,9 @@ func (a *prepared) complete() (err error) {
 	}
 	if err = s.stubs.undo.Watch(); err != nil {
 		return err
+	}
+	if a.view.lacksMask(l.plan.Mounts) {
+		return &changed{errors.New("a placeholder of another kind than was expected is there")}
 	}
 	a.view.plan = l.plan
 	a.view.late()

@@ -178,9 +178,9 @@ func (s *stubs) await() error {
 // whether any was. It may be called on nil.
 func (s *stubs) appeared() bool { return s != nil && s.undo.Stop() }
 
-// remove lets go of the stubs, and of the janitor. It may be called on nil,
-// and more than once.
-func (s *stubs) remove() {
+// release removes the stubs, unless another sandbox needs them. It may be called on nil, and more
+// than once.
+func (s *stubs) release() {
 	if s == nil {
 		return
 	}
@@ -189,7 +189,13 @@ func (s *stubs) remove() {
 	}
 	s.held = nil
 	s.undo.Stop()
-	if s.janitor != nil {
+}
+
+// remove releases the stubs, and lets go of the janitor. It may be called on nil,
+// and more than once.
+func (s *stubs) remove() {
+	s.release()
+	if s != nil && s.janitor != nil {
 		s.janitor.forget()
 		s.janitor = nil
 	}

@@ -27,6 +27,7 @@ type supervisor struct {
 	gate     [2]int
 	status   [2]int
 	terminal bool
+	bounded  bool // the init has dropped what could be had from files
 	stubs    *stubs
 	// connector is nil unless the launcher makes the command's connections.
 	connector *connector
@@ -174,10 +175,10 @@ func (s *supervisor) run() (int, error) {
 		// and not end the launcher.
 		r.start()
 	}
+	s.l.begun() // the janitor answers meanwhile
 	if err := s.stubs.await(); err != nil {
 		return 0, err
 	}
-	s.l.begun()
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -304,7 +305,7 @@ func (s *supervisor) cleanUp(code int) int {
 	if made := s.stubs.appeared(); made && code == 0 {
 		code = 1
 	}
-	s.stubs.remove()
+	s.stubs.release() // the janitor is told after the server
 	return code
 }
 
