@@ -5,6 +5,7 @@ package launcher
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"strconv"
@@ -54,7 +55,7 @@ func (l *launch) takeInherited() error {
 	if l.execFD >= 0 {
 		unix.CloseOnExec(l.execFD)
 	}
-	fds, err := inheritedDescriptors()
+	fds, err := l.descriptors()
 	if err != nil {
 		return err
 	}
@@ -74,6 +75,15 @@ func (l *launch) takeInherited() error {
 		}
 	}
 	return nil
+}
+
+// descriptors returns the descriptors that the command would inherit, and must at least be looked at. One
+// that waited for an order was given three for the command: the others are the launcher's own.
+func (l *launch) descriptors() ([]int, error) {
+	if l.waited && unix.CloseRange(standardFiles, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return []int{0, 1, 2}, nil
+	}
+	return inheritedDescriptors()
 }
 
 // inheritedDescriptors lists the descriptors that the command would inherit.

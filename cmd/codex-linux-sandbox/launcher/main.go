@@ -64,6 +64,7 @@ type launch struct {
 	// reserved is a descriptor for children; 0: see reserve.
 	reserved int
 	janitor  *janitor  // nil: none yet
+	waited   bool      // for an order
 	ahead    *prepared // nil: no sandbox was prepared
 }
 
@@ -108,7 +109,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '--help'.\n", err)
 		return exitUsage
 	}
-	l := &launch{options: o, stderr: stderr, ahead: ahead}
+	l := &launch{options: o, stderr: stderr, waited: waits, ahead: ahead}
 	closeSelf(o)
 	if o.refusalFD >= 0 {
 		// The command must not have it: what is written there counts as ours.
