@@ -264,19 +264,23 @@ func (m *mounter) mount(i int) {
 		m.placeOn(fd, mt.Target, m.plan.Shown(i))
 		return
 	}
-	if mask := m.takeMask(mt); mask != 0 {
-		m.placeOn(mask, mt.Target, m.plan.Shown(i))
-		return
-	}
 	if !within(mt.Target, "/dev") {
-		m.placeOn(m.cover(mt), mt.Target, m.plan.Shown(i))
+		m.placeOn(m.mask(mt), mt.Target, m.plan.Shown(i))
 		return
 	}
 	// The view's own /dev may not have what is denied in the host's.
 	m.ifThere(func() {
 		m.close(m.open("open", m.root.arg(), relative(mt.Target)))
-		m.place(m.cover(mt), mt.Target)
+		m.place(m.mask(mt), mt.Target)
 	})
+}
+
+// mask returns what a mask shows: it was made ahead, or is made now.
+func (m *mounter) mask(mt *sandbox.Mount) register {
+	if fd := m.takeMask(mt); fd != 0 {
+		return fd
+	}
+	return m.cover(mt)
 }
 
 // cover makes what a mask shows in the file system of covers, and returns a

@@ -157,6 +157,37 @@ func preparedIsOld(t *testing.T, change func(t *testing.T, dir string)) (output 
 	return a.run("cat " + dir + "/secret " + dir + "/there " + dir + "/hidden/secret " + dir + "/missing; echo end")
 }
 
+// TestPreparedAndOtherPlaceholders: what is there with the order decides on the masks, not what was expected.
+func TestPreparedAndOtherPlaceholders(t *testing.T) {
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing")
+	profile := profileText(dir+"=write", missing+"=read")
+	for _, tt := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"nothing", func() {}, "600 regular empty file"},
+		{"a directory of another sandbox", func() {
+			mkdir(t, missing)
+			then := unix.NsecToTimespec(sandbox.StubSeconds*1e9 + sandbox.StubNanoseconds)
+			if err := errors.Join(os.Chmod(missing, 0o555), unix.UtimesNanoAt(unix.AT_FDCWD, missing, []unix.Timespec{then, then}, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, "555 directory"},
+		{"a directory of the user's", func() { mkdir(t, missing) }, "755 directory"},
+	} {
+		a := prepareFor(t, "--permission-profile", profile, "--sandbox-policy-cwd", dir)
+		a.withJanitor()
+		tt.change()
+		got, used := a.run("stat -c '%a %F' " + missing + "; echo x > " + missing + "/x || echo refused; echo end")
+		if !strings.HasPrefix(got, tt.want+"\n") || !strings.HasSuffix(got, "refused\nend\n") {
+			t.Errorf("%s, used %v:\n%s", tt.name, used, got)
+		}
+		_ = os.Remove(missing)
+	}
+}
+
 // TestPreparedAndMounts: when something is mounted, unmounted or mounted otherwise on the host, the
 // sandbox that was made before is thrown away at once, and the command sees what is there now.
 func TestPreparedAndMounts(t *testing.T) {
