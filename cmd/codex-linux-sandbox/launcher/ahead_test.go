@@ -3,6 +3,7 @@
 package launcher
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -103,13 +105,9 @@ func (a *ahead) run(script string) (output string, used bool) {
 		a.t.Fatal(err)
 	}
 	defer r.Close()
-	// While the namespace is open no other one gets its number.
-	name := fmt.Sprintf("/proc/%d/ns/mnt", a.init)
-	if ns, err := os.Open(name); err == nil {
-		defer ns.Close()
-	}
-	was, _ := os.Readlink(name)
-	order := a.order("readlink /proc/self/ns/mnt; " + script)
+	was, release := a.rootMount()
+	defer release()
+	order := a.order(`sed -n '\|^[^ ]* [^ ]* [^ ]* [^ ]* / |{s/ .*//;p;q}' /proc/self/mountinfo; ` + script)
 	order.Files[1], order.Files[2] = int(w.Fd()), int(w.Fd())
 	err = standby.Send(a.socket, order)
 	_ = w.Close()
@@ -123,6 +121,31 @@ func (a *ahead) run(script string) (output string, used bool) {
 	_ = a.cmd.Wait()
 	is, output, _ := strings.Cut(string(text), "\n")
 	return output, was != "" && is == was
+}
+
+// rootMount returns the number of the mount on / in the view that was made ahead, or "" if its init has ended.
+// No other mount gets this number before release is called. The links in /proc/PID/ns name the view too, but
+// only root can read those of the init, which is not dumpable.
+func (a *ahead) rootMount() (id string, release func()) {
+	a.t.Helper()
+	if a.init == 0 {
+		return "", func() {}
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", a.init))
+	if err != nil {
+		if stat, gone := testutil.Gone(a.init); !gone {
+			a.t.Fatalf("%v: %s", err, stat)
+		}
+		return "", func() {}
+	}
+	// The namespace and its mounts live as long as the file is open.
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); fields[4] == "/" {
+			return fields[0], func() { _ = f.Close() }
+		}
+	}
+	a.t.Fatal("the view that was made ahead has no mount on /")
+	return "", nil
 }
 
 // initTime is how long the end of an init is waited for at most.
