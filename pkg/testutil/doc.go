@@ -2,6 +2,7 @@
 //
 //	leakcheck    finds goroutines that a test leaves behind
 //	faultproxy   a TCP proxy that delays, cuts and reorders on purpose
+//	machine      skips tests on machines that lack what a backend of the sandbox needs
 //	natstest     NATS servers that a test starts and kills
 //	relaypb      the relay's messages as the protobuf compiler generates them, to
 //	             compare with

@@ -1,0 +1,191 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"codex.internal/pkg/testutil"
+	"golang.org/x/sys/unix"
+)
+
+// Names of the backends.
+const (
+	Namespaces = "namespaces"
+	Bwrap      = "bwrap"
+	Landlock   = "landlock"
+)
+
+// landlockBackend is the version of Landlock that the backend needs (docs/kernels.md).
+const landlockBackend = 6
+
+// errLack is what an error is that says what the machine lacks.
+var errLack = errors.New("the machine lacks it")
+
+// lack makes an error say what the machine lacks.
+type lack struct{ error }
+
+func (lack) Is(target error) bool { return target == errLack }
+
+func (l lack) Unwrap() error { return l.error }
+
+// only makes err say what the machine lacks if it is one of some system errors.
+func only(err error, of ...syscall.Errno) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && slices.Contains(of, errno) {
+		return lack{err}
+	}
+	return err
+}
+
+// NeedBackend skips a test on a machine that lacks what a backend needs, for the user of the test. Of
+// several backends the machine must have one.
+func NeedBackend(t testing.TB, names ...string) {
+	t.Helper()
+	NeedBackendAs(t, os.Geteuid(), names...)
+}
+
+// NeedBackendAs is NeedBackend for another user, which only root can become.
+func NeedBackendAs(t testing.TB, uid int, names ...string) {
+	t.Helper()
+	var err error
+	for _, name := range names {
+		if err = backendOnce(name, uid); !errors.Is(err, errLack) {
+			break // it is there, or the test fails
+		}
+	}
+	testutil.Need(t, fmt.Sprintf("%s for user %d", strings.Join(names, " or "), uid), err, errLack)
+}
+
+// Has reports whether the machine has what a backend needs, for a user. If that cannot be found out, the
+// test fails.
+func Has(t testing.TB, uid int, name string) bool {
+	t.Helper()
+	err := backendOnce(name, uid)
+	if err != nil && !errors.Is(err, errLack) {
+		t.Fatalf("find out whether the machine has %s for user %d: %v", name, uid, err)
+	}
+	return err == nil
+}
+
+// NeedUserNamespaces skips a test on a machine on which the user of the test can make no user namespace.
+func NeedUserNamespaces(t testing.TB) {
+	t.Helper()
+	testutil.Need(t, "user namespaces for its users", backendOnce(userNamespaces, os.Geteuid()), errLack)
+}
+
+// NeedLandlock skips a test on a machine that does not have a version of Landlock, and returns the one
+// that it has.
+func NeedLandlock(t testing.TB, version int) int {
+	t.Helper()
+	has, err := landlock(version)
+	testutil.Need(t, fmt.Sprintf("Landlock of version %d", version), err, errLack)
+	return has
+}
+
+// NeedSettings skips a test on a machine on which nobody can write to /proc/sys, as in most containers.
+func NeedSettings(t testing.TB) {
+	t.Helper()
+	var st unix.Statfs_t
+	err := unix.Statfs("/proc/sys", &st)
+	if err == nil && st.Flags&unix.ST_RDONLY != 0 {
+		err = unix.EROFS
+	}
+	testutil.Need(t, "/proc/sys that can be written to", err, unix.EROFS)
+}
+
+// known has what was found out of a backend for a user.
+var known struct {
+	sync.Mutex
+	of map[string]error
+}
+
+func backendOnce(name string, uid int) error {
+	known.Lock()
+	defer known.Unlock()
+	key := fmt.Sprint(name, " ", uid)
+	err, ok := known.of[key]
+	if !ok {
+		if known.of == nil {
+			known.of = map[string]error{}
+		}
+		err = backend(name, uid)
+		known.of[key] = err
+	}
+	return err
+}
+
+// backend returns nil if the machine has what a backend needs. If it lacks that, the error is errLack;
+// any other error says that this could not be found out.
+func backend(name string, uid int) error {
+	switch name {
+	case Namespaces, userNamespaces:
+		return namespaces(name, uid)
+	case Bwrap:
+		return bwrap(uid)
+	case Landlock:
+		_, err := landlock(landlockBackend)
+		return err
+	default:
+		return fmt.Errorf("no backend is called %q", name)
+	}
+}
+
+func landlock(version int) (int, error) {
+	abi, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	switch {
+	case errno != 0: // the kernel is old, or was booted without it
+		return 0, only(fmt.Errorf("ask for Landlock: %w", errno), unix.ENOSYS, unix.EOPNOTSUPP)
+	case int(abi) < version:
+		return 0, lack{fmt.Errorf("there is version %d", abi)}
+	}
+	return int(abi), nil
+}
+
+// bwrap runs bwrap as it comes: not by the launcher, and with nothing that only the launcher asks for.
+func bwrap(uid int) error {
+	if err := closeRange(); err != nil {
+		return err
+	}
+	program, err := exec.LookPath("bwrap")
+	if errors.Is(err, exec.ErrNotFound) {
+		return lack{err}
+	} else if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, "--unshare-user", "--unshare-pid", "--unshare-net",
+		"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "true")
+	cmd.Dir, cmd.SysProcAttr = "/", as(uid)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("run %s: %w: %s", program, err, strings.TrimSpace(string(out)))
+	// It names itself when the kernel refuses something.
+	if cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == 1 && strings.HasPrefix(string(out), "bwrap: ") {
+		return lack{err}
+	}
+	return err
+}
+
+// closeRange makes the call of Linux 5.9 that the backend bwrap needs.
+func closeRange() error {
+	const none = 1<<31 - 1 // no descriptor
+	if err := unix.CloseRange(none, none, 0); err != nil {
+		return only(fmt.Errorf("close_range: %w", err), unix.ENOSYS, unix.EPERM)
+	}
+	return nil
+}
+
+// as starts a process as a user.
+func as(uid int) *syscall.SysProcAttr {
+	if uid == os.Geteuid() {
+		return nil
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+}
