@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,21 +37,10 @@ type ahead struct {
 	files  []int // further descriptors, from 4
 }
 
-// needNamespaces skips a test where namespaces do not work. To find that out, it forks: the
-// goroutine must keep its thread, all of whose signals are blocked for that moment.
-func needNamespaces(t *testing.T) {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := (namespaces{}).probe(); err != nil {
-		t.Skipf("namespaces do not work here: %v", err)
-	}
-}
-
 // prepareFor has a launcher prepare a sandbox for the arguments.
 func prepareFor(t *testing.T, args ...string) *ahead {
 	t.Helper()
-	needNamespaces(t)
+	machine.NeedBackend(t, machine.Namespaces)
 	cmd, socket := waiting(t)
 	a := &ahead{t: t, cmd: cmd, socket: socket, args: args, env: "PATH=/usr/bin:/bin\x00"}
 	t.Cleanup(func() { _ = unix.Close(a.socket) })

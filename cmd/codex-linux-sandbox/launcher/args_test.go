@@ -4,20 +4,22 @@ package launcher
 
 import (
 	"bytes"
-	"codex.internal/pkg/sandbox/proxybridge"
 	"encoding/json"
 	"os"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/sandbox/proxybridge"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // TestMain lets this program be the launcher of its own tests.
 func TestMain(m *testing.M) {
 	// The second stage and janitors have no variables.
 	if os.Getenv("LAUNCHER_TEST_MAIN") != "" || len(os.Args) > 1 && (os.Args[1] == "--second-stage" || os.Args[1] == "--janitor-socket-fd") {
-		refuseCalls(os.Getenv("LAUNCHER_TEST_REFUSED"))
+		machine.RefuseCalls(os.Getenv("LAUNCHER_TEST_REFUSED"))
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
@@ -102,7 +104,7 @@ func TestHelpAndProbe(t *testing.T) {
 		t.Fatalf("%v %s", err, out.String())
 	}
 	for i, b := range probe.Backends {
-		if b.Name != order[i] || b.Works != (b.Reason == "") {
+		if b.Name != order[i] || b.Works != (b.Reason == "") || b.Works != machine.Has(t, os.Geteuid(), b.Name) {
 			t.Errorf("%+v", b)
 		}
 	}

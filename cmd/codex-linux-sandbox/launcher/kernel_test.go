@@ -8,69 +8,38 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
-
-// refuseCalls makes this kernel an old one for this process and its children:
-// the calls of a list of NUMBER=ERRNO fail.
-func refuseCalls(list string) {
-	if list == "" {
-		return
-	}
-	runtime.LockOSThread()
-	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}}
-	for pair := range strings.SplitSeq(list, " ") {
-		var nr, errno uint32
-		if _, err := fmt.Sscanf(pair, "%d=%d", &nr, &errno); err != nil {
-			panic(err)
-		}
-		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nr},
-			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | errno})
-	}
-	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		panic(err)
-	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog))); errno != 0 {
-		panic(errno)
-	}
-}
-
-func refused(nr uintptr, errno syscall.Errno) string { return fmt.Sprintf("%d=%d", nr, int(errno)) }
 
 // TestCallsThatAKernelLacks: a backend that needs them is refused by name, and
 // auto takes the next.
 func TestCallsThatAKernelLacks(t *testing.T) {
-	hasBwrap := false
-	if _, err := sandbox.FindBwrap(); err == nil {
-		hasBwrap = (bubblewrap{}).probe() == nil
-	}
 	for _, tt := range []struct {
 		name, calls, backend string
 		says                 string // on standard error; nothing runs
 	}{
-		{"no mount can be copied", refused(unix.SYS_OPEN_TREE, unix.EINVAL), "namespaces", "namespaces: cannot be used here: cannot make the sandbox: copy the mount of"},
-		{"no mount can be copied", refused(unix.SYS_OPEN_TREE, unix.EINVAL), "auto", ""},
-		{"a mount cannot be taken off", refused(unix.SYS_UMOUNT2, unix.EINVAL), "namespaces", "cannot make the sandbox: unmount the covers"},
-		{"5.11", refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "namespaces", "lacks mount_setattr of 5.12"},
-		{"5.11", refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "auto", ""},
-		{"5.1", refused(unix.SYS_FSOPEN, unix.ENOSYS) + " " + refused(unix.SYS_OPENAT2, unix.ENOSYS), "auto", "lacks openat2 of 5.6"},
-		{"5.8", refused(unix.SYS_CLOSE_RANGE, unix.ENOSYS), "bwrap", "lacks close_range of 5.9"},
-		{"no Landlock", refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.EOPNOTSUPP), "landlock", "lsm="},
-		{"4.4", refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS), "landlock", "lacks Landlock of 5.13"},
+		{"no mount can be copied", machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL), "namespaces", "namespaces: cannot be used here: cannot make the sandbox: copy the mount of"},
+		{"no mount can be copied", machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL), "auto", ""},
+		{"a mount cannot be taken off", machine.Refused(unix.SYS_UMOUNT2, unix.EINVAL), "namespaces", "cannot make the sandbox: unmount the covers"},
+		{"5.11", machine.Refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "namespaces", "lacks mount_setattr of 5.12"},
+		{"5.11", machine.Refused(unix.SYS_MOUNT_SETATTR, unix.ENOSYS), "auto", ""},
+		{"5.1", machine.Refused(unix.SYS_FSOPEN, unix.ENOSYS) + " " + machine.Refused(unix.SYS_OPENAT2, unix.ENOSYS), "auto", "lacks openat2 of 5.6"},
+		{"5.8", machine.Refused(unix.SYS_CLOSE_RANGE, unix.ENOSYS), "bwrap", "lacks close_range of 5.9"},
+		{"no Landlock", machine.Refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.EOPNOTSUPP), "landlock", "lsm="},
+		{"4.4", machine.Refused(unix.SYS_LANDLOCK_CREATE_RULESET, unix.ENOSYS), "landlock", "lacks Landlock of 5.13"},
 	} {
 		t.Run(tt.name+" "+tt.backend, func(t *testing.T) {
-			if tt.says == "" && !hasBwrap {
-				t.Skip("bwrap does not work here")
+			switch {
+			case tt.backend == machine.Namespaces:
+				machine.NeedBackend(t, machine.Namespaces)
+			case tt.says == "":
+				machine.NeedBackend(t, machine.Bwrap)
 			}
 			profile := carveOut
 			if tt.backend == "landlock" {
@@ -96,13 +65,10 @@ func TestCallsThatAKernelLacks(t *testing.T) {
 
 // TestTheProbeMakesAView: a backend works only if its masks do.
 func TestTheProbeMakesAView(t *testing.T) {
-	out, err := launcherCommand(t, "--probe").Output()
-	if err != nil || !bytes.Contains(out, []byte(`"name":"namespaces","works":true`)) {
-		t.Skipf("namespaces do not work here: %v %s", err, out)
-	}
+	machine.NeedBackend(t, machine.Namespaces)
 	cmd := launcherCommand(t, "--probe")
-	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+refused(unix.SYS_OPEN_TREE, unix.EINVAL))
-	out, err = cmd.Output()
+	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+machine.Refused(unix.SYS_OPEN_TREE, unix.EINVAL))
+	out, err := cmd.Output()
 	if err != nil || !bytes.Contains(out, []byte(`"name":"namespaces","works":false`)) {
 		t.Errorf("%v %s", err, out)
 	}
@@ -110,9 +76,7 @@ func TestTheProbeMakesAView(t *testing.T) {
 
 // TestTheNextBackendGetsTheTerminal, though the first has given it up.
 func TestTheNextBackendGetsTheTerminal(t *testing.T) {
-	if err := (bubblewrap{}).probe(); err != nil {
-		t.Skipf("bwrap does not work here: %v", err)
-	}
+	machine.NeedBackend(t, machine.Bwrap)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	testutil.Need(t, "terminals", err, fs.ErrNotExist)
 	defer master.Close()
@@ -128,7 +92,7 @@ func TestTheNextBackendGetsTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := launcherCommand(t, "--backend", "auto", "--sandbox-policy-cwd", "/", "--permission-profile", readOnly, "--", "/bin/sh", "-c", "echo to the terminal > /dev/tty")
-	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+refused(unix.SYS_MOUNT_SETATTR, unix.EINVAL))
+	cmd.Env = append(cmd.Env, "LAUNCHER_TEST_REFUSED="+machine.Refused(unix.SYS_MOUNT_SETATTR, unix.EINVAL))
 	var errs bytes.Buffer
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", slave, slave, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -14,6 +14,7 @@ import (
 	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -300,7 +301,7 @@ func TestPreparedInitIsGone(t *testing.T) {
 // TestPreparedFromDescriptor: of a policy that comes in a descriptor, the number in the order is
 // not that of a descriptor of the launcher. There it has the socket.
 func TestPreparedFromDescriptor(t *testing.T) {
-	needNamespaces(t)
+	machine.NeedBackend(t, machine.Namespaces)
 	a := &ahead{t: t, env: "PATH=/usr/bin:/bin\x00"}
 	a.cmd, a.socket = waiting(t)
 	t.Cleanup(func() { _ = unix.Close(a.socket) })
@@ -319,7 +320,7 @@ func TestPreparedFromDescriptor(t *testing.T) {
 
 // TestUnprepared: a launcher that can make nothing ahead says so, and carries out its order.
 func TestUnprepared(t *testing.T) {
-	needNamespaces(t)
+	machine.NeedBackend(t, machine.Namespaces)
 	a := &ahead{t: t, args: []string{"--permission-profile", `{"type":"disabled"}`, "--sandbox-policy-cwd", "/"}, env: "PATH=/usr/bin:/bin\x00"}
 	a.cmd, a.socket = waiting(t)
 	order := a.order("true")

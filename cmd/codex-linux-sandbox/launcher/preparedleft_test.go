@@ -17,6 +17,7 @@ import (
 
 	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -141,7 +142,7 @@ func leadTo(t *testing.T, cmd *exec.Cmd) map[string]bool {
 // TestPreparedDescriptors: a launcher keeps no descriptor of a sandbox that was made ahead, and nothing
 // that leads into its view, when it has thrown it away or while a command runs there.
 func TestPreparedDescriptors(t *testing.T) {
-	needNamespaces(t)
+	machine.NeedBackend(t, machine.Namespaces)
 	a := &ahead{t: t, env: "PATH=/usr/bin:/bin\x00"}
 	a.cmd, a.socket = waiting(t)
 	prepare := func(profile string) error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,7 +54,7 @@ func memory(t *testing.T, text string) *os.File {
 // TestStandby: a launcher that was started ahead runs the command of its order, with
 // the environment and the descriptors of the order and nothing else of its own.
 func TestStandby(t *testing.T) {
-	needNamespaces(t)
+	machine.NeedBackend(t, machine.Namespaces)
 	cmd, socket := waiting(t)
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -98,7 +99,7 @@ func TestStandby(t *testing.T) {
 // sandbox is left, and by then holds the output open no more. If anything is left, the
 // exit is the end of the launcher, which ends it. The command has no part in that.
 func TestReportOfTheExit(t *testing.T) {
-	needNamespaces(t)
+	machine.NeedBackend(t, machine.Namespaces)
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)

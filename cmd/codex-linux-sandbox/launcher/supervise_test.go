@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,7 +71,7 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 		args []string
 	}
 	starts := []start{{unix.SIGINT, nil}, {unix.SIGTERM, nil}, {unix.SIGTERM, []string{"--supervised"}}}
-	if (landlock{}).probe() == nil {
+	if machine.Has(t, os.Geteuid(), machine.Landlock) {
 		starts = append(starts, start{unix.SIGTERM, []string{"--backend", "landlock"}})
 	}
 	for _, tt := range starts {
