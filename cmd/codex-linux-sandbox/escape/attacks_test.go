@@ -238,7 +238,7 @@ func (a *attack) test(t *testing.T, uid int) {
 	}
 	// Where no backend works, as without user namespaces, there is nothing to attack, and what
 	// needs them works outside neither.
-	some := slices.ContainsFunc(all, func(backend string) bool { return slices.Contains(backends()[uid], backend) })
+	some := slices.ContainsFunc(all, func(backend string) bool { return usable(uid, backend) })
 	if some && (a.control == byAnybody || a.control == byRoot && uid == 0) {
 		p, args, _ := a.place(t, uid)
 		o := p.run("", "", args...)

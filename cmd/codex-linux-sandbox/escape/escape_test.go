@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +28,7 @@ import (
 	// taken for another program's.
 	_ "codex.internal/cmd/codex-linux-sandbox/launcher"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -119,9 +119,9 @@ func as(uid int) *syscall.SysProcAttr {
 	return attr
 }
 
-// backends are the backends that work here for a user.
-var backends = sync.OnceValue(func() map[int][]string {
-	found := make(map[int][]string)
+// refusals are why the launcher says that a backend does not work here, by user and backend; "": it works.
+var refusals = sync.OnceValue(func() map[int]map[string]string {
+	found := make(map[int]map[string]string)
 	for _, uid := range users() {
 		cmd := exec.Command(launcher, "--probe")
 		cmd.SysProcAttr, cmd.Dir = as(uid), "/"
@@ -139,26 +139,35 @@ var backends = sync.OnceValue(func() map[int][]string {
 		if err != nil {
 			panic(err)
 		}
+		found[uid] = make(map[string]string)
 		for _, b := range probe.Backends {
-			if b.Works {
-				found[uid] = append(found[uid], b.Name)
+			if found[uid][b.Name] = b.Reason; b.Works != (b.Reason == "") {
+				panic(fmt.Sprintf("%+v", b))
 			}
 		}
 	}
 	return found
 })
 
+// usable reports whether the launcher says that a backend works here for a user.
+func usable(uid int, backend string) bool {
+	reason, known := refusals()[uid][backend]
+	return known && reason == ""
+}
+
 // need skips a test of a backend that this machine lacks. In CI only bwrap and
 // Landlock may be missing: they are other people's.
 func need(t *testing.T, uid int, backend string) {
 	t.Helper()
-	if slices.Contains(backends()[uid], backend) {
+	if usable(uid, backend) {
 		return
 	}
-	if os.Getenv("CI") == "true" && backend == "namespaces" {
-		t.Fatalf("the backend %s does not work here", backend)
+	reason := refusals()[uid][backend]
+	if os.Getenv("CI") == "true" && backend == machine.Namespaces {
+		t.Fatalf("the backend %s does not work here: %s", backend, reason)
 	}
-	t.Skipf("the backend %s does not work here", backend)
+	machine.NeedBackendAs(t, uid, backend)
+	t.Fatalf("the machine has what the backend %s needs, and the launcher says that it does not work for user %d: %s", backend, uid, reason)
 }
 
 // place is what an attack finds: a workspace, and something beside it that it
