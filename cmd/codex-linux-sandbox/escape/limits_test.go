@@ -8,17 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // TestWatchersAreLeftForOthers: a command cannot take all inotify instances of
 // its user, without which no other sandbox starts that watches for a .git, but
 // some of them.
 func TestWatchersAreLeftForOthers(t *testing.T) {
-	var proc unix.Statfs_t
-	if err := unix.Statfs("/proc/sys", &proc); err != nil || proc.Flags&unix.ST_RDONLY != 0 {
-		t.Skip("the limits of user namespaces cannot be set here")
-	}
+	machine.NeedSettings(t) // as the launcher sets limits of user namespaces
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	must(t, err)
 	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))

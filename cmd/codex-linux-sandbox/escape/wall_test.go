@@ -12,19 +12,9 @@ import (
 	"testing"
 
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
-
-// needWall skips a test where the kernel has no Landlock that could be the
-// second wall, and returns its version.
-func needWall(t *testing.T) int {
-	t.Helper()
-	abi, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 || abi < sandbox.WallABI {
-		t.Skipf("this kernel has no Landlock of version %d: %v", sandbox.WallABI, errno)
-	}
-	return int(abi)
-}
 
 // launcherWithoutMounts is a launcher that shows the host's whole file system,
 // writable, whatever the plan says.
@@ -54,7 +44,7 @@ var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
 // TestMountMistake: if nothing of the view is read-only by a mistake, a command
 // still writes nothing outside of what may be written.
 func TestMountMistake(t *testing.T) {
-	abi := needWall(t)
+	abi := machine.NeedLandlock(t, sandbox.WallABI)
 	broken, err := launcherWithoutMounts()
 	must(t, err)
 	saved := launcher
@@ -90,7 +80,7 @@ func TestMountMistake(t *testing.T) {
 // does.
 func TestFIFOs(t *testing.T) {
 	each(t, nil, func(t *testing.T, p *place, backend string) {
-		needWall(t)
+		machine.NeedLandlock(t, sandbox.WallABI)
 		var ends []*os.File
 		make := func(name string) string {
 			name = filepath.Join(p.dir, name)
