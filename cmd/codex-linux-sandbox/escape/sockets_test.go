@@ -3,11 +3,14 @@
 package escape
 
 import (
+	"encoding/binary"
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,8 +57,9 @@ func hostServer(t *testing.T, kind int, name string) *atomic.Int32 {
 // module unix_diag), without which no path is connected to.
 func needSocketTable(t *testing.T) {
 	t.Helper()
+	const what = "table of Unix sockets in its kernel"
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	must(t, err)
+	testutil.Need(t, what, err, unix.EPROTONOSUPPORT)
 	defer unix.Close(fd)
 	// struct nlmsghdr and struct unix_diag_req, which asks for all sockets that listen.
 	request := [40]byte{0: 40, 4: unix.SOCK_DIAG_BY_FAMILY, 6: unix.NLM_F_REQUEST, 7: unix.NLM_F_DUMP >> 8, 16: unix.AF_UNIX, 21: 1 << 2}
@@ -63,8 +67,12 @@ func needSocketTable(t *testing.T) {
 	answer := make([]byte, 32<<10)
 	n, err := unix.Read(fd, answer)
 	must(t, err)
-	if n < unix.NLMSG_HDRLEN || answer[4] == unix.NLMSG_ERROR {
-		t.Skip("this kernel has no table of Unix sockets")
+	const end = unix.NLMSG_HDRLEN + 4 // of a number after the header, in both kinds of messages
+	if n < end {
+		t.Fatalf("the kernel answers with %d bytes", n)
+	}
+	if kind := binary.NativeEndian.Uint16(answer[4:]); kind == unix.NLMSG_ERROR {
+		testutil.Need(t, what, syscall.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.NLMSG_HDRLEN:end]))), unix.ENOENT)
 	}
 }
 
