@@ -15,9 +15,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil/machine"
 	"codex.internal/pkg/wire/sessionid"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
@@ -47,9 +49,12 @@ func init() {
 // stranger tries to connect from another user namespace.
 func stranger(t *testing.T, url string) string {
 	t.Helper()
-	cmd := exec.Command("unshare", "--user", "--map-current-user", os.Args[0])
-	if err := exec.Command("unshare", "--user", "--map-current-user", "true").Run(); err != nil {
-		t.Skipf("no user namespaces here: %v", err)
+	machine.NeedUserNamespaces(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
 	}
 	cmd.Env = append(os.Environ(), strangerVariable+"="+url)
 	out, err := cmd.Output()
