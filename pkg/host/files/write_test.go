@@ -272,16 +272,20 @@ func TestForeignGroupGetsNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a file of a group that it then is not in")
 	}
-	dir := planted(t, "f=old")
-	name := filepath.Join(dir, "f")
+	const group = 12345
+	dir := planted(t, "f=old", "own=x")
+	name, own := filepath.Join(dir, "f"), filepath.Join(dir, "own")
 	give(t, dir)
-	if err := os.Chown(name, nobody, 12345); err != nil {
+	if err := os.Chown(name, nobody, group); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(name, 0o664); err != nil {
 		t.Fatal(err)
 	}
 	asNobody(t, func() {
+		if err := os.Chown(own, -1, group); !errors.Is(err, unix.EPERM) {
+			t.Fatalf("a file can be given to any group: %v", err)
+		}
 		h, err := OpenWrite(name, WriteOptions{Atomic: true})
 		if err != nil {
 			t.Fatal(err)
@@ -294,8 +298,8 @@ func TestForeignGroupGetsNothing(t *testing.T) {
 	if err := unix.Stat(name, &st); err != nil {
 		t.Fatal(err)
 	}
-	if st.Gid == 12345 {
-		t.Skip("the kernel lets this process give files to any group")
+	if st.Gid == group {
+		t.Error("the replacement has the foreign group")
 	}
 	wantMode(t, name, 0o604)
 }
