@@ -247,16 +247,14 @@ func TestSparseFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = f.WriteAt([]byte("begin"), 1<<20)
-	_, _ = f.WriteAt([]byte("middle"), 512<<20)
-	_ = f.Truncate(size)
-	_ = f.Close()
-	if f, err = os.Create(source + "/hole"); err == nil {
-		err = f.Truncate(size)
-		_ = f.Close()
-	}
+	_, beginErr := f.WriteAt([]byte("begin"), 1<<20)
+	_, middleErr := f.WriteAt([]byte("middle"), 512<<20)
+	err = errors.Join(beginErr, middleErr, f.Truncate(size), f.Close(), os.WriteFile(source+"/hole", nil, 0o600), os.Truncate(source+"/hole", size))
 	var st unix.Stat_t
-	if err != nil || unix.Stat(source+"/sparse", &st) != nil || st.Blocks*512 >= size {
+	if err = errors.Join(err, unix.Stat(source+"/sparse", &st)); err != nil {
+		t.Fatal(err)
+	}
+	if st.Blocks*512 >= size {
 		t.Skip("the file system keeps no holes")
 	}
 	text := pack(t, source, PackOptions{}, 1<<20)

@@ -22,7 +22,10 @@ func TestRenameToAnotherFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	var here, there unix.Stat_t
-	if unix.Stat(name, &here) != nil || unix.Stat(shm, &there) != nil || here.Dev == there.Dev {
+	if err := errors.Join(unix.Stat(name, &here), unix.Stat(shm, &there)); err != nil {
+		t.Fatal(err)
+	}
+	if here.Dev == there.Dev {
 		t.Skip("/dev/shm is the same file system as the temporary directory")
 	}
 	for _, overwrite := range []bool{false, true} {

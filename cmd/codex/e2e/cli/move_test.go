@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
@@ -68,6 +69,8 @@ func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
 	harness.Must(t, os.WriteFile(name, nil, 0o644))
 	if err := os.Rename(name, shm+"/f"); err == nil {
 		t.Skip("/dev/shm is the same file system as the temporary directory")
+	} else if !errors.Is(err, syscall.EXDEV) {
+		t.Fatal(err)
 	}
 	_, errs, code := harness.Run(t, "", "remote", "mv", "--url", url, "-n", name, shm+"/f")
 	if code != 1 || !strings.Contains(errs, "on different file systems") ||
