@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -144,9 +145,8 @@ func TestBindsThatCannotBeSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer asUser(t, user)()
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("the directory for temporary files is not for all users: %v", err)
-	}
+	_, err := os.Stat(dir)
+	testutil.Need(t, "directory for temporary files that all users can reach", err, os.ErrPermission)
 	for _, line := range []string{"ro 1 2 ", "rw 1 2 ", "mask 1 2 0 "} {
 		if err := CheckBinds([]byte(line+dir+"/mine/d\x00"), true); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("%sbelow a directory of the user: %v", line, err)

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/testutil"
 )
 
 // bash runs a bash and returns what it writes.
 func bash(t *testing.T, argv, env []string) string {
 	t.Helper()
 	path, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip(err)
-	}
+	testutil.Need(t, "bash", err, exec.ErrNotFound)
 	cmd := exec.Command(path, argv[1:]...)
 	cmd.Args[0] = argv[0]
 	cmd.Env = env
