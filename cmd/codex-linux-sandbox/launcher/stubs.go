@@ -191,6 +191,17 @@ func (s *stubs) release() {
 	s.undo.Stop()
 }
 
+// releaseAhead releases the stubs before the server knows of the end, and leaves the janitor for later,
+// which costs time. A janitor that removes names is let go of now: what the user makes from then on is
+// the user's, and the launcher may still be killed. It may be called on nil.
+func (s *stubs) releaseAhead() {
+	if s != nil && s.undo != nil {
+		s.remove()
+		return
+	}
+	s.release()
+}
+
 // remove releases the stubs, and lets go of the janitor. It may be called on nil,
 // and more than once.
 func (s *stubs) remove() {

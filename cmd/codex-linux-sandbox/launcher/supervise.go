@@ -305,7 +305,7 @@ func (s *supervisor) cleanUp(code int) int {
 	if made := s.stubs.appeared(); made && code == 0 {
 		code = 1
 	}
-	s.stubs.release() // the janitor is told after the server
+	s.stubs.releaseAhead()
 	return code
 }
 
