@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
 	"codex.internal/pkg/sandbox/proxybridge"
 	"codex.internal/pkg/testutil/machine"
+	"golang.org/x/sys/unix"
 )
 
 // TestMain lets this program be the launcher of its own tests.
@@ -197,5 +199,31 @@ func TestInheritedTextIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 		_ = f.Close()
+	}
+}
+
+// TestInheritedTextOfNonBlockingPipe: who gives the text may do so later, into a pipe that does not block.
+func TestInheritedTextOfNonBlockingPipe(t *testing.T) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		text []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		text, err := inherited("thing", p[0], 10)
+		read <- result{text, err}
+	}()
+	// It begins to read before there is anything.
+	runtime.Gosched()
+	if _, err := unix.Write(p[1], []byte("text")); err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(p[1])
+	if r := <-read; r.err != nil || string(r.text) != "text" {
+		t.Errorf("%q, %v", r.text, r.err)
 	}
 }

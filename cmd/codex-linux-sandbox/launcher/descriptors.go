@@ -3,11 +3,13 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -327,4 +329,27 @@ func standardAgain() (files []inheritedFile, err error) {
 		files = append(files, f)
 	}
 	return files, err
+}
+
+// inherited reads the content of a descriptor from its beginning.
+func inherited(what string, fd, limit int) ([]byte, error) {
+	defer unix.Close(fd)
+	_, _ = unix.Seek(fd, 0, io.SeekStart) // a pipe has no beginning
+	text := make([]byte, 0, usualText)
+	for len(text) <= limit {
+		text = slices.Grow(text, 1)
+		n, err := unix.Read(fd, text[len(text):cap(text)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN): // a pipe that does not block
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+		case err != nil:
+			return nil, fmt.Errorf("read the %s: %w", what, err)
+		case n == 0:
+			return text, nil
+		default:
+			text = text[:len(text)+n]
+		}
+	}
+	return nil, fmt.Errorf("the %s is longer than %d bytes", what, limit)
 }

@@ -374,27 +374,6 @@ func (l *launch) variable(name string) string {
 	return value
 }
 
-// inherited reads the content of a descriptor from its beginning.
-func inherited(what string, fd, limit int) ([]byte, error) {
-	defer unix.Close(fd)
-	_, _ = unix.Seek(fd, 0, io.SeekStart) // a pipe has no beginning
-	text := make([]byte, 0, usualText)
-	for len(text) <= limit {
-		text = slices.Grow(text, 1)
-		n, err := unix.Read(fd, text[len(text):cap(text)])
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return nil, fmt.Errorf("read the %s: %w", what, err)
-		case n == 0:
-			return text, nil
-		default:
-			text = text[:len(text)+n]
-		}
-	}
-	return nil, fmt.Errorf("the %s is longer than %d bytes", what, limit)
-}
-
 // paths makes the directories of the options absolute.
 func (l *launch) paths() error {
 	if l.policyCwd == "" {
