@@ -416,7 +416,7 @@ func (l *launch) profileOf() error {
 	case l.profile == "":
 		return errNoProfile
 	}
-	if a := l.ahead; a != nil && a.s.l.profile == l.profile {
+	if a := l.ahead; a != nil && l.profile != "" && a.s.l.profile == l.profile { // one without is of a short form
 		l.decoded = a.s.l.decoded
 	} else {
 		var err error

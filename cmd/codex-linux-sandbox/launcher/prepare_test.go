@@ -254,6 +254,17 @@ func TestPreparedForAnother(t *testing.T) {
 	}
 }
 
+// TestPreparedAndNoProfile: an empty profile is refused, although the sandbox that was made ahead had none either, as
+// its policy is a short form.
+func TestPreparedAndNoProfile(t *testing.T) {
+	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+	a.args, a.files = []string{"--permission-profile-fd", "4", "--sandbox-policy-cwd", "/"}, []int{int(memory(t, "").Fd())}
+	got, _ := a.run("echo ran")
+	if code := a.cmd.ProcessState.ExitCode(); code != exitUsage || strings.Contains(got, "ran") {
+		t.Errorf("exit code %d: %s", code, got)
+	}
+}
+
 // TestPreparedAndLarge: a command that does not fit into the shared memory runs all the same.
 func TestPreparedAndLarge(t *testing.T) {
 	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
