@@ -212,6 +212,11 @@ func (l *launch) run(stdout io.Writer) (int, error) {
 	if err := l.makePlan(); err != nil {
 		return 0, err
 	}
+	if l.ahead != nil && !l.preparable() {
+		// Here, as the backend that would do it may not be tried. The command must not get the init as a child.
+		l.ahead.discard()
+		l.ahead = nil
+	}
 	switch {
 	case l.filterOnly && l.legacyLandlock:
 		return 0, errFilter

@@ -122,6 +122,15 @@ func thrownAway(t *testing.T, sig syscall.Signal) bool {
 	return false
 }
 
+// TestPreparedAndDirect: a command that the launcher becomes, without a view, has no child that it did not start.
+func TestPreparedAndDirect(t *testing.T) {
+	a := prepareFor(t, "--read-only", "--sandbox-policy-cwd", "/")
+	a.args = []string{"--permission-profile", `{"type":"disabled"}`, "--sandbox-policy-cwd", "/"}
+	if got, used := a.run("read children < /proc/$$/task/$$/children; echo \"$children\""); used || got != "\n" {
+		t.Errorf("used %v, children %q", used, got)
+	}
+}
+
 // leadTo returns what the descriptors of a launcher lead to, but for pipes and what the Go runtime has.
 func leadTo(t *testing.T, cmd *exec.Cmd) map[string]bool {
 	t.Helper()
