@@ -43,37 +43,34 @@ func MakeKept(profile permissions.Profile, scope permissions.Scope) (*Plan, *Kep
 	return plan, k, nil
 }
 
-// Plan returns a copy of the plan, which may not be what Make would make now.
-func (k *Kept) Plan() *Plan { return k.plan.clone() }
-
-// Again returns a copy of the plan if the file system answers as it did when that was made. The
+// Again returns a copy of the plan, or nil unless the file system answers as it did when that was made. The
 // caller knows that nothing was mounted or unmounted since. The questions are those of Make: each
 // directory is opened in the one above, and in the end all answers are compared once more.
-func (k *Kept) Again() (*Plan, bool) {
+func (k *Kept) Again() *Plan {
 	view, done := HostView{}.Walk()
 	defer done()
 	for _, name := range k.paths {
 		if info, err := view.Lstat(name); err != nil || !alike(info, k.seen.looks[name].info) {
-			return nil, false
+			return nil
 		}
 	}
 	for name, to := range k.seen.links {
 		if now, err := view.Readlink(name); err != nil || now != to {
-			return nil, false
+			return nil
 		}
 	}
 	for name, t := range k.seen.texts {
 		if data, err := view.ReadFile(name, t.limit); err != nil || !bytes.Equal(data, t.data) {
-			return nil, false
+			return nil
 		}
 	}
 	if slices.ContainsFunc(k.host.asked, func(same func() bool) bool { return !same() }) {
-		return nil, false
+		return nil
 	}
 	if k.seen.check(HostView{}) != nil {
-		return nil, false
+		return nil
 	}
-	return k.plan.clone(), true
+	return k.plan.clone()
 }
 
 // known reports whether all answers of a snapshot are ones that can be compared.

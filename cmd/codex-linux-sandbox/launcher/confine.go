@@ -15,8 +15,8 @@ const secureBits = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<5 | 1<<6 | 1<<7
 // have in the two words of capset.
 const capabilities = 64
 
-// dropBounding appends that no capability is to be had from files: it takes nothing of those that
-// this process has. Each is a system call, so it is done ahead where that can be.
+// dropBounding appends what keeps this process from getting capabilities by executing a file that has some. It
+// takes none of those that the process has. Each is a system call, so it is done ahead where that can be.
 func (p *program) dropBounding() {
 	p.try(func() {
 		for c := range capabilities {
@@ -25,15 +25,14 @@ func (p *program) dropBounding() {
 	})
 }
 
-// dropPrivileges appends the end of every privilege, for good: no capabilities, none to
-// be had from files or from being root, and no new privileges by exec. Whoever had none
-// keeps none.
+// dropPrivileges appends the end of every privilege, for good: the process has no capabilities, and
+// gets none by executing a file that has some, by being root, or otherwise by exec.
 func (p *program) dropPrivileges() {
 	p.dropBounding()
 	p.dropOwn()
 }
 
-// dropOwn is dropPrivileges after dropBounding.
+// dropOwn is the rest of dropPrivileges, for a process that has done dropBounding.
 func (p *program) dropOwn() {
 	p.try(func() {
 		p.do("set the securebits", "", unix.SYS_PRCTL, val(unix.PR_SET_SECUREBITS), val(secureBits), val(0), val(0), val(0))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"slices"
 	"unsafe"
 
@@ -116,7 +115,7 @@ func prepare(order *standby.Order) (*prepared, error) {
 	}
 	l.rehearse(order.Args)
 	if a.kept != nil {
-		_, _ = a.kept.Again()
+		_ = a.kept.Again()
 	}
 	return a, nil
 }
@@ -170,28 +169,6 @@ func (a *prepared) await(socket int) bool {
 			return true
 		}
 	}
-}
-
-// usual reports whether the options are ones for which a sandbox can be made ahead.
-func (l *launch) usual() bool {
-	return l.supervised && !l.helper && !l.reading && !l.filterOnly && !l.legacyLandlock && !l.proxied && !l.explain && !l.noProc &&
-		(l.backend == "auto" || l.backend == "namespaces")
-}
-
-// preparable reports whether a sandbox can be made ahead for the options and the plan.
-func (l *launch) preparable() bool {
-	return l.usual() && l.plan.Confined && l.plan.Root == sandbox.RootReadOnly && len(l.plan.Mounts) <= preparedMounts &&
-		lateLast(l.plan.Mounts)
-}
-
-// namespacesToSpare reports whether the user may have many namespaces.
-func namespacesToSpare() bool {
-	for _, kind := range []string{"user", "mnt", "pid", "ipc", "uts", "net"} {
-		if number("/proc/sys/user/max_"+kind+"_namespaces") < sparedNamespaces {
-			return false
-		}
-	}
-	return true
 }
 
 // build appends what the init does before the order.
@@ -279,66 +256,6 @@ func (a *prepared) arrived() error {
 		return err
 	}
 	return nil
-}
-
-// surroundings are what a sandbox is made with, besides its view. They can be compared.
-type surroundings struct {
-	rules   sandbox.Rules
-	rights  uint64 // that the second wall handles
-	nesting bool
-	placed  bool           // in a cgroup of its own, not in the launcher's
-	cgroup  sandbox.FileID // that one
-}
-
-func (l *launch) surroundings() surroundings {
-	made := surroundings{rules: l.rules(), rights: l.wallRights(), nesting: l.nesting, placed: l.cgroup > 0}
-	var st unix.Stat_t
-	if made.placed && unix.Fstat(l.cgroup, &st) == nil {
-		made.cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
-	}
-	return made
-}
-
-// fits reports whether the prepared sandbox is what the plan of a launch would make, and notes
-// the launch if it is.
-func (a *prepared) fits(l *launch) bool {
-	switch late := slices.ContainsFunc(l.plan.Mounts, isLate); {
-	case !l.preparable(), l.surroundings() != a.made, !a.s.l.plan.SameView(l.plan, isLate), a.mountsChanged():
-		return false
-	case a.view.lacksMask(l.plan.Mounts):
-		return false // the file system of which masks are made is hidden by now
-	case (late || len(l.plan.Undo) > 0) && (l.janitor == nil || l.janitor.FD < 0):
-		return false // the init must hold the connection, and one that is made now comes too late
-	case l.ownTerminal():
-		// The kernel sends a hangup to the process group of a launcher that gives its terminal up,
-		// and the init is in that group.
-		return false
-	}
-	a.now = l
-	return true
-}
-
-// mountsChanged reports whether anything was mounted, unmounted or mounted otherwise on the host
-// since the sandbox was planned.
-func (a *prepared) mountsChanged() bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(a.mounts), Events: unix.POLLPRI}}, 0)
-	a.mounted = a.mounted || err != nil || n != 0 // the kernel tells it once
-	return a.mounted
-}
-
-// planAgain returns the plan of the prepared sandbox if it is what a launch would make now; nil: it is
-// not, or that cannot be told.
-func (a *prepared) planAgain(l *launch) *sandbox.Plan {
-	first := a.s.l
-	if a.kept == nil || !l.usual() || l.readOnly || l.writable || l.profile == "" || l.profile != first.profile ||
-		!reflect.DeepEqual(l.scope, first.scope) || l.temporary != first.temporary || a.mountsChanged() {
-		return nil
-	}
-	plan, same := a.kept.Again()
-	if !same {
-		return nil
-	}
-	return plan
 }
 
 // discard ends the init, and lets go of all that was made for it. A signal that was to end the
@@ -494,13 +411,4 @@ func (a *prepared) command() error {
 	e.share(a.arena)
 	*a.s.processes.exec = *e
 	return nil
-}
-
-// wallRights are the rights that the second wall handles.
-func (l *launch) wallRights() uint64 {
-	abi, err := landlockVersion()
-	if err != nil {
-		return 0
-	}
-	return l.plan.WallRights(abi, l.nesting)
 }
