@@ -319,7 +319,7 @@ func (m *mounter) cover(mt *sandbox.Mount) register {
 // what is mounted on it. By now everything of the host is copied and restricted:
 // a copy of the root would take this mount along.
 func (m *mounter) makeCovers() {
-	if !slices.ContainsFunc(m.plan.Mounts, isMask) {
+	if !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return isMask(mt) || m.keeping && isMask(mt.IfMissing()) }) {
 		return
 	}
 	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")

@@ -80,7 +80,7 @@ func (m *mounter) ahead() {
 		}
 	}
 	for _, mt := range m.plan.Mounts {
-		if isLate(mt) && isMask(mt) {
+		if mt = mt.IfMissing(); isLate(mt) && isMask(mt) {
 			m.masks = append(m.masks, madeMask{mt, m.cover(&mt)})
 		}
 	}

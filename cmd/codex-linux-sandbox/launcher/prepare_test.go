@@ -189,6 +189,36 @@ func TestPreparedAndOtherPlaceholders(t *testing.T) {
 	}
 }
 
+// TestPreparedBesidePlaceholders: a server has a sandbox made for the next command while the last one runs, whose
+// placeholders are there then, and are gone with the order. It is used all the same.
+func TestPreparedBesidePlaceholders(t *testing.T) {
+	used := false
+	for try := 0; try < calmTries && !used; try++ {
+		dir := t.TempDir()
+		names := []string{filepath.Join(dir, ".git"), filepath.Join(dir, ".codex")}
+		then := unix.NsecToTimespec(sandbox.StubSeconds*1e9 + sandbox.StubNanoseconds)
+		for _, name := range names {
+			mkdir(t, name)
+			if err := errors.Join(os.Chmod(name, 0o555), unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{then, then}, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := prepareFor(t, "--permission-profile", profileText(dir+"=write"), "--sandbox-policy-cwd", dir)
+		a.withJanitor()
+		for _, name := range names {
+			remove(t, name)
+		}
+		var got string
+		got, used = a.run("cd " + dir + "; ls -A; mkdir .git/x || echo refused")
+		if !strings.HasPrefix(got, ".agents\n.codex\n.git\n") || !strings.HasSuffix(got, "refused\n") {
+			t.Fatalf("used %v: %s", used, got)
+		}
+	}
+	if !used {
+		t.Error("what was made ahead beside placeholders is never used")
+	}
+}
+
 // TestPreparedAndMounts: when something is mounted, unmounted or mounted otherwise on the host, the
 // sandbox that was made before is thrown away at once, and the command sees what is there now.
 func TestPreparedAndMounts(t *testing.T) {
