@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // everywhere makes environments of one home directory, one for each way to a server: a port, a
@@ -51,6 +52,10 @@ func everywhere(t *testing.T) (home string, env, ways []string) {
 	token := filepath.Join(home, "token")
 	harness.Must(t, os.WriteFile(token, []byte(m.Token("--role", "harness", "--environment", "meeting")), 0o600))
 	add("meeting", "--rendezvous", m.URL, "--token-file", token)
+	testutil.Eventually(t.Context(), t, "an executor that is connected", func() (string, bool) {
+		out, errs, code := harness.RunWith(t, env, home, "", "environments", "check", "meeting")
+		return out + errs, code == 0
+	})
 	return home, env, []string{"direct", "socket", "secure", "ssh", "meeting"}
 }
 
