@@ -10,39 +10,38 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // TestCauses: each cause that needs no cgroup is told to the client and the log, without a
 // sandbox and with each backend. scripts/services shows memory and pids.
 func TestCauses(t *testing.T) {
 	harness.NeedSandbox(t)
-	for _, backend := range []string{"none", "namespaces", "bwrap", "landlock"} {
-		t.Run(backend, func(t *testing.T) {
-			w := &causes{t: t}
-			args := []string{"--log-format", "json", "--session-ttl", "1ms"}
-			if backend != "none" {
-				w.sandbox = []byte(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` +
-					`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"}}`)
-				args = append(args, "--sandbox-backend", backend)
-			}
-			server, url := harness.ServerLogging(t, &w.log, args...)
-			c := w.dial(url)
-			w.ends(c)
-			w.start(c, "session", "sleep 1000", nil)
-			harness.Must(t, c.Close())
-			w.logged("session", execproto.CauseSessionEnded)
-			other := w.dial(url)
-			defer other.Close()
-			w.start(other, "server", "sleep 1000", nil)
-			began := time.Now()
-			harness.Must(t, server.Process.Signal(syscall.SIGTERM))
-			_ = server.Wait()
-			w.logged("server", execproto.CauseServerStopped)
-			if took := time.Since(began); took > 15*time.Second {
-				t.Errorf("the server has ended after %v", took)
-			}
-		})
-	}
+	harness.EachBackend(t, []string{harness.Unconfined, machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
+		w := &causes{t: t}
+		args := []string{"--log-format", "json", "--session-ttl", "1ms"}
+		if backend != harness.Unconfined {
+			w.sandbox = []byte(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` +
+				`{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"}}`)
+			args = append(args, "--sandbox-backend", backend)
+		}
+		server, url := harness.ServerLogging(t, &w.log, args...)
+		c := w.dial(url)
+		w.ends(c)
+		w.start(c, "session", "sleep 1000", nil)
+		harness.Must(t, c.Close())
+		w.logged("session", execproto.CauseSessionEnded)
+		other := w.dial(url)
+		defer other.Close()
+		w.start(other, "server", "sleep 1000", nil)
+		began := time.Now()
+		harness.Must(t, server.Process.Signal(syscall.SIGTERM))
+		_ = server.Wait()
+		w.logged("server", execproto.CauseServerStopped)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("the server has ended after %v", took)
+		}
+	})
 }
 
 // causes are the causes for which processes of one server end.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"codex.internal/pkg/testutil/machine"
 )
 
 // NeedSandbox skips a test on a host where nothing can be confined.
@@ -23,6 +25,23 @@ func NeedSandbox(t *testing.T) {
 	}
 	if !*host.WorkspaceWrite {
 		t.Skipf("this host cannot enforce workspace-write: %s", host.Backends)
+	}
+}
+
+// Unconfined stands in a list of backends for none: commands without a sandbox.
+const Unconfined = "none"
+
+// EachBackend runs a test with each of some backends of the sandbox, as a subtest. On a machine that
+// lacks what a backend needs, as bubblewrap, the subtest is skipped.
+func EachBackend(t *testing.T, backends []string, test func(t *testing.T, backend string)) {
+	t.Helper()
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			if backend != Unconfined {
+				machine.NeedBackend(t, backend)
+			}
+			test(t, backend)
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -398,16 +399,17 @@ func TestUpstreamProxies(t *testing.T) {
 // must get through. What asks the proxies is not for the backend to stop.
 func TestAttacks(t *testing.T) {
 	w := newWorld(t)
-	for backend, lists := range map[string][][]attack{"namespaces": {sockets, tunnels, spellings(), connections},
-		"bwrap": {sockets, tunnels}} {
-		t.Run(backend, func(t *testing.T) {
-			url := w.server(t, nil, "--sandbox-backend", backend)
-			for _, a := range slices.Concat(lists...) {
-				t.Run(a.name, func(t *testing.T) {
-					w.holds(t, url, a)
-					w.works(t, url, a)
-				})
-			}
-		})
-	}
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
+		url := w.server(t, nil, "--sandbox-backend", backend)
+		attacks := slices.Concat(sockets, tunnels)
+		if backend == machine.Namespaces {
+			attacks = slices.Concat(attacks, spellings(), connections)
+		}
+		for _, a := range attacks {
+			t.Run(a.name, func(t *testing.T) {
+				w.holds(t, url, a)
+				w.works(t, url, a)
+			})
+		}
+	})
 }

@@ -33,6 +33,7 @@ import (
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // registry serves a git repository, an npm package and a Python package to requests
@@ -246,17 +247,12 @@ sys.stdin.read()
 // output of a sandbox that uses it, nor in the server's log. The same search finds the
 // placeholder.
 func TestCredentialsStayOutside(t *testing.T) {
-	for _, backend := range []string{"namespaces", "bwrap"} {
+	harness.NeedSandbox(t)
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
 		for _, policy := range []string{"read-only", "workspace-write"} {
-			t.Run(backend+" "+policy, func(t *testing.T) {
-				harness.NeedSandbox(t)
-				if !works(t, backend) {
-					t.Skip("this backend does not work here")
-				}
-				staysOutside(t, keep(t, backend, "127.0.0.1"), policy)
-			})
+			t.Run(policy, func(t *testing.T) { staysOutside(t, keep(t, backend, "127.0.0.1"), policy) })
 		}
-	}
+	})
 }
 
 func staysOutside(t *testing.T, k *keeper, policy string) {

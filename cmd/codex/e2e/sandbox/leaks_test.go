@@ -19,6 +19,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil/machine"
 )
 
 const (
@@ -157,28 +158,13 @@ func mounts(t *testing.T) string {
 // TestNothingLeaks: after a thousand sandboxed requests, and after the server
 // was killed amid more of them, nothing is left of any sandbox.
 func TestNothingLeaks(t *testing.T) {
-	for _, backend := range []string{"namespaces", "bwrap"} {
-		t.Run(backend, func(t *testing.T) {
-			if !works(t, backend) {
-				t.Skip("this backend does not work here")
-			}
-			requests := int64(leakRequests)
-			if testing.Short() || backend != "namespaces" {
-				requests /= 5
-			}
-			leaks(t, backend, requests)
-		})
-	}
-}
-
-// works tells whether a backend works on this machine.
-func works(t *testing.T, backend string) bool {
-	t.Helper()
-	cmd := exec.Command(harness.Codex, "--probe")
-	cmd.Args[0] = "codex-linux-sandbox"
-	out, err := cmd.Output()
-	harness.Must(t, err)
-	return strings.Contains(string(out), `"`+backend+`","works":true`)
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
+		requests := int64(leakRequests)
+		if testing.Short() || backend != machine.Namespaces {
+			requests /= 5
+		}
+		leaks(t, backend, requests)
+	})
 }
 
 func leaks(t *testing.T, backend string, requests int64) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // fetchURL is a script with a function that prints the status of a request for a URL by
@@ -76,10 +78,15 @@ func TestSandboxWithDomains(t *testing.T) {
 		{"no pattern", []string{"--allow-domain", "https://a.test"}, "true", 2, "", "unsupported domain pattern syntax"},
 		{"the whole network too", []string{"--allow-domain", "a.test", "--network"}, "true", 2, "", "--network does not go with --allow-domain"},
 	} {
-		out, errs, code := runIn(t, workspace, "in", append(append([]string{"sandbox"}, tt.options...), "--", "bash", "-c", tt.script)...)
-		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
-			t.Errorf("%s: exit code %d, %q, %q", tt.name, code, out, errs)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			if slices.Contains(tt.options, machine.Bwrap) {
+				machine.NeedBackend(t, machine.Bwrap)
+			}
+			out, errs, code := runIn(t, workspace, "in", append(append([]string{"sandbox"}, tt.options...), "--", "bash", "-c", tt.script)...)
+			if code != tt.code || out != tt.out || !strings.Contains(errs, tt.errs) || tt.errs == "" && errs != "" {
+				t.Errorf("exit code %d, %q, %q", code, out, errs)
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // attack tries to connect to addresses, and says which it reached; with "sockets" it says
@@ -80,39 +81,37 @@ func attacker(t *testing.T, c *execclient.Client, workspace string, args ...stri
 // a sandbox.
 func TestConfinedAttacks(t *testing.T) {
 	harness.NeedSandbox(t)
-	for _, backend := range []string{"namespaces", "bwrap"} {
-		t.Run(backend, func(t *testing.T) {
-			_, url := harness.Server(t, "--sandbox-backend", backend)
-			c := dial(t, url)
-			workspace, _ := harness.Places(t)
-			victim := greeterIn(t, c, "victim", "127.0.0.1:3000", workspace)
-			neighbor := greeterIn(t, c, "neighbor", "127.0.0.1:3001", workspace)
-			for process, port := range map[string]uint16{victim.ID(): 3000, neighbor.ID(): 3001} {
-				tunnel, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: port, ProcessID: process})
-				harness.Must(t, err)
-				defer tunnel.Close()
-			}
-			reverse, err := c.Listen(t.Context(), "", 0)
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
+		_, url := harness.Server(t, "--sandbox-backend", backend)
+		c := dial(t, url)
+		workspace, _ := harness.Places(t)
+		victim := greeterIn(t, c, "victim", "127.0.0.1:3000", workspace)
+		neighbor := greeterIn(t, c, "neighbor", "127.0.0.1:3001", workspace)
+		for process, port := range map[string]uint16{victim.ID(): 3000, neighbor.ID(): 3001} {
+			tunnel, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: port, ProcessID: process})
 			harness.Must(t, err)
-			defer reverse.Close()
-			targets := []string{strings.TrimPrefix(url, "ws://"), reverse.Addr().String(), "127.0.0.1:3000", "127.0.0.1:3001", "[::1]:3000"}
-			if said := attacker(t, c, workspace, targets...); said != "" {
-				t.Errorf("from a sandbox: %s", said)
+			defer tunnel.Close()
+		}
+		reverse, err := c.Listen(t.Context(), "", 0)
+		harness.Must(t, err)
+		defer reverse.Close()
+		targets := []string{strings.TrimPrefix(url, "ws://"), reverse.Addr().String(), "127.0.0.1:3000", "127.0.0.1:3001", "[::1]:3000"}
+		if said := attacker(t, c, workspace, targets...); said != "" {
+			t.Errorf("from a sandbox: %s", said)
+		}
+		if said := attacker(t, c, workspace, "sockets"); said != "" {
+			t.Errorf("from a sandbox: %s", said)
+		}
+		if said, want := attacker(t, c, "", targets...), fmt.Sprintf("reached %s\nreached %s\n", targets[0], targets[1]); said != want {
+			t.Errorf("without a sandbox it says %q, want %q", said, want)
+		}
+		// A tunnel into one sandbox reaches no other, nor the server.
+		for _, port := range []uint16{3001, uint16(reverse.Addr().(*net.TCPAddr).Port)} {
+			if got := failure(t, c, execclient.TunnelTarget{Port: port, ProcessID: victim.ID()}); got != execproto.TunnelRefused {
+				t.Errorf("port %d from the sandbox of the victim: %s", port, got)
 			}
-			if said := attacker(t, c, workspace, "sockets"); said != "" {
-				t.Errorf("from a sandbox: %s", said)
-			}
-			if said, want := attacker(t, c, "", targets...), fmt.Sprintf("reached %s\nreached %s\n", targets[0], targets[1]); said != want {
-				t.Errorf("without a sandbox it says %q, want %q", said, want)
-			}
-			// A tunnel into one sandbox reaches no other, nor the server.
-			for _, port := range []uint16{3001, uint16(reverse.Addr().(*net.TCPAddr).Port)} {
-				if got := failure(t, c, execclient.TunnelTarget{Port: port, ProcessID: victim.ID()}); got != execproto.TunnelRefused {
-					t.Errorf("port %d from the sandbox of the victim: %s", port, got)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestTokenAttacks has clients whose tokens permit less use tunnels for what they may not do.

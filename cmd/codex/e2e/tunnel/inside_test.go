@@ -17,6 +17,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // greeter starts greet in a sandbox without a network, through a client.
@@ -62,36 +63,34 @@ func failure(t *testing.T, c *execclient.Client, to execclient.TunnelTarget) exe
 func TestInside(t *testing.T) {
 	harness.NeedSandbox(t)
 	host := harness.Echo(t) // a port of the server's machine that is in no sandbox
-	for _, backend := range []string{"namespaces", "bwrap"} {
-		t.Run(backend, func(t *testing.T) {
-			_, url := harness.Server(t, "--sandbox-backend", backend)
-			c := dial(t, url)
-			for id, address := range map[string]string{"a": "127.0.0.1:3000", "b": "[::1]:3000", "c": "127.0.0.2:3000"} {
-				p := greeter(t, c, id, address)
-				to := execclient.TunnelTarget{Port: 3000, ProcessID: p.ID()}
-				if id == "c" {
-					if got := failure(t, c, to); got != execproto.TunnelRefused {
-						t.Errorf("another address: %s", got)
-					}
-					to.Host = "127.0.0.2"
-				}
-				tunnel, err := c.OpenTunnel(t.Context(), to)
-				harness.Must(t, err)
-				text, err := io.ReadAll(tunnel)
-				if string(text) != "hello from "+address {
-					t.Errorf("%s: %q, %v", id, text, err)
-				}
-				to.Port = host
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
+		_, url := harness.Server(t, "--sandbox-backend", backend)
+		c := dial(t, url)
+		for id, address := range map[string]string{"a": "127.0.0.1:3000", "b": "[::1]:3000", "c": "127.0.0.2:3000"} {
+			p := greeter(t, c, id, address)
+			to := execclient.TunnelTarget{Port: 3000, ProcessID: p.ID()}
+			if id == "c" {
 				if got := failure(t, c, to); got != execproto.TunnelRefused {
-					t.Errorf("a port of the server's machine: %s", got)
+					t.Errorf("another address: %s", got)
 				}
+				to.Host = "127.0.0.2"
 			}
-			other := dial(t, url)
-			if _, err := other.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: 3000, ProcessID: "a"}); err == nil || !strings.Contains(err.Error(), "unknown process") {
-				t.Errorf("another session: %v", err)
+			tunnel, err := c.OpenTunnel(t.Context(), to)
+			harness.Must(t, err)
+			text, err := io.ReadAll(tunnel)
+			if string(text) != "hello from "+address {
+				t.Errorf("%s: %q, %v", id, text, err)
 			}
-		})
-	}
+			to.Port = host
+			if got := failure(t, c, to); got != execproto.TunnelRefused {
+				t.Errorf("a port of the server's machine: %s", got)
+			}
+		}
+		other := dial(t, url)
+		if _, err := other.OpenTunnel(t.Context(), execclient.TunnelTarget{Port: 3000, ProcessID: "a"}); err == nil || !strings.Contains(err.Error(), "unknown process") {
+			t.Errorf("another session: %v", err)
+		}
+	})
 }
 
 // TestInsideRefused has no sandbox to lead into, or one that has ended.

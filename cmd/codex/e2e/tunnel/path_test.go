@@ -21,6 +21,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // sandboxed is the sandbox object of a process that may write one directory.
@@ -34,51 +35,49 @@ func sandboxed(workspace string) []byte {
 // has a link lead.
 func TestInsidePath(t *testing.T) {
 	harness.NeedSandbox(t)
-	for _, backend := range []string{"namespaces", "bwrap"} {
-		t.Run(backend, func(t *testing.T) {
-			_, url := harness.Server(t, "--sandbox-backend", backend)
-			c := dial(t, url)
-			workspace, outside := harness.Places(t)
-			host, err := net.Listen("unix", filepath.Join(outside, "host"))
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap}, func(t *testing.T, backend string) {
+		_, url := harness.Server(t, "--sandbox-backend", backend)
+		c := dial(t, url)
+		workspace, outside := harness.Places(t)
+		host, err := net.Listen("unix", filepath.Join(outside, "host"))
+		harness.Must(t, err)
+		defer host.Close()
+		go func() {
+			for {
+				conn, err := host.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, "secret of the host")
+				_ = conn.Close()
+			}
+		}()
+		own := filepath.Join(workspace, "own")
+		p := greeterIn(t, c, "a", own, workspace)
+		for link, to := range map[string]string{"link": own, "bad": host.Addr().String(), "loop": "loop", "up": "../../../../../../" + own} {
+			harness.Must(t, os.Symlink(to, filepath.Join(workspace, link)))
+		}
+		harness.Must(t, os.WriteFile(filepath.Join(workspace, "file"), nil, 0o600))
+		for _, name := range []string{"own", "link", "up"} {
+			tunnel, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Path: filepath.Join(workspace, name), ProcessID: p.ID()})
 			harness.Must(t, err)
-			defer host.Close()
-			go func() {
-				for {
-					conn, err := host.Accept()
-					if err != nil {
-						return
-					}
-					_, _ = io.WriteString(conn, "secret of the host")
-					_ = conn.Close()
-				}
-			}()
-			own := filepath.Join(workspace, "own")
-			p := greeterIn(t, c, "a", own, workspace)
-			for link, to := range map[string]string{"link": own, "bad": host.Addr().String(), "loop": "loop", "up": "../../../../../../" + own} {
-				harness.Must(t, os.Symlink(to, filepath.Join(workspace, link)))
+			if text, err := io.ReadAll(tunnel); string(text) != "hello from "+own {
+				t.Errorf("%s: %q, %v", name, text, err)
 			}
-			harness.Must(t, os.WriteFile(filepath.Join(workspace, "file"), nil, 0o600))
-			for _, name := range []string{"own", "link", "up"} {
-				tunnel, err := c.OpenTunnel(t.Context(), execclient.TunnelTarget{Path: filepath.Join(workspace, name), ProcessID: p.ID()})
-				harness.Must(t, err)
-				if text, err := io.ReadAll(tunnel); string(text) != "hello from "+own {
-					t.Errorf("%s: %q, %v", name, text, err)
-				}
+		}
+		for path, want := range map[string]execproto.TunnelFailure{
+			filepath.Join(workspace, "bad"):    execproto.TunnelDenied,
+			host.Addr().String():               execproto.TunnelDenied,
+			filepath.Join(workspace, "loop"):   execproto.TunnelFailed,
+			filepath.Join(workspace, "absent"): execproto.TunnelFailed,
+			filepath.Join(workspace, "file"):   execproto.TunnelRefused,
+			"/proc/self/root" + own:            execproto.TunnelFailed, // a magic link
+		} {
+			if got := failure(t, c, execclient.TunnelTarget{Path: path, ProcessID: p.ID()}); got != want {
+				t.Errorf("%s: %s, want %s", path, got, want)
 			}
-			for path, want := range map[string]execproto.TunnelFailure{
-				filepath.Join(workspace, "bad"):    execproto.TunnelDenied,
-				host.Addr().String():               execproto.TunnelDenied,
-				filepath.Join(workspace, "loop"):   execproto.TunnelFailed,
-				filepath.Join(workspace, "absent"): execproto.TunnelFailed,
-				filepath.Join(workspace, "file"):   execproto.TunnelRefused,
-				"/proc/self/root" + own:            execproto.TunnelFailed, // a magic link
-			} {
-				if got := failure(t, c, execclient.TunnelTarget{Path: path, ProcessID: p.ID()}); got != want {
-					t.Errorf("%s: %s, want %s", path, got, want)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // greeterIn starts greet in a sandbox that may write a workspace.

@@ -17,6 +17,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // freePort is a port on which nothing listens, at the moment.
@@ -82,53 +83,51 @@ func awaitPorts(t *testing.T, w *execclient.PortWatch, want ...string) execclien
 // sessions of its user.
 func TestPorts(t *testing.T) {
 	harness.NeedSandbox(t)
-	for _, backend := range []string{"namespaces", "bwrap", "landlock"} {
-		t.Run(backend, func(t *testing.T) {
-			_, url := harness.Server(t, "--sandbox-backend", backend)
-			c, other := dial(t, url), dial(t, url)
-			w, err := c.WatchPorts(t.Context(), execclient.PortOptions{})
-			harness.Must(t, err)
-			awaitPorts(t, w)
-			if _, err := c.WatchPorts(t.Context(), execclient.PortOptions{}); err != execclient.ErrPortsWatched {
-				t.Errorf("a second watch: %v", err)
-			}
-			all, err := other.WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true})
-			harness.Must(t, err)
-			port := freePort(t)
-			plain := plainGreeter(t, c, "plain", fmt.Sprintf("127.0.0.1:%d", port))
-			name := fmt.Sprintf("plain 127.0.0.1:%d inside=false other=", port)
-			awaitPorts(t, w, name+"false")
-			awaitPorts(t, all, name+"true")
-			own := plainGreeter(t, other, "own", fmt.Sprintf("127.0.0.2:%d", port))
-			awaitPorts(t, all, name+"true", fmt.Sprintf("own 127.0.0.2:%d inside=false other=false", port))
-			if backend != "landlock" { // which denies it to listen
-				confined := greeter(t, c, "confined", fmt.Sprintf("127.0.0.1:%d", port))
-				inside := fmt.Sprintf("confined 127.0.0.1:%d inside=true other=", port)
-				awaitPorts(t, w, name+"false", inside+"false")
-				told := awaitPorts(t, all, name+"true", inside+"true", fmt.Sprintf("own 127.0.0.2:%d inside=false other=false", port))
-				for _, p := range told.Ports {
-					if p.Inside {
-						greetedBy(t, other, execclient.TunnelTarget{Port: p.Port, ProcessID: p.ProcessID, Session: p.Session})
-					}
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
+		_, url := harness.Server(t, "--sandbox-backend", backend)
+		c, other := dial(t, url), dial(t, url)
+		w, err := c.WatchPorts(t.Context(), execclient.PortOptions{})
+		harness.Must(t, err)
+		awaitPorts(t, w)
+		if _, err := c.WatchPorts(t.Context(), execclient.PortOptions{}); err != execclient.ErrPortsWatched {
+			t.Errorf("a second watch: %v", err)
+		}
+		all, err := other.WatchPorts(t.Context(), execclient.PortOptions{AllSessions: true})
+		harness.Must(t, err)
+		port := freePort(t)
+		plain := plainGreeter(t, c, "plain", fmt.Sprintf("127.0.0.1:%d", port))
+		name := fmt.Sprintf("plain 127.0.0.1:%d inside=false other=", port)
+		awaitPorts(t, w, name+"false")
+		awaitPorts(t, all, name+"true")
+		own := plainGreeter(t, other, "own", fmt.Sprintf("127.0.0.2:%d", port))
+		awaitPorts(t, all, name+"true", fmt.Sprintf("own 127.0.0.2:%d inside=false other=false", port))
+		if backend != machine.Landlock { // which denies it to listen
+			confined := greeter(t, c, "confined", fmt.Sprintf("127.0.0.1:%d", port))
+			inside := fmt.Sprintf("confined 127.0.0.1:%d inside=true other=", port)
+			awaitPorts(t, w, name+"false", inside+"false")
+			told := awaitPorts(t, all, name+"true", inside+"true", fmt.Sprintf("own 127.0.0.2:%d inside=false other=false", port))
+			for _, p := range told.Ports {
+				if p.Inside {
+					greetedBy(t, other, execclient.TunnelTarget{Port: p.Port, ProcessID: p.ProcessID, Session: p.Session})
 				}
-				harness.Must(t, confined.Stdin(t.Context()).Close())
-				awaitPorts(t, w, name+"false")
 			}
-			harness.Must(t, own.Stdin(t.Context()).Close())
-			awaitPorts(t, all, name+"true")
-			harness.Must(t, plain.Stdin(t.Context()).Close())
+			harness.Must(t, confined.Stdin(t.Context()).Close())
+			awaitPorts(t, w, name+"false")
+		}
+		harness.Must(t, own.Stdin(t.Context()).Close())
+		awaitPorts(t, all, name+"true")
+		harness.Must(t, plain.Stdin(t.Context()).Close())
+		awaitPorts(t, w)
+		awaitPorts(t, all)
+		harness.Must(t, w.Close())
+		if _, err := w.Next(t.Context()); err != execclient.ErrClosed {
+			t.Errorf("after the end: %v", err)
+		}
+		if w, err = c.WatchPorts(t.Context(), execclient.PortOptions{}); err == nil {
 			awaitPorts(t, w)
-			awaitPorts(t, all)
-			harness.Must(t, w.Close())
-			if _, err := w.Next(t.Context()); err != execclient.ErrClosed {
-				t.Errorf("after the end: %v", err)
-			}
-			if w, err = c.WatchPorts(t.Context(), execclient.PortOptions{}); err == nil {
-				awaitPorts(t, w)
-			}
-			harness.Must(t, err)
-		})
-	}
+		}
+		harness.Must(t, err)
+	})
 }
 
 // greetedBy opens a tunnel to greet.
