@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/fileop/fshelper"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,10 +28,8 @@ func build(t *testing.T) string {
 		t.Skip("builds the program")
 	}
 	name := filepath.Join(t.TempDir(), "codex-fs")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := testutil.Build(name, "."); err != nil {
+		t.Fatal(err)
 	}
 	return name
 }

@@ -1,11 +1,12 @@
 package testutil
 
 import (
+	"hash/fnv"
 	"os"
 	"testing"
 )
 
-// allRounds is the variable that scripts/test --race sets.
+// allRounds is the variable that scripts/test --race and the guests of scripts/kernels set.
 const allRounds = "CODEX_TEST_ALL"
 
 // Rounds returns how often a test repeats that tries many cases: few with -short, as
@@ -19,4 +20,39 @@ func Rounds[N int | uint64](few, some, all N) N {
 	default:
 		return some
 	}
+}
+
+// Pairs returns which elements of second a test tries with which of first, for example which
+// backends as which users: all pairs when scripts/test --race runs it, one pair with -short, and
+// else as few as have each element of both. Which ones depends on name, so that tests of
+// different names try different pairs.
+//
+// In the guests of scripts/kernels -short makes for few rounds, and all pairs are tried.
+func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
+	pairs := make(map[A][]B)
+	if len(first) == 0 || len(second) == 0 {
+		return pairs
+	}
+	shifts, count := 1, max(len(first), len(second))
+	switch {
+	case os.Getenv(allRounds) != "":
+		shifts, count = len(first), len(second)
+	case testing.Short():
+		count = 1
+	}
+	turn := turn(name)
+	for shift := range shifts {
+		for i := range count {
+			a := first[(turn+shift+i)%len(first)]
+			pairs[a] = append(pairs[a], second[(turn/len(first)+i)%len(second)])
+		}
+	}
+	return pairs
+}
+
+// turn returns a number that depends on a name alone.
+func turn(name string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return int(h.Sum32() >> 1)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -194,14 +195,21 @@ func inShare(t *testing.T, number int) bool {
 
 // TestAttacks runs every attack outside and inside.
 func TestAttacks(t *testing.T) {
-	for _, uid := range users() {
-		for i, a := range attacks {
-			if a.only != 0 && a.only != uid || !inShare(t, i) {
-				continue
-			}
+	for i, a := range attacks {
+		if !inShare(t, i) {
+			continue
+		}
+		uids, backends := users(), a.backends
+		if a.only != 0 {
+			uids = slices.DeleteFunc(uids, func(uid int) bool { return uid != a.only })
+		}
+		if backends == nil {
+			backends = []string{"namespaces", "bwrap", "landlock"}
+		}
+		for uid, some := range testutil.Pairs(a.name, uids, backends) {
 			t.Run(a.name+" as "+strconv.Itoa(uid), func(t *testing.T) {
 				t.Parallel()
-				a.test(t, uid)
+				a.test(t, uid, some)
 			})
 		}
 	}
@@ -231,14 +239,11 @@ func (a *attack) place(t *testing.T, uid int) (p *place, args []string, profile 
 	return p, args, profile
 }
 
-func (a *attack) test(t *testing.T, uid int) {
-	all := a.backends
-	if all == nil {
-		all = []string{"namespaces", "bwrap", "landlock"}
-	}
+// test tries the attack as a user, with some backends.
+func (a *attack) test(t *testing.T, uid int, backends []string) {
 	// Where no backend works, as without user namespaces, there is nothing to attack, and what
 	// needs them works outside neither.
-	some := slices.ContainsFunc(all, func(backend string) bool { return usable(uid, backend) })
+	some := slices.ContainsFunc(backends, func(backend string) bool { return usable(uid, backend) })
 	if some && (a.control == byAnybody || a.control == byRoot && uid == 0) {
 		p, args, _ := a.place(t, uid)
 		o := p.run("", "", args...)
@@ -249,7 +254,7 @@ func (a *attack) test(t *testing.T, uid int) {
 			a.check(t, p, false)
 		}
 	}
-	for _, backend := range all {
+	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			need(t, uid, backend)
 			p, args, profile := a.place(t, uid)

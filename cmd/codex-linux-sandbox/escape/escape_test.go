@@ -93,10 +93,8 @@ func prepare() error {
 			}
 			continue
 		}
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", program, source)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w: %s", source, err, out)
+		if err := testutil.Build(program, source); err != nil {
+			return err
 		}
 	}
 	return nil

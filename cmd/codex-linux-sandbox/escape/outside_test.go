@@ -21,15 +21,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// each runs a test for every user and backend of a list; backends nil means
+// each runs a test for users and backends of a list: see testutil.Pairs. Backends nil means
 // all.
 func each(t *testing.T, names []string, f func(t *testing.T, p *place, backend string)) {
 	t.Helper()
 	if names == nil {
 		names = []string{"namespaces", "bwrap", "landlock"}
 	}
-	for _, uid := range users() {
-		for _, backend := range names {
+	for uid, backends := range testutil.Pairs(t.Name(), users(), names) {
+		for _, backend := range backends {
 			t.Run(backend+" as "+strconv.Itoa(uid), func(t *testing.T) {
 				need(t, uid, backend)
 				f(t, newPlace(t, uid), backend)

@@ -4,7 +4,6 @@ package escape
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
@@ -32,13 +32,7 @@ var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
 		}
 		return name, err
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-tags", "sandbox_without_mounts", "-o", name, "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		err = &exec.Error{Name: string(out), Err: err}
-	}
-	return name, err
+	return name, testutil.Build(name, "..", "sandbox_without_mounts")
 })
 
 // TestMountMistake: if nothing of the view is read-only by a mistake, a command

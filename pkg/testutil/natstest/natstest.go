@@ -43,14 +43,22 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("natstest: find the repository: %w", describe(err))
 	}
-	cmd := exec.Command("go", "tool", "-n", "nats-server")
-	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "..", "scripts", "tools")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0", "GOOS=", "GOARCH=")
-	path, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("natstest: build nats-server: %w", describe(err))
+	// With -trimpath it shares the packages of Go's library with all that scripts/test compiles;
+	// go tool has no such option. The first path that go prints is one that it removes afterwards.
+	for range 2 {
+		cmd := exec.Command("go", "run", "-trimpath", "-exec", "echo", "github.com/nats-io/nats-server/v2")
+		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "..", "scripts", "tools")
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0", "GOOS=", "GOARCH=")
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("natstest: build nats-server: %w", describe(err))
+		}
+		path := strings.TrimSpace(string(out))
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
 	}
-	return strings.TrimSpace(string(path)), nil
+	return "", errors.New("natstest: go does not keep the nats-server that it has built")
 })
 
 // describe adds to an error what the program has said.

@@ -5,7 +5,6 @@ package harness
 import (
 	"flag"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/faultproxy"
 )
 
@@ -29,9 +29,8 @@ const mostFailures = 3
 func BuildEmit(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "emit")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, Repository+"/cmd/codex/e2e/harness/testdata/emit")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build emit: %v\n%s", err, out)
+	if err := testutil.Build(path, Repository+"/cmd/codex/e2e/harness/testdata/emit"); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

@@ -17,9 +17,9 @@ import (
 	"codex.internal/pkg/testutil"
 )
 
-// rounds are how often each way is tried while names are exchanged: an attack that is not
-// refused succeeds within some.
-const rounds = 10
+// rounds returns how often each way is tried while names are exchanged: an attack that is not
+// refused succeeds within ten.
+func rounds() int { return testutil.Rounds(2, 4, 10) }
 
 // TestExchangedLinks: while a process exchanges a directory with a link to the outside, starts
 // and file requests of a client with a ceiling read and change nothing there. The directory is
@@ -83,7 +83,7 @@ func (w *world) removeMountPoints() {
 func (w *world) startWhileExchanging(c *execclient.Client, dir string) {
 	script := "echo x > cwd; echo x > " + dir + "/name; chmod 777 secret; rm -f " + dir + "/secret; echo ran"
 	ran, refused, launched := 0, 0, 0
-	for i := 0; launched < rounds && i < 200*rounds; i++ {
+	for i := 0; launched < rounds() && i < 200*rounds(); i++ {
 		params := w.params(fmt.Sprint("p", i), managed(at(dir, "write")), script)
 		params.Cwd = uri(dir)
 		out, _, err := run(w.t.Context(), c, params)
@@ -111,7 +111,7 @@ func (w *world) startWhileExchanging(c *execclient.Client, dir string) {
 func (w *world) requestWhileExchanging(f *execclient.FS, dir string) {
 	ctx := w.t.Context()
 	wrote := 0
-	for range 2 * rounds {
+	for range 2 * rounds() {
 		if err := f.WriteFile(ctx, dir+"/file", []byte("x")); err == nil {
 			wrote++
 		}
@@ -122,5 +122,5 @@ func (w *world) requestWhileExchanging(f *execclient.FS, dir string) {
 			w.t.Errorf("a file was removed by %s", dir)
 		}
 	}
-	w.t.Logf("%d of %d files were written in %s", wrote, 2*rounds, dir)
+	w.t.Logf("%d of %d files were written in %s", wrote, 2*rounds(), dir)
 }

@@ -21,6 +21,8 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
+	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,17 +42,24 @@ type world struct {
 // nobody is an ordinary user.
 const nobody = 65534
 
-// eachWorld runs a test with each backend that works here, as the user of the test and, if
-// that is root, as an ordinary one.
+// eachWorld runs a test with the backends that the machine has, as the user of the test and, if
+// that is root, as an ordinary one: see testutil.Pairs.
 func eachWorld(t *testing.T, test func(w *world)) {
 	harness.NeedSandbox(t)
-	users := map[string]*syscall.Credential{"own user": nil}
+	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {
-		users = map[string]*syscall.Credential{"root": nil, "nobody": {Uid: nobody, Gid: nobody}}
+		users = append(users, nobody)
 	}
-	for user, credential := range users {
-		for _, backend := range []string{"namespaces", "bwrap", "landlock"} {
-			t.Run(backend+" as "+user, func(t *testing.T) { test(newWorld(t, backend, credential)) })
+	for uid, backends := range testutil.Pairs(t.Name(), users, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}) {
+		var credential *syscall.Credential
+		if uid != os.Geteuid() {
+			credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+		}
+		for _, backend := range backends {
+			t.Run(fmt.Sprintf("%s as %d", backend, uid), func(t *testing.T) {
+				machine.NeedBackendAs(t, uid, backend)
+				test(newWorld(t, backend, credential))
+			})
 		}
 	}
 }
@@ -75,27 +84,7 @@ func newWorld(t *testing.T, backend string, credential *syscall.Credential) *wor
 	w.write(w.ws+"/f", "text")
 	w.write(w.beside+"/secret", "secret")
 	harness.Must(t, os.Symlink(w.beside, w.ws+"/link"))
-	if backend == "landlock" {
-		w.supported()
-	}
 	return w
-}
-
-// supported skips the test on a machine without Landlock.
-func (w *world) supported() {
-	var probe struct {
-		Backends []struct {
-			Name, Reason string
-			Works        bool
-		}
-	}
-	out, _, _ := harness.Run(w.t, "", "doctor", "--json")
-	harness.Must(w.t, json.Unmarshal([]byte(out), &probe))
-	for _, b := range probe.Backends {
-		if b.Name == w.backend && !b.Works {
-			w.t.Skipf("this machine has no backend %s: %s", w.backend, b.Reason)
-		}
-	}
 }
 
 // own gives a path to the server's user.

@@ -1,0 +1,20 @@
+package testutil
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// Build builds the program of a package as scripts/lib.sh does, so that scripts/test compiles no package
+// twice. source is the package as go build takes it, in the working directory; tags are more build tags.
+func Build(program, source string, tags ...string) error {
+	tags = append([]string{"urfave_cli_no_docs"}, tags...)
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-ldflags", "-s -w", "-o", program, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", source, err, out)
+	}
+	return nil
+}
