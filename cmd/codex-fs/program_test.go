@@ -241,7 +241,7 @@ func everybodys(t *testing.T, program string) string {
 	check(t, os.Chmod(dir, 0o755))
 	text, err := os.ReadFile(program)
 	check(t, err)
-	check(t, os.WriteFile(dir+"/codex-fs", text, 0o755))
+	check(t, testutil.WriteProgram(dir+"/codex-fs", text))
 	check(t, os.Chmod(dir+"/codex-fs", 0o755))
 	return dir + "/codex-fs"
 }

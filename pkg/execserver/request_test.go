@@ -27,7 +27,7 @@ func blockProbe(t *testing.T, srv *Server) (release func()) {
 		t.Fatal(err)
 	}
 	script := "#!/bin/sh\ncase \"$*\" in *--probe*) read -r x <" + gate + "; echo '{\"backends\":[]}' ;; *) exec /bin/cat ;; esac\n"
-	if err := os.WriteFile(launcher, []byte(script), 0o700); err != nil {
+	if err := testutil.WriteProgram(launcher, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	srv.opts.Sandbox = launch.Options{Launcher: launcher, Helper: launcher}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // Build builds the program of a package as scripts/lib.sh does, so that scripts/test compiles no package
@@ -17,4 +18,13 @@ func Build(program, source string, tags ...string) error {
 		return fmt.Errorf("build %s: %w: %s", source, err, out)
 	}
 	return nil
+}
+
+// WriteProgram writes a file that is to be executed, mode 0755. While it is open no process is started: one
+// that another test starts at that time would have it open for writing for a moment, in which it
+// cannot be executed (ETXTBSY).
+func WriteProgram(name string, text []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(name, text, 0o755)
 }

@@ -50,6 +50,17 @@ func Pairs[A comparable, B any](name string, first []A, second []B) map[A][]B {
 	return pairs
 }
 
+// Choice returns which elements of a list a test tries: all when scripts/test --race runs it, as
+// .ci/run does, and else one, which depends on name, so that tests of different names try
+// different ones.
+func Choice[T any](name string, list []T) []T {
+	if os.Getenv(allRounds) != "" || len(list) == 0 {
+		return list
+	}
+	i := turn(name) % len(list)
+	return list[i : i+1]
+}
+
 // turn returns a number that depends on a name alone.
 func turn(name string) int {
 	h := fnv.New32a()

@@ -77,3 +77,23 @@ func TestPairsDiffer(t *testing.T) {
 		t.Errorf("50 tests try %d of 6 pairs", len(seen))
 	}
 }
+
+// TestChoice: all in CI, else one, and not the same for all tests.
+func TestChoice(t *testing.T) {
+	t.Setenv(allRounds, "")
+	seen := make(map[int]bool)
+	for i := range 50 {
+		got := Choice(fmt.Sprint("Test", i), upTo(3))
+		if len(got) != 1 {
+			t.Fatalf("%v", got)
+		}
+		seen[got[0]] = true
+	}
+	if len(seen) != 3 || len(Choice("Test", upTo(0))) != 0 {
+		t.Errorf("50 tests try %v of three", seen)
+	}
+	t.Setenv(allRounds, "1")
+	if got := Choice("Test", upTo(3)); !slices.Equal(got, upTo(3)) {
+		t.Errorf("in CI: %v", got)
+	}
+}

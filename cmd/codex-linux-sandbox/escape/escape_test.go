@@ -86,7 +86,7 @@ func prepare() error {
 		if built != "" {
 			text, err := os.ReadFile(filepath.Join(built, filepath.Base(program)))
 			if err == nil {
-				err = os.WriteFile(program, text, 0o755)
+				err = testutil.WriteProgram(program, text)
 			}
 			if err != nil {
 				return fmt.Errorf("copy a program: %w", err)

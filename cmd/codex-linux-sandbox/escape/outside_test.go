@@ -158,7 +158,7 @@ func TestSetuid(t *testing.T) {
 			program, err := os.ReadFile(attacker)
 			must(t, err)
 			suid := p.dir + "/suid"
-			must(t, os.WriteFile(suid, program, 0o755))
+			must(t, testutil.WriteProgram(suid, program))
 			must(t, os.Chmod(suid, 0o755|os.ModeSetuid|os.ModeSetgid))
 			saved := attacker
 			defer func() { attacker = saved }()
@@ -347,7 +347,7 @@ func TestOwnBwrap(t *testing.T) {
 	for _, uid := range users() {
 		need(t, uid, "bwrap")
 		p := newPlace(t, uid)
-		must(t, os.WriteFile(p.ws+"/bwrap", []byte("#!/bin/sh\necho breach: a bwrap of the workspace ran\n"), 0o755))
+		must(t, testutil.WriteProgram(p.ws+"/bwrap", []byte("#!/bin/sh\necho breach: a bwrap of the workspace ran\n")))
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		for _, dir := range []string{p.ws, p.ws + "/.", ".", "", p.dir + "/link"} {

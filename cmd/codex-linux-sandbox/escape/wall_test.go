@@ -28,7 +28,7 @@ var launcherWithoutMounts = sync.OnceValues(func() (string, error) {
 	if built := os.Getenv("CODEX_ESCAPE_PROGRAMS"); built != "" {
 		text, err := os.ReadFile(filepath.Join(built, "without-mounts"))
 		if err == nil {
-			err = os.WriteFile(name, text, 0o755)
+			err = testutil.WriteProgram(name, text)
 		}
 		return name, err
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -271,7 +272,7 @@ func TestExitCodesOfWhatCannotBeExecuted(t *testing.T) {
 	if err := os.WriteFile(locked, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(script, []byte("echo script $1; exit 3"), 0o755); err != nil {
+	if err := testutil.WriteProgram(script, []byte("echo script $1; exit 3")); err != nil {
 		t.Fatal(err)
 	}
 	for _, profile := range []string{readOnly, `{"type":"disabled"}`} {

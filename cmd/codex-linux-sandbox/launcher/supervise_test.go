@@ -76,7 +76,7 @@ func TestSignalWhileTheCommandIsExecuted(t *testing.T) {
 	}
 	for _, tt := range starts {
 		file := filepath.Join(t.TempDir(), "command")
-		if err := os.WriteFile(file, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		if err := testutil.WriteProgram(file, []byte("#!/bin/sh\n")); err != nil {
 			t.Fatal(err)
 		}
 		held, err := os.Open(file)

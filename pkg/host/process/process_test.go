@@ -153,7 +153,7 @@ func TestStartErrors(t *testing.T) {
 
 func TestProgramIsFoundInTheChildsPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte("#!/bin/sh\necho $0\n"), 0o755); err != nil {
+	if err := testutil.WriteProgram(filepath.Join(dir, "tool"), []byte("#!/bin/sh\necho $0\n")); err != nil {
 		t.Fatal(err)
 	}
 	eachVariant(t, func(t *testing.T, g *Group) {
@@ -396,7 +396,7 @@ func TestNothingIsLeft(t *testing.T) {
 // and no cgroup.
 func TestFailedStartsLeaveNothing(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/missing/interpreter\n"), 0o755); err != nil {
+	if err := testutil.WriteProgram(script, []byte("#!/missing/interpreter\n")); err != nil {
 		t.Fatal(err)
 	}
 	eachVariant(t, func(t *testing.T, g *Group) {

@@ -104,7 +104,7 @@ func TestWatchdogIsReplaced(t *testing.T) {
 	}
 
 	script := fmt.Sprintf("#!/bin/sh\nexec /bin/cat > %s\n", lines)
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+	if err := testutil.WriteProgram(program, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	second, _ := start(t, g, sleep)

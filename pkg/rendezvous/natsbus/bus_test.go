@@ -278,6 +278,7 @@ func TestLostMessage(t *testing.T) {
 // what was under way in it is sent again. Large frames are written as they are
 // sent, so that one of them meets the end of the server in its write.
 func TestServerOfAClusterEnds(t *testing.T) {
+	t.Parallel()
 	for name, each := range map[string]struct{ frames, size int }{"small frames": {2000, 0}, "large frames": {400, 64 << 10}} {
 		t.Run(name, func(t *testing.T) {
 			filler := strings.Repeat(" ", each.size)
@@ -317,6 +318,7 @@ func TestServerOfAClusterEnds(t *testing.T) {
 // TestLostAcknowledgement loses what the receiver says, which the sender waits
 // for.
 func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel()
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
 	x, _ := openLine(t, a, b)
@@ -417,6 +419,7 @@ func lastOfLine(t *testing.T, b *Bus, id lineID) (last rendezvous.MessageKind) {
 // TestRestart restarts NATS while two nodes talk. What was under way may be
 // lost; then both know.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	a, b := join(t, s.URL()), join(t, s.URL())
 	x, h := talking(t, a, b)

@@ -18,6 +18,7 @@ func crash(n *Node) {
 }
 
 func TestDeadNode(t *testing.T) {
+	t.Parallel()
 	url := natstest.Start(t).URL()
 	a, b := join(t, url), join(t, url)
 	x, _ := talking(t, a, b)

@@ -25,6 +25,7 @@ func (r *refusals) Write(b []byte) (int, error) {
 // TestRefusedForAWhile has NATS let nobody in for a time, as when what it lets
 // in and what the nodes have is not changed at the same moment.
 func TestRefusedForAWhile(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	restart := func(password string) {
 		s.Kill()

@@ -369,6 +369,7 @@ func TestAttachedAtOnce(t *testing.T) {
 
 // TestDetachWithoutNATS notes the end of a connection when NATS is back.
 func TestDetachWithoutNATS(t *testing.T) {
+	t.Parallel()
 	s := natstest.Start(t)
 	n := join(t, s.URL())
 	register(t, n, "r1", "env")
@@ -397,6 +398,7 @@ func TestDetachWithoutNATS(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	n := join(t, c[0].URL()) // the others are found
 	for _, name := range []string{bucketService, bucketRegistrations} {

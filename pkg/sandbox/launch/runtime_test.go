@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/testutil"
 )
 
 // probeEnv is what this program answers as a launcher that is to probe: one of
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 func program(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	at := filepath.Join(dir, name)
-	if err := os.WriteFile(at, []byte(text), 0o755); err != nil {
+	if err := testutil.WriteProgram(at, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return at

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -116,7 +117,7 @@ func TestBwrapsThatFail(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if script != "" {
-			if err := os.WriteFile(dir+"/bwrap", []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			if err := testutil.WriteProgram(dir+"/bwrap", []byte("#!/bin/sh\n"+script+"\n")); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -39,6 +39,7 @@ func secretProfile(path string) string {
 }
 
 func TestRemoteExecWithoutATerminal(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
 	_, url := harness.Server(t)

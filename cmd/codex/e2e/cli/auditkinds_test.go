@@ -237,7 +237,7 @@ func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, u
 	harness.Must(t, os.Mkdir(dir, 0o700))
 	wrapper := filepath.Join(t.TempDir(), "codex")
 	script := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs -o size=256k,mode=0700 tmpfs %s && exec \"$0\" \"$@\"' %s \"$@\"\n", dir, harness.Codex)
-	harness.Must(t, os.WriteFile(wrapper, []byte(script), 0o700))
+	harness.Must(t, testutil.WriteProgram(wrapper, []byte(script)))
 	server, url = harness.ServerOf(t, wrapper, args...)
 	return server, url, fmt.Sprintf("/proc/%d/root%s", server.Process.Pid, dir)
 }

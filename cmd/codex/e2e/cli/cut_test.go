@@ -17,6 +17,7 @@ import (
 // TestCopiesGoOnAfterCuts: a copy whose connection is reset goes on after the last whole
 // file, in both directions, and the trees are equal.
 func TestCopiesGoOnAfterCuts(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(1, 2))

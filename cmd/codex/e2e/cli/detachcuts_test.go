@@ -33,6 +33,7 @@ var (
 // TestDetachedCuts follows the numbered output of a detached process while the connection is
 // cut and servers are killed, and gets every byte once.
 func TestDetachedCuts(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	lines := *detachedBytes / 16
 	d.must("run", "--detach", "--name", "numbers", "--retain-bytes", "4194304", "--when-full", "wait", "--",

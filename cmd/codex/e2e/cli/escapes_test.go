@@ -13,7 +13,9 @@ import (
 // TestLeavingAShell: ~. gets a user out of a terminal, also when the server answers
 // nothing any more, and Ctrl-C while a lost connection is made anew.
 func TestLeavingAShell(t *testing.T) {
+	t.Parallel()
 	t.Run("hangs", func(t *testing.T) {
+		t.Parallel()
 		server, url := harness.Server(t)
 		u := harness.AtTerminal(t, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "echo ready; exec cat")
 		u.Expect("ready")
@@ -27,6 +29,7 @@ func TestLeavingAShell(t *testing.T) {
 		}
 	})
 	t.Run("reconnects", func(t *testing.T) {
+		t.Parallel()
 		server, url := harness.Server(t)
 		u := harness.AtTerminal(t, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "echo ready; exec cat")
 		u.Expect("ready")

@@ -49,6 +49,7 @@ func (d *detaching) plant(name string, record map[string]any) (dir string) {
 // TestKeepersOfOthers: another user cannot connect to the socket of a keeper, not even
 // with its secret and with the directories opened to everybody.
 func TestKeepersOfOthers(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act as another user")
 	}
@@ -136,6 +137,7 @@ func TestPlantedKeepers(t *testing.T) {
 // TestForgedKeepers: a record that no server has written, with a lock that a foreign process
 // holds or nobody does, makes a server neither signal a foreign process nor wait for ever.
 func TestForgedKeepers(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "real", "--", "sleep", "1000")
 	victim := exec.Command("sleep", "1000")

@@ -17,6 +17,7 @@ import (
 // TestLimits: limits of a client hold with and without a sandbox, and the error names the
 // one that has ended a command.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	for _, tt := range []struct {
 		args      []string

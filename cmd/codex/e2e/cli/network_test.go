@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // networkQuestion is the end of the question about a host.
@@ -271,7 +272,7 @@ func TestNetworkAnswersOfASession(t *testing.T) {
 	url, _ := outside(t)
 	workspace, _ := harness.Places(t)
 	script := workspace + "/fetch"
-	harness.Must(t, os.WriteFile(script, []byte("#!/bin/bash\n"+fetch+"fetch $1\n"), 0o755))
+	harness.Must(t, testutil.WriteProgram(script, []byte("#!/bin/bash\n"+fetch+"fetch $1\n")))
 	u := harness.AtTerminal(t, "remote", "exec", "--url", url, "--cwd", workspace, "--shell", "--ask-network")
 	for _, tt := range []struct{ host, keys, want string }{
 		{"a", "s\n", "200"}, {"b", "n\n", "403"}, {"c", "y\n", "200"}, {"a", "", "200"}, {"b", "", "403"}, {"c", "n\n", "403"},

@@ -89,6 +89,7 @@ func newToken(t *testing.T, file string, args ...string) string {
 
 // TestTokenExpiresDuringACommand: the command ends with its token.
 func TestTokenExpiresDuringACommand(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens.json")
 	_, url := harness.Server(t, "--ws-auth", "capability-token", "--ws-tokens", file)
 	home, _ := harness.HomeDirectory(t, nil)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // fakeSSH puts a program ssh on the PATH that runs what it is told on this machine, in a
@@ -25,7 +26,7 @@ while [ "$1" != -- ]; do shift; done
 [ "$2" = me@build ] || { echo "ssh: Could not resolve hostname $2: Name or service not known" >&2; exit 255; }
 exec sh -c "$3"
 `
-	harness.Must(t, os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755))
+	harness.Must(t, testutil.WriteProgram(filepath.Join(dir, "ssh"), []byte(script)))
 	home, env = harness.HomeDirectory(t, nil)
 	return there, home, append(env, "PATH="+dir+":"+os.Getenv("PATH"))
 }

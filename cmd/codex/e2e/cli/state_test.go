@@ -156,6 +156,7 @@ func (s *state) checkFiles(backend string, args []string) {
 // TestReplacedTokenIsHidden: a file of the server that is replaced by another one is hidden
 // from requests too for which a helper was started before, in whose sandbox it is not.
 func TestReplacedTokenIsHidden(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	ctx := t.Context()
 	dir := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // follows runs a test of sync --watch in both directions, over a connection that can be cut.
@@ -59,6 +60,7 @@ func becomes(t *testing.T, target, want string) {
 // target. Only they do: what is in the target alone stays until both trees are looked at
 // whole, which is when a directory was removed, and after changes were lost.
 func TestSyncFollows(t *testing.T) {
+	t.Parallel()
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, cut func(func())) {
 		writeText(t, source+"/a", "1")
 		writeText(t, source+"/d/f", "f")
@@ -114,6 +116,7 @@ func TestSyncFollows(t *testing.T) {
 // TestSyncFollowsAnotherServer: when the session is lost with its server, the sync goes on
 // with the next one, and finds what has changed meanwhile.
 func TestSyncFollowsAnotherServer(t *testing.T) {
+	t.Parallel()
 	for _, direction := range []string{"up", "down"} {
 		t.Run(direction, func(t *testing.T) {
 			server, url := harness.Server(t)
@@ -162,9 +165,10 @@ func TestSyncFollowsGit(t *testing.T) {
 // TestSyncFollowsFloods: more changes than a watch holds are told as lost, and then
 // everything is looked at.
 func TestSyncFollowsFloods(t *testing.T) {
+	t.Parallel()
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
 		start("--delete")
-		for i := range 3000 {
+		for i := range testutil.Rounds(800, 800, 3000) { // the queue of inotify holds 16,384 events
 			name := fmt.Sprintf("%s/%d/%d", source, i%10, i)
 			writeText(t, name, "")
 			for range 8 {

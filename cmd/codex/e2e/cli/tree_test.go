@@ -199,6 +199,7 @@ func TestCopiesByPatterns(t *testing.T) {
 
 // TestCopiesOfManyFiles: a tree of a thousand files arrives whole.
 func TestCopiesOfManyFiles(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	for i := range 1000 {

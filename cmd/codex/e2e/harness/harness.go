@@ -100,20 +100,23 @@ func Install(dir string, programs ...string) error {
 		return err
 	}
 	for _, name := range programs {
-		from, to := filepath.Join(built, name), filepath.Join(dir, name)
-		if os.Link(from, to) == nil {
-			continue
-		}
-		// On another file system.
-		program, err := os.ReadFile(from)
-		if err == nil {
-			err = os.WriteFile(to, program, 0o755)
-		}
-		if err != nil {
+		if err := LinkOrCopy(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("install %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// LinkOrCopy gives a program another name, or copies it if that is on another file system.
+func LinkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	program, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return testutil.WriteProgram(to, program)
 }
 
 // Server starts a server and returns it with its URL.

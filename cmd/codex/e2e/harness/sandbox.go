@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
 )
 
@@ -31,11 +32,11 @@ func NeedSandbox(t *testing.T) {
 // Unconfined stands in a list of backends for none: commands without a sandbox.
 const Unconfined = "none"
 
-// EachBackend runs a test with each of some backends of the sandbox, as a subtest. On a machine that
-// lacks what a backend needs, as bubblewrap, the subtest is skipped.
+// EachBackend runs a test, as a subtest, with backends of the sandbox: see testutil.Choice. On a
+// machine that lacks what a backend needs, as bubblewrap, the subtest is skipped.
 func EachBackend(t *testing.T, backends []string, test func(t *testing.T, backend string)) {
 	t.Helper()
-	for _, backend := range backends {
+	for _, backend := range testutil.Choice(t.Name(), backends) {
 		t.Run(backend, func(t *testing.T) {
 			if backend != Unconfined {
 				machine.NeedBackend(t, backend)

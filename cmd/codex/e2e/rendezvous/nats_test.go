@@ -28,6 +28,7 @@ import (
 // TestRendezvousNodes has an executor at one node and a harness at another, of
 // which the executor's is killed.
 func TestRendezvousNodes(t *testing.T) {
+	t.Parallel()
 	nats := natstest.Start(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	node := func() *harness.Meeting { return harness.Rendezvous(t, tokens, "--nats", nats.URL()) }

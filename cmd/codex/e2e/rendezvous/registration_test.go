@@ -219,6 +219,7 @@ func TestRegistrationsAreOfOneIdentity(t *testing.T) {
 // TestTokensAreRefreshedWhileAServerRuns has the token end, for those who look
 // five minutes ahead, after the first registration.
 func TestTokensAreRefreshedWhileAServerRuns(t *testing.T) {
+	t.Parallel()
 	first, second := chatGPTToken("first", time.Now().Add(5*time.Minute+6*time.Second)), chatGPTToken("second", time.Now().Add(time.Hour))
 	s := newIdentityService(t, map[string]string{"/oauth/token": fmt.Sprintf(`{"access_token":%q,"refresh_token":"r2"}`, second)})
 	auth := fmt.Sprintf(`{"auth_mode":"chatgpt","OPENAI_API_KEY":null,"tokens":{"id_token":%q,"access_token":%q,"refresh_token":"r1","account_id":"acct-1"},"last_refresh":"2026-11-01T00:00:00Z","of_others":[1]}`, first, first)

@@ -26,6 +26,7 @@ const grantTime = 10*time.Second + harness.Patience/2
 // TestTokensEnd: however a token ends while its client is connected, its session ends with its
 // processes, tunnels and watches, and detached processes go on.
 func TestTokensEnd(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	var sessions []*busySession
 	for name, end := range map[string]func(w *world, token string){

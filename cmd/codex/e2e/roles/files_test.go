@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
 )
 
 // fileAttack tries to read or change a path, and returns what it read.
@@ -187,15 +189,17 @@ func TestFilesUnderACeiling(t *testing.T) {
 			w.t.Error("an archive that leads outside is taken")
 		}
 		w.untouched("an archive")
-		for name, sandbox := range map[string]object{
+		sandboxes := map[string]object{
 			"none": nil, "outside": managed(at(w.ws, "write"), at(w.beside, "write"), at(w.ws+"/link", "write")),
 			"project": with(managed(special("root", "write"), special("project_roots", "write")), "cwd", uri(w.beside)),
-		} {
+		}
+		outside := []string{w.ws + "/../beside/secret", w.ws + "/link/secret", "/proc/self/root" + w.beside + "/secret"}
+		for name, paths := range testutil.Pairs(w.t.Name(), slices.Sorted(maps.Keys(sandboxes)), outside) {
 			f := files
-			if sandbox != nil {
+			if sandbox := sandboxes[name]; sandbox != nil {
 				f = files.WithSandbox(raw(w.t, sandbox))
 			}
-			for _, path := range []string{w.ws + "/../beside/secret", w.ws + "/link/secret", "/proc/self/root" + w.beside + "/secret"} {
+			for _, path := range paths {
 				for _, a := range append(readAttacks, w.changeAttacks()...) {
 					read, err := a.try(ctx, f, path)
 					if err == nil && w.backend == "landlock" && slices.Contains(beyondLandlock, a.name) {

@@ -29,7 +29,7 @@ func TestDynamicHelper(t *testing.T) {
 		}
 		text, err := os.ReadFile("/bin/cat")
 		harness.Must(w.t, err)
-		harness.Must(w.t, os.WriteFile(filepath.Join(filepath.Dir(w.bin), "codex-fs"), text, 0o755))
+		harness.Must(w.t, testutil.WriteProgram(filepath.Join(filepath.Dir(w.bin), "codex-fs"), text))
 		token := w.token("--role", "run", "--cwd", w.ws)
 		w.serve()
 		_, err = w.client(token).FS().ReadFile(w.t.Context(), w.ws+"/f")

@@ -18,6 +18,7 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/testutil"
 )
 
 // sleepers numbers the processes that tests look for, by how long they sleep.
@@ -102,9 +103,15 @@ func TestLimitsOfTokens(t *testing.T) {
 		clients := map[string]*execclient.Client{"time": w.client(timed), "": w.client(worked)}
 		var wg sync.WaitGroup // of processes, which mostly wait
 		var commands []string
-		for _, sandbox := range []object{nil, managed(at(w.ws, "write"))} {
+		count := len(w.limitCases(nil, ""))
+		for sandboxed, cases := range testutil.Pairs(w.t.Name(), []bool{false, true}, numbers(count)) {
+			var sandbox object
+			if sandboxed {
+				sandbox = managed(at(w.ws, "write"))
+			}
 			commands = append(commands, sleeper())
-			for i, tt := range w.limitCases(sandbox, commands[len(commands)-1]) {
+			for _, i := range cases {
+				tt := w.limitCases(sandbox, commands[len(commands)-1])[i]
 				c := clients[tt.name]
 				if c == nil {
 					c = clients[""]
@@ -119,6 +126,15 @@ func TestLimitsOfTokens(t *testing.T) {
 			harness.Eventually(w.t, "descendants", func() []string { return sleepersOf(command) })
 		}
 	})
+}
+
+// numbers returns the numbers below n.
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }
 
 // limited runs a process whose limit is reached.

@@ -72,10 +72,8 @@ func newWorld(t *testing.T, backend string, credential *syscall.Credential) *wor
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	w := &world{t: t, backend: backend, credential: credential, dir: dir, bin: filepath.Join(dir, "bin", "codex")}
 	harness.Must(t, os.Chmod(dir, 0o755))
-	program, err := os.ReadFile(harness.Codex)
-	harness.Must(t, err)
 	harness.Must(t, os.Mkdir(filepath.Dir(w.bin), 0o755))
-	harness.Must(t, os.WriteFile(w.bin, program, 0o755))
+	harness.Must(t, harness.LinkOrCopy(harness.Codex, w.bin))
 	for _, name := range []string{"home", "state", "workspace", "workspace/sub", "beside", "tmp"} {
 		harness.Must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 		w.own(filepath.Join(dir, name))

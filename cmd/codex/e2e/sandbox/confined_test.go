@@ -35,14 +35,14 @@ var separate = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "codex"), harness.Install(dir, "codex", "codex-fs", "codex-linux-sandbox")
 })
 
-// onBoth runs a test on the single binary and on separate ones, and, where
-// there is a bwrap, with that backend.
+// onBoth runs a test on the single binary or on separate ones, or, where there is a bwrap, with
+// that backend: see testutil.Choice.
 func onBoth(t *testing.T, test func(c *confined)) {
 	layouts := []string{"single", "separate"}
 	if _, err := exec.LookPath("bwrap"); err == nil {
 		layouts = append(layouts, "bwrap")
 	}
-	for _, layout := range layouts {
+	for _, layout := range testutil.Choice(t.Name(), layouts) {
 		t.Run(layout, func(t *testing.T) {
 			binary := harness.Codex
 			var args []string

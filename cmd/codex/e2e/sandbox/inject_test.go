@@ -199,6 +199,7 @@ func (k *keeper) arguments(policy, script string) []string {
 // TestInjectedPrograms: real programs use a credential that they do not have, and
 // trust the proxy by the variables that they read.
 func TestInjectedPrograms(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	name, address := keep(t, "auto", "localhost"), keep(t, "auto", "127.0.0.1")
 	for _, tt := range []struct{ program, script, want string }{

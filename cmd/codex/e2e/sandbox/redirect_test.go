@@ -24,6 +24,7 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -269,13 +270,13 @@ func TestProgramsThatKnowNoProxy(t *testing.T) {
 	}
 }
 
-// redirecting returns the backends here that redirect connections.
+// redirecting returns backends here that redirect connections: see testutil.Choice.
 func redirecting(t *testing.T) []string {
 	harness.NeedSandbox(t)
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return []string{"namespaces"}
 	}
-	return []string{"namespaces", "bwrap"}
+	return testutil.Choice(t.Name(), []string{"namespaces", "bwrap"})
 }
 
 func programsThatKnowNoProxy(t *testing.T, backend string) {

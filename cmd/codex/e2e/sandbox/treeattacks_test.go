@@ -70,6 +70,7 @@ func most(t *testing.T, pid int) int {
 // TestAttackArchiveExchange: while an archive is written and read, a process exchanges a
 // directory of the target with a link to the outside. Nothing is written or read there.
 func TestAttackArchiveExchange(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		outside := filepath.Join(c.dir, "private")
 		harness.Must(t, os.Mkdir(outside, 0o755))
@@ -150,6 +151,7 @@ func pax(key, value string) []byte {
 // TestAttackArchiveBombs sends archives that claim to be large, or are: the server's
 // memory does not grow with them, no file is left, and the server goes on.
 func TestAttackArchiveBombs(t *testing.T) {
+	t.Parallel()
 	c := confinedBy(t, harness.Codex)
 	files := c.files(nil)
 	target := c.dir + "/bombs"
@@ -213,6 +215,7 @@ func TestAttackArchiveBombs(t *testing.T) {
 // TestAttackWatchExchange: a watched directory and one below it are exchanged with links
 // to the outside, where files are made. Nothing of them is told.
 func TestAttackWatchExchange(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(c *confined) {
 		outside := filepath.Join(c.dir, "private")
 		for _, dir := range []string{outside, c.ws + "/top/d"} {
@@ -269,6 +272,7 @@ func TestAttackWatchExchange(t *testing.T) {
 // tell. The server's memory stays bounded, other clients are served, and the client learns
 // that changes were lost.
 func TestAttackWatchQueue(t *testing.T) {
+	t.Parallel()
 	c := confinedBy(t, harness.Codex)
 	// A long path makes each event large.
 	deep := filepath.Join(c.ws, strings.Repeat("x", 200), strings.Repeat("y", 200), strings.Repeat("z", 200))

@@ -51,19 +51,11 @@ func newWorld(t *testing.T) *world {
 	}
 	self, err := os.Executable()
 	harness.Must(t, err)
-	w.install(harness.Codex, w.codex)
-	w.install(self, w.self)
+	harness.Must(t, harness.LinkOrCopy(harness.Codex, w.codex))
+	harness.Must(t, harness.LinkOrCopy(self, w.self))
 	harness.Must(t, os.Mkdir(w.workspace, 0o755))
 	w.own(w.workspace)
 	return w
-}
-
-// install copies a program.
-func (w *world) install(from, to string) {
-	w.t.Helper()
-	program, err := os.ReadFile(from)
-	harness.Must(w.t, err)
-	harness.Must(w.t, os.WriteFile(to, program, 0o755))
 }
 
 // own gives a file to the server's user.

@@ -72,6 +72,7 @@ func greeting(t *testing.T, address string) string {
 // TestForwardAuto has ports forwarded that processes of another session open, in a sandbox
 // and outside.
 func TestForwardAuto(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	c := dial(t, url)
@@ -134,6 +135,7 @@ func TestForwardAutoTaken(t *testing.T) {
 
 // TestAutoOverEveryWay has a command's port forwarded over each way to a server.
 func TestAutoOverEveryWay(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	harness.Must(t, err)
 	for name, way := range ways(t) {

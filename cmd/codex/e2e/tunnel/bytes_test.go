@@ -19,6 +19,7 @@ const stalledBytes = 12 << 20
 // TestManyStalledTunnels has so many tunnels that do not move, full in both directions, that the
 // windows of the session are used up. Another one moves its bytes all the same.
 func TestManyStalledTunnels(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	c := dial(t, url)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -121,6 +121,7 @@ func ways(t *testing.T) map[string][2][]string {
 
 // TestForward has each option of the command carry requests, over each way to a server.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	port := webServer(t)
 	for name, way := range ways(t) {
 		t.Run(name, func(t *testing.T) {

@@ -126,6 +126,7 @@ func TestForwardPath(t *testing.T) {
 // TestInsideDetached reaches a port and a socket in the sandbox of a detached process, through
 // two servers at a time, and after the one that has started it has ended.
 func TestInsideDetached(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	retain := filepath.Join(t.TempDir(), "retain")
 	first, url := harness.Server(t, "--retain-dir", retain)

@@ -82,6 +82,7 @@ func awaitPorts(t *testing.T, w *execclient.PortWatch, want ...string) execclien
 // TestPorts has a client be told of the ports of its own processes, and of those of all
 // sessions of its user.
 func TestPorts(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		_, url := harness.Server(t, "--sandbox-backend", backend)

@@ -127,6 +127,7 @@ func TestThousandTunnels(t *testing.T) {
 // TestCuts moves bytes through tunnels while the connection to the server breaks again
 // and again. It also has connections come to a port of the server.
 func TestCuts(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	shape := faultproxy.Shape{Cuts: 8, Refusals: 1, First: 64 << 10, Up: 1 << 20, Down: 1 << 20, Pause: 10 * time.Millisecond}
 	for seed := range uint64(6) {
