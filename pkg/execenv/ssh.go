@@ -89,7 +89,7 @@ func connectSSH(ctx context.Context, h SSHHost, stderr io.Writer, opts execclien
 	command.Path, command.Args = h.Command(h.serverLine())
 	client, err := execclient.StartCommand(ctx, command, opts)
 	if err != nil {
-		return nil, &SSHError{Host: h.Host, Said: said.last(), Err: err}
+		return nil, &SSHError{Host: h.Host, Said: said.reason(), Err: err}
 	}
 	said.open()
 	return client, nil
@@ -122,10 +122,16 @@ func (g *gate) open() {
 	g.opened, g.kept = true, nil
 }
 
-// last returns the last line.
-func (g *gate) last() string {
+// reason returns the last line, or notFound if that is one of the lines: what the shell on the other
+// machine greets with on its standard output can come later than what it then says on standard error.
+func (g *gate) reason() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	lines := bytes.Split(bytes.TrimSpace(g.kept), []byte("\n"))
+	for _, line := range lines {
+		if string(bytes.TrimSpace(line)) == notFound {
+			return notFound
+		}
+	}
 	return strings.ToValidUTF8(string(bytes.TrimSpace(lines[len(lines)-1])), "\uFFFD")
 }

@@ -1,0 +1,24 @@
+package execenv
+
+import "testing"
+
+// TestReasonsOfSSH: the last line is why no server was started, unless one says that there is no
+// program: what is greeted with on another stream may come after it.
+func TestReasonsOfSSH(t *testing.T) {
+	for said, want := range map[string]string{
+		"":                                  "",
+		"Welcome\nPermission denied\n":      "Permission denied",
+		"motd\n" + notFound + "\n":          notFound,
+		"motd\n" + notFound + "\nWelcome\n": notFound,
+		notFound + "\r\nWelcome":            notFound,
+		"no " + notFound + "\nWelcome\n":    "Welcome",
+	} {
+		g := &gate{}
+		if _, err := g.Write([]byte(said)); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.reason(); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
