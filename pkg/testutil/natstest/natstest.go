@@ -44,9 +44,10 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("natstest: find the repository: %w", describe(err))
 	}
 	// With -trimpath it shares the packages of Go's library with all that scripts/test compiles;
-	// go tool has no such option. The first path that go prints is one that it removes afterwards.
+	// go tool has no such option. Without optimization the server compiles in half the time, and is
+	// fast enough. The first path that go prints is one that it removes afterwards.
 	for range 2 {
-		cmd := exec.Command("go", "run", "-trimpath", "-exec", "echo", "github.com/nats-io/nats-server/v2")
+		cmd := exec.Command("go", "run", "-trimpath", "-gcflags", "github.com/nats-io/nats-server/v2/server=-N -l", "-exec", "echo", "github.com/nats-io/nats-server/v2")
 		cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), "..", "scripts", "tools")
 		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0", "GOOS=", "GOARCH=")
 		out, err := cmd.Output()

@@ -96,7 +96,7 @@ func (w *world) limitCases(sandbox object, command string) []limitCase {
 // TestLimitsOfTokens: the limits of a token hold for a process with all its descendants, whatever
 // its client asks for, in a sandbox and without, detached or not.
 func TestLimitsOfTokens(t *testing.T) {
-	eachWorld(t, func(w *world) {
+	someWorld(t, func(w *world) {
 		limits := []string{"--role", "run", "--limit-output", "64K", "--limit-open-files", "64", "--limit-file-size", "64K"}
 		timed, worked := w.token(append(limits, "--limit-time", "2s")...), w.token(append(limits, "--limit-cpu-time", "1s")...)
 		w.serve()

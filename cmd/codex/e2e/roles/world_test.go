@@ -42,25 +42,52 @@ type world struct {
 // nobody is an ordinary user.
 const nobody = 65534
 
-// eachWorld runs a test with the backends that the machine has, as the user of the test and, if
-// that is root, as an ordinary one: see testutil.Pairs.
-func eachWorld(t *testing.T, test func(w *world)) {
-	harness.NeedSandbox(t)
+// backendOf is a backend, and the user of a server that has it.
+type backendOf struct {
+	name string
+	uid  int
+}
+
+// backends are what tests try: the user is that of the test and, if that is root, an ordinary
+// one: see testutil.Pairs.
+func backends(t *testing.T) (list []backendOf) {
 	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {
 		users = append(users, nobody)
 	}
-	for uid, backends := range testutil.Pairs(t.Name(), users, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}) {
-		var credential *syscall.Credential
-		if uid != os.Geteuid() {
-			credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	pairs := testutil.Pairs(t.Name(), users, []string{machine.Namespaces, machine.Bwrap, machine.Landlock})
+	for _, uid := range users {
+		for _, name := range pairs[uid] {
+			list = append(list, backendOf{name, uid})
 		}
-		for _, backend := range backends {
-			t.Run(fmt.Sprintf("%s as %d", backend, uid), func(t *testing.T) {
-				machine.NeedBackendAs(t, uid, backend)
-				test(newWorld(t, backend, credential))
-			})
-		}
+	}
+	return list
+}
+
+// eachWorld runs a test with the backends that the machine has.
+func eachWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	inWorlds(t, backends(t), test)
+}
+
+// someWorld is eachWorld for a test that takes much processor time: see testutil.Choice.
+func someWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	inWorlds(t, testutil.Choice(t.Name(), backends(t)), test)
+}
+
+func inWorlds(t *testing.T, list []backendOf, test func(w *world)) {
+	t.Helper()
+	harness.NeedSandbox(t)
+	for _, b := range list {
+		t.Run(fmt.Sprintf("%s as %d", b.name, b.uid), func(t *testing.T) {
+			machine.NeedBackendAs(t, b.uid, b.name)
+			var credential *syscall.Credential
+			if b.uid != os.Geteuid() {
+				credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid)}
+			}
+			test(newWorld(t, b.name, credential))
+		})
 	}
 }
 
