@@ -61,7 +61,7 @@ func guarded(t testing.TB) (dir string, check func()) {
 
 func TestRandomTreesAreRemoved(t *testing.T) {
 	outside, check := guarded(t)
-	for seed := range uint64(30) {
+	for seed := range testutil.Rounds[uint64](5, 10, 30) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir := planted(t, "beside=x", "t")
 		plant(t, filepath.Join(dir, "t"), randomTree(r, 5+r.IntN(80), outside)...)
@@ -76,7 +76,7 @@ func TestRandomTreesAreRemoved(t *testing.T) {
 
 func TestRandomTreesAreCopied(t *testing.T) {
 	outside, check := guarded(t)
-	for seed := range uint64(30) {
+	for seed := range testutil.Rounds[uint64](5, 10, 30) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		dir := planted(t, "from")
 		plant(t, filepath.Join(dir, "from"), randomTree(r, 5+r.IntN(80), outside)...)
@@ -94,7 +94,8 @@ func TestRandomTreesAreCopied(t *testing.T) {
 func TestRandomTreesAreMerged(t *testing.T) {
 	outside, check := guarded(t)
 	merged, refused := 0, 0
-	for seed := range uint64(120) {
+	seeds := testutil.Rounds[uint64](30, 40, 120)
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := planted(t, "from", "to")
 		from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
@@ -113,7 +114,7 @@ func TestRandomTreesAreMerged(t *testing.T) {
 		}
 		check()
 	}
-	if merged < 20 || refused < 20 {
+	if least := int(seeds / 6); merged < least || refused < least {
 		t.Errorf("%d merged and %d refused: the trees are of no use", merged, refused)
 	}
 }
@@ -154,7 +155,8 @@ func overlay(over, under []string) (merged []string, conflict bool) {
 func TestRandomTreesAreWalked(t *testing.T) {
 	outside, check := guarded(t)
 	truncated := 0
-	for seed := range uint64(70) {
+	seeds := testutil.Rounds[uint64](20, 30, 70)
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 4))
 		// Below two directories of its own, to which links of the tree lead.
 		dir := filepath.Join(planted(t, "a/b"), "a/b")
@@ -178,8 +180,8 @@ func TestRandomTreesAreWalked(t *testing.T) {
 		})
 		check()
 	}
-	if truncated < 20 || truncated > 120 {
-		t.Errorf("%d of 140 truncated: the limits are of no use", truncated)
+	if all := 2 * int(seeds); truncated < all/7 || truncated > all-all/7 {
+		t.Errorf("%d of %d truncated: the limits are of no use", truncated, all)
 	}
 }
 

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/testutil/machine"
 )
 
 // stateSecret is what a sandboxed command must not get to see.
@@ -47,63 +47,41 @@ func newState(t *testing.T, args ...string) *state {
 	return s
 }
 
-// workingBackends are those that can confine something here.
-func workingBackends(t *testing.T) (names []string) {
-	t.Helper()
-	var probe struct {
-		Backends []struct {
-			Name  string
-			Works bool
-		}
-	}
-	out, _, _ := harness.Run(t, "", "doctor", "--json")
-	harness.Must(t, json.Unmarshal([]byte(out), &probe))
-	for _, b := range probe.Backends {
-		if b.Works {
-			names = append(names, b.Name)
-		}
-	}
-	return names
-}
-
 // TestStateIsHidden: sandboxed commands and file requests, those of detached processes too,
 // read nothing of other detached processes, of records with the secrets of keepers, or of the
 // server's tokens, also where they may write to the directories that lead there.
 func TestStateIsHidden(t *testing.T) {
 	harness.NeedSandbox(t)
-	for _, backend := range workingBackends(t) {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			args := []string{"--sandbox-backend", backend}
-			if backend == "landlock" {
-				args = append(args, "--sandbox-stricter") // it hides nothing without
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
+		args := []string{"--sandbox-backend", backend}
+		if backend == machine.Landlock {
+			args = append(args, "--sandbox-stricter") // it hides nothing without
+		}
+		s := newState(t, args...)
+		// The attack must work without a sandbox.
+		script := fmt.Sprintf("cat %s/retain/*/* %s; for d in %[1]s/* %[1]s/*/*; do cat $d/*; done; find %[1]s; true", s.parent, s.token)
+		if out, _ := exec.Command("sh", "-c", script).CombinedOutput(); !strings.Contains(string(out), stateSecret) {
+			t.Fatalf("without a sandbox the attack does not work: %s", out)
+		}
+		_, url := harness.Server(t, append(args, "--retain-dir", s.dir, "--ws-auth", "capability-token", "--ws-token-file", s.token)...)
+		workspace := filepath.Dir(s.parent)
+		for _, policy := range []string{"read-only", "workspace-write"} {
+			cmd := append([]string{"remote", "run", "--url", url, "--cwd", workspace, "--sandbox", policy}, "--", "sh", "-c", script)
+			s.check(policy, withToken, cmd...)
+			s.check(policy+", detached", harness.Run, "remote", "run", "--url", s.url, "--detach", "--name", policy, "--cwd", workspace, "--sandbox", policy, "--", "sh", "-c",
+				"cat "+s.parent+"/retain/*/segment* "+s.parent+"/retain/*/record*; find "+s.parent+"; true")
+			if _, errs, code := s.run("wait", policy); code != 0 {
+				t.Errorf("%s, detached: exit code %d: %s", policy, code, errs)
 			}
-			s := newState(t, args...)
-			// The attack must work without a sandbox.
-			script := fmt.Sprintf("cat %s/retain/*/* %s; for d in %[1]s/* %[1]s/*/*; do cat $d/*; done; find %[1]s; true", s.parent, s.token)
-			if out, _ := exec.Command("sh", "-c", script).CombinedOutput(); !strings.Contains(string(out), stateSecret) {
-				t.Fatalf("without a sandbox the attack does not work: %s", out)
-			}
-			_, url := harness.Server(t, append(args, "--retain-dir", s.dir, "--ws-auth", "capability-token", "--ws-token-file", s.token)...)
-			workspace := filepath.Dir(s.parent)
-			for _, policy := range []string{"read-only", "workspace-write"} {
-				cmd := append([]string{"remote", "run", "--url", url, "--cwd", workspace, "--sandbox", policy}, "--", "sh", "-c", script)
-				s.check(policy, withToken, cmd...)
-				s.check(policy+", detached", harness.Run, "remote", "run", "--url", s.url, "--detach", "--name", policy, "--cwd", workspace, "--sandbox", policy, "--", "sh", "-c",
-					"cat "+s.parent+"/retain/*/segment* "+s.parent+"/retain/*/record*; find "+s.parent+"; true")
-				if _, errs, code := s.run("wait", policy); code != 0 {
-					t.Errorf("%s, detached: exit code %d: %s", policy, code, errs)
-				}
-				s.check(policy+", detached", harness.Run, "remote", "logs", "--url", s.url, policy)
-			}
-			// A command moves what leads to the state, for the next one.
-			_, _, _ = s.run("run", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
-				fmt.Sprintf("mv %s %[1]s.moved; mv %[1]s/retain %[1]s/other; ln -sn other %[1]s/retain; true", s.parent))
-			s.check("after renames", harness.Run, "remote", "run", "--url", s.url, "--cwd", workspace, "--sandbox", "read-only", "--", "sh", "-c",
-				fmt.Sprintf("find %s; cat %[1]s/state*/*/*/*; true", workspace))
-			s.checkFiles(backend, args)
-		})
-	}
+			s.check(policy+", detached", harness.Run, "remote", "logs", "--url", s.url, policy)
+		}
+		// A command moves what leads to the state, for the next one.
+		_, _, _ = s.run("run", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
+			fmt.Sprintf("mv %s %[1]s.moved; mv %[1]s/retain %[1]s/other; ln -sn other %[1]s/retain; true", s.parent))
+		s.check("after renames", harness.Run, "remote", "run", "--url", s.url, "--cwd", workspace, "--sandbox", "read-only", "--", "sh", "-c",
+			fmt.Sprintf("find %s; cat %[1]s/state*/*/*/*; true", workspace))
+		s.checkFiles(backend, args)
+	})
 }
 
 // withToken runs codex as a client with the token.

@@ -18,7 +18,7 @@ import (
 
 // The runs of the stage "recovery" of .ci/run, of a test with the race detector, chosen
 // so that two processors need less than 90 s, of an ordinary test, and of one with -short.
-const allRuns, raceRuns, someRuns, shortRuns = 1000, 100, 50, 20
+const allRuns, raceRuns, someRuns, shortRuns = 1000, 100, 30, 20
 
 // inProcess returns the address of a server that ends with the test. It is a
 // part of the test, so that the race detector sees both sides.

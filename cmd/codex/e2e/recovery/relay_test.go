@@ -20,7 +20,7 @@ import (
 
 // The runs through a relay: of the stage "recovery", with the race detector, of an
 // ordinary test, and of one with -short.
-const allRelayRuns, raceRelayRuns, someRelayRuns, shortRelayRuns = 500, 40, 25, 10
+const allRelayRuns, raceRelayRuns, someRelayRuns, shortRelayRuns = 500, 40, 15, 10
 
 // An executor takes a second for each return to its relay, and more when it is
 // refused, so fewer of its connections are cut.
