@@ -107,6 +107,7 @@ func TestRemoteExecWithoutATerminal(t *testing.T) {
 }
 
 func TestRetriesGetTheSameInput(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -131,6 +132,7 @@ func TestRetriesGetTheSameInput(t *testing.T) {
 }
 
 func TestRemoteExecInJSON(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -329,6 +331,7 @@ func TestKeysBeforeTheQuestionAreNoAnswer(t *testing.T) {
 }
 
 func TestQuestionsLeaveStdinAlone(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	_, url := harness.Server(t)
@@ -347,6 +350,7 @@ func TestQuestionsLeaveStdinAlone(t *testing.T) {
 }
 
 func TestCommandsSurviveACut(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	cut, url := harness.ThroughCutter(t, url)
 	u := harness.AtTerminal(t, "remote", "exec", "--url", url, "--sandbox", "danger-full-access", "--tty", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 7")
@@ -362,6 +366,7 @@ func TestCommandsSurviveACut(t *testing.T) {
 }
 
 func TestSession(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
 	harness.Must(t, os.Mkdir(filepath.Join(workspace, "a dir"), 0o755))
@@ -431,6 +436,7 @@ func TestSession(t *testing.T) {
 }
 
 func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	_, another := harness.Server(t)
 	cut, url := harness.ThroughCutter(t, url)

@@ -46,6 +46,7 @@ func changes(t *testing.T, dir string, cases []changesCase) {
 
 // TestRemoteRemove removes what is named, and not what links lead to.
 func TestRemoteRemove(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	harness.Must(t, os.MkdirAll(file("d/e"), 0o755))
@@ -70,6 +71,7 @@ func TestRemoteRemove(t *testing.T) {
 
 // TestRemoteMakeDirectoriesAndLinks makes what is named.
 func TestRemoteMakeDirectoriesAndLinks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	changes(t, dir, []changesCase{
 		{"mkdir DIR/a :DIR/b", "", "", "a/ b/"},
@@ -88,6 +90,7 @@ func TestRemoteMakeDirectoriesAndLinks(t *testing.T) {
 // TestReportsAreInPlainWords says what is wrong with one file of many in the words of the
 // error of a single one.
 func TestReportsAreInPlainWords(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	harness.Must(t, os.MkdirAll(filepath.Join(dir, "from"), 0o755))
@@ -103,6 +106,7 @@ func TestReportsAreInPlainWords(t *testing.T) {
 
 // TestRemoteEdit writes what the editor has changed, and loses nothing.
 func TestRemoteEdit(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir, temp := t.TempDir(), t.TempDir()
 	name := filepath.Join(dir, "a file")

@@ -20,6 +20,7 @@ import (
 // TestReaderOfOutputEnds runs a command that writes for ever, and reads one line of
 // it: the command ends at once, and the client by the same signal as other programs.
 func TestReaderOfOutputEnds(t *testing.T) {
+	t.Parallel()
 	server, url := harness.Server(t)
 	client := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "echo $$; exec yes")
 	var errs bytes.Buffer
@@ -47,6 +48,7 @@ func TestReaderOfOutputEnds(t *testing.T) {
 // TestInterruptedClientEndsByTheSignal interrupts a client. A shell that runs it in a
 // loop ends the loop then.
 func TestInterruptedClientEndsByTheSignal(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	for sig, script := range map[syscall.Signal]string{
 		syscall.SIGINT:  "echo ready; exec sleep 1000",
@@ -70,6 +72,7 @@ func TestInterruptedClientEndsByTheSignal(t *testing.T) {
 // TestIgnoredSignalsStayIgnored: a client that nohup, or a script in the background, has
 // started goes on where others end.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	client := exec.Command("sh", "-c", `trap '' HUP INT; exec "$0" "$@"`,
 		harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "echo ready; read line; echo $line")
@@ -105,6 +108,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 // TestSignalThatTheCommandHandles: a command that goes on after an interrupt decides
 // how its client ends.
 func TestSignalThatTheCommandHandles(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	client := exec.Command(harness.Codex, "remote", "run", "--url", url, "--", "sh", "-c", "trap 'exit 7' INT; echo ready; while :; do sleep 0.02; done")
 	out, err := client.StdoutPipe()

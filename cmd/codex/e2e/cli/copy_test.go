@@ -14,6 +14,7 @@ import (
 
 // TestCopiesFollowNoLinks: a copy stays below its target, whatever is there already.
 func TestCopiesFollowNoLinks(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	source := filepath.Join(t.TempDir(), "x")
 	harness.Must(t, os.MkdirAll(filepath.Join(source, "sub"), 0o755))

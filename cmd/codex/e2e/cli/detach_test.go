@@ -125,6 +125,7 @@ func (d *detaching) status(handle string) string {
 // TestDetachedOutlivesServers starts a process whose client and server end, the server in
 // every way, and finds its output and its exit code at the last one.
 func TestDetachedOutlivesServers(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	handle := strings.TrimSpace(d.must("run", "--detach", "--name", "job", "--", "sh", "-c",
@@ -174,6 +175,7 @@ func TestDetachedOutlivesServers(t *testing.T) {
 // TestDetachedEnds ends processes in the ways that there are: killed by a client, signalled,
 // and with their keepers, also while the server does not run.
 func TestDetachedEnds(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	const script = "echo $$; exec sleep 1000"
 	pidOf := func(handle string) (pid int) {
@@ -227,6 +229,7 @@ func TestDetachedEnds(t *testing.T) {
 // TestDetachedRetention has more output than is retained: the oldest is dropped and told, or
 // the process waits until a client consumes.
 func TestDetachedRetention(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	const lines = 400_000
 	var whole strings.Builder
@@ -259,6 +262,7 @@ func TestDetachedRetention(t *testing.T) {
 // TestDetachedOverStdio has servers over standard input and output, each of which ends with
 // its client: the next one finds the process of its user.
 func TestDetachedOverStdio(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	env = append(env, "XDG_STATE_HOME="+t.TempDir())
 	out, errs, code := harness.RunWith(t, env, home, "", "remote", "run", "--detach", "--name", "j", "--", "sh", "-c", "echo here; exit 4")
@@ -275,6 +279,7 @@ func TestDetachedOverStdio(t *testing.T) {
 
 // TestDetachedInSandbox: the sandbox is that of other processes, and outlives the server.
 func TestDetachedInSandbox(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	d := newDetaching(t)
 	target := filepath.Join(t.TempDir(), "new")
@@ -298,6 +303,7 @@ func TestDetachedInSandbox(t *testing.T) {
 // TestRefusedDetachedStarts: what the keeper of a detached process refuses about its start is
 // told at once, and the keeper ends.
 func TestRefusedDetachedStarts(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	c, err := execclient.DialWebSocket(t.Context(), d.url, execclient.Options{})
 	harness.Must(t, err)

@@ -124,6 +124,7 @@ func (f *cutFollower) disturb() {
 // TestDetachedFollowers has two clients follow a process that a third one writes to; a fourth
 // one may not write meanwhile.
 func TestDetachedFollowers(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "echo", "--stdin", "--", "cat")
 	dial := func() *execclient.Detached {
@@ -172,6 +173,7 @@ func TestDetachedFollowers(t *testing.T) {
 
 // TestAttach uses a detached shell at a terminal, leaves it, and comes back.
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--tty", "--name", "sh", "--", "sh", "-c", "PS1='> ' exec sh -i")
 	user := harness.AtTerminal(t, "remote", "attach", "--url", d.url, "--all", "sh")

@@ -18,6 +18,7 @@ const steering = "\x1b[31m\x1b]0;title\a\u202e\u009b31m"
 // TestNothingFromElsewhereSteersTheTerminal: names and errors from elsewhere are escaped on a
 // terminal. A program gets names as they are.
 func TestNothingFromElsewhereSteersTheTerminal(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	name := "a\n\tb" + steering

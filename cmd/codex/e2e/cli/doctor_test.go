@@ -72,6 +72,7 @@ func diagnose(t *testing.T, cmd *exec.Cmd) (*diagnosis, int) {
 }
 
 func TestDoctorJSON(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
 	cmd := exec.Command(harness.Codex, "doctor", "--json")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
@@ -135,6 +136,7 @@ func TestDoctorJSON(t *testing.T) {
 }
 
 func TestDoctorForPeople(t *testing.T) {
+	t.Parallel()
 	out, errs, code := harness.Run(t, "", "doctor")
 	if errs != "" || code > 1 {
 		t.Errorf("%d %q", code, errs)
@@ -168,6 +170,7 @@ func needNamespaces(t *testing.T) {
 }
 
 func TestDoctorOfABrokenHost(t *testing.T) {
+	t.Parallel()
 	needNamespaces(t)
 	for name, tt := range map[string]struct {
 		flags uintptr
@@ -219,6 +222,7 @@ func TestDoctorOfABrokenHost(t *testing.T) {
 }
 
 func TestDoctorOfARootWithoutSETFCAP(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("for root only")
 	}

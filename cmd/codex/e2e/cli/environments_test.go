@@ -17,6 +17,7 @@ import (
 )
 
 func TestExecServerOptions(t *testing.T) {
+	t.Parallel()
 	usage := func(more string) string {
 		return "\n\nUsage: codex exec-server --environment-id <ID> --remote <URL>" + more + "\n\nFor more information, try '--help'.\n"
 	}
@@ -77,6 +78,7 @@ func TestExecServerOptions(t *testing.T) {
 }
 
 func TestNamesOfProgramsThatAreNotHere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"apply_patch", "applypatch", "codex-execve-wrapper"} {
 		link := filepath.Join(dir, name)
@@ -114,6 +116,7 @@ func inServer(t *testing.T, env []string, home, script string) (out, errs string
 }
 
 func TestServersOfferAliases(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, map[string]string{".env": "FROM_DOTENV=yes\nCODEX_LOG=nonsense\n"})
 	out, errs := inServer(t, env, home, `dir=${PATH%%:*}; ls -A "$dir"; readlink "$dir/codex-linux-sandbox"; echo "$dir" "$FROM_DOTENV"; codex-linux-sandbox --help 2>&1 | grep -o -m 1 permission-profile`)
 	lines := strings.Split(out, "\n")
@@ -127,6 +130,7 @@ func TestServersOfferAliases(t *testing.T) {
 }
 
 func TestServersRemoveWhatKilledOnesLeft(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	start := func() *exec.Cmd {
 		cmd := exec.Command(harness.Codex, "exec-server")
@@ -160,6 +164,7 @@ func TestServersRemoveWhatKilledOnesLeft(t *testing.T) {
 }
 
 func TestServersWorkWithoutAliases(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	const warning = "WARNING: proceeding, even though we could not create PATH aliases: "
 	for _, tt := range []struct{ name, home, temp, want string }{
@@ -198,6 +203,7 @@ args = ["-c", "echo no such host >&2; exit 255"]
 }
 
 func TestEnvironments(t *testing.T) {
+	t.Parallel()
 	url, codex := someEnvironments(t)
 	out, errs, code := codex("environments", "list")
 	if code != 0 || errs != "" || !strings.HasPrefix(out, "   id       kind       ") || !strings.Contains(out, "*  devbox") || strings.Contains(out, "secret") || strings.Count(out, "\n") != 5 {
@@ -248,6 +254,7 @@ func TestEnvironments(t *testing.T) {
 
 // TestChosenEnvironment: the command line chooses the environment of a command.
 func TestChosenEnvironment(t *testing.T) {
+	t.Parallel()
 	url, codex := someEnvironments(t)
 	for _, tt := range []struct {
 		name string
@@ -273,6 +280,7 @@ func TestChosenEnvironment(t *testing.T) {
 }
 
 func TestWithoutAFileOfEnvironments(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	_, url := harness.Server(t)
 	for _, tt := range []struct {
@@ -307,6 +315,7 @@ func TestWithoutAFileOfEnvironments(t *testing.T) {
 // TestEnvironmentVariablesAndIDs: --env names an environment, or sets a variable where
 // it says so. It never does nothing.
 func TestEnvironmentVariablesAndIDs(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	for _, command := range []string{"run", "exec"} {
 		out, errs, code := harness.Run(t, "", "remote", command, "--url", url, "--env", "A=b", "--", "sh", "-c", "echo $A")

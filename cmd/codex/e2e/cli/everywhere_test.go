@@ -61,6 +61,7 @@ func everywhere(t *testing.T) (home string, env, ways []string) {
 
 // TestEverywhere does what a day's work consists of over ways to a server: see testutil.Choice.
 func TestEverywhere(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	home, env, ways := everywhere(t)
 	t.Run("ways", func(t *testing.T) {

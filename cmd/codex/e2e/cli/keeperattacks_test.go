@@ -94,6 +94,7 @@ func TestKeepersOfOthers(t *testing.T) {
 // TestPlantedKeepers: what stands where a server is about to make the directory of a process
 // makes the start fail. Nothing is written through it, and the server goes on.
 func TestPlantedKeepers(t *testing.T) {
+	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "first", "--", "sleep", "1000")
 	victim := t.TempDir()

@@ -47,6 +47,7 @@ func TestLimits(t *testing.T) {
 // TestLimitsOfServer: limits of a server, from its options or its file, hold whatever a client asks
 // for, and the limit of the client if that is lower.
 func TestLimitsOfServer(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "options.toml")
 	harness.Must(t, os.WriteFile(file, []byte("limit-open-files = \"100\"\n"), 0o600))
 	_, url := harness.Server(t, "--limit-open-files", "100", "--limit-output", "8")
@@ -70,6 +71,7 @@ func TestLimitsOfServer(t *testing.T) {
 // TestResources: what a command has used is that of the command and its descendants, with
 // and without a sandbox, whose launcher is not counted when it reports the end.
 func TestResources(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	for _, sandbox := range []string{"danger-full-access", "read-only"} {
 		out, errs, code := harness.Run(t, "", "remote", "exec", "--url", url, "--sandbox", sandbox, "--json", "--no-input", "--",
@@ -94,6 +96,7 @@ func TestResources(t *testing.T) {
 
 // TestOOMScore: the kernel kills commands, and helpers that work for one, before the server.
 func TestOOMScore(t *testing.T) {
+	t.Parallel()
 	server, url := harness.Server(t)
 	text, err := os.ReadFile("/proc/self/oom_score_adj") // which the server has inherited
 	if err != nil {

@@ -106,6 +106,7 @@ func TestSeveralListeners(t *testing.T) {
 
 // TestListenersAreChosenWell: options that do not go together are refused before anything listens.
 func TestListenersAreChosenWell(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	newAuthority(t, dir, "ours").server("server")
@@ -139,6 +140,7 @@ func upgradeAs(user uint32, args ...string) string {
 
 // TestListensOnOneFamily: a wildcard address of IPv4 is none of IPv6.
 func TestListensOnOneFamily(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command(harness.Codex, "exec-server", "--listen", "ws://0.0.0.0:0", "--allow-unauthenticated-bind")
 	cmd.Stderr = harness.ShownOnFailure(t)
 	out, err := cmd.StdoutPipe()

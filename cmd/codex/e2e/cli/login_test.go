@@ -21,6 +21,7 @@ import (
 // TestLoginThroughAProxy: the identity service, whose address is fixed, is reached through the
 // user's proxy, and verified by the user's certificate authorities.
 func TestLoginThroughAProxy(t *testing.T) {
+	t.Parallel()
 	const host = "auth.openai.com"
 	certificate, ca := harness.Authority(t, host)
 	var mu sync.Mutex

@@ -13,6 +13,7 @@ import (
 
 // TestCommandsThatCannotStart: the exit codes and the errors are those of a shell.
 func TestCommandsThatCannotStart(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -45,6 +46,7 @@ func TestCommandsThatCannotStart(t *testing.T) {
 // TestServerLogIsNotInTheOutput: the log of a server that an environment's program starts
 // is shown if it warns, or with -v.
 func TestServerLogIsNotInTheOutput(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, map[string]string{"environments.toml": `
 default = "build"
 [[environments]]
@@ -65,6 +67,7 @@ args = ["-c", "echo from-ssh >&2; exec '` + harness.Codex + `' exec-server --lis
 
 // TestQuietAndVerbose: -q leaves out notes and keeps errors, -v tells of the connection.
 func TestQuietAndVerbose(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	_, url := harness.Server(t)
 	for _, tt := range []struct {

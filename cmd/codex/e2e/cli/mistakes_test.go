@@ -14,6 +14,7 @@ import (
 // TestMistakes types what people get wrong: each error names the object, the reason and a
 // way out, and wrong usage exits with 2.
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	_, url := harness.Server(t)
 	env = append(env, "CODEX_EXEC_SERVER_URL="+url, "EDITOR=touch "+filepath.Join(home, "edited"))

@@ -16,6 +16,7 @@ import (
 )
 
 func TestRemoteMove(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -61,6 +62,7 @@ func TestRemoteMove(t *testing.T) {
 
 // TestRemoteMoveToAnotherFileSystem prints a command that does what a rename cannot.
 func TestRemoteMoveToAnotherFileSystem(t *testing.T) {
+	t.Parallel()
 	shm, err := os.MkdirTemp("/dev/shm", "codex")
 	testutil.Need(t, "/dev/shm", err, fs.ErrNotExist, fs.ErrPermission)
 	defer os.RemoveAll(shm)

@@ -49,6 +49,7 @@ func outside(t *testing.T) (url string, port string) {
 // TestPortsOfAllowedDomains: a pattern with a port lets a command reach this port of
 // the host and no other.
 func TestPortsOfAllowedDomains(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	url, port := outside(t)
 	for name, tt := range map[string]struct {
@@ -72,6 +73,7 @@ func TestPortsOfAllowedDomains(t *testing.T) {
 
 // TestRemoteNetwork: --network leaves the network on in the sandbox.
 func TestRemoteNetwork(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	_, url := harness.Server(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -294,6 +296,7 @@ func TestNetworkAnswersOfASession(t *testing.T) {
 // TestDeniedHosts: a command that fails after its proxy has refused a host is one
 // that the sandbox denied something.
 func TestDeniedHosts(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	url, port := outside(t)
 	// Without the sandbox there is no proxy, and the command succeeds.
@@ -341,6 +344,7 @@ func TestDeniedHosts(t *testing.T) {
 
 // TestNetworkAnswersInJSON: --json tells what a person was asked and answered.
 func TestNetworkAnswersInJSON(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
 	u := asking(t, url, "fetch http://a.test:81/", "--json")

@@ -82,6 +82,7 @@ func pass(to, from net.Conn, change func([]byte) []byte) {
 // TestServersWithoutAttributes: copies to and from servers such as Codex CLI's have what
 // the protocol has, and a line says what is lost.
 func TestServersWithoutAttributes(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	url = disguised(t, url, plain...)
 	dir := t.TempDir()
@@ -113,6 +114,7 @@ func TestServersWithoutAttributes(t *testing.T) {
 
 // TestListings: links that lead nowhere are listed, and -l tells permissions and targets.
 func TestListings(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	harness.Must(t, os.Mkdir(dir+"/d", 0o750))

@@ -18,6 +18,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -55,6 +56,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestNamesDecide(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, want := range map[string]string{"codex-fs": "fs sandbox helper failed", "codex-linux-sandbox": "--permission-profile"} {
 		link := filepath.Join(dir, name)
@@ -71,6 +73,7 @@ func TestNamesDecide(t *testing.T) {
 }
 
 func TestRemoteRun(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	out, errs, code := harness.Run(t, "in\n", "remote", "run", "--url", url, "--cwd", "/", "--env", "A=b c", "--env-var", "B=d,e", "--", "sh", "-c", `cat; pwd; echo "$A$B"; echo err >&2; exit 7`)
 	if out != "in\n/\nb cd,e\n" || errs != "err\n" || code != 7 {
@@ -89,6 +92,7 @@ func TestRemoteRun(t *testing.T) {
 }
 
 func TestRemoteRunOnATerminal(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	cmd := exec.Command(harness.Codex, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", `stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.02; done`)
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 31, Cols: 97})
@@ -125,6 +129,7 @@ func TestRemoteRunOnATerminal(t *testing.T) {
 }
 
 func TestRemoteFiles(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	blob := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
@@ -171,6 +176,7 @@ func TestRemoteFiles(t *testing.T) {
 // TestTerminalWithoutALocalOne gives commands a terminal whose input is none: they see
 // the end of that, also in the middle of a line.
 func TestTerminalWithoutALocalOne(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	for input, want := range map[string]string{"": "end\r\n", "hi\n": "hi\r\nhi\r\nend\r\n", "hi": "hihiend\r\n"} {
 		out, errs, code := harness.Run(t, input, "remote", "run", "--url", url, "--tty", "--", "sh", "-c", "cat; echo end")

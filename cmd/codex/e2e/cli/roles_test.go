@@ -13,6 +13,7 @@ import (
 
 // TestRoles has clients with tokens of different roles and ceilings use one server.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	ws, beside := harness.Places(t)
 	file := filepath.Join(t.TempDir(), "tokens.json")

@@ -40,6 +40,7 @@ func background(t *testing.T, url string) map[string]int {
 }
 
 func TestSIGTERMEndsInOrder(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{nil, {"--no-cgroups"}} {
 		cmd, url := harness.Server(t, args...)
 		pids := background(t, url)
@@ -79,6 +80,7 @@ func haveCgroups(t *testing.T) bool {
 }
 
 func TestStdinCanEndTheServer(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command(harness.Codex, "exec-server", "--exit-on-stdin-close")
 	in, err := cmd.StdinPipe()
 	harness.Must(t, err)
@@ -92,6 +94,7 @@ func TestStdinCanEndTheServer(t *testing.T) {
 }
 
 func TestStdioAnswersBeforeItEnds(t *testing.T) {
+	t.Parallel()
 	in := `{"id":1,"method":"initialize","params":{"clientName":"x"}}
 {"method":"initialized"}
 {"id":2,"method":"fs/getMetadata","params":{"path":"/"}}
@@ -105,6 +108,7 @@ func TestStdioAnswersBeforeItEnds(t *testing.T) {
 }
 
 func TestSignalsAreNormalised(t *testing.T) {
+	t.Parallel()
 	// The server starts with SIGINT ignored, as in the background of a script.
 	cmd := exec.Command("sh", "-c", "trap '' INT; exec "+harness.Codex+" exec-server --listen stdio")
 	cmd.Stdin = strings.NewReader(`{"id":1,"method":"initialize","params":{"clientName":"x"}}

@@ -16,6 +16,7 @@ import (
 // TestCopiesWriteIntoSpecialFiles: cp of a file onto a FIFO, a device or standard
 // output writes into it, as cp of the system does, on both sides.
 func TestCopiesWriteIntoSpecialFiles(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "into", "file")
@@ -55,6 +56,7 @@ func TestCopiesWriteIntoSpecialFiles(t *testing.T) {
 
 // TestCopiesStandardStreams copies to standard output and from standard input.
 func TestCopiesStandardStreams(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	file, made := filepath.Join(dir, "file"), filepath.Join(dir, "made")

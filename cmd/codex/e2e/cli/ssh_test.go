@@ -32,6 +32,7 @@ exec sh -c "$3"
 }
 
 func TestSSHEnvironment(t *testing.T) {
+	t.Parallel()
 	there, home, env := fakeSSH(t, "echo Welcome; echo 'motd on stderr' >&2")
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
 	if out, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--default"); code != 0 || !strings.HasPrefix(out, "Added build to ") {
@@ -55,6 +56,7 @@ func TestSSHEnvironment(t *testing.T) {
 }
 
 func TestSSHFailures(t *testing.T) {
+	t.Parallel()
 	for said, want := range map[string]string{
 		"me@build: Permission denied (publickey).":                 "no password is asked for here",
 		"Host key verification failed.":                            "try ssh me@build true",
@@ -73,6 +75,7 @@ func TestSSHFailures(t *testing.T) {
 
 // TestSSHInstall: this program is copied to a machine of its own kind, and to no other.
 func TestSSHInstall(t *testing.T) {
+	t.Parallel()
 	there, home, env := fakeSSH(t, "echo Welcome")
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
 	if _, errs, code := run("environments", "add", "build", "--ssh", "me@build", "--install"); code != 0 || !strings.Contains(errs, "copied this program") {
@@ -96,6 +99,7 @@ func TestSSHInstall(t *testing.T) {
 
 // TestRendezvousEnvironment: an environment of a rendezvous service in the file.
 func TestRendezvousEnvironment(t *testing.T) {
+	t.Parallel()
 	home, env := harness.HomeDirectory(t, map[string]string{"token": "\n"})
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }
 	if _, errs, code := run("environments", "add", "box", "--rendezvous", "https://127.0.0.1:1", "--token-file", filepath.Join(home, "token")); code != 0 {

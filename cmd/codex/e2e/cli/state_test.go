@@ -51,6 +51,7 @@ func newState(t *testing.T, args ...string) *state {
 // read nothing of other detached processes, of records with the secrets of keepers, or of the
 // server's tokens, also where they may write to the directories that lead there.
 func TestStateIsHidden(t *testing.T) {
+	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
 		args := []string{"--sandbox-backend", backend}

@@ -43,6 +43,7 @@ func writeText(t *testing.T, name, text string) {
 
 // TestSyncs: the target becomes like the source, and a second time nothing is left to do.
 func TestSyncs(t *testing.T) {
+	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
 		harness.Must(t, os.RemoveAll(source))
 		harness.Must(t, os.Rename(sampleTree(t), source))
@@ -82,6 +83,7 @@ func TestSyncs(t *testing.T) {
 
 // TestSyncChecksums: contents are compared, and not the times.
 func TestSyncChecksums(t *testing.T) {
+	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
 		old := time.Unix(1e9, 0)
 		for _, dir := range []string{source, target} {
@@ -101,6 +103,7 @@ func TestSyncChecksums(t *testing.T) {
 // TestSyncDeletes: --delete removes what the source does not have, but nothing that is
 // left out, and nothing if the source was not read whole.
 func TestSyncDeletes(t *testing.T) {
+	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
 		writeText(t, source+"/a", "a")
 		writeText(t, source+"/kind/f", "f")
@@ -133,6 +136,7 @@ func TestSyncDeletes(t *testing.T) {
 // TestSyncDeletesNothingElsewhere: a directory of the target that becomes a link after it
 // was listed does not lead a removal away, be it of a link, a file or a directory.
 func TestSyncDeletesNothingElsewhere(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	harness.Must(t, os.MkdirAll(dir+"/source/d", 0o755))
@@ -159,6 +163,7 @@ func TestSyncDeletesNothingElsewhere(t *testing.T) {
 
 // TestSyncGit: what git ignores is neither copied nor removed.
 func TestSyncGit(t *testing.T) {
+	t.Parallel()
 	syncs(t, func(t *testing.T, source, target string, run func(...string) (string, string, int)) {
 		for name, text := range map[string]string{
 			".gitignore": "*.log\n/build/\n!keep.log\n", "a.log": "", "keep.log": "k", "build/x": "", "sub/build/y": "y", "sub/.gitignore": "z\n",
@@ -179,6 +184,7 @@ func TestSyncGit(t *testing.T) {
 
 // TestSyncMistakes says what is wrong.
 func TestSyncMistakes(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	writeText(t, dir+"/f", "")

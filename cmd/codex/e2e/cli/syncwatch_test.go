@@ -146,6 +146,7 @@ func TestSyncFollowsAnotherServer(t *testing.T) {
 
 // TestSyncFollowsGit: a changed .gitignore counts for what did not change itself.
 func TestSyncFollowsGit(t *testing.T) {
+	t.Parallel()
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
 		writeText(t, source+"/.gitignore", "*.log\n")
 		writeText(t, source+"/a.log", "l")
@@ -187,6 +188,7 @@ func TestSyncFollowsFloods(t *testing.T) {
 
 // TestSyncWatchMistakes says what is wrong, and ends when the source is gone.
 func TestSyncWatchMistakes(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	harness.Must(t, os.Mkdir(dir+"/s", 0o755))

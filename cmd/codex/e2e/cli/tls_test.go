@@ -83,6 +83,7 @@ func (a *authority) client(name string) {
 // TestTLS: a server of wss:// admits clients with a certificate of its authority and no
 // others, and shows a new certificate of its own as soon as there is one.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	ours, clients, others := newAuthority(t, dir, "ours"), newAuthority(t, dir, "clients"), newAuthority(t, dir, "others")
@@ -127,6 +128,7 @@ func TestTLS(t *testing.T) {
 
 // TestTLSOfAnEnvironment reaches a server whose files stand in environments.toml.
 func TestTLSOfAnEnvironment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ours := newAuthority(t, dir, "ours")
 	ours.server("server")
@@ -149,6 +151,7 @@ func TestTLSOfAnEnvironment(t *testing.T) {
 
 // TestTLSIsChosenWell: wrong usage is refused before anything listens.
 func TestTLSIsChosenWell(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	newAuthority(t, dir, "ours").server("server")
 	cert, key, ca := filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"), filepath.Join(dir, "ours.pem")

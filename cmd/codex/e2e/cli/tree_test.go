@@ -57,6 +57,7 @@ func sampleTree(t *testing.T) string {
 
 // TestCopiesOfTrees: permissions, links and empty directories survive, and with -p times.
 func TestCopiesOfTrees(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	t.Run("archives", func(t *testing.T) { copiesOfTrees(t, url) })
 	t.Run("requests", func(t *testing.T) { copiesOfTrees(t, disguised(t, url, "fs/openArchive")) })
@@ -94,6 +95,7 @@ func copiesOfTrees(t *testing.T, url string) {
 
 // TestCopiesGoOn: one odd entry is reported, and the rest is copied.
 func TestCopiesGoOn(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	source := filepath.Join(dir, "w")
@@ -129,6 +131,7 @@ func TestCopiesGoOn(t *testing.T) {
 
 // TestCopiesUpFollowNoLinks: a link below the server's target leads nowhere else.
 func TestCopiesUpFollowNoLinks(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	source, elsewhere := filepath.Join(dir, "w"), filepath.Join(dir, "elsewhere")
@@ -159,6 +162,7 @@ func TestCopiesUpFollowNoLinks(t *testing.T) {
 }
 
 func TestCopiesByPatterns(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	for _, name := range []string{"src/a.go", "src/b.go", "src/c.txt", "src/.hidden.go", "src/sub/d.go", "src/sub/deep/e.go", "src/node_modules/x.go", "lit/[a].go", "lit/a.go"} {

@@ -55,6 +55,7 @@ func everything(line []byte) []byte {
 // TestCopiesTakeOnlyWhatTheyAskFor has a server send more than it is asked for: what git and
 // --exclude leave out stays as it is here.
 func TestCopiesTakeOnlyWhatTheyAskFor(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	harness.Must(t, err)
 	home, env := harness.HomeDirectory(t, map[string]string{"environments.toml": `[[environments]]

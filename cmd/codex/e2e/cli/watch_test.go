@@ -74,6 +74,7 @@ func awaitWatch(t *testing.T, dir string, next func() string) {
 }
 
 func TestRemoteWatch(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	harness.Must(t, err)
@@ -100,6 +101,7 @@ func TestRemoteWatch(t *testing.T) {
 // TestRemoteWatchRuns: the command runs at once and after each change, whatever its exit
 // code is.
 func TestRemoteWatchRuns(t *testing.T) {
+	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
 	next := lines(t, "remote", "watch", "--url", url, dir, "--cwd", dir, "--", "sh", "-c", "echo $(ls); exit 3")
