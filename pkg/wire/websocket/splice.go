@@ -3,7 +3,6 @@ package websocket
 import (
 	"errors"
 	"io"
-	"sync"
 )
 
 // keptSplice is the most memory, in bytes, that a splice keeps for the next message
@@ -19,25 +18,18 @@ const keptSplice = 1 << 20
 // Splice reads from and writes to both connections; nobody else may. It returns when
 // its two goroutines have.
 func Splice(a, b Transport) error {
-	var (
-		wg    sync.WaitGroup
-		once  sync.Once
-		cause error
-	)
-	end := func(err error) {
-		once.Do(func() {
-			if errors.Is(err, ErrClosed) || errors.Is(err, io.EOF) {
-				_, _ = a.Close(CloseNormal, ""), b.Close(CloseNormal, "")
-				return
-			}
-			cause = err
-			_, _ = a.Abort(), b.Abort()
-		})
+	ended := make(chan error, 2)
+	go func() { ended <- pass(a, b) }()
+	go func() { ended <- pass(b, a) }()
+	err := <-ended
+	if errors.Is(err, ErrClosed) || errors.Is(err, io.EOF) {
+		err = nil
+		_, _ = a.Close(CloseNormal, ""), b.Close(CloseNormal, "")
+	} else {
+		_, _ = a.Abort(), b.Abort()
 	}
-	wg.Go(func() { end(pass(a, b)) })
-	wg.Go(func() { end(pass(b, a)) })
-	wg.Wait()
-	return cause
+	<-ended // it ends because both connections have
+	return err
 }
 
 // pass writes each message of from to to until one of them fails.
