@@ -42,15 +42,15 @@ type world struct {
 // nobody is an ordinary user.
 const nobody = 65534
 
-// backendOf is a backend, and the user of a server that has it.
-type backendOf struct {
+// pair is a backend, and the user of a server that has it.
+type pair struct {
 	name string
 	uid  int
 }
 
 // backends are what tests try: the user is that of the test and, if that is root, an ordinary
 // one: see testutil.Pairs.
-func backends(t *testing.T) (list []backendOf) {
+func backends(t *testing.T) (list []pair) {
 	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {
 		users = append(users, nobody)
@@ -58,7 +58,7 @@ func backends(t *testing.T) (list []backendOf) {
 	pairs := testutil.Pairs(t.Name(), users, []string{machine.Namespaces, machine.Bwrap, machine.Landlock})
 	for _, uid := range users {
 		for _, name := range pairs[uid] {
-			list = append(list, backendOf{name, uid})
+			list = append(list, pair{name, uid})
 		}
 	}
 	return list
@@ -76,7 +76,7 @@ func someWorld(t *testing.T, test func(w *world)) {
 	inWorlds(t, testutil.Choice(t.Name(), backends(t)), test)
 }
 
-func inWorlds(t *testing.T, list []backendOf, test func(w *world)) {
+func inWorlds(t *testing.T, list []pair, test func(w *world)) {
 	t.Helper()
 	harness.NeedSandbox(t)
 	for _, b := range list {
