@@ -69,10 +69,7 @@ func confinedBy(t *testing.T, binary string, args ...string) *confined {
 	harness.Must(t, os.WriteFile(filepath.Join(c.ws, "f"), []byte("text"), 0o644))
 	harness.Must(t, os.WriteFile(filepath.Join(c.ws, "secret"), []byte("secret"), 0o644))
 	harness.Must(t, os.WriteFile(filepath.Join(c.dir, "outside"), []byte("outside"), 0o644))
-	single := harness.Codex
-	harness.Codex = binary
-	cmd, url := harness.Server(t, args...)
-	harness.Codex = single
+	cmd, url := harness.ServerOf(t, binary, args...)
 	c.pid, c.url = cmd.Process.Pid, url
 	c.wire = connect(t, url)
 	// With the first process the server starts a watchdog.
