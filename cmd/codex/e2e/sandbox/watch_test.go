@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +60,9 @@ func TestWatchTellsWhatMayBeRead(t *testing.T) {
 		harness.Must(t, os.RemoveAll(c.ws+"/closed"))
 		harness.Must(t, os.MkdirAll(c.ws+"/closed/below", 0o755))
 		write("secret", "closed/a", "closed/below/b", "two")
-		if got := c.changes("two"); strings.Join(got, " ") != "ws/two" {
+		// What was written to the file before may be told after that the file is there.
+		got := slices.DeleteFunc(c.changes("two"), func(name string) bool { return name == "ws/sub/one" })
+		if strings.Join(got, " ") != "ws/two" {
 			t.Errorf("told %q", got)
 		}
 		c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws + "/closed"), "sandbox": profile}, -32600, "Permission denied")
