@@ -88,7 +88,7 @@ func (w *world) startAttacks() []startAttack {
 // TestStartsUnderACeiling: neither a process nor a detached one gets more than its token
 // permits, whatever its client asks for.
 func TestStartsUnderACeiling(t *testing.T) {
-	eachWorld(t, func(w *world) {
+	someWorld(t, func(w *world) {
 		token := w.token("--role", "run", "--cwd", w.ws)
 		w.serve()
 		c := w.client(token)

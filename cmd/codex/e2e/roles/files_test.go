@@ -172,7 +172,7 @@ func extract(ctx context.Context, f *execclient.FS, path string, headers ...tar.
 // TestFilesUnderACeiling: no file request leaves the directory of the token, with the sandbox
 // of the request or without.
 func TestFilesUnderACeiling(t *testing.T) {
-	eachWorld(t, func(w *world) {
+	someWorld(t, func(w *world) {
 		token := w.token("--role", "run", "--cwd", w.ws)
 		w.serve()
 		ctx, files := w.t.Context(), w.client(token).FS()
