@@ -78,7 +78,8 @@ func (u *User) Expect(want string) {
 		n, err := u.TTY.Read(b)
 		u.all.Write(b[:n])
 		if u.seen += string(b[:n]); err != nil {
-			u.T.Fatalf("no %q: %q, %v", want, u.seen, err)
+			rest, code := u.End()
+			u.T.Fatalf("no %q: %q, %v; then %q and exit code %d", want, u.seen, err, strings.TrimPrefix(rest, u.seen), code)
 		}
 	}
 }
