@@ -17,15 +17,18 @@ const (
 
 // oomScore has the kernel kill processes before this program when memory is short: they
 // inherit an oom_score_adj that this program has only while it forks. Raising the value
-// and restoring it needs no privilege, and takes 4 microseconds.
+// and restoring it needs no privilege, and takes 4 microseconds. Forks that overlap share
+// that: with one at a time, 32 starts at once took a quarter longer.
 //
 // The alternative was to write that of the process after its start: what it has started
 // by then keeps the one of this program.
 type oomScore struct {
-	mu       sync.Mutex // held during a fork
 	once     sync.Once
-	fd       int    // -1: the value cannot be changed
 	own, set []byte // text of the values; set is never below oomScoreAbove
+
+	mu    sync.Mutex
+	fd    int // -1: the value cannot be changed
+	forks int // that go on; if there is any, the value is raised
 }
 
 // open opens the file, and finds out whether a raised value can be restored.
@@ -56,16 +59,18 @@ func (*oomScore) write(fd int, value []byte) bool {
 func (o *oomScore) raise() {
 	o.once.Do(o.open)
 	o.mu.Lock()
-	if o.fd >= 0 {
+	defer o.mu.Unlock()
+	if o.forks++; o.forks == 1 && o.fd >= 0 {
 		o.write(o.fd, o.set)
 	}
 }
 
 func (o *oomScore) restore() {
-	if o.fd >= 0 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.forks--; o.forks == 0 && o.fd >= 0 {
 		o.write(o.fd, o.own)
 	}
-	o.mu.Unlock()
 }
 
 // close closes the file.
