@@ -5,6 +5,7 @@
 //	jsonrpc     reads and writes JSON-RPC messages
 //	jsonwire    reads and appends JSON without reflection
 //	pathuri     file URIs and the native paths that they stand for
+//	pattern     regular expressions that are compiled at their first use
 //	secret      a credential that does not print, and types to embed where one is
 //	sessionid   the ids of sessions, and their digests for logs
 //	tunnel      byte streams in messages, with windows

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -297,14 +297,14 @@ func (c *completer) values(option string) choice {
 func (c *completer) namesFile(option string) bool {
 	for _, flag := range c.flags {
 		if f, ok := flag.(cli.DocGenerationFlag); ok && slices.Contains(flag.Names(), option) {
-			return placeholder.MatchString(f.GetUsage())
+			return placeholder().MatchString(f.GetUsage())
 		}
 	}
 	return false
 }
 
 // placeholder is what stands for a file in the usage of an option.
-var placeholder = regexp.MustCompile("`[^`]*(FILE|DIR|PATH|PROGRAM)[^`]*`")
+var placeholder = pattern.New("`[^`]*(FILE|DIR|PATH|PROGRAM)[^`]*`")
 
 // environmentIDs are those of the configuration; none if it cannot be read, for a press
 // of a key is no time for errors.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -127,13 +127,13 @@ complete -c @NAME@ -f -a '(__codex_complete)'
 `
 
 // plainName is a name that needs no quotes in any shell.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+var plainName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
 // completedName returns the name that scripts complete: the one by which the
 // program was called. scripts/install --name can install it beside OpenAI's codex,
 // whose completions must stay as they are.
 func completedName(arg0 string) string {
-	if name := filepath.Base(arg0); plainName.MatchString(name) {
+	if name := filepath.Base(arg0); plainName().MatchString(name) {
 		return name
 	}
 	return "codex"

@@ -3,9 +3,9 @@ package cmdutil
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -24,8 +24,8 @@ func OnUsageError(c *cli.Context, err error, _ bool) error {
 
 // The flag parser's messages about values. It writes every flag with one dash.
 var (
-	missingValue = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
-	invalidValue = regexp.MustCompile(`^invalid (?:boolean )?value (".*") for (?:flag )?-(\S+): (.*)$`)
+	missingValue = pattern.New(`^flag needs an argument: -+(.*)$`)
+	invalidValue = pattern.New(`^invalid (?:boolean )?value (".*") for (?:flag )?-(\S+): (.*)$`)
 )
 
 // flagError says what is wrong with a flag, up to where one finds more.
@@ -43,10 +43,10 @@ func flagError(text string, flags []cli.Flag) string {
 		}
 		return fmt.Sprintf("unknown flag %s;", dashed(name))
 	}
-	if m := missingValue.FindStringSubmatch(text); m != nil {
+	if m := missingValue().FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("%s needs a value;", dashed(m[1]))
 	}
-	if m := invalidValue.FindStringSubmatch(text); m != nil {
+	if m := invalidValue().FindStringSubmatch(text); m != nil {
 		reason := m[3]
 		if flag := find(flags, m[2]); flag != nil {
 			reason = expected(flag, reason)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/archive"
 	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/wire/pattern"
 )
 
 // localTree is a directory here. One that does not exist, and is not made because nothing
@@ -183,7 +183,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 		err := t.fs.RemoveWith(t.ctx, under(t.uri, e.Path), o)
 		var refused *execclient.ServerError
 		// A directory may have something in it that is left out.
-		kept := e.Type == archive.Directory && errors.As(err, &refused) && notEmpty.MatchString(refused.Message)
+		kept := e.Type == archive.Directory && errors.As(err, &refused) && notEmpty().MatchString(refused.Message)
 		if err != nil && !kept && !execclient.IsCode(err, execproto.CodeNotFound) {
 			t.report(t.shown(e.Path), err)
 		}
@@ -213,7 +213,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 }
 
 // notEmpty finds the error of removing a directory that is not empty, of Linux or macOS.
-var notEmpty = regexp.MustCompile(`\(os error (39|66)\)`)
+var notEmpty = pattern.New(`\(os error (39|66)\)`)
 
 // isBelow reports whether a path is in a directory.
 func isBelow(below, folder string) bool {
