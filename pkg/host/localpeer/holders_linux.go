@@ -3,9 +3,11 @@ package localpeer
 import (
 	"errors"
 	"io/fs"
-	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,7 @@ type sighting struct {
 // began.
 type batch struct {
 	done  chan struct{}
+	mu    sync.Mutex           // for the sightings, while processes are inspected
 	found map[string]*sighting // by the text of the descriptor's link
 }
 
@@ -65,36 +68,88 @@ func (l *scans) find(inode uint64) sighting {
 	return *seen
 }
 
-// run scans at every process.
+// run scans every process, with a few goroutines: a client waits for it. Kernel threads are left
+// out: they hold no descriptors, and large machines have a thousand. This program comes last,
+// and only if no other process holds the socket: it is not confined, and with many clients
+// it has more descriptors than all others together.
 func (b *batch) run() {
-	fail := func(err error) {
-		for _, s := range b.found {
-			s.err = err
-		}
-	}
 	me, err := readSelf()
 	if err != nil {
-		fail(err)
+		b.fail(err)
 		return
 	}
+	kernel := kernelThreads()
 	pids, err := processes()
 	if err != nil {
-		fail(err)
+		b.fail(err)
 		return
 	}
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return kernel[pid] })
 	var unreadable []int
-	for _, pid := range pids {
-		switch err := b.inspect(&me, pid); {
-		case errors.Is(err, fs.ErrPermission):
-			unreadable = append(unreadable, pid)
-		case err != nil && !gone(err):
-			fail(err)
-			return
+	// If /proc is that of another PID namespace, the process with this id is another one.
+	if at := slices.Index(pids, me.pid); at >= 0 && isSelf(me.pid) {
+		unreadable = b.scan(&me, slices.Delete(pids, at, at+1))
+		if b.wanted() {
+			unreadable = append(unreadable, b.scan(&me, []int{me.pid})...)
 		}
+	} else {
+		unreadable = b.scan(&me, pids)
 	}
 	for _, s := range b.found {
 		s.unreadable = unreadable
 	}
+}
+
+// scan inspects processes, and returns those whose descriptors cannot be read.
+func (b *batch) scan(me *self, pids []int) (unreadable []int) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	inspect := func() {
+		var own []int
+		buffer := make([]byte, namesSize)
+		for i := next.Add(1) - 1; i < int64(len(pids)); i = next.Add(1) - 1 {
+			switch err := b.inspect(me, pids[i], buffer); {
+			case errors.Is(err, fs.ErrPermission):
+				own = append(own, pids[i])
+			case err != nil && !gone(err):
+				b.fail(err)
+			}
+		}
+		b.mu.Lock()
+		unreadable = append(unreadable, own...)
+		b.mu.Unlock()
+	}
+	for range min(runtime.GOMAXPROCS(0), maxScanners, len(pids)) - 1 {
+		wg.Go(inspect)
+	}
+	inspect()
+	wg.Wait()
+	return unreadable
+}
+
+// fail notes an error that keeps the answer from being known.
+func (b *batch) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.found {
+		s.err = err
+	}
+}
+
+// wanted reports whether a socket has no holder yet.
+func (b *batch) wanted() bool {
+	for _, s := range b.found {
+		if s.err == nil && s.confined == "" && !s.held {
+			return true
+		}
+	}
+	return false
+}
+
+// isSelf reports whether /proc calls this process pid.
+func isSelf(pid int) bool {
+	name, err := readLink(unix.AT_FDCWD, "/proc/self")
+	return err == nil && name == strconv.Itoa(pid)
 }
 
 // gone reports whether an error says that a process has ended.
@@ -118,52 +173,71 @@ func processes() ([]int, error) {
 }
 
 func namesIn(dir int, name string) ([]string, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := openNames(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	return f.Readdirnames(-1)
+	defer unix.Close(fd)
+	return readNames(fd, make([]byte, namesSize))
 }
 
-// inspect scans at the descriptors of a process. Threads have tables of their
+// openNames opens a directory to read the names in it.
+func openNames(dir int, name string) (fd int, err error) {
+	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// readNames returns the names in an open directory.
+func readNames(fd int, buffer []byte) (names []string, err error) {
+	for {
+		n, err := unix.ReadDirent(fd, buffer)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return names, err
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
+	}
+}
+
+// inspect scans the descriptors of a process. Threads have tables of their
 // own if they ask for that (and a process whose first thread has ended shows
-// none): they are looked at where a process is marked as confined.
-func (b *batch) inspect(me *self, pid int) error {
-	dir, err := openProcess(pid)
+// none): they are looked at where a process is marked as confined. The files of
+// the process are read through its directory fd, so that they are of one process
+// even if another one gets its id meanwhile.
+func (b *batch) inspect(me *self, pid int, buffer []byte) error {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
-	held, err := b.holds(dir, "fd")
+	defer unix.Close(fd)
+	held, err := b.holds(fd, buffer)
 	if err != nil {
 		return err
 	}
 	var threads unix.Stat_t
-	if err := unix.Fstatat(dir, "task", &threads, 0); err != nil {
+	if err := unix.Fstatat(fd, "../task", &threads, 0); err != nil {
 		return err
 	}
 	const one = 3 // links: the directory's name, its dot, and one thread's
 	if len(held) == 0 && threads.Nlink <= one {
 		return nil
 	}
+	dir, err := unix.Openat(fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
 	p, err := readProcess(dir)
 	if err != nil {
 		return err
 	}
 	if threads.Nlink > one && me.marked(&p) != "" {
-		tasks, err := namesIn(dir, "task")
+		more, err := b.heldByThreads(dir, buffer)
 		if err != nil {
 			return err
 		}
-		for _, task := range tasks {
-			more, err := b.holds(dir, "task/"+task+"/fd")
-			if err != nil && !gone(err) {
-				return err
-			}
-			held = append(held, more...)
-		}
+		held = append(held, more...)
 	}
 	if len(held) == 0 {
 		return nil
@@ -172,6 +246,8 @@ func (b *batch) inspect(me *self, pid int) error {
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, s := range held {
 		if why == "" {
 			s.held = true
@@ -182,15 +258,30 @@ func (b *batch) inspect(me *self, pid int) error {
 	return nil
 }
 
-// holds returns which of the sockets are among the descriptors of a directory.
-func (b *batch) holds(dir int, name string) ([]*sighting, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// heldByThreads returns which of the sockets are among the descriptors of any thread of a process.
+func (b *batch) heldByThreads(dir int, buffer []byte) (held []*sighting, err error) {
+	tasks, err := namesIn(dir, "task")
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	for _, task := range tasks {
+		fd, err := openNames(dir, "task/"+task+"/fd")
+		if err == nil {
+			var more []*sighting
+			more, err = b.holds(fd, buffer)
+			_ = unix.Close(fd)
+			held = append(held, more...)
+		}
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+// holds returns which of the sockets are among the descriptors that a directory lists.
+func (b *batch) holds(fd int, buffer []byte) ([]*sighting, error) {
+	names, err := readNames(fd, buffer)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,18 @@ const (
 	// KB, and a list of groups.
 	maxStatus = 1 << 20
 
+	// usualStatus is for how much of it memory is allocated at first.
+	usualStatus = 4 << 10
+
 	// maxAncestors bounds how far the parents of a process are followed, in
 	// generations. Pid reuse could otherwise make a circle.
 	maxAncestors = 256
+
+	// namesSize is the size of the buffer that a scan reads names into, in bytes: 300 descriptors at a time.
+	namesSize = 8 << 10
+
+	// maxScanners bounds the goroutines of a scan: each is in system calls all the time.
+	maxScanners = 4
 
 	// maxTable bounds the fallback that reads the tables of /proc/net, in
 	// bytes: 150 per socket, so 400,000 sockets.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -19,6 +18,13 @@ import (
 const (
 	launcherName = "codex-linux-sandbox"
 	launcherComm = "codex-linux-san"
+)
+
+const (
+	// kthreadd is the id of the kernel thread that starts all others.
+	kthreadd = 2
+	// flagKernelThread is PF_KTHREAD, which golang.org/x/sys does not have.
+	flagKernelThread = 0x200000
 )
 
 // process holds values of /proc/PID/status, which every user may read.
@@ -76,21 +82,74 @@ func readProcess(dir int) (process, error) {
 	return p, nil
 }
 
-// readAt reads a file of a process.
+// readAt reads a file of a process, up to maxStatus bytes. It uses no os.File: that takes three
+// more system calls, and a scan reads many files.
 func readAt(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxStatus))
+	defer unix.Close(fd)
+	text := make([]byte, 0, usualStatus)
+	for len(text) < maxStatus {
+		text = slices.Grow(text, usualStatus/2)
+		n, err := unix.Read(fd, text[len(text):min(cap(text), maxStatus)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return text, nil
+		}
+		text = text[:len(text)+n]
+	}
+	return text, nil
 }
 
 // openProcess opens the directory of a process. Files that are read through it
 // belong to that process, even if another one gets its id later.
 func openProcess(pid int) (dir int, err error) {
 	return unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it. No
+// other process ever becomes a child of it. Once a thread has ended, another process may get
+// its id, and is taken for it then: in the milliseconds of a scan the kernel would have to give all other
+// ids first.
+func kernelThreads() map[int]bool {
+	dir, err := openProcess(kthreadd)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(dir)
+	stat, err := readAt(dir, "stat")
+	if err != nil || !isKernelThread(stat) {
+		return nil // in a container, it is some program
+	}
+	text, err := readAt(dir, "task/"+strconv.Itoa(kthreadd)+"/children")
+	if err != nil {
+		return nil // a kernel without CONFIG_PROC_CHILDREN
+	}
+	threads := make(map[int]bool)
+	for field := range bytes.FieldsSeq(text) {
+		if pid, err := strconv.Atoi(string(field)); err == nil {
+			threads[pid] = true
+		}
+	}
+	return threads
+}
+
+// isKernelThread reports whether a line of /proc/PID/stat has the flag of kernel threads. The name in
+// it is in parentheses, and may hold anything.
+func isKernelThread(stat []byte) bool {
+	const flags = 6 // of the fields behind the name: state, parent, group, session, terminal, its group, flags
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= flags {
+		return false
+	}
+	n, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && n&flagKernelThread != 0
 }
 
 // self is this process, with which others are compared.
