@@ -154,19 +154,23 @@ func (p *program) loopback() {
 
 // prepareCommand appends what the command's process does between its start
 // and its exec. With a terminal of its own it takes it over.
-func (p *program) prepareCommand(terminal bool) {
+func (p *program) prepareCommand(terminal, helper bool) {
 	p.do("make a session", "", unix.SYS_SETSID)
 	if terminal {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
-	p.restoreLimits()
+	p.restoreLimits(helper)
 }
 
 // restoreLimits appends what gives the command the limit of open files that
-// the launcher was started with.
-func (p *program) restoreLimits() {
+// the launcher was started with. A codex-fs can open no more files until its package os has raised
+// the soft limit: before that, the runtime would read lists of cgroups and mounts for a tenth of its start.
+func (p *program) restoreLimits(helper bool) {
 	if nofile.Known {
 		limit := nofile.Limit
+		if helper {
+			limit[0] = min(limit[0], standardFiles)
+		}
 		p.do("restore the limit of open files", "", unix.SYS_PRLIMIT64, val(0), val(unix.RLIMIT_NOFILE), pointer(p, &limit), val(0))
 	}
 }

@@ -62,7 +62,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 		// launcher and the init, and finds the command in a group of its own.
 		s.processes.command.endWith(unix.SIGKILL)
 	}
-	s.processes.command.prepareCommand(s.terminal)
+	s.processes.command.prepareCommand(s.terminal, l.helper)
 	return s, nil
 }
 
@@ -399,7 +399,7 @@ func (l *launch) execDirectly() (int, error) {
 		p.noNewPrivileges()
 		p.install(l.rules().Filter())
 	}
-	p.restoreLimits()
+	p.restoreLimits(l.helper)
 	l.begun()
 	if step, errno := p.run(); step >= 0 {
 		return 0, p.steps[step].fail(errno)
