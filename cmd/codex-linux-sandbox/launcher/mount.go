@@ -40,6 +40,7 @@ type mounter struct {
 	made    []string   // what the plan has mounted so far
 	wall    *ruleset   // the second wall; nil: none
 	helper  bool       // the command is the helper of file requests
+	reading bool       // the command writes nothing
 	keeping bool       // the view is used later: kept are its mounts
 	kept    []keptMount
 }
@@ -390,14 +391,18 @@ func (m *mounter) makeProc() {
 			m.do("make the directory", "/proc", unix.SYS_MKDIRAT, m.root.arg(), m.text("proc"), val(0o555))
 		})
 	}
+	owned, attr := sandbox.HostOwned, uint64(binding|unix.MOUNT_ATTR_NOEXEC)
+	if m.reading {
+		owned, attr = nil, attr|unix.MOUNT_ATTR_RDONLY // as a whole
+	}
 	fresh := func() {
-		proc := m.fileSystem("proc", binding|unix.MOUNT_ATTR_NOEXEC)
+		proc := m.fileSystem("proc", attr)
 		m.own("/proc", proc, sandbox.WallFiles)
 		m.place(proc, "/proc")
 	}
 	if !m.plan.NoProc {
 		m.either(fresh, m.emptyProc)
-		for _, name := range sandbox.HostOwned {
+		for _, name := range owned {
 			m.ifThere(func() {
 				at := m.open("open", m.root.arg(), "proc/"+name)
 				from := m.get("copy the mount of", name, unix.SYS_OPEN_TREE, at.arg(), m.text(""), val(tree))

@@ -77,7 +77,7 @@ func (s *supervisor) build() {
 	s.entered = len(p.steps)
 	wall := l.wall(p, l.rules())
 	if mounting {
-		(&mounter{program: p, plan: l.plan, wall: wall, helper: l.helper}).view()
+		(&mounter{program: p, plan: l.plan, wall: wall, helper: l.helper, reading: l.reading}).view()
 	}
 	if l.plan.OwnNetwork() {
 		p.loopback()
