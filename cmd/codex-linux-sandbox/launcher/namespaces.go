@@ -154,12 +154,12 @@ func (p *program) loopback() {
 
 // prepareCommand appends what the command's process does between its start
 // and its exec. With a terminal of its own it takes it over.
-func (p *program) prepareCommand(terminal, helper bool) {
+func (p *program) prepareCommand(terminal bool) {
 	p.do("make a session", "", unix.SYS_SETSID)
 	if terminal {
 		p.do("take the terminal", "", unix.SYS_IOCTL, val(0), val(unix.TIOCSCTTY), val(0))
 	}
-	p.restoreLimits(helper)
+	p.restoreLimits(false)
 }
 
 // restoreLimits appends what gives the command the limit of open files that

@@ -137,7 +137,7 @@ func (l *launch) rehearse(args []string) {
 	_, _ = inheritedDescriptors()
 	_, _ = prepareExec(r.command, os.Environ(), r.command[0], -1)
 	s := &supervisor{l: r, processes: &processes{init: newProgram(), command: newProgram()}, stubs: &stubs{}}
-	s.processes.command.prepareCommand(false, false)
+	s.processes.command.prepareCommand(false)
 	s.processes.command.restoreSignals(new(uint64))
 	s.confine(nil)
 }
@@ -390,7 +390,7 @@ func (a *prepared) complete() (err error) {
 	a.view.late()
 	s.confine(a.wall)
 	c.init.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
-	c.command.prepareCommand(false, false)
+	c.command.prepareCommand(false)
 	c.command.restoreSignals(&c.mask)
 	if err := a.command(); err != nil {
 		return err

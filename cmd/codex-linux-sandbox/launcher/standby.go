@@ -119,7 +119,7 @@ func warmUp() {
 	l.kept, _ = inheritedDescriptors()
 	s := &supervisor{l: l, processes: &processes{init: newProgram(), command: newProgram()}, stubs: &stubs{}}
 	_, _ = prepareExec(l.command, l.env, l.command[0], -1)
-	s.processes.command.prepareCommand(false, false)
+	s.processes.command.prepareCommand(false)
 	s.processes.command.restoreSignals(new(uint64))
 	s.build()
 }

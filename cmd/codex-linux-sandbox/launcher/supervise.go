@@ -62,7 +62,7 @@ func (l *launch) prepare(subreap bool) (*supervisor, error) {
 		// launcher and the init, and finds the command in a group of its own.
 		s.processes.command.endWith(unix.SIGKILL)
 	}
-	s.processes.command.prepareCommand(s.terminal, l.helper)
+	s.processes.command.prepareCommand(s.terminal)
 	return s, nil
 }
 
@@ -155,6 +155,9 @@ func (s *supervisor) run() (int, error) {
 		if err := giveUpTerminal(); err != nil {
 			return 0, err
 		}
+	}
+	if s.l != nil && s.l.helper {
+		s.processes.command.restoreLimits(true) // at last: Landlock needs descriptors
 	}
 	s.awaitStart()
 	pid, errno := s.processes.start(s.supervised())

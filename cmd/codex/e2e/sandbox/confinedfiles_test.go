@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"regexp"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil/machine"
+	"golang.org/x/sys/unix"
 )
 
 func TestConfinedFiles(t *testing.T) {
@@ -106,6 +109,26 @@ func TestConfinedFiles(t *testing.T) {
 		}
 		c.untouched()
 		c.quiet()
+	})
+}
+
+// TestHelperOfReading: what reads a file in a sandbox may open as many files as the server, though it
+// is started with room for none.
+func TestHelperOfReading(t *testing.T) {
+	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
+		c := confinedBy(t, harness.Codex, "--sandbox-backend", backend)
+		answer := c.call("fs/readFile", object{"path": uri("/proc/self/limits"), "sandbox": with(managed(special("root", "read")), "cwd", uri(c.ws))})
+		text, err := base64.StdEncoding.DecodeString(answer["dataBase64"].(string))
+		harness.Must(t, err)
+		var limit unix.Rlimit
+		harness.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+		soft := regexp.MustCompile(`(?m)^Max open files +(\d+) `).FindSubmatch(text)
+		if len(soft) == 0 {
+			t.Fatalf("no limit of open files: %s", text)
+		}
+		if n, err := strconv.ParseUint(string(soft[1]), 10, 64); err != nil || n+1 < limit.Max {
+			t.Errorf("it may open %s files of %d, %v", soft[1], limit.Max, err)
+		}
 	})
 }
 
