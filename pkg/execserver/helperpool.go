@@ -16,10 +16,9 @@ import (
 //
 // A helper sees the files as its sandbox was made at its start. The pool is
 // therefore used only for requests that change nothing, under policies that
-// deny no reads but those of what the server hides itself: other masks could be out of
-// date. A helper is
-// started ahead if its policy was used twice within idleHelperTime; an idle
-// helper is ended after that time.
+// deny reads of nothing, or of paths whose identities have not changed: other masks
+// could be out of date. A helper is started ahead if its policy was used twice within
+// idleHelperTime; an idle helper is ended after that time.
 type helperPool struct {
 	srv  *Server
 	stop chan struct{} // closed: idle helpers end, and no more are started

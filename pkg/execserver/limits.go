@@ -198,6 +198,9 @@ const (
 	// idleHelperTime is how long an idle helper waits for a request, and how
 	// recently a policy must have been used for a helper to be started ahead.
 	idleHelperTime = 3 * time.Second
+	// settledTime is how old the last change of a denied path must be for its identity to tell of
+	// the next one: file systems note times in steps of the kernel's clock, of up to 10 ms.
+	settledTime = 50 * time.Millisecond
 	// maxIdleHelpers bounds the idle helpers: each holds a few megabytes.
 	maxIdleHelpers = 4
 	// maxIdleLaunchers bounds the launchers that wait for a request: one for the

@@ -3,13 +3,11 @@
 package execserver
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"codex.internal/pkg/sandbox/permissions"
-	"golang.org/x/sys/unix"
 )
 
 // hideSecrets denies a profile the directories and files of the credentials that
@@ -35,39 +33,6 @@ func (srv *Server) hideSecrets(p *permissions.Profile, legacy bool) {
 		entries = append(entries, permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: permissions.Deny})
 	}
 	p.FileSystem.Entries = entries
-}
-
-// readsAllBut reports whether a profile lets everything be read but what hideSecrets has
-// denied, and returns the identities of that. Scenario: a file of tokens is replaced. Nothing
-// is mounted on the new one in a sandbox that was made before, so that its identity must not
-// lead to that sandbox. As the numbers of files are used again, the time of the last change
-// is a part of it.
-func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
-	if p.FileSystem.FullRead() {
-		return "", true
-	}
-	rest := permissions.FileSystem{Entries: make([]permissions.Entry, 0, len(p.FileSystem.Entries))}
-	var hidden []string
-	for _, e := range p.FileSystem.Entries {
-		if e.Access == permissions.Deny && e.Path.Kind == permissions.Literal {
-			hidden = append(hidden, e.Path.Text)
-		} else {
-			rest.Entries = append(rest.Entries, e)
-		}
-	}
-	if !rest.FullRead() {
-		return "", false
-	}
-	own := slices.Concat(srv.secretPaths, srv.ownState())
-	var text []byte
-	for _, path := range hidden {
-		var st unix.Stat_t
-		if !slices.Contains(own, path) || unix.Lstat(path, &st) != nil {
-			return "", false
-		}
-		text = fmt.Appendf(text, "\x00%d:%d:%d", st.Dev, st.Ino, st.Ctim.Nano())
-	}
-	return string(text), true
 }
 
 // ownState returns the real paths of what Options.PrivatePaths and RetainDir name and what
@@ -110,8 +75,13 @@ func isIn(secrets []string, path string) bool {
 		paths = append(paths, real)
 	}
 	return slices.ContainsFunc(paths, func(path string) bool {
-		return slices.ContainsFunc(secrets, func(hidden string) bool { return path == hidden || strings.HasPrefix(path, hidden+"/") })
+		return slices.ContainsFunc(secrets, func(hidden string) bool { return isBelow(path, hidden) })
 	})
+}
+
+// isBelow reports whether a clean path is a directory or names something in it.
+func isBelow(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // grantRead lets a profile read a file, and not write it.

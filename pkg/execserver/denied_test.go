@@ -1,0 +1,137 @@
+//go:build linux
+
+package execserver
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/sandbox/permissions"
+	"golang.org/x/sys/unix"
+)
+
+// TestReadsAllBut: helpers that were started ahead serve policies that deny nothing but what
+// the server hides, and single paths, by the identities of those.
+func TestReadsAllBut(t *testing.T) {
+	hidden, other := t.TempDir(), t.TempDir()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}
+	deny := func(path string) permissions.Entry {
+		return permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: path}, Access: permissions.Deny}
+	}
+	tmp := permissions.Entry{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}
+	minimal := permissions.Entry{Path: permissions.Path{Kind: permissions.Minimal}, Access: permissions.Read}
+	grant := func(path string) permissions.Entry { e := deny(path); e.Access = permissions.Read; return e }
+	denied := filepath.Join(dir, "above", "denied")
+	for _, err := range []error{
+		os.MkdirAll(denied, 0o755), os.Symlink(denied, dir+"/link"), os.Symlink(dir+"/above", dir+"/linked"), os.Mkdir(dir+"/denied2", 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * settledTime)
+	glob := permissions.Entry{Path: permissions.Path{Kind: permissions.Glob, Text: hidden}, Access: permissions.Deny}
+	srv := &Server{secretPaths: []string{hidden, "/no/such/file"}}
+	for _, c := range []struct {
+		name    string
+		entries []permissions.Entry
+		want    bool
+	}{
+		{"everything", []permissions.Entry{root}, true},
+		{"all but what is hidden", []permissions.Entry{root, deny(hidden)}, true},
+		{"nothing", nil, false},
+		{"only a denial", []permissions.Entry{deny(hidden)}, false},
+		{"the client denies more", []permissions.Entry{root, deny(hidden), deny(denied)}, true},
+		{"and lets other paths be used", []permissions.Entry{root, deny(denied), tmp, grant(dir), grant(dir + "/denied2"), grant("/no/such/file")}, true},
+		{"and lets a part of it be read", []permissions.Entry{root, deny(denied), grant(denied + "/in")}, false},
+		{"and lets it be read too", []permissions.Entry{root, grant(denied), deny(denied)}, false},
+		{"and lets a part of it be read by a link", []permissions.Entry{root, deny(denied), grant(dir + "/link/in")}, false},
+		{"and lets something unknown be read", []permissions.Entry{root, deny(denied), minimal}, false},
+		{"what the client denies is above /tmp", []permissions.Entry{root, deny("/"), tmp}, false},
+		{"what the client denies is a link", []permissions.Entry{root, deny(dir + "/link")}, false},
+		{"what the client denies is below a link", []permissions.Entry{root, deny(dir + "/linked/denied")}, false},
+		{"what the client denies is not there", []permissions.Entry{root, deny(denied + "2")}, false},
+		{"a pattern", []permissions.Entry{root, glob}, false},
+		{"what is hidden is not there", []permissions.Entry{root, deny("/no/such/file")}, false},
+	} {
+		p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: c.entries}}
+		if _, got := srv.readsAllButBy(&p, quietly(dir)); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{root, deny(hidden)}}}
+	before, _ := srv.readsAllButBy(&p, quietly(dir))
+	if err := os.Rename(hidden, hidden+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(other, hidden); err != nil {
+		t.Fatal(err)
+	}
+	if after, reads := srv.readsAllButBy(&p, quietly(dir)); !reads || after == before {
+		t.Errorf("%q for what was %q before it was replaced", after, before)
+	}
+}
+
+// TestDeniedIdentity: whatever is renamed at or above a denied path, and even if it is renamed back, its
+// identity is another one, or none as long as the last change is not settled.
+func TestDeniedIdentity(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	above, denied := dir+"/above", dir+"/above/denied"
+	if err := errors.Join(os.MkdirAll(denied, 0o755), os.Mkdir(dir+"/above/other", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
+		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.Literal, Text: denied}, Access: permissions.Deny},
+	}}}
+	srv := &Server{}
+	there := func(path string) func() error {
+		return func() error { return errors.Join(os.Rename(path, path+".away"), os.Rename(path+".away", path)) }
+	}
+	seen := make(map[string]string)
+	for _, change := range []struct {
+		name string
+		make func() error
+	}{
+		{"nothing", func() error { return nil }},
+		{"renamed and back", there(denied)},
+		{"the directory above renamed and back", there(above)},
+		{"replaced", func() error { return errors.Join(os.Rename(denied, denied+"2"), os.Rename(above+"/other", denied)) }},
+		{"a file in it", func() error { return os.WriteFile(denied+"/file", nil, 0o600) }},
+	} {
+		if err := change.make(); err != nil {
+			t.Fatal(err)
+		}
+		if _, reads := srv.readsAllButBy(&p, quietly(dir)); reads && change.name != "nothing" {
+			t.Errorf("%s: at once", change.name)
+		}
+		time.Sleep(2 * settledTime)
+		id, reads := srv.readsAllButBy(&p, quietly(dir))
+		if before, known := seen[id]; !reads || known {
+			t.Errorf("%s: %v, as after %q", change.name, reads, before)
+		}
+		seen[id] = change.name
+	}
+}
+
+// quietly is unix.Lstat, but nothing outside of a directory seems to change: other tests use the
+// directories above it.
+func quietly(dir string) lstat {
+	return func(path string, st *unix.Stat_t) error {
+		err := unix.Lstat(path, st)
+		if !isBelow(path, dir) {
+			st.Ctim = unix.Timespec{}
+		}
+		return err
+	}
+}
