@@ -156,7 +156,7 @@ func (s *supervisor) run() (int, error) {
 			return 0, err
 		}
 	}
-	if s.l != nil && s.l.helper {
+	if s.l != nil && s.l.static {
 		s.processes.command.restoreLimits(true) // at last: Landlock needs descriptors
 	}
 	s.awaitStart()
@@ -402,7 +402,7 @@ func (l *launch) execDirectly() (int, error) {
 		p.noNewPrivileges()
 		p.install(l.rules().Filter())
 	}
-	p.restoreLimits(l.helper)
+	p.restoreLimits(l.static)
 	l.begun()
 	if step, errno := p.run(); step >= 0 {
 		return 0, p.steps[step].fail(errno)

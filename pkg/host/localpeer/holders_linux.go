@@ -34,6 +34,7 @@ type batch struct {
 // the next one, so that many connections at once cost no more than two scans.
 type scans struct {
 	running sync.Mutex
+	kernel  map[int]bool // the kernel threads that the last scan found; running is held
 	mu      sync.Mutex
 	next    *batch
 }
@@ -60,7 +61,7 @@ func (l *scans) find(inode uint64) sighting {
 		l.mu.Lock()
 		l.next = nil
 		l.mu.Unlock()
-		b.run()
+		l.kernel = b.run(l.kernel)
 		l.running.Unlock()
 		close(b.done)
 	}
@@ -72,17 +73,19 @@ func (l *scans) find(inode uint64) sighting {
 // out: they hold no descriptors, and large machines have a thousand. This program comes last,
 // and only if no other process holds the socket: it is not confined, and with many clients
 // it has more descriptors than all others together.
-func (b *batch) run() {
+//
+// It gets the ids of the kernel threads that the scan before has found, and returns those that there are.
+func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
 	me, err := readSelf()
 	if err != nil {
 		b.fail(err)
-		return
+		return nil
 	}
-	kernel := kernelThreads()
+	kernel = kernelThreads(known)
 	pids, err := processes()
 	if err != nil {
 		b.fail(err)
-		return
+		return kernel
 	}
 	pids = slices.DeleteFunc(pids, func(pid int) bool { return kernel[pid] })
 	var unreadable []int
@@ -98,6 +101,7 @@ func (b *batch) run() {
 	for _, s := range b.found {
 		s.unreadable = unreadable
 	}
+	return kernel
 }
 
 // scan inspects processes, and returns those whose descriptors cannot be read.

@@ -23,6 +23,10 @@ const (
 	// namesSize is the size of the buffer that a scan reads names into, in bytes: 300 descriptors at a time.
 	namesSize = 8 << 10
 
+	// maxUnknown bounds the children of kthreadd that a scan looks at, as each takes 15 microseconds. Of others it
+	// reads the descriptors, like those of all processes.
+	maxUnknown = 32
+
 	// maxScanners bounds the goroutines of a scan: each is in system calls all the time.
 	maxScanners = 4
 

@@ -113,36 +113,55 @@ func openProcess(pid int) (dir int, err error) {
 	return unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it. No
-// other process ever becomes a child of it. Once a thread has ended, another process may get
-// its id, and is taken for it then: in the milliseconds of a scan the kernel would have to give all other
-// ids first.
-func kernelThreads() map[int]bool {
+// kernelThreads returns the ids of kernel threads: the children of kthreadd, if /proc shows it, but for programs. Scenario:
+// the kernel starts a program of the administrator's, as when a cgroup becomes empty, and that is a child of kthreadd.
+// What a thread is it stays, so that known ones are not looked at again, and a few others are each time.
+//
+// If a thread has ended and a process has its id by now, that is left out of one scan. A client
+// is not let in by that: the scan must find a process that is not confined and has its socket.
+func kernelThreads(known map[int]bool) map[int]bool {
+	if !isKernelThread(kthreadd) {
+		return nil // in a container, it is some program
+	}
+	name := strconv.Itoa(kthreadd)
 	dir, err := openProcess(kthreadd)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(dir)
-	stat, err := readAt(dir, "stat")
-	if err != nil || !isKernelThread(stat) {
-		return nil // in a container, it is some program
-	}
-	text, err := readAt(dir, "task/"+strconv.Itoa(kthreadd)+"/children")
+	text, err := readAt(dir, "task/"+name+"/children")
 	if err != nil {
 		return nil // a kernel without CONFIG_PROC_CHILDREN
 	}
-	threads := make(map[int]bool)
+	threads, unknown := make(map[int]bool), 0
 	for field := range bytes.FieldsSeq(text) {
-		if pid, err := strconv.Atoi(string(field)); err == nil {
+		pid, err := strconv.Atoi(string(field))
+		if err == nil && !known[pid] {
+			if unknown++; unknown > maxUnknown || !isKernelThread(pid) {
+				continue
+			}
+		}
+		if err == nil {
 			threads[pid] = true
 		}
 	}
 	return threads
 }
 
-// isKernelThread reports whether a line of /proc/PID/stat has the flag of kernel threads. The name in
+// isKernelThread reports whether a process is a thread of the kernel's.
+func isKernelThread(pid int) bool {
+	dir, err := openProcess(pid)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	stat, err := readAt(dir, "stat")
+	return err == nil && isOfKernel(stat)
+}
+
+// isOfKernel reports whether a line of /proc/PID/stat has the flag of kernel threads. The name in
 // it is in parentheses, and may hold anything.
-func isKernelThread(stat []byte) bool {
+func isOfKernel(stat []byte) bool {
 	const flags = 6 // of the fields behind the name: state, parent, group, session, terminal, its group, flags
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= flags {

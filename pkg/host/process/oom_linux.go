@@ -79,6 +79,9 @@ func (o *oomScore) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.fd >= 0 {
+		if o.forks > 0 { // their restore comes too late
+			o.write(o.fd, o.own)
+		}
 		_ = unix.Close(o.fd)
 		o.fd = -1
 	}

@@ -18,7 +18,6 @@ func TestOverlappingForks(t *testing.T) {
 	}
 	own := value()
 	var o oomScore
-	defer o.close()
 	for range 2 {
 		o.raise()
 		raised := string(o.set)
@@ -35,4 +34,10 @@ func TestOverlappingForks(t *testing.T) {
 			t.Errorf("%s after the last fork, want %s", v, own)
 		}
 	}
+	o.raise()
+	o.close()
+	if v := value(); v != own {
+		t.Errorf("%s after the end, want %s", v, own)
+	}
+	o.restore()
 }

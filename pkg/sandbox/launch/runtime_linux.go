@@ -39,6 +39,7 @@ const (
 // found at first, wherever a policy or somebody else may have moved it.
 type Runtime struct {
 	launcher, helper *os.File
+	static           bool // the helper is linked statically
 	opts             Options
 	env              []string // of the launcher: nothing of a client's
 
@@ -69,6 +70,8 @@ func NewRuntime(opts Options) (*Runtime, error) {
 		_ = r.launcher.Close()
 		return nil, fmt.Errorf("missing codex-fs executable path: %w", err)
 	}
+	interpreted, known := interpreter(r.helper)
+	r.static = known && !interpreted
 	for _, name := range []string{"PATH", "TMPDIR", "TMP", "TEMP"} {
 		if value, ok := os.LookupEnv(name); ok {
 			r.env = append(r.env, name+"="+value)
@@ -94,26 +97,31 @@ func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()
 // NeedsLibraries reports whether the launcher or the helper is linked dynamically: then it
 // cannot be executed in a sandbox that shows no libraries.
 func (r *Runtime) NeedsLibraries() bool {
-	return hasInterpreter(r.launcher) || hasInterpreter(r.helper)
+	launcher, _ := interpreter(r.launcher)
+	helper, _ := interpreter(r.helper)
+	return launcher || helper
 }
 
-// hasInterpreter reports whether a program of a 64-bit machine names one that loads its
-// libraries. elf.NewFile, which would tell it, adds 160 KB to the program.
-func hasInterpreter(program io.ReaderAt) bool {
+// interpreter reports whether a program of a 64-bit machine names one that loads its
+// libraries; known says that it is such a program. elf.NewFile, which would tell it, adds 160 KB to the program.
+func interpreter(program io.ReaderAt) (named, known bool) {
 	read := func(at uint64, into any) bool {
 		return binary.Read(io.NewSectionReader(program, int64(at), int64(binary.Size(into))), binary.LittleEndian, into) == nil
 	}
 	var header elf.Header64
-	if !read(0, &header) || string(header.Ident[:len(elf.ELFMAG)]) != elf.ELFMAG {
-		return false
+	if !read(0, &header) || string(header.Ident[:len(elf.ELFMAG)]) != elf.ELFMAG || elf.Class(header.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 {
+		return false, false
 	}
 	for i := range uint64(header.Phnum) {
 		var segment elf.Prog64
-		if read(header.Phoff+i*uint64(header.Phentsize), &segment) && elf.ProgType(segment.Type) == elf.PT_INTERP {
-			return true
+		if !read(header.Phoff+i*uint64(header.Phentsize), &segment) {
+			return false, false
+		}
+		if elf.ProgType(segment.Type) == elf.PT_INTERP {
+			return true, true
 		}
 	}
-	return false
+	return false, true
 }
 
 // Status tells which backend is used. The first call probes the host, which
@@ -379,6 +387,9 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	}
 	c.Files = append(c.Files, r.helper)
 	n := strconv.Itoa(2 + len(c.Files))
+	if r.static {
+		args = append(args, "--static")
+	}
 	c.Argv = append(args, "--trusted-helper", "--exec-fd", n, "--", helperName)
 	return c, nil
 }

@@ -3,6 +3,9 @@
 package launch
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -322,5 +325,57 @@ func TestReadRefusal(t *testing.T) {
 		}
 		_ = c.Refusal.Close()
 		c.Close()
+	}
+}
+
+// TestInterpreter tells programs that load libraries from those that do not, and from what is no program
+// of a 64-bit machine.
+func TestInterpreter(t *testing.T) {
+	ident := func(class elf.Class) (id [elf.EI_NIDENT]byte) {
+		copy(id[:], elf.ELFMAG)
+		id[elf.EI_CLASS] = byte(class)
+		return id
+	}
+	file := func(class elf.Class, said int, segments ...elf.ProgType) string {
+		var b bytes.Buffer
+		header := elf.Header64{Ident: ident(class), Phoff: uint64(binary.Size(elf.Header64{})), Phentsize: uint16(binary.Size(elf.Prog64{})), Phnum: uint16(said)}
+		if err := binary.Write(&b, binary.LittleEndian, header); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range segments {
+			if err := binary.Write(&b, binary.LittleEndian, elf.Prog64{Type: uint32(kind)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		name, text   string
+		named, known bool
+	}{
+		{"static", file(elf.ELFCLASS64, 2, elf.PT_LOAD, elf.PT_NOTE), false, true},
+		{"dynamic", file(elf.ELFCLASS64, 3, elf.PT_LOAD, elf.PT_INTERP, elf.PT_LOAD), true, true},
+		{"cut off", file(elf.ELFCLASS64, 3, elf.PT_LOAD), false, false},
+		{"32 bits", file(elf.ELFCLASS32, 2, elf.PT_LOAD, elf.PT_LOAD), false, false},
+		{"script", "#!/bin/sh\n", false, false},
+		{"empty", "", false, false},
+	} {
+		if named, known := interpreter(strings.NewReader(c.text)); named != c.named || known != c.known {
+			t.Errorf("%s: %v, %v", c.name, named, known)
+		}
+		dir := t.TempDir()
+		r, err := NewRuntime(Options{Launcher: program(t, dir, "l", "#!/bin/sh\n"), Helper: program(t, dir, "h", c.text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		command, err := r.FileHelper(Intent{Profile: readOnly, PolicyCwd: "/p", CommandCwd: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if static := slices.Contains(command.Argv, "--static"); static != (c.name == "static") {
+			t.Errorf("%s: --static: %v", c.name, static)
+		}
+		command.Close()
+		r.Close()
 	}
 }
