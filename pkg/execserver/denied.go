@@ -3,10 +3,14 @@
 package execserver
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"codex.internal/pkg/sandbox"
@@ -19,14 +23,20 @@ import (
 // are. Scenario: a file of tokens, or a denied directory, is replaced. Nothing is mounted on the new
 // one in a sandbox that was made before, so that its identity must not lead to that sandbox. As the
 // numbers of files are used again, the time of the last change is a part of it.
+//
+// It looks at the disk.
 func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
-	return srv.readsAllButBy(p, unix.Lstat)
+	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges}, time.Now())
 }
 
-// lstat is as unix.Lstat.
-type lstat func(path string, st *unix.Stat_t) error
+// disk is what is asked of a file system.
+type disk struct {
+	lstat        func(path string, st *unix.Stat_t) error
+	tellsChanges func(path string) bool
+}
 
-func (srv *Server) readsAllButBy(p *permissions.Profile, look lstat) (identities string, reads bool) {
+// readsAllButAt is readsAllBut at a time.
+func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Time) (sum string, reads bool) {
 	if p.FileSystem.FullRead() {
 		return "", true
 	}
@@ -43,72 +53,127 @@ func (srv *Server) readsAllButBy(p *permissions.Profile, look lstat) (identities
 		return "", false
 	}
 	own := slices.Concat(srv.secretPaths, srv.ownState())
-	now := time.Now()
-	var text []byte
+	id := &identities{disk: disk, settled: now.Add(-settledTime), seen: make(map[string]bool), exact: make(map[uint64]bool)}
+	var denied []string
 	for _, path := range hidden {
-		var err error
-		if slices.Contains(own, path) {
-			text, err = look.appendIdentity(text, path, time.Time{})
-		} else {
-			text, err = look.appendDenied(text, path, rest.Entries, now)
-		}
-		if err != nil {
+		if !slices.Contains(own, path) {
+			denied = append(denied, path)
+		} else if _, err := id.add(path); err != nil {
 			return "", false
 		}
 	}
-	return string(text), true
+	if len(denied) > 0 && id.addDenied(denied, rest.Entries) != nil {
+		return "", false
+	}
+	digest := sha256.Sum256(id.text)
+	return string(digest[:]), true
 }
 
-// appendDenied appends the identities of a path that a client denies and of all directories above it.
-// It fails if the path leads over links, if an entry may grant something in it, or if
-// anything of it was changed a moment before now.
+// identities collects what tells whether paths are still the same.
+type identities struct {
+	disk    disk
+	settled time.Time       // a change after that may not be told from the next one
+	seen    map[string]bool // the paths that addAll has added
+	exact   map[uint64]bool // devices whose file systems tell of every renaming
+	text    []byte
+}
+
+// addDenied adds paths that a client denies, and all directories above them. It fails if one leads over
+// links, if another entry of the client may grant something in it, or if anything of it was changed
+// a moment ago.
 //
 // Scenario: a command may write the directory above the denied one. It renames that directory
-// while a helper is started, whose sandbox then masks nothing, and back before the next
-// request. The times of the directories tell of both renamings. They are not exact, so that one
-// that is not yet settled tells nothing.
-func (look lstat) appendDenied(text []byte, denied string, grants []permissions.Entry, now time.Time) ([]byte, error) {
-	if real, err := filepath.EvalSymlinks(denied); err != nil || real != denied {
-		return nil, fmt.Errorf("%s leads over links, %v", denied, err)
+// while a helper is started, whose sandbox then masks nothing, and back before the next request. The
+// times of the directories tell of both renamings. Or what is granted becomes a link into the denied
+// directory meanwhile: the directories above it tell of that.
+func (id *identities) addDenied(denied []string, grants []permissions.Entry) error {
+	granted, err := grantedPaths(grants)
+	if err != nil {
+		return err
 	}
-	for _, e := range grants {
-		var granted string
-		switch e.Path.Kind {
-		case permissions.Root:
-			continue
-		case permissions.Literal:
-			granted = e.Path.Text
-		case permissions.SlashTmp:
-			granted = "/tmp"
-		case permissions.Tmpdir:
-			if granted = os.Getenv("TMPDIR"); granted == "" {
-				continue
-			}
-		default:
-			return nil, fmt.Errorf("what is granted is not known")
-		}
-		if real, err := permissions.EffectivePath(sandbox.HostView{}, granted); err != nil || isBelow(real, denied) || isBelow(granted, denied) {
-			return nil, fmt.Errorf("%s is granted in %s, %v", granted, denied, err)
+	if len(denied) > maxDenied || len(granted) > maxGranted {
+		return fmt.Errorf("%d denied and %d granted paths", len(denied), len(granted))
+	}
+	for _, path := range slices.Concat(denied, granted) {
+		if strings.Count(path, "/") > maxDepth {
+			return fmt.Errorf("%s is too deep", path)
 		}
 	}
-	for path := denied; ; path = filepath.Dir(path) {
-		var err error
-		if text, err = look.appendIdentity(text, path, now.Add(-settledTime)); err != nil || path == "/" {
-			return text, err
+	for _, path := range granted {
+		if real, err := permissions.EffectivePath(sandbox.HostView{}, path); err != nil || real != path {
+			return fmt.Errorf("%s leads over links, %v", path, err)
+		}
+		if slices.ContainsFunc(denied, func(dir string) bool { return isBelow(path, dir) }) {
+			return fmt.Errorf("%s is granted in what is denied", path)
+		}
+		if err := id.addAll(filepath.Dir(path)); err != nil {
+			return err
 		}
 	}
+	for _, path := range denied {
+		if real, err := filepath.EvalSymlinks(path); err != nil || real != path {
+			return fmt.Errorf("%s leads over links, %v", path, err)
+		}
+		if err := id.addAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// appendIdentity appends the identity of what is at a path. It fails if that was last changed
-// after before, unless that is zero.
-func (look lstat) appendIdentity(text []byte, path string, before time.Time) ([]byte, error) {
-	var st unix.Stat_t
-	if err := look(path, &st); err != nil {
-		return nil, err
+// grantedPaths returns the paths that entries may grant, but for the root. It fails for
+// entries that stand for an unknown number of them.
+func grantedPaths(grants []permissions.Entry) (paths []string, err error) {
+	for _, e := range grants {
+		switch e.Path.Kind {
+		case permissions.Root:
+		case permissions.Literal:
+			paths = append(paths, e.Path.Text)
+		case permissions.SlashTmp:
+			paths = append(paths, "/tmp")
+		case permissions.Tmpdir:
+			if dir := os.Getenv("TMPDIR"); dir != "" {
+				paths = append(paths, dir)
+			}
+		default:
+			return nil, errors.New("what is granted is not known")
+		}
 	}
-	changed := time.Unix(0, st.Ctim.Nano())
-	if !before.IsZero() && changed.After(before) {
-		return nil, fmt.Errorf("%s was changed just now", path)
+	return paths, nil
+}
+
+// addAll adds what there is of a path and of all directories above it. It fails if a time of these
+// does not tell of the next change.
+func (id *identities) addAll(path string) error {
+	for ; !id.seen[path]; path = filepath.Dir(path) {
+		id.seen[path] = true
+		st, err := id.add(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // the directory above tells when it comes
+			continue
+		case err != nil:
+			return err
+		case time.Unix(0, st.Ctim.Nano()).After(id.settled):
+			return fmt.Errorf("%s was changed just now", path)
+		}
+		device := uint64(st.Dev)
+		exact, known := id.exact[device]
+		if !known {
+			exact = id.disk.tellsChanges(path)
+			id.exact[device] = exact
+		}
+		if !exact {
+			return fmt.Errorf("%s is on a file system that may not tell of changes", path)
+		}
 	}
-	return fmt.Appendf(text, "\x00%d:%d:%d", st.Dev, st.Ino, st.Ctim.Nano()), nil
+	return nil
+}
+
+// add adds the identity of what is at a path.
+func (id *identities) add(path string) (st unix.Stat_t, err error) {
+	if err := id.disk.lstat(path, &st); err != nil {
+		return st, err
+	}
+	id.text = fmt.Appendf(id.text, "%q:%d:%d:%d\n", path, st.Dev, st.Ino, st.Ctim.Nano())
+	return st, nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,12 +33,12 @@ func TestReadsAllBut(t *testing.T) {
 	denied := filepath.Join(dir, "above", "denied")
 	for _, err := range []error{
 		os.MkdirAll(denied, 0o755), os.Symlink(denied, dir+"/link"), os.Symlink(dir+"/above", dir+"/linked"), os.Mkdir(dir+"/denied2", 0o755),
+		os.Symlink(dir+"/denied2", dir+"/link2"),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * settledTime)
 	glob := permissions.Entry{Path: permissions.Path{Kind: permissions.Glob, Text: hidden}, Access: permissions.Deny}
 	srv := &Server{secretPaths: []string{hidden, "/no/such/file"}}
 	for _, c := range []struct {
@@ -49,7 +51,11 @@ func TestReadsAllBut(t *testing.T) {
 		{"nothing", nil, false},
 		{"only a denial", []permissions.Entry{deny(hidden)}, false},
 		{"the client denies more", []permissions.Entry{root, deny(hidden), deny(denied)}, true},
-		{"and lets other paths be used", []permissions.Entry{root, deny(denied), tmp, grant(dir), grant(dir + "/denied2"), grant("/no/such/file")}, true},
+		{"and lets other paths be used", []permissions.Entry{root, deny(denied), grant(dir), grant(dir + "/denied2"), grant("/no/such/file")}, true},
+		{"and lets paths be used by links", []permissions.Entry{root, deny(denied), grant(dir + "/link2/in")}, false},
+		{"and more paths", append([]permissions.Entry{root}, slices.Repeat([]permissions.Entry{deny(denied)}, maxDenied+1)...), false},
+		{"and lets more be used", append([]permissions.Entry{root, deny(denied)}, slices.Repeat([]permissions.Entry{grant(dir)}, maxGranted+1)...), false},
+		{"and lets what is deep be used", []permissions.Entry{root, deny(denied), grant(dir + strings.Repeat("/x", maxDepth))}, false},
 		{"and lets a part of it be read", []permissions.Entry{root, deny(denied), grant(denied + "/in")}, false},
 		{"and lets it be read too", []permissions.Entry{root, grant(denied), deny(denied)}, false},
 		{"and lets a part of it be read by a link", []permissions.Entry{root, deny(denied), grant(dir + "/link/in")}, false},
@@ -62,19 +68,19 @@ func TestReadsAllBut(t *testing.T) {
 		{"what is hidden is not there", []permissions.Entry{root, deny("/no/such/file")}, false},
 	} {
 		p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: c.entries}}
-		if _, got := srv.readsAllButBy(&p, quietly(dir)); got != c.want {
+		if _, got := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour)); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{root, deny(hidden)}}}
-	before, _ := srv.readsAllButBy(&p, quietly(dir))
+	before, _ := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour))
 	if err := os.Rename(hidden, hidden+".moved"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(other, hidden); err != nil {
 		t.Fatal(err)
 	}
-	if after, reads := srv.readsAllButBy(&p, quietly(dir)); !reads || after == before {
+	if after, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour)); !reads || after == before {
 		t.Errorf("%q for what was %q before it was replaced", after, before)
 	}
 }
@@ -112,11 +118,13 @@ func TestDeniedIdentity(t *testing.T) {
 		if err := change.make(); err != nil {
 			t.Fatal(err)
 		}
-		if _, reads := srv.readsAllButBy(&p, quietly(dir)); reads && change.name != "nothing" {
-			t.Errorf("%s: at once", change.name)
+		for _, at := range []time.Time{time.Now(), time.Now().Add(settledTime / 2)} {
+			if _, reads := srv.readsAllButAt(&p, quietly(dir), at); reads {
+				t.Errorf("%s: %v", change.name, at)
+			}
 		}
-		time.Sleep(2 * settledTime)
-		id, reads := srv.readsAllButBy(&p, quietly(dir))
+		time.Sleep(clockStep)
+		id, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour))
 		if before, known := seen[id]; !reads || known {
 			t.Errorf("%s: %v, as after %q", change.name, reads, before)
 		}
@@ -124,14 +132,39 @@ func TestDeniedIdentity(t *testing.T) {
 	}
 }
 
-// quietly is unix.Lstat, but nothing outside of a directory seems to change: other tests use the
+// clockStep is longer than the steps of the kernel's clock for files, which no other clock replaces.
+const clockStep = 25 * time.Millisecond
+
+// quietly is a disk on which nothing outside of a directory seems to change: other tests use the
 // directories above it.
-func quietly(dir string) lstat {
-	return func(path string, st *unix.Stat_t) error {
+func quietly(dir string) disk {
+	return disk{func(path string, st *unix.Stat_t) error {
 		err := unix.Lstat(path, st)
 		if !isBelow(path, dir) {
 			st.Ctim = unix.Timespec{}
 		}
 		return err
+	}, func(string) bool { return true }}
+}
+
+// TestSilentFileSystem: where a file system may not tell of changes, no helper is started ahead.
+func TestSilentFileSystem(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
+		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.Literal, Text: dir}, Access: permissions.Deny},
+	}}}
+	for _, tells := range []bool{true, false} {
+		disk := quietly(dir)
+		disk.tellsChanges = func(string) bool { return tells }
+		if _, reads := (&Server{}).readsAllButAt(&p, disk, time.Now().Add(time.Hour)); reads != tells {
+			t.Errorf("%v, want %v", reads, tells)
+		}
+	}
+	if tellsChanges("/proc") {
+		t.Error("/proc tells of its changes")
 	}
 }

@@ -152,7 +152,16 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 	if err != nil {
 		return nil, err
 	}
-	response, err := h.ask(fr.operation.Method, fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)...)
+	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)
+	response, err := h.ask(fr.operation.Method, request...)
+	if err != nil && h.ahead && !h.answered && ctx.Err() == nil {
+		// Its sandbox may have been refused for something that was there for a moment.
+		w.srv.wg.Go(h.retire)
+		if h, err = w.srv.startHelper(ctx, intent); err != nil {
+			return nil, err
+		}
+		response, err = h.ask(fr.operation.Method, request...)
+	}
 	if fr.operation.ReadOnly {
 		// A helper that only reads has nothing to clean up, so the answer does not
 		// wait for its end.

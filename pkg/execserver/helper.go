@@ -23,6 +23,8 @@ type helper struct {
 	child      *process.Child
 	unhook     func() bool // stops watching the context
 	next       func()      // starts the next helper ahead and waits for its use; nil: none
+	ahead      bool        // it was started before its request
+	answered   bool
 	answer     []byte
 	told       int // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer
@@ -116,7 +118,7 @@ func (h *helper) nextLine() ([]byte, error) {
 	h.told = 0
 	for searched := 0; ; {
 		if i := bytes.IndexByte(h.answer[searched:], '\n'); i >= 0 {
-			h.told = searched + i + 1
+			h.told, h.answered = searched+i+1, true
 			return h.answer[:h.told], nil
 		}
 		if searched = len(h.answer); searched > fshelper.MaxAnswer {

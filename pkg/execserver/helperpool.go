@@ -43,15 +43,18 @@ func newHelperPool(srv *Server) *helperPool {
 // start returns a helper for a request that changes nothing. It is killed when
 // ctx ends. The caller ends it with retire.
 func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
-	hidden, reads := p.srv.readsAllBut(&intent.Profile)
-	if !reads || intent.Within != "" {
+	key, err := withThread(ctx, func() (string, error) { return p.key(intent), nil })
+	if err != nil {
+		return nil, err
+	}
+	if key == "" {
 		return p.srv.startHelper(ctx, intent)
 	}
-	key := string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0))) + hidden
 	ready, again := p.take(key)
 	var h *helper
 	if ready != nil {
 		h = ready.helper
+		h.ahead = true
 		h.unhook = context.AfterFunc(ctx, h.child.Kill)
 	} else if started, err := p.srv.startHelper(ctx, intent); err != nil {
 		return nil, err
@@ -62,6 +65,15 @@ func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper,
 		h.next = func() { p.fill(key, intent) }
 	}
 	return h, nil
+}
+
+// key names helpers that may serve each other's requests; "": there are none.
+func (p *helperPool) key(intent *launch.Intent) string {
+	hidden, reads := p.srv.readsAllBut(&intent.Profile)
+	if !reads || intent.Within != "" {
+		return ""
+	}
+	return string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0))) + hidden
 }
 
 // take returns an idle helper for a policy, or nil, and whether another one

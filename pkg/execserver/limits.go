@@ -199,8 +199,12 @@ const (
 	// recently a policy must have been used for a helper to be started ahead.
 	idleHelperTime = 3 * time.Second
 	// settledTime is how old the last change of a denied path must be for its identity to tell of
-	// the next one: file systems note times in steps of the kernel's clock, of up to 10 ms.
-	settledTime = 50 * time.Millisecond
+	// the next one: some file systems note times in seconds. It is also longer than a helper waits, so that what
+	// changes after the start of a helper keeps it from being used, whatever its identity is.
+	settledTime = idleHelperTime + time.Second
+	// maxDenied, maxGranted and maxDepth bound what a server looks at to tell whether denied paths are
+	// the same: more paths and directories take longer than the start of a helper.
+	maxDenied, maxGranted, maxDepth = 16, 32, 32
 	// maxIdleHelpers bounds the idle helpers: each holds a few megabytes.
 	maxIdleHelpers = 4
 	// maxIdleLaunchers bounds the launchers that wait for a request: one for the
