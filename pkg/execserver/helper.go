@@ -81,13 +81,16 @@ func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	if size > pipeRoom {
-		writing.Go(func() { _ = h.write(request) })
-	} else if err := h.write([][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
+		child := h.child // failed takes it away
+		writing.Go(func() { _ = write(child, request) })
+	} else if err := write(h.child, [][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return nil, internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	}
 	answer, err := h.nextLine()
 	if err != nil {
-		h.child.Kill() // ends the goroutine that may still write the request
+		h.child.Kill()
+		_ = h.child.Stdin.Close() // ends the goroutine that may still write the request
+		writing.Wait()
 		return nil, h.failed(err)
 	}
 	response, rpc, err := fshelper.ParseAnswer(answer, operation)
@@ -101,10 +104,10 @@ func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
 	return response, nil
 }
 
-// write writes the pieces of a request.
-func (h *helper) write(request [][]byte) error {
+// write writes the pieces of a request to a helper.
+func write(child *process.Child, request [][]byte) error {
 	for _, piece := range request {
-		if _, err := h.child.Stdin.Write(piece); err != nil {
+		if _, err := child.Stdin.Write(piece); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,41 @@
+//go:build linux
+
+package execserver
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"codex.internal/pkg/host/process"
+)
+
+// TestDeadHelper asks a helper that has ended, as one does whose sandbox was refused, more than its pipe takes.
+func TestDeadHelper(t *testing.T) {
+	srv, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = srv.Shutdown(context.Background()) }()
+	for range 20 {
+		child, err := srv.supervisor.StartChild(process.Spec{Argv: []string{"/bin/false"}, Dir: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Stdout.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		var one [1]byte
+		if _, err := child.Stdout.Read(one[:]); err == nil {
+			t.Fatal("it says something")
+		}
+		h := &helper{srv: srv, child: child, unhook: func() bool { return true }}
+		if _, err := h.ask("fs/readFile", bytes.Repeat([]byte("x"), pipeRoom), []byte("more"), []byte("and more")); err == nil {
+			t.Error("it answers")
+		}
+		if h.answered || h.child != nil {
+			t.Errorf("answered: %v, child: %v", h.answered, h.child)
+		}
+	}
+}
