@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +23,8 @@ import (
 // one in a sandbox that was made before, so that its identity must not lead to that sandbox. As the
 // numbers of files are used again, the time of the last change is a part of it.
 //
-// It looks at the disk.
+// Of what the server itself hides, changes count at any time: only the server and its user change it. It looks
+// at the disk.
 func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
 	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges}, time.Now())
 }
@@ -58,7 +58,7 @@ func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Tim
 	for _, path := range hidden {
 		if !slices.Contains(own, path) {
 			denied = append(denied, path)
-		} else if _, err := id.add(path); err != nil {
+		} else if id.addAll(path, care{there: true}) != nil {
 			return "", false
 		}
 	}
@@ -73,7 +73,7 @@ func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Tim
 type identities struct {
 	disk    disk
 	settled time.Time       // a change after that may not be told from the next one
-	seen    map[string]bool // the paths that addAll has added
+	seen    map[string]bool // the paths that addAll has added, and whether they were settled
 	exact   map[uint64]bool // devices whose file systems tell of every renaming
 	text    []byte
 }
@@ -100,21 +100,19 @@ func (id *identities) addDenied(denied []string, grants []permissions.Entry) err
 		}
 	}
 	for _, path := range granted {
-		if real, err := permissions.EffectivePath(sandbox.HostView{}, path); err != nil || real != path {
-			return fmt.Errorf("%s leads over links, %v", path, err)
-		}
 		if slices.ContainsFunc(denied, func(dir string) bool { return isBelow(path, dir) }) {
 			return fmt.Errorf("%s is granted in what is denied", path)
 		}
-		if err := id.addAll(filepath.Dir(path)); err != nil {
+		var st unix.Stat_t
+		if err := id.disk.lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return fmt.Errorf("%s is a link", path)
+		}
+		if err := id.addAll(filepath.Dir(path), care{settled: true}); err != nil {
 			return err
 		}
 	}
 	for _, path := range denied {
-		if real, err := filepath.EvalSymlinks(path); err != nil || real != path {
-			return fmt.Errorf("%s leads over links, %v", path, err)
-		}
-		if err := id.addAll(path); err != nil {
+		if err := id.addAll(path, care{there: true, settled: true}); err != nil {
 			return err
 		}
 	}
@@ -132,8 +130,8 @@ func grantedPaths(grants []permissions.Entry) (paths []string, err error) {
 		case permissions.SlashTmp:
 			paths = append(paths, "/tmp")
 		case permissions.Tmpdir:
-			if dir := os.Getenv("TMPDIR"); dir != "" {
-				paths = append(paths, dir)
+			if dir := os.Getenv("TMPDIR"); filepath.IsAbs(dir) {
+				paths = append(paths, filepath.Clean(dir))
 			}
 		default:
 			return nil, errors.New("what is granted is not known")
@@ -142,29 +140,52 @@ func grantedPaths(grants []permissions.Entry) (paths []string, err error) {
 	return paths, nil
 }
 
-// addAll adds what there is of a path and of all directories above it. It fails if a time of these
-// does not tell of the next change.
-func (id *identities) addAll(path string) error {
-	for ; !id.seen[path]; path = filepath.Dir(path) {
-		id.seen[path] = true
-		st, err := id.add(path)
+// care says what addAll demands.
+type care struct {
+	there   bool // the path exists
+	settled bool // the times of the path and of the directories above it tell of the next change
+}
+
+// addAll adds a path and all directories above it, as far as they exist. It fails if one of them is a link.
+func (id *identities) addAll(path string, care care) error {
+	for at := path; ; at = filepath.Dir(at) {
+		if settled, seen := id.seen[at]; seen && (settled || !care.settled) {
+			return nil
+		}
+		st, err := id.add(at)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // the directory above tells when it comes
+		case errors.Is(err, fs.ErrNotExist) && !(care.there && at == path) && at != "/": // the directory above tells when it comes
 			continue
 		case err != nil:
 			return err
-		case time.Unix(0, st.Ctim.Nano()).After(id.settled):
-			return fmt.Errorf("%s was changed just now", path)
+		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+			return fmt.Errorf("%s is a link", at)
 		}
-		device := uint64(st.Dev)
-		exact, known := id.exact[device]
-		if !known {
-			exact = id.disk.tellsChanges(path)
-			id.exact[device] = exact
+		id.seen[at] = care.settled
+		if care.settled {
+			if err := id.settle(at, &st); err != nil {
+				return err
+			}
 		}
-		if !exact {
-			return fmt.Errorf("%s is on a file system that may not tell of changes", path)
+		if at == "/" {
+			return nil
 		}
+	}
+}
+
+// settle fails if what was found at a path may change next without another time.
+func (id *identities) settle(path string, st *unix.Stat_t) error {
+	if time.Unix(0, st.Ctim.Nano()).After(id.settled) {
+		return fmt.Errorf("%s was changed just now", path)
+	}
+	device := uint64(st.Dev)
+	exact, known := id.exact[device]
+	if !known {
+		exact = id.disk.tellsChanges(path)
+		id.exact[device] = exact
+	}
+	if !exact {
+		return fmt.Errorf("%s is on a file system that may not tell of changes", path)
 	}
 	return nil
 }

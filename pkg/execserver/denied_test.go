@@ -88,47 +88,59 @@ func TestReadsAllBut(t *testing.T) {
 // TestDeniedIdentity: whatever is renamed at or above a denied path, and even if it is renamed back, its
 // identity is another one, or none as long as the last change is not settled.
 func TestDeniedIdentity(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	above, denied := dir+"/above", dir+"/above/denied"
-	if err := errors.Join(os.MkdirAll(denied, 0o755), os.Mkdir(dir+"/above/other", 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
-		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
-		{Path: permissions.Path{Kind: permissions.Literal, Text: denied}, Access: permissions.Deny},
-	}}}
-	srv := &Server{}
-	there := func(path string) func() error {
-		return func() error { return errors.Join(os.Rename(path, path+".away"), os.Rename(path+".away", path)) }
-	}
-	seen := make(map[string]string)
-	for _, change := range []struct {
-		name string
-		make func() error
-	}{
-		{"nothing", func() error { return nil }},
-		{"renamed and back", there(denied)},
-		{"the directory above renamed and back", there(above)},
-		{"replaced", func() error { return errors.Join(os.Rename(denied, denied+"2"), os.Rename(above+"/other", denied)) }},
-		{"a file in it", func() error { return os.WriteFile(denied+"/file", nil, 0o600) }},
-	} {
-		if err := change.make(); err != nil {
+	for _, own := range []bool{false, true} {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range []time.Time{time.Now(), time.Now().Add(settledTime / 2)} {
-			if _, reads := srv.readsAllButAt(&p, quietly(dir), at); reads {
-				t.Errorf("%s: %v", change.name, at)
+		above, denied := dir+"/above", dir+"/above/denied"
+		if err := errors.Join(os.MkdirAll(denied, 0o755), os.Mkdir(dir+"/above/other", 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
+			{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+			{Path: permissions.Path{Kind: permissions.Literal, Text: denied}, Access: permissions.Deny},
+		}}}
+		srv := &Server{}
+		if own {
+			srv.secretPaths = []string{denied}
+		}
+		there := func(path string) func() error {
+			return func() error { return errors.Join(os.Rename(path, path+".away"), os.Rename(path+".away", path)) }
+		}
+		seen := make(map[string]string)
+		for _, change := range []struct {
+			name string
+			make func() error
+		}{
+			{"nothing", func() error { return nil }},
+			{"renamed and back", there(denied)},
+			{"the directory above renamed and back", there(above)},
+			{"replaced", func() error { return errors.Join(os.Rename(denied, denied+"2"), os.Rename(above+"/other", denied)) }},
+			{"a file in it", func() error { return os.WriteFile(denied+"/file", nil, 0o600) }},
+		} {
+			if err := change.make(); err != nil {
+				t.Fatal(err)
 			}
+			for _, at := range []time.Time{time.Now(), time.Now().Add(settledTime / 2)} {
+				if _, reads := srv.readsAllButAt(&p, quietly(dir), at); reads != own {
+					t.Errorf("%s: %v at %v", change.name, reads, at)
+				}
+			}
+			time.Sleep(clockStep)
+			id, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour))
+			if before, known := seen[id]; !reads || known {
+				t.Errorf("%s: %v, as after %q", change.name, reads, before)
+			}
+			seen[id] = change.name
 		}
-		time.Sleep(clockStep)
-		id, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour))
-		if before, known := seen[id]; !reads || known {
-			t.Errorf("%s: %v, as after %q", change.name, reads, before)
+		// A link may lead elsewhere at the start of a helper.
+		if err := errors.Join(os.Rename(above, dir+"/moved"), os.Symlink(dir+"/moved", above)); err != nil {
+			t.Fatal(err)
 		}
-		seen[id] = change.name
+		if _, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour)); reads {
+			t.Error("a link above it is taken")
+		}
 	}
 }
 

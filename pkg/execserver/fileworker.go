@@ -156,6 +156,7 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 	response, err := h.ask(fr.operation.Method, request...)
 	if err != nil && h.ahead && !h.answered && ctx.Err() == nil {
 		// Its sandbox may have been refused for something that was there for a moment.
+		h.next = nil
 		w.srv.wg.Go(h.retire)
 		if h, err = w.srv.startHelper(ctx, intent); err != nil {
 			return nil, err

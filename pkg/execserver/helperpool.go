@@ -43,7 +43,7 @@ func newHelperPool(srv *Server) *helperPool {
 // start returns a helper for a request that changes nothing. It is killed when
 // ctx ends. The caller ends it with retire.
 func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
-	key, err := withThread(ctx, func() (string, error) { return p.key(intent), nil })
+	key, err := p.keyOf(ctx, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,20 @@ func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper,
 	return h, nil
 }
 
-// key names helpers that may serve each other's requests; "": there are none.
-func (p *helperPool) key(intent *launch.Intent) string {
-	hidden, reads := p.srv.readsAllBut(&intent.Profile)
-	if !reads || intent.Within != "" {
-		return ""
+// keyOf names helpers that may serve each other's requests; "": there are none.
+func (p *helperPool) keyOf(ctx context.Context, intent *launch.Intent) (string, error) {
+	if intent.Within != "" {
+		return "", nil
 	}
-	return string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0))) + hidden
+	var hidden string
+	if !intent.Profile.FileSystem.FullRead() {
+		sum, err := withThread(ctx, func() (string, error) { sum, _ := p.srv.readsAllBut(&intent.Profile); return sum, nil })
+		if err != nil || sum == "" {
+			return "", err
+		}
+		hidden = sum
+	}
+	return string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0))) + hidden, nil
 }
 
 // take returns an idle helper for a policy, or nil, and whether another one
