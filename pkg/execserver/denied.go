@@ -23,8 +23,8 @@ import (
 // one in a sandbox that was made before, so that its identity must not lead to that sandbox. As the
 // numbers of files are used again, the time of the last change is a part of it.
 //
-// Of what the server itself hides, changes count at any time: only the server and its user change it. It looks
-// at the disk.
+// How long ago the server's own files were changed does not matter: it writes some of them all the time, and the
+// identities of the directories above them tell of renamings. It looks at the disk.
 func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
 	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges}, time.Now())
 }
