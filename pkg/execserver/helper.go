@@ -24,7 +24,7 @@ type helper struct {
 	unhook     func() bool // stops watching the context
 	next       func()      // starts the next helper ahead and waits for its use; nil: none
 	ahead      bool        // it was started before its request
-	answered   bool
+	answered   bool        // it has written a line
 	answer     []byte
 	told       int // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer

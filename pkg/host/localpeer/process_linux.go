@@ -117,8 +117,9 @@ func openProcess(pid int) (dir int, err error) {
 // the kernel starts a program of the administrator's, as when a cgroup becomes empty, and that is a child of kthreadd.
 // What a thread is it stays, so that known ones are not looked at again, and a few others are each time.
 //
-// If a thread has ended and a process has its id by now, that is left out of one scan. A client
-// is not let in by that: the scan must find a process that is not confined and has its socket.
+// If a thread has ended and a process has got its id since the list was read, that process is left out of
+// one scan. A confined client is not let in by that alone: the scan finds no holder of its socket then, and unseen
+// looks at all processes, this one too.
 func kernelThreads(known map[int]bool) map[int]bool {
 	if !isKernelThread(kthreadd) {
 		return nil // in a container, it is some program
@@ -136,12 +137,15 @@ func kernelThreads(known map[int]bool) map[int]bool {
 	threads, unknown := make(map[int]bool), 0
 	for field := range bytes.FieldsSeq(text) {
 		pid, err := strconv.Atoi(string(field))
-		if err == nil && !known[pid] {
-			if unknown++; unknown > maxUnknown || !isKernelThread(pid) {
-				continue
-			}
+		if err != nil {
+			continue
 		}
-		if err == nil {
+		is := known[pid]
+		if !is && unknown < maxUnknown {
+			unknown++
+			is = isKernelThread(pid)
+		}
+		if is {
 			threads[pid] = true
 		}
 	}
