@@ -48,6 +48,24 @@ func reserve(t *testing.T, d *detachedStore, record keeperRecord) string {
 	return filepath.Join(d.path, directoryName(record.Owner, record.ProcessID))
 }
 
+// TestRemoveAfterClose: a server ends while a process is being started, which is then removed: what was made for
+// it is gone, and the server does not fail.
+func TestRemoveAfterClose(t *testing.T) {
+	d := newStore(t)
+	k, lock, err := d.reserve(testRecord("token A", "build"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	d.close()
+	if err := d.remove(k); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(d.path); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
 // ownedTransport is a transport of a kind of client.
 type ownedTransport struct {
 	websocket.Transport

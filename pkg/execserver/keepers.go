@@ -361,7 +361,15 @@ func (s *detachedStore) removeLocked(k *kept) error {
 	s.countSpans(k)
 	k.close()
 	delete(s.open, k.name)
-	if err := s.root.RemoveAll(k.name); err != nil {
+	root := s.root
+	if root == nil { // closed: the server ends while a process is being started
+		var err error
+		if root, err = openDirectory(nil, s.path); err != nil {
+			return internal("open the directory of detached processes: " + err.Error())
+		}
+		defer root.Close()
+	}
+	if err := root.RemoveAll(k.name); err != nil {
 		return internal("remove what a detached process has left: " + err.Error())
 	}
 	return nil
