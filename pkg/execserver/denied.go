@@ -24,7 +24,7 @@ import (
 // numbers of files are used again, the time of the last change is a part of it.
 //
 // How long ago the server's own files were changed does not matter: it writes some of them all the time, and the
-// identities of the directories above them tell of renamings. It looks at the disk.
+// identities of the directories above them tell of renamings; see shared. It looks at the disk.
 func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
 	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges}, time.Now())
 }
@@ -40,15 +40,7 @@ func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Tim
 	if p.FileSystem.FullRead() {
 		return "", true
 	}
-	rest := permissions.FileSystem{Entries: make([]permissions.Entry, 0, len(p.FileSystem.Entries))}
-	var hidden []string
-	for _, e := range p.FileSystem.Entries {
-		if e.Access == permissions.Deny && e.Path.Kind == permissions.Literal {
-			hidden = append(hidden, e.Path.Text)
-		} else {
-			rest.Entries = append(rest.Entries, e)
-		}
-	}
+	hidden, rest := splitDenied(&p.FileSystem)
 	if !rest.FullRead() {
 		return "", false
 	}
@@ -67,6 +59,19 @@ func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Tim
 	}
 	digest := sha256.Sum256(id.text)
 	return string(digest[:]), true
+}
+
+// splitDenied returns the paths that entries deny, and the other entries.
+func splitDenied(fs *permissions.FileSystem) (denied []string, rest permissions.FileSystem) {
+	rest.Entries = make([]permissions.Entry, 0, len(fs.Entries))
+	for _, e := range fs.Entries {
+		if e.Access == permissions.Deny && e.Path.Kind == permissions.Literal {
+			denied = append(denied, e.Path.Text)
+		} else {
+			rest.Entries = append(rest.Entries, e)
+		}
+	}
+	return denied, rest
 }
 
 // identities collects what tells whether paths are still the same.
@@ -152,7 +157,8 @@ func (id *identities) addAll(path string, care care) error {
 		if settled, seen := id.seen[at]; seen && (settled || !care.settled) {
 			return nil
 		}
-		st, err := id.add(at)
+		var st unix.Stat_t
+		err := id.disk.lstat(at, &st)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !(care.there && at == path) && at != "/": // the directory above tells when it comes
 			continue
@@ -161,6 +167,7 @@ func (id *identities) addAll(path string, care care) error {
 		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 			return fmt.Errorf("%s is a link", at)
 		}
+		id.add(at, &st, !care.settled && at != path && id.shared(at, &st))
 		id.seen[at] = care.settled
 		if care.settled {
 			if err := id.settle(at, &st); err != nil {
@@ -173,28 +180,42 @@ func (id *identities) addAll(path string, care care) error {
 	}
 }
 
-// settle fails if what was found at a path may change next without another time.
-func (id *identities) settle(path string, st *unix.Stat_t) error {
-	if time.Unix(0, st.Ctim.Nano()).After(id.settled) {
-		return fmt.Errorf("%s was changed just now", path)
-	}
+// shared reports whether the time of a directory tells nothing, as everybody makes files in it all the time: /tmp is one. If
+// it is renamed, that changes the time of the directory above it, and a directory in it has a time of its own that
+// changes if that is renamed.
+func (id *identities) shared(path string, st *unix.Stat_t) bool {
+	var above unix.Stat_t
+	return st.Mode&unix.S_ISVTX != 0 && path != "/" && id.disk.lstat(filepath.Dir(path), &above) == nil && above.Mode&unix.S_ISVTX == 0 &&
+		id.tellsChanges(path, st)
+}
+
+// tellsChanges is that of the disk, asked once for each file system.
+func (id *identities) tellsChanges(path string, st *unix.Stat_t) bool {
 	device := uint64(st.Dev)
 	exact, known := id.exact[device]
 	if !known {
 		exact = id.disk.tellsChanges(path)
 		id.exact[device] = exact
 	}
-	if !exact {
+	return exact
+}
+
+// settle fails if what was found at a path may change next without another time.
+func (id *identities) settle(path string, st *unix.Stat_t) error {
+	if time.Unix(0, st.Ctim.Nano()).After(id.settled) {
+		return fmt.Errorf("%s was changed just now", path)
+	}
+	if !id.tellsChanges(path, st) {
 		return fmt.Errorf("%s is on a file system that may not tell of changes", path)
 	}
 	return nil
 }
 
-// add adds the identity of what is at a path.
-func (id *identities) add(path string) (st unix.Stat_t, err error) {
-	if err := id.disk.lstat(path, &st); err != nil {
-		return st, err
+// add adds the identity of what is at a path; without its time if others change it all the time.
+func (id *identities) add(path string, st *unix.Stat_t, shared bool) {
+	id.text = fmt.Appendf(id.text, "%q:%d:%d", path, st.Dev, st.Ino)
+	if !shared {
+		id.text = fmt.Appendf(id.text, ":%d", st.Ctim.Nano())
 	}
-	id.text = fmt.Appendf(id.text, "%q:%d:%d:%d\n", path, st.Dev, st.Ino, st.Ctim.Nano())
-	return st, nil
+	id.text = append(id.text, '\n')
 }

@@ -180,3 +180,62 @@ func TestSilentFileSystem(t *testing.T) {
 		t.Error("/proc tells of its changes")
 	}
 }
+
+// TestIdentityInSharedDirectory: what others make in /tmp does not change the identity of what the server hides below it, and
+// every renaming does. Scenario: the server's home is below /tmp, where each command with workspace-write has placeholders.
+func TestIdentityInSharedDirectory(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, inner := dir+"/shared", dir+"/shared/inner"
+	home := inner + "/home"
+	own := home + "/own"
+	if err := errors.Join(os.MkdirAll(own, 0o755), os.Chmod(shared, 0o777|os.ModeSticky), os.Chmod(inner, 0o777|os.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
+		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.Literal, Text: own}, Access: permissions.Deny},
+	}}}
+	srv := &Server{secretPaths: []string{own}}
+	there := func(path string) func() error {
+		return func() error { return errors.Join(os.Rename(path, dir+"/away"), os.Rename(dir+"/away", path)) }
+	}
+	file := func(name string) func() error { return func() error { return os.WriteFile(name, nil, 0o600) } }
+	for _, tells := range []bool{true, false} {
+		disk := quietly(dir)
+		disk.tellsChanges = func(string) bool { return tells }
+		before := ""
+		for i, change := range []struct {
+			name string
+			make func() error
+			same bool
+		}{
+			{"nothing", func() error { return nil }, false},
+			{"a file beside all", file(shared + "/beside"), tells},
+			{"another", file(shared + "/beside2"), tells},
+			{"a file in a shared directory in a shared one", file(inner + "/beside"), false},
+			{"the home renamed and back", there(home), false},
+			{"the inner directory renamed and back", there(inner), false},
+			{"the shared directory renamed and back", there(shared), false},
+			{"nothing again", func() error { return nil }, true},
+			{"a file at the end", file(shared + "/end"), tells},
+		} {
+			time.Sleep(clockStep)
+			if err := change.make(); err != nil {
+				t.Fatal(err)
+			}
+			id, reads := srv.readsAllButAt(&p, disk, time.Now())
+			if !reads || (id == before) != change.same {
+				t.Errorf("tells %v, %d, %s: %v, the same: %v", tells, i, change.name, reads, id == before)
+			}
+			before = id
+		}
+		for _, name := range []string{"/beside", "/beside2", "/inner/beside", "/end"} {
+			if err := os.Remove(shared + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
