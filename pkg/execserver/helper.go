@@ -34,12 +34,14 @@ type helper struct {
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
 // must call end when the helper is no longer needed.
 func (srv *Server) startHelper(ctx context.Context, intent *launch.Intent) (*helper, error) {
-	return srv.startHelperBy(ctx, intent, srv.launchers.take)
+	return srv.startHelperBy(ctx, intent, srv.launchers.takeForHelper)
 }
 
-// startHelperBy is startHelper with a launcher that was started ahead, if that
-// function returns one.
-func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, launcher func() *process.Standby) (h *helper, err error) {
+// launcherSource is a function that returns a launcher that was started ahead, or nil.
+type launcherSource func(*launch.Runtime, *launch.Intent) *process.Standby
+
+// startHelperBy is startHelper with a launcher of a source.
+func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, launcher launcherSource) (h *helper, err error) {
 	began := time.Now()
 	defer func() { srv.observeHelper(time.Since(began), err) }()
 	runtime, err := srv.sandboxes()
@@ -53,7 +55,7 @@ func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, lau
 	defer command.Close()
 	child, err := srv.supervisor.StartChild(process.Spec{
 		Argv: command.Argv, Arg0: &command.Arg0, Dir: "/", Env: command.Env, ExtraFiles: command.Files,
-		Standby: launcher(),
+		Standby: launcher(runtime, intent),
 	})
 	if err != nil {
 		return nil, shortOf(err, internal("failed to prepare fs sandbox: "+err.Error()))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox/launch"
 )
 
 // launcherPool keeps sandbox launchers that were started before a request needs
@@ -60,7 +61,7 @@ func (p *launcherPool) delay() {
 
 // noLauncher is for helpers that no request waits for: it leaves the launchers to
 // those that do.
-func noLauncher() *process.Standby { return nil }
+func noLauncher(*launch.Runtime, *launch.Intent) *process.Standby { return nil }
 
 // warm starts the launchers that are missing.
 func (p *launcherPool) warm() {

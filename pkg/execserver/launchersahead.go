@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/process"
+	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/permissions"
 )
 
-// aheadPolicy is a policy under which a command was started lately. The next command is
+// aheadPolicy is a policy under which a command was started lately, or toRead. The next command is
 // likely to have the same, so a launcher makes its sandbox ahead.
 type aheadPolicy struct {
 	key    string
@@ -41,6 +43,34 @@ func (p *launcherPool) takeFor(runtime *launch.Runtime, intent *launch.Intent, e
 		return ready
 	}
 	return p.take()
+}
+
+// toRead is the key of the sandbox that is made ahead for file requests that change nothing. Their policies may be ones
+// that were not used before: in the sandbox all can be read but what the server hides, and the launcher has masks for a few paths
+// that the policy of the request denies.
+const toRead = "read files"
+
+// takeForHelper returns a launcher for a file request: if it changes nothing, one that has made the sandbox of toRead, if
+// it can be that of the request, one that is idle, or nil. The caller starts a helper with it.
+func (p *launcherPool) takeForHelper(runtime *launch.Runtime, intent *launch.Intent) *process.Standby {
+	denied, rest := splitDenied(&intent.Profile.FileSystem)
+	// Some of what is denied is what the server hides.
+	few := sandbox.SpareMasks + len(p.srv.secretPaths) + len(p.srv.opts.PrivatePaths) + 1
+	if !intent.Reading || intent.LegacyLandlock || intent.Within != "" || !runtime.MakesAhead() || len(denied) > few || !rest.FullRead() {
+		return p.take()
+	}
+	if ready := p.takeAhead(&aheadPolicy{key: toRead}); ready != nil {
+		return ready
+	}
+	return p.take()
+}
+
+// intentToRead is the intent of the sandbox of toRead.
+func (srv *Server) intentToRead() launch.Intent {
+	profile := permissions.Profile{Kind: permissions.Managed}
+	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
+	srv.hideSecrets(&profile, false)
+	return launch.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/", Reading: true}
 }
 
 // takeAhead returns the launcher that has made the sandbox of a policy, or nil, and notes
@@ -131,12 +161,16 @@ func (p *launcherPool) prepare(launcher *process.Standby, a *aheadPolicy) error 
 	if err != nil {
 		return err
 	}
-	c, err := runtime.Prepare(a.intent, a.tmpdir)
+	intent, prepare := a.intent, launcher.Prepare
+	if a.key == toRead {
+		intent, prepare = p.srv.intentToRead(), launcher.PrepareChild
+	}
+	c, err := runtime.Prepare(intent, a.tmpdir)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return launcher.Prepare(process.Spec{Argv: c.Argv, ExtraFiles: c.Files})
+	return prepare(process.Spec{Argv: c.Argv, ExtraFiles: c.Files})
 }
 
 // hasEnded reports whether a launcher was killed by somebody, or by the kernel for its memory.

@@ -146,14 +146,16 @@ func (plan *Plan) SameView(other *Plan, without func(Mount) bool) bool {
 	mounts := func(p *Plan) []Mount { return slices.DeleteFunc(slices.Clone(p.Mounts), without) }
 	return plan.Confined == other.Confined && plan.Root == other.Root && plan.Network == other.Network &&
 		plan.NoProc == other.NoProc && plan.SharedNetwork == other.SharedNetwork && plan.Unfiltered == other.Unfiltered &&
-		slices.EqualFunc(mounts(plan), mounts(other), Mount.equal)
+		slices.EqualFunc(mounts(plan), mounts(other), Mount.Equal)
 }
 
-// equal reports whether two mounts are the same, of the same file.
-func (m Mount) equal(o Mount) bool {
-	holes := slices.Equal(m.Holes, o.Holes)
+// Equal reports whether two mounts are the same, of the same file.
+func (m Mount) Equal(o Mount) bool {
+	if m.Target != o.Target || !slices.Equal(m.Holes, o.Holes) {
+		return false
+	}
 	m.Holes, o.Holes = nil, nil
-	return holes && reflect.DeepEqual(m, o)
+	return reflect.DeepEqual(m, o)
 }
 
 // planner makes the mounts of a plan (docs/spec/sandbox.md §7.2).

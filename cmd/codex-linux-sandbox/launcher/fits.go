@@ -12,16 +12,17 @@ import (
 
 // For which policies a sandbox is made ahead (prepare.go), and whether it is what an order asks for.
 
-// usual reports whether the options are ones for which a sandbox can be made ahead.
+// usual reports whether the options are ones for which a sandbox can be made ahead: those of a command, or of a file
+// request that changes nothing.
 func (l *launch) usual() bool {
-	return l.supervised && !l.helper && !l.reading && !l.filterOnly && !l.legacyLandlock && !l.proxied && !l.explain && !l.noProc &&
+	return l.supervised && l.helper == l.reading && !l.filterOnly && !l.legacyLandlock && !l.proxied && !l.explain && !l.noProc &&
 		(l.backend == "auto" || l.backend == "namespaces")
 }
 
 // preparable reports whether a sandbox can be made ahead for the options and the plan.
 func (l *launch) preparable() bool {
 	return l.usual() && l.plan.Confined && l.plan.Root == sandbox.RootReadOnly && len(l.plan.Mounts) <= preparedMounts &&
-		lateLast(l.plan.Mounts)
+		lateLast(l.plan.Mounts, needsStub)
 }
 
 // namespacesToSpare reports whether the user may have many namespaces.
@@ -39,12 +40,13 @@ type surroundings struct {
 	rules   sandbox.Rules
 	rights  uint64 // that the second wall handles
 	nesting bool
+	reading bool           // for a file request
 	placed  bool           // in a cgroup of its own, not in the launcher's
 	cgroup  sandbox.FileID // that one
 }
 
 func (l *launch) surroundings() surroundings {
-	made := surroundings{rules: l.rules(), rights: l.wallRights(), nesting: l.nesting, placed: l.cgroup > 0}
+	made := surroundings{rules: l.rules(), rights: l.wallRights(), nesting: l.nesting, reading: l.reading, placed: l.cgroup > 0}
 	var st unix.Stat_t
 	if made.placed && unix.Fstat(l.cgroup, &st) == nil {
 		made.cgroup = sandbox.FileID{Dev: uint64(st.Dev), Ino: st.Ino}
@@ -55,12 +57,12 @@ func (l *launch) surroundings() surroundings {
 // fits reports whether the prepared sandbox is what the plan of a launch would make, and notes
 // the launch if it is.
 func (a *prepared) fits(l *launch) bool {
-	switch late := slices.ContainsFunc(l.plan.Mounts, isLate); {
-	case !l.preparable(), l.surroundings() != a.made, !a.s.l.plan.SameView(l.plan, isLate), a.mountsChanged():
+	switch stubs := slices.ContainsFunc(l.plan.Mounts, needsStub); {
+	case !l.preparable(), l.surroundings() != a.made, !a.s.l.plan.SameView(l.plan, a.view.isLate), a.mountsChanged():
 		return false
-	case a.view.lacksMask(l.plan.Mounts):
+	case !a.view.canAdd(l.plan.Mounts):
 		return false // the file system of which masks are made is hidden by now
-	case (late || len(l.plan.Undo) > 0) && (l.janitor == nil || l.janitor.FD < 0):
+	case (stubs || len(l.plan.Undo) > 0) && (l.janitor == nil || l.janitor.FD < 0):
 		return false // the init must hold the connection, and one that is made now comes too late
 	case l.ownTerminal():
 		// The kernel sends a hangup to the process group of a launcher that gives its terminal up,

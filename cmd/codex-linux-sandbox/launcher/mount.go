@@ -32,16 +32,18 @@ const binding = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 type mounter struct {
 	*program
 	plan    *sandbox.Plan
-	root    register   // the root of the view
-	sources []register // for each mount of the plan, a detached copy of its source
-	covers  register   // a file system with what masks are made of
-	names   int        // names used in it
-	masks   []madeMask // of late mounts, made ahead and not mounted yet
-	made    []string   // what the plan has mounted so far
-	wall    *ruleset   // the second wall; nil: none
-	helper  bool       // the command is the helper of file requests
-	reading bool       // the command writes nothing
-	keeping bool       // the view is used later: kept are its mounts
+	root    register        // the root of the view
+	sources []register      // for each mount of the plan, a detached copy of its source
+	covers  register        // a file system with what masks are made of
+	names   int             // names used in it
+	masks   []madeMask      // of late mounts, made ahead and not mounted yet
+	spare   int             // how many masks of each kind are made for paths that are not known yet
+	first   []sandbox.Mount // the plan's when the view was begun; see isLate
+	made    []string        // what the plan has mounted so far
+	wall    *ruleset        // the second wall; nil: none
+	helper  bool            // the command is the helper of file requests
+	reading bool            // the command writes nothing
+	keeping bool            // the view is used later: kept are its mounts
 	kept    []keptMount
 }
 
@@ -320,7 +322,7 @@ func (m *mounter) cover(mt *sandbox.Mount) register {
 // what is mounted on it. By now everything of the host is copied and restricted:
 // a copy of the root would take this mount along.
 func (m *mounter) makeCovers() {
-	if !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return isMask(mt) || m.keeping && isMask(mt.IfMissing()) }) {
+	if m.spare == 0 && !slices.ContainsFunc(m.plan.Mounts, func(mt sandbox.Mount) bool { return isMask(mt) || m.keeping && isMask(mt.IfMissing()) }) {
 		return
 	}
 	m.covers = m.fileSystem("tmpfs", binding, coverSize, "mode=755")

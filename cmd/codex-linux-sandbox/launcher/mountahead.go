@@ -11,20 +11,27 @@ import (
 )
 
 // A view that is made before its command is known (prepare.go) is made in two parts: the early
-// mounts ahead, and with the order those that may need a placeholder, of which the masks are made
-// ahead. In between it may change.
+// mounts ahead, and with the order the late ones: those that may need a placeholder, and masks of
+// paths that only the order denies. The masks themselves are made ahead, but not mounted. In between
+// the view may change.
 
-// isLate reports whether a mount may need a placeholder, which is made with the order.
-func isLate(m sandbox.Mount) bool { return m.Cover || m.Perhaps }
+// needsStub reports whether a mount may need a placeholder, which is made with the order.
+func needsStub(m sandbox.Mount) bool { return m.Cover || m.Perhaps }
 
-func isEarly(m sandbox.Mount) bool { return !isLate(m) }
+// isLate reports whether a mount is made with the order: it may need a placeholder, or the plan with
+// which the view was begun does not have it.
+func (m *mounter) isLate(mt sandbox.Mount) bool {
+	return needsStub(mt) || !slices.ContainsFunc(m.first, mt.Equal)
+}
+
+func (m *mounter) isEarly(mt sandbox.Mount) bool { return !m.isLate(mt) }
 
 // lateLast reports whether no other mount that follows a late one has to do with its target, so
 // that the late ones can be made last.
-func lateLast(mounts []sandbox.Mount) bool {
+func lateLast(mounts []sandbox.Mount, isLate func(sandbox.Mount) bool) bool {
 	for i, m := range mounts {
 		if isLate(m) && slices.ContainsFunc(mounts[i+1:], func(o sandbox.Mount) bool {
-			return isEarly(o) && (within(o.Target, m.Target) || within(m.Target, o.Target))
+			return !isLate(o) && (within(o.Target, m.Target) || within(m.Target, o.Target))
 		}) {
 			return false
 		}
@@ -32,11 +39,23 @@ func lateLast(mounts []sandbox.Mount) bool {
 	return true
 }
 
+// canAdd reports whether the late mounts of a plan can be added to a view that was begun: there is a mask for
+// each, and what needs no placeholder is a mask in the files of the host.
+func (m *mounter) canAdd(mounts []sandbox.Mount) bool {
+	return lateLast(mounts, m.isLate) && !m.lacksMask(mounts) && !slices.ContainsFunc(mounts, func(mt sandbox.Mount) bool {
+		return m.isLate(mt) && !needsStub(mt) && (!isMask(mt) || within(mt.Target, "/dev") || within(mt.Target, "/proc"))
+	})
+}
+
 // madeMask is a mask that is not mounted yet.
 type madeMask struct {
-	of sandbox.Mount
-	fd register
+	of    sandbox.Mount
+	spare bool // of any path
+	fd    register
 }
+
+// spareMasks are masks of a denied directory and of a denied file.
+var spareMasks = []sandbox.Mount{{Kind: sandbox.EmptyDir, Target: "a denied directory"}, {Kind: sandbox.EmptyFile, Target: "a denied file"}}
 
 // takeMask takes the mask that was made ahead for a mount; 0: there is none.
 func (m *mounter) takeMask(mt *sandbox.Mount) (fd register) {
@@ -51,7 +70,7 @@ func (m *mounter) takeMask(mt *sandbox.Mount) (fd register) {
 
 func indexMask(masks []madeMask, mt *sandbox.Mount) int {
 	return slices.IndexFunc(masks, func(k madeMask) bool {
-		return k.of.Target == mt.Target && k.of.Kind == mt.Kind && k.of.Mode == mt.Mode && slices.Equal(k.of.Holes, mt.Holes)
+		return (k.spare || k.of.Target == mt.Target) && k.of.Kind == mt.Kind && k.of.Mode == mt.Mode && slices.Equal(k.of.Holes, mt.Holes)
 	})
 }
 
@@ -59,7 +78,7 @@ func indexMask(masks []madeMask, mt *sandbox.Mount) int {
 func (m *mounter) lacksMask(mounts []sandbox.Mount) bool {
 	left := slices.Clone(m.masks)
 	for _, mt := range mounts {
-		if !isLate(mt) || !isMask(mt) {
+		if !m.isLate(mt) || !isMask(mt) {
 			continue
 		}
 		i := indexMask(left, &mt)
@@ -73,32 +92,42 @@ func (m *mounter) lacksMask(mounts []sandbox.Mount) bool {
 
 // ahead appends what makes the view but for late mounts.
 func (m *mounter) ahead() {
-	m.host(isEarly)
+	m.first = m.plan.Mounts
+	m.host(m.isEarly)
 	for i, mt := range m.plan.Mounts {
-		if isEarly(mt) {
+		if m.isEarly(mt) {
 			m.mount(i)
 		}
 	}
 	for _, mt := range m.plan.Mounts {
-		if mt = mt.IfMissing(); isLate(mt) && isMask(mt) {
-			m.masks = append(m.masks, madeMask{mt, m.cover(&mt)})
+		if mt = mt.IfMissing(); needsStub(mt) && isMask(mt) {
+			m.masks = append(m.masks, madeMask{of: mt, fd: m.cover(&mt)})
+		}
+	}
+	for range m.spare {
+		for _, mt := range spareMasks {
+			m.masks = append(m.masks, madeMask{of: mt, spare: true, fd: m.cover(&mt)})
 		}
 	}
 	m.hideCovers()
 	m.makeProc()
 }
 
-// late appends the late mounts of the plan, for which there are masks.
+// late appends the late mounts of the plan, for which there are masks. Spare masks that are left stay open until
+// the init ends: the kernel waits for all processors (RCU) when it closes one, and the command gets none of them.
 func (m *mounter) late() {
+	m.keeping = false
 	m.sources = make([]register, len(m.plan.Mounts))
-	m.openSources(isLate)
+	m.openSources(m.isLate)
 	for i, mt := range m.plan.Mounts {
-		if isLate(mt) {
+		if m.isLate(mt) {
 			m.mount(i)
 		}
 	}
 	for _, k := range m.masks {
-		m.close(k.fd)
+		if !k.spare {
+			m.close(k.fd)
+		}
 	}
 	m.close(m.root)
 }

@@ -98,11 +98,14 @@ func prepare(order *standby.Order) (*prepared, error) {
 		_ = unix.Close(a.mounts)
 		return nil, errUnprepared
 	}
-	plan, kept, err := sandbox.MakeKept(l.prof, l.scope)
+	if l.reading {
+		err = l.makePlan() // the order's is another one
+	} else {
+		l.plan, a.kept, err = sandbox.MakeKept(l.prof, l.scope)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l.plan, a.kept = plan, kept
 	if !l.preparable() || !namespacesToSpare() {
 		_ = unix.Close(a.mounts)
 		return nil, errUnprepared
@@ -194,7 +197,10 @@ func (a *prepared) build(l *launch) (err error) {
 	enter(p)
 	a.s.entered = len(p.steps)
 	a.wall = l.wall(p, l.rules())
-	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, keeping: true}
+	a.view = &mounter{program: p, plan: l.plan, wall: a.wall, helper: l.helper, reading: l.reading, keeping: true}
+	if l.reading {
+		a.view.spare = sandbox.SpareMasks
+	}
 	a.view.ahead()
 	a.masks = slices.Clone(a.view.masks)
 	if l.plan.OwnNetwork() {
@@ -391,6 +397,9 @@ func (a *prepared) complete() (err error) {
 	s.confine(a.wall)
 	c.init.do("close", "the gate", unix.SYS_CLOSE, val(s.gate[0]))
 	c.command.prepareCommand(false)
+	if l.static {
+		c.command.restoreLimits(true)
+	}
 	c.command.restoreSignals(&c.mask)
 	if err := a.command(); err != nil {
 		return err

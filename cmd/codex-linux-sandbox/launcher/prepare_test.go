@@ -392,7 +392,7 @@ func TestLateLast(t *testing.T) {
 		{[]sandbox.Mount{late, {Target: "/w/.github"}}, true},
 		{[]sandbox.Mount{late, {Target: "/w"}}, false},
 	} {
-		if got := lateLast(tt.mounts); got != tt.want {
+		if got := lateLast(tt.mounts, needsStub); got != tt.want {
 			t.Errorf("%+v: %v", tt.mounts, got)
 		}
 	}

@@ -24,4 +24,7 @@ func (*Standby) await(pid, pidfd int) bool { return awaitEnd(pid, pidfd) }
 // Prepare returns an error.
 func (*Standby) Prepare(Spec) error { return errors.ErrUnsupported }
 
+// PrepareChild returns an error.
+func (*Standby) PrepareChild(Spec) error { return errors.ErrUnsupported }
+
 func (*Standby) takeCgroup() cgroupDir { return cgroupDir{} }

@@ -105,7 +105,13 @@ func (st *Standby) routineWaiter(pidfd int) {
 // the arguments after the first of Argv, and ExtraFiles. It returns when that is done, after
 // milliseconds. The error is ErrUnprepared if there is nothing to do; after any other the
 // standby is of no more use, and is killed.
-func (st *Standby) Prepare(spec Spec) error {
+func (st *Standby) Prepare(spec Spec) error { return st.prepare(spec, st.s.cgroups()) }
+
+// PrepareChild is Prepare for a spec of a Child.
+func (st *Standby) PrepareChild(spec Spec) error { return st.prepare(spec, nil) }
+
+// prepare is Prepare with a cgroup below another one, or, for nil, with none.
+func (st *Standby) prepare(spec Spec, root *cgroupRoot) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -116,7 +122,7 @@ func (st *Standby) Prepare(spec Spec) error {
 	for _, f := range spec.ExtraFiles {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
-	if root := st.s.cgroups(); root != nil {
+	if root != nil {
 		cg := cgroupDir{path: root.path}.child(root)
 		dir, err := cg.open()
 		if err != nil {

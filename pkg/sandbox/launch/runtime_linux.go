@@ -293,7 +293,7 @@ func (r *Runtime) Standby() *Command {
 // sandbox before it gets the order; "": it cannot for this one. Tmpdir is the value of TMPDIR
 // in the environment of the command.
 func (r *Runtime) PrepareKey(in Intent, tmpdir string) string {
-	if in.ManagedNetwork || in.LegacyLandlock || in.Reading || r.opts.Backend != "namespaces" && r.opts.Backend != Backends[0] {
+	if in.ManagedNetwork || in.LegacyLandlock || in.Reading || !r.MakesAhead() {
 		return ""
 	}
 	profile := in.Profile.AppendJSON(nil)
@@ -303,11 +303,22 @@ func (r *Runtime) PrepareKey(in Intent, tmpdir string) string {
 	return strings.Join([]string{string(profile), in.PolicyCwd, in.Within, tmpdir}, "\x00")
 }
 
-// Prepare returns an order for which a launcher makes a sandbox. Its key is not empty.
+// MakesAhead reports whether the backend may be one of which a launcher of Standby can make sandboxes before it gets
+// the order.
+func (r *Runtime) MakesAhead() bool {
+	return r.opts.Backend == "namespaces" || r.opts.Backend == Backends[0]
+}
+
+// Prepare returns an order for which a launcher makes a sandbox: for a command, whose key is not empty, or, if
+// the intent has Reading set, for the file system helper.
 func (r *Runtime) Prepare(in Intent, tmpdir string) (*Command, error) {
 	c, args, err := r.begin(in, false)
 	if err != nil {
 		return nil, err
+	}
+	if in.Reading {
+		c.Argv = append(args, helperOption, "--", helperName)
+		return c, nil
 	}
 	n, err := c.remember("environment", []byte("TMPDIR="+tmpdir))
 	if err != nil {
@@ -377,6 +388,9 @@ func (c *Command) redirect() (string, error) {
 	return strconv.Itoa(2 + len(c.Files)), nil
 }
 
+// helperOption tells the launcher that what it starts is the file system helper.
+const helperOption = "--trusted-helper"
+
 // FileHelper prepares the file system helper, which does not get the network
 // whatever the profile says.
 func (r *Runtime) FileHelper(in Intent) (*Command, error) {
@@ -390,7 +404,7 @@ func (r *Runtime) FileHelper(in Intent) (*Command, error) {
 	if r.static {
 		args = append(args, "--static")
 	}
-	c.Argv = append(args, "--trusted-helper", "--exec-fd", n, "--", helperName)
+	c.Argv = append(args, helperOption, "--exec-fd", n, "--", helperName)
 	return c, nil
 }
 

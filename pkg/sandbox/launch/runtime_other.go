@@ -61,6 +61,9 @@ func (*Runtime) Standby() *Command { return &Command{} }
 // PrepareKey returns nothing.
 func (*Runtime) PrepareKey(Intent, string) string { return "" }
 
+// MakesAhead returns false.
+func (*Runtime) MakesAhead() bool { return false }
+
 // Prepare fails.
 func (*Runtime) Prepare(Intent, string) (*Command, error) { return nil, errHere() }
 

@@ -136,7 +136,7 @@ func descendants(pid int) []int {
 
 // idleLaunchers is how many launchers a server keeps for the next requests. Further ones
 // have made sandboxes ahead, at most aheadLaunchers.
-const idleLaunchers, aheadLaunchers = 2, 4
+const idleLaunchers, aheadLaunchers = 2, 5
 
 // isIdleLauncher reports whether a process is a launcher that was started ahead of
 // need, and has started nothing yet.

@@ -163,3 +163,48 @@ func TestSandboxesAhead(t *testing.T) {
 		c.quiet()
 	})
 }
+
+// TestSandboxesAheadOfFileRequests: a file request that changes nothing is served in a sandbox that a launcher has made ahead,
+// under a policy that was not used before, too, and sees nothing of what that policy denies.
+func TestSandboxesAheadOfFileRequests(t *testing.T) {
+	onBoth(t, func(c *confined) {
+		t := c.t
+		harness.Must(t, os.Mkdir(c.ws+"/closed", 0o755))
+		harness.Must(t, os.WriteFile(c.ws+"/closed/file", []byte("secret"), 0o644))
+		policy := func(more ...object) object {
+			return with(managed(append([]object{special("root", "read")}, more...)...), "cwd", uri(c.ws))
+		}
+		read := func(name string, sandbox object) object { return object{"path": uri(c.ws + name), "sandbox": sandbox} }
+		c.call("fs/readFile", read("/secret", policy()))
+		c.idle()
+		if strings.HasSuffix(t.Name(), "/bwrap") {
+			c.ahead(0)
+			return
+		}
+		// Another program that mounts something has the sandbox made again by none.
+		shown := false
+		for i := 0; i < 8 && !shown; i++ {
+			init := aheadOf(c.ahead(1)[0])
+			// The helper of a watch lives as long as the watch.
+			denying := policy(at(c.ws+"/closed", "deny"), at(fmt.Sprint("/usr/none-", i), "read"))
+			c.call("fs/watch", object{"watchId": 1, "path": uri(c.ws), "recursive": true, "sandbox": denying})
+			shown = len(children(init)) == 1
+			c.refuse("fs/watch", object{"watchId": 2, "path": uri(c.ws + "/closed"), "sandbox": denying}, -32600, "Permission denied")
+			c.refuse("fs/readFile", read("/closed/file", denying), -32600, "Permission denied")
+			harness.Must(t, os.WriteFile(c.ws+"/closed/new", nil, 0o644))
+			harness.Must(t, os.WriteFile(fmt.Sprint(c.ws, "/open", i), nil, 0o644))
+			if got := c.changes(fmt.Sprint("open", i)); strings.Contains(strings.Join(got, " "), "closed/") {
+				t.Errorf("told %q", got)
+			}
+			c.call("fs/unwatch", object{"watchId": 1})
+		}
+		if !shown {
+			t.Error("no file request was served in a sandbox that was made ahead")
+		}
+		// What changes something, and what is denied by a pattern, has a sandbox of its own.
+		c.call("fs/writeFile", object{"path": uri(c.ws + "/new"), "dataBase64": encode("x"), "sandbox": policy(special("project_roots", "write"))})
+		pattern := object{"path": object{"type": "glob_pattern", "pattern": c.ws + "/clos*"}, "access": "deny"}
+		c.refuse("fs/readFile", read("/closed/file", policy(pattern)), -32600, "Permission denied")
+		c.quiet()
+	})
+}
