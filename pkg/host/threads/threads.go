@@ -45,10 +45,10 @@ var (
 	KeeperPlan = Plan{keeperFiles, keeperStarts, keeperWork, keeperSpare}
 )
 
-// Ahead bounds the pools and makes threads, in a millisecond or two. It does not wait for that: the caller calls
-// wait in the end. If the machine gives less than aheadShare times what the plan needs, the pools are smaller. It must
-// be called once, before the pools are used.
-func Ahead(p Plan, log *slog.Logger) (wait func()) {
+// Ahead bounds the pools, and returns begin, which makes threads in a millisecond or two and does not wait for that: the
+// caller calls wait in the end. A second call of begin does nothing. If the machine gives less than aheadShare times what the plan needs, the
+// pools are smaller. Ahead must be called once, before the pools are used.
+func Ahead(p Plan, log *slog.Logger) (begin, wait func()) {
 	processors := runtime.GOMAXPROCS(0)
 	p.Files += processors // which copy what is in memory already
 	p = p.within(Count() + Room()/aheadShare - processors)
@@ -56,11 +56,13 @@ func Ahead(p Plan, log *slog.Logger) (wait func()) {
 	Starts.bound(p.Starts, grow, log)
 	Work.bound(p.Work, grow, log)
 	var made sync.WaitGroup
-	made.Go(func() {
-		n := Make(processors + p.threads())
-		log.Debug("threads were made ahead", "threads", n)
+	begin = sync.OnceFunc(func() {
+		made.Go(func() {
+			n := Make(processors + p.threads())
+			log.Debug("threads were made ahead", "threads", n)
+		})
 	})
-	return made.Wait
+	return begin, made.Wait
 }
 
 // threads returns how many threads the plan needs beside those of the processors.

@@ -146,7 +146,11 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	defer endTraces()
 	aliases := makeAliases(s.Err)
 	defer removeAliases(aliases, s.Err)
-	defer threads.Ahead(threads.ServerPlan, log)()
+	makeThreads, threadsMade := threads.Ahead(threads.ServerPlan, log)
+	defer threadsMade()
+	if c.IsSet("remote") {
+		makeThreads() // the rendezvous service may not answer for long
+	}
 	srv, err := execserver.New(opts)
 	if err != nil {
 		f.closeUnused()
@@ -154,6 +158,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	}
 	return serve(c, s, srv, f, log, manager, sync.OnceFunc(func() {
 		manager.Ready()
+		makeThreads() // not before the server listens, which would be half a millisecond later
 		cleanUpAliases(aliases, s.Err)
 	}))
 }
