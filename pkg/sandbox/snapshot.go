@@ -80,7 +80,7 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 		switch {
 		case err != nil:
 			return permissions.Info{}, err
-		case dir.Type == permissions.Symlink:
+		case dir.Type == permissions.Symlink, dir.Type == permissions.Dir && !s.canonical(path.Dir(name)):
 			real, err := permissions.EffectivePath(s, path.Dir(name))
 			if err != nil {
 				return permissions.Info{}, err
@@ -96,6 +96,13 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 	info, err := s.view.Lstat(name)
 	s.looks[name] = look{info, err}
 	return info, err
+}
+
+// canonical reports whether the path of a directory that was looked at leads there without links: an answer is kept only
+// under such a path.
+func (s *snapshot) canonical(dir string) bool {
+	_, ok := s.looks[dir]
+	return ok
 }
 
 // Readlink implements permissions.View.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"codex.internal/pkg/sandbox/permissions"
@@ -198,5 +200,39 @@ func TestPlaceholdersAreNoRoots(t *testing.T) {
 	}
 	if !covered {
 		t.Error("it is not covered")
+	}
+}
+
+// TestBelowLinks: entries name paths that lie deep below links, as /var/run/lock/x does where /var/run leads to /run.
+func TestBelowLinks(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(top+"/run/lock/d/e", 0o755), os.WriteFile(top+"/run/lock/d/x", []byte("x"), 0o644),
+		os.Symlink("run", top+"/lb"), os.Symlink(top+"/lb/lock", top+"/lc")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ entry, target string }{
+		{"/lb/lock=deny", "/run/lock"},
+		{"/lb/lock/d=deny", "/run/lock/d"},
+		{"/lb/lock/d/x=deny", "/run/lock/d/x"},
+		{"/lb/lock/d/e=write", "/run/lock/d/e"},
+		{"/lc/d/e=deny", "/run/lock/d/e"},
+		{"/lc/d/x=deny", "/run/lock/d/x"},
+		{"/lb/lock/d/none/x=deny", ""},
+		{"/lb/lock/d/x/none=deny", ""},
+	} {
+		plan, err := Make(managed(t, "root=read "+top+tt.entry), permissions.Scope{}, HostView{}, false)
+		if err != nil {
+			t.Errorf("%s: %v", tt.entry, err)
+			continue
+		}
+		if there := slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == top+tt.target && m.ID != (FileID{}) }); there != (tt.target != "") {
+			t.Errorf("%s: %+v", tt.entry, plan.Mounts)
+		}
+		if tt.target == "" && !slices.Contains(plan.Absent, top+strings.TrimSuffix(tt.entry, "=deny")) {
+			t.Errorf("%s: absent are %q", tt.entry, plan.Absent)
+		}
 	}
 }
