@@ -26,13 +26,14 @@ import (
 // How long ago the server's own files were changed does not matter: it writes some of them all the time, and the
 // identities of the directories above them tell of renamings; see shared. It looks at the disk.
 func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
-	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges}, time.Now())
+	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges, tellsRenamings}, time.Now())
 }
 
 // disk is what is asked of a file system.
 type disk struct {
-	lstat        func(path string, st *unix.Stat_t) error
-	tellsChanges func(path string) bool
+	lstat          func(path string, st *unix.Stat_t) error
+	tellsChanges   func(path string) bool
+	tellsRenamings func(path string) bool
 }
 
 // readsAllButAt is readsAllBut at a time.
@@ -180,24 +181,13 @@ func (id *identities) addAll(path string, care care) error {
 	}
 }
 
-// shared reports whether the time of a directory tells nothing, as everybody makes files in it all the time: /tmp is one. If
-// it is renamed, that changes the time of the directory above it, and a directory in it has a time of its own that
-// changes if that is renamed.
+// shared reports whether the time of a directory is of no use, as everybody makes files in it all the time: /tmp is one. If
+// the directory itself is renamed, that changes the time of the one above it, which is not shared; and if what lies in it is renamed,
+// that changes the time of that, on the file systems of tellsRenamings.
 func (id *identities) shared(path string, st *unix.Stat_t) bool {
 	var above unix.Stat_t
 	return st.Mode&unix.S_ISVTX != 0 && path != "/" && id.disk.lstat(filepath.Dir(path), &above) == nil && above.Mode&unix.S_ISVTX == 0 &&
-		id.tellsChanges(path, st)
-}
-
-// tellsChanges is that of the disk, asked once for each file system.
-func (id *identities) tellsChanges(path string, st *unix.Stat_t) bool {
-	device := uint64(st.Dev)
-	exact, known := id.exact[device]
-	if !known {
-		exact = id.disk.tellsChanges(path)
-		id.exact[device] = exact
-	}
-	return exact
+		id.disk.tellsRenamings(path)
 }
 
 // settle fails if what was found at a path may change next without another time.
@@ -205,7 +195,13 @@ func (id *identities) settle(path string, st *unix.Stat_t) error {
 	if time.Unix(0, st.Ctim.Nano()).After(id.settled) {
 		return fmt.Errorf("%s was changed just now", path)
 	}
-	if !id.tellsChanges(path, st) {
+	device := uint64(st.Dev)
+	exact, known := id.exact[device]
+	if !known {
+		exact = id.disk.tellsChanges(path)
+		id.exact[device] = exact
+	}
+	if !exact {
 		return fmt.Errorf("%s is on a file system that may not tell of changes", path)
 	}
 	return nil

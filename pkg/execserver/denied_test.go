@@ -156,7 +156,7 @@ func quietly(dir string) disk {
 			st.Ctim = unix.Timespec{}
 		}
 		return err
-	}, func(string) bool { return true }}
+	}, func(string) bool { return true }, func(string) bool { return true }}
 }
 
 // TestSilentFileSystem: where a file system may not tell of changes, no helper is started ahead.
@@ -202,10 +202,22 @@ func TestIdentityInSharedDirectory(t *testing.T) {
 	there := func(path string) func() error {
 		return func() error { return errors.Join(os.Rename(path, dir+"/away"), os.Rename(dir+"/away", path)) }
 	}
+	exchange := func(path, with string) func() error {
+		return func() error {
+			return errors.Join(os.Mkdir(with, 0o755), unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, with, unix.RENAME_EXCHANGE),
+				unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, with, unix.RENAME_EXCHANGE), os.Remove(with))
+		}
+	}
 	file := func(name string) func() error { return func() error { return os.WriteFile(name, nil, 0o600) } }
+	if tellsRenamings("/proc") {
+		t.Error("/proc tells of renamings")
+	}
 	for _, tells := range []bool{true, false} {
+		if tells && !tellsRenamings(shared) {
+			continue // nothing is left out on this file system
+		}
 		disk := quietly(dir)
-		disk.tellsChanges = func(string) bool { return tells }
+		disk.tellsRenamings = func(string) bool { return tells }
 		before := ""
 		for i, change := range []struct {
 			name string
@@ -218,6 +230,8 @@ func TestIdentityInSharedDirectory(t *testing.T) {
 			{"a file in a shared directory in a shared one", file(inner + "/beside"), false},
 			{"the home renamed and back", there(home), false},
 			{"the inner directory renamed and back", there(inner), false},
+			{"the home exchanged and back", exchange(home, inner+"/decoy"), false},
+			{"the inner directory exchanged and back", exchange(inner, shared+"/decoy"), false},
 			{"the shared directory renamed and back", there(shared), false},
 			{"nothing again", func() error { return nil }, true},
 			{"a file at the end", file(shared + "/end"), tells},

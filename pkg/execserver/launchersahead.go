@@ -56,13 +56,21 @@ func (p *launcherPool) takeForHelper(runtime *launch.Runtime, intent *launch.Int
 	denied, rest := splitDenied(&intent.Profile.FileSystem)
 	// Some of what is denied is what the server hides.
 	few := sandbox.SpareMasks + len(p.srv.secretPaths) + len(p.srv.opts.PrivatePaths) + 1
-	if !intent.Reading || intent.LegacyLandlock || intent.Within != "" || !runtime.MakesAhead() || len(denied) > few || !rest.FullRead() {
+	if !intent.Reading || intent.LegacyLandlock || intent.Within != "" || !runtime.MakesAhead() || len(denied) > few || !rest.FullRead() ||
+		grantsIn(rest.Entries, denied) {
 		return p.take()
 	}
 	if ready := p.takeAhead(&aheadPolicy{key: toRead}); ready != nil {
 		return ready
 	}
 	return p.take()
+}
+
+// grantsIn reports whether an entry lets a part of a denied path be read.
+func grantsIn(entries []permissions.Entry, denied []string) bool {
+	return slices.ContainsFunc(entries, func(e permissions.Entry) bool {
+		return e.Path.Kind == permissions.Literal && slices.ContainsFunc(denied, func(dir string) bool { return isBelow(e.Path.Text, dir) })
+	})
 }
 
 // intentToRead is the intent of the sandbox of toRead.

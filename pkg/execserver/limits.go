@@ -211,7 +211,7 @@ const (
 	// next request, and one for what often comes with it. Each holds 3 MB.
 	maxIdleLaunchers = 2
 	// maxAheadPolicies bounds the policies whose sandboxes are made ahead: two each for two
-	// workspaces, and one for file requests. Each takes 4 MB, two processes and six namespaces.
+	// workspaces, and that of file requests. Each takes 4 MB, two processes and six namespaces.
 	maxAheadPolicies = 5
 	// aheadTime is how long such a sandbox waits for a command. A model often thinks for some
 	// seconds before the next, and asks a person for longer. A file system that was mounted

@@ -54,14 +54,14 @@ func (l *launch) surroundings() surroundings {
 	return made
 }
 
-// fits reports whether the prepared sandbox is what the plan of a launch would make, and notes
-// the launch if it is.
+// fits reports whether the prepared sandbox is what the plan of a launch would make when its late mounts are made, and notes
+// the launch if so.
 func (a *prepared) fits(l *launch) bool {
 	switch stubs := slices.ContainsFunc(l.plan.Mounts, needsStub); {
 	case !l.preparable(), l.surroundings() != a.made, !a.s.l.plan.SameView(l.plan, a.view.isLate), a.mountsChanged():
 		return false
 	case !a.view.canAdd(l.plan.Mounts):
-		return false // the file system of which masks are made is hidden by now
+		return false
 	case (stubs || len(l.plan.Undo) > 0) && (l.janitor == nil || l.janitor.FD < 0):
 		return false // the init must hold the connection, and one that is made now comes too late
 	case l.ownTerminal():

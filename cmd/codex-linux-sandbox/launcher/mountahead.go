@@ -39,8 +39,9 @@ func lateLast(mounts []sandbox.Mount, isLate func(sandbox.Mount) bool) bool {
 	return true
 }
 
-// canAdd reports whether the late mounts of a plan can be added to a view that was begun: there is a mask for
-// each, and what needs no placeholder is a mask in the files of the host.
+// canAdd reports whether the late mounts of a plan can be added to a view that was begun. None may have to come before an early
+// one. Each mask must have been made, as the file system of which masks are made is hidden by now. And what needs
+// no placeholder must be a mask in the files of the host: the view has its own /dev and /proc by now.
 func (m *mounter) canAdd(mounts []sandbox.Mount) bool {
 	return lateLast(mounts, m.isLate) && !m.lacksMask(mounts) && !slices.ContainsFunc(mounts, func(mt sandbox.Mount) bool {
 		return m.isLate(mt) && !needsStub(mt) && (!isMask(mt) || within(mt.Target, "/dev") || within(mt.Target, "/proc"))
@@ -50,7 +51,7 @@ func (m *mounter) canAdd(mounts []sandbox.Mount) bool {
 // madeMask is a mask that is not mounted yet.
 type madeMask struct {
 	of    sandbox.Mount
-	spare bool // of any path
+	spare bool // for any path
 	fd    register
 }
 
@@ -92,7 +93,7 @@ func (m *mounter) lacksMask(mounts []sandbox.Mount) bool {
 
 // ahead appends what makes the view but for late mounts.
 func (m *mounter) ahead() {
-	m.first = m.plan.Mounts
+	m.first = slices.Clone(m.plan.Mounts) // placeholders change those of the plan
 	m.host(m.isEarly)
 	for i, mt := range m.plan.Mounts {
 		if m.isEarly(mt) {

@@ -26,8 +26,8 @@ import (
 // the same if the answers are (sandbox.Kept). The prepared sandbox is used only if it is what this
 // plan would make now:
 //
-//   - the plan has the same mounts of the same files (fits), and nothing has been mounted or
-//     unmounted on the host since;
+//   - the plan has the same mounts of the same files (fits), but for those that are made with the order
+//     (mountahead.go), and nothing has been mounted or unmounted on the host since;
 //   - each mount is still where it was made (mounter.checkKept). Scenario: /w/secret is masked, and
 //     is removed and made again while the sandbox waits. The kernel takes the mask away with
 //     the old file, and the new one may have the same inode number. In the view its path leads
@@ -35,6 +35,9 @@ import (
 //
 // Otherwise the sandbox is thrown away, and one is made as if none had been prepared.
 // No command has run in a prepared sandbox, and it is used once.
+//
+// The sandbox of file requests that change nothing is made before their policy is known: it hides what the server hides, and has
+// spare masks for what the policy of the order denies.
 //
 // The init shares its table of descriptors with the launcher until the order has come, and
 // has a copy from then on, as any child has.

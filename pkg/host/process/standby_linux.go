@@ -110,7 +110,7 @@ func (st *Standby) Prepare(spec Spec) error { return st.prepare(spec, st.s.cgrou
 // PrepareChild is Prepare for a spec of a Child.
 func (st *Standby) PrepareChild(spec Spec) error { return st.prepare(spec, nil) }
 
-// prepare is Prepare with a cgroup below another one, or, for nil, with none.
+// prepare is Prepare for a process that gets a cgroup below root; nil: it gets none.
 func (st *Standby) prepare(spec Spec, root *cgroupRoot) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

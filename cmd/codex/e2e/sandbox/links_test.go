@@ -37,7 +37,9 @@ func TestWorkspaceBelowLinks(t *testing.T) {
 			if e := c.end(tt.ws); e.code == 0 || !strings.HasPrefix(e.out, "made\n") || strings.Count(e.out, "Permission denied") != 2 || strings.Count(e.out, "Read-only") != 1 {
 				c.t.Errorf("%s: %+v", tt.ws, e)
 			}
-			file := func(name string) object { return object{"path": uri(sub + name), "dataBase64": encode("x"), "sandbox": profile} }
+			file := func(name string) object {
+				return object{"path": uri(sub + name), "dataBase64": encode("x"), "sandbox": profile}
+			}
 			c.call("fs/writeFile", file("/new"))
 			c.call("fs/readFile", file("/new"))
 			c.refuse("fs/readFile", file("/secret"), -32600, "Permission denied")
