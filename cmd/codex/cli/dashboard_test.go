@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/testutil"
 )
 
 const prometheusFiles = "docs/operations/prometheus"
@@ -88,9 +90,8 @@ func TestPrometheusLoads(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%v; apt-get install prometheus", err)
-	} else if err != nil {
-		t.Skipf("%v; apt-get install prometheus", err)
 	}
+	testutil.Need(t, "promtool (apt-get install prometheus)", err, exec.ErrNotFound)
 	dir := t.TempDir()
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

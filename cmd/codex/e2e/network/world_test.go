@@ -106,9 +106,8 @@ func newWorld(t *testing.T) *world {
 		t.Skip("only root can make networks whose packets it counts")
 	}
 	harness.NeedSandbox(t)
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("there is no ip (iproute2) here")
-	}
+	_, err := exec.LookPath("ip")
+	testutil.Need(t, "ip (apt-get install iproute2)", err, exec.ErrNotFound)
 	w := &world{t: t, outside: newSpace(t, unix.CLONE_NEWNET), inside: newSpace(t, unix.CLONE_NEWNET|unix.CLONE_NEWNS)}
 	w.workspace, w.dir = harness.Places(t)
 	w.connect()

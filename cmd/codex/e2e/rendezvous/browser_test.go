@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/testutil"
 )
 
 // browserFlags have Chromium without a screen, a past, or anything to say to
@@ -64,9 +65,8 @@ func startBrowser(t *testing.T) *browser {
 	binary, err := exec.LookPath("chromium")
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%v; apt-get install chromium", err)
-	} else if err != nil {
-		t.Skipf("%v; apt-get install chromium", err)
 	}
+	testutil.Need(t, "chromium (apt-get install chromium)", err, exec.ErrNotFound)
 	home := t.TempDir()
 	cmd := exec.Command(binary, append(browserFlags, "--user-data-dir="+filepath.Join(home, "profile"), "about:blank")...)
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
