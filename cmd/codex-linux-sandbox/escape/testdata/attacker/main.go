@@ -20,7 +20,12 @@ var attacks = map[string]func(args []string){}
 // legacy are tries that only some architectures have.
 var legacy = func(string) {}
 
+// processors is how many threads run Go code at least. The test switches preemption off. On a machine with one processor, a
+// thread that changes memory all the time would keep the others, and so the attack itself, from running.
+const processors = 4
+
 func main() {
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), processors))
 	runtime.LockOSThread()
 	if len(os.Args) < 2 || attacks[os.Args[1]] == nil {
 		fmt.Println("broken: no such attack")
