@@ -29,9 +29,9 @@ func retainDir(c *cli.Context) (string, error) {
 	switch {
 	case flag == retainNone:
 		return "", nil
-	case c.IsSet("retain-dir") && !filepath.IsAbs(flag):
+	case cmdutil.Given(c, "retain-dir") && !filepath.IsAbs(flag):
 		return "", cmdutil.Usagef("--retain-dir %s: give an absolute path, or %s", flag, retainNone)
-	case c.IsSet("retain-dir"):
+	case cmdutil.Given(c, "retain-dir"):
 		return flag, nil
 	}
 	state := stateDir()
@@ -46,7 +46,7 @@ func retainDir(c *cli.Context) (string, error) {
 // connection, and the next one, as through ssh, is to find what this one has left.
 func placeOf(c *cli.Context) string {
 	kind, place := "remote-", c.String("remote")+" "+c.String("environment-id")
-	if !c.IsSet("remote") {
+	if !cmdutil.Given(c, "remote") {
 		where, err := parseListen(c.StringSlice("listen")[0])
 		switch {
 		case err != nil:
@@ -74,7 +74,7 @@ const maxAnyPort = 64
 // the claim.
 func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
 	release = func() {}
-	if dir == "" || c.IsSet("retain-dir") || c.IsSet("remote") {
+	if dir == "" || cmdutil.Given(c, "retain-dir") || cmdutil.Given(c, "remote") {
 		return dir, release
 	}
 	where, err := parseListen(c.StringSlice("listen")[0])

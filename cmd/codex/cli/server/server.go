@@ -124,7 +124,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	opts.RetainDir, release = claimRetainDir(c, opts.RetainDir, log)
 	defer release()
 	var f front
-	if c.IsSet("remote") {
+	if cmdutil.Given(c, "remote") {
 		f, err = remoteFront(c, s, opts, log)
 	} else {
 		f, err = listenFront(c, s, opts, log)
@@ -148,7 +148,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	defer removeAliases(aliases, s.Err)
 	makeThreads, threadsMade := threads.Ahead(threads.ServerPlan, log)
 	defer threadsMade()
-	if c.IsSet("remote") {
+	if cmdutil.Given(c, "remote") {
 		makeThreads() // the rendezvous service may not answer for long
 	}
 	srv, err := execserver.New(opts)
