@@ -9,11 +9,11 @@ import (
 
 // TestGiven: what is given is what IsSet of the library says, for options without environment variables.
 func TestGiven(t *testing.T) {
-	names := []string{"word", "w", "level", "yes", "list", "root", "none"}
+	names := []string{"word", "w", "level", "yes", "list", "none"}
 	for _, args := range []string{"", "--word x", "-w x", "--word=", "--yes", "--yes=false", "--list a --list b", "--level 0", "-w x --level 2"} {
 		ran := false
 		app := &cli.App{
-			Flags: []cli.Flag{&cli.StringFlag{Name: "root"}},
+			Flags: []cli.Flag{&cli.StringFlag{Name: "root"}, &cli.StringFlag{Name: "none"}},
 			Commands: []*cli.Command{{
 				Name: "do",
 				Flags: []cli.Flag{
@@ -34,7 +34,7 @@ func TestGiven(t *testing.T) {
 				},
 			}},
 		}
-		for _, root := range []string{"", "--root r"} {
+		for _, root := range []string{"", "--root r", "--none n"} {
 			if err := app.Run(append(append([]string{"app"}, strings.Fields(root)...), append([]string{"do"}, strings.Fields(args)...)...)); err != nil || !ran {
 				t.Errorf("%q: %v, ran %v", args, err, ran)
 			}

@@ -33,7 +33,7 @@ func TestWorkspaceBelowLinks(t *testing.T) {
 		} {
 			ws, sub := c.dir+tt.ws, c.dir+tt.ws+tt.sub
 			profile := with(managed(special("root", "read"), special("project_roots", "write"), at(sub+"/secret", "deny"), at(sub+"/closed", "deny")), "cwd", uri(ws))
-			c.start(tt.ws, profile, "echo made >"+sub+"/made && cat "+real+"/made; cat "+sub+"/secret; cat "+real+"/closed/file; echo x >"+c.dir+"/outside", "cwd", uri(ws))
+			c.start(tt.ws, profile, "exec 2>&1; echo made >"+sub+"/made && cat "+real+"/made; cat "+sub+"/secret; cat "+real+"/closed/file; echo x >"+c.dir+"/outside", "cwd", uri(ws))
 			if e := c.end(tt.ws); e.code == 0 || !strings.HasPrefix(e.out, "made\n") || strings.Count(e.out, "Permission denied") != 2 || strings.Count(e.out, "Read-only") != 1 {
 				c.t.Errorf("%s: %+v", tt.ws, e)
 			}

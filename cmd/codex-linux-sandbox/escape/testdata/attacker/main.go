@@ -24,9 +24,11 @@ var legacy = func(string) {}
 // thread that changes memory all the time would keep the others, and so the attack itself, from running.
 const processors = 4
 
+// Attacks run in the first thread. In another one, what ptrace has begun to trace would keep the process from being reaped.
+func init() { runtime.LockOSThread() }
+
 func main() {
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), processors))
-	runtime.LockOSThread()
 	if len(os.Args) < 2 || attacks[os.Args[1]] == nil {
 		fmt.Println("broken: no such attack")
 		os.Exit(3)
