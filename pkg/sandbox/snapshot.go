@@ -98,15 +98,29 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 	return info, err
 }
 
-// canonical reports whether the path of a directory that was looked at leads there without links: an answer is kept only
+// canonical reports whether a path is one of a directory that was looked at, and leads there without links: an answer is kept only
 // under such a path.
 func (s *snapshot) canonical(dir string) bool {
-	_, ok := s.looks[dir]
-	return ok
+	l, ok := s.looks[dir]
+	return ok && l.err == nil && l.info.Type == permissions.Dir
+}
+
+// direct returns a path whose directories are no links, for one whose directories may be. The view below follows none.
+func (s *snapshot) direct(name string) (string, error) {
+	dir := path.Dir(name)
+	if name == "/" || s.canonical(dir) {
+		return name, nil
+	}
+	real, err := permissions.EffectivePath(s, dir)
+	return path.Join(real, path.Base(name)), err
 }
 
 // Readlink implements permissions.View.
 func (s *snapshot) Readlink(name string) (string, error) {
+	name, err := s.direct(name)
+	if err != nil {
+		return "", err
+	}
 	if to, ok := s.links[name]; ok {
 		return to, nil
 	}
@@ -123,6 +137,10 @@ func (s *snapshot) Readlink(name string) (string, error) {
 func (s *snapshot) ReadFile(name string, limit int) ([]byte, error) {
 	if info, err := s.Lstat(name); err != nil || info.Type == permissions.Missing {
 		return nil, errors.Join(err, fs.ErrNotExist)
+	}
+	name, err := s.direct(name)
+	if err != nil {
+		return nil, err
 	}
 	if t, ok := s.texts[name]; ok && t.limit >= limit {
 		return t.data[:min(limit, len(t.data))], t.err
@@ -148,6 +166,9 @@ func (s *snapshot) ReadDir(name string, each func(string, permissions.FileType) 
 		// It was listed as one, and may be in a directory that was read before.
 		s.note(name)
 		return fs.ErrNotExist
+	}
+	if name, err = s.direct(name); err != nil {
+		return err
 	}
 	err = s.view.ReadDir(name, func(entry string, t permissions.FileType) error {
 		at := path.Join(name, entry)

@@ -210,7 +210,7 @@ func TestBelowLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.MkdirAll(top+"/run/lock/d/e", 0o755), os.WriteFile(top+"/run/lock/d/x", []byte("x"), 0o644),
-		os.Symlink("run", top+"/lb"), os.Symlink(top+"/lb/lock", top+"/lc")); err != nil {
+		os.Symlink("run", top+"/lb"), os.Symlink(top+"/lb/lock", top+"/lc"), os.Symlink("d", top+"/run/lock/ld")); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ entry, target string }{
@@ -220,6 +220,8 @@ func TestBelowLinks(t *testing.T) {
 		{"/lb/lock/d/e=write", "/run/lock/d/e"},
 		{"/lc/d/e=deny", "/run/lock/d/e"},
 		{"/lc/d/x=deny", "/run/lock/d/x"},
+		{"/lb/lock/ld/x=deny", "/run/lock/d/x"},
+		{"/lc/ld=write", "/run/lock/d"},
 		{"/lb/lock/d/none/x=deny", ""},
 		{"/lb/lock/d/x/none=deny", ""},
 	} {
@@ -233,6 +235,30 @@ func TestBelowLinks(t *testing.T) {
 		}
 		if tt.target == "" && !slices.Contains(plan.Absent, top+strings.TrimSuffix(tt.entry, "=deny")) {
 			t.Errorf("%s: absent are %q", tt.entry, plan.Absent)
+		}
+	}
+}
+
+// TestLinksBelowLinks: a view with an empty root has each link of a path that leads over several, also one that lies below another.
+func TestLinksBelowLinks(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(top+"/disk/user/project", 0o755), os.Symlink("disk", top+"/home"), os.Symlink("project", top+"/disk/user/current"),
+		os.WriteFile(top+"/disk/user/project/x", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range []string{"/home/user/current=read", "/home/user/current/x=read", "/home/user/current=write"} {
+		plan, err := Make(managed(t, top+entry), permissions.Scope{}, HostView{}, false)
+		if err != nil {
+			t.Errorf("%s: %v", entry, err)
+			continue
+		}
+		for name, to := range map[string]string{"/home": "disk", "/disk/user/current": "project"} {
+			if !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Kind == Link && m.Target == top+name && m.Source == to }) {
+				t.Errorf("%s: there is no link %s in %+v", entry, name, plan.Mounts)
+			}
 		}
 	}
 }

@@ -44,6 +44,8 @@ func TestWorkspaceBelowLinks(t *testing.T) {
 			c.call("fs/readFile", file("/new"))
 			c.refuse("fs/readFile", file("/secret"), -32600, "Permission denied")
 			c.refuse("fs/readFile", file("/closed/file"), -32600, "Permission denied")
+			only := with(managed(at(ws, "read"), special("minimal", "read")), "cwd", uri(ws))
+			c.call("fs/readFile", object{"path": uri(sub + "/new"), "sandbox": only})
 			harness.Must(c.t, os.Remove(real+"/made"))
 			harness.Must(c.t, os.Remove(real+"/new"))
 		}
