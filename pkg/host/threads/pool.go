@@ -27,6 +27,7 @@ type Pool struct {
 	size    int         // how many slots there are
 	waiting int         // how many goroutines wait for one, or have not run since they got it
 	granted int         // how many of them have got one by growth
+	long    int         // how many of them have waited since the last look
 	timer   *time.Timer // calls look; nil: none waits
 	told    bool        // that there is no room
 }
@@ -71,18 +72,21 @@ func (p *Pool) waits(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting += n
-	if n < 0 && p.granted > 0 {
-		p.granted--
+	if n < 0 {
+		// Slots are given in the order in which they were asked for.
+		p.granted, p.long = max(0, p.granted-1), max(0, p.long-1)
 	}
 	if p.timer == nil {
-		p.timer = time.AfterFunc(growTime, p.look)
+		p.timer = time.AfterFunc(growTime/2, p.look)
 	}
 }
 
-// look has the pool grow by what waits. Threads are made without p.mu, which others need when they get a slot.
+// look has the pool grow by what has waited since the last look, half of growTime ago: what has just begun to wait may be a burst of
+// short calls. Threads are made without p.mu, which others need when they get a slot.
 func (p *Pool) look() {
 	p.mu.Lock()
-	wanted := min(p.waiting-p.granted, mostSlots-p.size)
+	wanted := min(p.long-p.granted, mostSlots-p.size)
+	p.long = p.waiting
 	if p.waiting == 0 {
 		p.timer = nil
 	}
@@ -97,14 +101,15 @@ func (p *Pool) look() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := growTime
-	if made > 0 {
+	next := growTime / 2
+	switch {
+	case made > 0:
 		p.size += made
 		p.granted += made
 		p.slots.Load().Release(int64(made))
-	} else {
+	case wanted > 0:
 		next = retryTime
-		if wanted > 0 && !p.told {
+		if !p.told {
 			p.told = true
 			p.log.Warn("the machine has no room for more threads; calls wait for each other", "calls", p.size)
 		}

@@ -77,6 +77,7 @@ func TestGrow(t *testing.T) {
 		var calls sync.WaitGroup
 		defer func() { stop(); calls.Wait() }()
 		calls.Go(func() { _ = p.Do(busy, func() error { <-busy.Done(); return nil }) })
+		synctest.Wait() // it has a slot
 		for range 20 {
 			calls.Go(func() {
 				for busy.Err() == nil {
