@@ -141,8 +141,7 @@ func TestForgedKeepers(t *testing.T) {
 	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "real", "--", "sleep", "1000")
-	victim := exec.Command("sleep", "1000")
-	victim.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	victim := exec.Command("sleep", "300") // no Pdeathsig: that comes when the thread ends that has started it
 	record := d.record("real")
 	forge := func(name string) string {
 		record["processId"], record["pid"], record["keeper"] = "detached/"+name, 1, 1
