@@ -85,6 +85,39 @@ func TestRedirectedMounts(t *testing.T) {
 	})
 }
 
+// TestBwrapAfterMoves: what moves when a plan has been made has another plan made. Another sandbox's placeholders come
+// and go as it starts and ends, here when bwrap is started for the first time.
+func TestBwrapAfterMoves(t *testing.T) {
+	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
+		real, err := exec.LookPath("bwrap")
+		must(t, err)
+		for name, tt := range map[string]struct{ profile, move string }{
+			"a protected name vanishes":              {p.workspace(), "rmdir .git"},
+			"another one has its place":              {p.workspace(), "mv .git was; mkdir .git"},
+			"it vanishes, and another has its place": {p.workspace(), "rmdir .git; (sleep 0.002; mkdir .git) &"},
+			"what is shown vanishes":                 {entries("minimal=read", attacker+"=read", p.ws+"=write", p.dir+"/shown=read"), "mv ../shown ."},
+			"what is denied appears":                 {entries("root=read", p.ws+"=write", p.dir+"/later/f=deny"), "mkdir ../later && echo >../later/f"},
+		} {
+			must(t, forceRemove(p.ws))
+			p.file("shown/f", "text")
+			for _, dir := range []string{p.ws, p.ws + "/.git"} {
+				must(t, os.Mkdir(dir, 0o755))
+				must(t, os.Lchown(dir, p.uid, p.uid))
+			}
+			must(t, os.Lchown(p.dir, p.uid, p.uid))
+			p.file("ws/again", "")
+			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\nif [ -e again ]; then\n\trm again\n\t"+tt.move+"\nfi\nexec "+real+" \"$@\"\n"), 0o755))
+			if o := p.runWith(backend, tt.profile); o.code != 0 || !strings.Contains(o.text, "done") {
+				t.Errorf("%s: %v", name, o)
+			}
+			if exists(p.ws + "/again") {
+				t.Errorf("%s: bwrap was not started", name)
+			}
+			must(t, forceRemove(p.dir+"/later"))
+		}
+	})
+}
+
 // TestFilesInMasks: bwrap makes a file in a mask, on which something is then mounted. If it
 // is led elsewhere, it must not empty the file that is there.
 func TestFilesInMasks(t *testing.T) {

@@ -328,7 +328,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 	}
 	switch {
 	case w.failed != "":
-		return 0, &unavailable{errors.New(w.failed)}
+		return 0, w.unlessMoved(errors.New(w.failed), nil)
 	case inner == 0:
 		return 0, w.bwrapFailed(bytes.TrimSpace(<-said))
 	case status.Signaled():
@@ -371,6 +371,23 @@ func (w *wrapped) bwrapFailed(said []byte) error {
 	err := fmt.Errorf("bwrap failed: %s", said)
 	if !w.l.unsized && bytes.HasSuffix(said, []byte(noSize)) {
 		w.l.unsized = true
+		return &changed{err}
+	}
+	return w.unlessMoved(err, said)
+}
+
+// notThere ends what bwrap says of a path that is not there.
+const notThere = ": No such file or directory"
+
+// unlessMoved returns an error that has the plan made again if what it names has moved since bwrap was started, and
+// else err as one of a backend that does not work. Nothing has run. Scenario: two users have a workspace, and the
+// placeholder for .agents that one's sandbox leaves vanishes before the other's bwrap shows it. said is what bwrap
+// says of itself: another placeholder may be there by now, with the same number.
+func (w *wrapped) unlessMoved(err error, said []byte) error {
+	binds, gone := w.l.plan.Binds()
+	if gone != nil || !bytes.HasPrefix(w.binds, binds) ||
+		slices.ContainsFunc(w.l.plan.Absent, func(name string) bool { return unix.Access(name, unix.F_OK) == nil }) ||
+		slices.ContainsFunc(w.l.plan.Mounts, func(m sandbox.Mount) bool { return bytes.HasSuffix(said, []byte(m.Target+notThere)) }) {
 		return &changed{err}
 	}
 	return &unavailable{err}
