@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,8 +34,6 @@ func (srv *Server) openDetached() {
 		reason = process.ErrNoKeepers.Error()
 	case len(o.Keeper.Command) == 0:
 		reason = "no command for keepers"
-	case len(o.Keeper.Settings) > maxSettings:
-		reason = "the settings of keepers are too large"
 	case !filepath.IsAbs(o.RetainDir):
 		reason = "the directory is not absolute"
 	}
@@ -42,9 +41,20 @@ func (srv *Server) openDetached() {
 		srv.log.Warn("there are no detached processes", "reason", reason)
 		return
 	}
-	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept)}
+	srv.detached = &detachedStore{srv: srv, path: filepath.Clean(o.RetainDir), log: srv.log, open: make(map[string]*kept),
+		settings: sync.OnceValues(func() ([]byte, error) { return encodeSettings(o.Keeper.Settings) })}
 	srv.wg.Go(func() { srv.detached.routineExpire(srv.stopped) })
 	srv.wg.Go(func() { srv.detached.routineEnds(srv.stopped) })
+}
+
+// encodeSettings encodes the settings of keepers. The first encoding of a type takes the JSON library a
+// quarter of a millisecond, which not every start of a server is to take.
+func encodeSettings(settings any) ([]byte, error) {
+	text, err := json.Marshal(settings)
+	if err == nil && len(text) > maxSettings {
+		err = fmt.Errorf("the settings of keepers, most of which are hidden paths, have %d bytes, and at most %d are allowed", len(text), maxSettings)
+	}
+	return text, err
 }
 
 // sortKept sorts processes by their starts.
@@ -312,6 +322,10 @@ func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
 	fail := func(err error) (int, error) {
 		return 0, shortOf(err, internal("start the keeper of the process: "+err.Error()))
 	}
+	settings, err := d.settings()
+	if err != nil {
+		return fail(err)
+	}
 	stderr, err := k.root.OpenFile(stderrName, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fail(err)
@@ -323,7 +337,7 @@ func (d *detachedStore) spawn(k *kept, lock *os.File) (pid int, err error) {
 	}
 	defer in.Close()
 	// The settings fit into the pipe: see maxSettings.
-	_, err = out.Write(d.srv.opts.Keeper.Settings)
+	_, err = out.Write(settings)
 	_ = out.Close()
 	if err != nil {
 		return fail(err)

@@ -118,8 +118,9 @@ type Options struct {
 type KeeperOptions struct {
 	// Command is a command whose main function calls RunKeeper.
 	Command []string
-	// Settings are what the command reads from its standard input, at most 32 KiB.
-	Settings []byte
+	// Settings are what the command reads from its standard input, as JSON of at most 32 KiB. They are
+	// encoded when the first keeper is started.
+	Settings any
 }
 
 func (o Options) withDefaults() Options {

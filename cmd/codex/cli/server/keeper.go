@@ -48,15 +48,13 @@ type keeperSettings struct {
 }
 
 // addKeepers lets a server keep detached processes. self is this program.
-func addKeepers(opts *execserver.Options, self string) error {
-	settings, err := json.Marshal(keeperSettings{
+func addKeepers(opts *execserver.Options, self string) {
+	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: keeperSettings{
 		Version: opts.Version, CodexHome: opts.CodexHome, Backend: opts.Sandbox.Backend, Stricter: opts.Sandbox.Stricter,
 		NoLocalSockets: opts.Sandbox.NoLocalSockets, Cgroups: opts.Process.Cgroups, Hidden: opts.EgressPolicy.SecretPaths(),
 		Limits: opts.Limits, NoLimits: noKeeperLimits(),
 		Private: privateOf(opts), TraceCommands: opts.TraceCommands, Collector: collectorSecrets(),
-	})
-	opts.Keeper = execserver.KeeperOptions{Command: []string{self, KeeperArg}, Settings: settings}
-	return err
+	}}
 }
 
 // privateOf returns what the sandboxes of keepers hide: a keeper has no --retain-dir itself.

@@ -122,7 +122,8 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		return opts, nil
 	}
 	opts.Process.Watchdog, opts.Process.Limiter = []string{self, WatchdogArg}, []string{self, LimiterArg}
-	return opts, addKeepers(&opts, self)
+	addKeepers(&opts, self)
+	return opts, nil
 }
 
 // authenticator returns what checks the tokens of clients; nil: --ws-auth demands none.

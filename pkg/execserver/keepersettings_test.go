@@ -1,0 +1,22 @@
+//go:build linux || darwin
+
+package execserver
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEncodeSettings: what does not fit into an empty pipe is refused, as a write would wait for a reader that is not there.
+func TestEncodeSettings(t *testing.T) {
+	const quotes = 2
+	for size, fits := range map[int]bool{0: true, maxSettings - quotes: true, maxSettings - quotes + 1: false} {
+		text, err := encodeSettings(strings.Repeat("x", size))
+		if fits != (err == nil) || fits && len(text) != size+quotes || !fits && !strings.Contains(err.Error(), "32769 bytes") {
+			t.Errorf("%d bytes: %d, %v", size, len(text), err)
+		}
+	}
+	if _, err := encodeSettings(func() {}); err == nil {
+		t.Error("a function was encoded")
+	}
+}
