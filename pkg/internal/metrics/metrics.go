@@ -31,11 +31,13 @@ const (
 	// values overflow.
 	maxSeries = 1024
 	overflow  = "other"
+	// usualLabels is as much room as the labels of most metrics take, in bytes.
+	usualLabels = 64
 )
 
 // DurationBuckets are the upper bounds of the buckets of histograms, in seconds: from
 // a request that is answered from memory to a command that runs for ten minutes.
-var DurationBuckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5, 10, 60, 600}
+var DurationBuckets = [...]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5, 10, 60, 600}
 
 // Set is the metrics of one service. Its methods may be called from any goroutine.
 type Set struct {
@@ -56,7 +58,6 @@ func (s *Set) add(f writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.families = append(s.families, f)
-	slices.SortStableFunc(s.families, func(a, b writer) int { return strings.Compare(a.familyName(), b.familyName()) })
 }
 
 // Write writes all families in the order of their names. It returns the error of w.
@@ -64,6 +65,7 @@ func (s *Set) Write(w io.Writer) error {
 	s.mu.Lock()
 	families := slices.Clone(s.families)
 	s.mu.Unlock()
+	slices.SortStableFunc(families, func(a, b writer) int { return strings.Compare(a.familyName(), b.familyName()) })
 	b := bufio.NewWriter(w)
 	for _, f := range families {
 		f.write(b)
@@ -92,14 +94,15 @@ func (h *head) labelText(values []string) string {
 	if len(values) != len(h.labels) {
 		panic("metrics: " + h.name + " needs as many label values as it has labels")
 	}
-	var b strings.Builder
+	b := make([]byte, 0, usualLabels)
 	for i, value := range values {
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.WriteString(h.labels[i] + `="` + escapeValue.Replace(strings.ToValidUTF8(value, "\uFFFD")) + `"`)
+		b = append(append(b, h.labels[i]...), `="`...)
+		b = append(append(b, escapeValue.Replace(strings.ToValidUTF8(value, "\uFFFD"))...), '"')
 	}
-	return b.String()
+	return string(b)
 }
 
 // line writes one sample. labels may be empty.
@@ -208,9 +211,7 @@ func (s *Set) Gauge(name, help string) *Gauge { return s.Gauges(name, help).With
 
 // Histograms adds a family of histograms of durations, with DurationBuckets.
 func (s *Set) Histograms(name, help string, labels ...string) *Family[*Histogram] {
-	return family(s, "histogram", name, help, labels, func() *Histogram {
-		return &Histogram{counts: make([]atomic.Uint64, len(DurationBuckets)+1)}
-	})
+	return family(s, "histogram", name, help, labels, func() *Histogram { return &Histogram{} })
 }
 
 // Histogram adds a histogram without labels.
@@ -248,13 +249,13 @@ func (g *Gauge) write(w *bufio.Writer, name, labels string) {
 
 // Histogram counts durations in buckets. Its methods may be called from any goroutine.
 type Histogram struct {
-	counts []atomic.Uint64 // the last is for what exceeds all bounds
-	sum    atomic.Int64    // nanoseconds: 292 years
+	counts [len(DurationBuckets) + 1]atomic.Uint64 // the last is for what exceeds all bounds
+	sum    atomic.Int64                            // nanoseconds: 292 years
 }
 
 // Observe counts a duration.
 func (h *Histogram) Observe(d time.Duration) {
-	i, _ := slices.BinarySearch(DurationBuckets, d.Seconds())
+	i, _ := slices.BinarySearch(DurationBuckets[:], d.Seconds())
 	h.counts[i].Add(1)
 	h.sum.Add(int64(d))
 }
@@ -275,7 +276,7 @@ func (h *Histogram) write(w *bufio.Writer, name, labels string) {
 	if labels != "" {
 		comma = ","
 	}
-	for i, bound := range append(slices.Clone(DurationBuckets), math.Inf(1)) {
+	for i, bound := range append(slices.Clone(DurationBuckets[:]), math.Inf(1)) {
 		line(w, name+"_bucket", labels+comma+`le="`+number(bound)+`"`, float64(counts[i]))
 	}
 	line(w, name+"_sum", labels, time.Duration(h.sum.Load()).Seconds())
