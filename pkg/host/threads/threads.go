@@ -45,24 +45,34 @@ var (
 	KeeperPlan = Plan{keeperFiles, keeperStarts, keeperWork, keeperSpare}
 )
 
-// Ahead bounds the pools, and returns begin, which makes threads in a millisecond or two and does not wait for that: the
+// Ahead bounds the pools, and returns begin, which makes threads in a millisecond or two. It waits for neither: to read
+// what the machine gives takes a quarter of a millisecond, which a call that needs a slot waits for. The
 // caller calls wait in the end. A second call of begin does nothing. If the machine gives less than aheadShare times what the plan needs, the
 // pools are smaller. Ahead must be called once, before the pools are used.
 func Ahead(p Plan, log *slog.Logger) (begin, wait func()) {
+	pools := []*Pool{Files, Starts, Work}
+	bounded := make(chan struct{})
+	for _, pool := range pools {
+		pool.bounded = bounded
+	}
 	processors := runtime.GOMAXPROCS(0)
-	p.Files += processors // which copy what is in memory already
-	p = p.within(Count() + Room()/aheadShare - processors)
-	Files.bound(p.Files, grow, log)
-	Starts.bound(p.Starts, grow, log)
-	Work.bound(p.Work, grow, log)
-	var made sync.WaitGroup
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer close(bounded)
+		p.Files += processors // which copy what is in memory already
+		p = p.within(Count() + Room()/aheadShare - processors)
+		for i, size := range []int{p.Files, p.Starts, p.Work} {
+			pools[i].bound(size, grow, log)
+		}
+	})
 	begin = sync.OnceFunc(func() {
-		made.Go(func() {
+		all.Go(func() {
+			<-bounded
 			n := Make(processors + p.threads())
 			log.Debug("threads were made ahead", "threads", n)
 		})
 	})
-	return begin, made.Wait
+	return begin, all.Wait
 }
 
 // threads returns how many threads the plan needs beside those of the processors.

@@ -4,6 +4,7 @@ package threads
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime/metrics"
 	"syscall"
@@ -79,5 +80,25 @@ func TestWithin(t *testing.T) {
 		if got := p.within(tt.room); got != tt.want {
 			t.Errorf("room for %d: %+v, want %+v", tt.room, got, tt.want)
 		}
+	}
+}
+
+// TestAhead: a call that comes before the pools are bounded waits for that, and gives its slot back.
+func TestAhead(t *testing.T) {
+	defer func(files, starts, work *Pool) { Files, Starts, Work = files, starts, work }(Files, Starts, Work)
+	Files, Starts, Work = &Pool{}, &Pool{}, &Pool{}
+	begin, wait := Ahead(KeeperPlan, slog.New(slog.DiscardHandler))
+	for _, p := range []*Pool{Files, Starts, Work} {
+		called := false
+		if err := p.Do(t.Context(), func() error { called = p.slots.Load() != nil; return nil }); err != nil || !called {
+			t.Errorf("%v; with a slot: %v", err, called)
+		}
+	}
+	before := Count()
+	begin()
+	begin()
+	wait()
+	if wanted := keeperFiles + keeperStarts + keeperWork + keeperSpare; Count() < wanted {
+		t.Errorf("there are %d threads, before %d, want %d at least", Count(), before, wanted)
 	}
 }
