@@ -119,6 +119,8 @@ func (plan *Plan) LandlockGrants() ([]Grant, error) {
 	}
 	if plan.Root == RootReadOnly {
 		c.taken["/"] = landlockReads
+	}
+	if plan.Root == RootReadOnly || plan.ListDev {
 		// Of the devices, which are not private here, only those that every
 		// view has: others are terminals, disks and what else the host has.
 		c.taken["/dev"] = unix.LANDLOCK_ACCESS_FS_READ_DIR

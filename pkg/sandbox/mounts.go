@@ -58,7 +58,7 @@ func (p *planner) mounts() error {
 func (p *planner) guards() ([][]guard, error) {
 	guards := make([][]guard, len(p.writable))
 	add := func(g guard) {
-		if i := p.owner(g.path); i >= 0 && p.writable[i].info.Type == permissions.Dir {
+		if i := p.owner(g.path); i >= 0 && p.writable[i].info.Type == permissions.Dir && (g.mask || !ownDevice(g.path)) {
 			guards[i] = append(guards[i], g)
 		}
 	}

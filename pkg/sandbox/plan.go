@@ -103,7 +103,10 @@ type Plan struct {
 	Undo []UndoName
 	// Absent are denied paths that led nowhere when the plan was made, outside
 	// of every writable root: nothing masks them. The view must not have them.
-	Absent  []string
+	Absent []string
+	// ListDev says that an entry is for /dev. Its own devices can be used in every view; where there is none, as with
+	// Landlock, its names may be read, too.
+	ListDev bool
 	Network Network
 	// NoProc leaves /proc empty.
 	NoProc bool

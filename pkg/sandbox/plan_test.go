@@ -446,6 +446,54 @@ func TestDeniedPathsThatAreAbsent(t *testing.T) {
 	}
 }
 
+// TestOwnDevices: nothing of the host's is mounted on what every view has of its own, and it cannot be denied but for what
+// no sandbox needs.
+func TestOwnDevices(t *testing.T) {
+	host := tree("/w/", "/dev/null", "/dev/zero", "/dev/kvm", "/dev/pts/", "/dev/shm/", "/w/link -> /dev/null", "/w/dev -> /dev")
+	for _, tt := range []struct {
+		entries string
+		want    []string // the targets below /dev
+		refused string
+		list    bool
+	}{
+		{entries: "root=read /dev/null=write /dev/zero=write /dev/pts=write /dev/null=read"},
+		{entries: "root=read /dev=write", list: true},
+		{entries: "minimal=read /dev=read /dev/null=read", list: true},
+		{entries: "minimal=read /w/dev=read", list: true},
+		{entries: "root=write /w=deny /dev=read /dev/null=read /dev/zero=read"},
+		{entries: "root=read /dev/kvm=write", want: []string{"/dev/kvm"}},
+		{entries: "minimal=read /dev/shm=read /dev/kvm=read", want: []string{"/dev/kvm", "/dev/shm"}},
+		{entries: "root=read /dev/zero=deny", want: []string{"/dev/zero"}},
+		{entries: "root=read /w=write glob:/w/l*=deny /dev/zero=deny", want: []string{"/dev/zero"}},
+		{entries: "root=read /w/link=deny"},
+		{entries: "root=read /dev/null=deny", refused: "/dev/null"},
+		{entries: "root=read glob:/dev/n*=deny"}, // where nothing can be read
+		{entries: "root=read /w=write glob:/w/d*=deny", refused: "/dev"},
+		{entries: "root=read /dev=deny", refused: "/dev"},
+	} {
+		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, host, false)
+		if tt.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), "every sandbox needs "+tt.refused+";") {
+				t.Errorf("%s: %v", tt.entries, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.entries, err)
+			continue
+		}
+		var got []string
+		for _, m := range plan.Mounts {
+			if below(m.Target, "/dev") && !m.Cover {
+				got = append(got, m.Target)
+			}
+		}
+		if !slices.Equal(got, tt.want) || plan.ListDev != tt.list {
+			t.Errorf("%s: %q, want %q; the names of /dev: %v", tt.entries, got, tt.want, plan.ListDev)
+		}
+	}
+}
+
 // What is not about paths.
 func TestPlansBeyondMounts(t *testing.T) {
 	restricted := managed(t, "root=read")

@@ -46,7 +46,8 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 		if err != nil {
 			return err
 		}
-		if !exists(info) || p.placeholder(real) {
+		p.plan.ListDev = p.plan.ListDev || real == "/dev"
+		if !exists(info) || p.placeholder(real) || ownDevice(real) {
 			continue
 		}
 		p.writable = append(p.writable, writableRoot{w, info})
@@ -83,6 +84,9 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	}
 	slices.SortFunc(p.denied, shallowFirst)
 	p.denied = slices.Compact(p.denied)
+	if dev := path.Dir(nullDevice); slices.Contains(p.denied, dev) {
+		return errNeeded(dev)
+	}
 	for _, w := range p.writable {
 		p.named = append(p.named, w.Effective)
 	}
@@ -92,6 +96,19 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 		p.reopened = append(p.reopened, w.Effective)
 	}
 	return nil
+}
+
+const nullDevice = "/dev/null"
+
+func errNeeded(name string) error {
+	return fmt.Errorf("cannot enforce sandbox deny-read path %[1]s: every sandbox needs %[1]s; deny other paths below /dev, or none", name)
+}
+
+// ownDevice reports whether a path is /dev or one of its files that every view has of its own. They can be read and written in
+// it whatever an entry says, so that none is mounted: a mount of the host's file gives no access to the device.
+func ownDevice(real string) bool {
+	name, ok := strings.CutPrefix(real, "/dev/")
+	return real == "/dev" || ok && (name == "pts" || name == "ptmx" || slices.Contains(Devices, name))
 }
 
 // placeholder reports whether a path is only there because another sandbox covers
@@ -208,6 +225,9 @@ func (p *planner) deny(name string) error {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
 	}
 	real, info, err := p.effective(name)
+	if err == nil && name == nullDevice {
+		err = errNeeded(name)
+	}
 	if err != nil {
 		return err
 	}
@@ -228,7 +248,12 @@ func (p *planner) denyTarget(name string) error {
 	return err
 }
 
+// noteDenied notes a denied path and where it leads. There is nothing to hide in /dev/null. Scenario: *.env is denied, and a
+// workspace has .env -> /dev/null, so that no program reads settings there.
 func (p *planner) noteDenied(name, real string, info permissions.Info) {
+	if real == nullDevice {
+		return
+	}
 	if info.Type != permissions.Symlink {
 		p.denied = append(p.denied, real)
 	}

@@ -32,7 +32,8 @@ func (p *planner) root(policy *permissions.Policy) error {
 	var links []Mount
 	for _, r := range readable {
 		links = p.links(links, r.name)
-		if p.isWritable(r.real) || slices.Contains(p.denied, r.real) {
+		p.plan.ListDev = p.plan.ListDev || r.real == "/dev"
+		if p.isWritable(r.real) || ownDevice(r.real) || slices.Contains(p.denied, r.real) {
 			continue
 		}
 		p.plan.Mounts = append(p.plan.Mounts, Mount{

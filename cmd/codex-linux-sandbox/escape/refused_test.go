@@ -171,17 +171,37 @@ func (p *place) runWith(backend, profile string, options ...string) outcome {
 	return p.finish(cmd)
 }
 
-// TestPolicyNamesDev: bwrap puts the launcher into the /dev of the view, and must not
-// into that of the host.
+// TestPolicyNamesDev: entries for /dev and its devices leave the view's own ones as they are, which can be used, and nothing is
+// left in the host's /dev. What every sandbox needs cannot be denied.
 func TestPolicyNamesDev(t *testing.T) {
 	const left = "/dev/codex-linux-sandbox"
 	before := unix.Access(left, unix.F_OK) == nil // of an older version
-	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
-		for _, access := range []string{"write", "deny"} {
-			o := p.run(backend, entries("root=read", "/dev="+access), "alive")
-			if o.code != exitFailed || !strings.Contains(o.text, "bwrap: cannot enforce this: it needs a /dev of its own") {
-				t.Errorf("%s: %v", access, o)
+	each(t, mounted, func(t *testing.T, p *place, backend string) {
+		run := func(profile string) outcome {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			cmd := p.command(ctx, backend, profile, "alive")
+			cmd.Args = append(cmd.Args[:len(cmd.Args)-2], "sh", "-c", "echo x >/dev/null && head -c 1 /dev/zero >/dev/full; [ $? = 1 ] && cat /dev/null && ls /dev && echo done")
+			return p.finish(cmd)
+		}
+		for _, root := range []string{"root=read", "minimal=read"} {
+			for _, e := range []string{"/dev=read", "/dev=write", "/dev/null=read", "/dev/null=write", "/dev/full=write", "/dev/zero=read", "/dev/pts=write", "/dev/ptmx=write"} {
+				if o := run(entries(root, p.ws+"=write", e)); o.code != 0 || !strings.Contains(o.text, "done") || strings.Contains(o.text, "kmsg") {
+					t.Errorf("%s, %s: %v", root, e, o)
+				}
 			}
+			for _, e := range []string{"/dev", "/dev/null"} {
+				if o := run(entries(root, e+"=deny")); o.code != exitFailed || !strings.Contains(o.text, "deny-read path "+e+": every sandbox needs "+e) {
+					t.Errorf("%s, %s is denied: %v", root, e, o)
+				}
+			}
+		}
+		must(t, os.Symlink("/dev/null", p.ws+"/.env"))
+		if o := run(entries("root=read", p.ws+"=write", "glob:"+p.ws+"/**/.env=deny")); o.code != 0 || !strings.Contains(o.text, "done") {
+			t.Errorf("a denied pattern matches a link to /dev/null: %v", o)
+		}
+		if o := run(entries("root=write", p.ws+"/d=deny", "/dev/null=read", "/dev/zero=read", "/dev/full=read")); o.code != 0 || !strings.Contains(o.text, "done") {
+			t.Errorf("a writable root: %v", o)
 		}
 		if !before && unix.Access(left, unix.F_OK) == nil {
 			t.Errorf("%s is on the host: %v", left, os.Remove(left))
