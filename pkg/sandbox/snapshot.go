@@ -49,6 +49,7 @@ type FileID struct{ Dev, Ino uint64 }
 type snapshot struct {
 	view   permissions.View
 	looks  map[string]look
+	dirs   map[string]directory // of paths that lead there through links
 	links  map[string]string
 	texts  map[string]text
 	broken string // a path about which two answers differ; "": none
@@ -60,6 +61,13 @@ type look struct {
 	err  error
 }
 
+// directory is where the path of a directory leads without links, and how many links it goes through.
+type directory struct {
+	real  string
+	links int
+	err   error
+}
+
 type text struct {
 	data  []byte
 	limit int
@@ -67,7 +75,7 @@ type text struct {
 }
 
 func newSnapshot(view permissions.View) *snapshot {
-	return &snapshot{view: view, looks: make(map[string]look), links: make(map[string]string), texts: make(map[string]text)}
+	return &snapshot{view: view, looks: make(map[string]look), dirs: make(map[string]directory), links: make(map[string]string), texts: make(map[string]text)}
 }
 
 // Lstat implements permissions.View.
@@ -76,21 +84,15 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 		return l.info, l.err
 	}
 	if name != "/" {
-		dir, err := s.Lstat(path.Dir(name))
-		switch {
-		case err != nil:
+		dir := s.directory(path.Dir(name))
+		if dir.err != nil {
+			return permissions.Info{}, dir.err
+		}
+		if l, err := s.Lstat(dir.real); err != nil || l.Type != permissions.Dir {
 			return permissions.Info{}, err
-		case dir.Type == permissions.Symlink, dir.Type == permissions.Dir && !s.canonical(path.Dir(name)):
-			real, err := permissions.EffectivePath(s, path.Dir(name))
-			if err != nil {
-				return permissions.Info{}, err
-			}
-			if l, err := s.Lstat(real); err != nil || l.Type != permissions.Dir {
-				return permissions.Info{}, err
-			}
-			return s.Lstat(path.Join(real, path.Base(name)))
-		case dir.Type != permissions.Dir:
-			return permissions.Info{}, nil
+		}
+		if real := path.Join(dir.real, path.Base(name)); real != name {
+			return s.Lstat(real)
 		}
 	}
 	info, err := s.view.Lstat(name)
@@ -105,14 +107,38 @@ func (s *snapshot) canonical(dir string) bool {
 	return ok && l.err == nil && l.info.Type == permissions.Dir
 }
 
+// directory returns where a path leads by which a directory is asked for. What is found is kept, as it follows from other
+// answers. Scenario: a workspace's .git names a directory a thousand levels below a link, and the plan looks at each level. If each
+// look began at the root, the plan would take hours.
+func (s *snapshot) directory(dir string) directory {
+	if dir == "/" || s.canonical(dir) {
+		return directory{real: dir}
+	}
+	if d, ok := s.dirs[dir]; ok {
+		return d
+	}
+	d := s.directory(path.Dir(dir))
+	d.real = path.Join(d.real, path.Base(dir))
+	if d.err == nil {
+		var info permissions.Info
+		if info, d.err = s.Lstat(d.real); info.Type == permissions.Symlink {
+			d.real, d.err = permissions.FollowLinks(s, d.real, func(string) { d.links++ })
+		}
+		if d.links > permissions.MaxLinks {
+			d.err = permissions.ErrTooManyLinks
+		}
+	}
+	s.dirs[dir] = d
+	return d
+}
+
 // direct returns a path whose directories are no links, for one whose directories may be. The view below follows none.
 func (s *snapshot) direct(name string) (string, error) {
-	dir := path.Dir(name)
-	if name == "/" || s.canonical(dir) {
+	if name == "/" {
 		return name, nil
 	}
-	real, err := permissions.EffectivePath(s, dir)
-	return path.Join(real, path.Base(name)), err
+	dir := s.directory(path.Dir(name))
+	return path.Join(dir.real, path.Base(name)), dir.err
 }
 
 // Readlink implements permissions.View.

@@ -27,9 +27,9 @@ const (
 	// maxShown bounds what an error repeats of its input, in bytes.
 	maxShown = 64
 
-	// maxLinks bounds the symbolic links on the way to one path, as the
+	// MaxLinks bounds the symbolic links on the way to one path, as the
 	// kernel does.
-	maxLinks = 40
+	MaxLinks = 40
 
 	// maxPointer bounds what is read of a `.git` file, in bytes: the word
 	// gitdir, a path and blanks.

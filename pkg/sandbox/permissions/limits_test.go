@@ -61,10 +61,10 @@ func TestLinksAreFollowedFortyTimes(t *testing.T) {
 		}
 		return m
 	}
-	if got, err := EffectivePath(chain(maxLinks), "/w/l0"); got != "/w/end" || err != nil {
+	if got, err := EffectivePath(chain(MaxLinks), "/w/l0"); got != "/w/end" || err != nil {
 		t.Errorf("at the limit: %s, %v", got, err)
 	}
-	if got, err := EffectivePath(chain(maxLinks+1), "/w/l0"); got != "/w/l0" || err == nil {
+	if got, err := EffectivePath(chain(MaxLinks+1), "/w/l0"); got != "/w/l0" || err == nil {
 		t.Errorf("beyond it: %s, %v", got, err)
 	}
 }

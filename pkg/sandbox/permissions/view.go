@@ -53,14 +53,20 @@ var ErrTooManyLinks = errors.New("too many levels of symbolic links")
 // which is the view's or says that there are more than 40 links, the result is
 // resolved as far as it could be.
 func EffectivePath(view View, p string) (string, error) {
-	r := resolver{view: view}
+	return FollowLinks(view, p, func(string) {})
+}
+
+// FollowLinks is EffectivePath that calls each with every link that it follows, of p and of what other links lead to, in
+// order: the path at which the link lies, without links above.
+func FollowLinks(view View, p string, each func(at string)) (string, error) {
+	r := resolver{view: view, each: each}
 	at, rest, err := r.walk("/", path.Clean(p))
 	return path.Join(at, rest), err
 }
 
 // stat says what a path names after its links are followed.
 func stat(view View, p string) (string, FileType) {
-	r := resolver{view: view}
+	r := resolver{view: view, each: func(string) {}}
 	at, rest, err := r.walk("/", path.Clean(p))
 	if err != nil || rest != "" {
 		return "", Missing
@@ -87,6 +93,7 @@ func Foreign(view View, at string) bool {
 // resolver follows symbolic links.
 type resolver struct {
 	view  View
+	each  func(at string)
 	links int
 }
 
@@ -126,9 +133,10 @@ func (r *resolver) step(at, name string) (next string, missing bool, err error) 
 	if info.Type != Symlink {
 		return next, false, nil
 	}
-	if r.links++; r.links > maxLinks {
+	if r.links++; r.links > MaxLinks {
 		return "", true, ErrTooManyLinks
 	}
+	r.each(next)
 	target, err := r.view.Readlink(next)
 	if err != nil {
 		return "", true, err
