@@ -168,7 +168,6 @@ type planner struct {
 	plan     *Plan
 	reading  bool           // nothing is to be written
 	writable []writableRoot // shallow first
-	spelled  []string       // every spelling of a writable root that exists
 	denied   []string       // effective paths, sorted
 	absent   []string       // denied paths that lead nowhere
 	explicit []string       // those of them that entries name, not patterns

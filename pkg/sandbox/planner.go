@@ -51,7 +51,6 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 			continue
 		}
 		p.writable = append(p.writable, writableRoot{w, info})
-		p.spelled = append(p.spelled, w.Path, w.Effective)
 	}
 	slices.SortStableFunc(p.writable, func(a, b writableRoot) int { return shallowFirst(a.Effective, b.Effective) })
 	for _, u := range policy.UnreadablePaths() {
@@ -177,13 +176,12 @@ func (p *planner) refuseRedirected() error {
 	return nil
 }
 
-// refuseLinks refuses a read-only path of a writable / that leads through a link
+// refuseLinks refuses a read-only path in a writable root that leads through a link
 // which the user can replace. Scenario: / may be written, and /w/l, a link to /w/f,
 // is read-only. The plan protects /w/f; but a command puts another link at /w/l, and
-// the next command may change /w/f (seed 900003 of the campaign). Below other
-// writable roots the path is protected by its spelling, which leads to a refusal.
+// the next command may change /w/f (seed 900003 of the campaign).
 func (p *planner) refuseLinks(policy *permissions.Policy) error {
-	if p.reading || !p.isWritable("/") {
+	if p.reading {
 		return nil
 	}
 	for _, name := range policy.ReadablePaths() {
@@ -194,7 +192,10 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 		if err != nil {
 			return err
 		}
-		if link != "" && p.replaceable(link) {
+		if link == "" || !p.replaceable(link) {
+			continue
+		}
+		if real, err := permissions.EffectivePath(p.view, name); err != nil || p.owner(real) >= 0 {
 			return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, link)
 		}
 	}
@@ -280,35 +281,35 @@ func (p *planner) absences() error {
 	return nil
 }
 
-// writableLink returns the first component of name that is a symbolic link
-// which lies in a writable root; "" if there is none.
-func (p *planner) writableLink(name string) (string, error) {
+// writableLink returns the first symbolic link that a path leads through and that lies in a writable root, whether the path
+// names it or another link does; "" if there is none. One that the path names is returned as it is spelled there. Scenario: /w may be written, /w/m leads to /p, and /l leads to /w/m. A
+// command that puts another link at /w/m decides where a path below /l leads for the next command.
+func (p *planner) writableLink(name string) (link string, err error) {
+	_, err = permissions.FollowLinks(p.view, name, func(at string) {
+		if link == "" && slices.ContainsFunc(p.writable, func(w writableRoot) bool { return below(at, w.Effective) }) {
+			link = at
+		}
+	})
+	switch {
+	case link != "":
+		return p.spelled(name, link), nil
+	case err == nil, errors.Is(err, permissions.ErrTooManyLinks):
+		return "", nil
+	}
+	return "", fmt.Errorf("look at %s: %w", name, err)
+}
+
+// spelled returns a link by the path by which a name goes through it, or else by its own.
+func (p *planner) spelled(name, link string) string {
 	for at := range prefixes(name) {
-		info, err := p.view.Lstat(at)
-		if err != nil {
-			return "", fmt.Errorf("look at %s: %w", at, err)
-		}
-		if info.Type == permissions.Missing {
-			return "", nil
-		}
-		if info.Type != permissions.Symlink {
+		if info, err := p.view.Lstat(at); err != nil || info.Type != permissions.Symlink {
 			continue
 		}
-		for _, root := range p.spelled {
-			if at != root && below(at, root) {
-				return at, nil
-			}
-		}
-		// What the link leads to may be writable as well.
-		if real, err := permissions.EffectivePath(p.view, path.Dir(at)); err == nil {
-			for _, w := range p.writable {
-				if below(real, w.Effective) && at != w.Path {
-					return at, nil
-				}
-			}
+		if dir, err := permissions.EffectivePath(p.view, path.Dir(at)); err == nil && path.Join(dir, path.Base(at)) == link {
+			return at
 		}
 	}
-	return "", nil
+	return link
 }
 
 // prefixes yields every ancestor of an absolute path below the root, shallow

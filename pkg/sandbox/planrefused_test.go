@@ -9,6 +9,8 @@ import (
 )
 
 func TestPlansThatAreRefused(t *testing.T) {
+	// A command that may write /w decides where /l leads.
+	nested := []string{"/l -> w/m", "/w/m -> ../proj", "/proj/x/y/f text"}
 	for _, tt := range []struct {
 		name    string
 		host    []string
@@ -50,6 +52,30 @@ func TestPlansThatAreRefused(t *testing.T) {
 		{
 			"a workspace behind a link in another writable root", []string{"/o/l -> /o/real", "/o/real/w/"}, "root=read /o=write /o/l/w=write",
 			"cannot enforce sandbox writable path /o/l/w because it crosses writable symlink /o/l",
+		},
+		{
+			"a denied path behind a link to a writable link", nested, "root=read /w=write /l/x/y=deny",
+			"cannot enforce sandbox deny-read path /l/x/y because it crosses writable symlink /w/m",
+		},
+		{
+			"a workspace behind a link to a writable link", nested, "root=read /w=write /l/x=write",
+			"cannot enforce sandbox writable path /l/x because it crosses writable symlink /w/m",
+		},
+		{
+			"a workspace behind a writable link that leads above itself", []string{"/x -> /w", "/w/l -> ."}, "root=read /x/l=write",
+			"cannot enforce sandbox writable path /x/l because it crosses writable symlink /x/l",
+		},
+		{
+			"a readable path behind a link to a writable link", nested, "minimal=read /w=write /l/x=read",
+			"cannot enforce sandbox read-only path /l/x because it crosses writable symlink /w/m",
+		},
+		{
+			"a read-only path behind a link to a writable link", nested, "root=read /w=write /proj=write /l/x=read",
+			"cannot enforce sandbox read-only path /l/x because it crosses writable symlink /w/m",
+		},
+		{
+			"a repository behind a link to a writable link", append(nested, "/w/.git gitdir: /l/x/y"), "root=read /w=write",
+			"cannot enforce sandbox read-only path /l/x/y because it crosses writable symlink /w/m",
 		},
 		{
 			"a pattern that is none", []string{"/w/f text"}, "root=read /w=write glob:/w/[z-a]=deny",

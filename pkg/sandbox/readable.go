@@ -17,7 +17,7 @@ func (p *planner) root(policy *permissions.Policy) error {
 	}
 	if p.reading {
 		// Links have been checked.
-		p.writable, p.spelled, p.repository = nil, nil, nil
+		p.writable, p.repository = nil, nil
 	}
 	if p.isWritable("/") {
 		p.plan.Root = RootWritable
@@ -82,8 +82,15 @@ func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err
 		if err != nil || !exists(info) {
 			continue
 		}
-		if p.redirected(r, real) && !slices.Contains(p.denied, real) {
-			return nil, fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", r, r)
+		link, err := p.writableLink(r)
+		if err != nil {
+			return nil, err
+		}
+		if p.redirected(r, real) {
+			link = r
+		}
+		if link != "" && !slices.Contains(p.denied, real) {
+			return nil, fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", r, link)
 		}
 		list = append(list, readablePath{r, real, info})
 	}
