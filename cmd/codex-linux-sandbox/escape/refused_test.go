@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -114,6 +115,24 @@ func TestBwrapAfterMoves(t *testing.T) {
 				t.Errorf("%s: bwrap was not started", name)
 			}
 			must(t, forceRemove(p.dir+"/later"))
+		}
+	})
+}
+
+// TestSignalsWhileBwrapFails: a signal that comes while a try fails, after which another would be made, ends the launcher, and
+// not the failing try alone.
+func TestSignalsWhileBwrapFails(t *testing.T) {
+	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
+		real, err := exec.LookPath("bwrap")
+		must(t, err)
+		for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+			p.file("ws/.git/x", "")
+			must(t, os.Remove(p.ws+"/.git/x"))
+			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\nkill -"+strconv.Itoa(int(sig))+" $PPID\nsleep 0.1\nrmdir .git\nexec "+real+" \"$@\"\n"), 0o755))
+			if o := p.runWith(backend, p.workspace()); o.sig != sig || strings.Contains(o.text, "done") {
+				t.Errorf("%v: %v", sig, o)
+			}
+			must(t, forceRemove(p.ws+"/.git"))
 		}
 	})
 }

@@ -78,6 +78,7 @@ type wrapped struct {
 	files    []*os.File // closed at the end
 	talk     [2]int     // the second stage tells its process id here
 	complain [2]int     // what bwrap says about itself
+	came     uint64     // signals that were passed on
 	failed   string     // why the second stage has not run the command
 	binds    []byte     // what the second stage is to find
 }
@@ -224,7 +225,16 @@ func (w *wrapped) start(program string, args []string, files []uintptr) (int, er
 	if err != nil {
 		return 0, &unavailable{fmt.Errorf("start %s: %w", program, err)}
 	}
-	return w.supervise(pid, signals)
+	code, err := w.supervise(pid, signals)
+	if err != nil {
+		// Another try must not run a command that was to end.
+		signal.Stop(signals)
+		for len(signals) > 0 {
+			w.came |= bit((<-signals).(syscall.Signal))
+		}
+		endBy(w.came)
+	}
+	return code, err
 }
 
 // memory puts data into memory that bwrap inherits.
@@ -300,7 +310,7 @@ func (w *wrapped) supervise(pid int, signals chan os.Signal) (int, error) {
 		}
 		to, captured := w.begin(inner)
 		go func() { late <- failureIn(receiveConnector(w.talk[0], to, captured...)) }()
-		passSignals(signals, inner, ended)
+		w.came = passSignals(signals, inner, ended)
 	}()
 	status, err := wait(pid)
 	close(ended)
@@ -343,16 +353,17 @@ func (w *wrapped) readComplaints() <-chan []byte {
 }
 
 // passSignals passes signals to the group of the command, or to the command alone if it
-// leads none, until bwrap has ended.
-func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) {
+// leads none, until bwrap has ended. It returns which have come.
+func passSignals(signals <-chan os.Signal, command int, ended <-chan struct{}) (came uint64) {
 	for {
 		select {
 		case sig := <-signals:
+			came |= bit(sig.(syscall.Signal))
 			if unix.Kill(-command, sig.(syscall.Signal)) != nil {
 				_ = unix.Kill(command, sig.(syscall.Signal))
 			}
 		case <-ended:
-			return
+			return came
 		}
 	}
 }

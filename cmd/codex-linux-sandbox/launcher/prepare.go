@@ -281,6 +281,12 @@ func (a *prepared) discard() {
 	_, _ = wait(a.pid)
 	a.closeShared()
 	a.s.release()
+	endBy(came)
+}
+
+// endBy ends the launcher if a signal that ends it is among those that have come, to which nobody listens any more, for a
+// command that has not run.
+func endBy(came uint64) {
 	for _, s := range ending {
 		if came&bit(s) != 0 && !ignored(s) {
 			setAction(s, &action{}) // the Go runtime prints a trace for SIGQUIT

@@ -149,7 +149,7 @@ func giveUpTerminal() error {
 }
 
 // run starts the init and returns how the command ended.
-func (s *supervisor) run() (int, error) {
+func (s *supervisor) run() (code int, err error) {
 	defer s.release()
 	if s.terminal {
 		if err := giveUpTerminal(); err != nil {
@@ -172,6 +172,12 @@ func (s *supervisor) run() (int, error) {
 		return 0, err
 	}
 	r := &relay{pid: pid}
+	defer func() {
+		if err != nil {
+			// Another try must not run a command that was to end.
+			endBy(r.stop())
+		}
+	}()
 	if !s.supervised() {
 		// While the init makes the view: the Go runtime needs 0.7 ms for this. The
 		// command waits, as a Ctrl-C that answers its first words must reach it,
@@ -207,31 +213,46 @@ func (s *supervisor) open() error {
 func (s *supervisor) supervised() bool { return s.l == nil || s.l.supervised }
 
 // relay passes signals to a child of the launcher. It is at work until the
-// launcher ends.
+// launcher ends, or another child is to be started.
 type relay struct {
 	pid     int
 	mu      sync.Mutex
 	reaped  bool
 	signals chan os.Signal
+	came    uint64        // signals
+	ended   chan struct{} // closed when no more are passed
 }
 
 // start passes signals from now on.
 func (r *relay) start() {
-	r.signals = make(chan os.Signal, len(forwarded))
+	r.signals, r.ended = make(chan os.Signal, len(forwarded)), make(chan struct{})
 	for _, sig := range forwarded {
 		if !ignored(sig) {
 			signal.Notify(r.signals, sig)
 		}
 	}
 	go func() {
+		defer close(r.ended)
 		for sig := range r.signals {
 			r.mu.Lock()
+			r.came |= bit(sig.(syscall.Signal))
 			if !r.reaped {
 				_ = unix.Kill(r.pid, sig.(syscall.Signal))
 			}
 			r.mu.Unlock()
 		}
 	}()
+}
+
+// stop passes no more signals, and returns which have come. It may be called before start.
+func (r *relay) stop() (came uint64) {
+	if r.signals == nil {
+		return 0
+	}
+	signal.Stop(r.signals)
+	close(r.signals)
+	<-r.ended
+	return r.came
 }
 
 // wait waits for the child, which is not signalled any more when its process

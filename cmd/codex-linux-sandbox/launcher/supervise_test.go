@@ -180,3 +180,26 @@ func openedLauncher() error {
 	err = unix.Pause()
 	return err
 }
+
+// TestRelayTellsWhatCame: signals that come when the child has ended, before another is started, are not lost.
+func TestRelayTellsWhatCame(t *testing.T) {
+	r := &relay{reaped: true}
+	if came := r.stop(); came != 0 {
+		t.Errorf("%x before the start", came)
+	}
+	r.start()
+	for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGHUP} {
+		if err := unix.Kill(os.Getpid(), sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := bit(unix.SIGUSR1) | bit(unix.SIGHUP)
+	testutil.Eventually(t.Context(), t, "the signals", func() (string, bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return fmt.Sprintf("%x", r.came), r.came&want == want
+	})
+	if came := r.stop(); came&want != want {
+		t.Errorf("%x, want %x", came, want)
+	}
+}
