@@ -4,6 +4,7 @@ package escape
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -133,6 +134,63 @@ func TestSignalsWhileBwrapFails(t *testing.T) {
 				t.Errorf("%v: %v", sig, o)
 			}
 			must(t, forceRemove(p.ws+"/.git"))
+		}
+	})
+}
+
+// TestSecondPlanIsJudgedAnew: what was found out for a plan that did not hold does not count for the next one. A link of another
+// user, which was missing, does not choose what $TMPDIR lets be written; and a socket that a command which makes no connections may
+// have is not for one that makes some.
+func TestSecondPlanIsJudgedAnew(t *testing.T) {
+	each(t, []string{"bwrap"}, func(t *testing.T, p *place, backend string) {
+		real, err := exec.LookPath("bwrap")
+		must(t, err)
+		run := func(move, profile string, stdin *os.File, script string) outcome {
+			p.file("ws/.git/x", "")
+			must(t, os.Remove(p.ws+"/.git/x"))
+			must(t, os.Chmod(p.file("bin/bwrap", "#!/bin/sh\n[ ! -d .git ] || { rmdir .git; "+move+"; }\nexec "+real+" \"$@\"\n"), 0o755))
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			cmd := p.command(ctx, backend, profile, "alive")
+			cmd.Args = append(cmd.Args[:len(cmd.Args)-2], "sh", "-c", script)
+			cmd.Env = append(cmd.Env, "PATH="+p.dir+"/bin:/usr/bin:/bin", "TMPDIR="+p.dir+"/shared/tmp")
+			if stdin != nil {
+				cmd.Stdin = stdin
+			}
+			return p.finish(cmd)
+		}
+		p.file("victim/f", "text")
+		p.file("shared/x", "")
+		must(t, os.Chmod(p.dir+"/shared", 0o777|os.ModeSticky))
+		other := "chown -h " + strconv.Itoa(nobody) + " ../shared/tmp"
+		if p.uid != 0 {
+			other = "true" // one's own link is followed
+		}
+		o := run("ln -s "+p.dir+"/victim ../shared/tmp; "+other, entries("root=read", p.ws+"=write", "tmpdir=write"), nil, "echo changed >"+p.dir+"/victim/f")
+		if text, err := os.ReadFile(p.dir + "/victim/f"); err != nil || (string(text) == "text") != (p.uid == 0) {
+			t.Errorf("a link in the place of $TMPDIR: %v; the file has %q, %v", o, text, err)
+		}
+
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer l.Close()
+		c, err := net.Dial("tcp", l.Addr().String())
+		must(t, err)
+		defer c.Close()
+		stdin, err := c.(*net.TCPConn).File()
+		must(t, err)
+		defer stdin.Close()
+		const isSocket = "test -S /proc/self/fd/0 && echo a socket"
+		profile := entries("root=read", p.dir+"/later=write", p.dir+"/denied/f=deny")
+		if o := run("mkdir ../later ../denied; echo >../denied/f", profile, stdin, isSocket); o.code != exitFailed || !strings.Contains(o.text, "try again") || strings.Contains(o.text, "a socket") {
+			t.Errorf("a writable directory appears: %v", o)
+		}
+		if o := run("true", profile, stdin, isSocket); strings.Contains(o.text, "a socket") {
+			t.Errorf("it is there: %v", o)
+		}
+		must(t, os.Remove(p.dir+"/later"))
+		if o := run("true", profile, stdin, isSocket); o.text != "a socket\n" {
+			t.Errorf("it is not there: %v", o)
 		}
 	})
 }

@@ -61,8 +61,9 @@ func (l *launch) takeInherited() error {
 	if err != nil {
 		return err
 	}
+	l.judged = l.sockets()
 	for _, fd := range fds {
-		f, keep := inspect(fd, l.plan.Network, l.sockets())
+		f, keep := inspect(fd, l.plan.Network, l.judged)
 		if keep {
 			l.keepName(fd)
 			l.kept = append(l.kept, fd)

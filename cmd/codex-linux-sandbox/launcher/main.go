@@ -59,6 +59,7 @@ type launch struct {
 	// those that it does.
 	inherited []inheritedFile
 	kept      []int
+	judged    sandbox.Sockets // what the command could have when they were looked at
 	// unsized says that bwrap has no option --size.
 	unsized bool
 	// reserved is a descriptor for children; 0: see reserve.
@@ -188,14 +189,19 @@ func (l *launch) policy() error {
 	if err := l.profileOf(); err != nil {
 		return err
 	}
-	if !l.temporary {
-		// By mistake, or because another user could set it, $TMPDIR names what
-		// is not for temporary files: then it grants nothing.
+	l.grantTmpdir()
+	return nil
+}
+
+// grantTmpdir makes the profile of a plan, in which $TMPDIR grants nothing if it names, by mistake or because another user could
+// set it, what is not for temporary files. Another plan needs another look: what was missing may be a link by then.
+func (l *launch) grantTmpdir() {
+	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || sandbox.IsTemporary(l.scope.Tmpdir)
+	if l.prof = l.decoded; !l.temporary {
 		l.prof.FileSystem.Entries = slices.DeleteFunc(slices.Clone(l.prof.FileSystem.Entries), func(e permissions.Entry) bool {
 			return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
 		})
 	}
-	return nil
 }
 
 // run is what the launcher does, from the options to the end of the command.
@@ -316,7 +322,16 @@ func (l *launch) prepareAgain() error {
 	if err := l.openProxies(); err != nil {
 		return err
 	}
-	return l.makePlan()
+	l.grantTmpdir()
+	if err := l.makePlan(); err != nil {
+		return err
+	}
+	if l.judged != l.sockets() {
+		// Scenario: the only writable directory was missing when the command's sockets were looked at, and is there now.
+		// The command could connect a socket that it was let have because it connects none.
+		return errors.New("cannot make the sandbox: what the policy lets be written was made or has vanished while the sandbox was being prepared; try again")
+	}
+	return nil
 }
 
 // runConfined runs the command with the backend of the options, or with the
@@ -399,9 +414,7 @@ func (l *launch) paths() error {
 	if real, err := permissions.EffectivePath(sandbox.HostView{}, l.commandCwd); err == nil {
 		l.commandCwd = real
 	}
-	tmpdir := l.variable("TMPDIR")
-	l.temporary = !filepath.IsAbs(tmpdir) || sandbox.IsTemporary(tmpdir)
-	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: tmpdir, Within: l.within, WithinReads: l.helper}
+	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: l.variable("TMPDIR"), Within: l.within, WithinReads: l.helper}
 	return nil
 }
 
@@ -410,7 +423,7 @@ func (l *launch) profileOf() error {
 	switch {
 	case l.readOnly || l.writable:
 		var err error
-		l.prof, err = shortForm(l.options)
+		l.decoded, err = shortForm(l.options)
 		return err
 	case l.profileFD >= 0:
 		text, err := inherited("profile", l.profileFD, maxProfile)
@@ -430,7 +443,6 @@ func (l *launch) profileOf() error {
 			return &usageError{"invalid permission profile JSON: " + err.Error()}
 		}
 	}
-	l.prof = l.decoded
 	return nil
 }
 
