@@ -188,8 +188,11 @@ func openShown(name string) (int, error) {
 	return fd, err
 }
 
+// TryAgain ends an error of what others have moved or mounted while bwrap was at work.
+const TryAgain = " while the sandbox was made; try again"
+
 // errMoved says that bwrap has mounted something elsewhere than it was told to.
-var errMoved = errors.New("nothing is mounted there: directories were moved while the sandbox was made; try again")
+var errMoved = errors.New("nothing is mounted there: directories were moved" + TryAgain)
 
 // errWritable says why a mount may be writable.
 var errWritable = errors.New("bwrap could not make it read-only, or it changed after the sandbox plan was made")
@@ -225,7 +228,7 @@ func checkBind(fd int, id FileID, mounted, readOnly bool) error {
 		return fmt.Errorf("look at its mount: %w", err)
 	}
 	if fs.Flags&unix.ST_RDONLY == 0 {
-		return errors.New("it is not read-only: a file system was mounted on it while the sandbox was made; try again")
+		return errors.New("it is not read-only: a file system was mounted on it" + TryAgain)
 	}
 	return nil
 }
@@ -277,7 +280,7 @@ func checkMask(name string, hidden FileID, mode uint32) error {
 		return err
 	}
 	if !isMountRoot(st) || fileID(st) == hidden || uint32(st.Mode)&0o7777 != mode {
-		return errors.New("it is not masked: directories were moved while the sandbox was made; try again")
+		return errors.New("it is not masked: directories were moved" + TryAgain)
 	}
 	return nil
 }

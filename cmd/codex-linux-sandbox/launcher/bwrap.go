@@ -388,7 +388,7 @@ const notThere = ": No such file or directory"
 // says of itself: another placeholder may be there by now, with the same number.
 func (w *wrapped) unlessMoved(err error, said []byte) error {
 	binds, gone := w.l.plan.Binds()
-	if gone != nil || !bytes.HasPrefix(w.binds, binds) ||
+	if gone != nil || !bytes.HasPrefix(w.binds, binds) || strings.HasSuffix(err.Error(), sandbox.TryAgain) ||
 		slices.ContainsFunc(w.l.plan.Absent, func(name string) bool { return unix.Access(name, unix.F_OK) == nil }) ||
 		slices.ContainsFunc(w.l.plan.Mounts, func(m sandbox.Mount) bool { return bytes.HasSuffix(said, []byte(m.Target+notThere)) }) {
 		return &changed{err}
