@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sort"
 )
 
 // activity is what a node knows of the traffic of an environment. Nodes exchange it.
@@ -52,7 +53,8 @@ func (s *Server) activities() []activity {
 			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b activity) int { return cmp.Compare(a.Environment, b.Environment) })
+	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	sort.Slice(list, func(i, j int) bool { return list[i].Environment < list[j].Environment })
 	return list
 }
 

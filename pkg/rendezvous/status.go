@@ -1,9 +1,8 @@
 package rendezvous
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -119,7 +118,8 @@ func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request) {
 			list = append(list, s.environmentStatus(&reg, others[reg.Environment]))
 		}
 	}
-	slices.SortFunc(list, func(a, b environmentStatus) int { return cmp.Compare(a.ID, b.ID) })
+	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	sort.Slice(list, func(i, j int) bool { return list[i].ID < list[j].ID })
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
 		writeJSON(w, http.StatusOK, struct {
 			Environments []environmentStatus `json:"environments"`

@@ -3,6 +3,7 @@ package installed
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -46,7 +47,8 @@ func Choose(cache string, entries map[string]bool) (plugins []Plugin, truncated 
 		}
 		plugins = append(plugins, p)
 	}
-	slices.SortFunc(plugins, func(a, b Plugin) int { return cmp.Compare(a.ID, b.ID) })
+	// Not slices.SortFunc: it adds 14 KB to the program for each type.
+	sort.Slice(plugins, func(i, j int) bool { return plugins[i].ID < plugins[j].ID })
 	if len(plugins) > MaxLocations {
 		return plugins[:MaxLocations], true
 	}

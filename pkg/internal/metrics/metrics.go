@@ -11,8 +11,8 @@ package metrics
 
 import (
 	"bufio"
-	"cmp"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -170,20 +170,12 @@ func (f *Family[M]) With(values ...string) M {
 }
 
 func (f *Family[M]) write(w *bufio.Writer) {
-	type one struct {
-		labels string
-		metric M
-	}
 	f.mu.RLock()
-	all := make([]one, 0, len(f.series))
-	for labels, m := range f.series {
-		all = append(all, one{labels, m})
-	}
+	all := maps.Clone(f.series)
 	f.mu.RUnlock()
-	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(a.labels, b.labels) })
 	f.head.write(w)
-	for _, m := range all {
-		m.metric.write(w, f.name, m.labels)
+	for _, labels := range slices.Sorted(maps.Keys(all)) {
+		all[labels].write(w, f.name, labels)
 	}
 }
 
