@@ -476,6 +476,9 @@ func shortForm(o *options) (permissions.Profile, error) {
 }
 
 func (l *launch) makePlan() error {
+	if l.prof.Kind == 0 {
+		return errors.New("there is no profile to make a plan of") // one that says nothing would allow everything
+	}
 	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
 		return errDirect
 	}

@@ -113,7 +113,7 @@ func warmUp() {
 		return
 	}
 	l := &launch{options: o, stderr: io.Discard}
-	if errors.Join(l.environment(), l.paths(), l.profileOf(), l.makePlan()) != nil {
+	if errors.Join(l.policy(), l.makePlan()) != nil {
 		return
 	}
 	l.kept, _ = inheritedDescriptors()
