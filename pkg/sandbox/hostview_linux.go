@@ -43,8 +43,12 @@ func infoOf(st *unix.Stat_t) permissions.Info {
 // CanReplace reports whether the user may remove what a path names, or could
 // after a change of the directory's mode.
 func (HostView) CanReplace(name string) bool {
-	var st unix.Stat_t
+	var st, own unix.Stat_t
 	dir := path.Dir(name)
+	if me := unix.Geteuid(); me != 0 && unix.Stat(dir, &st) == nil && st.Mode&unix.S_ISVTX != 0 && int(st.Uid) != me &&
+		unix.Lstat(name, &own) == nil && int(own.Uid) != me {
+		return false // as in /tmp, where only the owner of a name removes it
+	}
 	return unix.Access(dir, unix.W_OK) == nil || unix.Stat(dir, &st) != nil || int(st.Uid) == unix.Geteuid()
 }
 

@@ -236,7 +236,9 @@ func (p *planner) protectRepositories(guards [][]guard, add func(guard)) error {
 	for _, at := range p.repository {
 		real, err := permissions.EffectivePath(p.view, at)
 		if errors.Is(err, fs.ErrPermission) && p.owner(real) < 0 {
-			continue // the command cannot look into it either
+			if link, _ := p.writableLink(at, whichever); link == "" {
+				continue // the command cannot look into it either
+			}
 		}
 		err = p.protected(at, func(g guard) {
 			i := p.owner(g.path)
@@ -301,7 +303,7 @@ func (p *planner) inWorkTree(dir string) bool {
 
 // protected yields the guard of a path that must stay as it is.
 func (p *planner) protected(name string, add func(guard)) error {
-	link, err := p.writableLink(name)
+	link, err := p.writableLink(name, whichever)
 	if err != nil {
 		return err
 	}
@@ -314,6 +316,11 @@ func (p *planner) protected(name string, add func(guard)) error {
 	}
 	if p.redirected(name, real) {
 		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
+	}
+	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
+		if real, info, err = p.missingEnd(real); err != nil {
+			return err
+		}
 	}
 	if p.hidden(real) || info.Type == permissions.Symlink {
 		p.named = append(p.named, real)
@@ -330,6 +337,38 @@ func (p *planner) protected(name string, add func(guard)) error {
 	}
 	add(g)
 	return nil
+}
+
+// missingEnd returns where a path would lead if it were there, through links that lead nowhere, with what is there. Scenario: a
+// workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing.
+func (p *planner) missingEnd(real string) (string, permissions.Info, error) {
+	for range permissions.MaxLinks {
+		link, err := p.firstLink(real)
+		if err != nil || link == "" {
+			return p.effective(real)
+		}
+		target, err := p.view.Readlink(link)
+		if err != nil {
+			return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", real, err)
+		}
+		if !path.IsAbs(target) {
+			target = path.Join(path.Dir(link), target)
+		}
+		if real, _, err = p.effective(path.Join(target, strings.TrimPrefix(real, link))); err != nil {
+			return "", permissions.Info{}, err
+		}
+	}
+	return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", real, permissions.ErrTooManyLinks)
+}
+
+// firstLink returns the first symbolic link on a path; "": there is none.
+func (p *planner) firstLink(name string) (string, error) {
+	for at := range prefixes(name) {
+		if info, err := p.view.Lstat(at); err != nil || info.Type == permissions.Symlink {
+			return at, err
+		}
+	}
+	return "", nil
 }
 
 // hidden reports whether a path is denied, or lies in the mask of a denied

@@ -47,7 +47,7 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 			return err
 		}
 		p.plan.ListDev = p.plan.ListDev || real == "/dev"
-		if !exists(info) || p.placeholder(real) || ownDevice(real) {
+		if !exists(info) || p.placeholder(real) {
 			continue
 		}
 		p.writable = append(p.writable, writableRoot{w, info})
@@ -64,6 +64,13 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 	}
 	if err := p.refuseLinks(policy); err != nil {
 		return err
+	}
+	p.writable = slices.DeleteFunc(p.writable, func(w writableRoot) bool { return ownDevice(w.Effective) })
+	for _, root := range policy.PatternRoots() {
+		// What this user cannot look at has no matches, for the command neither.
+		if link, _ := p.writableLink(root, p.replaceable); link != "" {
+			return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", root, link)
+		}
 	}
 	matches, err := policy.ExpandGlobs()
 	if err != nil {
@@ -158,13 +165,14 @@ func (p *planner) refuseRedirected() error {
 			}
 			return false
 		}
-		link, err := p.writableLink(w.Path)
+		within := others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) })
+		only := whichever
+		if within {
+			only = p.replaceable
+		}
+		link, err := p.writableLink(w.Path, only)
 		if err != nil {
 			return err
-		}
-		within := others(func(o *writableRoot) bool { return below(w.Effective, o.Effective) })
-		if within && link != "" && !p.replaceable(link) {
-			continue
 		}
 		if link == "" && !within && others(func(o *writableRoot) bool { return below(w.Path, o.Path) || below(w.Path, o.Effective) }) {
 			link = w.Path
@@ -188,14 +196,16 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 		if policy.Access(name) != permissions.Read {
 			continue
 		}
-		link, err := p.writableLink(name)
+		// Of what this user cannot look at, as much is resolved as can be.
+		real, _ := permissions.EffectivePath(p.view, name)
+		if p.owner(real) < 0 {
+			continue
+		}
+		link, err := p.writableLink(name, p.replaceable)
 		if err != nil {
 			return err
 		}
-		if link == "" || !p.replaceable(link) {
-			continue
-		}
-		if real, err := permissions.EffectivePath(p.view, name); err != nil || p.owner(real) >= 0 {
+		if link != "" {
 			return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, link)
 		}
 	}
@@ -203,10 +213,15 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 }
 
 // replaceable reports whether the user can put something else in the place of
-// a link. With a writable / the links of the system are in it, too.
+// a link, or of a directory above it in a writable root. With a writable / the links of the system are in it, too.
 func (p *planner) replaceable(link string) bool {
 	host, ok := p.host.(interface{ CanReplace(name string) bool })
-	return !ok || host.CanReplace(link)
+	for at := link; ok && p.owner(at) >= 0 && !p.isWritable(at); at = path.Dir(at) {
+		if host.CanReplace(at) {
+			return true
+		}
+	}
+	return !ok
 }
 
 // redirected reports whether a path that lies in a writable root leads
@@ -220,7 +235,7 @@ func (p *planner) redirected(name, real string) bool {
 // deny notes a denied path, which must not be reached through a link that the
 // command could replace.
 func (p *planner) deny(name string) error {
-	if link, err := p.writableLink(name); err != nil {
+	if link, err := p.writableLink(name, whichever); err != nil {
 		return err
 	} else if link != "" {
 		return fmt.Errorf("cannot enforce sandbox deny-read path %s because it crosses writable symlink %s", name, link)
@@ -282,11 +297,12 @@ func (p *planner) absences() error {
 }
 
 // writableLink returns the first symbolic link that a path leads through and that lies in a writable root, whether the path
-// names it or another link does; "" if there is none. One that the path names is returned as it is spelled there. Scenario: /w may be written, /w/m leads to /p, and /l leads to /w/m. A
-// command that puts another link at /w/m decides where a path below /l leads for the next command.
-func (p *planner) writableLink(name string) (link string, err error) {
-	_, err = permissions.FollowLinks(p.view, name, func(at string) {
-		if link == "" && slices.ContainsFunc(p.writable, func(w writableRoot) bool { return below(at, w.Effective) }) {
+// names it or another link does; "" if there is none. A directory that a link's target leaves by ".." counts as one, and only is asked
+// which count. What the path names is returned as it is spelled there. Scenario: /w may be written, /w/m leads to /p, and /l
+// leads to /w/m. A command that puts another link at /w/m decides where a path below /l leads for the next command.
+func (p *planner) writableLink(name string, only func(link string) bool) (link string, err error) {
+	_, _, err = permissions.FollowLinks(p.view, name, func(at string) {
+		if link == "" && p.owner(at) >= 0 && !p.isWritable(at) && only(at) {
 			link = at
 		}
 	})
@@ -296,8 +312,11 @@ func (p *planner) writableLink(name string) (link string, err error) {
 	case err == nil, errors.Is(err, permissions.ErrTooManyLinks):
 		return "", nil
 	}
-	return "", fmt.Errorf("look at %s: %w", name, err)
+	return "", fmt.Errorf("resolve %s: %w", name, err)
 }
+
+// whichever is for writableLink: every link counts.
+func whichever(string) bool { return true }
 
 // spelled returns a link by the path by which a name goes through it, or else by its own.
 func (p *planner) spelled(name, link string) string {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,22 @@ func TestPlansThatAreRefused(t *testing.T) {
 			"cannot enforce sandbox read-only path /l/x/y because it crosses writable symlink /w/m",
 		},
 		{
+			"a pattern below a writable link", []string{"/w/m -> /p", "/p/a.env text"}, "root=read /w=write glob:/w/m/*.env=deny",
+			"cannot enforce sandbox deny-read path /w/m because it crosses writable symlink /w/m",
+		},
+		{
+			"a denied path behind a link that leaves a writable directory", []string{"/l -> w/d/../../p", "/w/d/", "/p text"}, "root=read /w=write /l=deny",
+			"cannot enforce sandbox deny-read path /l because it crosses writable symlink /w/d",
+		},
+		{
+			"a repository behind a link that leaves a writable directory", []string{"/w/.git gitdir: /x/g", "/x -> w/d/../../real", "/w/d/", "/real/g/"}, "root=read /w=write",
+			"cannot enforce sandbox read-only path /x/g because it crosses writable symlink /w/d",
+		},
+		{
+			"a device behind a writable link", []string{"/w/null -> /dev/null", "/dev/null text"}, "root=read /w=write /w/null=write",
+			"cannot enforce sandbox writable path /w/null because it crosses writable symlink /w/null",
+		},
+		{
 			"a pattern that is none", []string{"/w/f text"}, "root=read /w=write glob:/w/[z-a]=deny",
 			"unreadable glob pattern is invalid for /w",
 		},
@@ -105,5 +122,66 @@ func TestPatternsMayNotMatchTooMuch(t *testing.T) {
 	_, err := mounts(t, host, "root=read glob:/w/*.env=deny", permissions.Scope{Cwd: "/w"})
 	if want := "matched more than 8192 paths"; err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// partly is a host on which the user can replace only some paths.
+type partly struct {
+	memory
+	replaceable []string
+}
+
+func (h partly) CanReplace(name string) bool { return slices.Contains(h.replaceable, name) }
+
+// TestReplaceableLinks: a link that the user cannot replace does not hide another one behind it that the user can, or could if a
+// directory above it were replaced.
+func TestReplaceableLinks(t *testing.T) {
+	for _, tt := range []struct {
+		host        []string
+		entries     string
+		replaceable string
+		link        string // "": it is not refused
+	}{
+		{[]string{"/home -> /data", "/data/u/l -> f", "/data/u/f text"}, "root=write /home/u/l=read", "/data/u/l", "/home/u/l"},
+		{[]string{"/home -> /data", "/data/u/l -> f", "/data/u/f text"}, "root=write /home/u/l=read", "/data/u/other", ""},
+		{[]string{"/w/a/l -> /w/f", "/w/f text", "/l -> w/a/l"}, "root=read /w=write /l=read", "/w/a", "/w/a/l"},
+		{[]string{"/w/a/l -> /w/f", "/w/f text", "/l -> w/a/l"}, "root=read /w=write /l=read", "/w", ""},
+		{[]string{"/w/l -> /w/m", "/w/m -> /w/d", "/w/d/"}, "root=read /w=write /w/l=write", "/w/m", "/w/m"},
+	} {
+		_, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/"}, partly{tree(tt.host...), []string{tt.replaceable}}, false)
+		if tt.link == "" && err != nil || tt.link != "" && (err == nil || !strings.HasSuffix(err.Error(), "because it crosses writable symlink "+tt.link)) {
+			t.Errorf("%s, where %s can be replaced: %v", tt.entries, tt.replaceable, err)
+		}
+	}
+}
+
+// TestMissingEnds: what a repository lacks where links lead cannot be created there, however the links lead to it.
+func TestMissingEnds(t *testing.T) {
+	for _, tt := range []struct {
+		host []string
+		want string
+	}{
+		{[]string{"/w/.git gitdir: /x/g", "/x -> w/m"}, "/w/m"},
+		{[]string{"/w/.git gitdir: /x/g", "/x -> /y", "/y -> w/d/m", "/w/d/"}, "/w/d/m"},
+		{[]string{"/w/.git/HEAD text", "/w/.git/hooks -> /x", "/x -> w/made"}, "/w/made"},
+	} {
+		plan, err := Make(managed(t, "root=read /w=write"), permissions.Scope{Cwd: "/w"}, tree(tt.host...), false)
+		if err != nil || !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == tt.want && m.Cover }) {
+			t.Errorf("%q: %v, %+v", tt.host, err, plan)
+		}
+	}
+}
+
+// TestPlatformRootsBehindLinks: what every command may read does not lead where a command has put a link.
+func TestPlatformRootsBehindLinks(t *testing.T) {
+	host := []string{"/p/secret text", "/run/current-system/sw -> /p", "/usr/bin/"}
+	for entries, shown := range map[string]bool{"minimal=read": true, "minimal=read /run=write": false} {
+		plan, err := Make(managed(t, entries), permissions.Scope{Cwd: "/"}, tree(host...), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == "/p" }); got != shown {
+			t.Errorf("%s: /p is shown: %v", entries, got)
+		}
 	}
 }

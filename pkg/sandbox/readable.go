@@ -82,7 +82,7 @@ func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err
 		if err != nil || !exists(info) {
 			continue
 		}
-		link, err := p.writableLink(r)
+		link, err := p.writableLink(r, whichever)
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +95,10 @@ func (p *planner) readable(policy *permissions.Policy) (list []readablePath, err
 		list = append(list, readablePath{r, real, info})
 	}
 	for _, r := range policy.PlatformRoots() {
+		// Scenario: /run may be written, and has no current-system yet: a command may put a link there.
+		if link, err := p.writableLink(r, whichever); err == nil && link != "" && !p.isWritable("/") {
+			continue
+		}
 		if real, info, err := p.effective(r); err == nil && exists(info) {
 			list = append(list, readablePath{r, real, info})
 		}

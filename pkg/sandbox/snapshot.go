@@ -122,7 +122,9 @@ func (s *snapshot) directory(dir string) directory {
 	if d.err == nil {
 		var info permissions.Info
 		if info, d.err = s.Lstat(d.real); info.Type == permissions.Symlink {
-			d.real, d.err = permissions.FollowLinks(s, d.real, func(string) { d.links++ })
+			var links int
+			d.real, links, d.err = permissions.FollowLinks(s, d.real, func(string) {})
+			d.links += links
 		}
 		if d.links > permissions.MaxLinks {
 			d.err = permissions.ErrTooManyLinks

@@ -195,6 +195,24 @@ func TestSecondPlanIsJudgedAnew(t *testing.T) {
 	})
 }
 
+// TestEntriesOutOfReach: an entry for what the user cannot look at keeps no command from running.
+func TestEntriesOutOfReach(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has directories that an ordinary user cannot look at")
+	}
+	each(t, nil, func(t *testing.T, p *place, backend string) {
+		closed := p.file("closed/keys/x", "")
+		must(t, os.Chown(p.dir+"/closed", 0, 0))
+		must(t, os.Chmod(p.dir+"/closed", 0o700))
+		for _, root := range []string{"root=read", "minimal=read"} {
+			profile := entries(root, attacker+"=read", p.ws+"=write", p.ws+"/.git=write", p.ws+"/.agents=write", p.ws+"/.codex=write", closed+"=read")
+			if o := p.run(backend, profile, "alive"); o.code != 0 || !strings.Contains(o.text, "done") {
+				t.Errorf("%s: %v", root, o)
+			}
+		}
+	})
+}
+
 // TestFilesInMasks: bwrap makes a file in a mask, on which something is then mounted. If it
 // is led elsewhere, it must not empty the file that is there.
 func TestFilesInMasks(t *testing.T) {

@@ -161,6 +161,16 @@ func (p *Policy) ExpandGlobs() ([]string, error) {
 	return paths, nil
 }
 
+// PatternRoots returns the directories from which the matches of patterns are searched.
+func (p *Policy) PatternRoots() (roots []string) {
+	for _, pattern := range p.patterns {
+		for _, prog := range pattern.programs {
+			roots = append(roots, prog.searchRoot())
+		}
+	}
+	return roots
+}
+
 // globScan is the work of one expansion.
 type globScan struct {
 	view    View

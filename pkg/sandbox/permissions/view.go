@@ -53,15 +53,17 @@ var ErrTooManyLinks = errors.New("too many levels of symbolic links")
 // which is the view's or says that there are more than 40 links, the result is
 // resolved as far as it could be.
 func EffectivePath(view View, p string) (string, error) {
-	return FollowLinks(view, p, func(string) {})
+	real, _, err := FollowLinks(view, p, func(string) {})
+	return real, err
 }
 
-// FollowLinks is EffectivePath that calls each with every link that it follows, of p and of what other links lead to, in
-// order: the path at which the link lies, without links above.
-func FollowLinks(view View, p string, each func(at string)) (string, error) {
+// FollowLinks is EffectivePath that also returns how many links it has followed, and calls each, in order, with what decides where p
+// leads: every link, of p and of what other links lead to, and every directory that the target of a link enters and leaves by "..". They
+// are named by paths without links above.
+func FollowLinks(view View, p string, each func(at string)) (real string, links int, err error) {
 	r := resolver{view: view, each: each}
 	at, rest, err := r.walk("/", path.Clean(p))
-	return path.Join(at, rest), err
+	return path.Join(at, rest), r.links, err
 }
 
 // stat says what a path names after its links are followed.
@@ -123,6 +125,7 @@ func (r *resolver) step(at, name string) (next string, missing bool, err error) 
 	case ".":
 		return at, false, nil
 	case "..":
+		r.each(at)
 		return path.Dir(at), false, nil
 	}
 	next = path.Join(at, name)
