@@ -3,12 +3,13 @@
 // Package launcher is codex-linux-sandbox: a program that confines itself and
 // then executes a command (docs/spec/sandbox.md §7). Read it in this order:
 //
-//	main.go     the whole run: options, profile, plan, backend, command
+//	main.go     the whole run, from the options to the end of the command
+//	policy.go   profile and plan, from the options
 //	plan        pkg/sandbox: what the command is to see, from the profile
 //	namespaces.go, mount.go, confine.go, seccomp.go   enter, mount, confine
 //	fork.go, exec.go, program.go   the first process of the sandbox, exec
 //	standby.go   a launcher that a server has started ahead of need
-//	bwrap.go, landlock.go   the other two backends
+//	bwrap.go, bwrapfailed.go, landlock.go   the other two backends
 //	stubs.go, janitor.go, proxy.go, connect.go, redirect.go   what lives outside while the command runs
 //	reach.go    sockets inside, for the server
 package launcher
@@ -17,11 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 
 	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/sandbox"
@@ -175,32 +172,6 @@ func (l *launch) begun() {
 func closeSelf(o *options) {
 	if o.selfFD >= 0 {
 		_ = unix.Close(o.selfFD)
-	}
-}
-
-// policy finds out what the options ask for.
-func (l *launch) policy() error {
-	if err := l.environment(); err != nil {
-		return err
-	}
-	if err := l.paths(); err != nil {
-		return err
-	}
-	if err := l.profileOf(); err != nil {
-		return err
-	}
-	l.grantTmpdir()
-	return nil
-}
-
-// grantTmpdir makes the profile of a plan, in which $TMPDIR grants nothing if it names, by mistake or because another user could
-// set it, what is not for temporary files. Another plan needs another look: what was missing may be a link by then.
-func (l *launch) grantTmpdir() {
-	l.temporary = !filepath.IsAbs(l.scope.Tmpdir) || sandbox.IsTemporary(l.scope.Tmpdir)
-	if l.prof = l.decoded; !l.temporary {
-		l.prof.FileSystem.Entries = slices.DeleteFunc(slices.Clone(l.prof.FileSystem.Entries), func(e permissions.Entry) bool {
-			return e.Path.Kind == permissions.Tmpdir && e.Access == permissions.Write
-		})
 	}
 }
 
@@ -366,141 +337,4 @@ func (l *launch) runConfined() (int, error) {
 		all = append(all, fmt.Errorf("%s: cannot be used here: %w", name, err))
 	}
 	return 0, errors.Join(all...)
-}
-
-// environment finds the command's environment.
-func (l *launch) environment() error {
-	if l.envFD < 0 {
-		l.env = os.Environ()
-		return nil
-	}
-	text, err := inherited("environment", l.envFD, maxEnvironment)
-	for kv := range strings.SplitSeq(string(text), "\x00") {
-		if kv != "" {
-			l.env = append(l.env, kv)
-		}
-	}
-	return err
-}
-
-// variable is the value of a variable of the command's environment.
-func (l *launch) variable(name string) string {
-	value := ""
-	for _, kv := range l.env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			value = v
-		}
-	}
-	return value
-}
-
-// paths makes the directories of the options absolute.
-func (l *launch) paths() error {
-	if l.policyCwd == "" {
-		l.policyCwd = "."
-	}
-	if l.commandCwd == "" {
-		l.commandCwd = l.policyCwd
-	}
-	for _, dir := range []*string{&l.policyCwd, &l.commandCwd} {
-		abs, err := filepath.Abs(*dir)
-		if err != nil {
-			return fmt.Errorf("the directory %s: %w", *dir, err)
-		}
-		*dir = abs
-	}
-	// The command's directory is entered inside the view, where only its
-	// canonical path is certain to lead to it.
-	if real, err := permissions.EffectivePath(sandbox.HostView{}, l.commandCwd); err == nil {
-		l.commandCwd = real
-	}
-	l.scope = permissions.Scope{Cwd: l.policyCwd, Tmpdir: l.variable("TMPDIR"), Within: l.within, WithinReads: l.helper}
-	return nil
-}
-
-// profileOf finds the profile of the options.
-func (l *launch) profileOf() error {
-	switch {
-	case l.readOnly || l.writable:
-		var err error
-		l.decoded, err = shortForm(l.options)
-		return err
-	case l.profileFD >= 0:
-		text, err := inherited("profile", l.profileFD, maxProfile)
-		if err != nil {
-			return err
-		}
-		l.profile = string(text)
-	case l.profile == "":
-		return errNoProfile
-	}
-	if a := l.ahead; a != nil && l.profile != "" && a.s.l.profile == l.profile { // one without is of a short form
-		l.decoded = a.s.l.decoded
-	} else {
-		var err error
-		l.decoded, err = permissions.DecodeProfile([]byte(l.profile), permissions.NativePath(os.Getenv("HOME")))
-		if err != nil {
-			return &usageError{"invalid permission profile JSON: " + err.Error()}
-		}
-	}
-	return nil
-}
-
-// shortForm makes the profile of --read-only and --workspace-write.
-func shortForm(o *options) (permissions.Profile, error) {
-	p := permissions.Profile{Kind: permissions.Managed}
-	if o.network {
-		p.Network = permissions.NetworkEnabled
-	}
-	add := func(kind permissions.PathKind, text, sub string, access permissions.Access) {
-		p.FileSystem.Entries = append(p.FileSystem.Entries, permissions.Entry{
-			Path:   permissions.Path{Kind: kind, Text: text, Subpath: sub, HasSubpath: sub != ""},
-			Access: access,
-		})
-	}
-	add(permissions.Root, "", "", permissions.Read)
-	if !o.writable {
-		return p, nil
-	}
-	add(permissions.ProjectRoots, "", "", permissions.Write)
-	add(permissions.SlashTmp, "", "", permissions.Write)
-	add(permissions.Tmpdir, "", "", permissions.Write)
-	for _, root := range o.roots {
-		abs, err := filepath.Abs(root)
-		if err != nil {
-			return p, fmt.Errorf("the writable root %s: %w", root, err)
-		}
-		add(permissions.Literal, abs, "", permissions.Write)
-	}
-	return p, nil
-}
-
-func (l *launch) makePlan() error {
-	if l.prof.Kind == 0 {
-		return errors.New("there is no profile to make a plan of") // one that says nothing would allow everything
-	}
-	if l.legacyLandlock && permissions.NeedsDirectEnforcement(l.prof, l.scope, sandbox.HostView{}) {
-		return errDirect
-	}
-	if l.ahead != nil {
-		if l.plan = l.ahead.planAgain(l); l.plan != nil {
-			return nil
-		}
-	}
-	var plan *sandbox.Plan
-	var err error
-	if l.reading {
-		plan, err = sandbox.MakeReading(l.prof, l.scope, sandbox.HostView{})
-	} else {
-		plan, err = sandbox.Make(l.prof, l.scope, sandbox.HostView{}, l.proxied)
-	}
-	if err != nil {
-		return err
-	}
-	plan.NoProc = l.noProc
-	// The file system helper has no network code, and making a network takes
-	// longer than all the rest.
-	plan.SharedNetwork = l.helper
-	l.plan = plan
-	return nil
 }
