@@ -25,7 +25,7 @@ import (
 func build(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("builds the program")
+		t.Skip("with -short nothing is built, and this runs the program")
 	}
 	name := filepath.Join(t.TempDir(), "codex-fs")
 	if err := testutil.Build(name, "."); err != nil {
