@@ -106,6 +106,7 @@ func (p *planner) prepare(policy *permissions.Policy) error {
 
 const nullDevice = "/dev/null"
 
+// errNeeded is the error of an entry that denies what every sandbox needs.
 func errNeeded(name string) error {
 	return fmt.Errorf("cannot enforce sandbox deny-read path %[1]s: every sandbox needs %[1]s; deny other paths below /dev, or none", name)
 }
