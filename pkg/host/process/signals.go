@@ -9,17 +9,19 @@ import (
 	"syscall"
 )
 
+// maxSignal is the highest signal that a system has: SIGRTMAX of Linux.
+const maxSignal = 64
+
 // resetIgnoredSignals makes children start with the default disposition of the
 // signals that this program inherited as ignored: it sets a handler, which an
 // exec resets, while it keeps "ignored". No goroutine reads the channel, so this
 // program itself goes on ignoring the signals.
 func resetIgnoredSignals(to chan<- os.Signal) {
-	mask := ignoredSignals()
-	inheritedIgnored.Or(mask)
 	var ignored []os.Signal
-	for n := range 64 {
-		if mask&(1<<n) != 0 {
-			ignored = append(ignored, syscall.Signal(n+1))
+	for sig := syscall.Signal(1); sig <= maxSignal; sig++ {
+		if isIgnored(sig) {
+			inheritedIgnored.Or(1 << (sig - 1))
+			ignored = append(ignored, sig)
 		}
 	}
 	if len(ignored) > 0 {
@@ -35,5 +37,5 @@ var inheritedIgnored atomic.Uint64
 // Supervisor was made. A shell starts background jobs of a script with SIGINT
 // ignored, and a server started so must go on ignoring it.
 func InheritedIgnore(sig syscall.Signal) bool {
-	return (ignoredSignals()|inheritedIgnored.Load())&(1<<(sig-1)) != 0
+	return isIgnored(sig) || inheritedIgnored.Load()&(1<<(sig-1)) != 0
 }

@@ -5,18 +5,10 @@ import (
 	"syscall"
 )
 
-// ignoredSignals returns the mask of the ignored signals among SIGHUP and SIGINT,
-// which the Go runtime leaves ignored. The other inherited dispositions cannot
-// be read on macOS; the runtime handles most of them, so children start with
-// the default.
-func ignoredSignals() (mask uint64) {
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if signal.Ignored(sig) {
-			mask |= 1 << (sig - 1)
-		}
-	}
-	return mask
-}
+// isIgnored reports whether this program ignores a signal. SIGHUP and SIGINT are the only ones
+// that the Go runtime leaves ignored. The other inherited dispositions cannot be read on macOS;
+// the runtime handles most of them, so children start with the default.
+func isIgnored(sig syscall.Signal) bool { return signal.Ignored(sig) }
 
 // UnblockSignals does nothing on macOS: without the C library a program can
 // neither read nor change the signal mask that it inherited. If the server is

@@ -4,30 +4,21 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// ignoredSignals returns the mask of the signals that this program ignores.
-func ignoredSignals() uint64 { return statusMask("SigIgn:") }
-
-// statusMask returns a signal mask of this thread from /proc, or 0 if it cannot
-// be read.
-func statusMask(name string) uint64 {
-	text, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, name); ok {
-			mask, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			return mask
-		}
-	}
-	return 0
+// isIgnored asks the kernel whether this program ignores a signal; it does not if there is no
+// such signal. os/signal knows it of those only that the Go runtime handles.
+func isIgnored(sig syscall.Signal) bool {
+	// The kernel's struct sigaction begins with the handler on every system that codex is
+	// built for, and has at most four words with a mask of 8 bytes.
+	const ignore, maskSize = 1, 8
+	var action [4]uintptr
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), 0, uintptr(unsafe.Pointer(&action)), maskSize, 0, 0)
+	return errno == 0 && action[0] == ignore
 }
 
 // UnblockSignals makes sure that no signal is blocked in this program and in the
@@ -37,13 +28,15 @@ func statusMask(name string) uint64 {
 // anything that an exec would lose. It returns nil if no signal is blocked, or
 // the error that kept the program from being executed again.
 func UnblockSignals() error {
-	// A thread that starts another one has all signals blocked for a moment.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if statusMask("SigBlk:") == 0 {
+	var none, blocked unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &blocked); err != nil {
+		return fmt.Errorf("read the blocked signals: %w", err)
+	}
+	if blocked == none {
 		return nil
 	}
-	var none unix.Sigset_t
+	runtime.LockOSThread() // the mask is one of a thread, and the exec keeps that of its own
+	defer runtime.UnlockOSThread()
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return fmt.Errorf("unblock signals: %w", err)
 	}
