@@ -35,7 +35,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	s := cmdutil.NewStreams(stdin, stdout, stderr)
 	loadDotenv(s.Err)
-	app := newApp(s)
+	app := newAppFor(s, args[min(1, len(args)):])
 	if last := len(args) - 1; last > 0 && args[last] == completionWord {
 		printCompletions(s.Out, app, args[1:last])
 		return 0
@@ -88,7 +88,55 @@ func loadDotenv(stderr io.Writer) {
 	}
 }
 
+// family makes a command, with those below it.
+type family struct {
+	name   string
+	make   func(s cmdutil.Streams) *cli.Command
+	others bool // it looks at the other commands
+}
+
+// families are the commands, in the order of the help.
+func families() []family {
+	who := account.Identity{Open: account.OpenBrowser}
+	return []family{
+		{name: "exec-server", make: server.Command},
+		{name: "remote", make: remote.Command},
+		{name: "environments", make: environments.Command},
+		{name: "rendezvous", make: rendezvous.Command},
+		{name: "audit", make: audit.Command},
+		{name: "sandbox", make: sandbox.Command},
+		{name: "doctor", make: doctor.Command},
+		{name: "login", make: func(s cmdutil.Streams) *cli.Command { return account.LoginCommand(s, who) }},
+		{name: "logout", make: func(s cmdutil.Streams) *cli.Command { return account.LogoutCommand(s, who) }},
+		{name: "completion", make: func(cmdutil.Streams) *cli.Command { return completionCommand() }},
+		{name: "version", make: versionCommand},
+		{name: "man", make: func(cmdutil.Streams) *cli.Command { return manCommand() }, others: true},
+	}
+}
+
+// newAppFor returns the program for a command line, without the program's name. If its first
+// word is a command's name, the others are not made: they take a twentieth of a server's start.
+func newAppFor(s cmdutil.Streams, args []string) *cli.App {
+	if len(args) > 0 && args[len(args)-1] != completionWord {
+		for _, f := range families() {
+			if f.name == args[0] && !f.others {
+				return appWith(s, []*cli.Command{f.make(s)})
+			}
+		}
+	}
+	return newApp(s)
+}
+
+// newApp returns the program with all commands.
 func newApp(s cmdutil.Streams) *cli.App {
+	var commands []*cli.Command
+	for _, f := range families() {
+		commands = append(commands, f.make(s))
+	}
+	return appWith(s, commands)
+}
+
+func appWith(s cmdutil.Streams, commands []*cli.Command) *cli.App {
 	app := &cli.App{
 		Name:  "codex",
 		Usage: "run commands and do file work for a coding agent on another machine",
@@ -113,20 +161,7 @@ Example: start a server, and use it from a second terminal:
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              cmdutil.OnUsageError,
 		Flags:                     cmdutil.RootFlags(),
-		Commands: []*cli.Command{
-			server.Command(s),
-			remote.Command(s),
-			environments.Command(s),
-			rendezvous.Command(s),
-			audit.Command(s),
-			sandbox.Command(s),
-			doctor.Command(s),
-			account.LoginCommand(s, account.Identity{Open: account.OpenBrowser}),
-			account.LogoutCommand(s, account.Identity{Open: account.OpenBrowser}),
-			completionCommand(),
-			versionCommand(s),
-			manCommand(),
-		},
+		Commands:                  commands,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
