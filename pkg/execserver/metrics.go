@@ -4,6 +4,7 @@ package execserver
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
@@ -62,6 +63,7 @@ type instruments struct {
 	received, sent                    *metrics.Counter
 	sessions, resumed                 *metrics.Counter
 	requests                          map[string]*methodInstruments
+	requestTime                       *metrics.Family[*metrics.Histogram]
 	queued                            *metrics.Histogram
 	processes, finished, outputBytes  *metrics.Family[*metrics.Counter]
 	stdout, stderr, terminal, stdin   *metrics.Counter
@@ -81,7 +83,7 @@ type methodInstruments struct{ ok, failed resultInstruments }
 // resultInstruments are those of the requests of a method with the same result.
 type resultInstruments struct {
 	count *metrics.Counter
-	time  *metrics.Histogram
+	time  atomic.Pointer[metrics.Histogram] // nil before the first one
 }
 
 func newInstruments(srv *Server) *instruments {
@@ -142,12 +144,12 @@ func newInstruments(srv *Server) *instruments {
 // addRequests adds the metrics of each method of the table.
 func (m *instruments) addRequests() {
 	count := m.set.Counters("exec_server_requests_total", "Requests that were answered.", "method", "result")
-	duration := m.set.Histograms("exec_server_request_duration_seconds", "How long requests take from their arrival to their answer.", "method", "result")
+	m.requestTime = m.set.Histograms("exec_server_request_duration_seconds", "How long requests take from their arrival to their answer.", "method", "result")
 	m.requests = make(map[string]*methodInstruments, len(methods)+1)
 	add := func(method string) {
 		m.requests[method] = &methodInstruments{
-			ok:     resultInstruments{count.With(method, resultOK), duration.With(method, resultOK)},
-			failed: resultInstruments{count.With(method, resultError), duration.With(method, resultError)},
+			ok:     resultInstruments{count: count.With(method, resultOK)},
+			failed: resultInstruments{count: count.With(method, resultError)},
 		}
 	}
 	for method := range methods {
@@ -197,14 +199,20 @@ func (m *instruments) addTracer(srv *Server) {
 func (m *instruments) request(method string, arrived time.Time, failed bool) {
 	of := m.requests[method]
 	if of == nil {
-		of = m.requests[unknownMethod]
+		method = unknownMethod
+		of = m.requests[method]
 	}
-	r := &of.ok
+	r, result := &of.ok, resultOK
 	if failed {
-		r = &of.failed
+		r, result = &of.failed, resultError
 	}
 	r.count.Inc()
-	r.time.Observe(time.Since(arrived))
+	duration := r.time.Load()
+	if duration == nil {
+		duration = m.requestTime.With(method, result)
+		r.time.Store(duration)
+	}
+	duration.Observe(time.Since(arrived))
 }
 
 // output counts output of a process.

@@ -211,9 +211,14 @@ func (p *passedOn) Set(value string) error {
 func copyToAliases(flags []cli.Flag, set *flag.FlagSet) error {
 	given := make(map[string]bool)
 	set.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	left := len(given)
 	for _, f := range flags {
+		if left == 0 {
+			break
+		}
 		var from *flag.Flag
-		for _, name := range f.Names() {
+		names := f.Names()
+		for _, name := range names {
 			if !given[name] {
 				continue
 			}
@@ -221,8 +226,9 @@ func copyToAliases(flags []cli.Flag, set *flag.FlagSet) error {
 				return fmt.Errorf("--%s and --%s mean the same: give one of them", from.Name, name)
 			}
 			from = set.Lookup(name)
+			left--
 		}
-		for _, name := range f.Names() {
+		for _, name := range names {
 			if from == nil || given[name] {
 				continue
 			}

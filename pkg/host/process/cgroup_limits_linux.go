@@ -97,6 +97,10 @@ func (s *Supervisor) limitRoot() (*limitRoot, error) {
 // itself, and in no leaf of it: while controllers are enabled there, systemd cannot start
 // the service again.
 func ServiceCgroup() bool {
+	// Most programs are in none, which needs no look at all mounts.
+	if path, err := cgroupPath(); err != nil || !strings.HasSuffix(path, ".service") {
+		return false
+	}
 	_, own, err := ownCgroup()
 	return err == nil && strings.HasSuffix(own, ".service")
 }

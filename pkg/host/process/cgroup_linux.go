@@ -46,14 +46,9 @@ func newCgroupRoot() (*cgroupRoot, error) {
 // ownCgroup returns where the cgroup v2 is mounted, and the directory of this program's
 // cgroup there.
 func ownCgroup() (mount, own string, err error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
+	path, err := cgroupPath()
 	if err != nil {
 		return "", "", err
-	}
-	for line := range strings.Lines(string(text)) {
-		if p, ok := strings.CutPrefix(line, "0::"); ok {
-			own = strings.TrimSpace(p)
-		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -62,17 +57,31 @@ func ownCgroup() (mount, own string, err error) {
 	for line := range strings.Lines(string(mounts)) {
 		head, tail, ok := strings.Cut(line, " - ")
 		fields := strings.Fields(head)
-		if !ok || len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") || own == "" {
+		if !ok || len(fields) < 5 || !strings.HasPrefix(tail, "cgroup2 ") {
 			continue
 		}
 		// The mount may show a part of the hierarchy.
-		below, err := filepath.Rel(fields[3], own)
+		below, err := filepath.Rel(fields[3], path)
 		if err != nil || below == ".." || strings.HasPrefix(below, "../") {
 			continue
 		}
 		return fields[4], filepath.Join(fields[4], below), nil
 	}
 	return "", "", errors.New("no cgroup v2 is mounted")
+}
+
+// cgroupPath returns this program's cgroup v2 as /proc shows it.
+func cgroupPath() (string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return strings.TrimSpace(path), nil
+		}
+	}
+	return "", errors.New("this program is in no cgroup v2")
 }
 
 // session makes a directory for a group.

@@ -16,8 +16,8 @@ import (
 //
 // A goroutine that has a slot must not wait for another one that may need a slot of the same pool.
 type Pool struct {
-	slots   atomic.Pointer[semaphore.Weighted] // nil: there is no bound
-	bounded <-chan struct{}                    // closed when there is one; nil: there will be none
+	slots atomic.Pointer[semaphore.Weighted] // nil: there is no bound
+	first func()                             // makes the bound, once; nil: there will be none
 
 	// grow makes up to n more threads, as many as the machine has room for, and returns how many. It is called by
 	// one goroutine at a time.
@@ -44,12 +44,8 @@ func (p *Pool) bound(size int, grow func(n int) int, log *slog.Logger) {
 // Acquire waits for a slot. The caller calls Release unless there is an error, which is that of ctx.
 func (p *Pool) Acquire(ctx context.Context) error {
 	s := p.slots.Load()
-	if s == nil && p.bounded != nil {
-		select {
-		case <-p.bounded:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if s == nil && p.first != nil {
+		p.first()
 		s = p.slots.Load()
 	}
 	if s == nil || s.TryAcquire(1) {

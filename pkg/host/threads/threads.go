@@ -45,29 +45,27 @@ var (
 	KeeperPlan = Plan{keeperFiles, keeperStarts, keeperWork, keeperSpare}
 )
 
-// Ahead bounds the pools, and returns begin, which makes threads in a millisecond or two. It waits for neither: to read
-// what the machine gives takes a quarter of a millisecond, which a call that needs a slot waits for. The
-// caller calls wait in the end. A second call of begin does nothing. If the machine gives less than aheadShare times what the plan needs, the
+// Ahead bounds the pools, and returns begin, which makes threads in a millisecond or two and does not wait for that: the
+// caller calls wait in the end. A second call of begin does nothing. What the machine gives is read by begin, or by the
+// first call that needs a slot if that comes before: it takes a quarter of a millisecond. If the machine gives less than aheadShare times what the plan needs, the
 // pools are smaller. Ahead must be called once, before the pools are used.
 func Ahead(p Plan, log *slog.Logger) (begin, wait func()) {
 	pools := []*Pool{Files, Starts, Work}
-	bounded := make(chan struct{})
-	for _, pool := range pools {
-		pool.bounded = bounded
-	}
 	processors := runtime.GOMAXPROCS(0)
-	var all sync.WaitGroup
-	all.Go(func() {
-		defer close(bounded)
+	first := sync.OnceFunc(func() {
 		p.Files += processors // which copy what is in memory already
 		p = p.within(Count() + Room()/aheadShare - processors)
 		for i, size := range []int{p.Files, p.Starts, p.Work} {
 			pools[i].bound(size, grow, log)
 		}
 	})
+	for _, pool := range pools {
+		pool.first = first
+	}
+	var all sync.WaitGroup
 	begin = sync.OnceFunc(func() {
 		all.Go(func() {
-			<-bounded
+			first()
 			n := Make(processors + p.threads())
 			log.Debug("threads were made ahead", "threads", n)
 		})

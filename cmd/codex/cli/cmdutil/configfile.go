@@ -54,9 +54,10 @@ type OptionsFile struct {
 	Unless bool
 	// Variables are those of options that the flag library does not read itself.
 	Variables map[string]string
-	// Excluded are options that are left out of the file if the key of the map was given
-	// on the command line: they belong to another use of the command.
-	Excluded map[string][]string
+	// Excluded returns options that are left out of the file if the key of the map was given
+	// on the command line: they belong to another use of the command. It is called if there
+	// is a file; nil: all count.
+	Excluded func() map[string][]string
 }
 
 // Options are the options of a command with where they come from.
@@ -101,7 +102,11 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 		wrong.Path = path
 		return nil, wrong
 	}
-	return o, o.apply(entries, f.Excluded)
+	var excluded map[string][]string
+	if f.Excluded != nil {
+		excluded = f.Excluded()
+	}
+	return o, o.apply(entries, excluded)
 }
 
 // takeFile returns the file with options that the command line names, and the option that

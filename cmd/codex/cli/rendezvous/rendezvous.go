@@ -111,7 +111,9 @@ func runRendezvous(c *cli.Context, s cmdutil.Streams) error {
 	}
 	options, err := cmdutil.ReadOptions(c, cmdutil.OptionsFile{
 		Name: optionsName, Variables: map[string]string{"nats": natsVariable},
-		Excluded: map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas"}, "nats": {"state"}},
+		Excluded: func() map[string][]string {
+			return map[string][]string{"state": {"nats", "nats-creds", "nats-ca", "nats-replicas"}, "nats": {"state"}}
+		},
 	})
 	if err != nil {
 		return err

@@ -31,6 +31,15 @@ const optionsName = "exec-server.toml"
 // optionsFile says how a server takes options from a file. A server on stdin and stdout is
 // started by a client for itself, and must not have the ports of another one.
 func optionsFile(c *cli.Context) cmdutil.OptionsFile {
+	return cmdutil.OptionsFile{
+		Name: optionsName, Excluded: func() map[string][]string { return excludedOptions(c) },
+		Unless: cmdutil.Given(c, "listen") && slices.ContainsFunc(c.StringSlice("listen"), func(url string) bool { return strings.HasPrefix(url, "stdio") }),
+	}
+}
+
+// excludedOptions are those of the file that belong to the other one of a server that listens
+// and one that registers.
+func excludedOptions(c *cli.Context) map[string][]string {
 	registering, encrypting := []string{"remote"}, []string{"tls-cert", "tls-key", "tls-client-ca"}
 	for _, flag := range remoteFlags() {
 		registering = append(registering, flag.Names()[0])
@@ -41,14 +50,10 @@ func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 			listening = append(listening, name)
 		}
 	}
-	listen := c.StringSlice("listen")
-	if !slices.ContainsFunc(listen, isEncrypted) {
+	if !slices.ContainsFunc(c.StringSlice("listen"), isEncrypted) {
 		registering = append(registering, encrypting...)
 	}
-	return cmdutil.OptionsFile{
-		Name: optionsName, Unless: cmdutil.Given(c, "listen") && slices.ContainsFunc(listen, func(url string) bool { return strings.HasPrefix(url, "stdio") }),
-		Excluded: map[string][]string{"listen": registering, "remote": listening},
-	}
+	return map[string][]string{"listen": registering, "remote": listening}
 }
 
 // privatePaths returns what sandboxed commands must not see of the server's own files: what
