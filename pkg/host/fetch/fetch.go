@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -68,20 +69,24 @@ type Response struct {
 }
 
 // Client makes requests. Its methods may be called from any goroutine.
-type Client struct{ transport *http.Transport }
+type Client struct {
+	transport func() *http.Transport // made for the first request
+}
 
 // NewClient returns a client with connections of its own.
-func NewClient() *Client {
+func NewClient() *Client { return &Client{sync.OnceValue(newTransport)} }
+
+func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true
 	t.IdleConnTimeout = idleTime
 	t.TLSHandshakeTimeout = dialTime
 	t.MaxResponseHeaderBytes = maxHeaderBytes
-	return &Client{t}
+	return t
 }
 
 // Close drops idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.transport().CloseIdleConnections() }
 
 // Do makes a request. The error is an *InvalidError if the request is invalid,
 // else the failure of the request. ctx covers the body too.
@@ -111,7 +116,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if host := headers.Get("Host"); host != "" {
 		req.Host = host
 	}
-	client := &http.Client{Transport: c.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+	client := &http.Client{Transport: c.transport(), CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		return r.redirect(next, via, secret)
 	}}
 	res, err := client.Do(req)

@@ -4,7 +4,7 @@ package frame
 
 import (
 	"errors"
-	"fmt"
+	"time"
 )
 
 // The errors of frames.
@@ -55,14 +55,32 @@ type protocolError string
 func (e protocolError) Error() string        { return string(e) }
 func (e protocolError) Is(target error) bool { return target == ErrProtocol }
 
+// lostError is ErrLost with how that was noticed, perhaps after a time. fmt.Errorf would format
+// each text when the program starts.
+type lostError struct {
+	text string
+	time time.Duration // 0: none
+	more string
+}
+
+func (e *lostError) Error() string {
+	text := ErrLost.Error() + ": " + e.text
+	if e.time != 0 {
+		text += e.time.String()
+	}
+	return text + e.more
+}
+
+func (e *lostError) Unwrap() error { return ErrLost }
+
 var (
 	errReorderWindow error = protocolError("Noise relay ciphertext exceeds reorder window")
 	errPendingFull   error = protocolError("Noise relay pending ciphertext buffer is full")
 	errUnexpected    error = protocolError("Noise relay received invalid post-handshake frame")
 
-	errDisconnected = fmt.Errorf("%w: its websocket ended", ErrLost)
-	errNotRestored  = fmt.Errorf("%w: its websocket was not replaced in %v", ErrLost, retainTime)
-	errNoAnswer     = fmt.Errorf("%w: nothing came in %v after it was resumed", ErrLost, answerTime)
-	errStalled      = fmt.Errorf("%w: no record was acknowledged in %v", ErrLost, stallTime)
-	errSilent       = fmt.Errorf("%w: nothing came in %v", ErrLost, silenceTime)
+	errDisconnected error = &lostError{text: "its websocket ended"}
+	errNotRestored  error = &lostError{"its websocket was not replaced in ", retainTime, ""}
+	errNoAnswer     error = &lostError{"nothing came in ", answerTime, " after it was resumed"}
+	errStalled      error = &lostError{"no record was acknowledged in ", stallTime, ""}
+	errSilent       error = &lostError{"nothing came in ", silenceTime, ""}
 )

@@ -25,19 +25,29 @@ var (
 	ErrFraming = errors.New("Noise relay framing failed")
 )
 
+// causedError is an error with its cause, which it wraps. fmt.Errorf would format each text when
+// the program starts.
+type causedError struct {
+	kind error
+	text string
+}
+
+func (e *causedError) Error() string { return e.kind.Error() + ": " + e.text }
+func (e *causedError) Unwrap() error { return e.kind }
+
 var (
-	errShort   = fmt.Errorf("%w: Received invalid message", ErrHandshake)
-	errDecrypt = errors.New("Cipher error: Decrypt error")
-	errSpent   = fmt.Errorf("%w: the handshake is over", ErrHandshake)
+	errShort   error = &causedError{ErrHandshake, "Received invalid message"}
+	errDecrypt       = errors.New("Cipher error: Decrypt error")
+	errSpent   error = &causedError{ErrHandshake, "the handshake is over"}
 
-	errRequestLarge    = fmt.Errorf("%w: handshake request is too large", ErrInvalidMessage)
-	errResponseLarge   = fmt.Errorf("%w: handshake response is too large", ErrInvalidMessage)
-	errPayloadLarge    = fmt.Errorf("%w: handshake payload is too large", ErrInvalidMessage)
-	errPayloadNotEmpty = fmt.Errorf("%w: handshake response payload must be empty", ErrInvalidMessage)
+	errRequestLarge    error = &causedError{ErrInvalidMessage, "handshake request is too large"}
+	errResponseLarge   error = &causedError{ErrInvalidMessage, "handshake response is too large"}
+	errPayloadLarge    error = &causedError{ErrInvalidMessage, "handshake payload is too large"}
+	errPayloadNotEmpty error = &causedError{ErrInvalidMessage, "handshake response payload must be empty"}
 
-	errPlaintextLarge  = fmt.Errorf("%w: transport plaintext is too large", ErrInvalidMessage)
-	errCiphertextShort = fmt.Errorf("%w: transport ciphertext is too short", ErrInvalidMessage)
-	errCiphertextLarge = fmt.Errorf("%w: transport ciphertext is too large", ErrInvalidMessage)
+	errPlaintextLarge  error = &causedError{ErrInvalidMessage, "transport plaintext is too large"}
+	errCiphertextShort error = &causedError{ErrInvalidMessage, "transport ciphertext is too short"}
+	errCiphertextLarge error = &causedError{ErrInvalidMessage, "transport ciphertext is too large"}
 
 	errRecordLarge     error = framingError("Noise relay plaintext record exceeds maximum length")
 	errMessageLarge    error = framingError("Noise relay JSON-RPC message exceeds maximum length")

@@ -3,6 +3,7 @@ package cmdutil
 import (
 	"runtime/debug"
 	"strings"
+	"sync"
 )
 
 // release is the version of a release; scripts/release has the linker set it.
@@ -13,7 +14,9 @@ func UserAgent(command string) string { return command + "/" + Version() }
 
 // Version is the version that the build knows: that of a release, the module's, or the
 // commit that it was built from.
-func Version() string {
+func Version() string { return version() }
+
+var version = sync.OnceValue(func() string {
 	if release != "" {
 		return release
 	}
@@ -40,4 +43,4 @@ func Version() string {
 		return "devel"
 	}
 	return "devel-" + revision + modified
-}
+})
