@@ -217,7 +217,7 @@ func (c *conn) recordChange(method string, worker fileWorker, paths ...string) (
 	e := c.session.event(audit.EventFileChanged)
 	e.Method = method
 	if w, ok := worker.(confinedFiles); ok {
-		e.Policy = policyDigest(w.intent)
+		e.Policy = policyDigest(&w.intent.Intent)
 	}
 	if a.Paths {
 		e.Paths = paths

@@ -44,15 +44,15 @@ func (c *conn) outsideCeiling(method string) error {
 
 // fileIntent returns how a file request with that sandbox of the params must be confined;
 // nil: not at all.
-func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*launch.Intent, error) {
+func (c *conn) fileIntent(ctx context.Context, raw json.RawMessage) (*fileIntent, error) {
 	if raw == nil && !c.grant.Ceiling.ConfinesFiles() {
 		return nil, nil
 	}
-	return withThread(ctx, func() (*launch.Intent, error) { return c.intentUnderCeiling(raw) })
+	return withThread(ctx, func() (*fileIntent, error) { return c.intentUnderCeiling(raw) })
 }
 
 // intentUnderCeiling is fileIntent. It looks at the disk.
-func (c *conn) intentUnderCeiling(raw json.RawMessage) (*launch.Intent, error) {
+func (c *conn) intentUnderCeiling(raw json.RawMessage) (*fileIntent, error) {
 	intent, err := c.srv.fileIntent(raw)
 	ceiling := &c.grant.Ceiling
 	if err != nil || !ceiling.ConfinesFiles() {
@@ -66,9 +66,9 @@ func (c *conn) intentUnderCeiling(raw json.RawMessage) (*launch.Intent, error) {
 		dir = "/"
 	}
 	if intent == nil {
-		intent = &launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}
+		intent = &fileIntent{Intent: launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}}
 		intent.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
-		c.srv.hideSecrets(&intent.Profile, false)
+		intent.hidden = c.srv.hideSecrets(&intent.Profile, false)
 	}
 	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
 	granted := permissions.Resolve(intent.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)

@@ -126,9 +126,15 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	return ctx.ProfileFor(cwd, sandbox.HostView{}).WithProjectRoots(roots)
 }
 
+// fileIntent is how a file system request must be confined.
+type fileIntent struct {
+	launch.Intent
+	hidden hiddenPaths
+}
+
 // fileIntent returns how a file system request must be confined; nil: not at
 // all (docs/spec/sandbox.md §5.1).
-func (srv *Server) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
+func (srv *Server) fileIntent(raw json.RawMessage) (*fileIntent, error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -158,8 +164,8 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*launch.Intent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	srv.hideSecrets(&profile, false)
-	return &launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, nil
+	hidden := srv.hideSecrets(&profile, false)
+	return &fileIntent{launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, hidden}, nil
 }
 
 // processSandbox is the decoded sandbox of a process/start.

@@ -25,8 +25,8 @@ import (
 //
 // How long ago the server's own files were changed does not matter: it writes some of them all the time, and the
 // identities of the directories above them tell of renamings; see shared. It looks at the disk.
-func (srv *Server) readsAllBut(p *permissions.Profile) (identities string, reads bool) {
-	return srv.readsAllButAt(p, disk{unix.Lstat, tellsChanges, tellsRenamings}, time.Now())
+func readsAllBut(intent *fileIntent) (identities string, reads bool) {
+	return readsAllButAt(&intent.Profile, intent.hidden.paths, disk{intent.hidden.seen.lstat, tellsChanges, tellsRenamings}, time.Now())
 }
 
 // disk is what is asked of a file system.
@@ -36,8 +36,8 @@ type disk struct {
 	tellsRenamings func(path string) bool
 }
 
-// readsAllButAt is readsAllBut at a time.
-func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Time) (sum string, reads bool) {
+// readsAllButAt is readsAllBut at a time. own are the server's files that the profile denies.
+func readsAllButAt(p *permissions.Profile, own []string, disk disk, now time.Time) (sum string, reads bool) {
 	if p.FileSystem.FullRead() {
 		return "", true
 	}
@@ -45,7 +45,6 @@ func (srv *Server) readsAllButAt(p *permissions.Profile, disk disk, now time.Tim
 	if !rest.FullRead() {
 		return "", false
 	}
-	own := slices.Concat(srv.secretPaths, srv.ownState())
 	id := &identities{disk: disk, settled: now.Add(-settledTime), seen: make(map[string]bool), exact: make(map[uint64]bool)}
 	var denied []string
 	for _, path := range hidden {

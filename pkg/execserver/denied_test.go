@@ -40,7 +40,7 @@ func TestReadsAllBut(t *testing.T) {
 		}
 	}
 	glob := permissions.Entry{Path: permissions.Path{Kind: permissions.Glob, Text: hidden}, Access: permissions.Deny}
-	srv := &Server{secretPaths: []string{hidden, "/no/such/file"}}
+	own := []string{hidden, "/no/such/file"}
 	for _, c := range []struct {
 		name    string
 		entries []permissions.Entry
@@ -68,19 +68,19 @@ func TestReadsAllBut(t *testing.T) {
 		{"what is hidden is not there", []permissions.Entry{root, deny("/no/such/file")}, false},
 	} {
 		p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: c.entries}}
-		if _, got := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour)); got != c.want {
+		if _, got := readsAllButAt(&p, own, quietly(dir), time.Now().Add(time.Hour)); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{root, deny(hidden)}}}
-	before, _ := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour))
+	before, _ := readsAllButAt(&p, own, quietly(dir), time.Now().Add(time.Hour))
 	if err := os.Rename(hidden, hidden+".moved"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(other, hidden); err != nil {
 		t.Fatal(err)
 	}
-	if after, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour)); !reads || after == before {
+	if after, reads := readsAllButAt(&p, own, quietly(dir), time.Now().Add(time.Hour)); !reads || after == before {
 		t.Errorf("%q for what was %q before it was replaced", after, before)
 	}
 }
@@ -101,9 +101,9 @@ func TestDeniedIdentity(t *testing.T) {
 			{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
 			{Path: permissions.Path{Kind: permissions.Literal, Text: denied}, Access: permissions.Deny},
 		}}}
-		srv := &Server{}
+		var ours []string
 		if own {
-			srv.secretPaths = []string{denied}
+			ours = []string{denied}
 		}
 		there := func(path string) func() error {
 			return func() error { return errors.Join(os.Rename(path, path+".away"), os.Rename(path+".away", path)) }
@@ -123,12 +123,12 @@ func TestDeniedIdentity(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, at := range []time.Time{time.Now(), time.Now().Add(settledTime / 2)} {
-				if _, reads := srv.readsAllButAt(&p, quietly(dir), at); reads != own {
+				if _, reads := readsAllButAt(&p, ours, quietly(dir), at); reads != own {
 					t.Errorf("%s: %v at %v", change.name, reads, at)
 				}
 			}
 			time.Sleep(clockStep)
-			id, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour))
+			id, reads := readsAllButAt(&p, ours, quietly(dir), time.Now().Add(time.Hour))
 			if before, known := seen[id]; !reads || known {
 				t.Errorf("%s: %v, as after %q", change.name, reads, before)
 			}
@@ -138,7 +138,7 @@ func TestDeniedIdentity(t *testing.T) {
 		if err := errors.Join(os.Rename(above, dir+"/moved"), os.Symlink(dir+"/moved", above)); err != nil {
 			t.Fatal(err)
 		}
-		if _, reads := srv.readsAllButAt(&p, quietly(dir), time.Now().Add(time.Hour)); reads {
+		if _, reads := readsAllButAt(&p, ours, quietly(dir), time.Now().Add(time.Hour)); reads {
 			t.Error("a link above it is taken")
 		}
 	}
@@ -172,7 +172,7 @@ func TestSilentFileSystem(t *testing.T) {
 	for _, tells := range []bool{true, false} {
 		disk := quietly(dir)
 		disk.tellsChanges = func(string) bool { return tells }
-		if _, reads := (&Server{}).readsAllButAt(&p, disk, time.Now().Add(time.Hour)); reads != tells {
+		if _, reads := readsAllButAt(&p, nil, disk, time.Now().Add(time.Hour)); reads != tells {
 			t.Errorf("%v, want %v", reads, tells)
 		}
 	}
@@ -198,7 +198,6 @@ func TestIdentityInSharedDirectory(t *testing.T) {
 		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
 		{Path: permissions.Path{Kind: permissions.Literal, Text: own}, Access: permissions.Deny},
 	}}}
-	srv := &Server{secretPaths: []string{own}}
 	there := func(path string) func() error {
 		return func() error { return errors.Join(os.Rename(path, dir+"/away"), os.Rename(dir+"/away", path)) }
 	}
@@ -240,7 +239,7 @@ func TestIdentityInSharedDirectory(t *testing.T) {
 			if err := change.make(); err != nil {
 				t.Fatal(err)
 			}
-			id, reads := srv.readsAllButAt(&p, disk, time.Now())
+			id, reads := readsAllButAt(&p, []string{own}, disk, time.Now())
 			if !reads || (id == before) != change.same {
 				t.Errorf("tells %v, %d, %s: %v, the same: %v", tells, i, change.name, reads, id == before)
 			}

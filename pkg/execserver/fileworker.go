@@ -11,7 +11,6 @@ import (
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/threads"
-	"codex.internal/pkg/sandbox/launch"
 )
 
 // fileWorker carries out file requests: this process, or a confined helper. It
@@ -140,15 +139,11 @@ var blocks = sync.Pool{New: func() any { b := make([]byte, execproto.MaxBlockByt
 // confinedFiles carries out each request in a helper of its own.
 type confinedFiles struct {
 	srv    *Server
-	intent *launch.Intent
+	intent *fileIntent
 }
 
 func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
-	start, intent := w.srv.startHelper, w.intent
-	if fr.operation.ReadOnly {
-		start, intent = w.srv.helpers.start, readOnly(w.intent)
-	}
-	h, err := start(ctx, intent)
+	h, err := w.start(ctx, fr.operation.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +153,7 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 		// Its sandbox may have been refused for something that was there for a moment.
 		h.next = nil
 		w.srv.wg.Go(h.retire)
-		if h, err = w.srv.startHelper(ctx, intent); err != nil {
+		if h, err = w.srv.startHelper(ctx, readOnly(&w.intent.Intent)); err != nil {
 			return nil, err
 		}
 		response, err = h.ask(fr.operation.Method, request...)
@@ -176,6 +171,14 @@ func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error)
 	return encoded(response), err
 }
 
+// start starts a helper for a request, or takes one that was started before.
+func (w confinedFiles) start(ctx context.Context, readOnly bool) (*helper, error) {
+	if readOnly {
+		return w.srv.helpers.start(ctx, w.intent)
+	}
+	return w.srv.startHelper(ctx, &w.intent.Intent)
+}
+
 // open opens a file in a helper of its own. The helper is ended by closing its
 // input and not by a context: a helper that is killed leaves the temporary file of
 // an atomic write behind.
@@ -184,7 +187,7 @@ func (w confinedFiles) open(_ context.Context, _ string, p *openRequest) (openFi
 }
 
 func (w confinedFiles) openHandle(method string, mode execproto.OpenMode, params []byte, sandbox json.RawMessage) (openFile, error) {
-	intent := w.intent
+	intent := &w.intent.Intent
 	if mode != execproto.OpenReplace {
 		intent = readOnly(intent)
 	}

@@ -42,8 +42,9 @@ func newHelperPool(srv *Server) *helperPool {
 
 // start returns a helper for a request that changes nothing. It is killed when
 // ctx ends. The caller ends it with retire.
-func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper, error) {
-	key, err := p.keyOf(ctx, intent)
+func (p *helperPool) start(ctx context.Context, file *fileIntent) (*helper, error) {
+	intent := readOnly(&file.Intent)
+	key, err := p.keyOf(ctx, file, intent)
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +68,15 @@ func (p *helperPool) start(ctx context.Context, intent *launch.Intent) (*helper,
 	return h, nil
 }
 
-// keyOf names helpers that may serve each other's requests; "": there are none.
-func (p *helperPool) keyOf(ctx context.Context, intent *launch.Intent) (string, error) {
+// keyOf names helpers that may serve each other's requests; "": there are none. intent is that of
+// the helper.
+func (p *helperPool) keyOf(ctx context.Context, file *fileIntent, intent *launch.Intent) (string, error) {
 	if intent.Within != "" {
 		return "", nil
 	}
 	var hidden string
 	if !intent.Profile.FileSystem.FullRead() {
-		sum, err := withThread(ctx, func() (string, error) { sum, _ := p.srv.readsAllBut(&intent.Profile); return sum, nil })
+		sum, err := withThread(ctx, func() (string, error) { sum, _ := readsAllBut(file); return sum, nil })
 		if err != nil || sum == "" {
 			return "", err
 		}

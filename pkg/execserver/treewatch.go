@@ -98,7 +98,7 @@ func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
 	if intent == nil {
 		w.source, err = openTree(ctx, w.ctx, path, p.Recursive)
 	} else {
-		w.source, err = c.srv.confinedTree(w.ctx, intent, path, p)
+		w.source, err = c.srv.confinedTree(w.ctx, &intent.Intent, path, p)
 	}
 	if err != nil {
 		c.trees.take(p.WatchID)
