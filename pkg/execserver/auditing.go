@@ -4,6 +4,7 @@ package execserver
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -209,7 +210,7 @@ type change struct {
 
 // recordChange writes that a request is about to change files. Its outcome must be given to
 // done.
-func (c *conn) recordChange(method string, worker fileWorker, paths ...string) (change, error) {
+func (c *conn) recordChange(ctx context.Context, method string, worker fileWorker, paths ...string) (change, error) {
 	a := c.srv.opts.Audit
 	if a == nil {
 		return change{}, nil
@@ -217,7 +218,11 @@ func (c *conn) recordChange(method string, worker fileWorker, paths ...string) (
 	e := c.session.event(audit.EventFileChanged)
 	e.Method = method
 	if w, ok := worker.(confinedFiles); ok {
-		e.Policy = policyDigest(&w.intent.Intent)
+		intent, err := w.intent.confined(ctx)
+		if err != nil {
+			return change{}, err
+		}
+		e.Policy = policyDigest(intent)
 	}
 	if a.Paths {
 		e.Paths = paths

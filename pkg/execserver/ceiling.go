@@ -66,15 +66,15 @@ func (c *conn) intentUnderCeiling(raw json.RawMessage) (*fileIntent, error) {
 		dir = "/"
 	}
 	if intent == nil {
-		intent = &fileIntent{Intent: launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}}
-		intent.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
-		intent.hidden = c.srv.hideSecrets(&intent.Profile, false)
+		intent = &fileIntent{srv: c.srv, draft: launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}}
+		intent.draft.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
 	}
-	scope := permissions.Scope{Cwd: intent.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
-	granted := permissions.Resolve(intent.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)
-	intent.Profile.FileSystem.Entries = intersect(intent.Profile.FileSystem.Entries, dir, access, granted)
+	confined := intent.hide()
+	scope := permissions.Scope{Cwd: confined.PolicyCwd, Tmpdir: os.Getenv("TMPDIR")}
+	granted := permissions.Resolve(confined.Profile.FileSystem, scope, sandbox.HostView{}).Access(dir)
+	confined.Profile.FileSystem.Entries = intersect(confined.Profile.FileSystem.Entries, dir, access, granted)
 	if dir != "/" {
-		intent.Within = dir
+		confined.Within = dir
 	}
 	return intent, nil
 }

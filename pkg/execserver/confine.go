@@ -126,10 +126,30 @@ func (w workspace) profile(ctx *permissions.Context, cwd string) permissions.Pro
 	return ctx.ProfileFor(cwd, sandbox.HostView{}).WithProjectRoots(roots)
 }
 
-// fileIntent is how a file system request must be confined.
+// fileIntent is how a file system request must be confined. One goroutine uses it at a time.
 type fileIntent struct {
-	launch.Intent
-	hidden hiddenPaths
+	srv *Server
+	// draft lets the files of the server be read until hidden is set: sandboxes are made with what
+	// confined returns.
+	draft  launch.Intent
+	hidden *hiddenPaths // what was denied to draft; nil: nothing yet
+}
+
+// confined returns the intent. The first call looks at the disk, and waits for a thread for that.
+func (f *fileIntent) confined(ctx context.Context) (*launch.Intent, error) {
+	if f.hidden != nil {
+		return &f.draft, nil
+	}
+	return withThread(ctx, func() (*launch.Intent, error) { return f.hide(), nil })
+}
+
+// hide is confined. It looks at the disk.
+func (f *fileIntent) hide() *launch.Intent {
+	if f.hidden == nil {
+		hidden := f.srv.hideSecrets(&f.draft.Profile, false)
+		f.hidden = &hidden
+	}
+	return &f.draft
 }
 
 // fileIntent returns how a file system request must be confined; nil: not at
@@ -164,8 +184,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*fileIntent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	hidden := srv.hideSecrets(&profile, false)
-	return &fileIntent{launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}, hidden}, nil
+	return &fileIntent{srv: srv, draft: launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}}, nil
 }
 
 // processSandbox is the decoded sandbox of a process/start.

@@ -26,7 +26,7 @@ import (
 // How long ago the server's own files were changed does not matter: it writes some of them all the time, and the
 // identities of the directories above them tell of renamings; see shared. It looks at the disk.
 func readsAllBut(intent *fileIntent) (identities string, reads bool) {
-	return readsAllButAt(&intent.Profile, intent.hidden.paths, disk{intent.hidden.seen.lstat, tellsChanges, tellsRenamings}, time.Now())
+	return readsAllButAt(&intent.hide().Profile, intent.hidden.paths, disk{intent.hidden.seen.lstat, tellsChanges, tellsRenamings}, time.Now())
 }
 
 // disk is what is asked of a file system.

@@ -143,51 +143,41 @@ type confinedFiles struct {
 }
 
 func (w confinedFiles) run(ctx context.Context, fr *fileRequest) (result, error) {
-	h, err := w.start(ctx, fr.operation.ReadOnly)
+	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)
+	if fr.operation.ReadOnly {
+		response, err := w.srv.helpers.ask(ctx, w.intent, fr.operation.Method, request)
+		return encoded(response), err
+	}
+	intent, err := w.intent.confined(ctx)
 	if err != nil {
 		return nil, err
 	}
-	request := fshelper.Request(fr.operation.Method, w.srv.home, fr.json, fr.call.Sandbox)
-	response, err := h.ask(fr.operation.Method, request...)
-	if err != nil && h.ahead && !h.answered && ctx.Err() == nil {
-		// Its sandbox may have been refused for something that was there for a moment.
-		h.next = nil
-		w.srv.wg.Go(h.retire)
-		if h, err = w.srv.startHelper(ctx, readOnly(&w.intent.Intent)); err != nil {
-			return nil, err
-		}
-		response, err = h.ask(fr.operation.Method, request...)
+	h, err := w.srv.startHelper(ctx, intent)
+	if err != nil {
+		return nil, err
 	}
-	if fr.operation.ReadOnly {
-		// A helper that only reads has nothing to clean up, so the answer does not
-		// wait for its end.
-		w.srv.wg.Go(h.retire)
-	} else if ended := h.end(); err == nil {
-		// Wait for the launcher, which removes its placeholders at the end, also
-		// after a request that failed: when this function returns, its context
-		// ends, and that kills a launcher that is still cleaning up.
+	response, err := h.ask(fr.operation.Method, request...)
+	// Wait for the launcher, which removes its placeholders at the end, also
+	// after a request that failed: when this function returns, its context
+	// ends, and that kills a launcher that is still cleaning up.
+	if ended := h.end(); err == nil {
 		err = ended
 	}
 	return encoded(response), err
 }
 
-// start starts a helper for a request, or takes one that was started before.
-func (w confinedFiles) start(ctx context.Context, readOnly bool) (*helper, error) {
-	if readOnly {
-		return w.srv.helpers.start(ctx, w.intent)
-	}
-	return w.srv.startHelper(ctx, &w.intent.Intent)
-}
-
 // open opens a file in a helper of its own. The helper is ended by closing its
 // input and not by a context: a helper that is killed leaves the temporary file of
 // an atomic write behind.
-func (w confinedFiles) open(_ context.Context, _ string, p *openRequest) (openFile, error) {
-	return w.openHandle(execproto.MethodFSOpen, p.Mode, p.json, p.Sandbox)
+func (w confinedFiles) open(ctx context.Context, _ string, p *openRequest) (openFile, error) {
+	return w.openHandle(ctx, execproto.MethodFSOpen, p.Mode, p.json, p.Sandbox)
 }
 
-func (w confinedFiles) openHandle(method string, mode execproto.OpenMode, params []byte, sandbox json.RawMessage) (openFile, error) {
-	intent := &w.intent.Intent
+func (w confinedFiles) openHandle(ctx context.Context, method string, mode execproto.OpenMode, params []byte, sandbox json.RawMessage) (openFile, error) {
+	intent, err := w.intent.confined(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if mode != execproto.OpenReplace {
 		intent = readOnly(intent)
 	}
@@ -206,7 +196,7 @@ func (w confinedFiles) openHandle(method string, mode execproto.OpenMode, params
 // one that reads is killed when ctx ends.
 func (w confinedFiles) openArchive(ctx context.Context, _ string, p *archiveRequest) (openFile, error) {
 	mode := fsops.ModeOf(p.Mode)
-	f, err := w.openHandle(execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)
+	f, err := w.openHandle(ctx, execproto.MethodFSOpenArchive, mode, p.json, p.Sandbox)
 	if err == nil && mode == execproto.OpenRead {
 		h := f.(confinedFile).h
 		h.unhook = context.AfterFunc(ctx, h.child.Kill)

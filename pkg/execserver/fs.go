@@ -44,7 +44,7 @@ func fileOperation(operation *fsops.Operation) row {
 			span.End(err != nil)
 			return r, err
 		}
-		ch, err := c.recordChange(operation.Method, worker, fr.call.Paths()...)
+		ch, err := c.recordChange(ctx, operation.Method, worker, fr.call.Paths()...)
 		if err != nil {
 			span.End(true)
 			return nil, err

@@ -129,7 +129,7 @@ func fsOpen(ctx context.Context, c *conn, p *openRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
+	h.file, err = recorded(ctx, c, execproto.MethodFSOpen, h.mode, worker, path, func() (openFile, error) { return worker.open(ctx, path, p) })
 	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err
@@ -138,11 +138,11 @@ func fsOpen(ctx context.Context, c *conn, p *openRequest) (result, error) {
 }
 
 // recorded opens a file. If it is to be written, the audit trail has it before.
-func recorded(c *conn, method string, mode execproto.OpenMode, worker fileWorker, path string, open func() (openFile, error)) (openFile, error) {
+func recorded(ctx context.Context, c *conn, method string, mode execproto.OpenMode, worker fileWorker, path string, open func() (openFile, error)) (openFile, error) {
 	if mode == execproto.OpenRead {
 		return open()
 	}
-	ch, err := c.recordChange(method, worker, path)
+	ch, err := c.recordChange(ctx, method, worker, path)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func fsOpenArchive(ctx context.Context, c *conn, p *archiveRequest) (result, err
 	if err != nil {
 		return nil, err
 	}
-	h.file, err = recorded(c, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(c.ctx, path, p) })
+	h.file, err = recorded(ctx, c, execproto.MethodFSOpenArchive, mode, worker, path, func() (openFile, error) { return worker.openArchive(c.ctx, path, p) })
 	if err != nil {
 		c.handles.take(p.HandleID)
 		return nil, err

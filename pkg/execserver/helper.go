@@ -29,6 +29,7 @@ type helper struct {
 	told       int // bytes at the beginning of answer that nextLine has returned
 	stderr     bytes.Buffer
 	stderrRead sync.WaitGroup // done when stderr has been read to its end
+	writing    sync.WaitGroup // done when the last request was written, or its reader is gone
 }
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
@@ -76,23 +77,33 @@ const pipeRoom = 64 << 10
 // is a *jsonrpc.Error with its code. After any other error the helper must not be
 // used again.
 func (h *helper) ask(operation string, request ...[]byte) ([]byte, error) {
+	if err := h.send(request...); err != nil {
+		return nil, err
+	}
+	return h.receive(operation)
+}
+
+// send sends a request, whose response receive returns.
+func (h *helper) send(request ...[]byte) error {
 	size := 0
 	for _, piece := range request {
 		size += len(piece)
 	}
-	var writing sync.WaitGroup
-	defer writing.Wait()
 	if size > pipeRoom {
-		child := h.child // failed takes it away
-		writing.Go(func() { _ = write(child, request) })
+		child := h.child // wait takes it away
+		h.writing.Go(func() { _ = write(child, request) })
 	} else if err := write(h.child, [][]byte{bytes.Join(request, nil)}); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return nil, internal("failed to encode or decode fs sandbox helper message: " + err.Error())
+		return internal("failed to encode or decode fs sandbox helper message: " + err.Error())
 	}
+	return nil
+}
+
+// receive returns the response of a request that was sent, as ask does.
+func (h *helper) receive(operation string) ([]byte, error) {
+	defer h.writing.Wait()
 	answer, err := h.nextLine()
 	if err != nil {
 		h.child.Kill()
-		_ = h.child.Stdin.Close() // ends the goroutine that may still write the request
-		writing.Wait()
 		return nil, h.failed(err)
 	}
 	response, rpc, err := fshelper.ParseAnswer(answer, operation)
@@ -199,7 +210,8 @@ func (h *helper) wait() (status syscall.WaitStatus, err error) {
 	if h.child == nil {
 		return 0, nil
 	}
-	_ = h.child.Stdin.Close()
+	_ = h.child.Stdin.Close() // ends the goroutine that may still write a request
+	h.writing.Wait()
 	// A helper that does not end is killed.
 	late := time.AfterFunc(helperEnd, h.child.Kill)
 	h.stderrRead.Wait()

@@ -32,66 +32,126 @@ type helperPool struct {
 // takes it.
 type idleHelper struct {
 	*helper
-	key   string
-	taken chan struct{}
+	asked string        // keyOf what the client had asked for
+	key   string        // fullKeyOf the request for which it was started
+	taken chan struct{} // closed when a request has taken it
 }
 
 func newHelperPool(srv *Server) *helperPool {
 	return &helperPool{srv: srv, stop: make(chan struct{}), used: make(map[string]time.Time)}
 }
 
-// start returns a helper for a request that changes nothing. It is killed when
-// ctx ends. The caller ends it with retire.
-func (p *helperPool) start(ctx context.Context, file *fileIntent) (*helper, error) {
-	intent := readOnly(&file.Intent)
-	key, err := p.keyOf(ctx, file, intent)
+// ask has a helper answer a request that changes nothing, and returns the response as helper.ask does. The
+// helper is killed when ctx ends.
+//
+// A helper that was started ahead gets the request before the server looks at the disk, and works
+// meanwhile. Its answer is used if the look shows that its sandbox is still the one of the request.
+func (p *helperPool) ask(ctx context.Context, file *fileIntent, method string, request [][]byte) ([]byte, error) {
+	asked := keyOf(&file.draft)
+	ready := p.take(asked)
+	if ready != nil {
+		ready.ahead, ready.unhook = true, context.AfterFunc(ctx, ready.child.Kill)
+		if ready.send(request...) != nil {
+			p.discard(ready)
+			ready = nil
+		}
+	}
+	key, err := withThread(ctx, func() (string, error) { return fullKeyOf(file), nil })
+	if ready != nil && (err != nil || ready.key != key) {
+		p.discard(ready)
+		ready = nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if key == "" {
-		return p.srv.startHelper(ctx, intent)
-	}
-	ready, again := p.take(key)
 	var h *helper
+	intent := readOnly(&file.draft)
 	if ready != nil {
 		h = ready.helper
-		h.ahead = true
-		h.unhook = context.AfterFunc(ctx, h.child.Kill)
-	} else if started, err := p.srv.startHelper(ctx, intent); err != nil {
+	} else if h, err = p.send(ctx, intent, request); err != nil {
 		return nil, err
-	} else {
-		h = started
 	}
-	if again {
-		h.next = func() { p.fill(key, intent) }
+	if key != "" && p.note(asked) {
+		h.next = func() { p.fill(asked, key, intent) }
+	}
+	response, err := h.receive(method)
+	if err != nil && h.ahead && !h.answered && ctx.Err() == nil {
+		// Its sandbox may have been refused for something that was there for a moment.
+		h.next = nil
+		p.srv.wg.Go(h.retire)
+		if h, err = p.send(ctx, intent, request); err != nil {
+			return nil, err
+		}
+		response, err = h.receive(method)
+	}
+	// A helper that only reads has nothing to clean up, so the answer does not
+	// wait for its end.
+	p.srv.wg.Go(h.retire)
+	return response, err
+}
+
+// send starts a helper and sends it a request.
+func (p *helperPool) send(ctx context.Context, intent *launch.Intent, request [][]byte) (*helper, error) {
+	h, err := p.srv.startHelper(ctx, intent)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.send(request...); err != nil {
+		_ = h.end()
+		return nil, err
 	}
 	return h, nil
 }
 
-// keyOf names helpers that may serve each other's requests; "": there are none. intent is that of
-// the helper.
-func (p *helperPool) keyOf(ctx context.Context, file *fileIntent, intent *launch.Intent) (string, error) {
-	if intent.Within != "" {
-		return "", nil
-	}
-	var hidden string
-	if !intent.Profile.FileSystem.FullRead() {
-		sum, err := withThread(ctx, func() (string, error) { sum, _ := readsAllBut(file); return sum, nil })
-		if err != nil || sum == "" {
-			return "", err
-		}
-		hidden = sum
-	}
-	return string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0))) + hidden, nil
+// discard ends a helper whose answer is not used. Nothing reads the request after that.
+func (p *helperPool) discard(h *idleHelper) {
+	h.child.Kill()
+	_ = h.child.Stdin.Close()
+	h.writing.Wait()
+	p.srv.wg.Go(func() { _ = h.end() })
 }
 
-// take returns an idle helper for a policy, or nil, and whether another one
-// should be started ahead.
-func (p *helperPool) take(key string) (ready *idleHelper, again bool) {
+// keyOf names the helpers that may serve requests with an intent, by what it says; "": there are none.
+func keyOf(intent *launch.Intent) string {
+	if intent.Within != "" {
+		return ""
+	}
+	return string(intent.Profile.AppendJSON(append([]byte(intent.PolicyCwd), 0)))
+}
+
+// fullKeyOf is keyOf with what the server hides, and with the identities of what is denied. It looks at the disk.
+func fullKeyOf(file *fileIntent) string {
+	key := keyOf(file.hide())
+	if key == "" {
+		return ""
+	}
+	identities, reads := readsAllBut(file)
+	if !reads {
+		return ""
+	}
+	return key + identities
+}
+
+// take returns an idle helper for what a request asks for, or nil.
+func (p *helperPool) take(asked string) *idleHelper {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.idle, func(h *idleHelper) bool { return h.asked == asked })
+	if i < 0 {
+		return nil
+	}
+	ready := p.idle[i]
+	p.idle = slices.Delete(p.idle, i, i+1)
+	close(ready.taken)
+	return ready
+}
+
+// note notes that a policy is used, and reports whether a helper should be started ahead for it.
+func (p *helperPool) note(asked string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	last, known := p.used[key]
+	last, known := p.used[asked]
 	if !known && len(p.used) >= maxHelperPolicies {
 		for k, used := range p.used {
 			if now.Sub(used) > idleHelperTime {
@@ -99,20 +159,15 @@ func (p *helperPool) take(key string) (ready *idleHelper, again bool) {
 			}
 		}
 		if len(p.used) >= maxHelperPolicies {
-			return nil, false
+			return false
 		}
 	}
-	p.used[key] = now
-	if i := slices.IndexFunc(p.idle, func(h *idleHelper) bool { return h.key == key }); i >= 0 {
-		ready = p.idle[i]
-		p.idle = slices.Delete(p.idle, i, i+1)
-		close(ready.taken)
-	}
-	return ready, known && now.Sub(last) < idleHelperTime && len(p.idle) < maxIdleHelpers
+	p.used[asked] = now
+	return known && now.Sub(last) < idleHelperTime && len(p.idle) < maxIdleHelpers
 }
 
 // fill starts a helper, and ends it unless a request takes it in time.
-func (p *helperPool) fill(key string, intent *launch.Intent) {
+func (p *helperPool) fill(asked, key string, intent *launch.Intent) {
 	select {
 	case <-p.stop:
 		return
@@ -122,7 +177,7 @@ func (p *helperPool) fill(key string, intent *launch.Intent) {
 	if err != nil {
 		return // a request that starts a helper itself gets the error
 	}
-	waiting := &idleHelper{helper: h, key: key, taken: make(chan struct{})}
+	waiting := &idleHelper{helper: h, asked: asked, key: key, taken: make(chan struct{})}
 	p.mu.Lock()
 	p.idle = append(p.idle, waiting)
 	p.mu.Unlock()
