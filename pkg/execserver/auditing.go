@@ -177,6 +177,9 @@ func (srv *Server) reasonOf(err error) string {
 
 // noteEnded writes how the process has ended.
 func (p *proc) noteEnded() {
+	if p.s.srv.opts.Audit == nil {
+		return
+	}
 	e := p.event(audit.EventProcessEnded)
 	e.ExitCode, e.DurationMS = &p.exit.code, p.exit.duration.Milliseconds()
 	e.BytesIn, e.BytesOut = p.traffic.in.Load(), p.traffic.out.Load()

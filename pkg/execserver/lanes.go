@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"codex.internal/pkg/internal/stack"
 )
 
 // laneID says where a request runs, and in which queue it waits for a slot
@@ -92,6 +94,7 @@ func (l *lanes) submit(ctx context.Context, id laneID, j job) bool {
 
 // routineRequests runs j and then the queued jobs of its lane.
 func (l *lanes) routineRequests(id laneID, j job) {
+	stack.Grow()
 	for ok := true; ok; j, ok = l.next(id) {
 		j.run()
 	}

@@ -90,13 +90,10 @@ type exit struct {
 	processor time.Duration
 }
 
-// observeClosed is told that the output of the process has ended, which is after its
-// exit.
-func (p *proc) observeClosed() {
+// logClosed logs that the output of the process has ended, which is after its exit.
+func (p *proc) logClosed() {
 	p.log.Info("process ended", "exit_code", p.exit.code, "cause", string(p.exit.cause), "duration", p.exit.duration, "processor_time", p.exit.processor,
 		"bytes_in", p.traffic.in.Load(), "bytes_out", p.traffic.out.Load())
-	p.endSpan()
-	p.noteEnded()
 }
 
 // observeHelper is told that a helper for a confined file request was started, or why

@@ -237,8 +237,10 @@ func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 func (p *proc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
-	p.observeClosed()
+	p.endSpan()
+	p.noteEnded()
 	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
+	p.logClosed() // while that is sent
 	p.s.retainClosed(p)
 }
 

@@ -148,11 +148,12 @@ func (st *start) run(ctx, request context.Context) (result, error) {
 		st.observeStart(kind, 0, time.Since(began), err)
 		return nil, st.failed(startError(err))
 	}
-	st.observeStart(kind, running.Pid(), time.Since(began), nil)
+	took := time.Since(began)
 	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: kind, Limits: st.held(running.Held())}, func() {
 		if p.setStarted(running) {
 			running.Terminate()
 		}
+		st.observeStart(kind, running.Pid(), took, nil) // while the answer is sent
 		running.OpenGate()
 	}}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"codex.internal/pkg/internal/stack"
+
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
@@ -289,6 +291,7 @@ func (p *Process) run(pidfd int) {
 // routineWaiter waits for the exit, reports it after all output that was
 // written before it, and closes the process when its streams have ended.
 func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
+	stack.Grow()
 	end, reported := p.awaitReport()
 	ended := make(chan struct{})
 	if reported {
@@ -312,13 +315,15 @@ func (p *Process) routineWaiter(pidfd int, streams *sync.WaitGroup) {
 
 	streams.Wait()
 	p.stdin.shut()
+	p.setOver()
+	p.emit.Lock()
+	p.sink.Closed(p.log.close())
+	p.emit.Unlock()
+	// While the client is told: that takes as long as to tell it.
 	p.closeStreams()
 	if !reported {
 		p.removeCgroup()
 	}
-	p.emit.Lock()
-	p.sink.Closed(p.log.close())
-	p.emit.Unlock()
 	<-ended
 	p.stopLimits()
 	p.group.remove(p)
@@ -353,14 +358,18 @@ func (p *Process) awaitReport() (end ending, reported bool) {
 	return end, true
 }
 
-// closeStreams closes the process's descriptors.
-func (p *Process) closeStreams() {
+// setOver notes that nothing can be done about the process any more.
+func (p *Process) setOver() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.over = true
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	p.mu.Unlock()
+}
+
+// closeStreams closes the process's descriptors.
+func (p *Process) closeStreams() {
 	for _, s := range p.streams {
 		_ = s.file.Close()
 	}

@@ -24,6 +24,9 @@ func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
 func (w *Writer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.rest) == 0 && isPlain(b) { // as lines of a log are
+		return w.to.Write(b)
+	}
 	text := b
 	if len(w.rest) > 0 {
 		text = append(w.rest, b...)
@@ -36,6 +39,16 @@ func (w *Writer) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// isPlain reports whether text is made visible by leaving it as it is.
+func isPlain(text []byte) bool {
+	for _, b := range text {
+		if (b < ' ' || b > '~') && b != '\n' && b != '\t' {
+			return false
+		}
+	}
+	return true
 }
 
 // incomplete returns how many bytes at the end of text need what follows them.

@@ -137,11 +137,20 @@ type Family[M metric] struct {
 
 	mu     sync.RWMutex
 	series map[string]M // by labelText
+	one    map[string]M // those of a family with one label, by its value
 }
 
 // With returns the metric with these label values, in the order of the family's
 // labels. The metric is written from now on.
 func (f *Family[M]) With(values ...string) M {
+	if len(values) == 1 {
+		f.mu.RLock()
+		m, ok := f.one[values[0]]
+		f.mu.RUnlock()
+		if ok {
+			return m
+		}
+	}
 	key := f.labelText(values)
 	f.mu.RLock()
 	m, ok := f.series[key]
@@ -166,6 +175,9 @@ func (f *Family[M]) With(values ...string) M {
 	}
 	m = f.make()
 	f.series[key] = m
+	if len(values) == 1 && values[0] != overflow {
+		f.one[values[0]] = m
+	}
 	return m
 }
 
@@ -180,7 +192,7 @@ func (f *Family[M]) write(w *bufio.Writer) {
 }
 
 func family[M metric](s *Set, kind, name, help string, labels []string, create func() M) *Family[M] {
-	f := &Family[M]{head: head{name, help, kind, labels}, make: create, series: make(map[string]M)}
+	f := &Family[M]{head: head{name, help, kind, labels}, make: create, series: make(map[string]M), one: make(map[string]M)}
 	s.add(f)
 	return f
 }
