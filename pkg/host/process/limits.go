@@ -36,6 +36,11 @@ const (
 	// pipe takes, so that a client that waits for the answers to its writes goes on
 	// while the program does not read yet. It is as much as is retained of the output.
 	maxHeldInput = 1 << 20
+	// inputBuffer is the size of the buffers that held input is kept in, which is that of a pipe.
+	// A write of less than pooledInput has memory of its own, so that held input takes at most
+	// four times its size.
+	inputBuffer = 64 << 10
+	pooledInput = inputBuffer / 4
 
 	// rememberedWrites is how many write ids a process remembers.
 	rememberedWrites = 4096

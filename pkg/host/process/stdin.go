@@ -60,6 +60,7 @@ type input struct {
 	close func(error)         // set for the end of the input
 
 	accepted bool
+	buffer   *[]byte // where data lies; nil: nobody else uses its memory
 }
 
 // Write queues data for the process's stdin, behind the earlier writes, and
@@ -151,13 +152,35 @@ func (s *stdin) accept(in *input) bool {
 	if in.close != nil || len(in.data) > maxHeldInput-s.held {
 		return false
 	}
-	// The caller has its memory back now.
-	in.data = bytes.Clone(in.data)
+	in.hold()
 	in.accepted = true
 	s.held += len(in.data)
 	s.remember(in.id)
 	return true
 }
+
+// hold copies the data, whose memory the caller gets back.
+func (in *input) hold() {
+	if len(in.data) < pooledInput || len(in.data) > inputBuffer {
+		in.data = bytes.Clone(in.data)
+		return
+	}
+	in.buffer = inputBuffers.Get().(*[]byte)
+	in.data = append((*in.buffer)[:0], in.data...)
+}
+
+// release gives up the data of a write that hold has copied.
+func (in *input) release() {
+	if in.buffer != nil {
+		in.data = nil
+		inputBuffers.Put(in.buffer)
+		in.buffer = nil
+	}
+}
+
+// inputBuffers hold held data between uses: a client that writes faster than the program reads has
+// a write held all the time.
+var inputBuffers = sync.Pool{New: func() any { b := make([]byte, 0, inputBuffer); return &b }}
 
 // dequeue removes the oldest input from the queue, whose outcome is err, and
 // returns those that are accepted now. The caller holds the lock.
@@ -167,6 +190,7 @@ func (s *stdin) dequeue(err error) (accepted []*input) {
 	s.queue = s.queue[1:]
 	if in.accepted {
 		s.held -= len(in.data)
+		in.release()
 		if err != nil {
 			s.close() // what follows would come after a gap
 		}
