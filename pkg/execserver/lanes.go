@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/internal/stack"
+	"codex.internal/pkg/host/stack"
 )
 
 // laneID says where a request runs, and in which queue it waits for a slot

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/internal/stack"
+	"codex.internal/pkg/host/stack"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
