@@ -340,35 +340,63 @@ func (p *planner) protected(name string, add func(guard)) error {
 }
 
 // missingEnd returns where a path would lead if it were there, through links that lead nowhere, with what is there. Scenario: a
-// workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing.
-func (p *planner) missingEnd(real string) (string, permissions.Info, error) {
-	for range permissions.MaxLinks {
-		link, err := p.firstLink(real)
-		if err != nil || link == "" {
-			return p.effective(real)
+// workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing. If what follows a missing name
+// leaves it by "..", that name is the end: whoever makes a link there decides where the rest leads.
+func (p *planner) missingEnd(name string) (string, permissions.Info, error) {
+	at, rest, links := "/", name, 0
+	for {
+		rest = strings.TrimLeft(rest, "/")
+		if rest == "" {
+			return p.effective(at)
 		}
-		target, err := p.view.Readlink(link)
+		var component string
+		component, rest, _ = strings.Cut(rest, "/")
+		if component == "." {
+			continue
+		}
+		if component == ".." {
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, component)
+		info, err := p.view.Lstat(next)
+		switch {
+		case err != nil:
+			return "", info, fmt.Errorf("look at %s: %w", next, err)
+		case info.Type == permissions.Missing:
+			if !slices.Contains(strings.Split(rest, "/"), "..") {
+				next = path.Join(next, rest)
+			}
+			return next, info, nil
+		case info.Type != permissions.Symlink:
+			at = next
+			continue
+		}
+		if links++; links > permissions.MaxLinks {
+			return "", info, fmt.Errorf("resolve %s: %w", name, permissions.ErrTooManyLinks)
+		}
+		target, err := p.view.Readlink(next)
 		if err != nil {
-			return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", real, err)
+			return "", info, fmt.Errorf("resolve %s: %w", name, err)
 		}
-		if !path.IsAbs(target) {
-			target = path.Join(path.Dir(link), target)
+		if path.IsAbs(target) {
+			at = "/"
 		}
-		if real, _, err = p.effective(path.Join(target, strings.TrimPrefix(real, link))); err != nil {
-			return "", permissions.Info{}, err
-		}
+		rest = target + "/" + rest
 	}
-	return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", real, permissions.ErrTooManyLinks)
 }
 
-// firstLink returns the first symbolic link on a path; "": there is none.
-func (p *planner) firstLink(name string) (string, error) {
-	for at := range prefixes(name) {
-		if info, err := p.view.Lstat(at); err != nil || info.Type == permissions.Symlink {
-			return at, err
-		}
+// comesInto returns the missing end of a link that leads nowhere, if the end lies in a writable root and the link does not: there
+// a command may make what the link then leads to. "": it does not.
+func (p *planner) comesInto(link string, info permissions.Info) string {
+	if info.Type != permissions.Symlink || p.owner(link) >= 0 {
+		return ""
 	}
-	return "", nil
+	end, info, err := p.missingEnd(link)
+	if err != nil || info.Type != permissions.Missing || p.owner(end) < 0 {
+		return "" // a circle leads nowhere
+	}
+	return end
 }
 
 // hidden reports whether a path is denied, or lies in the mask of a denied

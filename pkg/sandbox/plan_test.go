@@ -432,7 +432,7 @@ func TestDeniedPathsThatAreAbsent(t *testing.T) {
 		{"root=read /w=write /r/gone/deep=deny", []string{"/r/gone/deep"}},
 		{"root=read /w=write /r/there/gone=deny", []string{"/r/there/gone"}},
 		{"root=read /w=write /r/link=deny", []string{"/r/link"}},
-		{"root=read /w=write /r/into=deny", []string{"/r/into"}},
+		{"root=read /w=write /r/into=deny", nil}, // covered where it leads
 		{"minimal=read /r=read /r/gone=deny", []string{"/r/gone"}},
 		{"root=read /w=write /w/gone=deny /w/gone/deep=deny", nil}, // covered
 		{"root=read /dev/gone=deny /proc/gone=deny", nil},

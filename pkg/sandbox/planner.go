@@ -200,6 +200,9 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 		// Of what this user cannot look at, as much is resolved as can be.
 		real, _ := permissions.EffectivePath(p.view, name)
 		if p.owner(real) < 0 {
+			if info, err := p.view.Lstat(real); err == nil && p.comesInto(real, info) != "" {
+				p.repository = append(p.repository, name)
+			}
 			continue
 		}
 		link, err := p.writableLink(name, p.replaceable)
@@ -269,6 +272,10 @@ func (p *planner) denyTarget(name string) error {
 // workspace has .env -> /dev/null, so that no program reads settings there.
 func (p *planner) noteDenied(name, real string, info permissions.Info) {
 	if real == nullDevice {
+		return
+	}
+	if end := p.comesInto(real, info); end != "" {
+		p.denied, p.absent = append(p.denied, end), append(p.absent, end)
 		return
 	}
 	if info.Type != permissions.Symlink {

@@ -157,17 +157,24 @@ func TestReplaceableLinks(t *testing.T) {
 
 // TestMissingEnds: what a repository lacks where links lead cannot be created there, however the links lead to it.
 func TestMissingEnds(t *testing.T) {
+	const workspace = "root=read /w=write"
 	for _, tt := range []struct {
-		host []string
-		want string
+		host    []string
+		entries string
+		want    string
 	}{
-		{[]string{"/w/.git gitdir: /x/g", "/x -> w/m"}, "/w/m"},
-		{[]string{"/w/.git gitdir: /x/g", "/x -> /y", "/y -> w/d/m", "/w/d/"}, "/w/d/m"},
-		{[]string{"/w/.git/HEAD text", "/w/.git/hooks -> /x", "/x -> w/made"}, "/w/made"},
+		{[]string{"/w/.git gitdir: /x/g", "/x -> w/m"}, workspace, "/w/m"},
+		{[]string{"/w/.git gitdir: /x/g", "/x -> /y", "/y -> w/d/m", "/w/d/"}, workspace, "/w/d/m"},
+		{[]string{"/w/.git/HEAD text", "/w/.git/hooks -> /x", "/x -> w/made"}, workspace, "/w/made"},
+		{[]string{"/p/w/.git gitdir: /x/g", "/x -> y/../w/m", "/y -> /p/q", "/p/q/"}, "root=read /p/w=write", "/p/w/m"},
+		{[]string{"/w/.git gitdir: /x/g", "/x -> w/m/../real"}, workspace, "/w/m"},
+		{[]string{"/w/", "/l -> w/m"}, workspace + " /l=deny", "/w/m"},
+		{[]string{"/w/", "/l -> w/m"}, workspace + " /l=read", "/w/m"},
+		{[]string{"/w/", "/k/l -> /m", "/m -> w/d/x"}, workspace + " /k/l=read", "/w/d"},
 	} {
-		plan, err := Make(managed(t, "root=read /w=write"), permissions.Scope{Cwd: "/w"}, tree(tt.host...), false)
+		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, tree(tt.host...), false)
 		if err != nil || !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == tt.want && m.Cover }) {
-			t.Errorf("%q: %v, %+v", tt.host, err, plan)
+			t.Errorf("%q, %s: %v, %+v", tt.host, tt.entries, err, plan)
 		}
 	}
 }
