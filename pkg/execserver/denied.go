@@ -167,7 +167,7 @@ func (id *identities) addAll(path string, care care) error {
 		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 			return fmt.Errorf("%s is a link", at)
 		}
-		id.add(at, &st, !care.settled && at != path && id.shared(at, &st))
+		id.add(at, &st, !care.settled && (at != path && id.shared(at, &st) || at == path && id.written(at, &st)))
 		id.seen[at] = care.settled
 		if care.settled {
 			if err := id.settle(at, &st); err != nil {
@@ -187,6 +187,13 @@ func (id *identities) shared(path string, st *unix.Stat_t) bool {
 	var above unix.Stat_t
 	return st.Mode&unix.S_ISVTX != 0 && path != "/" && id.disk.lstat(filepath.Dir(path), &above) == nil && above.Mode&unix.S_ISVTX == 0 &&
 		id.disk.tellsRenamings(path)
+}
+
+// written reports whether the time of a file of the server's is of no use, as it tells of what is written to it. Scenario: each
+// request adds to the audit trail. If the file is replaced, that changes the time of the directory above it, unless that is shared.
+func (id *identities) written(path string, st *unix.Stat_t) bool {
+	var above unix.Stat_t
+	return st.Mode&unix.S_IFMT == unix.S_IFREG && id.disk.lstat(filepath.Dir(path), &above) == nil && !id.shared(filepath.Dir(path), &above)
 }
 
 // settle fails if what was found at a path may change next without another time.

@@ -144,6 +144,45 @@ func TestDeniedIdentity(t *testing.T) {
 	}
 }
 
+// TestIdentityOfWrittenFile: what the server writes into a file of its own does not change the identity, as it does with the
+// audit trail for each request; another file in its place does.
+func TestIdentityOfWrittenFile(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := dir + "/own"
+	if err := os.WriteFile(own, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
+		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.Literal, Text: own}, Access: permissions.Deny},
+	}}}
+	before := ""
+	for _, change := range []struct {
+		name string
+		make func() error
+		same bool
+	}{
+		{"nothing", func() error { return nil }, false},
+		{"a line", func() error { return os.WriteFile(own, []byte("line\n"), 0o600) }, true},
+		{"renamed and back", func() error { return errors.Join(os.Rename(own, own+"2"), os.Rename(own+"2", own)) }, false},
+		{"another mode", func() error { return os.Chmod(own, 0o644) }, true},
+		{"replaced", func() error { return errors.Join(os.WriteFile(own+"2", nil, 0o600), os.Rename(own+"2", own)) }, false},
+	} {
+		time.Sleep(clockStep)
+		if err := change.make(); err != nil {
+			t.Fatal(err)
+		}
+		id, reads := readsAllButAt(&p, []string{own}, quietly(dir), time.Now())
+		if !reads || (id == before) != change.same {
+			t.Errorf("%s: %v, the same: %v", change.name, reads, id == before)
+		}
+		before = id
+	}
+}
+
 // clockStep is longer than the steps of the kernel's clock for files, which no other clock replaces.
 const clockStep = 25 * time.Millisecond
 

@@ -239,9 +239,17 @@ func (p *proc) Closed(seq uint64) {
 	p.closeNetwork()
 	p.endSpan()
 	p.noteEnded()
+	p.s.freeSlot() // a client that is told may start the next one
 	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
-	p.logClosed() // while that is sent
 	p.s.retainClosed(p)
+	p.logClosed() // while the client is told
+}
+
+// freeSlot lets another process be started in the place of one that has closed.
+func (s *session) freeSlot() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
 }
 
 // notify sends a notification, which appends its whole message.
@@ -258,7 +266,6 @@ func (p *proc) notify(n appender) {
 func (s *session) retainClosed(p *proc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
 	if s.over {
 		return
 	}
