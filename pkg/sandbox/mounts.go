@@ -339,51 +339,14 @@ func (p *planner) protected(name string, add func(guard)) error {
 	return nil
 }
 
-// missingEnd returns where a path would lead if it were there, through links that lead nowhere, with what is there. Scenario: a
-// workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing. If what follows a missing name
-// leaves it by "..", that name is the end: whoever makes a link there decides where the rest leads.
+// missingEnd is permissions.MissingEnd with what is there. Scenario: a workspace's .git leads to /x/g, where /x is a link to a
+// name in a writable root that is missing.
 func (p *planner) missingEnd(name string) (string, permissions.Info, error) {
-	at, rest, links := "/", name, 0
-	for {
-		rest = strings.TrimLeft(rest, "/")
-		if rest == "" {
-			return p.effective(at)
-		}
-		var component string
-		component, rest, _ = strings.Cut(rest, "/")
-		if component == "." {
-			continue
-		}
-		if component == ".." {
-			at = path.Dir(at)
-			continue
-		}
-		next := path.Join(at, component)
-		info, err := p.view.Lstat(next)
-		switch {
-		case err != nil:
-			return "", info, fmt.Errorf("look at %s: %w", next, err)
-		case info.Type == permissions.Missing:
-			if !slices.Contains(strings.Split(rest, "/"), "..") {
-				next = path.Join(next, rest)
-			}
-			return next, info, nil
-		case info.Type != permissions.Symlink:
-			at = next
-			continue
-		}
-		if links++; links > permissions.MaxLinks {
-			return "", info, fmt.Errorf("resolve %s: %w", name, permissions.ErrTooManyLinks)
-		}
-		target, err := p.view.Readlink(next)
-		if err != nil {
-			return "", info, fmt.Errorf("resolve %s: %w", name, err)
-		}
-		if path.IsAbs(target) {
-			at = "/"
-		}
-		rest = target + "/" + rest
+	end, err := permissions.MissingEnd(p.view, name)
+	if err != nil {
+		return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", name, err)
 	}
+	return p.effective(end)
 }
 
 // comesInto returns the missing end of a link that leads nowhere, if the end lies in a writable root and the link does not: there

@@ -3,6 +3,7 @@ package permissions
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -66,6 +67,20 @@ func FollowLinks(view View, p string, each func(at string)) (real string, links 
 	return path.Join(at, rest), r.links, err
 }
 
+// MissingEnd returns where a path would lead if it were there, through links that lead nowhere. If what follows a missing name
+// leaves it by "..", that name is the end: whoever makes a link there decides where the rest leads.
+func MissingEnd(view View, p string) (string, error) {
+	r := resolver{view: view, each: func(string) {}}
+	at, _, err := r.walk("/", path.Clean(p))
+	if r.missing == "" || err != nil {
+		return at, err
+	}
+	if slices.Contains(strings.Split(r.left, "/"), "..") {
+		return r.missing, nil
+	}
+	return path.Join(r.missing, r.left), nil
+}
+
 // stat says what a path names after its links are followed.
 func stat(view View, p string) (string, FileType) {
 	r := resolver{view: view, each: func(string) {}}
@@ -97,6 +112,8 @@ type resolver struct {
 	view  View
 	each  func(at string)
 	links int
+
+	missing, left string // the name that was not there, by a path without links, and what followed it
 }
 
 // walk goes from a resolved directory along the components of p, and returns
@@ -113,6 +130,7 @@ func (r *resolver) walk(at, p string) (string, string, error) {
 		name, rest, _ := strings.Cut(p, "/")
 		next, missing, err := r.step(at, name)
 		if missing || err != nil {
+			r.left += "/" + rest
 			return at, p, err
 		}
 		at, p = next, rest
@@ -131,6 +149,7 @@ func (r *resolver) step(at, name string) (next string, missing bool, err error) 
 	next = path.Join(at, name)
 	info, err := r.view.Lstat(next)
 	if err != nil || info.Type == Missing {
+		r.missing = next
 		return "", true, err
 	}
 	if info.Type != Symlink {
