@@ -318,7 +318,11 @@ func (p *planner) protected(name string, add func(guard)) error {
 		return fmt.Errorf("cannot enforce sandbox read-only path %s because it crosses writable symlink %s", name, name)
 	}
 	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
-		if real, info, err = p.missingEnd(real); err != nil {
+		// Scenario: a workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing.
+		if real, err = permissions.MissingEnd(p.view, real); err == nil {
+			real, info, err = p.effective(real)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -339,27 +343,16 @@ func (p *planner) protected(name string, add func(guard)) error {
 	return nil
 }
 
-// missingEnd is permissions.MissingEnd with what is there. Scenario: a workspace's .git leads to /x/g, where /x is a link to a
-// name in a writable root that is missing.
-func (p *planner) missingEnd(name string) (string, permissions.Info, error) {
-	end, err := permissions.MissingEnd(p.view, name)
-	if err != nil {
-		return "", permissions.Info{}, fmt.Errorf("resolve %s: %w", name, err)
-	}
-	return p.effective(end)
-}
-
 // comesInto returns the missing end of a link that leads nowhere, if the end lies in a writable root and the link does not: there
 // a command may make what the link then leads to. "": it does not.
 func (p *planner) comesInto(link string, info permissions.Info) string {
 	if info.Type != permissions.Symlink || p.owner(link) >= 0 {
 		return ""
 	}
-	end, info, err := p.missingEnd(link)
-	if err != nil || info.Type != permissions.Missing || p.owner(end) < 0 {
-		return "" // a circle leads nowhere
+	if end, err := permissions.MissingEnd(p.view, link); err == nil && p.owner(end) >= 0 {
+		return end
 	}
-	return end
+	return ""
 }
 
 // hidden reports whether a path is denied, or lies in the mask of a denied
