@@ -319,7 +319,7 @@ func (p *planner) protected(name string, add func(guard)) error {
 	}
 	if info.Type == permissions.Missing || info.Type == permissions.Symlink {
 		// Scenario: a workspace's .git leads to /x/g, where /x is a link to a name in a writable root that is missing.
-		if real, err = permissions.MissingEnd(p.view, real); err == nil {
+		if real, _, err = permissions.MissingEnd(p.view, real); err == nil {
 			real, info, err = p.effective(real)
 		}
 		if err != nil {
@@ -343,16 +343,14 @@ func (p *planner) protected(name string, add func(guard)) error {
 	return nil
 }
 
-// comesInto returns the missing end of a link that leads nowhere, if the end lies in a writable root and the link does not: there
-// a command may make what the link then leads to. "": it does not.
-func (p *planner) comesInto(link string, info permissions.Info) string {
-	if info.Type != permissions.Symlink || p.owner(link) >= 0 {
+// comesInto returns the first missing name of where a path would lead, if that name lies in a writable root and the path does not:
+// there a command may make what the path then leads to. "": it does not. The rest of the path may be as long as 40 links make it.
+func (p *planner) comesInto(name string, info permissions.Info) string {
+	_, first, err := permissions.MissingEnd(p.view, name)
+	if exists(info) || err != nil || first == "" || p.owner(name) >= 0 || p.owner(first) < 0 {
 		return ""
 	}
-	if end, err := permissions.MissingEnd(p.view, link); err == nil && p.owner(end) >= 0 {
-		return end
-	}
-	return ""
+	return first
 }
 
 // hidden reports whether a path is denied, or lies in the mask of a denied

@@ -275,8 +275,7 @@ func (p *planner) noteDenied(name, real string, info permissions.Info) {
 		return
 	}
 	if end := p.comesInto(real, info); end != "" {
-		p.denied, p.absent = append(p.denied, end), append(p.absent, end)
-		return
+		name, real, info = end, end, permissions.Info{}
 	}
 	if info.Type != permissions.Symlink {
 		p.denied = append(p.denied, real)

@@ -158,6 +158,8 @@ func TestReplaceableLinks(t *testing.T) {
 // TestMissingEnds: what a repository lacks where links lead cannot be created there, however the links lead to it.
 func TestMissingEnds(t *testing.T) {
 	const workspace = "root=read /w=write"
+	// Such a plan took minutes, as each name that is missing was looked for from the root.
+	long := strings.Repeat("m/", 1900) + "m"
 	for _, tt := range []struct {
 		host    []string
 		entries string
@@ -171,6 +173,11 @@ func TestMissingEnds(t *testing.T) {
 		{[]string{"/w/", "/l -> w/m"}, workspace + " /l=deny", "/w/m"},
 		{[]string{"/w/", "/l -> w/m"}, workspace + " /l=read", "/w/m"},
 		{[]string{"/w/", "/k/l -> /m", "/m -> w/d/x"}, workspace + " /k/l=read", "/w/d"},
+		{[]string{"/w/", "/l -> w/" + long, "/k -> /l/" + long}, workspace + " /k=read", "/w/m"},
+		{[]string{"/w/", "/l -> w/" + long, "/k -> /l/" + long}, workspace + " /k=deny", "/w/m"},
+		{[]string{"/w/", "/l -> w/m"}, workspace + " /l/x=deny", "/w/m"},
+		{[]string{"/w/", "/l -> w/m"}, workspace + " /l/x=read", "/w/m"},
+		{[]string{"/w/", "/l -> w/m", "/k -> /l/y"}, workspace + " /k/z=deny", "/w/m"},
 	} {
 		plan, err := Make(managed(t, tt.entries), permissions.Scope{Cwd: "/w"}, tree(tt.host...), false)
 		if err != nil || !slices.ContainsFunc(plan.Mounts, func(m Mount) bool { return m.Target == tt.want && m.Cover }) {

@@ -63,9 +63,10 @@ type look struct {
 
 // directory is where the path of a directory leads without links, and how many links it goes through.
 type directory struct {
-	real  string
-	links int
-	err   error
+	real    string
+	links   int
+	missing bool // it, or a directory above it
+	err     error
 }
 
 type text struct {
@@ -85,7 +86,7 @@ func (s *snapshot) Lstat(name string) (permissions.Info, error) {
 	}
 	if name != "/" {
 		dir := s.directory(path.Dir(name))
-		if dir.err != nil {
+		if dir.err != nil || dir.missing {
 			return permissions.Info{}, dir.err
 		}
 		if l, err := s.Lstat(dir.real); err != nil || l.Type != permissions.Dir {
@@ -119,9 +120,11 @@ func (s *snapshot) directory(dir string) directory {
 	}
 	d := s.directory(path.Dir(dir))
 	d.real = path.Join(d.real, path.Base(dir))
-	if d.err == nil {
+	if d.err == nil && !d.missing {
 		var info permissions.Info
-		if info, d.err = s.Lstat(d.real); info.Type == permissions.Symlink {
+		info, d.err = s.Lstat(d.real)
+		d.missing = d.err == nil && info.Type == permissions.Missing
+		if info.Type == permissions.Symlink {
 			var links int
 			d.real, links, d.err = permissions.FollowLinks(s, d.real, func(string) {})
 			d.links += links

@@ -67,18 +67,18 @@ func FollowLinks(view View, p string, each func(at string)) (real string, links 
 	return path.Join(at, rest), r.links, err
 }
 
-// MissingEnd returns where a path would lead if it were there, through links that lead nowhere. If what follows a missing name
-// leaves it by "..", that name is the end: whoever makes a link there decides where the rest leads.
-func MissingEnd(view View, p string) (string, error) {
+// MissingEnd returns where a path would lead if it were there, through links that lead nowhere, and the first name of that which is
+// missing, or "". If what follows that name leaves it by "..", it is the end: whoever makes a link there decides where the rest leads.
+func MissingEnd(view View, p string) (end, first string, err error) {
 	r := resolver{view: view, each: func(string) {}}
 	at, _, err := r.walk("/", path.Clean(p))
 	if r.missing == "" || err != nil {
-		return at, err
+		return at, "", err
 	}
 	if slices.Contains(strings.Split(r.left, "/"), "..") {
-		return r.missing, nil
+		return r.missing, r.missing, nil
 	}
-	return path.Join(r.missing, r.left), nil
+	return path.Join(r.missing, r.left), r.missing, nil
 }
 
 // stat says what a path names after its links are followed.
