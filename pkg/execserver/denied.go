@@ -167,7 +167,11 @@ func (id *identities) addAll(path string, care care) error {
 		case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 			return fmt.Errorf("%s is a link", at)
 		}
-		id.add(at, &st, !care.settled && (at != path && id.shared(at, &st) || at == path && id.written(at, &st)))
+		useless := id.shared
+		if at == path {
+			useless = id.written
+		}
+		id.add(at, &st, !care.settled && useless(at, &st))
 		id.seen[at] = care.settled
 		if care.settled {
 			if err := id.settle(at, &st); err != nil {
@@ -213,10 +217,10 @@ func (id *identities) settle(path string, st *unix.Stat_t) error {
 	return nil
 }
 
-// add adds the identity of what is at a path; without its time if others change it all the time.
-func (id *identities) add(path string, st *unix.Stat_t, shared bool) {
+// add adds the identity of what is at a path; without its time if that changes all the time.
+func (id *identities) add(path string, st *unix.Stat_t, timeless bool) {
 	id.text = fmt.Appendf(id.text, "%q:%d:%d", path, st.Dev, st.Ino)
-	if !shared {
+	if !timeless {
 		id.text = fmt.Appendf(id.text, ":%d", st.Ctim.Nano())
 	}
 	id.text = append(id.text, '\n')

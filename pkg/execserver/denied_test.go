@@ -85,6 +85,14 @@ func TestReadsAllBut(t *testing.T) {
 	}
 }
 
+// allBut is a profile that lets everything be read but a path.
+func allBut(denied string) permissions.Profile {
+	return permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
+		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.Literal, Text: denied}, Access: permissions.Deny},
+	}}}
+}
+
 // TestDeniedIdentity: whatever is renamed at or above a denied path, and even if it is renamed back, its
 // identity is another one, or none as long as the last change is not settled.
 func TestDeniedIdentity(t *testing.T) {
@@ -97,10 +105,7 @@ func TestDeniedIdentity(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(denied, 0o755), os.Mkdir(dir+"/above/other", 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
-			{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
-			{Path: permissions.Path{Kind: permissions.Literal, Text: denied}, Access: permissions.Deny},
-		}}}
+		p := allBut(denied)
 		var ours []string
 		if own {
 			ours = []string{denied}
@@ -155,10 +160,7 @@ func TestIdentityOfWrittenFile(t *testing.T) {
 	if err := os.WriteFile(own, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
-		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
-		{Path: permissions.Path{Kind: permissions.Literal, Text: own}, Access: permissions.Deny},
-	}}}
+	p := allBut(own)
 	before := ""
 	for _, change := range []struct {
 		name string
@@ -204,10 +206,7 @@ func TestSilentFileSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
-		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
-		{Path: permissions.Path{Kind: permissions.Literal, Text: dir}, Access: permissions.Deny},
-	}}}
+	p := allBut(dir)
 	for _, tells := range []bool{true, false} {
 		disk := quietly(dir)
 		disk.tellsChanges = func(string) bool { return tells }
@@ -233,10 +232,7 @@ func TestIdentityInSharedDirectory(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(own, 0o755), os.Chmod(shared, 0o777|os.ModeSticky), os.Chmod(inner, 0o777|os.ModeSticky)); err != nil {
 		t.Fatal(err)
 	}
-	p := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{
-		{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
-		{Path: permissions.Path{Kind: permissions.Literal, Text: own}, Access: permissions.Deny},
-	}}}
+	p := allBut(own)
 	there := func(path string) func() error {
 		return func() error { return errors.Join(os.Rename(path, dir+"/away"), os.Rename(dir+"/away", path)) }
 	}

@@ -48,15 +48,12 @@ func newHelperPool(srv *Server) *helperPool {
 // meanwhile. Its answer is used if the look shows that its sandbox is still the one of the request.
 func (p *helperPool) ask(ctx context.Context, file *fileIntent, method string, request [][]byte) ([]byte, error) {
 	asked := keyOf(&file.draft)
-	ready := p.take(asked)
-	if ready != nil {
-		ready.ahead, ready.unhook = true, context.AfterFunc(ctx, ready.child.Kill)
-		if ready.send(request...) != nil {
-			p.discard(ready)
-			ready = nil
-		}
-	}
-	key, err := withThread(ctx, func() (string, error) { return fullKeyOf(file), nil })
+	ready := p.sendAhead(ctx, asked, request)
+	var key string
+	intent, err := withThread(ctx, func() (*launch.Intent, error) {
+		key = fullKeyOf(file)
+		return readOnly(file.hide()), nil
+	})
 	if ready != nil && (err != nil || ready.key != key) {
 		p.discard(ready)
 		ready = nil
@@ -65,7 +62,6 @@ func (p *helperPool) ask(ctx context.Context, file *fileIntent, method string, r
 		return nil, err
 	}
 	var h *helper
-	intent := readOnly(&file.draft)
 	if ready != nil {
 		h = ready.helper
 	} else if h, err = p.send(ctx, intent, request); err != nil {
@@ -88,6 +84,20 @@ func (p *helperPool) ask(ctx context.Context, file *fileIntent, method string, r
 	// wait for its end.
 	p.srv.wg.Go(h.retire)
 	return response, err
+}
+
+// sendAhead sends a request to a helper that was started ahead for what it asks for; nil: there is none.
+func (p *helperPool) sendAhead(ctx context.Context, asked string, request [][]byte) *idleHelper {
+	ready := p.take(asked)
+	if ready == nil {
+		return nil
+	}
+	ready.ahead, ready.unhook = true, context.AfterFunc(ctx, ready.child.Kill)
+	if ready.send(request...) != nil {
+		p.discard(ready)
+		return nil
+	}
+	return ready
 }
 
 // send starts a helper and sends it a request.

@@ -226,8 +226,7 @@ func (p *keptProc) Closed(seq uint64) {
 	if err := p.log.Close(seq, time.Now(), ending); err != nil {
 		p.s.srv.log.Warn("the end of a process is not retained", "error", err)
 	}
-	p.endSpan()
-	p.noteEnded()
+	p.recordClosed()
 	p.logClosed()
 	p.keeper.end()
 }

@@ -90,6 +90,12 @@ type exit struct {
 	processor time.Duration
 }
 
+// recordClosed ends the span of the process, and writes its end into the audit trail.
+func (p *proc) recordClosed() {
+	p.endSpan()
+	p.noteEnded()
+}
+
 // logClosed logs that the output of the process has ended, which is after its exit.
 func (p *proc) logClosed() {
 	p.log.Info("process ended", "exit_code", p.exit.code, "cause", string(p.exit.cause), "duration", p.exit.duration, "processor_time", p.exit.processor,

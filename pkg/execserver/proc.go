@@ -237,8 +237,7 @@ func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 func (p *proc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
-	p.endSpan()
-	p.noteEnded()
+	p.recordClosed()
 	p.s.freeSlot() // a client that is told may start the next one
 	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)

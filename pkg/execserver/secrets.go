@@ -46,8 +46,8 @@ type hiddenPaths struct {
 	seen  looks
 }
 
-// looks remember what paths named, so that a request looks at each once: what a server hides has
-// most of the directories above it in common.
+// looks keep what lstat has told about paths, so that a request asks once for each: what a server
+// hides has most of the directories above it in common.
 type looks map[string]look
 
 type look struct {
@@ -55,7 +55,7 @@ type look struct {
 	err error
 }
 
-// lstat is unix.Lstat of what was seen, and looks at other paths.
+// lstat is unix.Lstat, once for each path.
 func (l looks) lstat(path string, st *unix.Stat_t) error {
 	seen, ok := l[path]
 	if !ok {
@@ -66,7 +66,7 @@ func (l looks) lstat(path string, st *unix.Stat_t) error {
 	return seen.err
 }
 
-// real is filepath.EvalSymlinks.
+// real is filepath.EvalSymlinks, which asks lstat of looks about a path without links.
 func (l looks) real(path string) (string, error) {
 	if !filepath.IsAbs(path) || path != filepath.Clean(path) {
 		return filepath.EvalSymlinks(path)

@@ -175,7 +175,8 @@ type planner struct {
 	reopened []string       // readable or writable effective paths
 	// repository are the paths to which the .git of writable roots lead. Those
 	// of roots that are missing, or that a pattern denies, are among them: the
-	// root may be there for the next command, and for its user's git.
+	// root may be there for the next command, and for its user's git. So are
+	// read-only paths that lead to a missing name in a writable root.
 	repository []string
 }
 

@@ -200,6 +200,7 @@ func (p *planner) refuseLinks(policy *permissions.Policy) error {
 		// Of what this user cannot look at, as much is resolved as can be.
 		real, _ := permissions.EffectivePath(p.view, name)
 		if p.owner(real) < 0 {
+			// Scenario: /w may be written, and /l, a link to /w/m, is read-only. /w/m is missing, and a command makes it.
 			if info, err := p.view.Lstat(real); err == nil && p.comesInto(real, info) != "" {
 				p.repository = append(p.repository, name)
 			}

@@ -83,7 +83,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestAhead: a call that comes before the pools are bounded waits for that, and gives its slot back.
+// TestAhead: a call that comes before the pools are bounded bounds them, and gives its slot back.
 func TestAhead(t *testing.T) {
 	defer func(files, starts, work *Pool) { Files, Starts, Work = files, starts, work }(Files, Starts, Work)
 	Files, Starts, Work = &Pool{}, &Pool{}, &Pool{}
