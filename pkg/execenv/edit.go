@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/wire/pattern"
 )
 
@@ -187,7 +187,7 @@ func edit(home string, change func(text []byte, before Config) ([]byte, func(Con
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	text, err := regular.ReadFile(path, maxFileBytes)
+	text, err := safeopen.ReadFile(path, maxFileBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return path, err
 	}
@@ -225,7 +225,7 @@ func replace(path string, before, text []byte) error {
 	}
 	_, err = f.Write(text)
 	err = errors.Join(err, f.Sync(), f.Close())
-	if now, read := regular.ReadFile(path, maxFileBytes); err == nil && read == nil && !bytes.Equal(now, before) {
+	if now, read := safeopen.ReadFile(path, maxFileBytes); err == nil && read == nil && !bytes.Equal(now, before) {
 		err = fmt.Errorf("%s has changed meanwhile; try again", path)
 	}
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/relay/noise"
 )
 
@@ -42,7 +42,7 @@ func clientIdentity(dir string, r Registry) (*noise.Identity, error) {
 }
 
 func readIdentity(path string) (*noise.Identity, error) {
-	text, err := regular.ReadPrivate(path, noise.MaxStored)
+	text, err := safeopen.ReadPrivate(path, noise.MaxStored)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/account/registry"
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // Variables that choose environments.
@@ -60,7 +60,7 @@ func Load(o LoadOptions) (Config, error) {
 		return Config{}, err
 	}
 	path := filepath.Join(home, FileName)
-	text, err := regular.ReadFile(path, maxFileBytes)
+	text, err := safeopen.ReadFile(path, maxFileBytes)
 	switch {
 	case err == nil:
 		c, err := parseFile(text, path, home)

@@ -13,7 +13,7 @@ import (
 	"codex.internal/pkg/account/httpclient"
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/noise"
@@ -67,7 +67,7 @@ func (r Registry) token() (Secret, error) {
 	if r.TokenFile == "" {
 		return r.Token, nil
 	}
-	text, err := regular.ReadFile(r.TokenFile, maxTokenBytes)
+	text, err := safeopen.ReadFile(r.TokenFile, maxTokenBytes)
 	if err != nil {
 		return "", fmt.Errorf("read token_file: %w", err)
 	}

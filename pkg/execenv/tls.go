@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // TLSFiles name files in PEM format, for wss. Empty: none.
@@ -43,7 +43,7 @@ func (f TLSFiles) config() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
-		text, err := regular.ReadFile(f.CA, maxPEMBytes)
+		text, err := safeopen.ReadFile(f.CA, maxPEMBytes)
 		if err != nil {
 			return nil, fmt.Errorf("the authorities to trust: %w", err)
 		}
@@ -55,11 +55,11 @@ func (f TLSFiles) config() (*tls.Config, error) {
 	if err := f.check(); err != nil || f.ClientCert == "" {
 		return config, err
 	}
-	cert, err := regular.ReadFile(f.ClientCert, maxPEMBytes)
+	cert, err := safeopen.ReadFile(f.ClientCert, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the certificate of this client: %w", err)
 	}
-	key, err := regular.ReadFile(f.ClientKey, maxPEMBytes)
+	key, err := safeopen.ReadFile(f.ClientKey, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the key of this client: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/sessionid"
 )
 
@@ -62,7 +62,7 @@ func (p *proc) event(kind string) audit.Event {
 }
 
 // policyDigest is the digest of the policy of a sandbox; empty: there is none.
-func policyDigest(intent *launch.Intent) string {
+func policyDigest(intent *runner.Intent) string {
 	if intent == nil {
 		return ""
 	}
@@ -134,7 +134,7 @@ func (c *conn) recordHTTP(method, address string) error {
 }
 
 // recordStart writes that the process is about to be started.
-func (st *start) recordStart(intent *launch.Intent) error {
+func (st *start) recordStart(intent *runner.Intent) error {
 	a := st.p.s.srv.opts.Audit
 	if a == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // The ceilings of a token (docs/spec/wire.md §1.7) hold whatever a client asks for. A file
@@ -66,7 +66,7 @@ func (c *conn) intentUnderCeiling(raw json.RawMessage) (*fileIntent, error) {
 		dir = "/"
 	}
 	if intent == nil {
-		intent = &fileIntent{srv: c.srv, draft: launch.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}}
+		intent = &fileIntent{srv: c.srv, draft: runner.Intent{Profile: permissions.Profile{Kind: permissions.Managed}, PolicyCwd: dir, CommandCwd: "/"}}
 		intent.draft.Profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Write}}
 	}
 	confined := intent.hide()

@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/host/hostconfig"
+	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -25,9 +25,9 @@ func environmentConfigRead(ctx context.Context, c *conn, p *execproto.ConfigRead
 	if srv.opts.CodexHome == "" {
 		return nil, configError(errors.New("this server has no CODEX_HOME"))
 	}
-	machine := hostconfig.Machine{System: hostconfig.SystemDirectory, Home: srv.opts.CodexHome}
-	query := hostconfig.Query{Cwd: cwd, Config: p.ConfigPaths, Requirements: p.RequirementsPaths}
-	found, err := withThread(ctx, func() (hostconfig.Result, error) { return machine.Read(ctx, query) })
+	machine := codexconfig.Machine{System: codexconfig.SystemDirectory, Home: srv.opts.CodexHome}
+	query := codexconfig.Query{Cwd: cwd, Config: p.ConfigPaths, Requirements: p.RequirementsPaths}
+	found, err := withThread(ctx, func() (codexconfig.Result, error) { return machine.Read(ctx, query) })
 	if err != nil {
 		return nil, configError(err)
 	}
@@ -52,7 +52,7 @@ func configError(err error) error {
 
 // configStack converts layers. Codex CLI puts the layers of its cloud behind those
 // of the machine's administrator.
-func configStack(found hostconfig.Stack) execproto.ConfigStack {
+func configStack(found codexconfig.Stack) execproto.ConfigStack {
 	stack := execproto.ConfigStack{CloudInsertionIndex: found.System}
 	for _, l := range found.Layers {
 		stack.Layers = append(stack.Layers, execproto.ConfigLayer{

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -27,11 +27,11 @@ const (
 	sandboxLinux = "linuxSeccomp"
 )
 
-// confiner holds the server's launch.Runtime. It is made with the first request
+// confiner holds the server's runner.Runtime. It is made with the first request
 // that needs it, so that a server listens at once.
 type confiner struct {
 	once    sync.Once
-	runtime *launch.Runtime
+	runtime *runner.Runtime
 	err     error
 	known   atomic.Pointer[string] // the backend, or none
 }
@@ -39,7 +39,7 @@ type confiner struct {
 // sandboxes returns the runtime. The first call probes the backends, and others
 // wait for that meanwhile: only initialize may call it on a connection's reader.
 // The choice of a backend is logged once.
-func (srv *Server) sandboxes() (*launch.Runtime, error) {
+func (srv *Server) sandboxes() (*runner.Runtime, error) {
 	c := &srv.confiner
 	c.once.Do(func() {
 		backend := "none"
@@ -47,7 +47,7 @@ func (srv *Server) sandboxes() (*launch.Runtime, error) {
 		opts := srv.opts.Sandbox
 		opts.Janitor = func() *os.File { return srv.janitor.connect(c.runtime) }
 		opts.CodexHome, opts.Output = srv.opts.CodexHome, srv.supervisor.Output
-		c.runtime, c.err = launch.NewRuntime(opts)
+		c.runtime, c.err = runner.NewRuntime(opts)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)
 			return
@@ -131,20 +131,20 @@ type fileIntent struct {
 	srv *Server
 	// draft lets the files of the server be read until hidden is set: sandboxes are made with what
 	// confined returns.
-	draft  launch.Intent
+	draft  runner.Intent
 	hidden *hiddenPaths // what was denied to draft; nil: nothing yet
 }
 
 // confined returns the intent. The first call looks at the disk, and waits for a thread for that.
-func (f *fileIntent) confined(ctx context.Context) (*launch.Intent, error) {
+func (f *fileIntent) confined(ctx context.Context) (*runner.Intent, error) {
 	if f.hidden != nil {
 		return &f.draft, nil
 	}
-	return withThread(ctx, func() (*launch.Intent, error) { return f.hide(), nil })
+	return withThread(ctx, func() (*runner.Intent, error) { return f.hide(), nil })
 }
 
 // hide is confined. It looks at the disk.
-func (f *fileIntent) hide() *launch.Intent {
+func (f *fileIntent) hide() *runner.Intent {
 	if f.hidden == nil {
 		hidden := f.srv.hideSecrets(&f.draft.Profile, false)
 		f.hidden = &hidden
@@ -184,7 +184,7 @@ func (srv *Server) fileIntent(raw json.RawMessage) (*fileIntent, error) {
 	if !profile.ConfinesFiles() {
 		return nil, nil
 	}
-	return &fileIntent{srv: srv, draft: launch.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}}, nil
+	return &fileIntent{srv: srv, draft: runner.Intent{Profile: profile, PolicyCwd: cwd, CommandCwd: "/"}}, nil
 }
 
 // processSandbox is the decoded sandbox of a process/start.
@@ -219,7 +219,7 @@ func (c *conn) processSandbox(p *execproto.StartParams, dir string) (*processSan
 
 // intent returns how the process must be confined; nil: not at all. It looks at
 // the disk, and the first call of a server probes the backends.
-func (s *processSandbox) intent() (*launch.Intent, error) {
+func (s *processSandbox) intent() (*runner.Intent, error) {
 	cwd := s.w.cwd
 	if cwd == "" {
 		cwd = s.dir
@@ -237,7 +237,7 @@ func (s *processSandbox) intent() (*launch.Intent, error) {
 		return nil, unenforceable(err)
 	}
 	s.srv.hideSecrets(&profile, s.ctx.UseLegacyLandlock)
-	return &launch.Intent{
+	return &runner.Intent{
 		Profile: profile, PolicyCwd: cwd, CommandCwd: s.dir,
 		LegacyLandlock: s.ctx.UseLegacyLandlock, ManagedNetwork: s.managed, Within: writableWithin(s.ceiling),
 	}, nil
@@ -245,15 +245,15 @@ func (s *processSandbox) intent() (*launch.Intent, error) {
 
 // unenforceable is the error of a request that this server cannot confine.
 func unenforceable(err error) error {
-	if errors.Is(err, launch.ErrUnenforceable) || errors.Is(err, launch.ErrWindows) {
+	if errors.Is(err, runner.ErrUnenforceable) || errors.Is(err, runner.ErrWindows) {
 		return invalidParams(err.Error())
 	}
-	return invalidParams(fmt.Sprintf("%v: %v", launch.ErrUnenforceable, err))
+	return invalidParams(fmt.Sprintf("%v: %v", runner.ErrUnenforceable, err))
 }
 
 // startConfined starts a process in a sandbox, with the terminal, the
 // environment and the name (argv[0]) of spec.
-func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec process.Spec) (*process.Process, error) {
+func (p *proc) startConfined(ctx context.Context, intent *runner.Intent, spec process.Spec) (*process.Process, error) {
 	command, err := p.s.srv.confine(intent, &spec)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (p *proc) startConfined(ctx context.Context, intent *launch.Intent, spec pr
 
 // confine makes of a spec that of the launcher, which runs it in a sandbox. The
 // caller must close the command after the start, and its Refusal after the end.
-func (srv *Server) confine(intent *launch.Intent, spec *process.Spec) (*launch.Command, error) {
+func (srv *Server) confine(intent *runner.Intent, spec *process.Spec) (*runner.Command, error) {
 	runtime, err := srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)
@@ -286,7 +286,7 @@ func (srv *Server) confine(intent *launch.Intent, spec *process.Spec) (*launch.C
 		return nil, invalidParams("failed to prepare process sandbox: " + err.Error())
 	}
 	spec.Argv, spec.Arg0, spec.Env, spec.ExtraFiles = command.Argv, &command.Arg0, command.Env, command.Files
-	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, launch.Denied, srv.launchers.takeFor(runtime, intent, env)
+	spec.ExitGracePeriod, spec.DetectDenial, spec.Standby = true, runner.Denied, srv.launchers.takeFor(runtime, intent, env)
 	return command, nil
 }
 
@@ -294,7 +294,7 @@ func (srv *Server) confine(intent *launch.Intent, spec *process.Spec) (*launch.C
 // still know the writable paths, because it treats links in them differently:
 // so the copy has Reading set, and only with Landlock's legacy mode, which does
 // not use them, are the entries themselves made read-only.
-func readOnly(intent *launch.Intent) *launch.Intent {
+func readOnly(intent *runner.Intent) *runner.Intent {
 	reading := *intent
 	if !intent.LegacyLandlock {
 		reading.Reading = true

@@ -12,8 +12,8 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
+	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/retention"
 )
 
 // errNoDetach is the error of requests about detached processes on a server that has none.
@@ -227,7 +227,7 @@ func waitOf(params *execproto.ReadParams) time.Duration {
 }
 
 // readLog answers a process/read from a log. final says that nothing writes to it any more.
-func readLog(log *retention.Log, params *execproto.ReadParams, final bool) (execproto.ReadResult, error) {
+func readLog(log *outputlog.Log, params *execproto.ReadParams, final bool) (execproto.ReadResult, error) {
 	after, most := afterSeq(params), uint64(maxDetachedRead)
 	if params.MaxBytes != nil {
 		most = min(*params.MaxBytes, most)
@@ -300,7 +300,7 @@ func (k *kept) describe(ctx context.Context) execproto.DetachedProcess {
 	if r.Failure != nil {
 		p.Failure = *r.Failure
 	}
-	if log, err := retention.Open(k.root); err == nil {
+	if log, err := outputlog.Open(k.root); err == nil {
 		state, status := log.State(), log.Status()
 		p.Retained, p.FirstSeq, p.EndedAtMS = uint64(state.Bytes), state.First, status.EndedAtMS
 	}

@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/host/retention"
+	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -23,14 +23,14 @@ import (
 func testRecord(owner, name string) keeperRecord {
 	return keeperRecord{
 		Format: keeperFormat, Owner: owner, ProcessID: execproto.DetachedPrefix + name, StartID: "s", Argv: []string{"true"}, Cwd: "file:///",
-		Secret: newSecret(), Retain: retainRecord{Bytes: retention.MinBytes, Seconds: 60, WhenFull: "dropOldest"},
+		Secret: newSecret(), Retain: retainRecord{Bytes: outputlog.MinBytes, Seconds: 60, WhenFull: "dropOldest"},
 	}
 }
 
 // newStore returns a server over a directory for detached processes.
 func newStore(t *testing.T) *detachedStore {
 	t.Helper()
-	srv := &Server{log: slog.New(slog.DiscardHandler), opts: Options{MaxDetached: 3, RetainBytes: 4 * retention.MinBytes}.withDefaults()}
+	srv := &Server{log: slog.New(slog.DiscardHandler), opts: Options{MaxDetached: 3, RetainBytes: 4 * outputlog.MinBytes}.withDefaults()}
 	d := &detachedStore{srv: srv, path: filepath.Join(t.TempDir(), "retain"), log: srv.log, open: make(map[string]*kept)}
 	srv.detached = d
 	t.Cleanup(d.close)

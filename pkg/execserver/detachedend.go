@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver/audit"
-	"codex.internal/pkg/host/retention"
+	"codex.internal/pkg/host/outputlog"
 )
 
 // auditedName is the file of a detached process whose end is in the audit trail.
@@ -39,16 +39,16 @@ func (d *detachedStore) routineEnds(stopped <-chan struct{}) {
 
 // outcome returns the status of the process, and whether it has a keeper and runs, or has ended. Both
 // are false if it was never started.
-func (k *kept) outcome() (status retention.Status, runs, ended bool) {
+func (k *kept) outcome() (status outputlog.Status, runs, ended bool) {
 	// The keeper writes the status before it ends: the order matters.
 	alive := k.alive()
-	status, err := retention.ReadStatus(k.root)
+	status, err := outputlog.ReadStatus(k.root)
 	ended = err == nil && (!alive || status.Closed)
 	return status, alive && !ended, ended
 }
 
 // lastedMS returns how many milliseconds a process with that status has run.
-func (k *kept) lastedMS(status *retention.Status) int64 {
+func (k *kept) lastedMS(status *outputlog.Status) int64 {
 	return max(0, status.EndedAtMS-k.record.StartedAtMS)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // helper is a confined codex-fs. One goroutine uses it at a time.
@@ -34,15 +34,15 @@ type helper struct {
 
 // startHelper starts a helper in a sandbox. It is killed when ctx ends. The caller
 // must call end when the helper is no longer needed.
-func (srv *Server) startHelper(ctx context.Context, intent *launch.Intent) (*helper, error) {
+func (srv *Server) startHelper(ctx context.Context, intent *runner.Intent) (*helper, error) {
 	return srv.startHelperBy(ctx, intent, srv.launchers.takeForHelper)
 }
 
 // launcherSource is a function that returns a launcher that was started ahead, or nil.
-type launcherSource func(*launch.Runtime, *launch.Intent) *process.Standby
+type launcherSource func(*runner.Runtime, *runner.Intent) *process.Standby
 
 // startHelperBy is startHelper with a launcher of a source.
-func (srv *Server) startHelperBy(ctx context.Context, intent *launch.Intent, launcher launcherSource) (h *helper, err error) {
+func (srv *Server) startHelperBy(ctx context.Context, intent *runner.Intent, launcher launcherSource) (h *helper, err error) {
 	began := time.Now()
 	defer func() { srv.observeHelper(time.Since(began), err) }()
 	runtime, err := srv.sandboxes()

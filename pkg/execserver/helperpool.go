@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // helperPool starts confined helpers before a request needs them, which saves
@@ -50,7 +50,7 @@ func (p *helperPool) ask(ctx context.Context, file *fileIntent, method string, r
 	asked := keyOf(&file.draft)
 	ready := p.sendAhead(ctx, asked, request)
 	var key string
-	intent, err := withThread(ctx, func() (*launch.Intent, error) {
+	intent, err := withThread(ctx, func() (*runner.Intent, error) {
 		key = fullKeyOf(file)
 		return readOnly(file.hide()), nil
 	})
@@ -101,7 +101,7 @@ func (p *helperPool) sendAhead(ctx context.Context, asked string, request [][]by
 }
 
 // send starts a helper and sends it a request.
-func (p *helperPool) send(ctx context.Context, intent *launch.Intent, request [][]byte) (*helper, error) {
+func (p *helperPool) send(ctx context.Context, intent *runner.Intent, request [][]byte) (*helper, error) {
 	h, err := p.srv.startHelper(ctx, intent)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (p *helperPool) discard(h *idleHelper) {
 }
 
 // keyOf names the helpers that may serve requests with an intent, by what it says; "": there are none.
-func keyOf(intent *launch.Intent) string {
+func keyOf(intent *runner.Intent) string {
 	if intent.Within != "" {
 		return ""
 	}
@@ -177,7 +177,7 @@ func (p *helperPool) note(asked string) bool {
 }
 
 // fill starts a helper, and ends it unless a request takes it in time.
-func (p *helperPool) fill(asked, key string, intent *launch.Intent) {
+func (p *helperPool) fill(asked, key string, intent *runner.Intent) {
 	select {
 	case <-p.stop:
 		return

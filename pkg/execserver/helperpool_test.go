@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // TestStaleHelper: a helper that was started before what is denied was replaced gets the request, and
@@ -25,7 +25,7 @@ func TestStaleHelper(t *testing.T) {
 	file := func() *fileIntent {
 		root := permissions.Entry{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}
 		profile := permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{Entries: []permissions.Entry{root}}}
-		return &fileIntent{srv: srv, draft: launch.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}}
+		return &fileIntent{srv: srv, draft: runner.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}}
 	}
 	for name, stale := range map[string]bool{"stale": true, "the same": false} {
 		// It answers at once, and a stale one never reads its input.

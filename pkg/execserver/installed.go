@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/fileop/installed"
-	"codex.internal/pkg/host/hostconfig"
+	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -46,7 +46,7 @@ func (x *installedFiles) discover(ctx context.Context, codexHome string) (result
 	if x.home != "" {
 		add("user-agent-skills", x.home+"/.agents/skills")
 	}
-	add("system-skills", hostconfig.SystemDirectory+"/skills")
+	add("system-skills", codexconfig.SystemDirectory+"/skills")
 	skills := len(roots)
 	plugins := x.plugins(ctx, codexHome)
 	for _, p := range plugins {

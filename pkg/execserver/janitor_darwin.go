@@ -3,10 +3,10 @@ package execserver
 import (
 	"os"
 
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // janitorKeeper keeps nothing: there are no sandboxes on macOS.
 type janitorKeeper struct{ srv *Server }
 
-func (*janitorKeeper) connect(*launch.Runtime) *os.File { return nil }
+func (*janitorKeeper) connect(*runner.Runtime) *os.File { return nil }

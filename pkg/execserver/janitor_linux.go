@@ -6,7 +6,7 @@ import (
 
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // janitorKeeper keeps the process that removes what launchers leave when they are
@@ -21,7 +21,7 @@ type janitorKeeper struct {
 
 // connect returns a connection for one sandbox, or nil if there is no janitor: then the
 // launcher starts one of its own.
-func (k *janitorKeeper) connect(runtime *launch.Runtime) *os.File {
+func (k *janitorKeeper) connect(runtime *runner.Runtime) *os.File {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.janitor != nil {
@@ -42,7 +42,7 @@ func (k *janitorKeeper) connect(runtime *launch.Runtime) *os.File {
 }
 
 // start starts a janitor and waits until it is ready.
-func (k *janitorKeeper) start(runtime *launch.Runtime) (*process.Janitor, error) {
+func (k *janitorKeeper) start(runtime *runner.Runtime) (*process.Janitor, error) {
 	ours, theirs, err := sandbox.JanitorPair()
 	if err != nil {
 		return nil, err

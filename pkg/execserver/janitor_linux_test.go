@@ -6,14 +6,14 @@ import (
 	"os"
 	"testing"
 
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // TestAJanitorThatEndsAtOnceIsNoticed: the server learns that its janitor has ended from
 // the end of the socket, or because it was reaped already, and not when the wait for it times out.
 func TestAJanitorThatEndsAtOnceIsNoticed(t *testing.T) {
 	srv, _ := newTestServer(t, Options{})
-	runtime, err := launch.NewRuntime(launch.Options{Launcher: "/bin/true", Helper: "/bin/true"})
+	runtime, err := runner.NewRuntime(runner.Options{Launcher: "/bin/true", Helper: "/bin/true"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/retention"
 	"codex.internal/pkg/wire/websocket"
 	"golang.org/x/sys/unix"
 )
@@ -166,9 +166,9 @@ func (k *keeperState) admits(srv *Server, r *http.Request) *denial {
 }
 
 // logOutput makes the log of the process that is about to start.
-func (k *keeperState) logOutput() (*retention.Log, error) {
+func (k *keeperState) logOutput() (*outputlog.Log, error) {
 	r := k.record.Retain
-	log, err := retention.Create(k.root, retention.Options{Bytes: r.Bytes, WhenFull: retention.WhenFull(r.WhenFull)})
+	log, err := outputlog.Create(k.root, outputlog.Options{Bytes: r.Bytes, WhenFull: outputlog.WhenFull(r.WhenFull)})
 	if err != nil {
 		return nil, internal("retain output: " + err.Error())
 	}
@@ -195,7 +195,7 @@ func (p *proc) sink() process.Sink {
 // process.Sink.
 type keptProc struct {
 	*proc
-	log    *retention.Log
+	log    *outputlog.Log
 	keeper *keeperState
 }
 
@@ -222,7 +222,7 @@ func (p *keptProc) Exited(seq uint64, e process.Exit) {
 func (p *keptProc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
-	ending := retention.Ending{Cause: string(p.exit.cause), BytesIn: p.traffic.in.Load(), BytesOut: p.traffic.out.Load()}
+	ending := outputlog.Ending{Cause: string(p.exit.cause), BytesIn: p.traffic.in.Load(), BytesOut: p.traffic.out.Load()}
 	if err := p.log.Close(seq, time.Now(), ending); err != nil {
 		p.s.srv.log.Warn("the end of a process is not retained", "error", err)
 	}

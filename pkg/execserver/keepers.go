@@ -21,7 +21,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/host/retention"
+	"codex.internal/pkg/host/outputlog"
 	"golang.org/x/sys/unix"
 )
 
@@ -114,7 +114,7 @@ type kept struct {
 
 	mu     sync.Mutex
 	client *execclient.Client // nil: none, or it has failed
-	log    *retention.Log     // nil: the process has not ended, or was not read since
+	log    *outputlog.Log     // nil: the process has not ended, or was not read since
 	closed bool
 	ran    bool     // this server has seen it running, and logs its end
 	logged bool     // its end was logged, or must not be

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/retention"
 	"golang.org/x/sys/unix"
 )
 
@@ -131,8 +131,8 @@ func (srv *Server) retainOf(p *execproto.Retain) (retainRecord, error) {
 	switch {
 	case p.Bytes > uint64(srv.opts.RetainBytes):
 		return r, invalidParams(fmt.Sprintf("this server retains at most %d bytes of output of all detached processes together (--retain-bytes), and %d were asked for", srv.opts.RetainBytes, p.Bytes))
-	case p.Bytes != 0 && p.Bytes < retention.MinBytes:
-		return r, invalidParams(fmt.Sprintf("at least %d bytes of a detached process's output are retained, and %d were asked for", retention.MinBytes, p.Bytes))
+	case p.Bytes != 0 && p.Bytes < outputlog.MinBytes:
+		return r, invalidParams(fmt.Sprintf("at least %d bytes of a detached process's output are retained, and %d were asked for", outputlog.MinBytes, p.Bytes))
 	case p.Seconds > uint64(r.Seconds):
 		return r, invalidParams(fmt.Sprintf("this server retains output for at most %d seconds after a detached process has ended (--retain-for), and %d were asked for", r.Seconds, p.Seconds))
 	}

@@ -9,7 +9,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/host/retention"
+	"codex.internal/pkg/host/outputlog"
 )
 
 // errKeeperEnded means that the keeper of a process has ended.
@@ -55,7 +55,7 @@ func (k *kept) call(ctx context.Context, method string, params, result execproto
 // isClosed reports whether it is known on disk how the process has ended. Its keeper may be
 // about to end.
 func (k *kept) isClosed() bool {
-	s, err := retention.ReadStatus(k.root)
+	s, err := outputlog.ReadStatus(k.root)
 	return err == nil && s.Closed
 }
 
@@ -118,11 +118,11 @@ func (k *kept) awaitEnd(ctx context.Context) {
 }
 
 // ended returns the log of a process whose keeper has ended.
-func (k *kept) ended() (*retention.Log, error) {
+func (k *kept) ended() (*outputlog.Log, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.log == nil && !k.closed {
-		log, err := retention.Open(k.root)
+		log, err := outputlog.Open(k.root)
 		if err != nil {
 			return nil, internal("open retained output: " + err.Error())
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // launcherPool keeps sandbox launchers that were started before a request needs
@@ -61,7 +61,7 @@ func (p *launcherPool) delay() {
 
 // noLauncher is for helpers that no request waits for: it leaves the launchers to
 // those that do.
-func noLauncher(*launch.Runtime, *launch.Intent) *process.Standby { return nil }
+func noLauncher(*runner.Runtime, *runner.Intent) *process.Standby { return nil }
 
 // warm starts the launchers that are missing.
 func (p *launcherPool) warm() {

@@ -10,15 +10,15 @@ import (
 
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // aheadPolicy is a policy under which a command was started lately, or toRead. The next command is
 // likely to have the same, so a launcher makes its sandbox ahead.
 type aheadPolicy struct {
 	key    string
-	intent launch.Intent
+	intent runner.Intent
 	tmpdir string
 	used   time.Time
 	making bool // a launcher is being started
@@ -28,7 +28,7 @@ type aheadPolicy struct {
 
 // takeFor returns a launcher for a command with an environment: one that has made the sandbox
 // of the intent, one that is idle, or nil. The caller starts a process with it.
-func (p *launcherPool) takeFor(runtime *launch.Runtime, intent *launch.Intent, env []string) *process.Standby {
+func (p *launcherPool) takeFor(runtime *runner.Runtime, intent *runner.Intent, env []string) *process.Standby {
 	tmpdir := ""
 	for _, kv := range env {
 		if value, ok := strings.CutPrefix(kv, "TMPDIR="); ok {
@@ -52,7 +52,7 @@ const toRead = "read files"
 
 // takeForHelper returns a launcher for a file request: if it changes nothing, one that has made the sandbox of toRead, if
 // it can be that of the request, one that is idle, or nil. The caller starts a helper with it.
-func (p *launcherPool) takeForHelper(runtime *launch.Runtime, intent *launch.Intent) *process.Standby {
+func (p *launcherPool) takeForHelper(runtime *runner.Runtime, intent *runner.Intent) *process.Standby {
 	denied, rest := splitDenied(&intent.Profile.FileSystem)
 	// Some of what is denied is what the server hides.
 	few := sandbox.SpareMasks + len(p.srv.secretPaths) + len(p.srv.opts.PrivatePaths) + 1
@@ -74,11 +74,11 @@ func grantsIn(entries []permissions.Entry, denied []string) bool {
 }
 
 // intentToRead is the intent of the sandbox of toRead.
-func (srv *Server) intentToRead() launch.Intent {
+func (srv *Server) intentToRead() runner.Intent {
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
 	srv.hideSecrets(&profile, false)
-	return launch.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/", Reading: true}
+	return runner.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/", Reading: true}
 }
 
 // takeAhead returns the launcher that has made the sandbox of a policy, or nil, and notes

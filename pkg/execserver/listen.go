@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -135,7 +135,7 @@ func sourceOf(conn net.Conn) string {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		return websocket.Source(conn)
 	}
-	uid, err := localpeer.UserOf(conn)
+	uid, err := peercred.UserOf(conn)
 	if err != nil {
 		return websocket.Source(conn)
 	}
@@ -215,9 +215,9 @@ func (srv *Server) authorize(r *http.Request, role wsauth.Role) *denial {
 
 // identify returns the user of the process that has sent a request.
 func (srv *Server) identify(r *http.Request) (uid int, err error) {
-	opts := localpeer.Options{LastConfined: srv.confined.last}
+	opts := peercred.Options{LastConfined: srv.confined.last}
 	if a, ok := arrivalOf(r); ok {
-		return localpeer.Identify(a.conn, opts)
+		return peercred.Identify(a.conn, opts)
 	}
 	// The request came through the HTTP server of a program that embeds this one.
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
@@ -225,7 +225,7 @@ func (srv *Server) identify(r *http.Request) (uid int, err error) {
 	if !ok || err != nil {
 		return 0, errors.New("the client is refused: its address is unknown")
 	}
-	return localpeer.IdentifyTCP(local.AddrPort(), remote, opts)
+	return peercred.IdentifyTCP(local.AddrPort(), remote, opts)
 }
 
 // ServeHTTP serves a server in the mux of another program: a request for a

@@ -8,7 +8,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/watch"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // The families of methods, as the errors of the handshake name them
@@ -123,7 +123,7 @@ func init() {
 		execproto.MethodTunnelWatchPorts: admitted(familyTunnel, laneOrdinary, execproto.Decode, watchPorts),
 		execproto.MethodTunnelUnwatch:    admitted(familyTunnel, laneControl, execproto.Decode, unwatchPorts),
 	}
-	if launch.TellsListeners {
+	if runner.TellsListeners {
 		extensions = append(extensions, execproto.MethodTunnelWatchPorts)
 	}
 	if watch.Supported {

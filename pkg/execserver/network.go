@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // networkLaunch is what a process/start says about the process's network.
@@ -74,7 +74,7 @@ func permissionsOf(domains map[string]execproto.DomainPermission) map[string]egr
 // there is to be one, and points its environment at it. A sandbox that has no
 // network gets no proxy: it could not reach it, and variables that name dead
 // ports make programs fail later and with worse errors.
-func (st *start) openNetwork(intent *launch.Intent) error {
+func (st *start) openNetwork(intent *runner.Intent) error {
 	n := st.network
 	if intent != nil && intent.ManagedNetwork {
 		intent.ProxyPorts, intent.UnixSockets = n.ports, n.unixSockets
@@ -223,8 +223,8 @@ func (srv *Server) listening(on any) {
 // proxies reports whether processes can have network proxies here. A port is
 // open to every user of the machine, so a system must be able to say which user
 // a connection belongs to.
-func (srv *Server) proxies(status launch.Status) bool {
-	if !status.Complete || !localpeer.Supported {
+func (srv *Server) proxies(status runner.Status) bool {
+	if !status.Complete || !peercred.Supported {
 		return false
 	}
 	err := srv.egress.Works()

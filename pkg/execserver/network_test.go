@@ -15,7 +15,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -169,14 +169,14 @@ func TestNothingComesBeforeTheAnswer(t *testing.T) {
 // announced.
 func TestNoProxiesWhereUsersAreUnknown(t *testing.T) {
 	srv, _ := newTestServer(t, Options{})
-	if !srv.proxies(launch.Status{Complete: true}) {
+	if !srv.proxies(runner.Status{Complete: true}) {
 		t.Error("there are no proxies here")
 	}
-	if srv.proxies(launch.Status{}) {
+	if srv.proxies(runner.Status{}) {
 		t.Error("there are proxies without a sandbox")
 	}
 	srv.egress = egress.NewHost(egress.Options{UserOf: func(net.Conn) (int, error) { return 0, errors.New("not known") }})
-	if srv.proxies(launch.Status{Complete: true}) {
+	if srv.proxies(runner.Status{Complete: true}) {
 		t.Error("there are proxies that no process could use")
 	}
 }

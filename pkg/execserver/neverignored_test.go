@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // withoutSandbox are the methods that take no sandbox. All others must refuse one that
@@ -26,7 +26,7 @@ var withoutSandbox = map[string]bool{
 // TestASandboxIsNeverIgnored: without a launcher every request with a sandbox is refused, and
 // one that asks for no confinement is carried out.
 func TestASandboxIsNeverIgnored(t *testing.T) {
-	_, url := newTestServer(t, Options{Sandbox: launch.Options{Launcher: "/nonexistent/launcher"}})
+	_, url := newTestServer(t, Options{Sandbox: runner.Options{Launcher: "/nonexistent/launcher"}})
 	p, _ := hello(t, url)
 	confined := object{"permissions": object{"type": "managed", "network": "restricted", "file_system": object{"type": "restricted", "entries": []any{}}}}
 	p.refuse("fs/readFile", object{"path": "/etc/passwd", "sandbox": confined}, -32602, "cannot be enforced")

@@ -13,11 +13,11 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/retention"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // maxPolicyShown bounds the policy in a process/exited: clients drop messages
@@ -36,7 +36,7 @@ type proc struct {
 	argv      []string
 	tty       bool
 	confined  bool                // set before the start
-	refusal   *os.File            // set before a confined start: see launch.Command; closed at exit
+	refusal   *os.File            // set before a confined start: see runner.Command; closed at exit
 	profile   permissions.Profile // set before a confined start
 	startedAt time.Time
 	log       *slog.Logger
@@ -53,7 +53,7 @@ type proc struct {
 	running *process.Process // set before started is closed; nil: the start failed
 
 	denials denials
-	kept    *retention.Log // set before the start in a keeper
+	kept    *outputlog.Log // set before the start in a keeper
 
 	mu        sync.Mutex
 	cancelled bool   // terminated while starting
@@ -218,11 +218,11 @@ func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 		return nil
 	}
 	defer p.refusal.Close()
-	reason := launch.ReadRefusal(p.refusal, exitCode)
+	reason := runner.ReadRefusal(p.refusal, exitCode)
 	switch reason {
 	case "":
 		return nil
-	case launch.Unbegun:
+	case runner.Unbegun:
 		p.s.srv.metrics.limit(limitMachine)
 	}
 	policy := p.profile.AppendJSON(nil)

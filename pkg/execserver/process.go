@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/threads"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -107,7 +107,7 @@ func (st *start) run(ctx, request context.Context) (result, error) {
 	defer p.stop()
 	st.startSpan(request)
 	kind := sandboxNone
-	var intent *launch.Intent
+	var intent *runner.Intent
 	var running *process.Process
 	var err error
 	began := time.Now()

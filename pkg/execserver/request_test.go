@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/testutil"
 )
 
@@ -30,7 +30,7 @@ func blockProbe(t *testing.T, srv *Server) (release func()) {
 	if err := testutil.WriteProgram(launcher, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
-	srv.opts.Sandbox = launch.Options{Launcher: launcher, Helper: launcher}
+	srv.opts.Sandbox = runner.Options{Launcher: launcher, Helper: launcher}
 	srv.confiner.close()
 	srv.confiner = confiner{}
 	return func() {

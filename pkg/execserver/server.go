@@ -23,7 +23,7 @@ import (
 	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -65,7 +65,7 @@ type Options struct {
 	MaxMessage         int // bytes of an incoming websocket message
 
 	// Sandbox names the programs that confine requests, and the backend.
-	Sandbox launch.Options
+	Sandbox runner.Options
 
 	// ProxyPrivateIPsViaUpstream lets network proxies of processes reach private
 	// addresses through the upstream proxy that the server's environment names.

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/host/envpolicy"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/shellsnapshot"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // snapshotRequest is what a process/start says about its shell's start-up files.
@@ -66,7 +66,7 @@ func newSnapshotRequest(p *execproto.StartParams) (*snapshotRequest, error) {
 
 // restoreShell makes the command restore what the start-up files have set, if
 // that is known or can be found out. Otherwise the command runs them itself.
-func (st *start) restoreShell(ctx context.Context, intent *launch.Intent) {
+func (st *start) restoreShell(ctx context.Context, intent *runner.Intent) {
 	rq := st.shell
 	if rq == nil {
 		return
@@ -175,7 +175,7 @@ func (x *snapshots) enter(key string) *snapshotEntry {
 // in the directory, the environment and the sandbox of a command, as a process of
 // the session: jobs that they leave in the background live on, as those of a
 // command do, until the session ends.
-func (st *start) captureShell(ctx context.Context, intent *launch.Intent) (*shellsnapshot.Snapshot, error) {
+func (st *start) captureShell(ctx context.Context, intent *runner.Intent) (*shellsnapshot.Snapshot, error) {
 	marker, s, spec := shellsnapshot.NewMarker(), st.p.s, st.spec
 	spec = process.Spec{
 		Argv: []string{spec.Argv[0], "-lc", shellsnapshot.Script(marker)}, Arg0: spec.Arg0, Dir: spec.Dir, Env: spec.Env,

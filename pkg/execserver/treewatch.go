@@ -15,8 +15,8 @@ import (
 	"codex.internal/pkg/host/threads"
 	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/sandbox"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -91,7 +91,7 @@ func (c *conn) watchTree(ctx context.Context, p *watchRequest) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var confined *launch.Intent
+	var confined *runner.Intent
 	if intent != nil {
 		if confined, err = intent.confined(ctx); err != nil {
 			return nil, err
@@ -270,11 +270,11 @@ func (s *serverTree) close() {
 type confinedTree struct {
 	h      *helper
 	ctx    context.Context
-	intent *launch.Intent
+	intent *runner.Intent
 }
 
 // confinedTree watches in a helper until ctx ends. The helper never writes.
-func (srv *Server) confinedTree(ctx context.Context, intent *launch.Intent, path string, p *watchRequest) (changeSource, error) {
+func (srv *Server) confinedTree(ctx context.Context, intent *runner.Intent, path string, p *watchRequest) (changeSource, error) {
 	t := &confinedTree{ctx: ctx, intent: intent}
 	denied, err := withThread(ctx, func() (bool, error) { return t.denies()(path), nil })
 	switch {

@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/tunnel"
@@ -140,9 +140,9 @@ var failures = []struct {
 	{syscall.EADDRINUSE, execproto.TunnelInUse},
 	{syscall.EACCES, execproto.TunnelDenied},
 	{syscall.EPERM, execproto.TunnelDenied},
-	{launch.ErrNoNetwork, execproto.TunnelNoNetwork},
-	{launch.ErrNotReady, execproto.TunnelRefused},
-	{launch.ErrForeignSocket, execproto.TunnelDenied},
+	{runner.ErrNoNetwork, execproto.TunnelNoNetwork},
+	{runner.ErrNotReady, execproto.TunnelRefused},
+	{runner.ErrForeignSocket, execproto.TunnelDenied},
 	{os.ErrProcessDone, execproto.TunnelEnded},
 	{os.ErrDeadlineExceeded, execproto.TunnelTimedOut},
 	{context.DeadlineExceeded, execproto.TunnelTimedOut},

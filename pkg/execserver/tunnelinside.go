@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/sessionid"
 )
@@ -82,7 +82,7 @@ func loopbacks(host string) []netip.Addr {
 }
 
 // dialInside connects to a port in the network of the process's sandbox. The error is
-// launch.ErrNoNetwork if it has none of its own, and os.ErrProcessDone if it has ended.
+// runner.ErrNoNetwork if it has none of its own, and os.ErrProcessDone if it has ended.
 func (p *proc) dialInside(ctx context.Context, to tunnelTarget) (net.Conn, error) {
 	select {
 	case <-p.started:
@@ -121,10 +121,10 @@ func (p *proc) dialInside(ctx context.Context, to tunnelTarget) (net.Conn, error
 }
 
 // dialPath connects to a Unix socket as the process sees it in its sandbox. The error is
-// launch.ErrNoNetwork if it is in none: its sockets are the server's.
+// runner.ErrNoNetwork if it is in none: its sockets are the server's.
 func (p *proc) dialPath(ctx context.Context, path string) (net.Conn, error) {
 	if !p.confined {
-		return nil, launch.ErrNoNetwork
+		return nil, runner.ErrNoNetwork
 	}
 	if err := p.running.WithPid(func(int) error { return nil }); err != nil {
 		return nil, errEndedProcess
@@ -133,7 +133,7 @@ func (p *proc) dialPath(ctx context.Context, path string) (net.Conn, error) {
 		pids, _ := process.Families([]*process.Process{p.running}, maxPortProcesses)
 		return pids[0]
 	}
-	return launch.DialPath(ctx, members, path)
+	return runner.DialPath(ctx, members, path)
 }
 
 // dialDetached connects inside the sandbox of a detached process: its keeper does that, as it

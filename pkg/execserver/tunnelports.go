@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/internal/wait"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/sessionid"
 )
 
@@ -155,7 +155,7 @@ func (c *conn) listening(ctx context.Context, owner string) execproto.Ports {
 		return all
 	}
 	pids, cut := process.Families(running, maxPortProcesses)
-	families := make([]launch.Family, len(procs))
+	families := make([]runner.Family, len(procs))
 	for i, p := range procs {
 		families[i].Pids = pids[i]
 		if network, err := p.openNetwork(); err == nil {
@@ -163,7 +163,7 @@ func (c *conn) listening(ctx context.Context, owner string) execproto.Ports {
 			defer network.Close()
 		}
 	}
-	found, truncated := launch.Listening(ctx, families)
+	found, truncated := runner.Listening(ctx, families)
 	all.Truncated = cut || truncated
 	for i, p := range procs {
 		for _, l := range found[i] {
@@ -180,7 +180,7 @@ func (c *conn) listening(ctx context.Context, owner string) execproto.Ports {
 }
 
 // port tells of a listener of the process.
-func (p *proc) port(c *conn, l launch.Listener, inside bool) execproto.Port {
+func (p *proc) port(c *conn, l runner.Listener, inside bool) execproto.Port {
 	port := execproto.Port{
 		ProcessID: p.id, PID: uint64(l.Pid), Command: l.Command, Host: l.Address.Addr().String(), Port: l.Address.Port(), Inside: inside,
 	}
@@ -198,14 +198,14 @@ func comparePorts(a, b execproto.Port) int {
 }
 
 // openNetwork returns a descriptor of the network of the process's sandbox. The error is
-// launch.ErrNoNetwork or launch.ErrNotReady if there is none, and os.ErrProcessDone if the
+// runner.ErrNoNetwork or runner.ErrNotReady if there is none, and os.ErrProcessDone if the
 // process has ended. It must have started.
 func (p *proc) openNetwork() (network *os.File, err error) {
 	err = p.running.WithPid(func(pid int) (err error) {
 		if !p.confined {
-			return launch.ErrNoNetwork
+			return runner.ErrNoNetwork
 		}
-		network, err = launch.OpenNetwork(pid)
+		network, err = runner.OpenNetwork(pid)
 		return err
 	})
 	return network, err

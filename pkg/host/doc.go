@@ -1,17 +1,18 @@
 // Package host groups the packages that act on this machine:
 //
 //	process     starts, signals and ends processes; keeps their output
-//	standby     hands work to a program that was started ahead of need
-//	dir         works on the names in an open directory, for copies of trees
+//	warmstart   hands work to a program that was started ahead of need
+//	dirfd       works on the names in an open directory, for copies of trees
 //	files       reads, writes, copies and watches files
 //	fetch       makes HTTP requests
-//	hostconfig  reads config.toml of the system, the user and trusted projects
+//	codexconfig reads config.toml of the system, the user and trusted projects
 //	info        describes the operating system, the shell and the user
+//	outputlog   keeps the output of a process in files
 //	shellsnapshot keeps what the start-up files of a shell have set
 //	threads     makes threads ahead, and bounds what needs them
 //	envpolicy   selects the variables of an environment
-//	localpeer   finds the process at the other end of a local connection
-//	regular     opens files that must be regular files
+//	peercred    finds the process at the other end of a local connection
+//	safeopen    opens files that must be regular files
 //	terminal    makes text safe to print, and brings terminals into a known state
 //
 // The packages take and return native values: paths, bytes, errors of the

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
@@ -46,7 +46,7 @@ func prepareFor(t *testing.T, args ...string) *ahead {
 	t.Cleanup(func() { _ = unix.Close(a.socket) })
 	order := a.order("true")
 	order.Prepare = true
-	if err := standby.Send(socket, order); err != nil {
+	if err := warmstart.Send(socket, order); err != nil {
 		t.Fatal(err)
 	}
 	if a.init = onlyChild(t, cmd.Process.Pid); a.init == 0 {
@@ -71,7 +71,7 @@ func onlyChild(t *testing.T, pid int) (child int) {
 	return child
 }
 
-func (a *ahead) order(script string) *standby.Order {
+func (a *ahead) order(script string) *warmstart.Order {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		a.t.Fatal(err)
@@ -79,7 +79,7 @@ func (a *ahead) order(script string) *standby.Order {
 	a.t.Cleanup(func() { _ = null.Close() })
 	fd := int(null.Fd())
 	args := append([]string{"--backend", "namespaces", "--supervised", "--env-fd", "3"}, a.args...)
-	return &standby.Order{
+	return &warmstart.Order{
 		Args:  append(args, "--", "sh", "-c", script),
 		Files: append([]int{fd, fd, fd, int(memory(a.t, a.env).Fd())}, a.files...),
 	}
@@ -98,7 +98,7 @@ func (a *ahead) run(script string) (output string, used bool) {
 	defer release()
 	order := a.order(`sed -n '\|^[^ ]* [^ ]* [^ ]* [^ ]* / |{s/ .*//;p;q}' /proc/self/mountinfo; ` + script)
 	order.Files[1], order.Files[2] = int(w.Fd()), int(w.Fd())
-	err = standby.Send(a.socket, order)
+	err = warmstart.Send(a.socket, order)
 	_ = w.Close()
 	if err != nil {
 		a.t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"io"
 	"runtime"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/sandbox/permissions"
 	"golang.org/x/sys/unix"
@@ -99,7 +99,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if waits {
 		closeSelf(o)
 		o, ahead, err = awaitOrder(o.standbyFD)
-		if errors.Is(err, standby.ErrNoOrder) {
+		if errors.Is(err, warmstart.ErrNoOrder) {
 			return 0
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
@@ -81,7 +81,7 @@ var errUnprepared = errors.New("no sandbox is made ahead for this policy")
 
 // prepare makes the sandbox of an order that is to come. After an error that is not
 // errUnprepared the launcher must end.
-func prepare(order *standby.Order) (*prepared, error) {
+func prepare(order *warmstart.Order) (*prepared, error) {
 	o, err := orderOptions(order)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (l *launch) rehearse(args []string) {
 }
 
 // closeOrder closes the descriptors of an order that is not carried out and that it has not read.
-func (l *launch) closeOrder(order *standby.Order) {
+func (l *launch) closeOrder(order *warmstart.Order) {
 	closeSelf(l.options)
 	for _, fd := range order.Files[:standardFiles] {
 		_ = unix.Close(fd)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
@@ -353,7 +353,7 @@ func TestPreparedFromDescriptor(t *testing.T) {
 	order.Prepare = true
 	order.Args = []string{"--supervised", "--permission-profile-fd", "3", "--env-fd", "4", "--sandbox-policy-cwd", "/", "--", "true"}
 	order.Files = []int{order.Files[0], order.Files[1], order.Files[2], int(memory(t, profileText()).Fd()), order.Files[3]}
-	if err := standby.Send(a.socket, order); err != nil {
+	if err := warmstart.Send(a.socket, order); err != nil {
 		t.Fatal(err)
 	}
 	a.args = []string{"--permission-profile", profileText(), "--sandbox-policy-cwd", "/"}
@@ -369,7 +369,7 @@ func TestUnprepared(t *testing.T) {
 	a.cmd, a.socket = waiting(t)
 	order := a.order("true")
 	order.Prepare = true
-	if err := standby.Send(a.socket, order); !errors.Is(err, standby.ErrUnprepared) {
+	if err := warmstart.Send(a.socket, order); !errors.Is(err, warmstart.ErrUnprepared) {
 		t.Fatalf("the answer is %v", err)
 	}
 	if got, used := a.run("echo end"); used || got != "end\n" {

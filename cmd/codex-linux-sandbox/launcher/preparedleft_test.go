@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"codex.internal/pkg/testutil"
 	"codex.internal/pkg/testutil/machine"
@@ -163,9 +163,9 @@ func TestPreparedDescriptors(t *testing.T) {
 		a.args = []string{"--permission-profile", profile, "--sandbox-policy-cwd", "/"}
 		order := a.order("true")
 		order.Prepare = true
-		return standby.Send(a.socket, order)
+		return warmstart.Send(a.socket, order)
 	}
-	if err := prepare(`{"type":"disabled"}`); !errors.Is(err, standby.ErrUnprepared) {
+	if err := prepare(`{"type":"disabled"}`); !errors.Is(err, warmstart.ErrUnprepared) {
 		t.Fatalf("the answer is %v", err)
 	}
 	before := leadTo(t, a.cmd)

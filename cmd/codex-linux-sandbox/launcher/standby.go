@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"golang.org/x/sys/unix"
 )
 
-// A server starts launchers ahead of need (pkg/host/standby): the start of a Go
+// A server starts launchers ahead of need (pkg/host/warmstart): the start of a Go
 // program and the first use of its memory take 2 ms of the 5 ms of a sandboxed
 // start. Such a launcher gets its arguments and descriptors when it is needed, and
 // is then like any other: it makes one sandbox and ends with it.
@@ -28,7 +28,7 @@ func awaitOrder(socket int) (*options, *prepared, error) {
 	makeThreads()
 	warmUp()
 	unix.CloseOnExec(socket) // the command must not have it
-	order, err := standby.Receive(socket)
+	order, err := warmstart.Receive(socket)
 	var ahead *prepared
 	for err == nil && order.Prepare {
 		if ahead != nil {
@@ -36,13 +36,13 @@ func awaitOrder(socket int) (*options, *prepared, error) {
 		}
 		ahead, err = prepare(&order)
 		if err == nil || errors.Is(err, errUnprepared) {
-			err = standby.Answer(socket, err == nil)
+			err = warmstart.Answer(socket, err == nil)
 		}
 		if ahead != nil && !ahead.await(socket) {
 			ahead = nil
 		}
 		if err == nil {
-			order, err = standby.Receive(socket)
+			order, err = warmstart.Receive(socket)
 		}
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func awaitOrder(socket int) (*options, *prepared, error) {
 }
 
 // takeOrder takes the descriptors of an order, and returns its options.
-func takeOrder(socket int, order *standby.Order) (*options, error) {
+func takeOrder(socket int, order *warmstart.Order) (*options, error) {
 	for fd := range standardFiles {
 		if err := unix.Dup3(order.Files[fd], fd, 0); err != nil {
 			return nil, fmt.Errorf("take the standard descriptors: %w", err)
@@ -76,7 +76,7 @@ func takeOrder(socket int, order *standby.Order) (*options, error) {
 }
 
 // orderOptions returns the options of an order.
-func orderOptions(order *standby.Order) (*options, error) {
+func orderOptions(order *warmstart.Order) (*options, error) {
 	o, err := parse(order.Args)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/testutil/machine"
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +21,7 @@ import (
 // of its socket.
 func waiting(t *testing.T) (*exec.Cmd, int) {
 	t.Helper()
-	ours, theirs, err := standby.Pair()
+	ours, theirs, err := warmstart.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +68,14 @@ func TestStandby(t *testing.T) {
 	defer null.Close()
 	env, refusal := memory(t, "PATH=/usr/bin:/bin\x00A=b\x00"), memory(t, "")
 	const script = "echo $A $LAUNCHER_TEST_MAIN; ls -l /proc/self/fd | grep -c memfd; grep -c . /proc/1/cmdline; exit 7"
-	order := &standby.Order{
+	order := &warmstart.Order{
 		Args: []string{
 			"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised",
 			"--env-fd", "3", "--refusal-fd", "4", "--", "sh", "-c", script,
 		},
 		Files: []int{int(null.Fd()), int(w.Fd()), int(w.Fd()), int(env.Fd()), int(refusal.Fd())},
 	}
-	err = standby.Send(socket, order)
+	err = warmstart.Send(socket, order)
 	_, _ = unix.Close(socket), w.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -125,13 +125,13 @@ func TestReportOfTheExit(t *testing.T) {
 		}
 		args := []string{"--read-only", "--sandbox-policy-cwd", "/", "--backend", "namespaces", "--supervised", "--", "sh", "-c"}
 		out := int(w.Fd())
-		err = standby.Send(socket, &standby.Order{Args: append(args, tt.script), Files: []int{int(null.Fd()), out, out}, Report: true})
+		err = warmstart.Send(socket, &warmstart.Order{Args: append(args, tt.script), Files: []int{int(null.Fd()), out, out}, Report: true})
 		_ = w.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
 		// A launcher that has ended closes its end without a report.
-		code, used, err := standby.ReadReport(starter)
+		code, used, err := warmstart.ReadReport(starter)
 		if !tt.unreported && (err != nil || code != tt.code) || tt.unreported && !errors.Is(err, io.EOF) {
 			t.Errorf("%s: it reports %d, %v", tt.script, code, err)
 		}
@@ -169,14 +169,14 @@ func TestStandbyWithoutOrder(t *testing.T) {
 		}, exitUsage},
 		"a descriptor that was not sent": {func(socket int) error {
 			args := []string{"--read-only", "--env-fd", "3", "--", "true"}
-			return standby.Send(socket, &standby.Order{Args: args, Files: []int{fd, fd, fd}})
+			return warmstart.Send(socket, &warmstart.Order{Args: args, Files: []int{fd, fd, fd}})
 		}, exitUsage},
 		"a standard descriptor for something else": {func(socket int) error {
 			args := []string{"--read-only", "--env-fd", "1", "--", "true"}
-			return standby.Send(socket, &standby.Order{Args: args, Files: []int{fd, fd, fd}})
+			return warmstart.Send(socket, &warmstart.Order{Args: args, Files: []int{fd, fd, fd}})
 		}, exitUsage},
 		"no command": {func(socket int) error {
-			return standby.Send(socket, &standby.Order{Args: []string{"--read-only"}, Files: []int{fd, fd, fd}})
+			return warmstart.Send(socket, &warmstart.Order{Args: []string{"--read-only"}, Files: []int{fd, fd, fd}})
 		}, exitFailed},
 	} {
 		cmd, socket := waiting(t)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/sandbox"
 	"golang.org/x/sys/unix"
 )
@@ -343,7 +343,7 @@ func (s *supervisor) tellEnd(code int, used *unix.Rusage) {
 	for fd := range standardFiles {
 		_ = unix.Close(fd)
 	}
-	_ = standby.Report(s.l.report, code, standby.UsageOf(used))
+	_ = warmstart.Report(s.l.report, code, warmstart.UsageOf(used))
 }
 
 // explain turns a report into an error and an exit code.

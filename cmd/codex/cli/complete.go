@@ -12,7 +12,7 @@ import (
 	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/terminal"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
@@ -261,7 +261,7 @@ func (c *completer) values(option string) choice {
 	case "ask":
 		return listed("never", "on-failure", "always")
 	case "backend", "sandbox-backend":
-		return listed(launch.Backends[:]...)
+		return listed(runner.Backends[:]...)
 	case "when-full":
 		return listed("drop-oldest", "wait")
 	case "signal":

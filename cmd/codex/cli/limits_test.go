@@ -65,8 +65,8 @@ var documentedLimits = []struct {
 		"time to connect":                                            {"pkg/execserver.tunnelDialTime"},
 		"`host` of a tunnel":                                         {"pkg/execserver.maxTunnelHost"},
 		"processes in which ports are looked for":                    {"pkg/execserver.maxPortProcesses"},
-		"descriptors of one of them; of all together":                {"pkg/sandbox/launch.maxProcessFiles", "pkg/sandbox/launch.maxFiles"},
-		"ports of one process; of one `tunnel/ports`":                {"pkg/sandbox/launch.maxListeners", "pkg/execserver.maxPorts"},
+		"descriptors of one of them; of all together":                {"pkg/sandbox/runner.maxProcessFiles", "pkg/sandbox/runner.maxFiles"},
+		"ports of one process; of one `tunnel/ports`":                {"pkg/sandbox/runner.maxListeners", "pkg/execserver.maxPorts"},
 	}},
 	{"docs/spec/sandbox.md", "1.5 Limits", map[string][]string{
 		"entries of a profile":                                    {"pkg/sandbox/permissions.maxEntries"},

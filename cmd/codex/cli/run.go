@@ -30,19 +30,19 @@ func run(ctx context.Context, app *cli.App, args []string) error {
 		Name: app.Name, HelpName: app.HelpName, Flags: app.Flags, Subcommands: app.Commands,
 		Action: app.Action, OnUsageError: app.OnUsageError,
 	}
-	r := &runner{app: app, root: root}
+	r := &appRunner{app: app, root: root}
 	return r.command(&cli.Context{Context: ctx}, root, args[1:])
 }
 
-// runner carries out one command line.
-type runner struct {
+// appRunner carries out one command line.
+type appRunner struct {
 	app  *cli.App
 	root *cli.Command
 }
 
 // command parses the flags of a command, and runs it or the one below it that the first
 // operand names.
-func (r *runner) command(parent *cli.Context, cmd *cli.Command, args []string) error {
+func (r *appRunner) command(parent *cli.Context, cmd *cli.Command, args []string) error {
 	set, parsed := parseFlags(cmd, args)
 	c := cli.NewContext(r.app, set, parent)
 	c.Command = cmd
@@ -84,7 +84,7 @@ func isGiven(c *cli.Context, option cli.Flag) bool {
 }
 
 // help prints the help of a command, or of the one below it that the operands name.
-func (r *runner) help(c *cli.Context, cmd *cli.Command) error {
+func (r *appRunner) help(c *cli.Context, cmd *cli.Command) error {
 	for _, word := range c.Args().Slice() {
 		sub := commandNamed(cmd.Subcommands, word)
 		if sub == nil {

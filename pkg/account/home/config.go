@@ -11,7 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // Config are the settings of config.toml that matter to a server; the many
@@ -35,7 +35,7 @@ type Config struct {
 func LoadConfig(home string, overrides []string, strict bool) (Config, error) {
 	var c Config
 	path := filepath.Join(home, "config.toml")
-	text, err := regular.ReadFile(path, maxFileBytes)
+	text, err := safeopen.ReadFile(path, maxFileBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return c, fmt.Errorf("failed to read config file %s: %w", path, cause(err))
 	}

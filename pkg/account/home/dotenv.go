@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // reservedPrefix begins the names, in any case, that .env cannot set: what
@@ -21,7 +21,7 @@ const reservedPrefix = "CODEX_"
 // before other goroutines read the environment.
 func LoadDotenv(home string) error {
 	path := filepath.Join(home, ".env")
-	text, err := regular.ReadFile(path, maxFileBytes)
+	text, err := safeopen.ReadFile(path, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

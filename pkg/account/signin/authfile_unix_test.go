@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // TestNoFileToKeep has auth.json lead to a FIFO: nothing waits for that, and
@@ -29,7 +29,7 @@ func TestNoFileToKeep(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &fileStore{path}
-			if _, err := s.Load(); err == nil || !strings.Contains(err.Error(), regular.ErrNotRegular.Error()) {
+			if _, err := s.Load(); err == nil || !strings.Contains(err.Error(), safeopen.ErrNotRegular.Error()) {
 				t.Errorf("load: %v", err)
 			}
 			if err := s.Save(NewAPIKey("k")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"sync"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // FileName is that of the stored credentials, in the home directory.
@@ -66,7 +66,7 @@ func warnOfReaders(path string, warn func(text string)) {
 type fileStore struct{ path string }
 
 func (s *fileStore) Load() (*Auth, error) {
-	text, err := regular.ReadFile(s.path, maxAuthFile)
+	text, err := safeopen.ReadFile(s.path, maxAuthFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNoAuth
 	}

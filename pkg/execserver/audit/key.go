@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"os"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // maxKey bounds a file with a key, in bytes: one has less than 200.
@@ -20,7 +20,7 @@ const maxKey = 16 << 10
 // ReadKey reads the key of a server: PKCS #8 in PEM format, in a file that no other user can
 // read. If there is no file, a key is made.
 func ReadKey(path string) (ed25519.PrivateKey, error) {
-	text, err := regular.ReadPrivate(path, maxKey)
+	text, err := safeopen.ReadPrivate(path, maxKey)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeKey(path)
 	}

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // Options configure a Log.
@@ -89,7 +89,7 @@ func Open(opts Options) (*Log, error) {
 
 // openFile opens the file and locks it.
 func (l *Log) openFile() (*os.File, error) {
-	f, err := regular.Open(l.opts.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	f, err := safeopen.Open(l.opts.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

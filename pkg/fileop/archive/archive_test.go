@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 	"golang.org/x/sys/unix"
 )
 
-func openDir(t *testing.T, path string) *dir.Dir {
+func openDir(t *testing.T, path string) *dirfd.Dir {
 	t.Helper()
-	d, err := dir.Open(path)
+	d, err := dirfd.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 	"golang.org/x/sys/unix"
 )
 
@@ -353,7 +353,7 @@ func TestUnwantedEntries(t *testing.T) {
 		tar.Header{Name: "no/", Typeflag: tar.TypeDir}, tar.Header{Name: "no/x", Typeflag: tar.TypeReg}, tar.Header{Name: "./no", Typeflag: tar.TypeReg},
 		tar.Header{Name: "d/", Typeflag: tar.TypeDir}, tar.Header{Name: "d/no", Typeflag: tar.TypeSymlink, Linkname: "x"}, tar.Header{Name: "d/b", Typeflag: tar.TypeReg})
 	target := t.TempDir()
-	into, err := dir.Open(target)
+	into, err := dirfd.Open(target)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 )
 
 // PackOptions say what of a tree an archive has.
@@ -45,7 +45,7 @@ type Packer struct {
 	out     []byte // what comes next
 	used    int    // how much of out has been read
 	read    int64  // how much of the archive has been read
-	file    *dir.File
+	file    *dirfd.File
 	current Entry    // of file
 	extents []Extent // of file, those that follow
 	left    int64    // of the first of them
@@ -57,7 +57,7 @@ type Packer struct {
 
 // level is a directory that is being read.
 type level struct {
-	dir   *dir.Dir
+	dir   *dirfd.Dir
 	path  string   // from the source; "" for the source itself
 	names []string // that follow
 	after []string // the names of After from here on, as long as it is below
@@ -65,7 +65,7 @@ type level struct {
 }
 
 // NewPacker returns a Packer of a directory, which it closes.
-func NewPacker(source *dir.Dir, o PackOptions) *Packer {
+func NewPacker(source *dirfd.Dir, o PackOptions) *Packer {
 	if o.Context == nil {
 		o.Context = context.Background()
 	}
@@ -75,8 +75,8 @@ func NewPacker(source *dir.Dir, o PackOptions) *Packer {
 }
 
 // begin describes the source itself.
-func (p *Packer) begin(source *dir.Dir) {
-	after, _ := parts(p.o.After, dir.ValidName)
+func (p *Packer) begin(source *dirfd.Dir) {
+	after, _ := parts(p.o.After, dirfd.ValidName)
 	var wrong []string
 	p.selection, wrong = selectionOf(p.o.Paths)
 	info, err := source.Stat()
@@ -92,7 +92,7 @@ func (p *Packer) begin(source *dir.Dir) {
 }
 
 // push goes on with what is in a directory.
-func (p *Packer) push(d *dir.Dir, path string, after []string) {
+func (p *Packer) push(d *dirfd.Dir, path string, after []string) {
 	var names []string
 	var err error
 	if p.o.Paths != nil {
@@ -211,7 +211,7 @@ func (p *Packer) step() {
 
 // name describes a name. after is not nil if it is on the way to that of After, and
 // empty if it is that itself.
-func (p *Packer) name(in *dir.Dir, name, path string, after []string) {
+func (p *Packer) name(in *dirfd.Dir, name, path string, after []string) {
 	info, err := in.Lstat(name)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) || p.o.Paths != nil {
@@ -219,23 +219,23 @@ func (p *Packer) name(in *dir.Dir, name, path string, after []string) {
 		}
 		return
 	}
-	if p.o.Exclude != nil && p.o.Exclude(path, info.Kind == dir.Directory) {
+	if p.o.Exclude != nil && p.o.Exclude(path, info.Kind == dirfd.Directory) {
 		return
 	}
-	if after != nil && info.Kind != dir.Directory {
+	if after != nil && info.Kind != dirfd.Directory {
 		return
 	}
 	switch info.Kind {
-	case dir.Directory:
+	case dirfd.Directory:
 		p.directory(in, name, path, info, after)
-	case dir.Link:
+	case dirfd.Link:
 		target, err := in.Readlink(name)
 		if err != nil {
 			p.problem(path, err, false)
 			return
 		}
 		p.entry(Entry{Path: path, Type: Link, Target: target}, info)
-	case dir.Regular:
+	case dirfd.Regular:
 		p.regular(in, name, path, info)
 	default:
 		p.problem(path, errSpecial, false)
@@ -245,7 +245,7 @@ func (p *Packer) name(in *dir.Dir, name, path string, after []string) {
 var errSpecial = errors.New("not copied: it is a device, a FIFO or a socket")
 
 // directory describes a directory and enters it.
-func (p *Packer) directory(in *dir.Dir, name, path string, info dir.Info, after []string) {
+func (p *Packer) directory(in *dirfd.Dir, name, path string, info dirfd.Info, after []string) {
 	within := p.o.Paths == nil || p.selection.below(path)
 	if p.o.Paths == nil || p.selection.has(path) {
 		p.entry(Entry{Path: path, Type: Directory}, info)
@@ -266,7 +266,7 @@ func (p *Packer) directory(in *dir.Dir, name, path string, info dir.Info, after 
 }
 
 // entry appends the header of an entry.
-func (p *Packer) entry(e Entry, info dir.Info) {
+func (p *Packer) entry(e Entry, info dirfd.Info) {
 	e.Perm, e.UID, e.GID, e.Modified = info.Perm, info.UID, info.GID, info.Modified
 	if !p.o.Times {
 		e.Modified = e.Modified.Truncate(1e9)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 )
 
 // regular describes a file, and begins with its contents.
-func (p *Packer) regular(in *dir.Dir, name, path string, info dir.Info) {
+func (p *Packer) regular(in *dirfd.Dir, name, path string, info dirfd.Info) {
 	if p.o.List && !p.o.Sums {
 		p.entry(Entry{Path: path, Type: Listed, Size: info.Size}, info)
 		return
@@ -40,7 +40,7 @@ func (p *Packer) regular(in *dir.Dir, name, path string, info dir.Info) {
 
 // small appends a small file whole: its size is what there is to read. It reports
 // whether it has dealt with the file, which it has not if that has grown.
-func (p *Packer) small(f *dir.File, e *Entry, info dir.Info) bool {
+func (p *Packer) small(f *dirfd.File, e *Entry, info dirfd.Info) bool {
 	if p.content == nil {
 		p.content = make([]byte, smallFile+1)
 	}
@@ -72,7 +72,7 @@ func (p *Packer) small(f *dir.File, e *Entry, info dir.Info) bool {
 }
 
 // readFull reads until b is full; else the error is io.EOF or that of reading.
-func readFull(f *dir.File, b []byte) (int, error) {
+func readFull(f *dirfd.File, b []byte) (int, error) {
 	n := 0
 	for n < len(b) {
 		got, err := f.Read(b[n:])
@@ -86,7 +86,7 @@ func readFull(f *dir.File, b []byte) (int, error) {
 
 // extentsOf are the parts of a file with data; nil if there is no hole that is worth it,
 // or holes are not told.
-func extentsOf(f *dir.File, size int64) []Extent {
+func extentsOf(f *dirfd.File, size int64) []Extent {
 	list := []Extent{}
 	for at := int64(0); at < size; {
 		start, end, ok := f.NextData(at, size)
@@ -175,7 +175,7 @@ func (p *Packer) breakOff(err error) {
 }
 
 // sum describes a file with the sum of its contents.
-func (p *Packer) sum(f *dir.File, path string, info dir.Info) {
+func (p *Packer) sum(f *dirfd.File, path string, info dirfd.Info) {
 	defer f.Close()
 	if p.content == nil {
 		p.content = make([]byte, smallFile+1)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 )
 
 // selection is a set of paths, in the order in which a tree is gone through.
@@ -15,7 +15,7 @@ type selection [][]string // the names of each
 func selectionOf(paths []string) (s selection, wrong []string) {
 	s = make(selection, 0, len(paths))
 	for _, path := range paths {
-		names, err := parts(path, dir.ValidName)
+		names, err := parts(path, dirfd.ValidName)
 		if err != nil {
 			wrong = append(wrong, path)
 			continue

@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 )
 
 // UnpackOptions say how files are put into a tree.
@@ -38,7 +38,7 @@ type UnpackOptions struct {
 type Unpacker struct {
 	o      UnpackOptions
 	parser parser
-	top    *dir.Dir
+	top    *dirfd.Dir
 	levels []made // the directories on the way to the last entry, below top
 	root   finish // what top gets at the end
 	file   *pending
@@ -51,7 +51,7 @@ type Unpacker struct {
 
 // made is a directory that is being filled.
 type made struct {
-	dir  *dir.Dir
+	dir  *dirfd.Dir
 	name string
 	finish
 }
@@ -66,10 +66,10 @@ type finish struct {
 // pending is a file that is being written.
 type pending struct {
 	entry   *Entry
-	in      *dir.Dir
+	in      *dirfd.Dir
 	name    string
 	temp    string
-	file    *dir.File
+	file    *dirfd.File
 	exists  bool
 	extents []Extent // that follow
 	left    int64    // of the present one
@@ -78,7 +78,7 @@ type pending struct {
 
 // NewUnpacker returns an Unpacker into a directory, which it closes. isNew says that the
 // directory was made for it.
-func NewUnpacker(target *dir.Dir, isNew bool, o UnpackOptions) *Unpacker {
+func NewUnpacker(target *dirfd.Dir, isNew bool, o UnpackOptions) *Unpacker {
 	if o.Name == nil {
 		o.Name = func(name string) (string, error) { return name, nil }
 	}
@@ -207,7 +207,7 @@ var errListed = errors.New("not copied: the archive does not have its contents")
 // valid reports whether a name of an archive may be used, before Name has changed it.
 func (u *Unpacker) valid(name string) bool {
 	local, err := u.o.Name(name)
-	return err == nil && dir.ValidName(local) && !strings.Contains(name, "/")
+	return err == nil && dirfd.ValidName(local) && !strings.Contains(name, "/")
 }
 
 func (u *Unpacker) skip(path string, kind byte) {
@@ -228,7 +228,7 @@ func (u *Unpacker) end() { u.commit(false) }
 
 // enter goes to the directory with these names below the target, and makes what is
 // missing.
-func (u *Unpacker) enter(names []string) (*dir.Dir, error) {
+func (u *Unpacker) enter(names []string) (*dirfd.Dir, error) {
 	same := 0
 	for same < len(names) && same < len(u.levels) && u.levels[same].name == names[same] {
 		same++
@@ -243,7 +243,7 @@ func (u *Unpacker) enter(names []string) (*dir.Dir, error) {
 }
 
 // here is the directory that was entered last.
-func (u *Unpacker) here() *dir.Dir {
+func (u *Unpacker) here() *dirfd.Dir {
 	if len(u.levels) == 0 {
 		return u.top
 	}
@@ -298,7 +298,7 @@ func (u *Unpacker) leave(n int) {
 }
 
 // finishDir gives a directory what it is to have.
-func (u *Unpacker) finishDir(d *dir.Dir, path string, f finish) {
+func (u *Unpacker) finishDir(d *dirfd.Dir, path string, f finish) {
 	if f.entry == nil {
 		return
 	}
@@ -309,12 +309,12 @@ func (u *Unpacker) finishDir(d *dir.Dir, path string, f finish) {
 
 // open is a file or a directory whose attributes are set.
 type open interface {
-	Stat() (dir.Info, error)
+	Stat() (dirfd.Info, error)
 	Chmod(perm uint32) error
 	Chown(uid, gid uint32) error
 }
 
-func (u *Unpacker) finishOpen(d *dir.Dir, f finish) error {
+func (u *Unpacker) finishOpen(d *dirfd.Dir, f finish) error {
 	e := f.entry
 	if u.o.Owner {
 		if err := d.Chown(e.UID, e.GID); err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 )
 
 // errOccupied says why nothing is written where there is something already.
@@ -20,35 +20,35 @@ var errDirectoryHere = errors.New("there is a directory here already, which is n
 // says why what is there is left alone.
 func Occupied(err error) error {
 	switch {
-	case errors.Is(err, dir.ErrLink):
+	case errors.Is(err, dirfd.ErrLink):
 		return errLinkHere
-	case errors.Is(err, dir.ErrNotDirectory):
+	case errors.Is(err, dirfd.ErrNotDirectory):
 		return errOccupied
 	}
 	return err
 }
 
 // notOwn is the error of a name that has something that is not replaced.
-func notOwn(kind dir.Kind) error {
+func notOwn(kind dirfd.Kind) error {
 	switch kind {
-	case dir.Link:
+	case dirfd.Link:
 		return errLinkHere
-	case dir.Directory:
+	case dirfd.Directory:
 		return errDirectoryHere
 	}
 	return errOccupied
 }
 
 // link makes a link. It replaces links only.
-func (u *Unpacker) link(in *dir.Dir, name string, e *Entry) error {
+func (u *Unpacker) link(in *dirfd.Dir, name string, e *Entry) error {
 	there, err := in.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = in.Symlink(e.Target, name)
 	case err != nil:
-	case there.Kind == dir.Directory:
+	case there.Kind == dirfd.Directory:
 		return errDirectoryHere
-	case there.Kind != dir.Link:
+	case there.Kind != dirfd.Link:
 		return errOccupied
 	default:
 		temp := tempName()
@@ -68,7 +68,7 @@ func (u *Unpacker) link(in *dir.Dir, name string, e *Entry) error {
 }
 
 // create begins with a file, under a temporary name.
-func (u *Unpacker) create(in *dir.Dir, name string, e *Entry) error {
+func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 	perm := e.Perm
 	there, err := in.Lstat(name)
 	exists := err == nil
@@ -76,7 +76,7 @@ func (u *Unpacker) create(in *dir.Dir, name string, e *Entry) error {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
-	case there.Kind != dir.Regular:
+	case there.Kind != dirfd.Regular:
 		return notOwn(there.Kind)
 	default:
 		// A file that may not be written may not be replaced either.
@@ -116,7 +116,7 @@ func (u *Unpacker) create(in *dir.Dir, name string, e *Entry) error {
 // keep gives a new file the owner, as far as the system permits, and the permissions of
 // the one that it replaces. If the group cannot be set, its permissions are removed, so
 // that another group does not get them.
-func keep(f *dir.File, old dir.Info, ownerComes bool) error {
+func keep(f *dirfd.File, old dirfd.Info, ownerComes bool) error {
 	perm := old.Perm
 	now, err := f.Stat()
 	if err != nil {
@@ -220,7 +220,7 @@ func (u *Unpacker) finishFile(f *pending) error {
 		return err
 	}
 	// What is there now may be something else than what was there when the file began.
-	if there, err := f.in.Lstat(f.name); err == nil && there.Kind != dir.Regular {
+	if there, err := f.in.Lstat(f.name); err == nil && there.Kind != dirfd.Regular {
 		return notOwn(there.Kind)
 	}
 	if err := f.in.Rename(f.temp, f.name); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/archive"
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 	"codex.internal/pkg/host/files"
 )
 
@@ -35,12 +35,12 @@ func OpenArchive(ctx context.Context, path string, p *execproto.OpenArchiveParam
 		return nil, err
 	}
 	if p.Mode == execproto.ArchiveRead {
-		return &File{pack: archive.NewPacker(dir.New(fd), archive.PackOptions{
+		return &File{pack: archive.NewPacker(dirfd.New(fd), archive.PackOptions{
 			Context: ctx, Exclude: exclude, Paths: p.Paths, After: p.After, List: p.List, Sums: p.Checksums, Times: p.Times,
 		})}, nil
 	}
 	f := &File{}
-	f.unpack = archive.NewUnpacker(dir.New(fd), false, archive.UnpackOptions{
+	f.unpack = archive.NewUnpacker(dirfd.New(fd), false, archive.UnpackOptions{
 		Preserve: p.Preserve, Owner: p.Owners, Failed: f.failed,
 	})
 	return f, nil

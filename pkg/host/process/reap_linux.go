@@ -7,7 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,13 +81,13 @@ const blockSize = 512
 
 func usageOf(r *syscall.Rusage) Usage {
 	micros := func(t syscall.Timeval) uint64 { return uint64(t.Sec)*1e6 + uint64(t.Usec) }
-	return usageOfReport(standby.Usage{
+	return usageOfReport(warmstart.Usage{
 		User: micros(r.Utime), System: micros(r.Stime), MaxRSS: uint64(r.Maxrss), Read: uint64(r.Inblock), Written: uint64(r.Oublock),
 	})
 }
 
 // usageOfReport is usageOf for what a standby reports.
-func usageOfReport(u standby.Usage) Usage {
+func usageOfReport(u warmstart.Usage) Usage {
 	read, written := u.Read*blockSize, u.Written*blockSize
 	return Usage{
 		User: time.Duration(u.User) * time.Microsecond, System: time.Duration(u.System) * time.Microsecond,

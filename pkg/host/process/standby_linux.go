@@ -9,12 +9,12 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/host/standby"
 	"codex.internal/pkg/host/threads"
+	"codex.internal/pkg/host/warmstart"
 	"golang.org/x/sys/unix"
 )
 
-// Standby is a program that was started ahead of need (pkg/host/standby). It takes
+// Standby is a program that was started ahead of need (pkg/host/warmstart). It takes
 // the place of one program that would be started from a Spec: a child of this
 // program with the same session, parent-death signal and exit status. It uses the
 // arguments, descriptors and terminal of the spec, and has the name and environment
@@ -43,7 +43,7 @@ type Standby struct {
 // ExtraFiles become the descriptors 3 and up; the next one is its socket, whose
 // number is the value of the last argument, which this function appends.
 func (s *Supervisor) StartStandby(spec Spec) (*Standby, error) {
-	ours, theirs, err := standby.Pair()
+	ours, theirs, err := warmstart.Pair()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (st *Standby) prepare(spec Spec, root *cgroupRoot) error {
 	}
 	defer null.Close()
 	fd := int(null.Fd())
-	o := &standby.Order{Args: spec.Argv[1:], Prepare: true, Files: []int{fd, fd, fd}}
+	o := &warmstart.Order{Args: spec.Argv[1:], Prepare: true, Files: []int{fd, fd, fd}}
 	for _, f := range spec.ExtraFiles {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
@@ -149,15 +149,15 @@ func (st *Standby) prepare(spec Spec, root *cgroupRoot) error {
 
 // send sends an order that another one follows. The socket is not closed meanwhile: its number
 // may be that of another descriptor then.
-func (st *Standby) send(o *standby.Order) error {
+func (st *Standby) send(o *warmstart.Order) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.socket < 0 {
 		return fmt.Errorf("prepare: the standby is closed: %w", os.ErrClosed)
 	}
-	err := standby.Send(st.socket, o)
+	err := warmstart.Send(st.socket, o)
 	switch {
-	case errors.Is(err, standby.ErrUnprepared):
+	case errors.Is(err, warmstart.ErrUnprepared):
 		return ErrUnprepared
 	case err != nil && !st.over:
 		// It may hang, and would not notice that the socket is closed.
@@ -167,8 +167,8 @@ func (st *Standby) send(o *standby.Order) error {
 }
 
 // sendOrder sends the order of a process.
-func sendOrder(socket int, o *standby.Order) (err error) {
-	work(func() { err = standby.Send(socket, o) })
+func sendOrder(socket int, o *warmstart.Order) (err error) {
+	work(func() { err = warmstart.Send(socket, o) })
 	return err
 }
 
@@ -218,7 +218,7 @@ func (st *Standby) order(spec *Spec, e *ends, cgroup int, limited, report bool) 
 		return false
 	}
 	defer st.closeSocket()
-	o := &standby.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Limited: limited, Report: report, Files: e.files[:]}
+	o := &warmstart.Order{Args: spec.Argv[1:], Terminal: spec.TTY, Cgroup: cgroup >= 0, Limited: limited, Report: report, Files: e.files[:]}
 	for _, f := range spec.ExtraFiles {
 		o.Files = append(o.Files, int(f.Fd()))
 	}
@@ -261,7 +261,7 @@ func (st *Standby) awaitReport() (end ending, reported bool) {
 	if f == nil {
 		return end, false
 	}
-	code, used, err := standby.ReadReport(f)
+	code, used, err := warmstart.ReadReport(f)
 	st.mu.Lock()
 	st.report = nil
 	st.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"codex.internal/pkg/host/standby"
+	"codex.internal/pkg/host/warmstart"
 	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +30,7 @@ func TestStandbyProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, err := standby.Receive(socket)
+	order, err := warmstart.Receive(socket)
 	if err == nil && order.Prepare {
 		order, err = prepared(socket, &order)
 	}
@@ -78,7 +78,7 @@ func TestPrepareFails(t *testing.T) {
 
 // prepared does what TestStandbyProgram does ahead: it starts a process in the cgroup of the order, or
 // says that it can do nothing, and returns the order that follows.
-func prepared(socket int, order *standby.Order) (standby.Order, error) {
+func prepared(socket int, order *warmstart.Order) (warmstart.Order, error) {
 	err := error(nil)
 	unix.CloseOnExec(socket)
 	if order.Cgroup {
@@ -90,10 +90,10 @@ func prepared(socket int, order *standby.Order) (standby.Order, error) {
 		_, _ = unix.Write(socket, []byte{9})
 		_ = unix.Pause()
 	}
-	if err := errors.Join(err, standby.Answer(socket, len(order.Args) == 0)); err != nil {
+	if err := errors.Join(err, warmstart.Answer(socket, len(order.Args) == 0)); err != nil {
 		return *order, err
 	}
-	return standby.Receive(socket)
+	return warmstart.Receive(socket)
 }
 
 // TestPrepare: a process has the cgroup of what its standby has started ahead, and it is
@@ -244,7 +244,7 @@ func reportAndWait(socket int) {
 	if errors.Join(unix.CloseRange(0, 2, 0), unix.CloseRange(4, reportFD-1, 0)) != nil {
 		os.Exit(1)
 	}
-	if standby.Report(socket, 7, standby.Usage{User: 5e6, MaxRSS: 1}) != nil {
+	if warmstart.Report(socket, 7, warmstart.Usage{User: 5e6, MaxRSS: 1}) != nil {
 		os.Exit(1)
 	}
 	_, _ = unix.Read(3, make([]byte, 1))

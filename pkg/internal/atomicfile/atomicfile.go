@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/internal/strictjson"
 )
 
@@ -26,7 +26,7 @@ var ErrLocked = errors.New("another process has it locked")
 // ReadBounded reads a file of at most limit bytes that no other user may change,
 // and returns what it is besides. A file that is not there is an fs.ErrNotExist.
 func ReadBounded(path string, limit int64) ([]byte, os.FileInfo, error) {
-	f, err := regular.Open(path, os.O_RDONLY, 0)
+	f, err := safeopen.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +86,7 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("%s is a directory; name a file", path) // and nothing is made beside it
 	}
 	name := path + ".lock"
-	f, err := regular.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := safeopen.Open(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

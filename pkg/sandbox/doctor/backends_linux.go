@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // backends asks the launcher which backends work, and has each enforce what
 // it can.
 func (e *examination) backends() {
-	runtime, err := launch.NewRuntime(launch.Options{Self: true})
+	runtime, err := runner.NewRuntime(runner.Options{Self: true})
 	if err != nil {
 		e.note("The sandbox's launcher was not found (%v), so nothing can be confined; install codex again.", err)
 		return
@@ -86,7 +86,7 @@ func (e *examination) confine(b *Backend, policy string, write bool) (bool, stri
 			permissions.Entry{Path: permissions.Path{Kind: permissions.Literal, Text: at.workspace}, Access: permissions.Write})
 		want = append(want, didWrite)
 	}
-	runtime, err := launch.NewRuntime(launch.Options{Self: true, Backend: backend})
+	runtime, err := runner.NewRuntime(runner.Options{Self: true, Backend: backend})
 	if err != nil {
 		return wrong(err)
 	}
@@ -95,7 +95,7 @@ func (e *examination) confine(b *Backend, policy string, write bool) (bool, stri
 	if err != nil {
 		return wrong(err)
 	}
-	command, err := runtime.Process(launch.Intent{Profile: profile, PolicyCwd: at.workspace, CommandCwd: at.workspace},
+	command, err := runtime.Process(runner.Intent{Profile: profile, PolicyCwd: at.workspace, CommandCwd: at.workspace},
 		[]string{self, Arg, "confined", dir}, nil, []string{"PATH=/usr/bin:/bin"})
 	if err != nil {
 		return wrong(err)

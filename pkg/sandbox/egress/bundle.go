@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // bundleVariables name the file of certificate authorities that programs trust:
@@ -164,7 +164,7 @@ func systemBundle(getenv func(string) string) ([]byte, error) {
 		paths = []string{named}
 	}
 	for _, path := range paths {
-		text, err := regular.ReadFile(path, maxBundle)
+		text, err := safeopen.ReadFile(path, maxBundle)
 		switch {
 		case err == nil:
 			return text, nil

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // Injection is a credential that proxies put into the requests for one host, so
@@ -193,7 +193,7 @@ type credential struct {
 
 // value reads the credential.
 func (e *injection) value() (credential, error) {
-	text, err := regular.ReadPrivate(e.ValueFile, maxValueFile)
+	text, err := safeopen.ReadPrivate(e.ValueFile, maxValueFile)
 	if err != nil {
 		return credential{}, fmt.Errorf("value_file: %w", err)
 	}
@@ -227,7 +227,7 @@ func (e *injection) roots() (*x509.CertPool, error) {
 	if e.UpstreamCA == "" {
 		return nil, nil
 	}
-	text, err := regular.ReadFile(e.UpstreamCA, maxUpstreamCA)
+	text, err := safeopen.ReadFile(e.UpstreamCA, maxUpstreamCA)
 	if err != nil {
 		return nil, fmt.Errorf("upstream_ca: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/host/peercred"
 )
 
 // Options configure a Host. The zero value is complete.
@@ -40,7 +40,7 @@ type Options struct {
 	// the system's resolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	// UserOf returns the user of the process at the other end of a connection
-	// within this machine. Nil: localpeer.UserOf.
+	// within this machine. Nil: peercred.UserOf.
 	UserOf func(conn net.Conn) (int, error)
 }
 
@@ -74,7 +74,7 @@ func NewHost(opts Options) *Host {
 		opts.Connections = DefaultConnections
 	}
 	if opts.UserOf == nil {
-		opts.UserOf = localpeer.UserOf
+		opts.UserOf = peercred.UserOf
 	}
 	return &Host{opts: opts, heads: make(chan struct{}, maxAllLargeHeads)}
 }

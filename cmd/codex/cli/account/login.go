@@ -19,7 +19,7 @@ import (
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/account/httpclient"
 	"codex.internal/pkg/account/signin"
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/host/terminal"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -156,7 +156,7 @@ func openLoginLog(dir string, makeHome bool, stderr io.Writer) (io.Closer, *slog
 	err = os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		var f *os.File
-		if f, err = regular.Open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
+		if f, err = safeopen.Open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err == nil {
 			return f, slog.New(slog.NewTextHandler(f, nil))
 		}
 	}

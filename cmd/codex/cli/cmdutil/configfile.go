@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
@@ -82,7 +82,7 @@ func ReadOptions(c *cli.Context, f OptionsFile) (*Options, error) {
 	case !given:
 		option, path = optionFile, filepath.Join(systemOptions, f.Name)
 	}
-	text, err := regular.ReadFile(path, maxOptionsFile)
+	text, err := safeopen.ReadFile(path, maxOptionsFile)
 	if !given && errors.Is(err, fs.ErrNotExist) {
 		return o, nil
 	}

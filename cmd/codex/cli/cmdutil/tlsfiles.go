@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"sync"
 
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 )
 
 // maxTLSFile bounds a file of certificates or of a key, in bytes: those of all public
@@ -86,7 +86,7 @@ func authorities(option, path string) (*x509.CertPool, error) {
 }
 
 func readTLSFile(option, path string) ([]byte, error) {
-	text, err := regular.ReadFile(path, maxTLSFile)
+	text, err := safeopen.ReadFile(path, maxTLSFile)
 	if about, ok := errors.AsType[*fs.PathError](err); ok {
 		err = about.Err // the message has the path
 	}

@@ -12,7 +12,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/archive"
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 )
 
 // downloadArchive copies a directory of the server into another one here, as one archive.
@@ -37,8 +37,8 @@ func (cp *copying) downloadArchive(uri string, in *os.Root, name string, e *exec
 }
 
 // enterPath opens a directory in another one without following a link there.
-func enterPath(path, name string) (*dir.Dir, error) {
-	in, err := dir.Open(path)
+func enterPath(path, name string) (*dirfd.Dir, error) {
+	in, err := dirfd.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (cp *copying) sendArchive(source, uri string, o archive.PackOptions) error 
 }
 
 func (cp *copying) sendOnce(source, uri string, o archive.PackOptions, sent *sending) error {
-	from, err := dir.Open(source)
+	from, err := dirfd.Open(source)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // errNotBegun ends a command that the server has not said to run yet; the
@@ -232,7 +232,7 @@ func cause(ctx context.Context, err error) error {
 func runError(err error, argv []string, approves bool) error {
 	var refused *execclient.ServerError
 	if errors.As(err, &refused) {
-		if strings.Contains(refused.Message, launch.ErrUnenforceable.Error()) {
+		if strings.Contains(refused.Message, runner.ErrUnenforceable.Error()) {
 			err = fmt.Errorf("%w; run codex doctor on the server to see what is missing", err)
 		}
 		code := cmdutil.ExitNotStarted

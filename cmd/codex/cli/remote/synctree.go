@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/archive"
-	"codex.internal/pkg/host/dir"
+	"codex.internal/pkg/host/dirfd"
 	"codex.internal/pkg/wire/pattern"
 )
 
@@ -33,7 +33,7 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 	if t.path == "" {
 		return nil
 	}
-	d, err := dir.Open(t.path)
+	d, err := dirfd.Open(t.path)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 
 // read reads a file without following links: it could be another one than that of the list.
 func (t *localTree) read(below string) (string, error) {
-	d, err := dir.Open(t.path)
+	d, err := dirfd.Open(t.path)
 	if err != nil {
 		return "", err
 	}
@@ -111,7 +111,7 @@ func (t *localTree) take(from tree, paths []string) error {
 		t.report(from.shown(below), errors.New("not copied: the name is not UTF-8; copy it with codex remote cp -r"))
 		return true
 	})
-	into, err := dir.Open(t.path)
+	into, err := dirfd.Open(t.path)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/pathuri"
 	"github.com/urfave/cli/v2"
 )
@@ -58,7 +58,7 @@ Examples:
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "put the config profile `NAME`, NAME.config.toml in the directory of config.toml, over the user's"},
 			// People who know it from codex remote run are told what to do.
 			&cli.BoolFlag{Name: "ask-network", Hidden: true, Usage: "is refused: the command could answer the questions itself"},
-			&cli.StringFlag{Name: "backend", Value: launch.Backends[0], Usage: "what confines it: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
+			&cli.StringFlag{Name: "backend", Value: runner.Backends[0], Usage: "what confines it: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 			&cli.BoolFlag{Name: "stricter", Usage: "let Landlock enforce more than was asked for, where it cannot be exact"},
 			&cli.BoolFlag{Name: "no-local-sockets", Usage: "while the network is off, leave no sockets of its own but pairs, as in Codex CLI"},
 			&cli.BoolFlag{Name: "explain", Usage: "print what would be enforced, and run nothing"},
@@ -185,8 +185,8 @@ func checkSandbox(c *cli.Context) error {
 			"list the hosts with --allow-domain, or start codex exec-server and use codex remote run --ask-network")
 	case !c.Args().Present() && !c.Bool("explain"):
 		return cmdutil.Usagef("sandbox needs a command: codex sandbox -- COMMAND [ARGUMENT...]")
-	case !slices.Contains(launch.Backends, c.String("backend")):
-		return cmdutil.Usagef("--backend %q: there are %s", c.String("backend"), strings.Join(launch.Backends, ", "))
+	case !slices.Contains(runner.Backends, c.String("backend")):
+		return cmdutil.Usagef("--backend %q: there are %s", c.String("backend"), strings.Join(runner.Backends, ", "))
 	}
 	if err := checkRefused(c); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"github.com/urfave/cli/v2"
 )
 
@@ -50,7 +50,7 @@ func TestWindowsSaysWhatIsMissing(t *testing.T) {
 	app := &cli.App{Commands: []*cli.Command{command}, Writer: io.Discard, ExitErrHandler: func(*cli.Context, error) {}}
 	err := app.Run([]string{"codex", "sandbox", "--workspace-write", "--", "dir"})
 	var exit *cmdutil.ExitError
-	if !errors.As(err, &exit) || exit.Code != notStarted || !errors.Is(err, launch.ErrNoSetup) {
+	if !errors.As(err, &exit) || exit.Code != notStarted || !errors.Is(err, runner.ErrNoSetup) {
 		t.Fatalf("got %v", err)
 	}
 	if advice := cmdutil.AdviceOn(err); !strings.Contains(advice, onAServer) {

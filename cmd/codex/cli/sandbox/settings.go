@@ -13,8 +13,8 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/host/hostconfig"
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/codexconfig"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
@@ -49,8 +49,8 @@ func loadSettings(c *cli.Context, cwd string) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	machine := hostconfig.Machine{System: hostconfig.SystemDirectory, Home: dir}
-	found, err := machine.Read(c.Context, hostconfig.Query{
+	machine := codexconfig.Machine{System: codexconfig.SystemDirectory, Home: dir}
+	found, err := machine.Read(c.Context, codexconfig.Query{
 		Cwd: cwd, Config: [][]string{{keyPermissions}, {keyDefaultPermissions}, {keyWorkspaceWrite}},
 	})
 	if err != nil {
@@ -97,21 +97,21 @@ var configProfileName = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 // profileLayer reads the file of a config profile. Codex CLI goes on without a file that
 // is missing; here that is an error, for the command would run with other permissions
 // than those that were asked for.
-func profileLayer(dir, name string) (hostconfig.Layer, error) {
-	var none hostconfig.Layer
+func profileLayer(dir, name string) (codexconfig.Layer, error) {
+	var none codexconfig.Layer
 	if !configProfileName().MatchString(name) {
 		return none, cmdutil.Usagef("--profile %q: expected the name of a config profile, such as work; "+
 			"a permission profile in a file is given by --profile-file FILE", name)
 	}
 	path := filepath.Join(dir, name+configSuffix)
-	text, err := regular.ReadFile(path, maxLayerFile)
+	text, err := safeopen.ReadFile(path, maxLayerFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return none, fmt.Errorf("--profile %s: there is no %s; a permission profile in a file is given by --profile-file FILE", name, path)
 	case err != nil:
 		return none, fmt.Errorf("--profile %s: %w", name, err)
 	}
-	return hostconfig.Layer{Source: path, BaseDir: dir, TOML: string(text)}, nil
+	return codexconfig.Layer{Source: path, BaseDir: dir, TOML: string(text)}, nil
 }
 
 // ProfileNames are the names of permission profiles that --permission-profile takes in the

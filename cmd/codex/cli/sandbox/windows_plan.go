@@ -10,8 +10,8 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/sandbox/winsandbox"
 	"github.com/urfave/cli/v2"
 )
@@ -46,7 +46,7 @@ func runWindows(c *cli.Context, s cmdutil.Streams) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	err = launch.PrepareWindows(l, filepath.Dir(self))
+	err = runner.PrepareWindows(l, filepath.Dir(self))
 	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(err, onAServer)}
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/host/regular"
+	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/sandbox/egress"
 )
 
@@ -40,7 +40,7 @@ func readEgressPolicy(path string) (*egress.Ceiling, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := regular.ReadFile(path, maxEgressPolicy)
+	text, err := safeopen.ReadFile(path, maxEgressPolicy)
 	if err != nil {
 		return nil, fmt.Errorf("read --egress-policy: %w", err)
 	}

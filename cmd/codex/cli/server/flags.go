@@ -10,7 +10,7 @@ import (
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
@@ -86,7 +86,7 @@ func detachedFlags() []cli.Flag {
 // sandboxFlags say what confines commands, and what the network proxies of processes may reach.
 func sandboxFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "sandbox-backend", Value: launch.Backends[0], Usage: "what confines commands: " + strings.Join(launch.Backends, ", ") + " (`NAME`)"},
+		&cli.StringFlag{Name: "sandbox-backend", Value: runner.Backends[0], Usage: "what confines commands: " + strings.Join(runner.Backends, ", ") + " (`NAME`)"},
 		&cli.BoolFlag{Name: "proxy-private-ips-via-upstream", EnvVars: []string{"CODEX_EXEC_SERVER_PROXY_PRIVATE_IPS_VIA_UPSTREAM"},
 			Usage: "let network proxies of processes reach private addresses through the proxy of HTTP_PROXY and the like"},
 		&cli.StringFlag{Name: "egress-policy", Usage: "permit network proxies of processes no more than the TOML `FILE` does"},

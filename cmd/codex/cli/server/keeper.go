@@ -19,7 +19,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/host/threads"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 )
 
 // maxKeeperSettings bounds what a keeper reads from its standard input.
@@ -114,7 +114,7 @@ func runKeeper(ctx context.Context) error {
 	return execserver.RunKeeper(ctx, execserver.Options{
 		Logger: log, Tracer: keeperTracer(s.Collector, s.Version, log), TraceCommands: s.TraceCommands,
 		Version: s.Version, CodexHome: s.CodexHome, HiddenPaths: s.Hidden, Limits: s.Limits, PrivatePaths: s.Private,
-		Sandbox: launch.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
+		Sandbox: runner.Options{Self: true, Backend: s.Backend, Stricter: s.Stricter, NoLocalSockets: s.NoLocalSockets},
 		Process: process.Options{
 			Subreaper: true, Cgroups: s.Cgroups, NoLimits: s.NoLimits, KillFirst: true,
 			Watchdog: []string{self, WatchdogArg}, Limiter: []string{self, LimiterArg},

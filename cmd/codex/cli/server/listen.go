@@ -17,7 +17,7 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/host/localpeer"
+	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
@@ -115,8 +115,8 @@ func listenPort(ctx context.Context, where listenOn, rules portRules) (execserve
 		return execserver.Listener{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
 	}
-	anyPeer := rules.anyPeer && (!loopback || !localpeer.Supported)
-	if !known && !anyPeer && !localpeer.Supported {
+	anyPeer := rules.anyPeer && (!loopback || !peercred.Supported)
+	if !known && !anyPeer && !peercred.Supported {
 		return execserver.Listener{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
 			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", where.text)
 	}

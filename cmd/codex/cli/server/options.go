@@ -17,7 +17,7 @@ import (
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/sandbox/launch"
+	"codex.internal/pkg/sandbox/runner"
 	"github.com/urfave/cli/v2"
 )
 
@@ -106,7 +106,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: auth,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
-		Sandbox: launch.Options{
+		Sandbox: runner.Options{
 			Self: true, Backend: c.String("sandbox-backend"), Stricter: c.Bool("sandbox-stricter"),
 			NoLocalSockets: c.Bool("sandbox-no-local-sockets"),
 		},
@@ -159,8 +159,8 @@ func checkValues(c *cli.Context) error {
 			return cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
 		}
 	}
-	if b := c.String("sandbox-backend"); !slices.Contains(launch.Backends, b) {
-		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(launch.Backends, ", "))
+	if b := c.String("sandbox-backend"); !slices.Contains(runner.Backends, b) {
+		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(runner.Backends, ", "))
 	}
 	if word := c.String("linux-sandbox-pid-namespace"); word != pidNamespaceIsolate {
 		return cmdutil.Usagef(

@@ -22,8 +22,8 @@ import (
 
 	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/sandbox/egress"
-	"codex.internal/pkg/sandbox/launch"
 	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/testutil"
 	"golang.org/x/sys/unix"
 )
@@ -223,14 +223,14 @@ func newRedirected(t *testing.T) *redirected {
 // run has a sandboxed program do what the words say, and returns how each ended.
 func (r *redirected) run(backend string, words ...string) map[string]string {
 	r.t.Helper()
-	launcher, err := launch.NewRuntime(launch.Options{Launcher: harness.Codex, Helper: harness.Codex, Backend: backend})
+	launcher, err := runner.NewRuntime(runner.Options{Launcher: harness.Codex, Helper: harness.Codex, Backend: backend})
 	harness.Must(r.t, err)
 	defer launcher.Close()
 	self, err := os.Executable()
 	harness.Must(r.t, err)
 	profile := permissions.Profile{Kind: permissions.Managed}
 	profile.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}}
-	intent := launch.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
+	intent := runner.Intent{Profile: profile, PolicyCwd: "/", CommandCwd: "/"}
 	if r.off { // a command that can write nothing gets no sockets of its own
 		intent.Profile.FileSystem.Entries = append(profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: r.t.TempDir()}, Access: permissions.Write})
 	} else {
@@ -252,7 +252,7 @@ func (r *redirected) run(backend string, words ...string) map[string]string {
 	out, err := cmd.Output()
 	command.Close()
 	if err != nil {
-		r.t.Fatalf("%v: %s", err, launch.ReadRefusal(command.Refusal, -1))
+		r.t.Fatalf("%v: %s", err, runner.ReadRefusal(command.Refusal, -1))
 	}
 	ended := make(map[string]string)
 	for line := range strings.Lines(string(out)) {

@@ -1,0 +1,201 @@
+// Package codexconfig reads the configuration of the machine that a server runs
+// on: config.toml of the system, of the server's user and of trusted projects, and
+// the administrator's requirements. It returns selected parts of them as layers,
+// which the caller merges (docs/spec/wire.md §7.4).
+//
+//	m := hostconfig.Machine{System: "/etc/codex", Home: home}
+//	result, err := m.Read(ctx, hostconfig.Query{
+//		Cwd:    "/srv/project",
+//		Config: [][]string{{"mcp_servers"}},
+//	})
+//
+// A project is hostile until the user's configuration trusts it: nothing of an
+// untrusted one is read, apart from which names exist in it and where its `.git`
+// file points. Files are opened without waiting, so that a FIFO in place of one is
+// an error. All functions are safe for concurrent use; no state is kept between
+// calls.
+package codexconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"codex.internal/pkg/host/safeopen"
+)
+
+// Machine names the directories of configuration files, as absolute paths.
+type Machine struct {
+	// System holds the files of the administrator; usually SystemDirectory.
+	System string
+	// Home is CODEX_HOME of the server's user. It need not exist.
+	Home string
+}
+
+// SystemDirectory is where the administrator's files are.
+const SystemDirectory = "/etc/codex"
+
+// Query says what to read.
+type Query struct {
+	// Cwd is the directory whose project counts: absolute and clean. It need not
+	// exist.
+	Cwd string
+	// Config and Requirements are the paths of keys to select of config.toml and
+	// of requirements.toml. No path may be empty.
+	Config, Requirements [][]string
+}
+
+// Layer is the selected part of one file.
+type Layer struct {
+	Source  string // where it is from, for people
+	BaseDir string // the file's directory, to which its relative paths refer
+	TOML    string // a document
+}
+
+// Stack is the layers of a kind, the lowest first.
+type Stack struct {
+	Layers []Layer
+	// System is how many of them, at the beginning, are the administrator's that
+	// the user may override.
+	System int
+}
+
+// Result is the answer to a Query.
+type Result struct{ Config, Requirements Stack }
+
+// reader carries out one call.
+type reader struct {
+	ctx   context.Context
+	m     Machine
+	bytes int // of the files read so far
+	text  int // of the selected parts
+
+	// system, user and managed are config.toml of the machine; nil: missing.
+	system, user, managed *document
+}
+
+// Read reads the files anew. A missing file is no layer, and neither is one of
+// which nothing is selected. A file that cannot be read or parsed fails the call
+// with an error that names it.
+func (m Machine) Read(ctx context.Context, q Query) (Result, error) {
+	r := &reader{ctx: ctx, m: m}
+	for _, file := range []struct {
+		to   **document
+		path string
+	}{
+		{&r.system, filepath.Join(m.System, "config.toml")},
+		{&r.user, filepath.Join(m.Home, "config.toml")},
+		{&r.managed, filepath.Join(m.System, "managed_config.toml")},
+	} {
+		var err error
+		if *file.to, err = r.read(file.path); err != nil {
+			return Result{}, err
+		}
+	}
+	projects, err := r.projects(q.Cwd)
+	if err != nil {
+		return Result{}, err
+	}
+	config, err := r.config(newSelection(q.Config), projects)
+	if err != nil {
+		return Result{}, err
+	}
+	requirements, err := r.requirements(newSelection(q.Requirements))
+	return Result{Config: config, Requirements: requirements}, err
+}
+
+// config returns the layers of config.toml.
+func (r *reader) config(s selection, projects []*document) (Stack, error) {
+	var stack Stack
+	if err := r.add(&stack, s, "system", r.system); err != nil {
+		return stack, err
+	}
+	stack.System = len(stack.Layers)
+	if err := r.add(&stack, s, "user", r.user); err != nil {
+		return stack, err
+	}
+	for _, d := range projects {
+		if err := r.add(&stack, s, "project", d); err != nil {
+			return stack, err
+		}
+	}
+	err := r.add(&stack, s, "legacy managed_config.toml", r.managed)
+	return stack, err
+}
+
+// requirements returns the layers of requirements.toml. The last of them is what
+// the managed configuration implies.
+func (r *reader) requirements(s selection) (Stack, error) {
+	var stack Stack
+	d, err := r.read(filepath.Join(r.m.System, "requirements.toml"))
+	if err != nil {
+		return stack, err
+	}
+	if err := r.add(&stack, s, "", d); err != nil {
+		return stack, err
+	}
+	stack.System = len(stack.Layers)
+	if policy, ok := r.managed.text("approval_policy"); ok {
+		implied := &document{path: r.managed.path, root: newTable()}
+		text := append(appendString([]byte("["), policy), ']')
+		implied.root.set("allowed_approval_policies", &value{text: string(text)})
+		err = r.add(&stack, s, "", implied)
+	}
+	return stack, err
+}
+
+// add adds the selected part of a document to a stack. kind begins the layer's
+// source.
+func (r *reader) add(stack *Stack, s selection, kind string, d *document) error {
+	if d == nil {
+		return nil
+	}
+	part := s.of(d.root)
+	if len(part.keys) == 0 {
+		return nil
+	}
+	text, err := render(part, maxSelected-r.text)
+	r.text += len(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.path, err)
+	}
+	source := d.path
+	if kind != "" {
+		source = kind + " (" + d.path + ")"
+	}
+	stack.Layers = append(stack.Layers, Layer{Source: source, BaseDir: filepath.Dir(d.path), TOML: text})
+	return nil
+}
+
+// read reads a file; nil: it does not exist.
+func (r *reader) read(path string) (*document, error) { return r.readAs(path, path) }
+
+// readAs reads the file at path, which results and errors call name.
+func (r *reader) readAs(path, name string) (*document, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return nil, err
+	}
+	text, err := safeopen.ReadFile(path, maxFileBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, cause(err))
+	}
+	if r.bytes += len(text); r.bytes > maxTotalBytes {
+		return nil, fmt.Errorf("%s: the configuration files have more than %d bytes together", name, maxTotalBytes)
+	}
+	return parse(name, text)
+}
+
+// cause returns an error without its path.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

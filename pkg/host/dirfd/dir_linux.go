@@ -1,0 +1,57 @@
+package dirfd
+
+import (
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// accessFlags ask for the rights that an open would have, without following a link.
+const accessFlags = unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
+
+// setModified sets the modification time of an open file. Before Linux 5.8 only /proc
+// leads to it.
+func setModified(fd int, at time.Time) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(at.UnixNano())}
+	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), times, 0)
+	}
+	return err
+}
+
+// SetLinkModified sets the modification time of a link.
+func (d *Dir) SetLinkModified(name string, at time.Time) error {
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(at.UnixNano())}
+	return unix.UtimesNanoAt(d.fd, name, times, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// CheckWritable returns ErrProc for a directory of /proc.
+func (d *Dir) CheckWritable() error {
+	var fs unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(d.fd, &fs) }); err != nil {
+		return err
+	}
+	if fs.Type == unix.PROC_SUPER_MAGIC {
+		return ErrProc
+	}
+	return nil
+}
+
+// NextData returns the next range of the file, from at on, that is not a hole. It ends at
+// the end of the file: then start and end are the size. ok is false if the file system
+// does not tell.
+func (f *File) NextData(at, size int64) (start, end int64, ok bool) {
+	start, err := unix.Seek(f.fd, at, unix.SEEK_DATA)
+	if err == unix.ENXIO {
+		return size, size, true
+	}
+	if err == nil {
+		end, err = unix.Seek(f.fd, start, unix.SEEK_HOLE)
+	}
+	if err != nil {
+		return 0, 0, false
+	}
+	return min(start, size), min(end, size), true
+}

@@ -1,0 +1,74 @@
+//go:build linux || darwin
+
+package outputlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"sync"
+
+	"codex.internal/pkg/host/process"
+)
+
+// mark begins each segment. Its last byte is the version of the format.
+const mark = "codxout\x01"
+
+// recordHead is the size of a record before its data, all numbers little endian: the size
+// of the data in 4 bytes, the stream in 1, 3 zeros, the number in 8, the checksum in 4.
+const recordHead = 20
+
+// castagnoli is the table of the checksum. It takes 0.2 ms to make, which every start of codex
+// would take longer.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
+
+// errRecord means that the bytes are no record, or the beginning of one that was not
+// written to its end.
+var errRecord = errors.New("not a whole record")
+
+// streamCodes are the streams as records name them.
+var streamCodes = map[process.Stream]byte{process.Stdout: 1, process.Stderr: 2, process.PTY: 3}
+
+var streamNames = map[byte]process.Stream{1: process.Stdout, 2: process.Stderr, 3: process.PTY}
+
+// appendRecord appends a record. data has at most MaxChunk bytes.
+func appendRecord(b []byte, seq uint64, stream process.Stream, data []byte) []byte {
+	at := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(data)))
+	b = append(b, streamCodes[stream], 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, seq)
+	sum := crc32.Update(crc32.Checksum(b[at:], castagnoli()), castagnoli(), data)
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	return append(b, data...)
+}
+
+// recordSize returns the size of the data of the record with that head. It fails for a
+// head that cannot be one, so that nothing large is allocated for it.
+func recordSize(head []byte) (int, error) {
+	if len(head) < recordHead {
+		return 0, errRecord
+	}
+	size := binary.LittleEndian.Uint32(head)
+	if size == 0 || size > MaxChunk || streamNames[head[4]] == "" || head[5]|head[6]|head[7] != 0 {
+		return 0, errRecord
+	}
+	return int(size), nil
+}
+
+// parseRecord parses the record that b begins with. The chunk's data lies in b.
+func parseRecord(b []byte) (Chunk, error) {
+	size, err := recordSize(b)
+	if err != nil || len(b) < recordHead+size {
+		return Chunk{}, errRecord
+	}
+	data := b[recordHead : recordHead+size]
+	sum := crc32.Update(crc32.Checksum(b[:recordHead-4], castagnoli()), castagnoli(), data)
+	if binary.LittleEndian.Uint32(b[recordHead-4:]) != sum {
+		return Chunk{}, errRecord
+	}
+	seq := binary.LittleEndian.Uint64(b[8:])
+	if seq == 0 {
+		return Chunk{}, errRecord
+	}
+	return Chunk{Seq: seq, Stream: streamNames[b[4]], Data: data}, nil
+}

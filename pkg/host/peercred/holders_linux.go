@@ -1,0 +1,378 @@
+package peercred
+
+import (
+	"errors"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// sighting is the result of one scan of all processes for one socket.
+type sighting struct {
+	held     bool   // by a process that is not confined
+	confined string // why one of its holders counts as confined; "": none does
+	// unreadable are the directories' process ids whose descriptors could not be
+	// read.
+	unreadable []int
+	err        error
+}
+
+// batch is one scan of all processes, for all callers that called find before it
+// began.
+type batch struct {
+	done  chan struct{}
+	mu    sync.Mutex           // for the sightings, while processes are inspected
+	found map[string]*sighting // by the text of the descriptor's link
+}
+
+// scans shares scans: one runs at a time, and callers that ask meanwhile wait for
+// the next one, so that many connections at once cost no more than two scans.
+type scans struct {
+	running sync.Mutex
+	kernel  map[int]bool // the kernel threads that the last scan found; running is held
+	mu      sync.Mutex
+	next    *batch
+}
+
+var shared scans
+
+// find finds the holders of a socket by a scan that begins after the call.
+func (l *scans) find(inode uint64) sighting {
+	link := "socket:[" + strconv.FormatUint(inode, 10) + "]"
+	l.mu.Lock()
+	b := l.next
+	leads := b == nil
+	if leads {
+		b = &batch{done: make(chan struct{}), found: make(map[string]*sighting)}
+		l.next = b
+	}
+	if b.found[link] == nil {
+		b.found[link] = &sighting{}
+	}
+	seen := b.found[link]
+	l.mu.Unlock()
+	if leads {
+		l.running.Lock()
+		l.mu.Lock()
+		l.next = nil
+		l.mu.Unlock()
+		l.kernel = b.run(l.kernel)
+		l.running.Unlock()
+		close(b.done)
+	}
+	<-b.done
+	return *seen
+}
+
+// run scans every process, with a few goroutines: a client waits for it. Kernel threads are left
+// out: they hold no descriptors, and large machines have a thousand. This program comes last,
+// and only if no other process holds the socket: it is not confined, and with many clients
+// it has more descriptors than all others together.
+//
+// It gets the ids of the kernel threads that the scan before has found, and returns those that there are.
+func (b *batch) run(known map[int]bool) (kernel map[int]bool) {
+	me, err := readSelf()
+	if err != nil {
+		b.fail(err)
+		return nil
+	}
+	kernel = kernelThreads(known)
+	pids, err := processes()
+	if err != nil {
+		b.fail(err)
+		return kernel
+	}
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return kernel[pid] })
+	var unreadable []int
+	// If /proc is that of another PID namespace, the process with this id is another one.
+	if at := slices.Index(pids, me.pid); at >= 0 && isSelf(me.pid) {
+		unreadable = b.scan(&me, slices.Delete(pids, at, at+1))
+		if b.wanted() {
+			unreadable = append(unreadable, b.scan(&me, []int{me.pid})...)
+		}
+	} else {
+		unreadable = b.scan(&me, pids)
+	}
+	for _, s := range b.found {
+		s.unreadable = unreadable
+	}
+	return kernel
+}
+
+// scan inspects processes, and returns those whose descriptors cannot be read.
+func (b *batch) scan(me *self, pids []int) (unreadable []int) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	inspect := func() {
+		var own []int
+		buffer := make([]byte, namesSize)
+		for i := next.Add(1) - 1; i < int64(len(pids)); i = next.Add(1) - 1 {
+			switch err := b.inspect(me, pids[i], buffer); {
+			case errors.Is(err, fs.ErrPermission):
+				own = append(own, pids[i])
+			case err != nil && !gone(err):
+				b.fail(err)
+			}
+		}
+		b.mu.Lock()
+		unreadable = append(unreadable, own...)
+		b.mu.Unlock()
+	}
+	for range min(runtime.GOMAXPROCS(0), maxScanners, len(pids)) - 1 {
+		wg.Go(inspect)
+	}
+	inspect()
+	wg.Wait()
+	return unreadable
+}
+
+// fail notes an error that keeps the answer from being known.
+func (b *batch) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.found {
+		s.err = err
+	}
+}
+
+// wanted reports whether a socket has no holder yet.
+func (b *batch) wanted() bool {
+	for _, s := range b.found {
+		if s.err == nil && s.confined == "" && !s.held {
+			return true
+		}
+	}
+	return false
+}
+
+// isSelf reports whether /proc calls this process pid.
+func isSelf(pid int) bool {
+	name, err := readLink(unix.AT_FDCWD, "/proc/self")
+	return err == nil && name == strconv.Itoa(pid)
+}
+
+// gone reports whether an error says that a process has ended.
+func gone(err error) bool {
+	return errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist)
+}
+
+// processes lists the ids of all processes that /proc shows.
+func processes() ([]int, error) {
+	names, err := namesIn(unix.AT_FDCWD, "/proc")
+	if err != nil {
+		return nil, err
+	}
+	pids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func namesIn(dir int, name string) ([]string, error) {
+	fd, err := openNames(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return readNames(fd, make([]byte, namesSize))
+}
+
+// openNames opens a directory to read the names in it.
+func openNames(dir int, name string) (fd int, err error) {
+	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// readNames returns the names in an open directory.
+func readNames(fd int, buffer []byte) (names []string, err error) {
+	for {
+		n, err := unix.ReadDirent(fd, buffer)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return names, err
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
+	}
+}
+
+// inspect scans the descriptors of a process. Threads have tables of their
+// own if they ask for that (and a process whose first thread has ended shows
+// none): they are looked at where a process is marked as confined. The files of
+// the process are read through its directory fd, so that they are of one process
+// even if another one gets its id meanwhile.
+func (b *batch) inspect(me *self, pid int, buffer []byte) error {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	held, err := b.holds(fd, buffer)
+	if err != nil {
+		return err
+	}
+	var threads unix.Stat_t
+	if err := unix.Fstatat(fd, "../task", &threads, 0); err != nil {
+		return err
+	}
+	const one = 3 // links: the directory's name, its dot, and one thread's
+	if len(held) == 0 && threads.Nlink <= one {
+		return nil
+	}
+	dir, err := unix.Openat(fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	p, err := readProcess(dir)
+	if err != nil {
+		return err
+	}
+	if threads.Nlink > one && me.marked(&p) != "" {
+		more, err := b.heldByThreads(dir, buffer)
+		if err != nil {
+			return err
+		}
+		held = append(held, more...)
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	why, err := me.confined(dir, &p)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range held {
+		if why == "" {
+			s.held = true
+		} else {
+			s.confined = "process " + strconv.Itoa(pid) + ", which holds its socket, " + why
+		}
+	}
+	return nil
+}
+
+// heldByThreads returns which of the sockets are among the descriptors of any thread of a process.
+func (b *batch) heldByThreads(dir int, buffer []byte) (held []*sighting, err error) {
+	tasks, err := namesIn(dir, "task")
+	if err != nil {
+		return nil, err
+	}
+	for _, task := range tasks {
+		fd, err := openNames(dir, "task/"+task+"/fd")
+		if err == nil {
+			var more []*sighting
+			more, err = b.holds(fd, buffer)
+			_ = unix.Close(fd)
+			held = append(held, more...)
+		}
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+// holds returns which of the sockets are among the descriptors that a directory lists.
+func (b *batch) holds(fd int, buffer []byte) ([]*sighting, error) {
+	names, err := readNames(fd, buffer)
+	if err != nil {
+		return nil, err
+	}
+	var held []*sighting
+	var link [64]byte
+	for _, name := range names {
+		n, err := unix.Readlinkat(fd, name, link[:])
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		if err != nil {
+			continue // closed meanwhile
+		}
+		if s := b.found[string(link[:n])]; s != nil {
+			held = append(held, s)
+		}
+	}
+	return held, nil
+}
+
+// unseen says why a socket that no readable process holds cannot be assumed to
+// belong to an unreadable process of the user; "": it can.
+func unseen(unreadable []int, uid int) (string, error) {
+	me, err := readSelf()
+	if err != nil {
+		return "", err
+	}
+	// Process 1 exists. If /proc does not show it, /proc hides processes.
+	if dir, err := openProcess(1); err != nil {
+		return "/proc does not show the processes of others", nil
+	} else {
+		_ = unix.Close(dir)
+	}
+	pids, err := processes()
+	if err != nil {
+		return "", err
+	}
+	candidates := make(map[int]bool)
+	for _, pid := range unreadable {
+		candidates[pid] = true
+	}
+	found := false
+	for _, pid := range pids {
+		dir, err := openProcess(pid)
+		if err != nil {
+			continue
+		}
+		p, err := readProcess(dir)
+		// Of the sandboxes of others, those count that can be seen to hide.
+		hides := err == nil && me.marked(&p) != "" && (me.own(&p) || candidates[pid] && me.launched(dir, &p))
+		_ = unix.Close(dir)
+		switch {
+		case gone(err):
+		case err != nil:
+			return "", err
+		case hides:
+			return "a sandboxed command is running, which may have it", nil
+		case candidates[pid] && p.belongsTo(uid) && me.marked(&p) == "":
+			found = true
+		}
+	}
+	if !found {
+		return "no process that has its socket was found", nil
+	}
+	return "", nil
+}
+
+// own reports whether a process descends from this one.
+func (me *self) own(p *process) bool {
+	parent := p.parent
+	for range maxAncestors {
+		if parent == me.pid {
+			return true
+		}
+		if parent <= 1 {
+			return false
+		}
+		dir, err := openProcess(parent)
+		if err != nil {
+			return true // its parent has just ended: assume the worst
+		}
+		next, err := readProcess(dir)
+		_ = unix.Close(dir)
+		if err != nil {
+			return true
+		}
+		parent = next.parent
+	}
+	return true
+}

@@ -1,0 +1,36 @@
+package peercred
+
+import "time"
+
+const (
+	// confinedGrace is for how long after the end of the last confined process
+	// a peer that cannot be seen is still refused. A connection that a confined
+	// process has made is at most as old as the time that an HTTP server gives
+	// it to send its request, 10 s; this is that and a margin.
+	confinedGrace = 15 * time.Second
+
+	// maxStatus bounds what is read of /proc/PID/status, in bytes. It has 1.5
+	// KB, and a list of groups.
+	maxStatus = 1 << 20
+
+	// usualStatus is for how much of it memory is allocated at first.
+	usualStatus = 4 << 10
+
+	// maxAncestors bounds how far the parents of a process are followed, in
+	// generations. Pid reuse could otherwise make a circle.
+	maxAncestors = 256
+
+	// namesSize is the size of the buffer that a scan reads names into, in bytes: 300 descriptors at a time.
+	namesSize = 8 << 10
+
+	// maxUnknown bounds the children of kthreadd that a scan looks at, as each takes 15 microseconds. Of others it
+	// reads the descriptors, like those of all processes.
+	maxUnknown = 32
+
+	// maxScanners bounds the goroutines of a scan: each is in system calls all the time.
+	maxScanners = 4
+
+	// maxTable bounds the fallback that reads the tables of /proc/net, in
+	// bytes: 150 per socket, so 400,000 sockets.
+	maxTable = 64 << 20
+)

@@ -1,0 +1,93 @@
+package peercred
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Options are facts that the caller of Identify knows.
+type Options struct {
+	// LastConfined returns when a confined process of the caller last started
+	// or ended; nil or the zero time: never. It matters for peers whose
+	// descriptors cannot be read, such as sshd's: see Identify.
+	LastConfined func() time.Time
+}
+
+// RefusedError says why a peer is not admitted.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return "the client is refused: " + e.Reason }
+
+func refuse(format string, args ...any) error {
+	return &RefusedError{fmt.Sprintf(format, args...)}
+}
+
+// errUnsupported is the error of systems that cannot identify a peer.
+var errUnsupported = errors.New("this system does not report which process owns a connection")
+
+// Identify returns the user of the process at the other end of a TCP or Unix
+// connection if that process may act for the user of this process. Any error
+// means that the peer must not be admitted.
+//
+// The peer's user must be this process's own or root, and no process that
+// holds the peer's socket may be confined. The descriptors of some processes
+// cannot be read (sshd's, when this process is not root). If no other process
+// holds the socket, it is assumed to be theirs, but only if no confined process
+// of this program exists, nor has existed while the connection was being made:
+// a confined process could otherwise hide its socket, in the queue of a Unix
+// socket or by making itself unreadable.
+func Identify(conn net.Conn, o Options) (uid int, err error) {
+	conn = innermost(conn)
+	switch local := conn.LocalAddr().(type) {
+	case *net.TCPAddr:
+		remote, ok := conn.RemoteAddr().(*net.TCPAddr)
+		if !ok {
+			return 0, refuse("its address %v is not a TCP address", conn.RemoteAddr())
+		}
+		return IdentifyTCP(local.AddrPort(), remote.AddrPort(), o)
+	case *net.UnixAddr:
+		unixConn, ok := conn.(*net.UnixConn)
+		if !ok {
+			return 0, refuse("its connection is a %T, not a Unix socket", conn)
+		}
+		return identifyUnix(unixConn)
+	default:
+		return 0, refuse("the owner of a connection over %s cannot be identified", local.Network())
+	}
+}
+
+// UserOf returns the user at the other end of a connection and nothing about
+// its process. It costs one system call round, where Identify scans at every
+// process.
+func UserOf(conn net.Conn) (uid int, err error) {
+	conn = innermost(conn)
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		local, remote := c.LocalAddr().(*net.TCPAddr), c.RemoteAddr().(*net.TCPAddr)
+		return userOfTCP(plain(local.AddrPort()), plain(remote.AddrPort()))
+	case *net.UnixConn:
+		return userOfUnix(c)
+	default:
+		return 0, errUnsupported
+	}
+}
+
+// innermost returns the connection that others wrap.
+func innermost(conn net.Conn) net.Conn {
+	for {
+		outer, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return conn
+		}
+		conn = outer.NetConn()
+	}
+}
+
+// plain returns an address in the form in which it is compared: without a
+// zone, and IPv4 addresses as such also where the socket is one of IPv6.
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}

@@ -1,0 +1,211 @@
+package peercred
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of <linux/inet_diag.h>, <linux/unix_diag.h> and <linux/sock_diag.h>.
+const (
+	sockDiagByFamily = 20
+	tcpEstablished   = 1
+	tcpFinWait1      = 4
+	tcpFinWait2      = 5
+	unixShowPeer     = 0x4 // UDIAG_SHOW_PEER
+	unixDiagPeer     = 2   // UNIX_DIAG_PEER
+	noCookie         = ^uint32(0)
+	inetRequestSize  = 56 // struct inet_diag_req_v2
+	inetMessageSize  = 72 // struct inet_diag_msg
+	unixRequestSize  = 24 // struct unix_diag_req
+	unixMessageSize  = 16 // struct unix_diag_msg
+	replySize        = 4096
+)
+
+// socket is one end of a connection.
+type socket struct {
+	uid   uint32
+	inode uint64
+}
+
+// errNoSocket: there is no such connection (any more).
+var errNoSocket = errors.New("the peer's socket is not one of this machine, or is closed")
+
+// findTCP returns the socket with the local address at and the peer address to.
+// It asks the kernel's socket diagnosis for it. If the kernel lacks that module it
+// answers as if there were no socket, so findTCP then reads the tables in /proc.
+func findTCP(at, to netip.AddrPort) (socket, error) {
+	s, err := diagnoseTCP(at, to)
+	if err == nil {
+		return s, nil
+	}
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		if s, err := lookUpTCP(table, at, to); err == nil {
+			return s, nil
+		}
+	}
+	return socket{}, errNoSocket
+}
+
+// diagnoseTCP asks the kernel for a connection that a process holds. It may have
+// ended its own direction already: a client that sends its whole request and shuts
+// that direction down has often done so before its connection is accepted.
+func diagnoseTCP(at, to netip.AddrPort) (socket, error) {
+	q := make([]byte, inetRequestSize)
+	q[0] = unix.AF_INET6
+	if at.Addr().Is4() {
+		q[0] = unix.AF_INET
+	}
+	q[1] = unix.IPPROTO_TCP
+	binary.NativeEndian.PutUint32(q[4:], 1<<tcpEstablished)
+	binary.BigEndian.PutUint16(q[8:], at.Port())
+	binary.BigEndian.PutUint16(q[10:], to.Port())
+	copy(q[12:28], at.Addr().AsSlice())
+	copy(q[28:44], to.Addr().AsSlice())
+	binary.NativeEndian.PutUint32(q[48:], noCookie)
+	binary.NativeEndian.PutUint32(q[52:], noCookie)
+	m, err := diagnose(q)
+	if err != nil {
+		return socket{}, err
+	}
+	if len(m) < inetMessageSize || m[1] != tcpEstablished && m[1] != tcpFinWait1 && m[1] != tcpFinWait2 {
+		return socket{}, errNoSocket
+	}
+	// A listening socket answers where no connection does.
+	id := m[4:]
+	if address(m[0], id[4:20], binary.BigEndian.Uint16(id)) != at || address(m[0], id[20:36], binary.BigEndian.Uint16(id[2:])) != to {
+		return socket{}, errNoSocket
+	}
+	s := socket{uid: binary.NativeEndian.Uint32(m[64:]), inode: uint64(binary.NativeEndian.Uint32(m[68:]))}
+	if s.inode == 0 {
+		return socket{}, errNoSocket // no process holds it
+	}
+	return s, nil
+}
+
+// address is an address as the kernel's messages have it, in plain form.
+func address(family byte, b []byte, port uint16) netip.AddrPort {
+	a := netip.AddrFrom16([16]byte(b))
+	if family == unix.AF_INET {
+		a = netip.AddrFrom4([4]byte(b))
+	}
+	return plain(netip.AddrPortFrom(a, port))
+}
+
+// peerOfUnix returns the inode of the socket at the other end of a Unix socket.
+func peerOfUnix(inode uint64) (uint64, error) {
+	q := make([]byte, unixRequestSize)
+	q[0] = unix.AF_UNIX
+	binary.NativeEndian.PutUint32(q[4:], ^uint32(0))
+	binary.NativeEndian.PutUint32(q[8:], uint32(inode))
+	binary.NativeEndian.PutUint32(q[12:], unixShowPeer)
+	binary.NativeEndian.PutUint32(q[16:], noCookie)
+	binary.NativeEndian.PutUint32(q[20:], noCookie)
+	m, err := diagnose(q)
+	if err != nil {
+		return 0, err
+	}
+	for m = m[min(unixMessageSize, len(m)):]; len(m) >= 8; {
+		size := int(binary.NativeEndian.Uint16(m))
+		if size < 8 || size > len(m) {
+			break
+		}
+		if binary.NativeEndian.Uint16(m[2:]) == unixDiagPeer {
+			return uint64(binary.NativeEndian.Uint32(m[4:])), nil
+		}
+		m = m[min((size+3)&^3, len(m)):]
+	}
+	return 0, errNoSocket
+}
+
+// diagnose sends a request of the socket diagnosis and returns the answer
+// behind its netlink header.
+func diagnose(request []byte) ([]byte, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket for the socket diagnosis: %w", err)
+	}
+	defer unix.Close(fd)
+	q := make([]byte, unix.NLMSG_HDRLEN, unix.NLMSG_HDRLEN+len(request))
+	binary.NativeEndian.PutUint32(q, uint32(unix.NLMSG_HDRLEN+len(request)))
+	binary.NativeEndian.PutUint16(q[4:], sockDiagByFamily)
+	binary.NativeEndian.PutUint16(q[6:], unix.NLM_F_REQUEST)
+	q = append(q, request...)
+	if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("ask the socket diagnosis: %w", err)
+	}
+	b := make([]byte, replySize)
+	// The kernel has answered in the call above; it must not be waited for.
+	n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+	if err != nil {
+		return nil, fmt.Errorf("read the socket diagnosis: %w", err)
+	}
+	b = b[:n]
+	if len(b) < unix.NLMSG_HDRLEN {
+		return nil, errNoSocket
+	}
+	size := int(binary.NativeEndian.Uint32(b))
+	if binary.NativeEndian.Uint16(b[4:]) != sockDiagByFamily || size > len(b) || size < unix.NLMSG_HDRLEN {
+		return nil, errNoSocket
+	}
+	return b[unix.NLMSG_HDRLEN:size], nil
+}
+
+// lookUpTCP finds an established connection in a table of /proc/net.
+func lookUpTCP(path string, at, to netip.AddrPort) (socket, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return socket{}, err
+	}
+	defer f.Close()
+	table, err := io.ReadAll(io.LimitReader(f, maxTable))
+	if err != nil {
+		return socket{}, err
+	}
+	for line := range bytes.Lines(table) {
+		fields := bytes.Fields(line)
+		if len(fields) < 10 || string(fields[3]) != "01" {
+			continue
+		}
+		if tableAddress(fields[1]) != at || tableAddress(fields[2]) != to {
+			continue
+		}
+		uid, err := strconv.ParseUint(string(fields[7]), 10, 32)
+		if err != nil {
+			return socket{}, err
+		}
+		inode, err := strconv.ParseUint(string(fields[9]), 10, 64)
+		if err != nil || inode == 0 {
+			return socket{}, errNoSocket
+		}
+		return socket{uid: uint32(uid), inode: inode}, nil
+	}
+	return socket{}, errNoSocket
+}
+
+// tableAddress parses an address such as 0100007F:1F90: words of 32 bits in the
+// byte order of the machine.
+func tableAddress(text []byte) netip.AddrPort {
+	host, port, _ := bytes.Cut(text, []byte(":"))
+	b := make([]byte, hex.DecodedLen(len(host)))
+	if _, err := hex.Decode(b, host); err != nil || len(b)%4 != 0 {
+		return netip.AddrPort{}
+	}
+	for i := 0; i < len(b); i += 4 {
+		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
+	}
+	a, ok := netip.AddrFromSlice(b)
+	p, err := strconv.ParseUint(string(port), 16, 16)
+	if !ok || err != nil {
+		return netip.AddrPort{}
+	}
+	return plain(netip.AddrPortFrom(a, uint16(p)))
+}

@@ -1,0 +1,359 @@
+//go:build linux
+
+// Package warmstart starts work in a program that was started ahead of need.
+//
+// A standby is a program that has done all that does not depend on what it is
+// needed for, and waits at one end of a socket pair. Its starter keeps the other
+// end, and sends one Order: arguments and descriptors. The standby then does what
+// it would have done if it had been started with these, and ends with it: it takes
+// no second order. So nothing of one order can reach another, and all that its
+// starter knows of a child (pid, exit status, signals, session) holds as it would
+// for a program that is started when it is needed.
+//
+// One message is sent, or two, over a stream socket:
+//
+//	offset 0   "cxo1", the version of the format
+//	offset 4   the size of the text in bytes, little endian, at most MaxText
+//	offset 8   flags: 1 says that descriptor 0 becomes the controlling terminal,
+//	           2 that the last descriptor is the directory of a cgroup,
+//	           4 that the standby may report the exit code before it ends,
+//	           8 that its children must be in that cgroup,
+//	           16 that another message follows, and this one says what for
+//	offset 9   the number of descriptors, 3 to MaxFiles
+//	offset 10  two zero bytes
+//	offset 12  the text: each argument with a zero byte behind it
+//
+// The descriptors come as SCM_RIGHTS with the first byte. The first three become
+// standard input, output and error. The standby answers with one byte, 1, before it
+// does anything. To a message that another one follows it answers when it has done what can
+// be done ahead of that, and with 2 if there is nothing: then it is as if the message had not
+// come. A standby that is killed while the order is on its way does not, so
+// that its starter knows that nothing has run.
+//
+// A standby that may report its exit code does so at most once, with 42 bytes: 3, the
+// code, and what the work has used (Usage), little endian. From then on it holds no descriptor of the order that a reader could be
+// waiting for the end of, and its end says nothing new. Scenario: the command of a
+// sandbox has ended, and the kernel takes a millisecond and more to free the
+// namespaces, the memory and the threads of the launcher. The starter still waits for
+// the end, and reaps it.
+package warmstart
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// MaxText bounds the arguments of an order. The kernel takes no more for a
+	// program that is started: a quarter of the stack, and that is 8 MiB.
+	MaxText = 2 << 20
+	// MaxFiles bounds the descriptors of an order: the launcher gets seven.
+	MaxFiles = 16
+	// standardFiles is the number of descriptors that each order has.
+	standardFiles = 3
+	headerSize    = 12
+	flagTerminal  = 1
+	flagCgroup    = 2
+	flagReport    = 4
+	flagLimited   = 8
+	flagPrepare   = 16
+	allFlags      = flagTerminal | flagCgroup | flagReport | flagLimited | flagPrepare
+	// sendTime is how many seconds an order, and then its answer, may take. A standby
+	// that has been stopped would hold its starter otherwise.
+	sendTime = 5
+	answer   = 1
+	nothing  = 2 // the answer of a standby that can do nothing ahead
+	// reported is the first byte of a report.
+	reported   = 3
+	reportSize = 2 + 8*5
+)
+
+var magic = [4]byte{'c', 'x', 'o', '1'}
+
+// ErrNoOrder says that the starter has closed its end and wants nothing.
+var ErrNoOrder = errors.New("no order came")
+
+// ErrUnprepared says that a standby can do nothing ahead. It can be used all the same.
+var ErrUnprepared = errors.New("nothing can be prepared for this order")
+
+// Order is what a standby is to do.
+type Order struct {
+	// Args are the arguments, without the program's name. They hold no NUL.
+	Args []string
+	// Terminal says that descriptor 0 becomes the controlling terminal.
+	Terminal bool
+	// Cgroup says that the last of Files is the directory of a cgroup, in which the
+	// standby starts its children. It stays in its own: to move a running process
+	// into another cgroup takes up to 20 ms.
+	Cgroup bool
+	// Limited says that this cgroup limits the children: they must not start elsewhere.
+	Limited bool
+	// Report says that the starter reads a report of the exit code: see ReadReport.
+	Report bool
+	// Prepare says that this is an order that is likely to come: what can be done for it
+	// ahead is done, and the order that is carried out follows.
+	Prepare bool
+	// Files are the descriptors: standard input, output, error, and further ones.
+	Files []int
+}
+
+// encode returns the message of an order.
+func (o *Order) encode() ([]byte, error) {
+	size := 0
+	for _, a := range o.Args {
+		if strings.IndexByte(a, 0) >= 0 {
+			return nil, errors.New("an argument holds a NUL byte")
+		}
+		size += len(a) + 1
+	}
+	if size > MaxText || len(o.Files) > MaxFiles || len(o.Files) < standardFiles {
+		return nil, fmt.Errorf("%d bytes of arguments and %d descriptors cannot be sent", size, len(o.Files))
+	}
+	b := make([]byte, headerSize, headerSize+size)
+	copy(b, magic[:])
+	binary.LittleEndian.PutUint32(b[4:], uint32(size))
+	if o.Terminal {
+		b[8] = flagTerminal
+	}
+	if o.Cgroup {
+		b[8] |= flagCgroup
+	}
+	if o.Report {
+		b[8] |= flagReport
+	}
+	if o.Limited {
+		b[8] |= flagLimited
+	}
+	if o.Prepare {
+		b[8] |= flagPrepare
+	}
+	b[9] = byte(len(o.Files))
+	for _, a := range o.Args {
+		b = append(append(b, a...), 0)
+	}
+	return b, nil
+}
+
+// header is the first part of a message.
+type header struct {
+	size, files                       int
+	terminal, cgroup, report, limited bool
+	prepare                           bool
+}
+
+// decodeHeader checks the first bytes of a message, so that nothing is allocated
+// for a size that is too large.
+func decodeHeader(b []byte) (h header, err error) {
+	if len(b) < headerSize || [4]byte(b) != magic {
+		return h, errors.New("the order has another format")
+	}
+	h.size, h.files = int(binary.LittleEndian.Uint32(b[4:])), int(b[9])
+	h.terminal, h.cgroup, h.report = b[8]&flagTerminal != 0, b[8]&flagCgroup != 0, b[8]&flagReport != 0
+	h.limited, h.prepare = b[8]&flagLimited != 0, b[8]&flagPrepare != 0
+	least := standardFiles
+	if h.cgroup {
+		least++
+	}
+	if h.size > MaxText || h.files < least || h.files > MaxFiles || b[8] > allFlags || h.limited && !h.cgroup || b[10] != 0 || b[11] != 0 {
+		return h, errors.New("the order is malformed")
+	}
+	return h, nil
+}
+
+// decodeText splits the text of a message into its arguments.
+func decodeText(text []byte) ([]string, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if text[len(text)-1] != 0 {
+		return nil, errors.New("the order's last argument has no end")
+	}
+	return strings.Split(string(text[:len(text)-1]), "\x00"), nil
+}
+
+// Pair returns the two ends of a socket pair for one order, both closed on exec.
+func Pair() (starter, standby int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, -1, fmt.Errorf("make a socket pair: %w", err)
+	}
+	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
+		if err := unix.SetsockoptTimeval(fds[0], unix.SOL_SOCKET, option, &unix.Timeval{Sec: sendTime}); err != nil {
+			_, _ = unix.Close(fds[0]), unix.Close(fds[1])
+			return -1, -1, fmt.Errorf("limit the time of an order: %w", err)
+		}
+	}
+	return fds[0], fds[1], nil
+}
+
+// Send sends the order of a standby, and returns when the standby has it, or has prepared
+// what can be. After an error that is not ErrUnprepared it must be killed: it has got no order
+// or a part of one, or it is too slow to say so.
+func Send(socket int, o *Order) error {
+	b, err := o.encode()
+	if err != nil {
+		return err
+	}
+	rights := unix.UnixRights(o.Files...)
+	for len(b) > 0 {
+		n, err := unix.SendmsgN(socket, b, rights, nil, unix.MSG_NOSIGNAL)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("send the order: %w", err)
+		}
+		b, rights = b[n:], nil
+	}
+	taken := []byte{0}
+	if err := readFull(socket, taken); err != nil {
+		return err
+	}
+	switch {
+	case taken[0] == nothing && o.Prepare:
+		return ErrUnprepared
+	case taken[0] != answer:
+		return errors.New("the standby answers with something else")
+	}
+	return nil
+}
+
+// Receive waits for the order. It returns ErrNoOrder if none comes. The descriptors
+// are closed on exec; after an error none is left open. The caller calls Answer if the order
+// has Prepare set, and Receive again.
+func Receive(socket int) (o Order, err error) {
+	defer func() {
+		if err != nil {
+			for _, fd := range o.Files {
+				_ = unix.Close(fd)
+			}
+			o = Order{}
+		}
+	}()
+	head := make([]byte, headerSize)
+	rest, err := o.first(socket, head)
+	if err == nil {
+		err = readFull(socket, rest)
+	}
+	if err != nil {
+		return o, err
+	}
+	h, err := decodeHeader(head)
+	if err != nil {
+		return o, err
+	}
+	if len(o.Files) != h.files {
+		return o, fmt.Errorf("the order has %d descriptors of %d", len(o.Files), h.files)
+	}
+	text := make([]byte, h.size)
+	if err := readFull(socket, text); err != nil {
+		return o, err
+	}
+	o.Terminal, o.Cgroup, o.Report, o.Limited, o.Prepare = h.terminal, h.cgroup, h.report, h.limited, h.prepare
+	if o.Args, err = decodeText(text); err != nil || o.Prepare {
+		return o, err
+	}
+	return o, Answer(socket, true)
+}
+
+// Answer tells the starter whether anything has been prepared for an order with Prepare.
+func Answer(socket int, prepared bool) error {
+	said := byte(nothing)
+	if prepared {
+		said = answer
+	}
+	if err := unix.Sendto(socket, []byte{said}, unix.MSG_NOSIGNAL, nil); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return nil
+}
+
+// first reads the beginning of the header, with the descriptors, and returns the
+// part that has not come yet.
+func (o *Order) first(socket int, head []byte) (rest []byte, err error) {
+	control := make([]byte, unix.CmsgSpace(4*MaxFiles))
+	var n, size, flags int
+	for {
+		n, size, flags, _, err = unix.Recvmsg(socket, head, control, unix.MSG_CMSG_CLOEXEC)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for an order: %w", err)
+	}
+	if n == 0 {
+		return nil, ErrNoOrder
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:size])
+	for i := range messages {
+		if fds, e := unix.ParseUnixRights(&messages[i]); e == nil {
+			o.Files = slices.Concat(o.Files, fds)
+		}
+	}
+	if err == nil && flags&unix.MSG_CTRUNC != 0 {
+		err = errors.New("the order has too many descriptors")
+	}
+	return head[n:], err
+}
+
+// readFull fills b.
+func readFull(socket int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Read(socket, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("read from the other end: %w", err)
+		case n == 0:
+			return io.ErrUnexpectedEOF
+		default:
+			b = b[n:]
+		}
+	}
+	return nil
+}
+
+// Usage is what the work of an order has used: processor time in microseconds, the most
+// memory that one process had in KiB, and blocks of 512 bytes that were read from storage
+// and written to it, as in struct rusage.
+type Usage struct{ User, System, MaxRSS, Read, Written uint64 }
+
+// UsageOf returns the part of a struct rusage that a report has.
+func UsageOf(r *unix.Rusage) Usage {
+	micros := func(t unix.Timeval) uint64 { return uint64(t.Sec)*1e6 + uint64(t.Usec) }
+	return Usage{micros(r.Utime), micros(r.Stime), uint64(r.Maxrss), uint64(r.Inblock), uint64(r.Oublock)}
+}
+
+// Report tells the starter the exit code of what the order asked for, and what it has
+// used, before the standby ends. An error says that the starter does not wait for it any
+// more.
+func Report(socket, code int, u Usage) error {
+	b := append(make([]byte, 0, reportSize), reported, byte(code))
+	for _, v := range []uint64{u.User, u.System, u.MaxRSS, u.Read, u.Written} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return unix.Sendto(socket, b, unix.MSG_NOSIGNAL, nil)
+}
+
+// ReadReport waits for a report. The error is io.EOF if the standby has ended without
+// one, and otherwise one of r or of a malformed report.
+func ReadReport(r io.Reader) (code int, u Usage, err error) {
+	var b [reportSize]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, u, err
+	}
+	if b[0] != reported {
+		return 0, u, errors.New("the standby reports something else than an exit code")
+	}
+	for i, v := range []*uint64{&u.User, &u.System, &u.MaxRSS, &u.Read, &u.Written} {
+		*v = binary.LittleEndian.Uint64(b[2+8*i:])
+	}
+	return int(b[1]), u, nil
+}

@@ -1,0 +1,156 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"codex.internal/pkg/sandbox"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tick is the unit of statStarted: 100 in a second on all architectures that this program
+	// is built for.
+	tick = time.Second / 100
+	// startSlack is how much later than a file its maker may seem to have started: both times
+	// are rounded to a tick of the kernel. The kernel takes longer to give a pid to another
+	// process, because it goes through all other pids first.
+	startSlack = 30 * time.Millisecond
+)
+
+// DialPath connects to a Unix socket at a path as the processes of a command in a sandbox see
+// it. members returns their pids in increasing order, as they are at the time of the call. The
+// path is resolved within their root: what a link in it says counts as inside. A command could
+// have a link lead to a socket of the host that it sees and may not use, such as that of a
+// container daemon, and have this program's user connect there in its place. Therefore one of
+// the processes must be the one that listens. The error is ErrNotReady if the command does not
+// run yet.
+func DialPath(ctx context.Context, members func() []int, path string) (net.Conn, error) {
+	pids := members()
+	for _, pid := range pids[:min(len(pids), maxSearched)] {
+		d, err := openProcess(pid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		var socket *os.File
+		if err = unix.EACCES; d.isCommand() {
+			socket, err = d.openSocket(path)
+		}
+		_ = d.Close()
+		switch {
+		case errors.Is(err, unix.EACCES) && socket == nil:
+			continue // it may not be looked into, as the launcher
+		case err != nil:
+			return nil, err
+		}
+		defer socket.Close()
+		return dialOwn(ctx, members, socket)
+	}
+	return nil, ErrNotReady
+}
+
+// openSocket opens a socket below the root of a process, without connecting to it.
+func (d *processDir) openSocket(path string) (*os.File, error) {
+	root, err := unix.Openat(int(d.Fd()), "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(root)
+	fd, err := sandbox.Openat2(root, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		err = unix.ECONNREFUSED // as connect says
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// dialOwn connects to a socket on which one of some processes listens.
+func dialOwn(ctx context.Context, members func() []int, socket *os.File) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(int(socket.Fd())))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	own := false
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { own = isListenedOn(int(fd), socket, members) })
+	}
+	if err == nil && !own {
+		err = ErrForeignSocket
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// isListenedOn reports whether one of some processes listens at the other end of a
+// connection to a socket. The kernel keeps the pid of the process that began to listen, also
+// when that has ended and another process has the socket and a third one the pid: a command
+// could start processes until one of them has the pid of an ended daemon. So the process must
+// exist, and must still exist after its pid was found among the members.
+func isListenedOn(conn int, socket *os.File, members func() []int) bool {
+	peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return false
+	}
+	d, err := openProcess(int(peer.Pid), 0)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	process, err := unix.GetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	switch {
+	case err == nil:
+		defer unix.Close(process)
+		if err := unix.PidfdSendSignal(process, 0, nil, 0); err != nil && !errors.Is(err, unix.EPERM) {
+			return false // it has ended, so d may be of another process
+		}
+	case !errors.Is(err, unix.ENOPROTOOPT) || !d.startedBefore(socket): // ENOPROTOOPT: before Linux 6.5
+		return false
+	}
+	return slices.Contains(members(), d.pid) && d.alive()
+}
+
+// startedBefore reports whether the process is older than a file. Scenario: a process made a
+// socket and has ended, and another process got its pid: that one is younger than the socket.
+// startedBefore returns false if the file system does not keep when the file was made.
+func (d *processDir) startedBefore(file *os.File) bool {
+	var st unix.Statx_t
+	err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
+	if err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return false
+	}
+	var now, sinceBoot unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_REALTIME, &now) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &sinceBoot) != nil {
+		return false
+	}
+	made := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+	boot := time.Unix(now.Unix()).Add(-time.Duration(sinceBoot.Nano()))
+	started, ok := d.started()
+	return ok && !boot.Add(started).After(made.Add(startSlack))
+}
+
+// started returns how long after the start of the system the process started.
+func (d *processDir) started() (time.Duration, bool) {
+	ticks, ok := d.stat(statStarted)
+	return time.Duration(ticks) * tick, ok && ticks <= int64(math.MaxInt64/tick)
+}

@@ -1,0 +1,464 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"codex.internal/pkg/sandbox"
+	"codex.internal/pkg/wire/jsonwire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxArgument is the longest profile that is passed as an argument; the
+	// kernel takes 128 KiB. A longer one is passed in memory.
+	maxArgument = 100 << 10
+	// probeTime bounds the probe of backends.
+	probeTime = 5 * time.Second
+)
+
+// Names of the programs, which are also what a single binary goes by.
+const (
+	launcherName = sandbox.LauncherName
+	helperName   = "codex-fs"
+)
+
+// Runtime starts commands in sandboxes. Its methods may be called from any
+// goroutine. It holds its programs open, so that what is started is what was
+// found at first, wherever a policy or somebody else may have moved it.
+type Runtime struct {
+	launcher, helper *os.File
+	static           bool // the helper is linked statically
+	opts             Options
+	env              []string // of the launcher: nothing of a client's
+
+	probe  sync.Once
+	status Status
+}
+
+// NewRuntime finds the programs. Close must be called when the runtime is no
+// longer needed.
+func NewRuntime(opts Options) (*Runtime, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	// The launcher and the helper do one thing after the other; more threads
+	// only make their start and their end slower.
+	r := &Runtime{opts: opts, env: []string{"GOMAXPROCS=1"}}
+	if r.opts.Backend == "" {
+		r.opts.Backend = Backends[0]
+	}
+	if r.opts.Output == nil {
+		r.opts.Output = (*exec.Cmd).Output
+	}
+	if r.launcher, err = openProgram(opts.Launcher, self, launcherName, opts.Self); err != nil {
+		return nil, fmt.Errorf("missing codex-linux-sandbox executable path: %w", err)
+	}
+	if r.helper, err = openProgram(opts.Helper, self, helperName, opts.Self); err != nil {
+		_ = r.launcher.Close()
+		return nil, fmt.Errorf("missing codex-fs executable path: %w", err)
+	}
+	interpreted, known := interpreter(r.helper)
+	r.static = known && !interpreted
+	for _, name := range []string{"PATH", "TMPDIR", "TMP", "TEMP"} {
+		if value, ok := os.LookupEnv(name); ok {
+			r.env = append(r.env, name+"="+value)
+		}
+	}
+	return r, nil
+}
+
+// openProgram opens a program: at its path, beside this one, or this one.
+func openProgram(path, self, name string, itself bool) (*os.File, error) {
+	if path == "" {
+		path = filepath.Join(filepath.Dir(self), name)
+		if itself && unix.Access(path, unix.X_OK) != nil {
+			path = "/proc/self/exe"
+		}
+	}
+	return os.Open(path)
+}
+
+// Close lets go of the programs. Nothing may be started afterwards.
+func (r *Runtime) Close() { _ = errors.Join(r.launcher.Close(), r.helper.Close()) }
+
+// NeedsLibraries reports whether the launcher or the helper is linked dynamically: then it
+// cannot be executed in a sandbox that shows no libraries.
+func (r *Runtime) NeedsLibraries() bool {
+	launcher, _ := interpreter(r.launcher)
+	helper, _ := interpreter(r.helper)
+	return launcher || helper
+}
+
+// Status tells which backend is used. The first call probes the host, which
+// takes a few milliseconds.
+func (r *Runtime) Status() Status {
+	r.probe.Do(func() { r.status = r.choose() })
+	return r.status
+}
+
+// choose finds the first backend that works.
+func (r *Runtime) choose() Status {
+	if r.opts.Backend != Backends[0] {
+		s := Status{Backend: r.opts.Backend, Reason: "it was asked for"}
+		if complete(s.Backend) {
+			results, err := r.Probe()
+			if err != nil {
+				s.Reason += "; " + err.Error()
+			}
+			for _, b := range results {
+				if b.Name != s.Backend {
+					continue
+				}
+				if s.Complete = b.Works; !b.Works {
+					s.Reason += ", and does not work here (" + b.Reason + ")"
+				}
+			}
+		}
+		return s
+	}
+	results, err := r.probeWith("--probe-first")
+	if err != nil {
+		return Status{Backend: Backends[0], Reason: err.Error()}
+	}
+	var others []string
+	for _, b := range results {
+		if b.Works {
+			reason := "it works here"
+			if len(others) > 0 {
+				reason = strings.Join(others, "; ")
+			}
+			// A plan that this one refuses may be for a later one.
+			if b.Name != Backends[1] {
+				return Status{Backend: Backends[0], Reason: reason, Complete: complete(b.Name)}
+			}
+			return Status{Backend: b.Name, Reason: reason, Complete: true}
+		}
+		others = append(others, b.Name+" does not work here ("+b.Reason+")")
+	}
+	others = append(others, "nothing that has to be confined will run")
+	return Status{Backend: Backends[0], Reason: strings.Join(others, "; ")}
+}
+
+// complete reports whether a backend enforces every plan where it works.
+func complete(backend string) bool { return backend == "namespaces" || backend == "bwrap" }
+
+// ProbeResult says whether a backend works on this host.
+type ProbeResult struct {
+	Name   string
+	Works  bool
+	Reason string // if it does not
+}
+
+// Probe has the launcher try every backend.
+func (r *Runtime) Probe() ([]ProbeResult, error) { return r.probeWith("--probe") }
+
+func (r *Runtime) probeWith(option string) ([]ProbeResult, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, firstFile, "--self-fd", "3", option)
+	cmd.Args[0], cmd.Env, cmd.ExtraFiles = launcherName, r.env, []*os.File{r.launcher}
+	text, err := r.opts.Output(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("probe the sandbox: %w", err)
+	}
+	var results []ProbeResult
+	d := jsonwire.NewReader(text)
+	err = d.Object("a map", func(name []byte) error {
+		if string(name) != "backends" {
+			return d.Skip()
+		}
+		return d.Array("a sequence", func() error {
+			var b ProbeResult
+			err := d.Object("a map", func(name []byte) (err error) {
+				switch string(name) {
+				case "name":
+					b.Name, err = d.String()
+				case "works":
+					b.Works, err = d.Bool()
+				case "reason":
+					b.Reason, err = d.String()
+				default:
+					err = d.Skip()
+				}
+				return err
+			})
+			results = append(results, b)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("probe the sandbox: %w", err)
+	}
+	return results, nil
+}
+
+// firstFile is the path of the launcher for a child whose first extra
+// descriptor it is. It is not found by the number that it has here, in whose
+// place the child may have another by then.
+const firstFile = "/proc/self/fd/3"
+
+// Command is a prepared start of the launcher.
+type Command struct {
+	Argv  []string // what to execute, and its arguments
+	Arg0  string   // its name for itself
+	Env   []string
+	Files []*os.File // its descriptors 3 and up
+
+	// Refusal holds, when the launcher has ended, why it could not make the
+	// sandbox of a process: see ReadRefusal. The command cannot write there.
+	// The caller closes it; nil for the file system helper.
+	Refusal *os.File
+
+	// Egress is a socket over which messages of pkg/sandbox/transparent come, if the
+	// intent asks for them and the backend can send them. The caller closes it; nil
+	// without the intent.
+	Egress *os.File
+
+	memory []*os.File
+}
+
+// maxRefusal bounds what is read of a refusal: it names a few paths.
+const maxRefusal = 8 << 10
+
+// Unbegun is the refusal of a launcher that has ended before it began. Scenario: a fork bomb has taken all
+// processes, and the Go runtime gets no thread for a launcher that was just started. It ends the
+// launcher, and its error would look like that of the command.
+const Unbegun = "the program that makes the sandbox could not begin: it got no thread or no memory from this machine; " +
+	"there are too many processes, or the machine or the server's cgroup is out of memory"
+
+// exitUnbegun is the exit code of a program that the Go runtime ends.
+const exitUnbegun = 2
+
+// ReadRefusal returns why a launcher that has ended with an exit code could not make a sandbox; empty: it could.
+func ReadRefusal(f *os.File, exitCode int) string {
+	text, _ := io.ReadAll(io.NewSectionReader(f, 0, maxRefusal))
+	if string(text) == Unbegun && exitCode != exitUnbegun {
+		return "" // it was killed
+	}
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}
+
+// Close closes what the command holds, once it has been started.
+func (c *Command) Close() {
+	for _, f := range c.memory {
+		_ = f.Close()
+	}
+}
+
+// Standby prepares a launcher that waits for the arguments and the descriptors of a
+// Command (pkg/host/warmstart). The number of its socket follows as the last argument.
+func (r *Runtime) Standby() *Command {
+	return &Command{
+		Argv: []string{firstFile, "--self-fd", "3", "--standby-fd"},
+		Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher},
+	}
+}
+
+// PrepareKey returns what commands have in common for which a launcher of Standby can make a
+// sandbox before it gets the order; "": it cannot for this one. Tmpdir is the value of TMPDIR
+// in the environment of the command.
+func (r *Runtime) PrepareKey(in Intent, tmpdir string) string {
+	if in.ManagedNetwork || in.LegacyLandlock || in.Reading || !r.MakesAhead() {
+		return ""
+	}
+	profile := in.Profile.AppendJSON(nil)
+	if len(profile) > maxArgument {
+		return ""
+	}
+	return strings.Join([]string{string(profile), in.PolicyCwd, in.Within, tmpdir}, "\x00")
+}
+
+// MakesAhead reports whether the backend may be one of which a launcher of Standby can make sandboxes before it gets
+// the order.
+func (r *Runtime) MakesAhead() bool {
+	return r.opts.Backend == "namespaces" || r.opts.Backend == Backends[0]
+}
+
+// Prepare returns an order for which a launcher makes a sandbox: for a command, whose key is not empty, or, if
+// the intent has Reading set, for the file system helper.
+func (r *Runtime) Prepare(in Intent, tmpdir string) (*Command, error) {
+	c, args, err := r.begin(in, false)
+	if err != nil {
+		return nil, err
+	}
+	if in.Reading {
+		c.Argv = append(args, helperOption, "--", helperName)
+		return c, nil
+	}
+	n, err := c.remember("environment", []byte("TMPDIR="+tmpdir))
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.Argv = append(args, "--env-fd", n, "--", "true")
+	return c, nil
+}
+
+// Janitor prepares a janitor. Its socket follows as the next descriptor.
+func (r *Runtime) Janitor() *Command {
+	return &Command{
+		Argv: []string{firstFile, "--self-fd", "3", "--janitor-socket-fd", "4"},
+		Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher},
+	}
+}
+
+// Process prepares a command with an environment. Arg0 is the command's name
+// for itself; nil: argv[0].
+func (r *Runtime) Process(in Intent, argv []string, arg0 *string, env []string) (*Command, error) {
+	c, args, err := r.begin(in, true)
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	for _, kv := range env {
+		text = append(append(text, kv...), 0)
+	}
+	n, err := c.remember("environment", text)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	args = append(args, "--env-fd", n)
+	if n, err = c.remember("refusal", []byte(Unbegun)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	args = append(args, "--refusal-fd", n)
+	last := len(c.memory) - 1
+	c.Refusal, c.memory = c.memory[last], c.memory[:last]
+	if in.Redirect && in.ManagedNetwork {
+		if n, err = c.redirect(); err != nil {
+			_ = c.Refusal.Close()
+			c.Close()
+			return nil, err
+		}
+		args = append(args, "--egress-fd", n)
+	}
+	if arg0 != nil {
+		args = append(args, "--argv0="+*arg0)
+	}
+	c.Argv = append(append(args, "--"), argv...)
+	return c, nil
+}
+
+// redirect makes the socket of Egress and returns the number of the launcher's end.
+func (c *Command) redirect() (string, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("make a socket for connections: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "connections")
+	c.Egress, c.memory = os.NewFile(uintptr(pair[0]), "connections"), append(c.memory, theirs)
+	c.Files = append(c.Files, theirs)
+	return strconv.Itoa(2 + len(c.Files)), nil
+}
+
+// helperOption tells the launcher that what it starts is the file system helper.
+const helperOption = "--trusted-helper"
+
+// FileHelper prepares the file system helper, which does not get the network
+// whatever the profile says.
+func (r *Runtime) FileHelper(in Intent) (*Command, error) {
+	in.Profile.Network, in.ManagedNetwork = 0, false
+	c, args, err := r.begin(in, true)
+	if err != nil {
+		return nil, err
+	}
+	c.Files = append(c.Files, r.helper)
+	n := strconv.Itoa(2 + len(c.Files))
+	if r.static {
+		args = append(args, "--static")
+	}
+	c.Argv = append(args, helperOption, "--exec-fd", n, "--", helperName)
+	return c, nil
+}
+
+// begin prepares the launcher's arguments up to the command. With janitor it gets a connection
+// to one, if what it starts may write.
+func (r *Runtime) begin(in Intent, janitor bool) (*Command, []string, error) {
+	c := &Command{Arg0: launcherName, Env: r.env, Files: []*os.File{r.launcher}}
+	args := []string{firstFile, "--self-fd", "3",
+		"--sandbox-policy-cwd", in.PolicyCwd, "--command-cwd", in.CommandCwd, "--backend", r.opts.Backend, "--supervised"}
+	profile := in.Profile.AppendJSON(nil)
+	if len(profile) <= maxArgument {
+		args = append(args, "--permission-profile", string(profile))
+	} else {
+		n, err := c.remember("profile", profile)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, "--permission-profile-fd", n)
+	}
+	if janitor && !in.Reading && in.Profile.FileSystem.Writes() && r.opts.Janitor != nil {
+		if f := r.opts.Janitor(); f != nil {
+			c.memory, c.Files = append(c.memory, f), append(c.Files, f)
+			args = append(args, "--janitor-fd", strconv.Itoa(2+len(c.Files)))
+		}
+	}
+	if r.opts.Stricter {
+		args = append(args, "--stricter")
+	}
+	if r.opts.NoLocalSockets {
+		args = append(args, "--no-local-sockets")
+	}
+	if in.Reading {
+		args = append(args, "--reading")
+	}
+	if in.Within != "" {
+		args = append(args, "--within", in.Within)
+	}
+	switch {
+	case in.ManagedNetwork:
+		args = append(args, "--allow-network-for-proxy")
+		if in.ProxyPorts != nil {
+			args = append(args, "--proxy-ports="+portList(in.ProxyPorts))
+		}
+		if in.UnixSockets {
+			args = append(args, "--allow-unix-sockets")
+		}
+	case in.LegacyLandlock:
+		args = append(args, "--use-legacy-landlock")
+	}
+	return c, args, nil
+}
+
+// portList is the value of the launcher's option --proxy-ports.
+func portList(ports []uint16) string {
+	var text []byte
+	for i, n := range ports {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendUint(text, uint64(n), 10)
+	}
+	return string(text)
+}
+
+// remember puts data into memory that the launcher inherits, and returns the
+// number of its descriptor there.
+func (c *Command) remember(name string, data []byte) (string, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("pass the %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	c.memory = append(c.memory, f)
+	if len(data) > 0 {
+		if _, err := f.WriteAt(data, 0); err != nil {
+			return "", fmt.Errorf("pass the %s: %w", name, err)
+		}
+	}
+	c.Files = append(c.Files, f)
+	return strconv.Itoa(2 + len(c.Files)), nil
+}

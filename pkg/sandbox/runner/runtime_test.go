@@ -1,0 +1,381 @@
+//go:build linux
+
+package runner
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/testutil"
+)
+
+// probeEnv is what this program answers as a launcher that is to probe: one of
+// the variables that a launcher gets.
+const probeEnv = "TEMP"
+
+// TestMain lets this program be the launcher of its own tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && strings.HasPrefix(os.Args[3], "--probe") {
+		fmt.Println(os.Getenv(probeEnv))
+		os.Exit(0)
+	}
+	if path := os.Getenv(listenEnv); path != "" {
+		os.Exit(listen(path))
+	}
+	if os.Getenv(waitEnv) != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// program makes an executable file.
+func program(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	at := filepath.Join(dir, name)
+	if err := testutil.WriteProgram(at, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// readOnly lets everything be read.
+var readOnly = permissions.Profile{Kind: permissions.Managed, FileSystem: permissions.FileSystem{
+	Entries: []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read}},
+}}
+
+// newRuntime returns a runtime whose programs do nothing.
+func newRuntime(t *testing.T, backend string) *Runtime {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := NewRuntime(Options{
+		Launcher: program(t, dir, "l", "#!/bin/sh\n"), Helper: program(t, dir, "h", "#!/bin/sh\n"), Backend: backend,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func content(t *testing.T, f *os.File) string {
+	t.Helper()
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const rootRead = `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}]},"network":"restricted"}`
+
+func TestArgumentsOfTheLauncher(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	arg0 := "-sh"
+	for _, tt := range []struct {
+		name string
+		in   Intent
+		arg0 *string
+		want []string
+	}{
+		{"plain", Intent{}, nil, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"arg0", Intent{}, &arg0, []string{"--permission-profile", rootRead, "--env-fd", "4", "--refusal-fd", "5", "--argv0=-sh", "--", "sh", "-c", "true"}},
+		{"legacy", Intent{LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--use-legacy-landlock", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+		{"proxy", Intent{ManagedNetwork: true, LegacyLandlock: true}, nil, []string{"--permission-profile", rootRead, "--allow-network-for-proxy", "--env-fd", "4", "--refusal-fd", "5", "--", "sh", "-c", "true"}},
+	} {
+		tt.in.Profile, tt.in.PolicyCwd, tt.in.CommandCwd = readOnly, "/p", "/c"
+		c, err := r.Process(tt.in, []string{"sh", "-c", "true"}, tt.arg0, []string{"A=1", "B=", "C=x=y"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := append([]string{"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/c", "--backend", "namespaces", "--supervised"}, tt.want...)
+		if got := c.Argv[1:]; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, want)
+		}
+		if c.Arg0 != launcherName || c.Argv[0] != "/proc/self/fd/3" {
+			t.Errorf("%s: %s %s", tt.name, c.Arg0, c.Argv[0])
+		}
+		if len(c.Files) != 3 || content(t, c.Files[1]) != "A=1\x00B=\x00C=x=y\x00" {
+			t.Errorf("%s: environment %q", tt.name, content(t, c.Files[1]))
+		}
+		c.Close()
+	}
+}
+
+func TestArgumentsOfTheHelper(t *testing.T) {
+	r := newRuntime(t, "bwrap")
+	profile := readOnly
+	profile.Network = permissions.NetworkEnabled
+	c, err := r.FileHelper(Intent{Profile: profile, PolicyCwd: "/p", CommandCwd: "/", ManagedNetwork: true, LegacyLandlock: true, Reading: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := []string{
+		"--self-fd", "3", "--sandbox-policy-cwd", "/p", "--command-cwd", "/", "--backend", "bwrap", "--supervised", "--permission-profile", rootRead,
+		"--reading", "--use-legacy-landlock", "--trusted-helper", "--exec-fd", "4", "--", "codex-fs",
+	}
+	if got := c.Argv[1:]; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if len(c.Files) != 2 || content(t, c.Files[1]) != "#!/bin/sh\n" {
+		t.Errorf("%v", c.Files)
+	}
+}
+
+func TestALongProfileGoesThroughMemory(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	for _, size := range []int{maxArgument, maxArgument + 1} {
+		in := Intent{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}
+		add := func(name string) {
+			in.Profile.FileSystem.Entries = append(in.Profile.FileSystem.Entries, permissions.Entry{Path: permissions.Path{Text: name}, Access: permissions.Read})
+		}
+		add("/x")
+		in.Profile.FileSystem.Entries[1].Path.Text += strings.Repeat("x", size-len(in.Profile.AppendJSON(nil)))
+		text := string(in.Profile.AppendJSON(nil))
+		c, err := r.Process(in, []string{"true"}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size <= maxArgument {
+			if !slices.Contains(c.Argv, text) || len(c.Files) != 3 {
+				t.Errorf("%d bytes are no argument", size)
+			}
+		} else {
+			i := slices.Index(c.Argv, "--permission-profile-fd")
+			if i < 0 || c.Argv[i+1] != "4" || content(t, c.Files[1]) != text || !slices.Contains(c.Argv, "5") {
+				t.Errorf("%d bytes: %.200q", size, c.Argv)
+			}
+		}
+		c.Close()
+	}
+}
+
+func TestWhereProgramsAreFound(t *testing.T) {
+	dir := t.TempDir()
+	self := program(t, dir, "self", "self")
+	found := func(path string, itself bool) string {
+		t.Helper()
+		f, err := openProgram(path, self, launcherName, itself)
+		if err != nil {
+			return err.Error()
+		}
+		defer f.Close()
+		return f.Name()
+	}
+	beside := filepath.Join(dir, launcherName)
+	if got := found("", false); got != "open "+beside+": no such file or directory" {
+		t.Error(got)
+	}
+	if got := found("", true); got != "/proc/self/exe" {
+		t.Error(got)
+	}
+	program(t, dir, launcherName, "beside")
+	for _, itself := range []bool{false, true} {
+		if got := found("", itself); got != beside {
+			t.Error(got)
+		}
+	}
+	other := program(t, t.TempDir(), "other", "other")
+	if got := found(other, true); got != other {
+		t.Error(got)
+	}
+	if _, err := NewRuntime(Options{Launcher: filepath.Join(dir, "none"), Helper: other}); err == nil || !strings.Contains(err.Error(), "missing codex-linux-sandbox executable path") {
+		t.Error(err)
+	}
+	if _, err := NewRuntime(Options{Launcher: other, Helper: filepath.Join(dir, "none")}); err == nil || !strings.Contains(err.Error(), "missing codex-fs executable path") {
+		t.Error(err)
+	}
+}
+
+// What was found is what is started, whatever becomes of its path.
+func TestProgramsAreHeldOpen(t *testing.T) {
+	t.Setenv(probeEnv, `{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"bwrap","works":true}],"more":1}`)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	launcher := program(t, dir, "l", string(self))
+	r, err := NewRuntime(Options{Launcher: launcher, Helper: launcher})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := os.Rename(launcher, launcher+".old"); err != nil {
+		t.Fatal(err)
+	}
+	program(t, dir, "l", "nothing")
+	if got := r.Status(); got.Backend != "auto" || !strings.HasPrefix(got.Reason, "namespaces does not work here (no)") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheChoiceOfABackend(t *testing.T) {
+	for _, tt := range []struct {
+		probe, backend, want, reason string
+		complete                     bool
+	}{
+		{`{"backends":[{"name":"namespaces","works":true},{"name":"bwrap","works":true}]}`, "", "namespaces", "it works here", true},
+		{`{"backends":[{"name":"namespaces","works":false,"reason":"no"},{"name":"landlock","works":false,"reason":"old"}]}`, "", "auto", "nothing that has to be confined will run", false},
+		{`{"backends":`, "auto", "auto", "probe the sandbox", false},
+		{`{}`, "landlock", "landlock", "it was asked for", false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "", "auto", "namespaces does not work here", true},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":false},{"name":"landlock","works":true}]}`, "", "auto", "bwrap does not work here", false},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "bwrap", "bwrap", "it was asked for", true},
+		{`{"backends":[{"name":"namespaces","works":false},{"name":"bwrap","works":true}]}`, "namespaces", "namespaces", "it was asked for", false},
+	} {
+		t.Setenv(probeEnv, tt.probe)
+		const launcher = "/proc/self/exe"
+		r, err := NewRuntime(Options{Launcher: launcher, Helper: launcher, Backend: tt.backend})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Status(); got.Backend != tt.want || !strings.Contains(got.Reason, tt.reason) || got.Complete != tt.complete {
+			t.Errorf("%s: %+v", tt.probe, got)
+		}
+		r.Close()
+	}
+}
+
+// TestJanitorOfTheServer: what may write gets a connection to the server's janitor, if
+// there is one.
+func TestJanitorOfTheServer(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	writable := permissions.Profile{Kind: permissions.Managed}
+	writable.FileSystem.Entries = []permissions.Entry{{Path: permissions.Path{Kind: permissions.Root}, Access: permissions.Read},
+		{Path: permissions.Path{Kind: permissions.SlashTmp}, Access: permissions.Write}}
+	for _, tt := range []struct {
+		name       string
+		in         Intent
+		none, want bool
+	}{
+		{"read-only", Intent{Profile: readOnly}, false, false},
+		{"writable", Intent{Profile: writable}, false, true},
+		{"a reading helper", Intent{Profile: writable, Reading: true}, false, false},
+		{"without a janitor", Intent{Profile: writable}, true, false},
+	} {
+		var connection *os.File
+		r.opts.Janitor = func() *os.File {
+			if tt.none {
+				return nil
+			}
+			var err error
+			if connection, err = os.Open(os.DevNull); err != nil {
+				t.Fatal(err)
+			}
+			return connection
+		}
+		tt.in.PolicyCwd, tt.in.CommandCwd = "/", "/"
+		c, err := r.FileHelper(tt.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.Index(c.Argv, "--janitor-fd")
+		if (i > 0) != tt.want || i > 0 && (c.Argv[i+1] != "4" || c.Files[1] != connection) {
+			t.Errorf("%s: %q", tt.name, c.Argv)
+		}
+		c.Close()
+		if connection != nil && connection.Close() == nil {
+			t.Errorf("%s: the connection stays open", tt.name)
+		}
+	}
+}
+
+// TestReadRefusal: a launcher that the Go runtime has ended before the command could run has a refusal, and one that was killed then has
+// none.
+func TestReadRefusal(t *testing.T) {
+	r := newRuntime(t, "namespaces")
+	for _, tt := range []struct {
+		name    string
+		written []byte // by the launcher, once it has emptied the file; nil: it has not come as far
+		code    int
+		want    string
+	}{
+		{"ended by the runtime", nil, exitUnbegun, Unbegun},
+		{"killed", nil, 137, ""},
+		{"the command ends like that", []byte{}, exitUnbegun, ""},
+		{"the command", []byte{}, 0, ""},
+		{"refused", []byte("no backend"), 125, "no backend"},
+		{"no text", []byte("a\xffb"), 125, "a\uFFFDb"},
+	} {
+		c, err := r.Process(Intent{Profile: readOnly, PolicyCwd: "/", CommandCwd: "/"}, []string{"/bin/true"}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.written != nil {
+			if err := c.Refusal.Truncate(0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Refusal.WriteAt(tt.written, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := ReadRefusal(c.Refusal, tt.code); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+		_ = c.Refusal.Close()
+		c.Close()
+	}
+}
+
+// TestInterpreter tells programs that load libraries from those that do not, and from what is no program
+// of a 64-bit machine.
+func TestInterpreter(t *testing.T) {
+	ident := func(class elf.Class) (id [elf.EI_NIDENT]byte) {
+		copy(id[:], elf.ELFMAG)
+		id[elf.EI_CLASS] = byte(class)
+		return id
+	}
+	file := func(class elf.Class, said int, segments ...elf.ProgType) string {
+		var b bytes.Buffer
+		header := elf.Header64{Ident: ident(class), Phoff: uint64(binary.Size(elf.Header64{})), Phentsize: uint16(binary.Size(elf.Prog64{})), Phnum: uint16(said)}
+		if err := binary.Write(&b, binary.LittleEndian, header); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range segments {
+			if err := binary.Write(&b, binary.LittleEndian, elf.Prog64{Type: uint32(kind)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		name, text   string
+		named, known bool
+	}{
+		{"static", file(elf.ELFCLASS64, 2, elf.PT_LOAD, elf.PT_NOTE), false, true},
+		{"dynamic", file(elf.ELFCLASS64, 3, elf.PT_LOAD, elf.PT_INTERP, elf.PT_LOAD), true, true},
+		{"cut off", file(elf.ELFCLASS64, 3, elf.PT_LOAD), false, false},
+		{"32 bits", file(elf.ELFCLASS32, 2, elf.PT_LOAD, elf.PT_LOAD), false, false},
+		{"script", "#!/bin/sh\n", false, false},
+		{"empty", "", false, false},
+	} {
+		if named, known := interpreter(strings.NewReader(c.text)); named != c.named || known != c.known {
+			t.Errorf("%s: %v, %v", c.name, named, known)
+		}
+		dir := t.TempDir()
+		r, err := NewRuntime(Options{Launcher: program(t, dir, "l", "#!/bin/sh\n"), Helper: program(t, dir, "h", c.text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		command, err := r.FileHelper(Intent{Profile: readOnly, PolicyCwd: "/p", CommandCwd: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if static := slices.Contains(command.Argv, "--static"); static != (c.name == "static") {
+			t.Errorf("%s: --static: %v", c.name, static)
+		}
+		command.Close()
+		r.Close()
+	}
+}

@@ -1,0 +1,75 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"codex.internal/pkg/host/safeopen"
+	"codex.internal/pkg/sandbox/permissions"
+	"codex.internal/pkg/sandbox/winsandbox"
+)
+
+// ErrNoSetup says that the set-up helper of the Windows sandbox is missing, or that
+// this release cannot run it.
+var ErrNoSetup = errors.New("the Windows sandbox needs its set-up helper")
+
+const (
+	// windowsSetup is the set-up helper, beside this program.
+	windowsSetup = "codex-windows-sandbox-setup.exe"
+	// maxMarker bounds the marker file: it has two names and some ports.
+	maxMarker = 64 << 10
+)
+
+// windowsMarker is the marker file below the home directory.
+var windowsMarker = filepath.Join(".sandbox", "setup_marker.json")
+
+// PrepareWindows goes through the launch of a sandboxed command on a Windows host
+// (docs/spec/sandbox.md §9) up to its first step: it reads the marker below
+// l.CodexHome, plans the steps, and looks for the set-up helper in the directory of
+// this program, programs. It starts nothing. It always returns an ErrNoSetup that
+// says why the step is needed: no release has a set-up helper yet, and a command must
+// not run where the steps before it did not.
+func PrepareWindows(l winsandbox.Launch, programs string) error {
+	// Only the helper could tell. Without users the first step is an elevated one.
+	const usersReady = false
+	plan := winsandbox.PlanLaunch(l, readMarker(l.CodexHome), usersReady)
+	helper := filepath.Join(programs, windowsSetup)
+	_, err := os.Stat(helper)
+	if err == nil {
+		err = fmt.Errorf("%s: this release cannot run it", helper)
+	}
+	return fmt.Errorf("%w for an elevated set-up (%s): %w", ErrNoSetup, plan.Reason, err)
+}
+
+// readMarker returns nil for a marker that is missing, broken or no regular file: the
+// set-up is then made again.
+func readMarker(home string) *winsandbox.Marker {
+	text, err := safeopen.ReadFile(filepath.Join(home, windowsMarker), maxMarker)
+	if err != nil {
+		return nil
+	}
+	marker, err := winsandbox.DecodeMarker(text)
+	if err != nil {
+		return nil
+	}
+	return marker
+}
+
+// windowsHelper goes through the launch of a helper for files. The helper uses no
+// network and has no environment, so its launch preserves the firewall rules: it
+// would find no proxy, and ask for elevation to take the rules away.
+func windowsHelper(in Intent, home, programs string) error {
+	request := winsandbox.Request{
+		CodexHome: home, CommandCwd: in.CommandCwd, PermissionProfile: in.Profile.AppendJSON(nil),
+		Level: winsandbox.Elevated, ProxySettings: winsandbox.Preserve, Command: []string{filepath.Join(programs, "codex-fs.exe")},
+	}
+	if _, err := request.Args(); err != nil {
+		return fmt.Errorf("ask the wrapper: %w", err)
+	}
+	return PrepareWindows(winsandbox.Launch{
+		CodexHome: home, CommandCwd: in.CommandCwd, Mode: winsandbox.Preserve,
+		NetworkRestricted: in.Profile.Network != permissions.NetworkEnabled,
+	}, programs)
+}
