@@ -10,19 +10,15 @@
 //	scripts/simulate --count 10000                one campaign
 //	scripts/simulate --seed 4711                  one seed again, with its history
 //	scripts/simulate --seed 4711 --packets        and with every packet
-//	scripts/simulate --count 1 --replay 1000      a thousand seeds, each twice
+//	scripts/simulate --seed 4711 --times 100      one seed a hundred times
 //
 // What must hold: a client sees every byte that its process has printed, once and in order;
 // a write that is accepted has reached the process once, one whose outcome is unknown at
 // most once; every call ends; no goroutine is left. Histories of start, write, resume and
 // take-over are checked by porcupine against a model of the session.
 //
-// A replay is exact, to the nanosecond and the byte, if scripts/simulate builds the tests: it takes the
-// runtime of Go with the changes of testdata/runtime, by which the seed decides what the runtime
-// decides by chance (the order of goroutines, of the cases of a select that are ready and of timers of the same
-// moment, and maps), and nothing depends on how long something takes on the machine: no goroutine
-// loses the processor before it blocks, and no Mutex becomes unfair. There is one processor,
-// no collector during a run, and what is random in cryptography comes from testing/cryptotest. That runtime can set
-// the wall clock of a bubble, too. Without it, as "go test" plays some seeds, what can happen is the same but for
-// jumps of the clock, and a replay may differ.
+// A seed decides all that the simulation does, and what is random in cryptography, by testing/cryptotest.
+// It does not decide what the runtime of Go does: the order of goroutines that can run, of the cases of a
+// select that are ready, and of maps. Most runs do not depend on these, and their replays are exact, to the nanosecond.
+// A run that does depend on them may go another way when it is played again: --times plays a seed until each way has come.
 package simulation

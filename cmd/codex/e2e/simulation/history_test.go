@@ -5,7 +5,6 @@ package simulation
 import (
 	"crypto/sha256"
 	"fmt"
-	"hash"
 	"math"
 	"slices"
 	"strings"
@@ -105,23 +104,18 @@ type history struct {
 	began time.Time
 	ops   []porcupine.Operation
 	lines []string
-	bytes hash.Hash // of all packets, their directions and moments
 }
 
-func newHistory() *history { return &history{began: time.Now(), bytes: sha256.New()} }
+func newHistory() *history { return &history{began: time.Now()} }
 
-// packet adds what a party has sent to the digest of the history.
+// packet adds what a party has sent, with -packets.
 func (h *history) packet(direction string, data []byte) {
 	if *packets {
 		h.note("%s %d bytes, %x", direction, len(data), sha256.Sum256(data))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	fmt.Fprintf(h.bytes, "%d %s %d ", time.Since(h.began), direction, len(data))
-	h.bytes.Write(data)
 }
 
-// note adds a line for people, which the digest covers too.
+// note adds a line.
 func (h *history) note(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -79,9 +78,6 @@ type outcome struct {
 	complete bool // see world
 }
 
-// endOfHistory follows each history.
-const endOfHistory = "end of the history\n"
-
 // history returns all that the run of a seed has shown, for people.
 func (o outcome) history(seed uint64) string {
 	var b strings.Builder
@@ -89,7 +85,7 @@ func (o outcome) history(seed uint64) string {
 	for _, line := range slices.Concat(o.failures, o.lines) {
 		b.WriteString(line + "\n")
 	}
-	return b.String() + endOfHistory
+	return b.String()
 }
 
 // play runs one seed in a bubble.
@@ -97,12 +93,8 @@ func play(t *testing.T, seed uint64) (o outcome) {
 	var ran *history
 	uuid.SetRand(&ids{rng: dice(seed, "ids", 0)}) // texts have ids of sessions
 	defer uuid.SetRand(nil)
-	cryptotest.SetGlobalRandom(t, seed) // of keys and nonces: texts have them, and their lengths differ in URLs
+	cryptotest.SetGlobalRandom(t, seed) // of keys and nonces, whose texts differ in length in URLs
 	dir := t.TempDir()
-	runtime.GC() // twice: what former runs have left in a sync.Pool is gone then
-	runtime.GC()
-	simulate(true, seed)
-	defer simulate(false, 0)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory()
 		w := &world{
@@ -110,7 +102,6 @@ func play(t *testing.T, seed uint64) (o outcome) {
 			dir: dir, machine: &machine{seed: seed}, outputs: make(map[execproto.Stream][]byte), ttl: execserver.DefaultSessionTTL,
 		}
 		plot := w.run(t.Context())
-		w.note("all packets: %x", h.bytes.Sum(nil))
 		o, ran = outcome{w.lines, w.failures, plot, w.complete}, h
 	})
 	if ran == nil {
@@ -167,7 +158,6 @@ func (w *world) run(ctx context.Context) string {
 		w.relayed = newRelayed(ctx, w)
 	}
 	w.note("plot: %s", plot)
-	w.jumps()
 	w.serve()
 	defer func() {
 		w.net.settle()

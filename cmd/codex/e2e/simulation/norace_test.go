@@ -1,5 +1,0 @@
-//go:build linux && !race
-
-package simulation
-
-const defaultCount = 50
