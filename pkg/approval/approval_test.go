@@ -169,6 +169,9 @@ func TestOutOfOrder(t *testing.T) {
 }
 
 func TestApprovalsForTheSession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	session := &Session{}
 	base := request(readOnly)
 	denied := []Result{{ExitCode: 1, Denied: true}, {}}

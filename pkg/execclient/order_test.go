@@ -249,6 +249,9 @@ func TestASlowConsumerGetsAll(t *testing.T) {
 // TestRecoveryDropsNothing has a consumer that has taken nothing yet when the
 // server's answer brings more than there is room for.
 func TestRecoveryDropsNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	p := newProcess(&Client{done: make(chan struct{})}, execproto.StartParams{ProcessID: "p"})
 	f := p.follow(0, nil)
 	seq := uint64(0)

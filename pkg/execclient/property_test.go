@@ -221,6 +221,9 @@ func (m *model) read(read execproto.ReadParams) execproto.ReadResult {
 // that are cut at random. With flow control everything arrives; without, all
 // up to where the error says that it is lost.
 func TestNothingIsLostOrRepeated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	lost := 0
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {

@@ -267,6 +267,9 @@ func TestARefusedStartIsForgotten(t *testing.T) {
 }
 
 func TestRecoveryEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for _, tt := range []struct {
 		name  string
 		o     Options

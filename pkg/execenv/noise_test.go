@@ -156,6 +156,9 @@ func TestNoiseRefusals(t *testing.T) {
 }
 
 func TestTokensAreNotSentInTheClear(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for _, tt := range []struct {
 		url     string
 		refused bool

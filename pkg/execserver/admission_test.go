@@ -144,6 +144,9 @@ func TestUnixSocket(t *testing.T) {
 // Strangers who say nothing, or never end what they say, hold no connection
 // for long, and not more than their share at a time.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	_, url := newTestServer(t, Options{})
 	address := strings.TrimPrefix(url, "ws://")
 	connect := func(text string) net.Conn {

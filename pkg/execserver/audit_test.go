@@ -55,6 +55,9 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 // TestAuditedHTTP checks that HTTP requests of clients are in the trail, without paths, and are
 // not made if it cannot be written.
 func TestAuditedHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	dir := t.TempDir()
 	key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))
 	if err != nil {
@@ -89,6 +92,9 @@ func TestAuditedHTTP(t *testing.T) {
 // TestAuditedTunnels checks that tunnels are in the trail, those to Unix sockets as such, and
 // their paths only if that was asked for.
 func TestAuditedTunnels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for _, paths := range []bool{false, true} {
 		dir := t.TempDir()
 		key, err := audit.ReadKey(filepath.Join(dir, "key.pem"))

@@ -28,6 +28,9 @@ import (
 // end nothing may be left: newTestServer counts goroutines, this test
 // descriptors and processes.
 func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	clients := testutil.Rounds(30, 50, 200)
 	srv, url := newTestServer(t, withCgroups())
 	before := descriptors(t)

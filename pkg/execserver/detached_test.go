@@ -77,6 +77,9 @@ func (o ownedTransport) Peer() string { return o.peer }
 // TestDetachedOwners: a process is visible to its owner alone, and a client without a name
 // owns none.
 func TestDetachedOwners(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	d := newStore(t)
 	reserve(t, d, testRecord("token A", "build"))
 	reserve(t, d, testRecord("token B", "build"))
@@ -114,6 +117,9 @@ func TestDetachedOwners(t *testing.T) {
 
 // TestDetachedLimits reserves as much as there may be, and one more.
 func TestDetachedLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	d := newStore(t)
 	for _, name := range []string{"a", "b", "c"} {
 		reserve(t, d, testRecord("one", name))
@@ -130,6 +136,9 @@ func TestDetachedLimits(t *testing.T) {
 // TestDetachedDirectories changes what a server finds in its directory: it follows no link,
 // and uses nothing that another user could have put there.
 func TestDetachedDirectories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -249,6 +258,9 @@ func TestKeeperRefuses(t *testing.T) {
 
 // TestDetachedHandles: what may be the name of a process, at the limits and past them.
 func TestDetachedHandles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for id, want := range map[string]bool{
 		"detached/a": true, "detached/A-b_c.9": true, "detached/" + strings.Repeat("x", 64): true,
 		"detached/": false, "a": false, "detached/.a": false, "detached/a/b": false, "detached/a b": false, "detached/é": false,

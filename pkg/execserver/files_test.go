@@ -37,6 +37,9 @@ func (p *peer) readFile(path string) []byte {
 }
 
 func TestLargeFilesComeWhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	_, url := newTestServer(t, Options{})
 	p, _ := hello(t, url)
 	dir := t.TempDir()

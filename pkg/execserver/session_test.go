@@ -58,6 +58,9 @@ func TestSessionsEnd(t *testing.T) {
 }
 
 func TestShutdownEndsProcessesAndTellsClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	srv, url := newTestServer(t, withCgroups())
 	p, _ := hello(t, url)
 	p.start("p", "setsid sh -c 'echo $$; exec sleep 1000' & wait")

@@ -42,6 +42,9 @@ func getStatus(t *testing.T, url string, header ...string) (int, http.Header, st
 // TestStatusPage: a client sees its sessions and processes, and nobody else does. What others
 // have named cannot become markup, and no session id is shown.
 func TestStatusPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	srv, url := newTestServer(t, Options{Version: "1<2"})
 	p, session := hello(t, url)
 	p.start("<script>p</script>", "exec sleep 600 # <img src=x>", nil)

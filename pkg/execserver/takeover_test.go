@@ -44,6 +44,9 @@ func awaitConns(t *testing.T, srv *Server, n int) {
 }
 
 func TestTakeOverEndsTheOtherConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	srv, url := newTestServer(t, withCgroups())
 	p, session := hello(t, url)
 	p.start("p", "read x; echo got $x", object{"pipeStdin": true})
@@ -68,6 +71,9 @@ func TestTakeOverEndsTheOtherConnection(t *testing.T) {
 }
 
 func TestTakeOverWithoutASession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	_, url := newTestServer(t, Options{})
 	_, session := hello(t, url)
 	var r struct{ SessionID string }
@@ -81,6 +87,9 @@ func TestTakeOverWithoutASession(t *testing.T) {
 // with everything full between it and the processes. The one that takes its
 // session over must not wait for it, and must miss nothing.
 func TestTakeOverFromAHalfDeadConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	srv, url := newTestServer(t, withCgroups())
 	want, err := exec.Command("seq", "300000").Output()
 	if err != nil {

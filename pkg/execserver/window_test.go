@@ -69,6 +69,9 @@ func TestAcknowledgementBeforeTheStart(t *testing.T) {
 // TestHeldBackProcessesEnd leaves processes that nobody acknowledges to the
 // end of their session and to that of the server.
 func TestHeldBackProcessesEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	srv, url := newTestServer(t, Options{SessionTTL: -1, Process: process.Options{Cgroups: true}})
 	var peers []*peer
 	for range 2 {

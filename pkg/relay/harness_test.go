@@ -104,6 +104,9 @@ func TestMessagesOfEverySize(t *testing.T) {
 // TestCuts breaks websockets of both ends and loses frames while messages go
 // to and fro: each must come once and in order, on the same stream.
 func TestCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	d := newDouble(t)
 	var mu sync.Mutex
 	n := 0

@@ -58,6 +58,9 @@ func client(t *testing.T, h *relay.Harness, o execclient.Options) *execclient.Cl
 // breaks all connections. Where both ends acknowledge, the client does not
 // notice; else it resumes its session on another stream.
 func TestCommandThroughCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain %v", plain), func(t *testing.T) {
 			d := serve(t, plain)
@@ -145,6 +148,9 @@ func TestSessionOfALostHarness(t *testing.T) {
 // TestOnLink is told of a websocket that is not replaced at once, and of the
 // one that comes later.
 func TestOnLink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	d := serve(t, false)
 	var asked atomic.Int64
 	told := make(chan error, 4)

@@ -413,6 +413,9 @@ func testRevokedTokenLosesItsSockets(t *testing.T, start starter) {
 }
 
 func TestShutdownTells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	s := start(t, Options{})
 	bundle := s.register("env")
 	x := s.dial(bundle.URL)

@@ -37,6 +37,9 @@ func callRegister(s *Server, token string) *httptest.ResponseRecorder {
 // TestShutdownGivesTheStateAway: another process may have the file afterwards,
 // so every call that writes it has ended, and none begins.
 func TestShutdownGivesTheStateAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	path := filepath.Join(t.TempDir(), "state.json")
 	tokens := newTokens(t)
 	token, _ := newToken(t, tokens, RoleBoth, "*")

@@ -55,6 +55,9 @@ func TestLastFramesGoOut(t *testing.T) {
 // TestPingOfSlowPeer has a harness that takes nothing for a while ask for a sign
 // of life: that takes none of the time that it has.
 func TestPingOfSlowPeer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	s := start(t, Options{WriteTimeout: patience})
 	x, h := s.executor("env"), s.harness("env")
 	h.send(handshake("s", "x"))

@@ -131,6 +131,9 @@ func (x exchanged) ReadDir(name string, each func(string, permissions.FileType) 
 // A directory in a writable root that another command exchanges with a link
 // while the plan is made has nothing shown that no entry grants.
 func TestDirectoriesThatAreExchangedWhileThePlanIsMade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	directory := tree("/w/g/", "/w/.git/", "/w/.agents/", "/w/.codex/", "/secret/x")
 	link := tree("/w/g -> /secret", "/w/.git/", "/w/.agents/", "/w/.codex/", "/secret/x")
 	for _, entries := range []string{"/w=write /w/g=write", "/w=write /w/g=read", "root=read /w=write /w/g=write"} {
@@ -177,6 +180,9 @@ func (h holding) Lstat(name string) (permissions.Info, error) {
 // A denied path in a directory of a writable root that another process exchanges
 // with a link while the plan is made is masked, or nothing runs.
 func TestDeniedPathsThatAreExchangedWhileThePlanIsMade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	rest := []string{"/t/c/.git/", "/t/c/.agents/", "/t/c/.codex/", "/t/v/x"}
 	directory := tree(append([]string{"/t/c/sw/y/secret"}, rest...)...)
 	link := tree(append([]string{"/t/c/sw -> /t/v"}, rest...)...)

@@ -13,6 +13,9 @@ import (
 // name, the plan is refused. It would otherwise watch, and remove from, a
 // directory that the command cannot even reach.
 func TestUndoOpensWhatThePlanSaw(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(dir string) error

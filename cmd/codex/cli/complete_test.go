@@ -74,6 +74,9 @@ func TestComplete(t *testing.T) {
 // TestCompletions asks as the scripts do: with the word before the cursor, and to be told
 // whether files of this machine may follow.
 func TestCompletions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	home := t.TempDir()
 	t.Setenv("CODEX_HOME", home)
 	// No server is there: a press of a key gives no error, and no files of this machine in

@@ -103,6 +103,9 @@ func printedOption(text, name string) string {
 // TestEveryOptionInAFile: each option can be given in the file. Its variable counts more than the
 // file, and the command line more than both.
 func TestEveryOptionInAFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	eachOption(t, func(t *testing.T, command string, flag cli.Flag) {
 		name, s := flag.Names()[0], sampleOf(t, flag)
 		line := name + " = " + s.file
@@ -174,6 +177,9 @@ var takingURLs = []string{"remote", "nats", "public-url"}
 // TestPasswordsAreNotPrinted: a URL that has a password, in the file, on the command line or in
 // a variable, is not printed, whatever option has it. Errors about a URL do not show it either.
 func TestPasswordsAreNotPrinted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	eachOption(t, func(t *testing.T, command string, flag cli.Flag) {
 		name := flag.Names()[0]
 		switch flag.(type) {

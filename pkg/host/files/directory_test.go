@@ -167,6 +167,9 @@ func TestLossy(t *testing.T) {
 // TestManyNames reads a directory that does not fit into one buffer, at the
 // limit of names and one past it.
 func TestManyNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	const n = 1500
 	dir := planted(t)
 	want := make([]string, n)

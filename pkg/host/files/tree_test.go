@@ -60,6 +60,9 @@ func guarded(t testing.TB) (dir string, check func()) {
 }
 
 func TestRandomTreesAreRemoved(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	outside, check := guarded(t)
 	for seed := range testutil.Rounds[uint64](5, 10, 30) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -75,6 +78,9 @@ func TestRandomTreesAreRemoved(t *testing.T) {
 }
 
 func TestRandomTreesAreCopied(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	outside, check := guarded(t)
 	for seed := range testutil.Rounds[uint64](5, 10, 30) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -92,6 +98,9 @@ func TestRandomTreesAreCopied(t *testing.T) {
 // TestRandomTreesAreMerged compares a copy into another tree with what a map
 // of names says, or finds that both see a conflict.
 func TestRandomTreesAreMerged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	outside, check := guarded(t)
 	merged, refused := 0, 0
 	seeds := testutil.Rounds[uint64](30, 40, 120)
@@ -153,6 +162,9 @@ func overlay(over, under []string) (merged []string, conflict bool) {
 }
 
 func TestRandomTreesAreWalked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	outside, check := guarded(t)
 	truncated := 0
 	seeds := testutil.Rounds[uint64](20, 30, 70)
@@ -268,6 +280,9 @@ const deep = 5000
 // TestDeepTree copies, walks and removes a tree that is far deeper than paths
 // may be long, with few descriptors.
 func TestDeepTree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	dir := planted(t, "from")
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	at, err := openDirAt(unix.AT_FDCWD, from)

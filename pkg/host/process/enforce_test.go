@@ -43,6 +43,9 @@ func limitedGroup(t *testing.T, limiter bool) *Group {
 
 // TestCauses: each process tells why it has ended.
 func TestCauses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	g := limitedGroup(t, true)
 	for _, tt := range []struct {
 		name, script string
@@ -125,6 +128,9 @@ func TestUsage(t *testing.T) {
 // TestLimitsAreInherited: a limit is that of the program and of what it starts, and its
 // name, directory, environment and arguments are those of the spec.
 func TestLimitsAreInherited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	g := limitedGroup(t, true)
 	name := "a name"
 	p, r := start(t, g, Spec{
@@ -166,6 +172,9 @@ func TestLimitedStartErrors(t *testing.T) {
 // TestLimitsThatMissDescendants: without a cgroup, the limits that this program holds have a reason
 // that says which descendants they miss. Those of a launcher miss none: its sandbox ends with it.
 func TestLimitsThatMissDescendants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	for launcher, want := range map[bool]string{false: missesReason, true: ""} {
 		s, err := NewSupervisor(Options{})
 		if err != nil {

@@ -365,6 +365,9 @@ func TestLongPoll(t *testing.T) {
 }
 
 func TestNothingIsLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	n := testutil.Rounds(200, 1000, 10_000)
 	eachVariant(t, func(t *testing.T, g *Group) {
 		before := countFDs(t)

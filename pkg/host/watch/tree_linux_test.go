@@ -274,6 +274,9 @@ func TestTreeLimits(t *testing.T) {
 // TestTreeBatches: a new directory with more names than a batch has is told in several,
 // without a gap.
 func TestTreeBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	d, outside := directory(t), directory(t)
 	const count = maxBatchEvents + 2*readNames
 	must(t, os.Mkdir(outside+"/x", 0o755))

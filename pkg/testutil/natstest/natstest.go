@@ -99,6 +99,9 @@ func Start(t testing.TB) *Server {
 }
 
 func newServer(t testing.TB, cluster *clusterConfig) *Server {
+	if testing.Short() {
+		t.Skip("it starts servers of NATS")
+	}
 	s := &Server{t: t, dir: t.TempDir(), cluster: cluster, client: -1, monitor: -1}
 	t.Cleanup(s.Kill)
 	return s

@@ -37,6 +37,9 @@ func TestServerKeepsItsPort(t *testing.T) {
 }
 
 func TestClusterSurvivesAServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	c := StartCluster(t, 3)
 	urls := strings.Split(c.URLs(), ",")
 	for _, url := range urls {

@@ -113,6 +113,9 @@ func (e *ends) cut() {
 
 // TestCuts sends bytes in both directions while the connection is lost again and again.
 func TestCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	e := newEnds()
 	const size = 4 << 20
 	random := rand.NewChaCha8([32]byte{1})

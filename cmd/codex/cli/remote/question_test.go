@@ -90,6 +90,9 @@ func (p *person) asked(q question) func() (approval.Answer, error) {
 }
 
 func TestTheQuestionIsLastOnTheScreen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	q := question{facts: []string{"sandbox: it was denied"}, command: "rm -rf x", ask: "Really?"}
 	const want = `== codex asks; above this line is other output ===========================
 sandbox: it was denied

@@ -124,6 +124,9 @@ func TestWrongOptionsInAFile(t *testing.T) {
 
 // TestLimitsInAFile: the limits of commands are options like others.
 func TestLimitsInAFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	const file = "limit-memory = '2G'\nlimit-cpus = '1.5'\nlimit-time = '1h'\nlimit-open-files = '64'\nlimit-require = true"
 	text, err := server(t, file, "--limit-time", "2h", "--print-config")
 	const want = "limit-memory = \"2G\" # \nlimit-cpus = \"1.5\" # \nlimit-time = \"2h\" # \nlimit-open-files = \"64\" # \nlimit-require = true # \n"

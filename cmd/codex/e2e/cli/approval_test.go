@@ -39,6 +39,9 @@ func secretProfile(path string) string {
 }
 
 func TestRemoteExecWithoutATerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
@@ -182,6 +185,9 @@ func TestRemoteExecInJSON(t *testing.T) {
 // TestApproval has a read-only sandbox deny a write, and gives each answer to the question
 // whether the command may run again.
 func TestApproval(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, beside := harness.Places(t)
@@ -240,6 +246,9 @@ func TestApproval(t *testing.T) {
 // A command writes what it likes before the client asks about it. Whatever that was,
 // the question is what can be read at the end of the screen.
 func TestCommandsCannotHideTheQuestion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)
@@ -285,6 +294,9 @@ func TestQuestionsNameTheEnvironment(t *testing.T) {
 }
 
 func TestApprovalBeforeTheCommandRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	workspace, _ := harness.Places(t)

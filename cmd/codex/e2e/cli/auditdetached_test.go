@@ -15,6 +15,9 @@ import (
 // TestAuditedDetached: the trail has how detached processes end, each once: while a server runs
 // and while there is none, with their keeper, and when they are forgotten at once.
 func TestAuditedDetached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	trail := filepath.Join(dir, "audit.log")

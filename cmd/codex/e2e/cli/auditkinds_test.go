@@ -68,6 +68,9 @@ func wantEvent(t *testing.T, list []event, kind string, members map[string]strin
 // TestAuditKinds has a client do each thing that is in the audit trail, once: the trail has it
 // with its members, and no path and command unless it is to have them.
 func TestAuditKinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -187,6 +190,9 @@ func (k *auditKinds) want(list []event) {
 // TestAuditRotatesBySize: a file that is full is followed by another one, and all together are one
 // trail.
 func TestAuditRotatesBySize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	trail := filepath.Join(dir, "audit.log")
@@ -246,6 +252,9 @@ func serverOnDisk(t *testing.T, dir string, args ...string) (server *exec.Cmd, u
 // told; the log says so, the metrics count what is missing, and the trail says it when there is
 // room again. Nothing else is missing.
 func TestAuditOnFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	for _, goesOn := range []bool{false, true} {
 		t.Run(fmt.Sprint("goes on ", goesOn), func(t *testing.T) {

@@ -16,6 +16,9 @@ import (
 // TestCauses: each cause that needs no cgroup is told to the client and the log, without a
 // sandbox and with each backend. scripts/services shows memory and pids.
 func TestCauses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{harness.Unconfined, machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {

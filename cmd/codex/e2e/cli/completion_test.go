@@ -73,6 +73,9 @@ var completions = []struct{ typed, want string }{
 // TestCompletionInShells has people press Tab in real shells: what they get is what the
 // program finds among its arguments.
 func TestCompletionInShells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	_, url := harness.Server(t)
 	remote := filepath.Join(t.TempDir(), "r")
 	harness.Must(t, os.MkdirAll(filepath.Join(remote, "sub"), 0o755))

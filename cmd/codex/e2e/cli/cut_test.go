@@ -17,6 +17,9 @@ import (
 // TestCopiesGoOnAfterCuts: a copy whose connection is reset goes on after the last whole
 // file, in both directions, and the trees are equal.
 func TestCopiesGoOnAfterCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()

@@ -125,6 +125,9 @@ func (d *detaching) status(handle string) string {
 // TestDetachedOutlivesServers starts a process whose client and server end, the server in
 // every way, and finds its output and its exit code at the last one.
 func TestDetachedOutlivesServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -175,6 +178,9 @@ func TestDetachedOutlivesServers(t *testing.T) {
 // TestDetachedEnds ends processes in the ways that there are: killed by a client, signalled,
 // and with their keepers, also while the server does not run.
 func TestDetachedEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	const script = "echo $$; exec sleep 1000"
@@ -229,6 +235,9 @@ func TestDetachedEnds(t *testing.T) {
 // TestDetachedRetention has more output than is retained: the oldest is dropped and told, or
 // the process waits until a client consumes.
 func TestDetachedRetention(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	const lines = 400_000
@@ -262,6 +271,9 @@ func TestDetachedRetention(t *testing.T) {
 // TestDetachedOverStdio has servers over standard input and output, each of which ends with
 // its client: the next one finds the process of its user.
 func TestDetachedOverStdio(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, nil)
 	env = append(env, "XDG_STATE_HOME="+t.TempDir())
@@ -279,6 +291,9 @@ func TestDetachedOverStdio(t *testing.T) {
 
 // TestDetachedInSandbox: the sandbox is that of other processes, and outlives the server.
 func TestDetachedInSandbox(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	d := newDetaching(t)

@@ -33,6 +33,9 @@ var (
 // TestDetachedCuts follows the numbered output of a detached process while the connection is
 // cut and servers are killed, and gets every byte once.
 func TestDetachedCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	lines := *detachedBytes / 16
@@ -124,6 +127,9 @@ func (f *cutFollower) disturb() {
 // TestDetachedFollowers has two clients follow a process that a third one writes to; a fourth
 // one may not write meanwhile.
 func TestDetachedFollowers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "echo", "--stdin", "--", "cat")

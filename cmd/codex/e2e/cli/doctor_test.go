@@ -170,6 +170,9 @@ func needNamespaces(t *testing.T) {
 }
 
 func TestDoctorOfABrokenHost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	needNamespaces(t)
 	for name, tt := range map[string]struct {
@@ -222,6 +225,9 @@ func TestDoctorOfABrokenHost(t *testing.T) {
 }
 
 func TestDoctorOfARootWithoutSETFCAP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("for root only")

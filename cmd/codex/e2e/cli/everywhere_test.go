@@ -61,6 +61,9 @@ func everywhere(t *testing.T) (home string, env, ways []string) {
 
 // TestEverywhere does what a day's work consists of over ways to a server: see testutil.Choice.
 func TestEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	home, env, ways := everywhere(t)

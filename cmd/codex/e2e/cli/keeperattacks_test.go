@@ -49,6 +49,9 @@ func (d *detaching) plant(name string, record map[string]any) (dir string) {
 // TestKeepersOfOthers: another user cannot connect to the socket of a keeper, not even
 // with its secret and with the directories opened to everybody.
 func TestKeepersOfOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act as another user")
@@ -138,6 +141,9 @@ func TestPlantedKeepers(t *testing.T) {
 // TestForgedKeepers: a record that no server has written, with a lock that a foreign process
 // holds or nobody does, makes a server neither signal a foreign process nor wait for ever.
 func TestForgedKeepers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "real", "--", "sleep", "1000")

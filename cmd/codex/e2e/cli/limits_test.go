@@ -17,6 +17,9 @@ import (
 // TestLimits: limits of a client hold with and without a sandbox, and the error names the
 // one that has ended a command.
 func TestLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	_, url := harness.Server(t)
 	for _, tt := range []struct {
@@ -47,6 +50,9 @@ func TestLimits(t *testing.T) {
 // TestLimitsOfServer: limits of a server, from its options or its file, hold whatever a client asks
 // for, and the limit of the client if that is lower.
 func TestLimitsOfServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "options.toml")
 	harness.Must(t, os.WriteFile(file, []byte("limit-open-files = \"100\"\n"), 0o600))

@@ -43,6 +43,9 @@ func listening(t *testing.T, args ...string) (cmd *exec.Cmd, urls []string) {
 // TestSeveralListeners: one server listens at several addresses and admits clients by the
 // rules of each. An option that weakens the rules of one address does not weaken those of another.
 func TestSeveralListeners(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -100,6 +100,9 @@ func TestRemoteNetwork(t *testing.T) {
 
 // TestAskNetwork gives each answer to questions about hosts.
 func TestAskNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
@@ -159,6 +162,9 @@ func asking(t *testing.T, url, script string, options ...string) *harness.User {
 // TestNetworkQuestionsAreSafe: what a command writes, types ahead in the terminal and
 // has in the name of a host does not change the question and its answer.
 func TestNetworkQuestionsAreSafe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)
@@ -224,6 +230,9 @@ func TestNetworkQuestionsAreSafe(t *testing.T) {
 // TestNetworkQuestionsEnd: a question goes away with the command, and with an
 // interrupt, which the command gets too; a command can ask only so often.
 func TestNetworkQuestionsEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel() // it waits for questions to settle
 	harness.NeedSandbox(t)
 	url, _ := outside(t)

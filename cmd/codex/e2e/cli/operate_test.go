@@ -135,6 +135,9 @@ func metricsOf(t *testing.T, url string) string {
 // TestAuditTrail: a server writes what it was asked to do, begins another file at SIGHUP,
 // hides the trail from sandboxed commands, and codex audit finds each change.
 func TestAuditTrail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	trail, key, log := filepath.Join(dir, "audit.log"), filepath.Join(dir, "key.pem"), &serverLog{}

@@ -15,6 +15,9 @@ import (
 // TestServersKeepApart: servers of one user neither list nor clash with each other's detached
 // processes, and each server finds those of the one before it at the same place.
 func TestServersKeepApart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	state := t.TempDir()
 	sockets := t.TempDir()

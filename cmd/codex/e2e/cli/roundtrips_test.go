@@ -45,6 +45,9 @@ func (c *turnCounter) count() int {
 // TestRoundTrips: copies and listings of many files do not wait for an answer per file. With
 // one each, 400 files over a network of 50 ms would take 20 seconds.
 func TestRoundTrips(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	_, url := harness.Server(t)
 	var counter turnCounter

@@ -99,6 +99,9 @@ func TestSSHInstall(t *testing.T) {
 
 // TestRendezvousEnvironment: an environment of a rendezvous service in the file.
 func TestRendezvousEnvironment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	home, env := harness.HomeDirectory(t, map[string]string{"token": "\n"})
 	run := func(args ...string) (string, string, int) { return harness.RunWith(t, env, home, "", args...) }

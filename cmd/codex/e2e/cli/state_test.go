@@ -51,6 +51,9 @@ func newState(t *testing.T, args ...string) *state {
 // read nothing of other detached processes, of records with the secrets of keepers, or of the
 // server's tokens, also where they may write to the directories that lead there.
 func TestStateIsHidden(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	harness.EachBackend(t, []string{machine.Namespaces, machine.Bwrap, machine.Landlock}, func(t *testing.T, backend string) {
@@ -135,6 +138,9 @@ func (s *state) checkFiles(backend string, args []string) {
 // TestReplacedTokenIsHidden: a file of the server that is replaced by another one is hidden
 // from requests too for which a helper was started before, in whose sandbox it is not.
 func TestReplacedTokenIsHidden(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	harness.NeedSandbox(t)
 	ctx := t.Context()

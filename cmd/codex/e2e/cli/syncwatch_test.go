@@ -60,6 +60,9 @@ func becomes(t *testing.T, target, want string) {
 // target. Only they do: what is in the target alone stays until both trees are looked at
 // whole, which is when a directory was removed, and after changes were lost.
 func TestSyncFollows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, cut func(func())) {
 		writeText(t, source+"/a", "1")
@@ -116,6 +119,9 @@ func TestSyncFollows(t *testing.T) {
 // TestSyncFollowsAnotherServer: when the session is lost with its server, the sync goes on
 // with the next one, and finds what has changed meanwhile.
 func TestSyncFollowsAnotherServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	for _, direction := range []string{"up", "down"} {
 		t.Run(direction, func(t *testing.T) {
@@ -146,6 +152,9 @@ func TestSyncFollowsAnotherServer(t *testing.T) {
 
 // TestSyncFollowsGit: a changed .gitignore counts for what did not change itself.
 func TestSyncFollowsGit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
 		writeText(t, source+"/.gitignore", "*.log\n")
@@ -166,6 +175,9 @@ func TestSyncFollowsGit(t *testing.T) {
 // TestSyncFollowsFloods: more changes than a watch holds are told as lost, and then
 // everything is looked at.
 func TestSyncFollowsFloods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	follows(t, func(t *testing.T, source, target string, start func(...string) *harness.User, _ func(func())) {
 		start("--delete")

@@ -17,6 +17,9 @@ const hostileArgument = "\x1b]0;owned\a\x1b[2J\u202e\nlast"
 // TestTop looks at a detached process and at one of a session in every way. An argument of theirs
 // that would control a terminal is escaped.
 func TestTop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	d := newDetaching(t)
 	d.must("run", "--detach", "--name", "busy", "--", "sh", "-c", "sleep 600 & while :; do :; done", hostileArgument)

@@ -75,6 +75,9 @@ func (c *collected) of(trace string) map[string]*tracepb.Span {
 // TestTracesOfDetachedProcesses: the life of a detached process is a span of its trace, which its
 // keeper exports after the server that has started it is gone; its command gets the name.
 func TestTracesOfDetachedProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	spans, collector := collectSpans(t)
 	log := &serverLog{}
@@ -119,6 +122,9 @@ func TestTracesOfDetachedProcesses(t *testing.T) {
 // TestDroppedSpansOfKeepers: the metrics of a server have the spans that a keeper could not export,
 // also one that was started by the server before it.
 func TestDroppedSpansOfKeepers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	var server, refused atomic.Int64 // the pid of the server; the spans of other programs
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -170,6 +176,9 @@ func TestDroppedSpansOfKeepers(t *testing.T) {
 // TestTracesThroughRendezvous: a server that registers continues the trace of a client that meets
 // it at a rendezvous service.
 func TestTracesThroughRendezvous(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	spans, collector := collectSpans(t)
 	m := harness.Rendezvous(t, filepath.Join(t.TempDir(), "tokens.json"))
@@ -207,6 +216,9 @@ func TestTracesThroughRendezvous(t *testing.T) {
 // commands get the name of their span if the server says so. Nothing in the spans is a command,
 // a path or a secret, and a trace member of any kind gives no error.
 func TestTraces(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	spans, collector := collectSpans(t)
 	dir := t.TempDir()

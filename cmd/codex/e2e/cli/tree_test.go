@@ -57,6 +57,9 @@ func sampleTree(t *testing.T) string {
 
 // TestCopiesOfTrees: permissions, links and empty directories survive, and with -p times.
 func TestCopiesOfTrees(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	_, url := harness.Server(t)
 	t.Run("archives", func(t *testing.T) { copiesOfTrees(t, url) })
@@ -95,6 +98,9 @@ func copiesOfTrees(t *testing.T, url string) {
 
 // TestCopiesGoOn: one odd entry is reported, and the rest is copied.
 func TestCopiesGoOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()
@@ -203,6 +209,9 @@ func TestCopiesByPatterns(t *testing.T) {
 
 // TestCopiesOfManyFiles: a tree of a thousand files arrives whole.
 func TestCopiesOfManyFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	t.Parallel()
 	_, url := harness.Server(t)
 	dir := t.TempDir()

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -83,6 +84,16 @@ func Main(m *testing.M) {
 	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// SlowMain is Main for a package whose tests take minutes together: with -short none of them runs.
+func SlowMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("left out with -short: the tests of this package take minutes")
+		os.Exit(0)
+	}
+	Main(m)
 }
 
 // Install puts programs into a directory, as they ship: what scripts/test has built, or

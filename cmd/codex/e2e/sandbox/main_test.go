@@ -9,4 +9,4 @@ import (
 	"codex.internal/cmd/codex/e2e/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) { harness.SlowMain(m) }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, limited())
 		os.Exit(1)
 	}
-	harness.Main(m)
+	harness.SlowMain(m)
 }
 
 // limited sets the limit of processes and executes the program's arguments.

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 			os.Exit(helper(os.Args[2:]))
 		}
 	}
-	harness.Main(m)
+	harness.SlowMain(m)
 }
 
 // mostTries is how often a turn is repeated that has lost its connection by the plan of its proxy.

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) >= 3 && os.Args[1] == "attack" {
 		os.Exit(attack(os.Args[2:]))
 	}
-	harness.Main(m)
+	harness.SlowMain(m)
 }
 
 // greet listens on an address, says so, greets each connection with it, and ends with its
