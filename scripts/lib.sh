@@ -74,50 +74,24 @@ need() {
   "$@" >/dev/null 2>&1 || fail "$package is needed: as root, apt-get install $package"
 }
 
-# flake NAME... says that something failed once and passed when it was repeated.
-# .ci/run counts them in the file that CODEX_FLAKES names.
-flake() {
-  echo "FLAKE $*: it failed once and passed later"
-  [ -z "${CODEX_FLAKES:-}" ] || printf '%s\n' "$*" >> "$CODEX_FLAKES"
-}
+# known_flake NAME succeeds if .ci/known-flakes has a test or scenario of that name.
+known_flake() { cut -f 2 "$root/.ci/known-flakes" | grep -qxF -e "$1"; }
 
-# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. Some cases
-# expect something within a time of their own, so that one may fail where the
-# machine stands still meanwhile: a case that fails is repeated alone, twice at
-# most, and is a flake if it passes then. What fails each time is a failure. What
-# is expected at no particular time may take 20 s.
+# recorded NAME RUNNER ARGUMENTS... replays recorded conversations. It fails if one case fails.
+# A message that the case expects at no particular time may take 20 s.
 recorded() {
-  local name=$1 log again case wrong=0
+  local name=$1 log wrong=0
   shift
-  log=$(mktemp) && again=$(mktemp) || return 1
-  set -- "$@" -wait 20s
-  "$@" > "$log" 2>&1 || true
+  log=$(mktemp) || return 1
+  "$@" -wait 20s > "$log" 2>&1 || wrong=1
   echo "$name: $(tail -n 1 "$log")"
   if ! grep -qE '^[0-9]+ passed' "$log"; then
     tail -n 20 "$log"
     wrong=1
   fi
   grep -A 4 '^FAIL' "$log" || true
-  while IFS= read -r case; do
-    [ -n "$case" ] || continue
-    if repeated "$again" "$case" "$@" || repeated "$again" "$case" "$@"; then
-      flake "$name, $case"
-    else
-      echo "$name: each time: FAIL $case"
-      wrong=1
-    fi
-  done < <(sed -n 's/^FAIL //p' "$log")
-  rm -f "$log" "$again"
+  rm -f "$log"
   return "$wrong"
-}
-
-# repeated LOG CASE RUNNER ARGUMENTS... replays one case.
-repeated() {
-  local log=$1 case
-  case=$(sed 's/[^A-Za-z0-9_ /-]/\\&/g' <<< "$2")
-  shift 2
-  # A case that is not found has not passed.
-  "$@" -run "^$case\$" > "$log" 2>&1 < /dev/null && grep -qE '^1 passed, 0 failed' "$log"
 }
 
 # failures LOG prints what failed in the output of go test -v, in at most ten
@@ -159,22 +133,6 @@ failures() {
       for (i = 1; i <= shown && (i < 10 || shown == 10); i++) print lines[i]
       if (shown > 10) print "and " shown - 9 " more"
     }' "$1"
-}
-
-# repeatable LOG prints package and name of each test that failed in the output of
-# go test -v. It fails if something else failed, such as a program that died, or if more
-# failed than can be chance.
-repeatable() {
-  awk '
-    /^--- FAIL: / { names[++n] = $3; next }
-    /^ok  \t/ { n = 0; next }
-    /^FAIL\t/ {
-      if (n == 0) bad = 1
-      for (i = 1; i <= n; i++) { print $2, names[i]; shown++ }
-      n = 0
-    }
-    /^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|# )/ || /\[(build|setup) failed\]/ || /^FAIL: / { bad = 1 }
-    END { exit bad || n > 0 || shown == 0 || shown > 2 }' "$1"
 }
 
 # What is fetched for tests is kept outside of the repository.
