@@ -10,7 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // errDown is what calls on a link return that ended before their answer came.
@@ -252,13 +252,13 @@ func (l *connection) initialize(ctx context.Context, o Options, params execproto
 	var refused *ServerError
 	if id := params.ResumeSessionID; id != nil && errors.As(err, &refused) {
 		// A server may repeat the id, and errors go to logs and screens.
-		refused.Message = strings.ReplaceAll(refused.Message, *id, sessionid.Digest(*id))
+		refused.Message = strings.ReplaceAll(refused.Message, *id, logtext.Digest(*id))
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return info, &InitTimeoutError{o.InitializeTimeout}
 	case err == nil && params.ResumeSessionID != nil && info.SessionID != *params.ResumeSessionID:
-		return info, protocolf("exec-server initialized an unexpected session %s", sessionid.Digest(info.SessionID))
+		return info, protocolf("exec-server initialized an unexpected session %s", logtext.Digest(info.SessionID))
 	default:
 		return info, err
 	}

@@ -3,8 +3,8 @@ package execproto
 import (
 	"fmt"
 
-	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // Object is a pointer to a type of this package. Its method fields lists the
@@ -222,7 +222,7 @@ func (c *codec) member(o Object, name []byte) error {
 	o.fields(c)
 	switch {
 	case c.mode == checking && (c.at.twice || !c.at.found):
-		return fmt.Errorf("unexpected field `%s`", clip.Text(string(name), 64))
+		return fmt.Errorf("unexpected field `%s`", logtext.Clip(string(name), 64))
 	case c.at.twice:
 		return fmt.Errorf("duplicate field `%s`", name)
 	case !c.at.found:

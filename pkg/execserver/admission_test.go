@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/testutil/machine"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 	wire "codex.internal/pkg/wire/websocket"
 	"github.com/gorilla/websocket"
 )
@@ -225,7 +225,7 @@ func TestSessionsBelongToAPrincipal(t *testing.T) {
 	awaitConns(t, srv, 0)
 	mu.Lock()
 	defer mu.Unlock()
-	if text := log.String(); strings.Contains(text, session) || !strings.Contains(text, sessionid.Digest(session)) {
+	if text := log.String(); strings.Contains(text, session) || !strings.Contains(text, logtext.Digest(session)) {
 		t.Errorf("the log names the session by its id: %s", text)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/execserver/audit"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // Audit says what a server writes into an audit trail: sessions, processes, changes of
@@ -51,7 +51,7 @@ func (srv *Server) note(e audit.Event) {
 
 // event returns an event of a session.
 func (s *session) event(kind string) audit.Event {
-	return audit.Event{Kind: kind, Session: sessionid.Digest(s.id), Principal: shorten(s.owner)}
+	return audit.Event{Kind: kind, Session: logtext.Digest(s.id), Principal: shorten(s.owner)}
 }
 
 // event returns an event of the process.
@@ -76,7 +76,7 @@ func (srv *Server) recordSession(c *conn, id string) error {
 		return nil
 	}
 	return srv.record(audit.Event{
-		Kind: audit.EventSessionStarted, Session: sessionid.Digest(id), Principal: shorten(c.principal), Client: c.client, Peer: c.t.Peer(),
+		Kind: audit.EventSessionStarted, Session: logtext.Digest(id), Principal: shorten(c.principal), Client: c.client, Peer: c.t.Peer(),
 	})
 }
 

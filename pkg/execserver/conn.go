@@ -14,8 +14,8 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
-	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonrpc"
+	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -345,5 +345,5 @@ func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 // shorten returns a text of a client for an error or the log.
 func shorten(s string) string {
 	const limit = 200
-	return clip.Text(s, limit)
+	return logtext.Clip(s, limit)
 }

@@ -14,7 +14,7 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 	"github.com/google/uuid"
 )
 
@@ -81,7 +81,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 		c.tunnels = newTunnels(c.ctx, &c.srv.metrics.tunnels)
 	}
 	c.stage = stageInitialized
-	c.log = c.log.With("session", sessionid.Digest(s.id))
+	c.log = c.log.With("session", logtext.Digest(s.id))
 	c.log.Info("session attached", "client", shorten(p.ClientName), "resumed", p.ResumeSessionID != nil)
 	info := c.srv.environment()
 	r := execproto.InitializeResult{SessionID: s.id, Extensions: c.srv.extensions(), EnvironmentInfo: &info}
@@ -141,7 +141,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 		s.peer = c.t.Peer()
 		s.lasting, _ = c.lastingOwner() // an error says that there is none
 	}
-	s.log = srv.log.With("session", sessionid.Digest(s.id))
+	s.log = srv.log.With("session", logtext.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
 	s.tunnels = newTunnels(s.ctx, &srv.metrics.tunnels)
 	srv.sessions[s.id] = s

@@ -13,8 +13,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/internal/webpage"
-	"codex.internal/pkg/wire/clip"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 )
 
 const (
@@ -91,7 +90,7 @@ type detachedStatus struct {
 }
 
 // commandOf returns a command line as the status page shows it.
-func commandOf(argv []string) string { return clip.Text(strings.Join(argv, " "), maxStatusCommand) }
+func commandOf(argv []string) string { return logtext.Clip(strings.Join(argv, " "), maxStatusCommand) }
 
 // statusOf returns what a client may see: what its principal has and, with the role admin,
 // what all have.
@@ -147,7 +146,7 @@ func (k *kept) status(ctx context.Context) detachedStatus {
 func (s *session) status(ends bool) sessionStatus {
 	s.mu.Lock()
 	st := sessionStatus{
-		Session: sessionid.Digest(s.id), Client: s.client, Peer: s.peer, Attached: s.conn != nil, Since: s.began,
+		Session: logtext.Digest(s.id), Client: s.client, Peer: s.peer, Attached: s.conn != nil, Since: s.began,
 		Processes: []processStatus{},
 	}
 	s.mu.Unlock()

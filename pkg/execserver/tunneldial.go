@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
-	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/pathuri"
 	"codex.internal/pkg/wire/tunnel"
 )
@@ -42,7 +42,7 @@ func (t tunnelTarget) processID() string {
 
 func (t tunnelTarget) String() string {
 	if t.path != "" {
-		return clip.Text(t.path, maxTunnelHost)
+		return logtext.Clip(t.path, maxTunnelHost)
 	}
 	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }

@@ -16,8 +16,8 @@ import (
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/runner"
+	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/pathuri"
-	"codex.internal/pkg/wire/sessionid"
 )
 
 // errEndedProcess is the error of a tunnel into the sandbox of a process that has ended.
@@ -61,7 +61,7 @@ func (c *conn) otherSession(name string) *session {
 		return nil
 	}
 	for _, s := range c.sessionsOf(owner) {
-		if sessionid.Digest(s.id) == name {
+		if logtext.Digest(s.id) == name {
 			return s
 		}
 	}

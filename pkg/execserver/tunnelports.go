@@ -15,7 +15,7 @@ import (
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/runner"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // portWatch tells the client of a connection on which ports processes listen
@@ -185,7 +185,7 @@ func (p *proc) port(c *conn, l runner.Listener, inside bool) execproto.Port {
 		ProcessID: p.id, PID: uint64(l.Pid), Command: l.Command, Host: l.Address.Addr().String(), Port: l.Address.Port(), Inside: inside,
 	}
 	if p.s != c.session {
-		port.Session = sessionid.Digest(p.s.id)
+		port.Session = logtext.Digest(p.s.id)
 	}
 	return port
 }

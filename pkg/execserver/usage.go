@@ -10,8 +10,7 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/wire/clip"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // processList lists processes in the order of their starts (docs/spec/wire.md §4.7, §4.12).
@@ -37,7 +36,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 	names := make(map[*proc]sessionName)
 	for _, s := range c.srv.sessionsOf(c.principal, params.Scope == execproto.ListServer) {
 		s.mu.Lock()
-		name := sessionName{sessionid.Digest(s.id), s.client}
+		name := sessionName{logtext.Digest(s.id), s.client}
 		s.mu.Unlock()
 		for _, p := range s.all() {
 			procs = append(procs, p)
@@ -53,7 +52,7 @@ func (c *conn) list(params *execproto.ListParams) execproto.ListResult {
 		info := &list.Processes[i]
 		info.Session, info.Client = names[p].session, names[p].client
 		// One client must not make the answer to another one large.
-		info.Argv = []string{clip.Text(strings.Join(p.argv, " "), maxStatusCommand)}
+		info.Argv = []string{logtext.Clip(strings.Join(p.argv, " "), maxStatusCommand)}
 	}
 	return list
 }

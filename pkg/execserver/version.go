@@ -5,7 +5,7 @@ package execserver
 import (
 	"strings"
 
-	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/logtext"
 )
 
 const (
@@ -27,7 +27,7 @@ func executorVersion(own string) string {
 			return r
 		}
 		return '-'
-	}, clip.Text(own, maxOwnVersion)), ".")
+	}, logtext.Clip(own, maxOwnVersion)), ".")
 	for strings.Contains(own, "..") {
 		own = strings.ReplaceAll(own, "..", ".")
 	}

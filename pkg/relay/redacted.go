@@ -1,12 +1,11 @@
 package relay
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
 
+	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -38,16 +37,12 @@ func (e *Executor) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, "execu
 // Format writes the names of the registration.
 func (v *executorConn) Format(w fmt.State, verb rune) { v.registration.Format(w, verb) }
 
-// streamID is the id of a stream, which the log shows as a digest. A harness that
+// streamID is the id of a stream, of which the log shows a digest. A harness that
 // knows the id of another one's stream could claim it at the relay after the other's
 // connection was lost.
 type streamID string
 
-// digestBytes is how much of a digest is enough to tell streams apart.
-const digestBytes = 6
-
 // LogValue returns the digest.
 func (id streamID) LogValue() slog.Value {
-	sum := sha256.Sum256([]byte(id))
-	return slog.StringValue(hex.EncodeToString(sum[:digestBytes]))
+	return slog.StringValue(logtext.Digest(string(id)))
 }

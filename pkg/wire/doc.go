@@ -1,13 +1,12 @@
 // Package wire groups the packages that clients and servers of all protocols use:
 //
 //	b64         base64 text
-//	clip        shortens text for errors and logs
 //	jsonrpc     reads and writes JSON-RPC messages
 //	jsonwire    reads and appends JSON without reflection
+//	logtext     short text and digests of secret ids, for errors and logs
 //	pathuri     file URIs and the native paths that they stand for
 //	pattern     regular expressions that are compiled at their first use
 //	secret      a credential that does not print, and types to embed where one is
-//	sessionid   the ids of sessions, and their digests for logs
 //	tunnel      byte streams in messages, with windows
 //	websocket   websockets and stdio, listeners and limits of connections
 //

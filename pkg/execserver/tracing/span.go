@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // Kind is the kind of a span, as in OpenTelemetry's protobuf.
@@ -94,7 +94,7 @@ func (s *Span) Context() Context {
 // Set sets an attribute that is a text, of which maxValue bytes are kept.
 func (s *Span) Set(name, value string) {
 	if s != nil {
-		s.set(name, clip.Text(strings.ToValidUTF8(value, "\uFFFD"), maxValue))
+		s.set(name, logtext.Clip(strings.ToValidUTF8(value, "\uFFFD"), maxValue))
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"syscall"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/wire/clip"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/jsonwire"
+	"codex.internal/pkg/wire/logtext"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +57,7 @@ func ParseAnswer(answer []byte, operation string) (response []byte, rpcErr *json
 	case rpcErr != nil:
 		return nil, rpcErr, nil
 	case got != operation:
-		return nil, nil, fmt.Errorf("unexpected fs sandbox helper response: expected %s, got %s", operation, clip.Text(got, 64))
+		return nil, nil, fmt.Errorf("unexpected fs sandbox helper response: expected %s, got %s", operation, logtext.Clip(got, 64))
 	}
 	if err := checkResponse(response, operation); err != nil {
 		return nil, nil, undecodable(err)
@@ -119,7 +119,7 @@ func parsePayload(r *jsonwire.Reader) (operation string, response []byte, err er
 		case string(name) == "response" && response == nil:
 			response, err = r.Raw()
 		default:
-			err = fmt.Errorf("unexpected field `%s`", clip.Text(string(name), 64))
+			err = fmt.Errorf("unexpected field `%s`", logtext.Clip(string(name), 64))
 		}
 		return err
 	})
@@ -153,10 +153,10 @@ func parseError(r *jsonwire.Reader) (*jsonrpc.Error, error) {
 		case string(name) == "message" && !hasMessage:
 			hasMessage = true
 			text, err := r.StringBytes()
-			e.Message = clip.Text(string(text[:min(len(text), maxMessage+4)]), maxMessage)
+			e.Message = logtext.Clip(string(text[:min(len(text), maxMessage+4)]), maxMessage)
 			return err
 		default:
-			return fmt.Errorf("unexpected field `%s`", clip.Text(string(name), 64))
+			return fmt.Errorf("unexpected field `%s`", logtext.Clip(string(name), 64))
 		}
 	})
 	if err == nil && (!hasCode || !hasMessage) {
@@ -179,6 +179,6 @@ func FailureText(status syscall.WaitStatus, stderr []byte) string {
 		}
 	}
 	text := strings.TrimSpace(string(stderr[:min(len(stderr), MaxStderr)]))
-	text = clip.Text(strings.ToValidUTF8(text, "\uFFFD"), maxStderr)
+	text = logtext.Clip(strings.ToValidUTF8(text, "\uFFFD"), maxStderr)
 	return "fs sandbox helper failed with status " + s + ": " + text
 }

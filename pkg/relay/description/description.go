@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode"
 
-	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // NameHeader has the name of an executor, as UTF-8 with the escapes of a URL's path.
@@ -57,7 +57,7 @@ func printable(text string, limit int) string {
 	if len(text) > 4*limit {
 		text = text[:4*limit] // what follows would be cut off
 	}
-	return clip.Text(strings.TrimSpace(strings.Map(func(r rune) rune {
+	return logtext.Clip(strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar
 		}

@@ -3,6 +3,8 @@ package permissions
 import (
 	"errors"
 	"fmt"
+
+	"codex.internal/pkg/wire/logtext"
 )
 
 // PathError says that a path of a profile is none of this host.
@@ -44,9 +46,4 @@ func unknown(got string, words ...string) error {
 }
 
 // clip shortens what an error repeats of its input.
-func clip(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return s[:maxShown] + "…"
-}
+func clip(s string) string { return logtext.Clip(s, maxShown) }

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/logtext"
 	"golang.org/x/sys/unix"
 )
 
@@ -161,7 +161,7 @@ func (d *processDir) command() string {
 		line = d.read("comm", maxCommand)
 	}
 	text := strings.ToValidUTF8(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})), "\uFFFD")
-	return clip.Text(strings.TrimSpace(text), maxCommand)
+	return logtext.Clip(strings.TrimSpace(text), maxCommand)
 }
 
 // table returns the listening sockets of a network, of which d is a process. That of this

@@ -1,6 +1,6 @@
 package pathuri
 
-import "codex.internal/pkg/wire/clip"
+import "codex.internal/pkg/wire/logtext"
 
 // SyntaxError is the error for a text that is not a path of the protocol: it is
 // relative, has another scheme, or is not a well-formed URI. Servers answer it
@@ -22,8 +22,8 @@ func (e *HostError) Error() string { return e.text }
 func syntaxError(text string) error { return &SyntaxError{text} }
 
 func notAbsolute(s string) error {
-	return syntaxError("path is not absolute: " + clip.Text(s, maxShown))
+	return syntaxError("path is not absolute: " + logtext.Clip(s, maxShown))
 }
 
 // notHere returns the error text for a URI without a native path on Linux.
-func notHere(uri string) string { return "'" + clip.Text(uri, maxShown) + "' is invalid on 'linux'" }
+func notHere(uri string) string { return "'" + logtext.Clip(uri, maxShown) + "' is invalid on 'linux'" }

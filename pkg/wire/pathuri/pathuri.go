@@ -19,7 +19,7 @@ import (
 	"path"
 	"strings"
 
-	"codex.internal/pkg/wire/clip"
+	"codex.internal/pkg/wire/logtext"
 )
 
 // Parse returns the native path that s names: absolute, clean (no `.`, `..`,
@@ -29,14 +29,14 @@ import (
 // text is for the client.
 func Parse(s, home string) (string, error) {
 	if len(s) > MaxLength {
-		return "", syntaxError("path is too long: " + clip.Text(s, maxShown))
+		return "", syntaxError("path is too long: " + logtext.Clip(s, maxShown))
 	}
 	if strings.HasPrefix(s, "/") {
 		return parseNative(s)
 	}
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		if !path.IsAbs(home) {
-			return "", syntaxError("path is not absolute: " + clip.Text(s, maxShown) + " (the server knows no home directory)")
+			return "", syntaxError("path is not absolute: " + logtext.Clip(s, maxShown) + " (the server knows no home directory)")
 		}
 		return parseNative(home + s[1:])
 	}
@@ -45,7 +45,7 @@ func Parse(s, home string) (string, error) {
 		return "", notAbsolute(s)
 	}
 	if scheme != "file" {
-		return "", syntaxError("unsupported path URI scheme `" + clip.Text(scheme, maxShown) + "`")
+		return "", syntaxError("unsupported path URI scheme `" + logtext.Clip(scheme, maxShown) + "`")
 	}
 	return parseFile(rest)
 }
@@ -136,7 +136,7 @@ func cutHost(rest string) (host, p string, err error) {
 		if strings.ContainsFunc(host, func(r rune) bool {
 			return r <= ' ' || r == 0x7F || strings.ContainsRune("#%/:<>?@[\\]^|", r)
 		}) {
-			return "", "", syntaxError("invalid URI: invalid host in " + clip.Text("file:"+rest, maxShown))
+			return "", "", syntaxError("invalid URI: invalid host in " + logtext.Clip("file:"+rest, maxShown))
 		}
 	}
 	if host == "localhost" {

@@ -16,7 +16,7 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
-	"codex.internal/pkg/wire/sessionid"
+	"codex.internal/pkg/wire/logtext"
 	"github.com/urfave/cli/v2"
 )
 
@@ -199,7 +199,7 @@ func connectTo(
 	}
 	if isVerbose(c) {
 		cmdutil.Messagef(c.App.ErrWriter, "codex: connected to %s (environment %s) in %v, session %s\n", terminal.Text(s.Address()), terminal.Text(s.ID),
-			time.Since(began).Round(100*time.Microsecond), sessionid.Digest(client.SessionID()))
+			time.Since(began).Round(100*time.Microsecond), logtext.Digest(client.SessionID()))
 	}
 	return client, nil
 }

@@ -20,8 +20,8 @@ import (
 	"codex.internal/pkg/execenv"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
+	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/pathuri"
-	"codex.internal/pkg/wire/sessionid"
 	"github.com/urfave/cli/v2"
 )
 
@@ -189,7 +189,7 @@ func printInfo(to io.Writer, address string, client *execclient.Client, info exe
 		return terminal.Text(s)
 	}
 	fmt.Fprintf(w, "server\t%s (connected in %v)\n", terminal.Text(address), dialed.Round(100*time.Microsecond))
-	fmt.Fprintf(w, "session\t%s\n", sessionid.Digest(client.SessionID()))
+	fmt.Fprintf(w, "session\t%s\n", logtext.Digest(client.SessionID()))
 	fmt.Fprintf(w, "version\t%s\n", told(info.ExecutorVersion))
 	fmt.Fprintf(w, "system\t%s\n", told(info.PlatformOS))
 	fmt.Fprintf(w, "shell\t%s (%s)\n", terminal.Text(info.Shell.Path), terminal.Text(info.Shell.Name))

@@ -1,8 +1,8 @@
-package clip
+package logtext
 
 import "testing"
 
-func TestText(t *testing.T) {
+func TestClip(t *testing.T) {
 	for _, tt := range []struct {
 		text  string
 		limit int
@@ -17,8 +17,8 @@ func TestText(t *testing.T) {
 		{"😀", 3, "…"},
 		{"\x80\x80\x80\x80\x80\x80", 5, "\x80\x80…"},
 	} {
-		if got := Text(tt.text, tt.limit); got != tt.want {
-			t.Errorf("Text(%q, %d) = %q, want %q", tt.text, tt.limit, got, tt.want)
+		if got := Clip(tt.text, tt.limit); got != tt.want {
+			t.Errorf("Clip(%q, %d) = %q, want %q", tt.text, tt.limit, got, tt.want)
 		}
 	}
 }
