@@ -15,7 +15,6 @@ import (
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -145,7 +144,7 @@ func newHarness(r Registry, identity *noise.Identity, agent string, log *slog.Lo
 		c, err := client.Connect(ctx, id, identity.PublicKey())
 		var header http.Header
 		if c.AcceptsDescription {
-			header = description.Description{Agent: agent}.Header()
+			header = relay.Description{Agent: agent}.Header()
 		}
 		return relay.Bundle{
 			Registration: relay.Registration{URL: c.URL, EnvironmentID: id, RegistrationID: c.RegistrationID, Header: header},

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"codex.internal/pkg/internal/strictjson"
-	"codex.internal/pkg/relay/description"
+	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/secret"
 )
@@ -263,7 +263,7 @@ func offline(environment string) *apiError {
 
 // bundle is what both ends are told about a registration.
 func (s *Server) bundle(r *http.Request, reg *Registration, t ticket) registerResponse {
-	t.environment, t.registration, t.agent = reg.Environment, reg.ID, description.Read(r.Header).Agent
+	t.environment, t.registration, t.agent = reg.Environment, reg.ID, relay.ReadDescription(r.Header).Agent
 	u := s.relayURL(r)
 	u.RawQuery = t.query(s.urls)
 	return registerResponse{

@@ -3,7 +3,7 @@ package rendezvous
 import (
 	"time"
 
-	"codex.internal/pkg/relay/description"
+	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/frame"
 )
 
@@ -175,7 +175,7 @@ const (
 // Limits of the status page.
 const (
 	// maxAgent is the longest name of a program that is kept, in bytes.
-	maxAgent = description.MaxAgent + len("…")
+	maxAgent = relay.MaxDescribedAgent + len("…")
 	// statusClients bounds the programs that the page names for the clients of an environment.
 	// Clients of other programs are only counted.
 	statusClients = 8

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"codex.internal/pkg/relay/description"
+	"codex.internal/pkg/relay"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -103,7 +103,7 @@ func (s *Server) attachExecutor(w http.ResponseWriter, r *http.Request, t *ticke
 
 // executorConnection returns what is known of an executor that connects.
 func (s *Server) executorConnection(r *http.Request, t *ticket) ExecutorConnection {
-	said := description.Read(r.Header)
+	said := relay.ReadDescription(r.Header)
 	return ExecutorConnection{Address: r.RemoteAddr, Since: s.now().UTC(), Name: said.Name, Agent: cmp.Or(said.Agent, t.agent)}
 }
 
@@ -152,7 +152,7 @@ func (s *Server) attachHarness(w http.ResponseWriter, r *http.Request, t *ticket
 	n := &harness{
 		srv: s, socket: socket, box: NewMailbox(SourceBytes), address: "harness." + rand.Text(), executor: executorAddress(t.registration),
 		account: mine, up: &environment.up, token: t.token, environment: t.environment, identity: t.identity,
-		agent: cmp.Or(description.Read(r.Header).Agent, t.agent), log: log,
+		agent: cmp.Or(relay.ReadDescription(r.Header).Agent, t.agent), log: log,
 	}
 	log.Info("connected")
 	s.logEnd(log, n.serve(s.ctx))

@@ -32,7 +32,7 @@ type ExecutorConnection struct {
 	Since   time.Time `json:"since"`
 	// Until is when it ended. Zero: it has not, or its node was lost.
 	Until time.Time `json:"until,omitzero"`
-	// Name and Agent are what the executor says of itself; see description.Read.
+	// Name and Agent are what the executor says of itself; see relay.ReadDescription.
 	Name  string `json:"name,omitempty"`
 	Agent string `json:"agent,omitempty"`
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"codex.internal/pkg/relay/description"
+	"codex.internal/pkg/relay"
 	"codex.internal/pkg/testutil"
 )
 
@@ -90,7 +90,7 @@ func TestStatusSeen(t *testing.T) {
 		s.onAllNodes("it has not connected", func(e *environmentStatus) bool {
 			return e.Since == nil && !e.Connected && when(e) == "not connected yet"
 		})
-		x := s.dialAs(bundle.URL, description.Description{Name: "box <1>", Agent: "codex/1.2.3"}.Header())
+		x := s.dialAs(bundle.URL, relay.Description{Name: "box <1>", Agent: "codex/1.2.3"}.Header())
 		s.onAllNodes("the connection", func(e *environmentStatus) bool {
 			return e.Connected && e.LastSeen == nil && strings.HasPrefix(e.Address, "127.0.0.1:") && strings.HasPrefix(when(e), "since ") &&
 				e.Name == "box <1>" && e.Program == "codex/1.2.3"

@@ -59,7 +59,7 @@ type ticket struct {
 	registration string
 	token        string // id of whose it is
 	identity     string // of a harness: the digest of its key
-	agent        string // the User-Agent of the call that it answers; see description.Read
+	agent        string // the User-Agent of the call that it answers; see relay.ReadDescription
 	expires      time.Time
 }
 

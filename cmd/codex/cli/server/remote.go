@@ -20,7 +20,6 @@ import (
 	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/relay"
-	"codex.internal/pkg/relay/description"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
@@ -145,7 +144,7 @@ func describe(c *cli.Context) http.Header {
 	if name == "" {
 		name, _ = os.Hostname() // without one, the page has none
 	}
-	return description.Description{Name: name, Agent: cmdutil.UserAgent("codex-exec-server")}.Header()
+	return relay.Description{Name: name, Agent: cmdutil.UserAgent("codex-exec-server")}.Header()
 }
 
 const wantURL = "give --remote https://HOST:PORT"

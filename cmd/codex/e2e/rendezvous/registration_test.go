@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
-	"codex.internal/pkg/relay/description"
+	"codex.internal/pkg/relay"
 )
 
 // identityService is the identity service and the registry of a test: it keeps
@@ -70,18 +70,18 @@ func TestDescription(t *testing.T) {
 		end       string // exec-server or remote
 		announces string
 		args      []string
-		want      description.Description
+		want      relay.Description
 	}{
-		{"exec-server", `,"accepts_description":true`, nil, description.Description{Name: host, Agent: "codex-exec-server/" + v}},
-		{"exec-server", `,"accepts_description":true`, []string{"--name", "Büro\n1"}, description.Description{Name: "Büro\uFFFD1", Agent: "codex-exec-server/" + v}},
-		{"exec-server", `,"accepts_description":true`, []string{"--no-description", "--name", "box"}, description.Description{}},
-		{"exec-server", `,"accepts_description":false`, nil, description.Description{}},
-		{"exec-server", `,"accepts_description":"true"`, nil, description.Description{}},
-		{"exec-server", `,"accepts_description":{"a":[true]}`, []string{"--name", "box"}, description.Description{}},
-		{"exec-server", ``, []string{"--name", "box"}, description.Description{}},
-		{"remote", `,"accepts_description":true`, nil, description.Description{Agent: "codex-remote/" + v}},
-		{"remote", `,"accepts_description":1`, nil, description.Description{}},
-		{"remote", ``, nil, description.Description{}},
+		{"exec-server", `,"accepts_description":true`, nil, relay.Description{Name: host, Agent: "codex-exec-server/" + v}},
+		{"exec-server", `,"accepts_description":true`, []string{"--name", "Büro\n1"}, relay.Description{Name: "Büro\uFFFD1", Agent: "codex-exec-server/" + v}},
+		{"exec-server", `,"accepts_description":true`, []string{"--no-description", "--name", "box"}, relay.Description{}},
+		{"exec-server", `,"accepts_description":false`, nil, relay.Description{}},
+		{"exec-server", `,"accepts_description":"true"`, nil, relay.Description{}},
+		{"exec-server", `,"accepts_description":{"a":[true]}`, []string{"--name", "box"}, relay.Description{}},
+		{"exec-server", ``, []string{"--name", "box"}, relay.Description{}},
+		{"remote", `,"accepts_description":true`, nil, relay.Description{Agent: "codex-remote/" + v}},
+		{"remote", `,"accepts_description":1`, nil, relay.Description{}},
+		{"remote", ``, nil, relay.Description{}},
 	} {
 		t.Run(tt.end+tt.announces+strings.Join(tt.args, " "), func(t *testing.T) {
 			t.Parallel()
@@ -93,10 +93,10 @@ func TestDescription(t *testing.T) {
 			}
 			select {
 			case h := <-dialed:
-				if d := description.Read(h); d != tt.want {
+				if d := relay.ReadDescription(h); d != tt.want {
 					t.Errorf("the relay is told %+v, want %+v", d, tt.want)
 				}
-				if _, ok := h[description.NameHeader]; ok != (tt.want.Name != "") {
+				if _, ok := h[relay.NameHeader]; ok != (tt.want.Name != "") {
 					t.Errorf("headers %v", h)
 				}
 			case <-time.After(harness.Patience):
@@ -119,7 +119,7 @@ func announcingRegistry(t *testing.T, members string) (s *httptest.Server, diale
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		if d := description.Read(r.Header); d != (description.Description{}) {
+		if d := relay.ReadDescription(r.Header); d != (relay.Description{}) {
 			t.Errorf("the registry is told %+v before it has answered", d)
 		}
 		fmt.Fprintf(w, `{"environment_id":"env","url":"ws://%s/relay","security_profile":"noise_hybrid_ik_v1","executor_registration_id":"r",`+

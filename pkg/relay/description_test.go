@@ -1,4 +1,4 @@
-package description
+package relay
 
 import (
 	"net/http"
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestHeader(t *testing.T) {
+func TestDescriptionHeader(t *testing.T) {
 	for _, tt := range []struct {
 		in          Description
 		name, agent string
@@ -22,13 +22,13 @@ func TestHeader(t *testing.T) {
 		if h.Get(NameHeader) != tt.name || h.Get("User-Agent") != tt.agent {
 			t.Errorf("%+v: %v", tt.in, h)
 		}
-		if got := Read(h); got != tt.back {
+		if got := ReadDescription(h); got != tt.back {
 			t.Errorf("%+v comes back as %+v", tt.in, got)
 		}
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadDescription(t *testing.T) {
 	for value, want := range map[string]string{
 		"":                       "",
 		"  box  ":                "box",
@@ -39,23 +39,23 @@ func TestRead(t *testing.T) {
 		strings.Repeat("x", 65):  strings.Repeat("x", 64) + "…",
 		strings.Repeat("ä", 1e5): strings.Repeat("ä", 32) + "…",
 	} {
-		if got := Read(http.Header{NameHeader: {value}}).Name; got != want {
+		if got := ReadDescription(http.Header{NameHeader: {value}}).Name; got != want {
 			t.Errorf("%.20q: %q, want %q", value, got, want)
 		}
 	}
 }
 
-func FuzzRead(f *testing.F) {
+func FuzzReadDescription(f *testing.F) {
 	f.Add("box", "codex/1")
 	f.Add("%E2%80%AE%0a", "\x1b[2J\xff")
 	f.Fuzz(func(t *testing.T, name, agent string) {
-		d := Read(http.Header{NameHeader: {name}, "User-Agent": {agent}})
+		d := ReadDescription(http.Header{NameHeader: {name}, "User-Agent": {agent}})
 		for _, text := range []string{d.Name, d.Agent} {
-			if len(text) > MaxAgent+len("…") || len(d.Name) > MaxName+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x1b\u202e") {
+			if len(text) > MaxDescribedAgent+len("…") || len(d.Name) > maxDescribedName+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x1b\u202e") {
 				t.Errorf("%q", text)
 			}
 		}
-		if again := Read(d.Header()); again.Name != d.Name && len(d.Name) <= MaxName {
+		if again := ReadDescription(d.Header()); again.Name != d.Name && len(d.Name) <= maxDescribedName {
 			t.Errorf("%q comes back as %q", d.Name, again.Name)
 		}
 	})

@@ -1,0 +1,75 @@
+package relay
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"codex.internal/pkg/wire/logtext"
+)
+
+// NameHeader is the header with the name of an executor: UTF-8 with the escapes of a
+// URL's path.
+const NameHeader = "Codex-Executor-Name"
+
+const agentHeader = "User-Agent"
+
+// Limits of a description in bytes: longer texts would not fit into a row of the
+// status page.
+const (
+	maxDescribedName  = 64 // a label of a host name has at most 63
+	MaxDescribedAgent = 96 // that of OpenAI's programs ends with system and terminal, and has about 60
+)
+
+// Description is how an end introduces itself to a rendezvous service that announces
+// accepts_description (docs/spec/relay.md §8.4). It goes with the request for the
+// websocket and is shown on the service's status page. It is not checked, so nothing
+// may depend on it. Both texts may be empty.
+type Description struct {
+	Name  string // of an executor: the name of its machine, or one that its user gave
+	Agent string // program and version: codex/1.2.3
+}
+
+// Header returns the headers that carry the description.
+func (d Description) Header() http.Header {
+	h := make(http.Header)
+	if name := printable(d.Name, maxDescribedName); name != "" {
+		h.Set(NameHeader, url.PathEscape(name))
+	}
+	if agent := printable(d.Agent, MaxDescribedAgent); agent != "" {
+		h.Set(agentHeader, strings.Map(ascii, agent))
+	}
+	return h
+}
+
+// ReadDescription returns the description in the headers of a request. Its texts are bounded and printable.
+func ReadDescription(h http.Header) Description {
+	name := h.Get(NameHeader)
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	return Description{Name: printable(name, maxDescribedName), Agent: printable(h.Get(agentHeader), MaxDescribedAgent)}
+}
+
+// printable returns a text on one line, with the replacement character for each character that cannot
+// be printed, such as control characters, line ends and those that change the direction of text.
+func printable(text string, limit int) string {
+	if len(text) > 4*limit {
+		text = text[:4*limit] // what follows would be cut off
+	}
+	return logtext.Clip(strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(unicode.ReplacementChar)))), limit)
+}
+
+// ascii replaces a character that a header may not have.
+func ascii(r rune) rune {
+	if r > '~' {
+		return '_'
+	}
+	return r
+}
