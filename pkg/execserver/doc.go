@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 // Package execserver is the exec-server: it answers the requests of clients
 // about processes, files and HTTP, over websockets or any other transport.
 //

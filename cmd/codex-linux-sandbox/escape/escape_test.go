@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package escape attacks the sandbox. Every attack is a subcommand of
 // testdata/attacker, which needs nothing but the kernel; it is first run
 // outside of any sandbox, where it must work or reach what it is after, so

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package launcher is codex-linux-sandbox: a program that confines itself and
 // then executes a command (docs/spec/sandbox.md §7). Read it in this order:
 //

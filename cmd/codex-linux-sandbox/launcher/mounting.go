@@ -1,4 +1,4 @@
-//go:build linux && !sandbox_without_mounts
+//go:build !sandbox_without_mounts
 
 package launcher
 

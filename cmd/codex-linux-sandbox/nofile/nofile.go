@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package nofile remembers how many files this program was allowed to open
 // when it was started. The Go runtime raises the soft limit for itself when
 // package syscall is initialised; a command must get the limit as it was. So

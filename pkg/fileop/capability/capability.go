@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 // Package capability finds the plugins and skills below directories: what
 // capabilityRoots/discoverV1 answers (docs/spec/wire.md §5.10).
 //

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 package capability
 
 import "codex.internal/pkg/wire/jsonwire"

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package codexfs is the program codex-fs, the file system helper: the launcher
 // starts it in a sandbox for one file system request, or for one open file. Package
 // fshelper describes its protocol.

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 // Package fshelper is the server's side of the line protocol between the server
 // and the file system helper codex-fs. The helper's side is
 // package codexfs.

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 // Package fsops carries out the file system requests of the protocol
 // (docs/spec/wire.md §5): it calls package files with the params of execproto and
 // returns results of execproto. The server and the helper codex-fs use the same

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 // Package files does the file system work of the server (docs/spec/wire.md §5).
 // Paths are native, absolute and clean, as pathuri.Parse returns them. Error
 // texts may be sent to clients.

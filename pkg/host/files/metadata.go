@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 package files
 
 // Metadata describes the target of a path; IsSymlink says whether the path itself

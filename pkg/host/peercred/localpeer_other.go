@@ -2,7 +2,10 @@
 
 package peercred
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+)
 
 // Supported reports whether TCP peers can be identified on this system.
 const Supported = false
@@ -13,3 +16,7 @@ func IdentifyTCP(_, _ netip.AddrPort, _ Options) (uid int, err error) {
 }
 
 func userOfTCP(_, _ netip.AddrPort) (int, error) { return 0, errUnsupported }
+
+func userOfUnix(*net.UnixConn) (int, error) { return 0, errUnsupported }
+
+func identifyUnix(*net.UnixConn) (int, error) { return 0, refuse("%v", errUnsupported) }

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 // Package process starts programs and supervises them: pipes or a terminal, an
 // ordered log of output, exit and close, signals, and the killing of every
 // descendant.

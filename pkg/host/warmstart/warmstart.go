@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package warmstart starts work in a program that was started ahead of need.
 //
 // A standby is a program that has done all that does not depend on what it is

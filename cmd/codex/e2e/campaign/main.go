@@ -1,5 +1,3 @@
-//go:build linux
-
 // Campaign attacks the sandbox at random and compares what happened with an
 // oracle.
 //

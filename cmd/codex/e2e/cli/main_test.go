@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package cli tests the commands of codex from outside: arguments, terminals, signals and
 // what they leave behind.
 package cli

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package harness has what the end-to-end tests share: the program under test, its
 // servers and services, people at terminals, and connections that are cut. The tests
 // lie beside it by story: cli, sandbox, recovery, rendezvous and interop.

@@ -1,4 +1,4 @@
-//go:build linux && interop
+//go:build interop
 
 package interop
 

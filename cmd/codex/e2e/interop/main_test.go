@@ -1,4 +1,4 @@
-//go:build linux && interop
+//go:build interop
 
 // Package interop tests codex together with Codex CLI. The variable CODEX_UPSTREAM names
 // its program: see scripts/interop.

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package network attacks the network of a sandbox with the programs as they ship. The
 // tests make a network of their own, whose only way out leads to a machine that has
 // every address and records what comes.

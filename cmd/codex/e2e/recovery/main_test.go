@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package recovery tests from outside that nothing is lost when connections are cut and
 // services are killed.
 package recovery

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package rendezvous tests the rendezvous service, and servers that register at it, from
 // outside.
 package rendezvous

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package roles attacks the roles and ceilings of tokens from outside: with each backend of the
 // sandbox, as root and as an ordinary user.
 package roles

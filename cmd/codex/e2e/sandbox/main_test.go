@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package sandbox tests from outside what confines commands and file requests.
 package sandbox
 

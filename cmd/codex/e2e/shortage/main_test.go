@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package shortage takes everything of the machine that a server and its commands share, and shows that
 // the server goes on.
 package shortage

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package simulation plays a client and a server against each other in one
 // testing/synctest bubble: the programs are real but for the network between them, the
 // processes below the server and the clock. A seed decides when connections are made, how

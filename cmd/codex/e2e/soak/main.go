@@ -1,5 +1,3 @@
-//go:build linux
-
 // Soak loads the program that ships for hours and looks for what is left.
 //
 // It starts a codex exec-server as a process of an ordinary user with a cgroup of its own,

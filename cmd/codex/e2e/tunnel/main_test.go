@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package tunnel tests forwarded ports from outside, over each way to a server.
 package tunnel
 
