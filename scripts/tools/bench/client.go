@@ -2,10 +2,9 @@ package main
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/base64"
-	"encoding/binary"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -25,18 +24,22 @@ type client struct {
 // patience bounds the wait for any one message.
 const patience = 30 * time.Second
 
-func dial(url string) (*client, error) {
+func dial(url, token string) (*client, error) {
 	d := websocket.Dialer{ReadBufferSize: 256 << 10, WriteBufferSize: 256 << 10, HandshakeTimeout: patience}
-	ws, _, err := d.Dial(url, nil)
+	header := http.Header{}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	ws, _, err := d.Dial(url, header)
 	if err != nil {
 		return nil, err
 	}
 	return &client{ws: ws}, nil
 }
 
-// connect dials and makes the handshake.
-func connect(url string) (*client, error) {
-	c, err := dial(url)
+// connect dials and makes the handshake, with a token unless it is empty.
+func connect(url, token string) (*client, error) {
+	c, err := dial(url, token)
 	if err != nil {
 		return nil, err
 	}
@@ -65,58 +68,6 @@ func (c *client) send(method, params string) (int, error) {
 	c.next++
 	text := `{"id":` + strconv.Itoa(c.next) + `,"method":"` + method + `","params":` + params + `}`
 	return c.next, c.ws.WriteMessage(websocket.TextMessage, []byte(text))
-}
-
-// frames is the longest frame that is sent: Codex CLI takes 16 MiB.
-const frames = 8 << 20
-
-// prepare makes a request that send would send, as masked frames, so that
-// neither making nor masking it is measured.
-func (c *client) prepare(method, params string) (id int, wire []byte) {
-	c.next++
-	text := `{"id":` + strconv.Itoa(c.next) + `,"method":"` + method + `","params":` + params + `}`
-	var mask [4]byte
-	_, _ = rand.Read(mask[:]) // it never fails
-	wire = make([]byte, 0, len(text)+14*(len(text)/frames+1))
-	for first := true; first || len(text) > 0; first = false {
-		part := text[:min(len(text), frames)]
-		text = text[len(part):]
-		kind := byte(0) // more of the same message
-		if first {
-			kind = websocket.TextMessage
-		}
-		if len(text) == 0 {
-			kind |= 1 << 7
-		}
-		wire = append(wire, kind)
-		switch n := len(part); {
-		case n < 126:
-			wire = append(wire, 1<<7|byte(n))
-		case n < 1<<16:
-			wire = binary.BigEndian.AppendUint16(append(wire, 1<<7|126), uint16(n))
-		default:
-			wire = binary.BigEndian.AppendUint64(append(wire, 1<<7|127), uint64(n))
-		}
-		wire = append(wire, mask[:]...)
-		for i := range len(part) {
-			wire = append(wire, part[i]^mask[i%4])
-		}
-	}
-	return c.next, wire
-}
-
-// callPrepared makes a prepared request.
-func (c *client) callPrepared(id int, wire []byte) error {
-	// An answer to a ping has left a deadline of its own.
-	conn := c.ws.NetConn()
-	if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	if _, err := conn.Write(wire); err != nil {
-		return err
-	}
-	_, err := c.answer(id)
-	return err
 }
 
 // read returns the next message; it is valid until the next call.

@@ -8,48 +8,88 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
-	"time"
 
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
-	"codex.internal/pkg/rendezvous"
 )
 
-// relayed measures our server behind a relay, beside the same server that is
-// reached directly, each with our client: in the table raw is the direct way.
+// relayed measures our server through a rendezvous service of ours, beside the same program that is
+// reached directly (raw), each with our client.
 type relayed struct {
-	b       *bench
-	service *service
-	direct  *server
-	ways    []*way
+	b         *bench
+	processes []*exec.Cmd
+	logs      sync.WaitGroup // reads what the processes write, until they end
+	direct    *server
+	ways      []way // nil: no row of the relay is wanted
 }
 
-// way is a way to a server: a client, and many.
+// way is a connection to a server, and its column of the table.
 type way struct {
 	column string
-	one    *execclient.Client
-	many   []*execclient.Client
+	client *execclient.Client
 }
 
-// relay starts what is measured.
+// relayMetric is work that is done on both ways.
+type relayMetric struct {
+	row   row
+	times int
+	run   func(ctx context.Context, c *execclient.Client) error
+}
+
+func relayMetrics(z sizes, dir string) []relayMetric {
+	return []relayMetric{
+		{row{"relay: getMetadata", "ms", aim{}}, 200, func(ctx context.Context, c *execclient.Client) error {
+			_, err := c.FS().Stat(ctx, filepath.Join(dir, "small"))
+			return err
+		}},
+		{row{fmt.Sprintf("relay: output of a pipe, %d MiB", z.stream>>20), "ms", aim{}}, 1, func(ctx context.Context, c *execclient.Client) error {
+			return produce(ctx, c, z.stream)
+		}},
+		{row{fmt.Sprintf("relay: readFile %d MiB", z.file>>20), "ms", aim{}}, 1, func(ctx context.Context, c *execclient.Client) error {
+			data, err := c.FS().ReadFile(ctx, filepath.Join(dir, "large"))
+			if err == nil && len(data) != z.file {
+				err = fmt.Errorf("got %d bytes, want %d", len(data), z.file)
+			}
+			return err
+		}},
+	}
+}
+
+// produce runs a command that writes n bytes and counts them.
+func produce(ctx context.Context, c *execclient.Client, n int) error {
+	cmd := c.CommandContext(ctx, "head", "-c", strconv.Itoa(n), "/dev/zero")
+	var got counter
+	cmd.Stdout = &got
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	if int(got) != n {
+		return fmt.Errorf("got %d bytes, want %d", int(got), n)
+	}
+	return nil
+}
+
+// counter counts what is written to it.
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// relay starts the service and an executor of ours, and connects on both ways.
 func (b *bench) relay(ctx context.Context) (*relayed, error) {
 	q := &relayed{b: b}
-	var ours *server
-	for _, s := range b.servers {
-		if s.name == "ours" {
-			ours = s
-		}
-	}
-	wanted := false
-	for _, r := range relayRows(b.z) {
-		wanted = wanted || b.wants(r.name)
-	}
-	if ours == nil || !wanted {
+	if !slices.ContainsFunc(relayMetrics(b.z, ""), func(m relayMetric) bool { return b.wants(m.row.name) }) {
 		return q, nil
 	}
+	ours := b.servers[0]
 	q.direct = &server{name: ours.name, path: ours.path, home: ours.home, dir: ours.dir}
 	err := q.start(ctx, ours)
 	if err != nil {
@@ -58,209 +98,111 @@ func (b *bench) relay(ctx context.Context) (*relayed, error) {
 	return q, err
 }
 
-func (q *relayed) start(ctx context.Context, ours *server) (err error) {
-	if q.service, err = startService(ours); err != nil {
-		return err
+func (q *relayed) start(ctx context.Context, ours *server) error {
+	tokens := filepath.Join(ours.home, "tokens.json")
+	secrets := map[string]string{}
+	for _, role := range []string{"executor", "harness"} {
+		out, err := exec.CommandContext(ctx, ours.path, "rendezvous", "token", "create", "--tokens", tokens, "--role", role, "--environment", "*").Output()
+		if err != nil {
+			return fmt.Errorf("create a token for the %s: %w", role, err)
+		}
+		secrets[role] = strings.TrimSpace(string(out))
 	}
-	e, err := q.service.environment(ctx)
+	service := exec.Command(ours.path, "rendezvous", "--listen", "127.0.0.1:0", "--tokens", tokens, "--log-level", "error")
+	url, err := q.launch(ours, service, &service.Stdout, "")
 	if err != nil {
-		return err
+		return fmt.Errorf("codex rendezvous does not say where it listens: %w", err)
 	}
-	if err := e.start(); err != nil {
-		return err
+	const id = "bench"
+	executor := exec.Command(ours.path, "exec-server", "--remote", url, "--environment-id", id, "--log-level", "info")
+	executor.Env = []string{"CODEX_API_KEY=" + secrets["executor"]}
+	if _, err := q.launch(ours, executor, &executor.Stderr, "connected to the relay"); err != nil {
+		return fmt.Errorf("codex exec-server --remote is not connected: %w", err)
 	}
 	if err := q.direct.start(); err != nil {
 		return err
 	}
-	dialers, err := e.dialers(ctx, q.b.z.streams+1)
+	client, err := registry.New(registry.Options{BaseURL: url, Authorizer: registry.Bearer(secrets["harness"], "")})
 	if err != nil {
 		return err
 	}
-	ways := []struct {
-		column string
-		dial   func(ctx context.Context, stream int) (*execclient.Client, error)
-	}{
-		{"ours", func(ctx context.Context, stream int) (*execclient.Client, error) {
-			return execclient.Dial(ctx, dialers[stream/streamsOfToken], execclient.Options{})
-		}},
-		{"raw", func(ctx context.Context, _ int) (*execclient.Client, error) {
-			return execclient.DialWebSocket(ctx, q.direct.url, execclient.Options{})
-		}},
+	identity, err := noise.GenerateIdentity()
+	if err != nil {
+		return err
 	}
-	for _, w := range ways {
-		to := &way{column: w.column}
-		q.ways = append(q.ways, to)
-		if to.one, err = w.dial(ctx, 0); err != nil {
-			return fmt.Errorf("%s: %w", w.column, err)
-		}
-		for i := range q.b.z.streams {
-			c, err := w.dial(ctx, i+1)
-			if err != nil {
-				return fmt.Errorf("%s, stream %d: %w", w.column, len(to.many), err)
-			}
-			to.many = append(to.many, c)
-			// The registry allows a token so many questions in a second.
-			if err := sleep(ctx, callPause); err != nil {
-				return err
-			}
-		}
+	through, err := execclient.Dial(ctx, execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relay.Bundle, error) {
+		c, err := client.Connect(ctx, id, identity.PublicKey())
+		return relay.Bundle{
+			Registration: relay.Registration{URL: c.URL, EnvironmentID: id, RegistrationID: c.RegistrationID},
+			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
+		}, err
+	}})), execclient.Options{})
+	if err != nil {
+		return err
 	}
+	q.ways = append(q.ways, way{oursColumn, through})
+	direct, err := execclient.DialWebSocket(ctx, q.direct.url, execclient.Options{})
+	if err != nil {
+		return err
+	}
+	q.ways = append(q.ways, way{rawColumn, direct})
 	return nil
 }
 
-// callPause keeps below what the registry allows.
-const callPause = 25 * time.Millisecond
+// launch starts a program and returns the first line with a text in it that the program writes to output,
+// one of its streams. What follows is read and dropped.
+func (q *relayed) launch(ours *server, cmd *exec.Cmd, output *io.Writer, text string) (string, error) {
+	cmd.Env = append(append(os.Environ(), "HOME="+ours.home, "CODEX_HOME="+ours.home), cmd.Env...)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	*output = w
+	err = launch(cmd)
+	_ = w.Close()
+	if err != nil {
+		_ = r.Close()
+		return "", err
+	}
+	q.processes = append(q.processes, cmd)
+	said := bufio.NewReader(r)
+	line, err := lineOf(cmd, said, text)
+	q.logs.Go(func() {
+		_, _ = io.Copy(io.Discard, said)
+		_ = r.Close()
+	})
+	return line, err
+}
 
 func (q *relayed) close() {
 	for _, w := range q.ways {
-		for _, c := range append(w.many, w.one) {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
+		_ = w.client.Close()
 	}
 	if q.direct != nil {
 		q.direct.stop()
 	}
-	if q.service != nil {
-		q.service.stop()
+	for _, cmd := range slices.Backward(q.processes) {
+		finish(cmd)
 	}
+	q.logs.Wait()
 }
 
-// service is a running rendezvous service.
-type service struct {
-	codex, home  string
-	cmd          *exec.Cmd
-	url          string
-	tokens       *rendezvous.TokenFile
-	environments []*environment
-}
-
-// environment is one of the service, and the tokens of its ends.
-type environment struct {
-	s                 *service
-	id                string
-	executor, harness string
-	cmd               *exec.Cmd
-	log               sync.WaitGroup // reads what cmd says, until its end
-}
-
-// startService starts a service with the program of a server.
-func startService(like *server) (*service, error) {
-	s := &service{codex: like.path, home: like.home, tokens: rendezvous.OpenTokens(filepath.Join(like.home, "tokens.json"))}
-	s.cmd = exec.Command(s.codex, "rendezvous", "--listen", "127.0.0.1:0", "--tokens", s.tokens.Path(), "--log-level", "error")
-	s.cmd.Env = s.environ()
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := launch(s.cmd); err != nil {
-		return nil, err
-	}
-	if s.url, err = lineOf(s.cmd, bufio.NewReader(out), ""); err != nil {
-		s.stop()
-		return nil, fmt.Errorf("codex rendezvous does not say where it listens: %w", err)
-	}
-	return s, nil
-}
-
-func (s *service) environ(more ...string) []string {
-	return append(append(os.Environ(), "HOME="+s.home, "CODEX_HOME="+s.home), more...)
-}
-
-func (s *service) stop() {
-	for _, e := range s.environments {
-		e.stop()
-	}
-	finish(s.cmd)
-}
-
-// environment makes one with tokens of its own, because what the service allows
-// it allows per token.
-func (s *service) environment(ctx context.Context) (*environment, error) {
-	e := &environment{s: s, id: fmt.Sprintf("bench-%d", len(s.environments))}
-	for secret, role := range map[*string]rendezvous.Role{&e.executor: rendezvous.RoleExecutor, &e.harness: rendezvous.RoleHarness} {
-		var err error
-		if *secret, _, err = s.tokens.Create(ctx, rendezvous.TokenSpec{Role: role, Environments: []string{"*"}}); err != nil {
-			return nil, err
+// round measures everything once, the ways by turns.
+func (q *relayed) round(ctx context.Context, round int) error {
+	for _, m := range relayMetrics(q.b.z, q.b.servers[0].dir) {
+		if len(q.ways) == 0 || !q.b.wants(m.row.name) {
+			continue
+		}
+		for i := range m.times {
+			for j := range q.ways {
+				w := q.ways[(i+j+round)%len(q.ways)]
+				took, err := timed(func() error { return m.run(ctx, w.client) })
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", m.row.name, w.column, err)
+				}
+				q.b.add(m.row, w.column, took)
+			}
 		}
 	}
-	s.environments = append(s.environments, e)
-	return e, nil
-}
-
-// start starts the environment's server and waits until it is connected.
-func (e *environment) start() error {
-	cmd := exec.Command(e.s.codex, "exec-server", "--remote", e.s.url, "--environment-id", e.id, "--log-level", "info")
-	cmd.Env = e.s.environ("CODEX_API_KEY=" + e.executor)
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
-	if err := launch(cmd); err != nil {
-		return err
-	}
-	e.cmd = cmd
-	said := bufio.NewReader(out)
-	if _, err := lineOf(cmd, said, "connected to the relay"); err != nil {
-		return fmt.Errorf("codex exec-server --remote is not connected: %w", err)
-	}
-	e.log.Go(func() { _, _ = io.Copy(io.Discard, said) })
 	return nil
-}
-
-// stop ends the environment's server, if it has been started.
-func (e *environment) stop() {
-	if e.cmd != nil {
-		finish(e.cmd)
-		e.log.Wait()
-		e.cmd = nil
-	}
-}
-
-// streamsOfToken is how many streams each harness of dialers makes. A token may not have
-// more of an environment's 128 streams than are left: one alone gets 64, and the next
-// would be reset.
-const streamsOfToken = 16
-
-// dialers makes as many harnesses as so many streams need, each with a token of its own.
-func (e *environment) dialers(ctx context.Context, n int) ([]execclient.Dialer, error) {
-	var list []execclient.Dialer
-	for len(list)*streamsOfToken < n {
-		token, _, err := e.s.tokens.Create(ctx, rendezvous.TokenSpec{Role: rendezvous.RoleHarness, Environments: []string{"*"}})
-		if err != nil {
-			return nil, err
-		}
-		to, err := e.dialer(token)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, to)
-	}
-	return list, nil
-}
-
-// dialer makes streams to the environment, as one harness with a token.
-func (e *environment) dialer(token string) (execclient.Dialer, error) {
-	identity, client, err := e.s.registry(token)
-	if err != nil {
-		return nil, err
-	}
-	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: func(ctx context.Context) (relay.Bundle, error) {
-		c, err := client.Connect(ctx, e.id, identity.PublicKey())
-		return relay.Bundle{
-			Registration: relay.Registration{URL: c.URL, EnvironmentID: e.id, RegistrationID: c.RegistrationID},
-			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
-		}, err
-	}})), nil
-}
-
-// registry returns a new identity and a client of the service.
-func (s *service) registry(token string) (*noise.Identity, *registry.Client, error) {
-	client, err := registry.New(registry.Options{BaseURL: s.url, Authorizer: registry.Bearer(token, "")})
-	if err != nil {
-		return nil, nil, err
-	}
-	identity, err := noise.GenerateIdentity()
-	return identity, client, err
 }

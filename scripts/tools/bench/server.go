@@ -24,6 +24,7 @@ type server struct {
 	cmd        *exec.Cmd
 	url        string
 	listening  time.Duration
+	guarded    *server // another like it that wants a token; nil: none runs
 }
 
 // running are the processes that have been started and not stopped.
@@ -114,10 +115,26 @@ func lineOf(cmd *exec.Cmd, out *bufio.Reader, text string) (string, error) {
 	}
 }
 
+// startGuarded starts another server like s that wants a token.
+func (s *server) startGuarded(token string) error {
+	file := filepath.Join(s.home, "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		return err
+	}
+	guarded := &server{name: s.name, path: s.path, home: s.home, bin: s.bin, args: []string{"--ws-auth", "capability-token", "--ws-token-file", file}}
+	if err := guarded.start(); err != nil {
+		return err
+	}
+	s.guarded = guarded
+	return nil
+}
+
+// stop ends the server, if it runs. A nil server does not.
 func (s *server) stop() {
-	if s.cmd == nil {
+	if s == nil || s.cmd == nil {
 		return
 	}
+	s.guarded.stop()
 	finish(s.cmd)
 	s.cmd = nil
 }
