@@ -191,7 +191,7 @@ func TestTracesThroughRendezvous(t *testing.T) {
 	})
 	m.Await(token, "the executor", func(s harness.MeetingStatus) bool { return s.Connected })
 
-	dialer, err := harness.NewRelayDialer(m.URL, token, "box", false, nil)
+	dialer, err := harness.NewRelayDialer(m.URL, token, "box", nil)
 	harness.Must(t, err)
 	conn, err := dialer.Dial(t.Context())
 	harness.Must(t, err)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -296,49 +295,6 @@ func (m *jobs) idle(enough <-chan struct{}, codes []int) *job {
 			_, err := p.Terminate(ctx)
 			if !errors.Is(err, execclient.ErrClosed) || c.State() == execclient.Failed {
 				return err
-			}
-		}
-	}
-	return j
-}
-
-// pulse sends a byte after each fault, and tells how long after the fault it
-// came back. When the others have done enough, it ends.
-func (m *jobs) pulse(faults <-chan time.Time, enough <-chan struct{}, waited func(time.Duration)) *job {
-	j := m.newJob("pulse", 0, 0)
-	j.argv, j.codes, j.stdin, j.tty = []string{"cat"}, []int{0}, true, false
-	data := RandomBytes(m.bytesSeed(), 1)
-	back := make(chan struct{}, 1)
-	follow := j.follow
-	j.follow = func(ctx context.Context, p *execclient.Process, out, errs io.Writer) (execclient.ExitState, error) {
-		return follow(ctx, p, &Signalling{back, out}, errs)
-	}
-	beat := func(ctx context.Context, p *execclient.Process, fault time.Time) error {
-		b := make([]byte, 1)
-		_, _ = data.Read(b) // it never fails
-		j.out.Extend(1)
-		if _, err := p.Write(ctx, b); err != nil {
-			return fmt.Errorf("write after a fault: %w", err)
-		}
-		select {
-		case <-back:
-			waited(time.Since(fault))
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	j.input = func(ctx context.Context, _ *execclient.Client, p *execclient.Process) error {
-		for {
-			select {
-			case fault := <-faults:
-				if err := beat(ctx, p, fault); err != nil {
-					return err
-				}
-			case <-enough:
-				return p.CloseStdin(ctx)
-			case <-ctx.Done():
-				return ctx.Err()
 			}
 		}
 	}

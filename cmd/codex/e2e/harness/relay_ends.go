@@ -1,16 +1,12 @@
 package harness
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"codex.internal/pkg/account/registry"
@@ -20,6 +16,15 @@ import (
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
 )
+
+// NewExecutor starts an executor and returns when it is connected; stop ends it.
+type NewExecutor func(context.Context, ExecutorOptions) (stop func() error, err error)
+
+// ExecutorOptions say where an executor is to be found.
+type ExecutorOptions struct {
+	URL, Token, Environment string
+	Log                     io.Writer
+}
 
 // ExecutorInProcess returns what starts executors that are a part of the test,
 // so that the race detector sees both ends.
@@ -36,8 +41,8 @@ func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 		}
 		connected := make(chan struct{}, 1)
 		executor := relay.NewExecutor(relay.ExecutorOptions{
-			Identity: identity, Plain: o.plain,
-			Logger: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("end", "executor"),
+			Identity: identity,
+			Logger:   slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("end", "executor"),
 			Register: func(ctx context.Context) (relay.Registration, error) {
 				r, err := reg.Register(ctx, o.Environment, identity.PublicKey())
 				return relay.Registration{URL: r.URL, EnvironmentID: o.Environment, RegistrationID: r.ID}, err
@@ -64,31 +69,6 @@ func ExecutorInProcess(srv *execserver.Server) NewExecutor {
 	}
 }
 
-// executorProcess starts codex exec-server --remote.
-func executorProcess(_ context.Context, o ExecutorOptions) (func() error, error) {
-	connected := make(chan struct{}, 1)
-	cmd := exec.Command(Codex, "exec-server", "--remote", o.URL, "--environment-id", o.Environment, "--log-level", "debug")
-	cmd.Env = append(os.Environ(), "CODEX_API_KEY="+o.Token)
-	cmd.Stderr = &awaited{text: []byte(`msg="connected to the relay"`), found: connected, to: o.Log}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		err = cmd.Wait()
-	}()
-	stop := func() error {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		kill := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
-		defer kill.Stop()
-		<-done
-		return err
-	}
-	return stop, awaitConnected(connected, done, stop)
-}
-
 // awaitConnected waits until an executor is connected. Otherwise it stops it.
 func awaitConnected(connected, done <-chan struct{}, stop func() error) error {
 	select {
@@ -101,22 +81,8 @@ func awaitConnected(connected, done <-chan struct{}, stop func() error) error {
 	}
 }
 
-// awaited passes on what is written and signals when a write has a text in it.
-type awaited struct {
-	text  []byte
-	found chan struct{} // capacity 1
-	to    io.Writer
-}
-
-func (a *awaited) Write(b []byte) (int, error) {
-	if bytes.Contains(b, a.text) {
-		notify(a.found)
-	}
-	return a.to.Write(b)
-}
-
 // NewRelayDialer returns what makes streams to an environment, by a harness of its own.
-func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger) (execclient.Dialer, error) {
+func NewRelayDialer(url, token, environment string, log *slog.Logger) (execclient.Dialer, error) {
 	identity, err := noise.GenerateIdentity()
 	if err != nil {
 		return nil, err
@@ -134,5 +100,17 @@ func NewRelayDialer(url, token, environment string, plain bool, log *slog.Logger
 			ExecutorKey:  c.ExecutorKey, Authorization: c.Authorization,
 		}, err
 	}
-	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Plain: plain, Connect: connect, Logger: log})), nil
+	return execclient.DialerOf(relay.NewHarness(relay.HarnessOptions{Identity: identity, Connect: connect, Logger: log})), nil
+}
+
+// Pause reports whether it was not interrupted.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execclient"
+	"codex.internal/pkg/testutil/faultproxy"
 )
 
 // runTime bounds one run: far more than the client's own 25 s of recovery.
@@ -23,12 +24,11 @@ const mostFaults = 32
 
 // RecoverySetup is what the runs of a suite have in common.
 type RecoverySetup struct {
-	Routes NewRoute
-	Emit   string // the program
+	Target string           // HOST:PORT of the server
+	Shape  faultproxy.Shape // of what happens to the connections of a run
+	Emit   string           // the program
 	// Parallel is how many runs go on at a time, per processor.
 	Parallel int
-	// Pulsed has the time measured from each fault to the next event.
-	Pulsed bool
 	// Size is the most that most processes print, in bytes, and large the
 	// most that one in sixteen does.
 	Size, Large int64
@@ -46,11 +46,11 @@ type recoveryRun struct {
 	RecoverySetup
 	seed uint64
 
-	route  Route
+	plan   faultproxy.Plan
+	proxy  *faultproxy.Proxy
 	client *execclient.Client
 
-	faults  chan struct{}  // gets a value for each fault while there is room
-	pulses  chan time.Time // likewise
+	faults  chan struct{} // gets a value for each fault while there is room
 	gate    net.Listener
 	opening sync.Once // closes the gate
 	enough  chan struct{}
@@ -61,7 +61,6 @@ type recoveryRun struct {
 	ends       atomic.Int64 // of a terminal's output that are missing
 
 	mu     sync.Mutex
-	waits  []time.Duration // from a fault to the next event
 	jobs   []*job
 	states []string // what the client told of itself
 	wrong  error    // what was wrong about it
@@ -81,8 +80,8 @@ func (r *recoveryRun) do(ctx context.Context) error {
 	if r.client != nil {
 		err = errors.Join(err, r.client.Close())
 	}
-	if r.route != nil {
-		err = errors.Join(err, r.route.Close())
+	if r.proxy != nil {
+		r.proxy.Close()
 	}
 	if r.gate != nil {
 		r.openGate()
@@ -95,10 +94,18 @@ func (r *recoveryRun) connect(ctx context.Context) error {
 	if r.gate, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
 	}
-	r.enough, r.faults, r.pulses = make(chan struct{}), make(chan struct{}, mostFaults), make(chan time.Time, mostFaults)
-	r.route = r.Routes(r.seed, r.fault)
+	r.enough, r.faults = make(chan struct{}), make(chan struct{}, mostFaults)
+	r.plan = faultproxy.Random(r.seed, r.Shape)
+	r.plan.OnFault = func(_ int, f faultproxy.Fault) {
+		if f.Kind != faultproxy.Stall {
+			r.fault()
+		}
+	}
+	if r.proxy, err = faultproxy.New(ctx, r.Target, r.plan); err != nil {
+		return err
+	}
 	since := time.Now()
-	r.client, err = r.route.Connect(ctx, execclient.Options{
+	r.client, err = execclient.DialWebSocket(ctx, "ws://"+r.proxy.Addr(), execclient.Options{
 		ClientName: fmt.Sprintf("recovery-%d", r.seed),
 		OnStateChange: func(s execclient.StateChange) {
 			r.stateChanged(s, &since)
@@ -107,15 +114,11 @@ func (r *recoveryRun) connect(ctx context.Context) error {
 	return err
 }
 
-// fault is told what happens to the route. It does not wait.
+// fault is called when a connection is cut. It does not wait.
 func (r *recoveryRun) fault() {
 	r.openGate()
 	select {
 	case r.faults <- struct{}{}:
-	default:
-	}
-	select {
-	case r.pulses <- time.Now():
 	default:
 	}
 }
@@ -160,9 +163,6 @@ func (r *recoveryRun) work(ctx context.Context) error {
 		})
 	}
 	launch(&last, m.gated(r.gate.Addr().String()))
-	if r.Pulsed {
-		launch(&last, m.pulse(r.pulses, r.enough, r.waited))
-	}
 	if m.rng.IntN(4) == 0 {
 		launch(&last, m.idle(r.enough, r.Killed))
 	}
@@ -189,13 +189,6 @@ func (r *recoveryRun) work(ctx context.Context) error {
 	close(r.enough)
 	last.Wait()
 	return context.Cause(ctx)
-}
-
-// waited notes how long after a fault the next event came.
-func (r *recoveryRun) waited(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waits = append(r.waits, d)
 }
 
 // printed is how much a process prints.
@@ -238,7 +231,10 @@ func (r *recoveryRun) lost(j *job, err error) bool {
 // dump tells how far everything is.
 func (r *recoveryRun) dump() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  %v\n", r.route)
+	fmt.Fprintf(&b, "  plan: %v\n", r.plan)
+	if r.proxy != nil {
+		fmt.Fprintf(&b, "  proxy: %+v\n", r.proxy.Stats())
+	}
 	if r.client != nil {
 		fmt.Fprintf(&b, "  client: %v, %v\n", r.client.State(), r.client.Err())
 	}

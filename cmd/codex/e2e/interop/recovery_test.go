@@ -72,7 +72,7 @@ func listen(t *testing.T, binary string) string {
 // then the client says so.
 func TestRecoveryWithUpstream(t *testing.T) {
 	harness.RecoverySuite(t, t.Name(), upstreamRuns, harness.RecoverySetup{
-		Routes: harness.Direct(listen(t, variable(t, upstreamVariable)), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8,
+		Target: listen(t, variable(t, upstreamVariable)), Shape: harness.RecoveryShape, Emit: harness.BuildEmit(t), Parallel: 8,
 		Size: 1 << 20, Large: 10 << 20, Lossy: true,
 		// Pipes and terminals differ, and it is now and then quicker than
 		// its own bookkeeping.

@@ -1,14 +1,11 @@
 package recovery
 
 import (
-	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"testing"
 	"time"
 
-	"codex.internal/cmd/codex/e2e/harness"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/testutil/faultproxy"
@@ -30,31 +27,6 @@ func BenchmarkRecovery(b *testing.B) {
 	benchOK(b, err)
 	defer client.Close()
 	measureCuts(b, client, func() error { proxy.Cut(); return nil })
-}
-
-// BenchmarkRelayRecovery is BenchmarkRecovery through a relay: the connection of
-// the harness is cut, that of the executor, or the relay is killed and started
-// again.
-func BenchmarkRelayRecovery(b *testing.B) {
-	for _, plain := range []harness.Plainness{harness.Acknowledging, harness.PlainBoth} {
-		for name, cut := range map[string]func(*harness.RelayRoute) error{
-			"harness":  func(r *harness.RelayRoute) error { r.HarnessProxy.Cut(); return nil },
-			"executor": func(r *harness.RelayRoute) error { r.ExecutorProxy.Cut(); return nil },
-			"service": func(r *harness.RelayRoute) error {
-				r.Service.Kill()
-				return r.Service.Start(b.Context())
-			},
-		} {
-			b.Run(fmt.Sprintf("%s/%v", name, plain), func(b *testing.B) {
-				s := newRelaySetup(b)
-				r := &harness.RelayRoute{RelaySetup: s, Plain: plain, Execute: s.InProcess}
-				client, err := r.Connect(b.Context(), execclient.Options{})
-				benchOK(b, err)
-				measureCuts(b, client, func() error { return cut(r) })
-				benchOK(b, errors.Join(client.Close(), r.Close()))
-			})
-		}
-	}
 }
 
 func benchOK(b *testing.B, err error) {

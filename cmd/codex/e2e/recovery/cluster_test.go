@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
+	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/testutil/natstest"
 )
 
@@ -123,7 +126,7 @@ func (c *cluster) populate(ctx context.Context, tokens string, environments int)
 		c.executors = append(c.executors, stop)
 		for n := range streamsPerEnvironment {
 			s := &clusterStream{name: fmt.Sprintf("%s-%d", environment, n), seed: *clusterSeed<<16 | uint64(len(c.streams))}
-			d, err := harness.NewRelayDialer(url, token, environment, false, slog.New(slog.DiscardHandler))
+			d, err := harness.NewRelayDialer(url, token, environment, slog.New(slog.DiscardHandler))
 			c.must(ctx, err)
 			c.must(ctx, s.connect(ctx, d))
 			c.streams = append(c.streams, s)
@@ -226,4 +229,33 @@ func (c *cluster) await(ctx context.Context, what string) []time.Duration {
 		}
 		harness.Pause(ctx, blockPause)
 	}
+}
+
+// newToken makes a token for both ends of an environment.
+func newToken(t testing.TB, tokens, environment string) string {
+	t.Helper()
+	create := exec.Command(harness.Codex, "rendezvous", "token", "create", "--tokens", tokens, "--role", "both", "--environment", environment)
+	token, err := create.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", create, err)
+	}
+	return strings.TrimSpace(string(token))
+}
+
+// executionServer returns a server that ends with the test. Who uses it brings
+// the connections.
+func executionServer(t testing.TB) *execserver.Server {
+	t.Helper()
+	srv, err := execserver.New(execserver.Options{Process: process.Options{Cgroups: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+		defer cancel()
+		if err := srv.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+	return srv
 }

@@ -49,7 +49,8 @@ func inProcess(t testing.TB) string {
 
 // TestRecovery has many clients run processes through connections that are cut,
 // stalled and refused, and checks that nobody notices: every byte comes once
-// and in order, every exit code is right.
+// and in order, every exit code is right. Through a rendezvous service the simulation does
+// the same: see package simulation.
 func TestRecovery(t *testing.T) {
 	noneLeft := leakcheck.Goroutines(t)
 	t.Run("runs", func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestRecovery(t *testing.T) {
 			runs = min(runs, raceRuns)
 		}
 		harness.RecoverySuite(t, "TestRecovery", runs, harness.RecoverySetup{
-			Routes: harness.Direct(inProcess(t), harness.RecoveryShape), Emit: harness.BuildEmit(t), Parallel: 8, Size: 1 << 20, Large: 10 << 20, Killed: []int{137},
+			Target: inProcess(t), Shape: harness.RecoveryShape, Emit: harness.BuildEmit(t), Parallel: 8, Size: 1 << 20, Large: 10 << 20, Killed: []int{137},
 		})
 	})
 	noneLeft()

@@ -129,9 +129,10 @@ func TestCuts(t *testing.T) {
 	_, url := harness.Server(t)
 	shape := faultproxy.Shape{Cuts: 8, Refusals: 1, First: 64 << 10, Up: 1 << 20, Down: 1 << 20, Pause: 10 * time.Millisecond}
 	for seed := range uint64(6) {
-		route := harness.Direct(strings.TrimPrefix(url, "ws://"), shape)(seed+1, func() {})
+		proxy, err := faultproxy.New(t.Context(), strings.TrimPrefix(url, "ws://"), faultproxy.Random(seed+1, shape))
+		harness.Must(t, err)
 		lost := 0
-		c, err := route.Connect(t.Context(), execclient.Options{OnStateChange: func(s execclient.StateChange) {
+		c, err := execclient.DialWebSocket(t.Context(), "ws://"+proxy.Addr(), execclient.Options{OnStateChange: func(s execclient.StateChange) {
 			if s.State == execclient.Recovering {
 				lost++
 			}
@@ -161,9 +162,9 @@ func TestCuts(t *testing.T) {
 		wg.Wait()
 		_ = c.Close()
 		if lost == 0 {
-			t.Errorf("seed %d: nothing was cut: %v", seed, route)
+			t.Errorf("seed %d: nothing was cut: %+v", seed, proxy.Stats())
 		}
-		_ = route.Close()
+		proxy.Close()
 	}
 }
 
