@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -44,9 +42,6 @@ func (s *soak) judge() int {
 		complain("%.3g turns a second were reached, not %.3g", rate, s.rate)
 	}
 	s.table()
-	if err := s.draw(); err != nil {
-		complain("draw the graph: %v", err)
-	}
 	fmt.Printf("soak: %v of load, %.3g turns a second; %s\n", s.loaded.Round(time.Second), rate, map[bool]string{false: "passed", true: "FAILED"}[failed])
 	if failed {
 		return 1
@@ -134,15 +129,4 @@ func (s *soak) printLeft() {
 	if s.last.values[descriptors] > s.first.values[descriptors] {
 		fmt.Printf("  descriptors after the first minute: %s\n  and now: %s\n", strings.Join(s.first.descriptors, " "), strings.Join(s.last.descriptors, " "))
 	}
-}
-
-// draw writes the graph.
-func (s *soak) draw() error {
-	f, err := os.Create(filepath.Join(s.out, "soak.svg"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = f.WriteString(graph(s.meter.kept("")))
-	return err
 }

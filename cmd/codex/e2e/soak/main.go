@@ -7,7 +7,7 @@
 // the lifetime of lost sessions has passed. Memory, descriptors, goroutines, processes,
 // cgroups, mounts and files must be the same both times, but for named tolerances.
 //
-// What is measured meanwhile is written as CSV, and drawn as SVG.
+// What is measured meanwhile is written as CSV.
 package main
 
 import (
@@ -53,9 +53,9 @@ func main() {
 // firstUser is above the ids that distributions and containers give.
 const firstUser = 1 << 30
 
-// helpers are what this program does with another first argument: the graph of a CSV file,
-// and the programs that the server runs in turns about the network.
-var helpers = map[string]func([]string) int{"graph": drawFile, "greet": greet, "fetch": fetch}
+// helpers are what this program does with another first argument: the programs that the server
+// runs in turns about the network.
+var helpers = map[string]func([]string) int{"greet": greet, "fetch": fetch}
 
 func parse() options {
 	var o options
@@ -68,7 +68,7 @@ func parse() options {
 	flag.IntVar(&o.user, "user", 0, "the ordinary user that the server runs as if this runs as root, an unused `uid`; 0: one by this process's id; -1: root")
 	flag.StringVar(&o.backend, "backend", "auto", "the server's --sandbox-backend")
 	flag.StringVar(&o.bin, "bin", "", "`directory` of the programs")
-	flag.StringVar(&o.out, "out", "", "`directory` for soak.csv, soak.svg and the server's log (default: none is kept)")
+	flag.StringVar(&o.out, "out", "", "`directory` for soak.csv and the server's log (default: none is kept)")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "`number` that decides what is done and cut")
 	flag.BoolVar(&o.verbose, "v", false, "print each failed and each lost turn")
 	flag.Usage = func() {

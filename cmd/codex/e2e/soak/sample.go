@@ -30,7 +30,7 @@ const (
 // kind describes a quantity.
 type kind struct {
 	name  string // in the CSV file
-	title string // in the graph
+	title string // in the table
 	// atRest says how much more than after the first minute there may be at rest in the
 	// end, in parts and in absolute numbers, and why. Nothing is judged without a reason.
 	part, more float64

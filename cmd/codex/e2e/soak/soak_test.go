@@ -1,11 +1,7 @@
 package main
 
 import (
-	"encoding/csv"
-	"encoding/xml"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -122,48 +118,5 @@ func TestGrowthUnderLoadIsTold(t *testing.T) {
 		if complaints != tt.want {
 			t.Errorf("%s: %d complaints", name, complaints)
 		}
-	}
-}
-
-func TestMeasurementsCanBeDrawnAgain(t *testing.T) {
-	samples := []sample{{seconds: 1, phase: phaseWarm}, {seconds: 2.5, phase: phaseRest}, {seconds: 700, phase: phaseLoad}}
-	for q := range quantities {
-		samples[1].values[q], samples[2].values[q] = 1.5+float64(q), 1e6
-	}
-	text := csvHead() + "\n"
-	for _, s := range samples {
-		text += s.csv() + "\n"
-	}
-	if _, err := csv.NewReader(strings.NewReader(text)).ReadAll(); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "soak.csv")
-	harness.Must(t, os.WriteFile(path, []byte(text), 0o644))
-	read, err := readSamples([]string{path})
-	harness.Must(t, err)
-	for i, s := range read {
-		if s.csv() != samples[i].csv() {
-			t.Errorf("%s was read as %s", samples[i].csv(), s.csv())
-		}
-	}
-	drawing := graph(read)
-	if drawing != graph(samples) {
-		t.Error("the graph of what was read is another one")
-	}
-	for _, q := range drawn {
-		if !strings.Contains(drawing, kinds[q].title) {
-			t.Errorf("%s is not drawn", kinds[q].title)
-		}
-	}
-	decoder := xml.NewDecoder(strings.NewReader(drawing))
-	for err = nil; err == nil; {
-		_, err = decoder.Token()
-	}
-	if err != io.EOF {
-		t.Errorf("the SVG is no XML: %v", err)
-	}
-	harness.Must(t, os.WriteFile(path, []byte("seconds,phase\n"), 0o644))
-	if _, err := readSamples([]string{path}); err == nil {
-		t.Error("a file with other columns was read")
 	}
 }
