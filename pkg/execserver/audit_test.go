@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 )
 
 // TestUnwritableTrailStopsWork: if the audit trail cannot be written, no session, process or
@@ -25,7 +26,7 @@ func TestUnwritableTrailStopsWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, url := newTestServer(t, Options{Audit: &Audit{Log: trail}})
+	_, url := newTestServer(t, Options{Audit: &observe.Audit{Log: trail}})
 	p, _ := hello(t, url)
 	p.start("before", "cat", object{"pipeStdin": true})
 	if err := trail.Close(); err != nil { // events fail from now on
@@ -69,7 +70,7 @@ func TestAuditedHTTP(t *testing.T) {
 	made := 0
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made++ }))
 	defer s.Close()
-	_, url := newTestServer(t, Options{Audit: &Audit{Log: trail}})
+	_, url := newTestServer(t, Options{Audit: &observe.Audit{Log: trail}})
 	p, _ := hello(t, url)
 	request := object{"requestId": "r", "method": "GET", "url": s.URL + "/private?key=private", "headers": []object{}}
 	p.call("http/request", request, nil)
@@ -104,7 +105,7 @@ func TestAuditedTunnels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, url := newTestServer(t, Options{Audit: &Audit{Log: trail, Paths: paths}})
+		_, url := newTestServer(t, Options{Audit: &observe.Audit{Log: trail, Paths: paths}})
 		p, _ := hello(t, url)
 		p.call("tunnel/open", object{"tunnelId": 1, "port": 1, "window": 65536}, nil)
 		socket := filepath.Join(dir, "socket")

@@ -63,6 +63,15 @@ func (srv *Server) sandboxes() (*runner.Runtime, error) {
 	return c.runtime, c.err
 }
 
+// backend returns the name of what confines here. It must not be called before
+// sandboxes was.
+func (srv *Server) backend() string {
+	if runtime, err := srv.sandboxes(); err == nil {
+		return runtime.Status().Backend
+	}
+	return "none"
+}
+
 // close closes the runtime, if there is one, at the end of the server.
 func (c *confiner) close() {
 	c.once.Do(func() { c.err = errors.New("the server is shutting down") })

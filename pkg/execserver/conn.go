@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/wire/jsonrpc"
-	"codex.internal/pkg/wire/logtext"
 	"codex.internal/pkg/wire/websocket"
 )
 
@@ -86,7 +86,7 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 	c := &conn{
 		srv:       srv,
 		t:         t,
-		out:       newOutbox(t),
+		out:       newOutbox(t, srv.events),
 		lanes:     newLanes(srv.opts.ConcurrentRequests),
 		log:       srv.log.With("peer", t.Peer()),
 		principal: grant.Principal,
@@ -96,7 +96,6 @@ func newConn(ctx context.Context, srv *Server, t websocket.Transport, grant wsau
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.waits, c.hangup = context.WithCancel(c.ctx)
 	c.handles.limit = srv.opts.MaxHandles
-	c.out.sent = srv.metrics.sent
 	return c
 }
 
@@ -220,7 +219,7 @@ func (c *conn) read() ending {
 		if err != nil {
 			return c.readEnding(err)
 		}
-		c.srv.metrics.received.Add(len(msg.Bytes()))
+		c.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Received, N: len(msg.Bytes())})
 		if end := c.receive(msg); end != nil {
 			return *end
 		}
@@ -235,7 +234,7 @@ func (c *conn) readEnding(err error) ending {
 	case errors.Is(err, websocket.ErrClosed):
 		return ending{code: websocket.CloseNormal, reason: "closed by the peer", closed: true}
 	case errors.As(err, &large):
-		c.srv.metrics.limit(limitMessageBytes)
+		c.srv.events.LimitReached.Tell(observe.LimitMessageBytes)
 		return ending{code: websocket.CloseTooLarge, reason: large.Error() + "; write large files in blocks"}
 	case errors.Is(err, websocket.ErrSilent):
 		c.log.Info("connection ended", "reason", err)
@@ -341,7 +340,4 @@ func (c *conn) replyError(id jsonrpc.ID, e *jsonrpc.Error) {
 }
 
 // shorten returns a text of a client for an error or the log.
-func shorten(s string) string {
-	const limit = 200
-	return logtext.Clip(s, limit)
-}
+func shorten(s string) string { return observe.Short(s) }

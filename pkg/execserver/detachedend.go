@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/host/outputlog"
 )
 
@@ -94,18 +94,14 @@ func (d *detachedStore) noteEnd(k *kept) {
 	if !ended {
 		return
 	}
-	e := audit.Event{Kind: audit.EventProcessEnded, Process: shorten(k.record.ProcessID), Principal: shorten(k.record.Owner)}
-	switch {
-	case !status.Closed:
-		e.ExitCode, e.Reason = new(-1), lostEnd
-	default:
-		e.ExitCode, e.DurationMS = new(status.ExitCode), k.lastedMS(&status)
-		e.BytesIn, e.BytesOut = status.BytesIn, status.BytesOut
-		if d.srv.opts.Audit.Paths {
-			e.Reason = shorten(status.Refusal) // it may have a path
-		}
+	seen := k.record.seen()
+	if status.Closed {
+		seen.ExitCode, seen.LastedMS, seen.Refusal = status.ExitCode, k.lastedMS(&status), status.Refusal
+		seen.In, seen.Out = status.BytesIn, status.BytesOut
+	} else {
+		seen.ExitCode, seen.Lost = -1, lostEnd
 	}
-	d.srv.note(e)
+	d.srv.events.DetachedEnded.Tell(seen)
 	d.markAudited(k)
 }
 
@@ -134,10 +130,7 @@ func (d *detachedStore) setNotStarted(k *kept) {
 	}
 }
 
-// noteNotStarted writes that a detached process, of which it was written that it was about to
-// be started, was not.
-func (d *detachedStore) noteNotStarted(record *keeperRecord, err error) {
-	d.srv.note(audit.Event{
-		Kind: audit.EventProcessNotRun, Process: shorten(record.ProcessID), Principal: shorten(record.Owner), Reason: d.srv.reasonOf(err),
-	})
+// seen returns what observers know of a detached process when its session may be over.
+func (r *keeperRecord) seen() observe.Detached {
+	return observe.Detached{Session: observe.Session{Principal: r.Owner}, ID: r.ProcessID}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/process"
@@ -32,14 +33,14 @@ func internal(text string) error {
 
 // limitError is the error of a request that a limit refuses. Metrics count it by the name of the limit.
 type limitError struct {
-	limit string
+	limit observe.Limit
 	error
 }
 
 func (e *limitError) Unwrap() error { return e.error }
 
 // atLimit returns err, which has code and text, as the error of a limit.
-func atLimit(limit string, err error) error { return &limitError{limit, err} }
+func atLimit(limit observe.Limit, err error) error { return &limitError{limit, err} }
 
 // errStopping is the error of new sessions during Shutdown.
 var errStopping = internal("the server is shutting down")

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/fileop/fsops"
 )
 
@@ -36,22 +38,30 @@ func fileOperation(operation *fsops.Operation) row {
 		if err != nil {
 			return nil, err
 		}
-		span := fileSpan(ctx, operation.Method, worker)
-		if operation.ReadOnly {
-			r, err := worker.run(ctx, fr)
-			span.End(err != nil)
-			return r, err
+		op := observe.File{Session: c.session.seen(), Method: operation.Method, Changes: !operation.ReadOnly, Within: tracing.From(ctx)}
+		if op.Changes {
+			op.Paths = fr.call.Paths()
 		}
-		ch, err := c.recordChange(ctx, operation.Method, worker, fr.call.Paths()...)
-		if err != nil {
-			span.End(true)
-			return nil, err
-		}
-		r, err := worker.run(ctx, fr)
-		span.End(err != nil)
-		ch.done(err)
-		return r, err
+		return observed(ctx, c, &op, worker, func() (result, error) { return worker.run(ctx, fr) })
 	})
+}
+
+// observed runs a file operation of a worker, of which observers are told. If it changes files, the
+// audit trail has it before.
+func observed[T any](ctx context.Context, c *conn, op *observe.File, worker fileWorker, run func() (T, error)) (v T, err error) {
+	if w, ok := worker.(confinedFiles); ok {
+		intent, err := w.intent.confined(ctx)
+		if err != nil {
+			return v, err
+		}
+		op.Policy = intent.Profile
+	}
+	op.Err = c.srv.events.FileStarting.Ask(op)
+	if op.Err == nil {
+		v, op.Err = run()
+	}
+	c.srv.events.FileDone.Tell(op)
+	return v, op.Err
 }
 
 // fileData is the result of fs/readFile with data that is sent in parts.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -42,9 +43,9 @@ func (t *handleTable) reserve(id string, h *fileHandle) (*fileHandle, error) {
 	case t.open[id] != nil:
 		return nil, invalid(fmt.Sprintf("file read handle `%s` already exists", id))
 	case len(t.open) >= t.limit:
-		return nil, atLimit(limitHandles, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
+		return nil, atLimit(observe.LimitHandles, invalid(fmt.Sprintf("at most %d file reads may be open per connection", t.limit)))
 	case h.packed && t.archives() >= execproto.MaxArchives:
-		return nil, atLimit(limitArchives, invalid(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives)))
+		return nil, atLimit(observe.LimitArchives, invalid(fmt.Sprintf("at most %d archives may be open per connection", execproto.MaxArchives)))
 	}
 	if t.open == nil {
 		t.open = make(map[string]*fileHandle)
@@ -140,13 +141,7 @@ func recorded(ctx context.Context, c *conn, method string, mode execproto.OpenMo
 	if mode == execproto.OpenRead {
 		return open()
 	}
-	ch, err := c.recordChange(ctx, method, worker, path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := open()
-	ch.done(err)
-	return f, err
+	return observed(ctx, c, &observe.File{Session: c.session.seen(), Method: method, Changes: true, Paths: []string{path}}, worker, open)
 }
 
 // archiveRequest is the decoded params of fs/openArchive.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/runner"
@@ -42,7 +43,9 @@ type launcherSource func(*runner.Runtime, *runner.Intent) *process.Standby
 // startHelperBy is startHelper with a launcher of a source.
 func (srv *Server) startHelperBy(ctx context.Context, intent *runner.Intent, launcher launcherSource) (h *helper, err error) {
 	began := time.Now()
-	defer func() { srv.observeHelper(time.Since(began), err) }()
+	defer func() {
+		srv.events.HelperStarted.Tell(observe.Helper{Backend: srv.backend(), Took: time.Since(began), Err: err})
+	}()
 	runtime, err := srv.sandboxes()
 	if err != nil {
 		return nil, unenforceable(err)
@@ -173,7 +176,7 @@ func (h *helper) failed(err error) error {
 	status, wait := h.wait()
 	switch {
 	case wait == nil && bytes.Contains(h.stderr.Bytes(), []byte(noThread)):
-		return atLimit(limitMachine, internal("failed to prepare fs sandbox: "+gotNone))
+		return atLimit(observe.LimitMachine, internal("failed to prepare fs sandbox: "+gotNone))
 	case wait != nil:
 		return internal("failed to encode or decode fs sandbox helper message: " + wait.Error())
 	case status.Exited() && status.ExitStatus() == 0:

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/fetch"
 )
 
@@ -99,7 +101,7 @@ func (t *streamTable) reserve(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.buffered+n > bufferedHTTP {
-		return atLimit(limitHTTPBodies, internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse"))
+		return atLimit(observe.LimitHTTPBodies, internal("http/request failed: too many response bodies are being buffered for this connection; use streamResponse"))
 	}
 	t.buffered += n
 	return nil
@@ -214,6 +216,20 @@ func (c *conn) sendDeltas(ctx context.Context, d *deltas, body io.ReadCloser) {
 		_ = c.out.send(ctx, last.AppendJSON)
 		return
 	}
+}
+
+// fetch makes an HTTP request of a client, of which observers are told: until the head of the response.
+func (c *conn) fetch(ctx context.Context, request fetch.Request) (response *fetch.Response, err error) {
+	seen := observe.HTTP{Session: c.session.seen(), Method: request.Method, URL: request.URL, Within: tracing.From(ctx)}
+	seen.Err = c.srv.events.HTTPStarting.Ask(&seen)
+	if seen.Err == nil {
+		response, seen.Err = c.srv.fetcher.Do(ctx, request)
+	}
+	if seen.Err == nil {
+		seen.Status = response.Status
+	}
+	c.srv.events.HTTPDone.Tell(&seen)
+	return response, seen.Err
 }
 
 func headers(in []fetch.Header) []execproto.HTTPHeader {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/websocket"
@@ -70,7 +71,8 @@ func RunKeeper(ctx context.Context, opts Options) error {
 	}
 	spans.create(root)
 	opts.RetainDir, opts.Auth, opts.AnyPeer = "", nil, false
-	srv, err := New(opts)
+	within := tracing.Parse(record.Traceparent, record.Tracestate)
+	srv, err := newServer(opts, &within)
 	if err != nil {
 		return err
 	}
@@ -199,18 +201,17 @@ type keptProc struct {
 
 // Output implements process.Sink. It blocks while there is no room, as the policy says.
 func (p *keptProc) Output(seq uint64, stream process.Stream, chunk []byte) {
-	p.observeOutput(stream, len(chunk))
+	p.countOutput(stream, len(chunk))
 	p.log.Append(p.s.ctx, seq, stream, chunk)
 }
 
 // Exited implements process.Sink.
 func (p *keptProc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
-	refused, reason := p.refused(e.Code), ""
-	if refused != nil {
+	reason := ""
+	if refused := p.exited(&e); refused != nil {
 		reason = refused.Reason
 	}
-	p.observeExit(&e, refused)
 	if err := p.log.Exit(seq, e.Code, e.Denied, reason); err != nil {
 		p.s.srv.log.Warn("the exit of a process is not retained", "error", err)
 	}
@@ -220,12 +221,11 @@ func (p *keptProc) Exited(seq uint64, e process.Exit) {
 func (p *keptProc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
-	ending := outputlog.Ending{Cause: string(p.exit.cause), BytesIn: p.traffic.in.Load(), BytesOut: p.traffic.out.Load()}
+	ending := outputlog.Ending{Cause: string(p.seen.Exit.Cause), BytesIn: p.seen.In.Load(), BytesOut: p.seen.Out.Load()}
 	if err := p.log.Close(seq, time.Now(), ending); err != nil {
 		p.s.srv.log.Warn("the end of a process is not retained", "error", err)
 	}
-	p.recordClosed()
-	p.logClosed()
+	p.s.srv.events.ProcessClosed.Tell(&p.seen)
 	p.keeper.end()
 }
 

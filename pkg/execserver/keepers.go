@@ -18,6 +18,7 @@ import (
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/outputlog"
 	"golang.org/x/sys/unix"
@@ -64,6 +65,13 @@ type retainRecord struct {
 
 func (r retainRecord) wire() execproto.Retain {
 	return execproto.Retain{Bytes: uint64(r.Bytes), Seconds: uint64(r.Seconds), WhenFull: execproto.WhenFull(r.WhenFull)}
+}
+
+// setTrace has the keeper of a process continue a trace.
+func (r *keeperRecord) setTrace(trace tracing.Context) {
+	if trace.IsValid() {
+		r.Traceparent, r.Tracestate = trace.Traceparent(), trace.State
+	}
 }
 
 // parseRecord parses the content of a record.

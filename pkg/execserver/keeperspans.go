@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"sync/atomic"
 	"syscall"
 
 	"codex.internal/pkg/execserver/tracing"
@@ -57,9 +56,6 @@ func (s *keeperSpans) finish() {
 	_, _ = s.file.Write(text)                                                         // without it, the spans are in the keeper's log alone
 }
 
-// keptSpans counts the spans that keepers have dropped.
-type keptSpans struct{ full, failed atomic.Int64 }
-
 // countSpans counts the spans that the keeper of a process has dropped, once it has left their
 // number. Of several servers over the directory, the one counts them that removes the file.
 func (d *detachedStore) countSpans(k *kept) {
@@ -76,6 +72,5 @@ func (d *detachedStore) countSpans(k *kept) {
 	if err != nil || json.Unmarshal(text, &dropped) != nil || k.root.Remove(spansName) != nil {
 		return
 	}
-	d.srv.keptSpans.full.Add(int64(dropped.Full))
-	d.srv.keptSpans.failed.Add(int64(dropped.Failed))
+	d.srv.events.KeeperSpansDropped.Tell(tracing.Counts{Full: int64(dropped.Full), Failed: int64(dropped.Failed)})
 }

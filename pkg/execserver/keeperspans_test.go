@@ -4,12 +4,15 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 )
 
@@ -27,6 +30,19 @@ func tracer(t *testing.T) *tracing.Tracer {
 	}
 	t.Cleanup(func() { tr.Shutdown(t.Context()) })
 	return tr
+}
+
+// dropped returns how many spans a server says were dropped for a reason; "": it says nothing.
+func dropped(t *testing.T, srv *Server, reason string) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	srv.Metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, observe.MetricsPath, nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if n, ok := strings.CutPrefix(line, `exec_server_spans_dropped_total{reason="`+reason+`"} `); ok {
+			return strings.TrimSpace(n)
+		}
+	}
+	return ""
 }
 
 // TestSpansOfKeepersAreCounted: what a keeper has dropped is in the metrics of one server, once,
@@ -53,7 +69,7 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newStore(t)
 			d.srv.opts.Tracer = tracer(t)
-			d.srv.metrics = newInstruments(d.srv)
+			d.srv.addObservers(nil)
 			path := filepath.Join(reserve(t, d, testRecord("one", "a")), spansName)
 			if tt.text != "" {
 				tt.make = func(path string) error { return os.WriteFile(path, []byte(tt.text), 0o600) }
@@ -68,16 +84,13 @@ func TestSpansOfKeepersAreCounted(t *testing.T) {
 					d.countSpans(k)
 				}
 			}
-			if full, failed := d.srv.keptSpans.full.Load(), d.srv.keptSpans.failed.Load(); full != tt.full || failed != tt.failed {
-				t.Errorf("%d and %d are counted, want %d and %d", full, failed, tt.full, tt.failed)
+			for reason, want := range map[string]int64{"queue_full": tt.full, "export_failed": tt.failed} {
+				if got := dropped(t, d.srv, reason); got != strconv.FormatInt(want, 10) {
+					t.Errorf("%s: got %s spans, want %d", reason, got, want)
+				}
 			}
 			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) == tt.stays {
 				t.Errorf("the file: %v", err)
-			}
-			var text strings.Builder
-			if err := d.srv.metrics.set.Write(&text); err != nil || tt.failed == 3 &&
-				(!strings.Contains(text.String(), `spans_dropped_total{reason="queue_full"} 2`) || !strings.Contains(text.String(), `spans_dropped_total{reason="export_failed"} 3`)) {
-				t.Errorf("%v\n%s", err, text.String())
 			}
 		})
 	}
@@ -91,13 +104,18 @@ func TestSpansOfKeepersStay(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"queueFull":2,"exportFailed":3}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	d.srv.addObservers(nil)
 	d.countSpans(d.all("")[0])
-	if _, err := os.Lstat(path); err != nil || d.srv.keptSpans.full.Load() != 0 {
-		t.Errorf("%v, %d spans are counted", err, d.srv.keptSpans.full.Load())
+	if got := dropped(t, d.srv, "queue_full"); got != "" {
+		t.Errorf("without a collector: got %s spans, want no such metric", got)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the file without a collector: %v", err)
 	}
 	d.srv.opts.Tracer = tracer(t)
-	k := d.all("")[0]
-	if err := d.remove(k); err != nil || d.srv.keptSpans.full.Load() != 2 {
-		t.Errorf("with the process removed: %v, %d spans are counted", err, d.srv.keptSpans.full.Load())
+	d.srv.addObservers(nil)
+	err := d.remove(d.all("")[0])
+	if got := dropped(t, d.srv, "queue_full"); err != nil || got != "2" {
+		t.Errorf("with the process removed: got %q spans and %v, want 2", got, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
 	"golang.org/x/sys/unix"
@@ -98,11 +99,12 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		Ceiling: c.grant.Ceiling,
 	}
 	return call{run: func(request context.Context) (result, error) {
-		record.setTrace(traceOf(request))
-		if m := c.srv.metrics.detached; m != nil {
-			m.Inc()
+		record.setTrace(observe.TraceOf(request))
+		seen := observe.Detached{Session: c.session.seen(), ID: params.ProcessID, Argv: params.Argv, Cwd: params.Cwd, Sandbox: params.Sandbox}
+		if m := params.Metadata; m != nil {
+			seen.Thread, seen.ToolCall = shorten(m.ThreadID), shorten(m.ToolCallID)
 		}
-		if err := c.recordDetached(params, params.Cwd); err != nil {
+		if err := c.srv.events.DetachedStarting.Ask(seen); err != nil {
 			return nil, err
 		}
 		// The start outlives the connection: the client that has lost it starts again, and
@@ -111,7 +113,9 @@ func processDetach(c *conn, params *execproto.StartParams) (call, error) {
 		defer cancel()
 		started, err := c.srv.detached.start(ctx, record, params)
 		if err != nil {
-			c.srv.detached.noteNotStarted(&record, err)
+			seen = record.seen()
+			seen.Err = err
+			c.srv.events.DetachedStartFailed.Tell(seen)
 		}
 		return started, err
 	}}, nil
@@ -209,7 +213,7 @@ func (k *kept) failed(what string) error {
 	case n <= 0:
 		return internal(what)
 	case bytes.Contains(b[:n], []byte(noThread)):
-		return atLimit(limitMachine, internal(what+": "+gotNone))
+		return atLimit(observe.LimitMachine, internal(what+": "+gotNone))
 	}
 	return internal(what + ": " + string(b[:n]))
 }
@@ -303,7 +307,7 @@ func (d *detachedStore) checkLimits(record keeperRecord) error {
 		}
 	}
 	opts := d.srv.opts
-	full := func(text string) error { return atLimit(limitDetached, internal(text)) }
+	full := func(text string) error { return atLimit(observe.LimitDetached, internal(text)) }
 	switch {
 	case own >= opts.MaxDetached:
 		return full(fmt.Sprintf("at most %d detached processes may be kept for one owner, also ended ones; forget some or raise --max-detached", opts.MaxDetached))

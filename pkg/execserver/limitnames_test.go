@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/host/process"
 )
 
 // TestLimitsHaveNames: an error of a limit says which metric it belongs to, and keeps its code.
 func TestLimitsHaveNames(t *testing.T) {
-	counts := &newInstruments(&Server{}).tunnels
-	full := newTunnels(t.Context(), counts)
+	full := newTunnels(t.Context(), new(observe.Events))
 	full.slots = maxTunnels
-	listening := newTunnels(t.Context(), counts)
+	listening := newTunnels(t.Context(), new(observe.Events))
 	for id := range uint64(maxTunnelListeners) {
 		listening.listeners[id] = &tunnelListener{id: id}
 	}
@@ -32,14 +32,14 @@ func TestLimitsHaveNames(t *testing.T) {
 		reserve(t, kept, testRecord("one", strconv.Itoa(i)))
 	}
 	_, _, ofDetached := kept.reserve(testRecord("one", "more"))
-	for limit, err := range map[string]error{
-		limitTunnels: full.reserve(), limitListeners: listening.listen(&tunnelListener{id: maxTunnelListeners}),
-		limitHandles: ofFiles, limitArchives: ofArchives, limitDetached: ofDetached,
-		limitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),
-		limitMachine:    startError(&process.ShortageError{Lacks: "the machine has no memory left", Err: syscall.ENOMEM}),
+	for limit, err := range map[observe.Limit]error{
+		observe.LimitTunnels: full.reserve(), observe.LimitListeners: listening.listen(&tunnelListener{id: maxTunnelListeners}),
+		observe.LimitHandles: ofFiles, observe.LimitArchives: ofArchives, observe.LimitDetached: ofDetached,
+		observe.LimitHTTPBodies: (&streamTable{}).reserve(bufferedHTTP + 1),
+		observe.LimitMachine:    startError(&process.ShortageError{Lacks: "the machine has no memory left", Err: syscall.ENOMEM}),
 	} {
 		at, ok := errors.AsType[*limitError](err)
-		if !ok || at.limit != limit || !slices.Contains(countedLimits, limit) {
+		if !ok || at.limit != limit || !slices.Contains(observe.Limits, limit) {
 			t.Errorf("%s: %v", limit, err)
 		}
 		if e := toRPC(err); e.Code == 0 || e.Message != err.Error() {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/wire/websocket"
@@ -260,17 +261,25 @@ func (srv *Server) servePort(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	case statusPath:
 		srv.serveStatus(w, r)
-	case metricsPath:
+	case observe.MetricsPath:
 		srv.serveMetrics(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
 }
 
+// serveMetrics serves the metrics on the listening port, to clients with the role admin.
+func (srv *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	if refused := srv.authorize(r, wsauth.RoleAdmin); refused != nil {
+		srv.refuse(w, r, refused)
+		return
+	}
+	srv.metrics.ServeHTTP(w, r)
+}
+
 // refuse answers a client that may not connect.
 func (srv *Server) refuse(w http.ResponseWriter, r *http.Request, why *denial) {
-	srv.metrics.refused.With(strconv.Itoa(why.status)).Inc()
-	srv.log.Warn("connection refused", "peer", r.RemoteAddr, "reason", why.err)
+	srv.events.ConnectionRefused.Tell(observe.Refused{Status: why.status, Peer: r.RemoteAddr, Err: why.err})
 	http.Error(w, why.err.Error(), why.status)
 }
 
@@ -302,7 +311,6 @@ func (srv *Server) serveRoot(w http.ResponseWriter, r *http.Request) {
 	// do not live as long as the connection.
 	go func() {
 		defer srv.leave()
-		defer srv.observeConnection(transportWebsocket)()
-		newConn(srv.ctx, srv, t, grant).serve()
+		srv.serveTransport(t, observe.Websocket, grant)
 	}()
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/testutil"
 )
@@ -18,7 +19,7 @@ import (
 // scrape returns the metrics of a server as its port answers them.
 func scrape(t *testing.T, url string, header http.Header) (status int, text string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+metricsPath, nil)
+	req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+observe.MetricsPath, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

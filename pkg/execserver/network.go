@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/permissions"
@@ -170,8 +171,10 @@ func (p *proc) askClient(ctx context.Context, q egress.Question) egress.Answer {
 // that does not read misses reports, because proxies must not wait for it.
 func (p *proc) reportDecision(r egress.Report) {
 	p.denials.add(r)
-	p.s.srv.metrics.asked.With(string(r.Verdict)).Inc()
-	p.noteDecision(r)
+	p.s.srv.events.NetworkDecided.Tell(observe.Decision{
+		Process: &p.seen, Verdict: string(r.Verdict), Source: string(r.Source), Reason: r.Reason, Asked: r.Source == egress.Decider,
+		Protocol: string(r.Protocol), Host: r.Host, Method: r.Method, Port: r.Port,
+	})
 	c := p.s.attached()
 	if c == nil || !c.isGreeted() {
 		return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -28,7 +29,7 @@ func launching(change func(*execproto.StartParams)) *execproto.StartParams {
 }
 
 func TestNetworkLaunch(t *testing.T) {
-	srv := &Server{}
+	srv := &Server{events: new(observe.Events)}
 	for name, tt := range map[string]struct {
 		change func(*execproto.StartParams)
 		want   string // an error; "": none
@@ -69,9 +70,8 @@ func (discard) Seal(b []byte, _ int) []byte { return b }
 
 // askingProc returns a process of a session whose connection is c.
 func askingProc(t *testing.T) (*proc, *conn) {
-	srv := &Server{}
-	srv.metrics = newInstruments(srv)
-	c := &conn{srv: srv, out: newOutbox(discard{}), answered: make(chan struct{})}
+	srv := &Server{events: new(observe.Events)}
+	c := &conn{srv: srv, out: newOutbox(discard{}, srv.events), answered: make(chan struct{})}
 	close(c.answered)
 	c.waits, c.hangup = context.WithCancel(t.Context())
 	return &proc{id: "p", s: &session{srv: srv, conn: c}}, c

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"codex.internal/pkg/internal/metrics"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -24,8 +24,8 @@ var errEnded = errors.New("the connection ended")
 // States: open; ended (err set, nothing more is taken; what is queued is still
 // sent); closed (the writer has returned).
 type outbox struct {
-	t    websocket.Transport
-	sent *metrics.Counter // bytes
+	t      websocket.Transport
+	events *observe.Events
 	// wire is a lock, held by the goroutine that writes to t: routineWriter or
 	// sendLarge. Its capacity is 1.
 	wire chan struct{}
@@ -40,10 +40,10 @@ type outbox struct {
 	closed chan struct{} // closed when the writer returned
 }
 
-func newOutbox(t websocket.Transport) *outbox {
+func newOutbox(t websocket.Transport, events *observe.Events) *outbox {
 	return &outbox{
 		t:      t,
-		sent:   new(metrics.Counter),
+		events: events,
 		wire:   make(chan struct{}, 1),
 		room:   make(chan struct{}),
 		work:   make(chan struct{}, 1),
@@ -162,7 +162,7 @@ func (o *outbox) flush() error {
 			return nil
 		}
 		err := o.t.WriteFrames(batch)
-		o.sent.Add(len(batch))
+		o.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Sent, N: len(batch)})
 		batch = batch[:0]
 		frameBuffers.Put(&batch)
 		if err != nil {
@@ -237,7 +237,7 @@ func (o *outbox) sendLarge(ctx context.Context, head []byte, next source, tail [
 		if last {
 			part = append(part, tail...)
 		}
-		o.sent.Add(len(part) - websocket.FragmentRoom)
+		o.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Sent, N: len(part) - websocket.FragmentRoom})
 		if err := o.t.Fragment(part, first, last); err != nil {
 			_ = o.t.Abort()
 			return err

@@ -3,14 +3,12 @@ package execserver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/host/outputlog"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/sandbox/egress"
@@ -37,13 +35,7 @@ type proc struct {
 	refusal   *os.File            // set before a confined start: see runner.Command; closed at exit
 	profile   permissions.Profile // set before a confined start
 	startedAt time.Time
-	log       *slog.Logger
-	traffic   traffic
-	thread    string        // on whose behalf it runs, as the client says
-	call      string        // of which tool
-	decisions atomic.Uint64 // about its network
-	exit      exit          // set with the exit
-	span      *tracing.Span // set before the start; nil: it is not traced
+	seen      observe.Process // what observers know of it
 	// stop cancels the start.
 	stop context.CancelFunc
 
@@ -74,7 +66,7 @@ func (s *session) add(p *proc) error {
 	case s.procs[p.id] != nil:
 		return execproto.ProcessExists(shorten(p.id))
 	case s.open >= s.srv.opts.MaxProcesses:
-		return atLimit(limitProcesses,
+		return atLimit(observe.LimitProcesses,
 			internal(fmt.Sprintf("at most %d processes may run in a session; terminate some or raise --max-processes", s.srv.opts.MaxProcesses)))
 	}
 	s.procs[p.id] = p
@@ -179,7 +171,7 @@ func (s *session) attached() *conn {
 // Output implements process.Sink. It blocks while the connection has no room,
 // and sends on another connection if that one resumes the session meanwhile.
 func (p *proc) Output(seq uint64, stream process.Stream, chunk []byte) {
-	p.observeOutput(stream, len(chunk))
+	p.countOutput(stream, len(chunk))
 	for c := p.s.attached(); c != nil && p.s.ctx.Err() == nil; c = p.s.attached() {
 		encode := func(b []byte) []byte {
 			return execproto.AppendOutput(b, p.id, seq, execproto.Stream(stream), chunk)
@@ -200,17 +192,44 @@ func (p *proc) recordConfined() {
 // Exited implements process.Sink.
 func (p *proc) Exited(seq uint64, e process.Exit) {
 	p.recordConfined()
-	refused := p.refused(e.Code)
-	p.observeExit(&e, refused)
+	refused := p.exited(&e)
 	p.notify(execproto.ExitedNotification{
 		ProcessID: p.id, Seq: seq, ExitCode: e.Code, SandboxDenied: e.Denied, SandboxRefusal: refused,
 		Denials: p.denials.list(), Cause: causes[e.Cause], Resources: resources(&e.Usage),
 	})
 }
 
+// exited tells observers how the process has exited, and returns what refused returns.
+func (p *proc) exited(e *process.Exit) *execproto.SandboxRefusal {
+	p.seen.Exit = observe.Exit{
+		Code: e.Code, Cause: causes[e.Cause], Duration: time.Since(p.startedAt), Processor: e.Usage.User + e.Usage.System,
+		Refusal: p.refused(e.Code),
+	}
+	p.s.srv.events.ProcessExited.Tell(&p.seen)
+	return p.seen.Exit.Refusal
+}
+
+// countOutput counts output of the process.
+func (p *proc) countOutput(stream process.Stream, n int) {
+	flow := observe.Terminal
+	switch execproto.Stream(stream) {
+	case execproto.Stdout:
+		flow = observe.Stdout
+	case execproto.Stderr:
+		flow = observe.Stderr
+	}
+	p.seen.Out.Add(int64(n))
+	p.s.srv.events.BytesMoved.Tell(observe.Bytes{Flow: flow, N: n})
+}
+
+// countInput counts input of the process.
+func (p *proc) countInput(n int) {
+	p.seen.In.Add(int64(n))
+	p.s.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.Stdin, N: n})
+}
+
 // refused returns, once the process has ended with an exit code, the policy that could not be
-// enforced, and logs it: the command has not run. It returns nil if the policy
-// was enforced.
+// enforced: the command has not run. It returns nil if the policy was enforced.
 func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 	if p.refusal == nil {
 		return nil
@@ -221,13 +240,12 @@ func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 	case "":
 		return nil
 	case runner.Unbegun:
-		p.s.srv.metrics.limit(limitMachine)
+		p.s.srv.events.LimitReached.Tell(observe.LimitMachine)
 	}
 	policy := p.profile.AppendJSON(nil)
 	if len(policy) > maxPolicyShown {
 		policy = []byte("null")
 	}
-	p.s.srv.log.Warn("sandbox refused, nothing ran", "process", shorten(p.id), "policy", string(policy), "reason", reason)
 	return &execproto.SandboxRefusal{Policy: policy, Reason: reason}
 }
 
@@ -235,11 +253,10 @@ func (p *proc) refused(exitCode int) *execproto.SandboxRefusal {
 func (p *proc) Closed(seq uint64) {
 	p.recordConfined()
 	p.closeNetwork()
-	p.recordClosed()
+	p.s.srv.events.ProcessClosed.Tell(&p.seen)
 	p.s.freeSlot() // a client that is told may start the next one
 	p.notify(execproto.ClosedNotification{ProcessID: p.id, Seq: seq})
 	p.s.retainClosed(p)
-	p.logClosed() // while the client is told
 }
 
 // freeSlot lets another process be started in the place of one that has closed.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"syscall"
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/envpolicy"
@@ -27,9 +27,6 @@ type start struct {
 	network networkLaunch
 	shell   *snapshotRequest // nil: start-up files run as usual
 	limits  bool             // the client wants to know how they are held
-	log     *slog.Logger
-
-	recorded bool // in the audit trail
 }
 
 // processStart accepts a start. A keeper ends if it refuses its process: the keeper was started for
@@ -79,18 +76,19 @@ func (c *conn) newStart(params *execproto.StartParams) (call, error) {
 	p := &proc{
 		s: c.session, id: params.ProcessID, argv: spec.Argv, tty: spec.TTY,
 		startedAt: time.Now(), stop: stop, started: make(chan struct{}),
+		seen: observe.Process{
+			Session: c.session.seen(), ID: params.ProcessID, TTY: spec.TTY, Log: c.log.With("process", shorten(params.ProcessID)),
+		},
+	}
+	if m := params.Metadata; m != nil {
+		p.seen.Thread, p.seen.ToolCall = shorten(m.ThreadID), shorten(m.ToolCallID)
+		p.seen.Log = p.seen.Log.With("thread", p.seen.Thread, "call", p.seen.ToolCall)
 	}
 	if err := c.session.add(p); err != nil {
 		stop()
 		return call{}, err
 	}
-	log := c.log.With("process", shorten(p.id))
-	if m := params.Metadata; m != nil {
-		p.thread, p.call = shorten(m.ThreadID), shorten(m.ToolCallID)
-		log = log.With("thread", p.thread, "call", p.call)
-	}
-	p.log = log
-	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, limits: params.Limits != nil, log: log}
+	st := &start{p: p, spec: spec, sandbox: box, network: network, shell: shell, limits: params.Limits != nil}
 	return call{
 		turn: c.session.order.enter(p.id),
 		run:  func(request context.Context) (result, error) { return st.run(ctx, request) },
@@ -102,21 +100,18 @@ func (c *conn) newStart(params *execproto.StartParams) (call, error) {
 // the request.
 func (st *start) run(ctx, request context.Context) (result, error) {
 	p := st.p
+	events := p.s.srv.events
 	defer p.stop()
-	st.startSpan(request)
-	kind := sandboxNone
-	var intent *runner.Intent
-	var running *process.Process
-	var err error
-	began := time.Now()
-	if st.sandbox != nil {
-		within(request, spanPrepareSandbox, func() error {
-			intent, err = withThreadOf(ctx, threads.Starts, st.sandbox.intent)
-			return err
-		})
+	p.seen.Within = tracing.From(request)
+	events.ProcessStartBegan.Tell(&p.seen)
+	if p.s.srv.opts.TraceCommands {
+		st.spec.Env = p.seen.Environ(request, st.spec.Env)
 	}
+	p.seen.Argv, p.seen.Dir, p.seen.Sandbox = st.spec.Argv, st.spec.Dir, sandboxNone
+	began := time.Now()
+	intent, err := st.prepareSandbox(ctx)
 	if err == nil {
-		err = st.recordStart(intent)
+		err = events.ProcessStarting.Ask(&p.seen)
 	}
 	if err == nil {
 		err = st.openNetwork(intent)
@@ -125,52 +120,83 @@ func (st *start) run(ctx, request context.Context) (result, error) {
 		st.restoreShell(ctx, intent)
 		err = p.keepLog()
 	}
-	var spawn *tracing.Span
+	var running *process.Process
 	if err == nil {
-		spawn = tracing.From(request).Child(spanSpawn, tracing.Internal)
-	}
-	switch {
-	case err != nil:
-	case intent != nil:
-		kind = sandboxLinux
-		p.confined = true
-		p.s.srv.confined.record()
 		began = time.Now()
-		running, err = p.startConfined(ctx, intent, st.spec)
-	default:
-		running, err = p.s.group.Start(ctx, st.spec, p.sink())
+		running, err = st.spawn(ctx, intent)
 	}
-	spawn.End(err != nil)
-	p.span.Set("sandbox.type", kind)
+	p.seen.Took = time.Since(began)
 	if err != nil {
-		st.observeStart(kind, 0, time.Since(began), err)
-		return nil, st.failed(startError(err))
+		return nil, st.failed(err)
 	}
-	took := time.Since(began)
-	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: kind, Limits: st.held(running.Held())}, func() {
+	p.seen.PID = running.Pid()
+	return followed{execproto.StartResult{ProcessID: p.id, SandboxType: p.seen.Sandbox, Limits: st.held(running.Held())}, func() {
 		if p.setStarted(running) {
 			running.Terminate()
 		}
-		st.observeStart(kind, running.Pid(), took, nil) // while the answer is sent
+		events.ProcessStarted.Tell(&p.seen) // while the answer is sent
 		running.OpenGate()
 	}}, nil
 }
 
-// failed forgets the process, which did not start, and returns the error of the
+// prepareSandbox returns how the process must be confined; nil: not at all.
+func (st *start) prepareSandbox(ctx context.Context) (intent *runner.Intent, err error) {
+	if st.sandbox == nil {
+		return nil, nil
+	}
+	seen := &st.p.seen
+	err = st.step(observe.StepPrepareSandbox, func() error {
+		intent, err = withThreadOf(ctx, threads.Starts, st.sandbox.intent)
+		return err
+	})
+	if intent != nil {
+		seen.Sandbox, seen.Policy = sandboxLinux, intent.Profile
+	}
+	return intent, err
+}
+
+// spawn starts the command.
+func (st *start) spawn(ctx context.Context, intent *runner.Intent) (running *process.Process, err error) {
+	p := st.p
+	err = st.step(observe.StepSpawn, func() error {
+		if intent == nil {
+			running, err = p.s.group.Start(ctx, st.spec, p.sink())
+			return err
+		}
+		p.confined, p.seen.Backend = true, p.s.srv.backend()
+		p.s.srv.confined.record()
+		running, err = p.startConfined(ctx, intent, st.spec)
+		return err
+	})
+	return running, err
+}
+
+// step runs a part of the start that has a span of its own.
+func (st *start) step(name string, run func() error) error {
+	events, step := st.p.s.srv.events, &observe.Step{Name: name, Within: st.p.seen.Within}
+	events.StepBegan.Tell(step)
+	step.Err = run()
+	events.StepDone.Tell(step)
+	return step.Err
+}
+
+// failed forgets the process, which did not start because of err, and returns the error of the
 // request.
 func (st *start) failed(err error) error {
-	st.p.stop()
-	st.p.span.End(true)
-	st.p.closeNetwork()
-	st.p.s.remove(st.p)
-	if k := st.p.s.srv.keeper; k != nil {
+	p := st.p
+	p.stop()
+	p.closeNetwork()
+	p.s.remove(p)
+	if k := p.s.srv.keeper; k != nil {
 		defer k.end()
 	}
-	if st.p.setStarted(nil) {
-		err = internal("process " + shorten(st.p.id) + " was terminated while it was starting")
+	answer := startError(err)
+	if p.setStarted(nil) {
+		err = internal("process " + shorten(p.id) + " was terminated while it was starting")
+		answer = err
 	}
-	st.log.Info("process did not start", "error", err)
-	return err
+	p.s.srv.events.ProcessStartFailed.Tell(observe.StartFailure{Process: &p.seen, Err: err})
+	return answer
 }
 
 // startSpec turns the params of process/start into what to run.
@@ -280,7 +306,7 @@ func processWrite(p *proc, params *execproto.WriteParams) (result, error) {
 	if p == nil {
 		return writeResult(params, process.WriteResult{Status: process.WriteUnknown})
 	}
-	p.observeInput(len(params.Chunk))
+	p.countInput(len(params.Chunk))
 	return pending(func(answer func(result, error)) {
 		p.running.Write(params.Chunk, params.WriteID, func(w process.WriteResult) { answer(writeResult(params, w)) })
 	}), nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/wire/jsonrpc"
 )
 
@@ -24,7 +25,7 @@ type questions struct {
 func (x *questions) ask(ctx context.Context, c *conn, params execproto.PolicyRequestParams) (d execproto.PolicyDecision, ok bool) {
 	id, answer := x.begin()
 	if answer == nil {
-		c.srv.metrics.limit(limitQuestions)
+		c.srv.events.LimitReached.Tell(observe.LimitQuestions)
 		return d, false
 	}
 	defer x.end(id)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/websocket"
 )
@@ -122,17 +122,18 @@ type request struct {
 	c      *conn
 	id     jsonrpc.ID
 	method string
-	at     time.Time          // of its arrival
 	msg    *websocket.Message // holds the params; released with the answer
 	parked int                // the size of its message if it is among those that only wait
-	span   *tracing.Span      // nil: it is not traced
-	trace  tracing.Context    // of the client; invalid: it has sent none
+	seen   observe.Request
 }
 
 // request carries out a request, or refuses it.
 func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
-	rq := &request{c: c, id: m.ID, method: m.Method, at: time.Now(), msg: msg}
-	rq.startSpan(m.Trace)
+	rq := &request{c: c, id: m.ID, method: m.Method, msg: msg, seen: observe.Request{Method: m.Method, Arrived: time.Now(), Trace: m.Trace}}
+	if _, ok := methods[m.Method]; !ok {
+		rq.seen.Method = observe.UnknownMethod
+	}
+	c.srv.events.RequestArrived.Tell(&rq.seen)
 	lane, cl, err := rq.admit(m.Params)
 	if err != nil {
 		rq.fail(err)
@@ -146,7 +147,7 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 	case !c.lanes.submit(c.ctx, lane, job{bytes: rq.size(), run: func() { rq.run(c.ctx, cl) }}):
 		c.drop(cl)
 		rq.release()
-		rq.endSpan(errEnded)
+		c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen, Err: errEnded, Unanswered: true})
 	}
 }
 
@@ -155,7 +156,7 @@ func (c *conn) request(msg *websocket.Message, m jsonrpc.Message) {
 func (c *conn) wait(rq *request, lane laneID, cl call) {
 	if !rq.park() {
 		c.drop(cl)
-		c.srv.metrics.limit(limitWaiting)
+		c.srv.events.LimitReached.Tell(observe.LimitWaiting)
 		rq.fail(invalid("too many requests of this connection are waiting; wait for answers before sending more"))
 		return
 	}
@@ -200,8 +201,8 @@ func (rq *request) admit(params []byte) (laneID, call, error) {
 // turn ends with the answer, or when a pending result is waited for.
 func (rq *request) run(ctx context.Context, cl call) {
 	cl.turn.wait()
-	rq.c.srv.metrics.queued.Observe(time.Since(rq.at))
-	r, err := cl.run(rq.traced(ctx))
+	rq.c.srv.events.RequestRuns.Tell(&rq.seen)
+	r, err := cl.run(rq.seen.Context(ctx))
 	if later, ok := r.(pending); ok {
 		later(rq.answer)
 	} else {
@@ -258,8 +259,7 @@ func (rq *request) answer(r result, err error) {
 		rq.fail(err)
 	} else {
 		rq.release()
-		rq.c.srv.metrics.request(rq.method, rq.at, false)
-		rq.endSpan(nil)
+		rq.c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen})
 		rq.send(r)
 	}
 	if rq.parked > 0 {
@@ -298,12 +298,11 @@ func (rq *request) stream(r large) {
 func (rq *request) fail(err error) {
 	e := toRPC(err)
 	if at, ok := errors.AsType[*limitError](err); ok {
-		rq.c.srv.metrics.limit(at.limit)
+		rq.c.srv.events.LimitReached.Tell(at.limit)
 	}
 	rq.c.log.Debug("request failed", "method", shorten(rq.method), "code", e.Code)
 	rq.release()
-	rq.c.srv.metrics.request(rq.method, rq.at, true)
-	rq.endSpan(e)
+	rq.c.srv.events.RequestDone.Tell(observe.RequestEnd{Request: &rq.seen, Err: e})
 	rq.c.replyError(rq.id, e)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 )
@@ -87,7 +88,7 @@ func duration(n uint64, unit time.Duration) time.Duration {
 func (st *start) held(held []process.Held) []execproto.HeldLimit {
 	for _, h := range held {
 		if h.By == process.HeldByNone {
-			st.log.Warn("a limit of a process is not held", "limit", h.Limit, "reason", h.Reason)
+			st.p.seen.Log.Warn("a limit of a process is not held", "limit", h.Limit, "reason", h.Reason)
 		}
 	}
 	if !st.limits {
@@ -113,7 +114,7 @@ func startError(err error) error {
 		return invalidParams(err.Error())
 	}
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return atLimit(limitMachine, internal(err.Error()))
+		return atLimit(observe.LimitMachine, internal(err.Error()))
 	}
 	return err
 }
@@ -122,7 +123,7 @@ func startError(err error) error {
 // lacks something.
 func shortOf(err, request error) error {
 	if _, ok := errors.AsType[*process.ShortageError](err); ok {
-		return atLimit(limitMachine, request)
+		return atLimit(observe.LimitMachine, request)
 	}
 	return request
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/tracing"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/fetch"
@@ -100,7 +102,7 @@ type Options struct {
 	TraceCommands bool
 
 	// Audit is the audit trail. Nil: there is none.
-	Audit *Audit
+	Audit *observe.Audit
 	// PrivatePaths are files and directories of the server itself, absolute: its tokens and
 	// keys, its audit trail, what it keeps of detached processes. Sandboxed requests do not see
 	// those that exist, nor RetainDir. Where Landlock alone confines, which cannot hide
@@ -163,7 +165,8 @@ type Server struct {
 	statusKey   statusKey
 	began       time.Time
 	memory      *memoryReleaser
-	metrics     *instruments
+	metrics     *observe.Metrics
+	events      *observe.Events
 	confiner    confiner
 	helpers     *helperPool
 	launchers   *launcherPool
@@ -175,7 +178,6 @@ type Server struct {
 	reaching    chan struct{} // holds an element for each launcher that makes sockets in a sandbox
 	scanning    chan struct{} // holds an element while the ports of a watch are looked for
 	detached    *detachedStore
-	keptSpans   keptSpans
 	keeper      *keeperState // nil: this is no keeper
 
 	// ctx ends every connection; it ends last in Shutdown.
@@ -195,7 +197,10 @@ type Server struct {
 }
 
 // New returns a server that listens nowhere yet.
-func New(opts Options) (*Server, error) {
+func New(opts Options) (*Server, error) { return newServer(opts, nil) }
+
+// newServer is New. within is the trace of the process of a keeper; nil: the server is none.
+func newServer(opts Options, within *tracing.Context) (*Server, error) {
 	opts = opts.withDefaults()
 	opts.Process.Logger = opts.Logger
 	supervisor, err := process.NewSupervisor(opts.Process)
@@ -219,7 +224,7 @@ func New(opts Options) (*Server, error) {
 	}
 	srv.hostName, _ = os.Hostname()
 	srv.statusKey = newStatusKey()
-	srv.metrics = newInstruments(srv)
+	srv.addObservers(within)
 	srv.helpers = newHelperPool(srv)
 	srv.launchers = &launcherPool{srv: srv}
 	srv.reaching = make(chan struct{}, maxReaching)
@@ -230,9 +235,18 @@ func New(opts Options) (*Server, error) {
 	srv.ctx, srv.cancel = context.WithCancel(context.Background())
 	srv.openDetached()
 	if srv.detached != nil {
-		srv.metrics.addDetached(srv.detached)
+		srv.metrics.AddDetached(srv.events, func() int { return len(srv.detached.names()) })
 	}
 	return srv, nil
+}
+
+// addObservers makes the server's events, with what observes them. within is that of newServer.
+func (srv *Server) addObservers(within *tracing.Context) {
+	o := &srv.opts
+	srv.events, srv.metrics = observe.New(observe.Options{
+		Version: o.Version, Methods: slices.Collect(maps.Keys(methods)), Causes: causes[:], Log: srv.log, Totals: srv.totals,
+		Audit: o.Audit, Tracer: o.Tracer, ClientTraces: o.TraceCommands, Within: within,
+	})
 }
 
 // describe returns the result of environment/info for a host, without the
@@ -274,13 +288,19 @@ func (srv *Server) ServeConn(t websocket.Transport) error {
 		return err
 	}
 	defer srv.leave()
-	transport := transportRelay
-	if t.Peer() == transportStdio {
-		transport = transportStdio
+	transport := observe.Relay
+	if t.Peer() == string(observe.Stdio) {
+		transport = observe.Stdio
 	}
-	defer srv.observeConnection(transport)()
-	newConn(srv.ctx, srv, t, wsauth.Unlimited(principalOf(t))).serve()
+	srv.serveTransport(t, transport, wsauth.Unlimited(principalOf(t)))
 	return nil
+}
+
+// serveTransport serves a connection of a client that was admitted.
+func (srv *Server) serveTransport(t websocket.Transport, kind observe.Transport, grant wsauth.Grant) {
+	srv.events.ConnectionOpened.Tell(kind)
+	defer srv.events.ConnectionClosed.Tell(kind)
+	newConn(srv.ctx, srv, t, grant).serve()
 }
 
 // principalOf returns the principal of a transport's peer. All peers that are not
@@ -301,7 +321,7 @@ func (srv *Server) admit() error {
 		return ErrServerClosed
 	}
 	if srv.conns >= srv.opts.MaxConnections {
-		srv.metrics.limit(limitConnections)
+		srv.events.LimitReached.Tell(observe.LimitConnections)
 		return fmt.Errorf("at most %d connections may be open; close some or raise --max-connections", srv.opts.MaxConnections)
 	}
 	srv.conns++
@@ -365,4 +385,41 @@ func (srv *Server) routineEnd(sessions []*session) {
 	srv.fetcher.Close()
 	srv.confiner.close()
 	srv.memory.stop()
+}
+
+// Metrics returns a handler that answers GET and HEAD of /metrics with the server's metrics, for
+// Prometheus (docs/spec/wire.md §1.2). It authenticates nobody: the metrics name no session,
+// process, path or command. Requests with an Origin come from web pages and are refused.
+func (srv *Server) Metrics() http.Handler { return srv.metrics }
+
+// Remote returns what counts registrations and connections to a relay.
+func (srv *Server) Remote() *observe.Remote { return srv.metrics.Remote() }
+
+// totals counts sessions, and processes that have not closed.
+func (srv *Server) totals() (t observe.Totals) {
+	srv.mu.Lock()
+	sessions := slices.Collect(maps.Values(srv.sessions))
+	srv.mu.Unlock()
+	for _, s := range sessions {
+		if s.attached() != nil {
+			t.Attached++
+		} else {
+			t.Detached++
+		}
+		for _, p := range s.all() {
+			running := p.now()
+			if running == nil {
+				t.Starting++
+				continue
+			}
+			switch state := running.State(); {
+			case state.Closed:
+			case state.Exited:
+				t.Exited++
+			default:
+				t.Running++
+			}
+		}
+	}
+	return t
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/process"
 	"codex.internal/pkg/wire/jsonrpc"
@@ -76,7 +76,7 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	}
 	c.session, c.tunnels = s, s.tunnels
 	if c.srv.keeper != nil {
-		c.tunnels = newTunnels(c.ctx, &c.srv.metrics.tunnels)
+		c.tunnels = newTunnels(c.ctx, c.srv.events)
 	}
 	c.stage = stageInitialized
 	c.log = c.log.With("session", logtext.Digest(s.id))
@@ -86,13 +86,26 @@ func initialize(_ context.Context, c *conn, p *execproto.InitializeParams) (resu
 	return followed{r, func() { close(c.answered) }}, nil
 }
 
+// seen returns what observers know of a session.
+func (s *session) seen() observe.Session {
+	return observe.Session{ID: logtext.Digest(s.id), Principal: s.owner}
+}
+
+// seen returns what observers know of a session that c begins or resumes.
+func (c *conn) seen(id, owner string) observe.Session {
+	seen := observe.Session{ID: logtext.Digest(id), Principal: owner, Client: c.client}
+	if c.t != nil { // that of a keeper has no connection
+		seen.Peer = c.t.Peer()
+	}
+	return seen
+}
+
 // openSession attaches c to a new session or to the one that p names.
 func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session, error) {
 	if srv.keeper != nil {
 		return srv.keeper.session, nil
 	}
 	if p.ResumeSessionID == nil {
-		srv.metrics.sessions.Inc()
 		return srv.newSession(c)
 	}
 	srv.mu.Lock()
@@ -111,10 +124,7 @@ func (srv *Server) openSession(c *conn, p *execproto.InitializeParams) (*session
 	}
 	err := s.resume(c, p.TakeOver)
 	if err == nil {
-		srv.metrics.resumed.Inc()
-		e := s.event(audit.EventSessionResumed)
-		e.Client, e.Peer = c.client, c.t.Peer()
-		srv.note(e)
+		srv.events.SessionResumed.Tell(c.seen(s.id, s.owner))
 	}
 	return s, err
 }
@@ -125,7 +135,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a session id: %w", err)
 	}
-	if err := srv.recordSession(c, id.String()); err != nil {
+	if err := srv.events.SessionStarting.Ask(c.seen(id.String(), c.principal)); err != nil {
 		return nil, err
 	}
 	srv.mu.Lock()
@@ -141,7 +151,7 @@ func (srv *Server) newSession(c *conn) (*session, error) {
 	}
 	s.log = srv.log.With("session", logtext.Digest(s.id))
 	s.ctx, s.cancel = context.WithCancel(srv.ctx)
-	s.tunnels = newTunnels(s.ctx, &srv.metrics.tunnels)
+	s.tunnels = newTunnels(s.ctx, srv.events)
 	srv.sessions[s.id] = s
 	if s.grant.Token != "" {
 		srv.wg.Go(s.routineGrant)
@@ -271,9 +281,7 @@ func (s *session) end(why string, ifDetached bool) {
 	s.mu.Unlock()
 
 	s.log.Info("session ended", "reason", why, "processes", len(procs))
-	ended := s.event(audit.EventSessionEnded)
-	ended.Reason = why
-	s.srv.note(ended)
+	s.srv.events.SessionEnded.Tell(observe.SessionEnd{Session: s.seen(), Reason: why})
 	for _, p := range procs {
 		p.cancelStart()
 	}

@@ -73,7 +73,7 @@ func (st *start) restoreShell(ctx context.Context, intent *runner.Intent) {
 	found := s.shells.get(ctx, rq.key, func(ctx context.Context) (*shellsnapshot.Snapshot, error) {
 		found, err := st.captureShell(ctx, intent)
 		if err != nil {
-			st.log.Info("no shell snapshot", "shell", st.spec.Argv[0], "error", err)
+			st.p.seen.Log.Info("no shell snapshot", "shell", st.spec.Argv[0], "error", err)
 		}
 		return found, err
 	})

@@ -170,7 +170,7 @@ func (s *session) status(ends bool) sessionStatus {
 func (p *proc) status() processStatus {
 	st := processStatus{
 		ID: shorten(p.id), Command: commandOf(p.argv), State: "starting", Since: p.startedAt,
-		BytesIn: p.traffic.in.Load(), BytesOut: p.traffic.out.Load(),
+		BytesIn: p.seen.In.Load(), BytesOut: p.seen.Out.Load(),
 	}
 	running := p.now()
 	if running == nil {

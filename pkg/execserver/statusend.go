@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/internal/webpage"
 )
@@ -75,9 +75,8 @@ func (k *statusKey) proves(proof string, grant *wsauth.Grant, ref string, now ti
 // target is a process that the page can end.
 type target struct {
 	name, command string
-	// event is of its session, or of its own if it is detached.
-	event audit.Event
-	end   func(ctx context.Context) error
+	seen          observe.EndRequest
+	end           func(ctx context.Context) error
 }
 
 // refOf names a process of a session on the page. An id that is used again gets another one.
@@ -102,14 +101,15 @@ func (srv *Server) findTarget(grant *wsauth.Grant, ref string) (target, error) {
 	for _, s := range srv.sessionsOf(grant.Principal, all) {
 		for _, p := range s.all() {
 			if srv.refOf(p) == ref {
-				return target{shorten(p.id), commandOf(p.argv), p.event(audit.EventProcessEndAsked), p.terminate}, nil
+				seen := observe.EndRequest{Session: p.seen.Session.ID, Owner: s.owner, Process: p.id, Thread: p.seen.Thread, ToolCall: p.seen.ToolCall}
+				return target{shorten(p.id), commandOf(p.argv), seen, p.terminate}, nil
 			}
 		}
 	}
 	for _, k := range srv.keptOf(grant.Principal, all) {
 		if srv.refOfKept(k) == ref {
-			e := audit.Event{Kind: audit.EventProcessEndAsked, Process: shorten(k.record.ProcessID)}
-			return target{shorten(k.record.ProcessID), commandOf(k.record.Argv), e, k.terminate}, nil
+			seen := observe.EndRequest{Process: k.record.ProcessID}
+			return target{shorten(k.record.ProcessID), commandOf(k.record.Argv), seen, k.terminate}, nil
 		}
 	}
 	return target{}, errUnknownTarget
@@ -200,9 +200,8 @@ func (srv *Server) serveEnd(w http.ResponseWriter, r *http.Request, grant *wsaut
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	e := found.event
-	e.Owner, e.Principal, e.Peer = e.Principal, shorten(grant.Principal), r.RemoteAddr
-	if err := srv.record(e); err != nil {
+	found.seen.Principal, found.seen.Peer = grant.Principal, r.RemoteAddr
+	if err := srv.events.ProcessEndAsked.Ask(found.seen); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/execserver/wsauth"
 	"github.com/gorilla/websocket"
 )
@@ -96,7 +97,7 @@ func TestStatusEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = trail.Close() })
-	_, at := newTestServer(t, Options{Auth: auth, Audit: &Audit{Log: trail}})
+	_, at := newTestServer(t, Options{Auth: auth, Audit: &observe.Audit{Log: trail}})
 	ws, _, err := websocket.DefaultDialer.Dial(at, http.Header{"Authorization": {"Bearer " + run}})
 	if err != nil {
 		t.Fatal(err)

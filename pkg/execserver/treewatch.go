@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/fileop/fshelper"
 	"codex.internal/pkg/fileop/fsops"
 	"codex.internal/pkg/host/threads"
@@ -122,9 +123,9 @@ func (t *watchTable) reserve(c *conn, id uint64) (*treeWatch, error) {
 	case t.open[id] != nil:
 		return nil, invalid(fmt.Sprintf("watch %d already exists", id))
 	case len(t.open) >= maxWatches:
-		return nil, atLimit(limitWatches, invalid(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
+		return nil, atLimit(observe.LimitWatches, invalid(fmt.Sprintf("at most %d watches may be open per connection", maxWatches)))
 	case !c.srv.takeWatch():
-		return nil, atLimit(limitWatches, invalid(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
+		return nil, atLimit(observe.LimitWatches, invalid(fmt.Sprintf("the server has %d watches of all its clients, and takes no more", maxServerWatches)))
 	}
 	w := &treeWatch{c: c, id: id}
 	w.ctx, w.cancel = context.WithCancel(c.ctx)

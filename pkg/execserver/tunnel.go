@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/wire/jsonrpc"
 	"codex.internal/pkg/wire/tunnel"
 )
@@ -20,7 +20,7 @@ import (
 // A tunnel has a slot from before it is dialed until its connection is closed.
 type tunnels struct {
 	ctx     context.Context // the session's
-	counts  *tunnelInstruments
+	events  *observe.Events
 	dialing chan struct{}  // holds an element for each connection that is being made
 	wg      sync.WaitGroup // counts slots and listeners
 
@@ -41,9 +41,9 @@ var errTunnelsOver = errors.New("the session has ended")
 // errNotResumed is the error of tunnels that the client has not resumed.
 var errNotResumed = errors.New("the client has let go of the tunnel")
 
-func newTunnels(ctx context.Context, counts *tunnelInstruments) *tunnels {
+func newTunnels(ctx context.Context, events *observe.Events) *tunnels {
 	return &tunnels{
-		ctx: ctx, counts: counts, dialing: make(chan struct{}, maxTunnelDials), resumed: make(chan struct{}),
+		ctx: ctx, events: events, dialing: make(chan struct{}, maxTunnelDials), resumed: make(chan struct{}),
 		streams: make(map[uint64]*tunnel.Stream), listeners: make(map[uint64]*tunnelListener),
 	}
 }
@@ -52,7 +52,7 @@ func newTunnels(ctx context.Context, counts *tunnelInstruments) *tunnels {
 type tunnelCarrier struct{ c *conn }
 
 func (t tunnelCarrier) Data(ctx context.Context, id, offset uint64, data []byte, end bool) error {
-	t.c.srv.metrics.tunnels.sent.Add(len(data))
+	t.c.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.ToClient, N: len(data)})
 	return t.c.out.send(ctx, execproto.TunnelData{TunnelID: id, Offset: offset, Data: data, End: end}.AppendJSON)
 }
 
@@ -72,7 +72,7 @@ func (t *tunnels) reserve() error {
 	case t.over:
 		return internal(errTunnelsOver.Error())
 	case t.slots >= maxTunnels:
-		return atLimit(limitTunnels, invalid(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
+		return atLimit(observe.LimitTunnels, invalid(fmt.Sprintf("at most %d tunnels may be open in a session; close some", maxTunnels)))
 	}
 	t.slots++
 	t.wg.Add(1)
@@ -198,7 +198,7 @@ func tunnelOpen(c *conn, p *execproto.TunnelOpenParams) (call, error) {
 // openTunnel makes a connection and a tunnel of it. The caller has its slot.
 func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarget) (result, error) {
 	t := c.tunnels
-	if err := c.recordTunnel(audit.EventTunnelOpened, to); err != nil {
+	if err := c.srv.events.TunnelOpening.Ask(c.seenTunnel(to)); err != nil {
 		t.release()
 		return nil, err
 	}
@@ -223,13 +223,17 @@ func (c *conn) openTunnel(ctx context.Context, id, window uint64, to tunnelTarge
 	return followed{execproto.TunnelOpenResult{Window: windowIn(s)}, func() { go t.routineTunnel(s, conn) }}, nil
 }
 
+// seenTunnel returns what observers know of a tunnel.
+func (c *conn) seenTunnel(to tunnelTarget) observe.Tunnel {
+	return observe.Tunnel{Session: c.session.seen(), Host: to.host, Port: to.port, Path: to.path, Process: to.processID()}
+}
+
 // routineTunnel moves the bytes of a tunnel until it has ended, and gives its slot back.
 // The owner waits for it by the slot.
 func (t *tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 	defer t.release()
-	t.counts.opened.Inc()
-	t.counts.active.Add(1)
-	defer t.counts.active.Add(-1)
+	t.events.TunnelOpened.Tell(observe.Tunnel{})
+	defer t.events.TunnelClosed.Tell(observe.Tunnel{})
 	_ = tunnel.Join(s, conn) // the client is told why
 }
 
@@ -237,7 +241,7 @@ func (t *tunnels) routineTunnel(s *tunnel.Stream, conn net.Conn) {
 // meanwhile.
 func tunnelData(c *conn, p *execproto.TunnelData) {
 	if s := c.tunnels.find(p.TunnelID); s != nil {
-		c.srv.metrics.tunnels.received.Add(len(p.Data))
+		c.srv.events.BytesMoved.Tell(observe.Bytes{Flow: observe.FromClient, N: len(p.Data)})
 		c.obey(s, s.Data(p.Offset, bytes.Clone(p.Data), p.End)) // the message is released
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/wire/tunnel"
 )
@@ -160,7 +161,7 @@ func TestTunnelResume(t *testing.T) {
 
 // TestTunnelLimit opens as many tunnels as a session may have, and one more.
 func TestTunnelLimit(t *testing.T) {
-	s := newTunnels(t.Context(), &newInstruments(&Server{}).tunnels)
+	s := newTunnels(t.Context(), new(observe.Events))
 	for range maxTunnels {
 		if err := s.reserve(); err != nil {
 			t.Fatal(err)
@@ -185,7 +186,7 @@ func TestTunnelLimit(t *testing.T) {
 // TestTunnelBytes opens as many tunnels as a session may have: what they may keep is bounded,
 // each has a useful window, and what has ended makes room.
 func TestTunnelBytes(t *testing.T) {
-	s := newTunnels(t.Context(), &newInstruments(&Server{}).tunnels)
+	s := newTunnels(t.Context(), new(observe.Events))
 	var all []*tunnel.Stream
 	for i := range uint64(maxTunnels) {
 		stream, err := s.add(nil, 2*i+1, 1<<40)

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/wire/tunnel"
 )
@@ -36,7 +36,7 @@ func tunnelListen(ctx context.Context, c *conn, p *execproto.TunnelListenParams)
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	if err := c.recordTunnel(audit.EventTunnelListen, tunnelTarget{host: host, port: p.Port}); err != nil {
+	if err := c.srv.events.TunnelListening.Ask(c.seenTunnel(tunnelTarget{host: host, port: p.Port})); err != nil {
 		return nil, err
 	}
 	t := c.tunnels
@@ -67,7 +67,7 @@ func (t *tunnels) listen(l *tunnelListener) error {
 	case t.listeners[l.id] != nil:
 		return invalidParams(fmt.Sprintf("listenerId %d is in use", l.id))
 	case len(t.listeners) >= maxTunnelListeners:
-		return atLimit(limitListeners, invalid(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners)))
+		return atLimit(observe.LimitListeners, invalid(fmt.Sprintf("a session may listen on at most %d ports; close some", maxTunnelListeners)))
 	}
 	t.listeners[l.id] = l
 	t.wg.Add(1)
@@ -106,7 +106,7 @@ func (t *tunnels) routineListener(l *tunnelListener) {
 			continue
 		}
 		if t.reserve() != nil {
-			t.counts.refused.Inc()
+			t.events.LimitReached.Tell(observe.LimitTunnels)
 			refuse(conn)
 			continue
 		}

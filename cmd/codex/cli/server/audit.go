@@ -16,8 +16,8 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/audit"
+	"codex.internal/pkg/execserver/observe"
 	"github.com/urfave/cli/v2"
 )
 
@@ -68,7 +68,7 @@ func auditFiles(c *cli.Context) []string {
 }
 
 // openAudit opens the audit trail that the options name; nil: there is none.
-func openAudit(c *cli.Context, log *slog.Logger) (*execserver.Audit, error) {
+func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	path := c.String("audit-log")
 	if path == "" {
 		for _, name := range []string{"audit-log", "audit-key", "audit-commands", "audit-paths", "audit-max-bytes", "audit-on-error"} {
@@ -103,12 +103,12 @@ func openAudit(c *cli.Context, log *slog.Logger) (*execserver.Audit, error) {
 	}
 	public, _ := key.Public().(ed25519.PublicKey)
 	log.Info("writing an audit trail", "path", path, "key", base64.StdEncoding.EncodeToString(public))
-	return &execserver.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
+	return &observe.Audit{Log: trail, Commands: c.Bool("audit-commands"), Paths: c.Bool("audit-paths")}, nil
 }
 
 // rotateAudit begins another file of the audit trail at each SIGHUP, until the function that
 // it returns is called, which closes the trail. trail may be nil.
-func rotateAudit(trail *execserver.Audit, log *slog.Logger) (stop func()) {
+func rotateAudit(trail *observe.Audit, log *slog.Logger) (stop func()) {
 	if trail == nil {
 		return func() {}
 	}

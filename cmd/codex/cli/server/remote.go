@@ -19,6 +19,7 @@ import (
 	"codex.internal/pkg/account/registry"
 	"codex.internal/pkg/account/signin"
 	"codex.internal/pkg/execserver"
+	"codex.internal/pkg/execserver/observe"
 	"codex.internal/pkg/relay"
 	"codex.internal/pkg/relay/noise"
 	"codex.internal/pkg/wire/websocket"
@@ -188,8 +189,8 @@ type registrar struct {
 	description      http.Header   // see describe
 	log              *slog.Logger
 	transport        *http.Transport
-	tls              *tls.Config        // of the relay; may be nil
-	counts           *execserver.Remote // set before serve; nil: nothing is counted
+	tls              *tls.Config     // of the relay; may be nil
+	counts           *observe.Remote // set before serve; nil: nothing is counted
 
 	credentials signin.Resolver
 	client      *registry.Client

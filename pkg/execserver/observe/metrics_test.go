@@ -1,15 +1,17 @@
-package execserver
+package observe
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"codex.internal/pkg/execproto"
 )
 
 // TestRemoteCounts checks what is counted about a server that registers.
 func TestRemoteCounts(t *testing.T) {
-	m := newInstruments(&Server{})
-	r := m.remote
+	_, m := New(Options{Totals: func() Totals { return Totals{} }, Causes: []execproto.Cause{execproto.CauseSessionEnded}})
+	r := m.Remote()
 	r.Registered(errors.New("no"))
 	r.Registered(nil)
 	r.Disconnected()

@@ -1,0 +1,352 @@
+package observe
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"codex.internal/pkg/execproto"
+	"codex.internal/pkg/execserver/tracing"
+	"codex.internal/pkg/wire/logtext"
+)
+
+// Events is the interface between the code that does the work of a server and what observes it:
+// metrics, the audit trail, traces and the log. Each member is one event; the code tells it once,
+// and every observer that has added a function to it gets it. The functions must not block, but
+// for those of a Gate, which write to disk. They may be called from any goroutine at any time.
+type Events struct {
+	// Connections.
+	ConnectionOpened  Hook[Transport]
+	ConnectionClosed  Hook[Transport]
+	ConnectionRefused Hook[Refused]
+	BytesMoved        Hook[Bytes]
+	LimitReached      Hook[Limit]
+
+	// Sessions.
+	SessionStarting Gate[Session]
+	SessionResumed  Hook[Session]
+	SessionEnded    Hook[SessionEnd]
+
+	// Requests: each arrives, runs unless it is refused, and is done.
+	RequestArrived Hook[*Request]
+	RequestRuns    Hook[*Request]
+	RequestDone    Hook[RequestEnd]
+
+	// Processes: after StartBegan comes either StartFailed, or Starting, Started, Exited and Closed.
+	ProcessStartBegan  Hook[*Process]
+	ProcessStarting    Gate[*Process] // its command and sandbox are known
+	ProcessStarted     Hook[*Process]
+	ProcessStartFailed Hook[StartFailure]
+	ProcessExited      Hook[*Process]
+	ProcessClosed      Hook[*Process]
+	ProcessEndAsked    Gate[EndRequest]
+	NetworkDecided     Hook[Decision]
+	StepBegan          Hook[*Step]
+	StepDone           Hook[*Step]
+
+	// Detached processes, as the server sees them. Their keepers tell the events above.
+	DetachedStarting    Gate[Detached]
+	DetachedStartFailed Hook[Detached]
+	DetachedEnded       Hook[Detached]
+	KeeperSpansDropped  Hook[tracing.Counts]
+
+	// Files.
+	FileStarting  Gate[*File]
+	FileDone      Hook[*File]
+	HelperStarted Hook[Helper]
+
+	// HTTP requests of clients.
+	HTTPStarting Gate[*HTTP]
+	HTTPDone     Hook[*HTTP]
+
+	// Tunnels.
+	TunnelOpening   Gate[Tunnel]
+	TunnelListening Gate[Tunnel]
+	TunnelOpened    Hook[Tunnel]
+	TunnelClosed    Hook[Tunnel]
+}
+
+// Hook is an event that has happened.
+type Hook[E any] struct{ observers []func(E) }
+
+// Add has f called with each event. It must not be called once events are told.
+func (h *Hook[E]) Add(f func(E)) { h.observers = append(h.observers, f) }
+
+// Tell tells the event to every observer.
+func (h *Hook[E]) Tell(e E) {
+	for _, f := range h.observers {
+		f(e)
+	}
+}
+
+// Gate is something that is about to happen. It must not happen if an observer refuses it, as the
+// audit trail does if it cannot be written.
+type Gate[E any] struct{ observers []func(E) error }
+
+// Add has f called with each event. It must not be called once events are told.
+func (g *Gate[E]) Add(f func(E) error) { g.observers = append(g.observers, f) }
+
+// Ask tells the event to the observers until one refuses it, and returns the error of that one:
+// it is the answer to the request.
+func (g *Gate[E]) Ask(e E) error {
+	for _, f := range g.observers {
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Transport is the kind of a connection, as metrics name it.
+type Transport string
+
+// The transports.
+const (
+	Websocket Transport = "websocket"
+	Stdio     Transport = "stdio"
+	Relay     Transport = "relay"
+)
+
+// Refused is a client that was refused.
+type Refused struct {
+	Status int // of HTTP
+	Peer   string
+	Err    error
+}
+
+// Flow says which bytes were moved.
+type Flow int
+
+// The flows of bytes.
+const (
+	Received   Flow = iota // messages of clients
+	Sent                   // messages to clients
+	Stdin                  // of processes
+	Stdout                 // of processes
+	Stderr                 // of processes
+	Terminal               // output of processes
+	FromClient             // by tunnels
+	ToClient               // by tunnels
+	flows
+)
+
+// Bytes are bytes that were moved.
+type Bytes struct {
+	Flow Flow
+	N    int
+}
+
+// Limit is the name of a limit that was reached, so that something was refused.
+type Limit string
+
+// The limits that are counted.
+const (
+	LimitConnections  Limit = "connections"
+	LimitProcesses    Limit = "processes"
+	LimitHandles      Limit = "handles"
+	LimitWaiting      Limit = "waiting_requests"
+	LimitMessageBytes Limit = "message_bytes"
+	LimitQuestions    Limit = "questions"
+	LimitArchives     Limit = "archives"
+	LimitDetached     Limit = "detached"
+	LimitHTTPBodies   Limit = "http_bodies"
+	LimitWatches      Limit = "watches"
+	LimitTunnels      Limit = "tunnels"
+	LimitListeners    Limit = "listeners"
+	LimitMachine      Limit = "machine" // memory, descriptors or processes of the machine
+)
+
+// Limits are all of these.
+var Limits = []Limit{
+	LimitConnections, LimitProcesses, LimitHandles, LimitWaiting, LimitMessageBytes, LimitQuestions, LimitArchives,
+	LimitDetached, LimitHTTPBodies, LimitWatches, LimitTunnels, LimitListeners, LimitMachine,
+}
+
+// Session says whose work an event is.
+type Session struct {
+	ID           string // a digest of its id, as in the log
+	Principal    string
+	Client, Peer string // of the connection; only with SessionStarting and SessionResumed
+}
+
+// SessionEnd is the end of a session.
+type SessionEnd struct {
+	Session Session
+	Reason  string
+}
+
+// Request is a request from its arrival to its answer.
+type Request struct {
+	Method  string // UnknownMethod if the server has no such method
+	Arrived time.Time
+	Trace   []byte // the member trace; valid until RequestArrived returns
+
+	trace tracing.Context // of the client; invalid: it has sent none
+	span  *tracing.Span   // nil: it is not traced
+}
+
+// UnknownMethod stands for all methods that the server does not have.
+const UnknownMethod = "unknown"
+
+// RequestEnd is the answer to a request.
+type RequestEnd struct {
+	*Request
+	Err error // nil: the answer is a result
+	// Unanswered says that the connection ended before the request could run.
+	Unanswered bool
+}
+
+// Policy is what a sandbox permits, as JSON.
+type Policy interface{ AppendJSON(b []byte) []byte }
+
+// Process is a process of a session. The server sets the members of a group before it tells the
+// event that the group is named for.
+type Process struct {
+	// Set at ProcessStartBegan.
+	Session          Session
+	ID               string
+	Thread, ToolCall string // as the client says
+	TTY              bool
+	Log              *slog.Logger
+	Within           *tracing.Span // of the request; nil: it is not traced
+
+	// Set at ProcessStarting.
+	Argv    []string
+	Dir     string
+	Sandbox string // as the answer to the client names it
+	Policy  Policy // nil: there is no sandbox
+	Backend string // that makes the sandbox; "": there is no sandbox, or it was not reached
+
+	// Set at ProcessStarted; Took at ProcessStartFailed, too.
+	PID  int
+	Took time.Duration // of the start
+
+	// Set at ProcessExited.
+	Exit Exit
+
+	// In and Out count the bytes of its input and output.
+	In, Out atomic.Int64
+
+	span      *tracing.Span // nil: it is not traced
+	recorded  bool          // its start is in the audit trail
+	decisions atomic.Uint64 // about its network
+}
+
+// Exit is how a process has exited.
+type Exit struct {
+	Code      int
+	Cause     execproto.Cause
+	Duration  time.Duration // from the request that started it
+	Processor time.Duration // the processor time that it has used
+	// Refusal says why its sandbox could not be made, so that the command has not run; nil: it
+	// was made, or there is none.
+	Refusal *execproto.SandboxRefusal
+}
+
+// StartFailure says why a process did not start.
+type StartFailure struct {
+	*Process
+	Err error
+}
+
+// Decision is what was decided about a connection of a process with a network proxy.
+type Decision struct {
+	*Process
+	Verdict, Source, Reason string
+	Asked                   bool // the client was asked
+	Protocol, Host, Method  string
+	Port                    uint16
+}
+
+// Step is a part of a request that has a span of its own.
+type Step struct {
+	Name   string
+	Within *tracing.Span // of the request; nil: it is not traced
+	Err    error         // set at StepDone
+
+	span *tracing.Span
+}
+
+// The names of steps.
+const (
+	StepPrepareSandbox = "codex.exec_server.process_prepare_sandbox"
+	StepSpawn          = "codex.process.spawn"
+)
+
+// EndRequest is that somebody ends a process by the status page.
+type EndRequest struct {
+	Session          string // "": the process is detached
+	Owner            string // of the session; "": the process is detached
+	Process          string
+	Thread, ToolCall string
+	Principal, Peer  string // who ends it
+}
+
+// Detached is a detached process at its server.
+type Detached struct {
+	Session          Session // at DetachedStarting; later only its Principal is set
+	ID               string
+	Thread, ToolCall string
+
+	// Set at DetachedStarting.
+	Argv    []string
+	Cwd     string
+	Sandbox []byte // the JSON of the request; nil: none
+
+	// Set at DetachedStartFailed.
+	Err error
+
+	// Set at DetachedEnded. Lost says that nobody knows how it has ended.
+	ExitCode int
+	LastedMS int64
+	In, Out  int64
+	Refusal  string
+	Lost     string
+}
+
+// File is a file operation.
+type File struct {
+	Session Session
+	Method  string
+	Changes bool // it changes files, and is in the audit trail
+	Paths   []string
+	Policy  Policy        // nil: there is no sandbox
+	Within  *tracing.Span // of the request; nil: it has no span of its own
+	Err     error         // set at FileDone
+
+	span     *tracing.Span
+	recorded bool
+}
+
+// Helper is the start of a helper for a confined file request.
+type Helper struct {
+	Backend string
+	Took    time.Duration
+	Err     error // why it did not start
+}
+
+// HTTP is an HTTP request of a client.
+type HTTP struct {
+	Session     Session
+	Method, URL string
+	Within      *tracing.Span // of the request; nil: it is not traced
+	Status      int           // set at HTTPDone, unless Err is
+	Err         error
+
+	span *tracing.Span
+}
+
+// Tunnel is a tunnel, or a port that is listened on for tunnels.
+type Tunnel struct {
+	Session Session
+	Host    string
+	Port    uint16
+	Path    string // of a Unix socket; "": host and port
+	Process string // into whose sandbox it leads; "": none
+}
+
+// Short returns a text of a client for an error, the log or the audit trail.
+func Short(text string) string {
+	const limit = 200
+	return logtext.Clip(text, limit)
+}

@@ -1,0 +1,23 @@
+package observe
+
+import (
+	"log/slog"
+)
+
+// addLog has the events logged that an operator looks for.
+func addLog(ev *Events, log *slog.Logger) {
+	ev.ConnectionRefused.Add(func(r Refused) { log.Warn("connection refused", "peer", r.Peer, "reason", r.Err) })
+	ev.ProcessStarted.Add(func(p *Process) {
+		p.Log.Info("process started", "pid", p.PID, "tty", p.TTY, "sandbox", p.Sandbox)
+	})
+	ev.ProcessStartFailed.Add(func(f StartFailure) { f.Log.Info("process did not start", "error", f.Err) })
+	ev.ProcessExited.Add(func(p *Process) {
+		if r := p.Exit.Refusal; r != nil {
+			log.Warn("sandbox refused, nothing ran", "process", Short(p.ID), "policy", string(r.Policy), "reason", r.Reason)
+		}
+	})
+	ev.ProcessClosed.Add(func(p *Process) {
+		p.Log.Info("process ended", "exit_code", p.Exit.Code, "cause", string(p.Exit.Cause), "duration", p.Exit.Duration,
+			"processor_time", p.Exit.Processor, "bytes_in", p.In.Load(), "bytes_out", p.Out.Load())
+	})
+}
