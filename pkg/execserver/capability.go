@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fileop/capability"
 	"codex.internal/pkg/fileop/fsops"
+	"codex.internal/pkg/fileop/skills"
 )
 
 // discoverRoots answers capabilityRoots/discoverV1 (docs/spec/wire.md §5.10).
@@ -23,7 +23,7 @@ func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (r
 		return nil, err
 	}
 	found := make([]execproto.CapabilityRoot, len(p.Roots))
-	left := capability.MaxBytes
+	left := skills.MaxBytes
 	for _, g := range groups {
 		part, err := g.run(ctx)
 		if err != nil {
@@ -31,7 +31,7 @@ func discoverRoots(ctx context.Context, c *conn, p *execproto.DiscoverParams) (r
 		}
 		for i, r := range part.Roots {
 			if left -= sizeOf(&r); left < 0 {
-				text := fmt.Sprintf("the roots of one request hold more than %d bytes", capability.MaxBytes)
+				text := fmt.Sprintf("the roots of one request hold more than %d bytes", skills.MaxBytes)
 				r = execproto.CapabilityRoot{Error: &text}
 			}
 			// A confined helper is not trusted with what the client compares.

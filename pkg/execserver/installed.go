@@ -7,7 +7,7 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/fileop/installed"
+	"codex.internal/pkg/fileop/skills"
 	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/wire/pathuri"
 )
@@ -30,7 +30,7 @@ func discoverInstalled(ctx context.Context, c *conn, p *execproto.InstalledParam
 type installedFiles struct {
 	worker fileWorker
 	home   string
-	answer installed.Answer
+	answer skills.Answer
 }
 
 func (x *installedFiles) discover(ctx context.Context, codexHome string) (result, error) {
@@ -70,7 +70,7 @@ func (x *installedFiles) discover(ctx context.Context, codexHome string) (result
 }
 
 // plugins returns the installed plugins, one version of each.
-func (x *installedFiles) plugins(ctx context.Context, codexHome string) []installed.Plugin {
+func (x *installedFiles) plugins(ctx context.Context, codexHome string) []skills.Plugin {
 	if codexHome == "" {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []instal
 	for _, e := range walk.Entries {
 		entries[e.Path] = e.Kind == "directory"
 	}
-	plugins, truncated := installed.Choose(cache, entries)
+	plugins, truncated := skills.Choose(cache, entries)
 	if truncated || walk.Truncated {
 		x.answer.Truncated()
 	}
@@ -95,7 +95,7 @@ func (x *installedFiles) plugins(ctx context.Context, codexHome string) []instal
 
 // remoteID returns the id that a plugin has elsewhere, or nil. The file is read
 // by a block, which bounds what a large one costs.
-func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *string {
+func (x *installedFiles) remoteID(ctx context.Context, p skills.Plugin) *string {
 	if p.Remote == "" {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 		return nil
 	}
 	defer f.abandon()
-	r, err := f.readBlock(ctx, 0, installed.MaxRemoteInstall+1)
+	r, err := f.readBlock(ctx, 0, skills.MaxRemoteInstall+1)
 	if err != nil {
 		return nil
 	}
@@ -119,10 +119,10 @@ func (x *installedFiles) remoteID(ctx context.Context, p installed.Plugin) *stri
 		r = done.result
 	}
 	block, err := decoded[execproto.ReadBlockResult](r)
-	if err != nil || len(block.Chunk) > installed.MaxRemoteInstall {
+	if err != nil || len(block.Chunk) > skills.MaxRemoteInstall {
 		return nil
 	}
-	return installed.ParseRemoteInstall(block.Chunk)
+	return skills.ParseRemoteInstall(block.Chunk)
 }
 
 // decoded returns the result of a file operation, which a helper has encoded.

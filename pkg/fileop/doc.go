@@ -1,8 +1,8 @@
 // Package fileop groups the file operations that clients ask for:
 //
 //	fsops       carries out an operation with package files, and maps its errors
-//	capability  finds the plugins and skills below directories
-//	installed   the answer about what is installed for the server's user
+//	archive     trees of files as streams
+//	skills      finds plugins and skills, and makes the answers about them
 //	fshelper    the line protocol between the server and codex-fs, the helper
 //	            that carries out one operation inside a sandbox
 //	codexfs     the program codex-fs

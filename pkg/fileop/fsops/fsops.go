@@ -24,7 +24,7 @@ import (
 	"errors"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/fileop/capability"
+	"codex.internal/pkg/fileop/skills"
 	"codex.internal/pkg/host/files"
 	"codex.internal/pkg/wire/b64"
 	"codex.internal/pkg/wire/pathuri"
@@ -255,11 +255,11 @@ func discoverRoots(params []byte) (Call, error) {
 		paths[i] = r.Path
 	}
 	return Call{paths: paths, run: func(ctx context.Context, paths []string, _ bool) (Result, error) {
-		roots := make([]capability.Root, len(paths))
+		roots := make([]skills.Root, len(paths))
 		for i, native := range paths {
-			roots[i] = capability.Root{ID: p.Roots[i].ID, URI: p.Roots[i].Path, Path: native}
+			roots[i] = skills.Root{ID: p.Roots[i].ID, URI: p.Roots[i].Path, Path: native}
 		}
-		found, err := capability.Discover(ctx, roots)
+		found, err := skills.Discover(ctx, roots)
 		return Result{Value: execproto.DiscoverResult{Roots: found}}, err
 	}}, err
 }

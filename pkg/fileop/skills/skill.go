@@ -1,4 +1,4 @@
-package installed
+package skills
 
 import (
 	"strconv"

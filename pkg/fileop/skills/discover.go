@@ -1,12 +1,14 @@
-// Package capability finds the plugins and skills below directories: what
-// capabilityRoots/discoverV1 answers (docs/spec/wire.md §5.10).
+// Package skills finds the plugins and skills below directories, and makes the
+// answers about them:
 //
-//	found := capability.Discover(ctx, roots)
+//	found := skills.Discover(ctx, roots)     // capabilityRoots/discoverV1, docs/spec/wire.md §5.10
+//	answer.Skills(root); answer.Plugin(…)    // capabilities/discoverV2, docs/spec/wire.md §5.11
 //
-// It reads files and changes none. The directories and the files in them are
+// Discover reads files and changes none. The directories and the files in them are
 // hostile: every size is bounded, a FIFO does not hold it up, and a manifest names
-// no file above its root.
-package capability
+// no file above its root. An Answer reads no files: under a sandbox codex-fs runs
+// Discover inside, and the server parses what comes out.
+package skills
 
 import (
 	"context"
@@ -74,7 +76,7 @@ func (d *discovery) run(ctx context.Context) error {
 		return fmt.Errorf("capability root %s is not a directory", uri)
 	}
 	walk, err := files.Walk(ctx, d.root, files.WalkOptions{
-		MaxDepth: maxDepth, MaxDirectories: maxDirectories, MaxEntries: maxEntries, FollowDirectorySymlinks: true,
+		MaxDepth: maxDepth, MaxDirectories: maxDirectories, MaxEntries: maxWalkEntries, FollowDirectorySymlinks: true,
 	})
 	if err != nil {
 		return fmt.Errorf("failed to scan capability root %s: %w", uri, err)

@@ -1,8 +1,4 @@
-// Package installed makes the answer to capabilities/discoverV2 of what package
-// capability has found below the directories in which plugins and skills are
-// installed (docs/spec/wire.md §5.11). It reads no files itself: what is read
-// under a sandbox has come out of the sandbox before it is parsed here.
-package installed
+package skills
 
 import (
 	"path"
