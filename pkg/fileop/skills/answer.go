@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/wire/jsonwire"
 	"codex.internal/pkg/wire/pathuri"
 )
 
@@ -49,7 +48,7 @@ func (a *Answer) Plugin(p Plugin, root *execproto.CapabilityRoot, remote *string
 		a.metadata = true
 		return
 	}
-	manifest := parseNames(root.Plugin.Manifest.Contents)
+	manifest := parseManifest(root.Plugin.Manifest.Contents)
 	found := execproto.InstalledPlugin{
 		ID: p.ID, DisplayName: firstOf(manifest.display, manifest.name, p.Version), RemotePluginID: remote, Version: p.Version, Root: p.Dir,
 		Files: *root.Plugin, Skills: a.skillsOf(root),
@@ -123,8 +122,8 @@ func namespaces(root *execproto.CapabilityRoot) spaces {
 	for i := range root.NamespaceManifests {
 		m := &root.NamespaceManifests[i]
 		dir := parent(parent(m.Path))
-		if names := parseNames(m.Contents); names.valid {
-			s[dir] = firstOf(names.name, baseName(dir))
+		if read := parseManifest(m.Contents); read.valid {
+			s[dir] = firstOf(read.name, baseName(dir))
 		}
 	}
 	return s
@@ -151,43 +150,6 @@ func baseName(uri string) string {
 		return ""
 	}
 	return path.Base(native)
-}
-
-// names are the names in a manifest.
-type names struct {
-	name, display string
-	valid         bool // the manifest is JSON
-}
-
-func parseNames(text string) (n names) {
-	r := jsonwire.NewReader([]byte(text))
-	read := func(to *string) (err error) {
-		if r.Peek() != jsonwire.String {
-			return r.Skip()
-		}
-		*to, err = r.String()
-		*to = oneBlank(*to)
-		return err
-	}
-	err := r.Object("a manifest", func(name []byte) error {
-		switch {
-		case string(name) == "name":
-			return read(&n.name)
-		case string(name) == "interface" && r.Peek() == jsonwire.Object:
-			return r.Object("an interface", func(name []byte) error {
-				if string(name) == "displayName" {
-					return read(&n.display)
-				}
-				return r.Skip()
-			})
-		}
-		return r.Skip()
-	})
-	if err != nil || r.End() != nil {
-		return names{}
-	}
-	n.valid = true
-	return n
 }
 
 // firstOf returns the first text that is not empty.

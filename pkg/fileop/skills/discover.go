@@ -173,7 +173,7 @@ func (d *discovery) plugin() {
 	if manifest == nil {
 		return
 	}
-	named := parseManifest([]byte(manifest.Contents))
+	named := parseManifest(manifest.Contents)
 	p := &execproto.CapabilityPlugin{Manifest: *manifest}
 	d.found.Plugin = p
 	if !named.inline {

@@ -199,9 +199,9 @@ func TestDiscoverEndsWithItsContext(t *testing.T) {
 
 func FuzzParseManifest(f *testing.F) {
 	for _, s := range []string{`{"mcpServers":"./a","apps":"./b"}`, `{"mcpServers":{}}`, `[]`, `{"apps":1,"apps":"x"}`, "\xff"} {
-		f.Add([]byte(s))
+		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
+	f.Fuzz(func(t *testing.T, text string) {
 		n := parseManifest(text)
 		if n.inline && n.servers != nil {
 			return // given twice

@@ -2,41 +2,62 @@ package skills
 
 import "codex.internal/pkg/wire/jsonwire"
 
-// named is what a manifest says about the files beside it.
-type named struct {
-	servers, apps *string // paths; nil: the default
-	inline        bool    // the servers stand in the manifest
+// manifest is a plugin's manifest.
+type manifest struct {
+	name, display string
+	servers, apps *string // paths of files beside it; nil: the default
+	inline        bool    // the servers are in the manifest itself
+	valid         bool    // the manifest is JSON
 }
 
-// parseManifest reads a manifest. One that is not JSON names nothing.
-func parseManifest(text []byte) named {
-	var n named
-	r := jsonwire.NewReader(text)
+// parseManifest reads a manifest. Members of other types than expected are ignored. If the
+// text is not JSON, the result is empty.
+func parseManifest(text string) manifest {
+	var m manifest
+	r := jsonwire.NewReader([]byte(text))
 	err := r.Object("a manifest", func(name []byte) (err error) {
 		switch string(name) {
-		case "mcpServers":
-			if n.inline = r.Peek() == jsonwire.Object; n.inline {
+		case "name":
+			err = readName(r, &m.name)
+		case "interface":
+			if r.Peek() != jsonwire.Object {
 				return r.Skip()
 			}
-			n.servers, err = pathMember(r)
+			return r.Object("an interface", func(name []byte) error {
+				if string(name) == "displayName" {
+					return readName(r, &m.display)
+				}
+				return r.Skip()
+			})
+		case "mcpServers":
+			if m.inline = r.Peek() == jsonwire.Object; m.inline {
+				return r.Skip()
+			}
+			m.servers, err = readString(r)
 		case "apps":
-			n.apps, err = pathMember(r)
+			m.apps, err = readString(r)
 		default:
 			err = r.Skip()
 		}
 		return err
 	})
-	if err == nil {
-		err = r.End()
+	if err != nil || r.End() != nil {
+		return manifest{}
 	}
-	if err != nil {
-		return named{}
-	}
-	return n
+	m.valid = true
+	return m
 }
 
-// pathMember reads a string, or skips what is none.
-func pathMember(r *jsonwire.Reader) (*string, error) {
+func readName(r *jsonwire.Reader, to *string) error {
+	text, err := readString(r)
+	if text != nil {
+		*to = oneBlank(*text)
+	}
+	return err
+}
+
+// readString reads a string. It skips other values and returns nil.
+func readString(r *jsonwire.Reader) (*string, error) {
 	if r.Peek() != jsonwire.String {
 		return nil, r.Skip()
 	}
