@@ -1,12 +1,33 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"codex.internal/cmd/codex-linux-sandbox/launcher"
+	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/fileop/codexfs"
+	"codex.internal/pkg/host/process"
 )
 
 func fsHelper() int { return codexfs.Main(os.Stdin, os.Stdout, os.Stderr) }
 
 func linuxSandbox(args []string) int { return launcher.Main(args, os.Stdout, os.Stderr) }
+
+// serverRole runs the program as an auxiliary process of a server, if its first argument, role,
+// asks for one; ok is false if it does not.
+func serverRole(role string, args []string) (code int, ok bool) {
+	switch role {
+	case server.WatchdogArg:
+		process.RunWatchdog(os.Stdin)
+		return 0, true
+	case server.KeeperArg:
+		return server.Keeper(), true
+	case server.LimiterArg:
+		// RunLimiter executes a command with lower resource limits; it returns only if it cannot.
+		fmt.Fprintln(os.Stderr, process.RunLimiter(args))
+		return 1, true
+	default:
+		return 0, false
+	}
+}

@@ -17,3 +17,6 @@ func linuxSandbox([]string) int {
 	const notStarted = 125
 	return notStarted
 }
+
+// serverRole does nothing: without a server there are no auxiliary processes.
+func serverRole(string, []string) (code int, ok bool) { return 0, false }

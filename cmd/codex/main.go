@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"codex.internal/cmd/codex/cli"
-	"codex.internal/cmd/codex/cli/server"
 )
 
 // applyPatchArg asks for a tool that Codex CLI has.
@@ -36,15 +35,12 @@ func run(args []string) int {
 			return refuse("%s requires a UTF-8 PATCH argument.", applyPatchArg)
 		}
 		return refuse("%s: the tool that applies patches is not part of this codex", applyPatchArg)
-	case len(args) > 1 && args[1] == server.WatchdogArg:
-		return watchdog()
-	case len(args) > 1 && args[1] == server.KeeperArg:
-		return server.Keeper()
-	case len(args) > 1 && args[1] == server.LimiterArg:
-		return limiter(args[2:])
-	default:
-		return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
+	case len(args) > 1:
+		if code, ok := serverRole(args[1], args[2:]); ok {
+			return code
+		}
 	}
+	return cli.Main(args, os.Stdin, os.Stdout, os.Stderr)
 }
 
 // refuse says what there is not.

@@ -22,7 +22,6 @@ import (
 	"codex.internal/cmd/codex/cli/remote"
 	"codex.internal/cmd/codex/cli/rendezvous"
 	"codex.internal/cmd/codex/cli/sandbox"
-	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/account/home"
 	checks "codex.internal/pkg/sandbox/doctor"
 	"github.com/urfave/cli/v2"
@@ -99,7 +98,7 @@ type family struct {
 func families() []family {
 	who := account.Identity{Open: account.OpenBrowser}
 	return []family{
-		{name: "exec-server", make: server.Command},
+		{name: "exec-server", make: serverCommand},
 		{name: "remote", make: remote.Command},
 		{name: "environments", make: environments.Command},
 		{name: "rendezvous", make: rendezvous.Command},

@@ -17,10 +17,8 @@ import (
 	"codex.internal/pkg/host/terminal"
 )
 
-// systems are what uname -sm prints, for the systems that this program is built for.
-var systems = map[string]string{
-	"Linux x86_64": "linux/amd64", "Linux aarch64": "linux/arm64", "Darwin x86_64": "darwin/amd64", "Darwin arm64": "darwin/arm64",
-}
+// systems are what uname -sm prints, for the systems that the server is built for.
+var systems = map[string]string{"Linux x86_64": "linux/amd64", "Linux aarch64": "linux/arm64"}
 
 // install copies this program to a machine, in one step: a server that runs there keeps
 // the file that it was started from.
@@ -30,6 +28,9 @@ func install(ctx context.Context, errs io.Writer, h execenv.SSHHost) error {
 		return err
 	}
 	own := runtime.GOOS + "/" + runtime.GOARCH
+	if systems[there] == "" {
+		return fmt.Errorf("that machine is %s, and the server runs on Linux only, on amd64 and arm64", terminal.Text(there))
+	}
 	if systems[there] != own {
 		return fmt.Errorf("that machine is %s, and this program is for %s; install one for it there", terminal.Text(there), own)
 	}

@@ -14,8 +14,8 @@ import (
 	"syscall"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/egressfile"
 	"codex.internal/cmd/codex/cli/sandbox"
-	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/approval"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
@@ -221,7 +221,7 @@ func (x *remoteExec) openSave() error {
 	if x.save == "" {
 		return nil
 	}
-	f, err := server.OpenEgressFile(x.save)
+	f, err := egressfile.Open(x.save)
 	if err != nil {
 		return fmt.Errorf("--save: %w", err)
 	}

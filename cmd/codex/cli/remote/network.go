@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/egressfile"
 	"codex.internal/cmd/codex/cli/sandbox"
-	"codex.internal/cmd/codex/cli/server"
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/egress"
@@ -24,7 +24,7 @@ type network struct {
 	ask     bool          // a person is asked (--ask-network)
 	turn    chan struct{} // has room for the goroutine whose question is on the terminal
 	// file gets what the person permits; nil: none. It is used with the turn.
-	file *server.EgressFile
+	file *egressfile.File
 
 	mu      sync.Mutex
 	now     *attempt // nil: there is none

@@ -2,15 +2,8 @@
 
 package sandbox
 
-import (
-	"errors"
-
-	"codex.internal/cmd/codex/cli/cmdutil"
-)
-
-// errNotHere is what the command says where there are no sandboxes.
-var errNotHere = errors.New("codex sandbox runs on Linux only")
+import "codex.internal/cmd/codex/cli/cmdutil"
 
 func (*localLaunch) exec() error {
-	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.WithAdvice(errNotHere, onAServer)}
+	return &cmdutil.ExitError{Code: notStarted, Err: cmdutil.LinuxOnly("codex sandbox", onAServer)}
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package server
 
 import (
@@ -7,19 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/account/home"
 )
 
 // aliases are the names, beside its own, that this program goes by: see main.
-func aliases() []string {
-	if runtime.GOOS == "linux" {
-		return []string{"codex-fs", "codex-linux-sandbox"}
-	}
-	return nil
-}
+var aliases = []string{"codex-fs", "codex-linux-sandbox"}
 
 // makeAliases puts the aliases on the PATH, for what the server starts. A
 // server works without them: then the result is nil.
@@ -41,7 +33,7 @@ func aliasDirectory() (*home.Aliases, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	a, err := home.MakeAliases(dir, os.TempDir(), self, aliases())
+	a, err := home.MakeAliases(dir, os.TempDir(), self, aliases)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,3 @@
-//go:build linux
-
 package server
 
 import (
@@ -17,7 +15,6 @@ import (
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execserver"
-	"codex.internal/pkg/host/peercred"
 	"codex.internal/pkg/wire/websocket"
 	"github.com/urfave/cli/v2"
 )
@@ -115,11 +112,7 @@ func listenPort(ctx context.Context, where listenOn, rules portRules) (execserve
 		return execserver.Listener{}, fmt.Errorf("--listen %s is not a loopback address: whoever reaches it could run commands as this user; "+
 			"add --ws-auth, or --allow-unauthenticated-bind if that is what you want", where.text)
 	}
-	anyPeer := rules.anyPeer && (!loopback || !peercred.Supported)
-	if !known && !anyPeer && !peercred.Supported {
-		return execserver.Listener{}, fmt.Errorf("--listen %s: this system does not tell which user's process connects to a port; "+
-			"add --ws-auth, listen on unix:///PATH, or add --allow-unauthenticated-bind if every local user may run commands as this one", where.text)
-	}
+	anyPeer := rules.anyPeer && !loopback
 	// "tcp" would take an IPv4 wildcard address for one of both families.
 	family := "tcp6"
 	if where.addr.Addr().Is4() {

@@ -1,5 +1,3 @@
-//go:build linux
-
 package server
 
 import (
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
+	"codex.internal/cmd/codex/cli/egressfile"
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/execserver"
 	"codex.internal/pkg/execserver/wsauth"
@@ -87,7 +86,7 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return execserver.Options{}, err
 	}
-	ceiling, err := readEgressPolicy(c.String("egress-policy"))
+	ceiling, err := egressfile.Read(c.String("egress-policy"))
 	if err != nil {
 		return execserver.Options{}, err
 	}

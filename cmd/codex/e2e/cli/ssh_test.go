@@ -3,7 +3,6 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -87,7 +86,7 @@ func TestSSHInstall(t *testing.T) {
 	}
 	_, home, env = fakeSSH(t, `uname() { echo "SunOS sun4v"; }; while [ "$1" != -- ]; do shift; done; case "$3" in *uname*) uname; exit;; esac; exit 1`)
 	_, errs, code := harness.RunWith(t, env, home, "", "environments", "add", "build", "--ssh", "me@build", "--install")
-	if want := "that machine is SunOS sun4v, and this program is for " + runtime.GOOS; code != 1 || !strings.Contains(errs, want) {
+	if want := "that machine is SunOS sun4v, and the server runs on Linux only"; code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("%d %q, want %q", code, errs, want)
 	}
 	if _, err := os.Stat(filepath.Join(home, "environments.toml")); err == nil {

@@ -1,6 +1,4 @@
-//go:build linux
-
-package server
+package egressfile
 
 import (
 	"os"
@@ -31,7 +29,7 @@ func TestParseEgressPolicy(t *testing.T) {
 		strings.ReplaceAll(injected, "api.test", ""):  "inject[0]: host is \"\"",
 		injected + strings.TrimPrefix(injected, "default = 'deny'\n"): "inject[1]: inject[0] sets Authorization for api.test already",
 	} {
-		c, err := parseEgressPolicy([]byte(text))
+		c, err := parse([]byte(text))
 		switch {
 		case want == "" && (err != nil || c == nil):
 			t.Errorf("%q: %v", text, err)
@@ -45,17 +43,17 @@ func TestParseEgressPolicy(t *testing.T) {
 
 func TestReadEgressPolicy(t *testing.T) {
 	dir := t.TempDir()
-	if c, err := readEgressPolicy(""); c != nil || err != nil {
+	if c, err := Read(""); c != nil || err != nil {
 		t.Errorf("no file: %v, %v", c, err)
 	}
-	for name, text := range map[string]string{"missing": "", "wrong": "default = 1", "large": "#" + strings.Repeat("x", maxEgressPolicy), "no-secret": injected} {
+	for name, text := range map[string]string{"missing": "", "wrong": "default = 1", "large": "#" + strings.Repeat("x", maxSize), "no-secret": injected} {
 		path := dir + "/" + name
 		if text != "" {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if c, err := readEgressPolicy(path); c != nil || err == nil || !strings.Contains(err.Error(), path) {
+		if c, err := Read(path); c != nil || err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, %v", name, c, err)
 		}
 	}
@@ -66,7 +64,7 @@ func FuzzParseEgressPolicy(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if c, err := parseEgressPolicy(text); (c == nil) == (err == nil) {
+		if c, err := parse(text); (c == nil) == (err == nil) {
 			t.Errorf("%q: %v, %v", text, c, err)
 		}
 	})

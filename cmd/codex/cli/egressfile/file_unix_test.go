@@ -1,6 +1,6 @@
-//go:build linux
+//go:build unix
 
-package server
+package egressfile
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 func allowed(t *testing.T, text string) []string {
 	t.Helper()
-	var f egressFile
+	var f policy
 	if err := home.DecodeTOML([]byte(text), &f, true); err != nil {
 		t.Fatalf("%v:\n%s", err, text)
 	}
@@ -72,14 +72,14 @@ func FuzzAllowIn(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := parseEgressPolicy([]byte(text)); err != nil {
+		if _, err := parse([]byte(text)); err != nil {
 			return
 		}
 		got, err := allowIn(text, []string{"new.test:443"})
 		if err != nil {
 			return
 		}
-		if _, err := parseEgressPolicy([]byte(got)); err != nil {
+		if _, err := parse([]byte(got)); err != nil {
 			t.Fatalf("%v: %q", err, got)
 		}
 		before, after := allowed(t, text), allowed(t, got)
@@ -92,9 +92,9 @@ func FuzzAllowIn(f *testing.F) {
 func TestEgressFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "policy.toml")
-	open := func() *EgressFile {
+	open := func() *File {
 		t.Helper()
-		f, err := OpenEgressFile(path)
+		f, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestEgressFile(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if c, err := readEgressPolicy(path); c == nil || err != nil {
+	if c, err := Read(path); c == nil || err != nil {
 		t.Error(err)
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
@@ -123,7 +123,7 @@ func TestEgressFile(t *testing.T) {
 	const several = 8
 	for i := range several {
 		adding.Go(func() {
-			other, err := OpenEgressFile(path)
+			other, err := Open(path)
 			if err == nil {
 				err = other.Allow(t.Context(), fmt.Sprintf("host%d.test:1", i))
 				_ = other.Close()
@@ -171,7 +171,7 @@ func TestEgressFileRefuses(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := errorsOf(
 		os.WriteFile(at("wrong"), []byte("default = 1"), 0o600), os.WriteFile(at("right"), []byte("default = 'deny'"), 0o600),
-		os.WriteFile(at("large"), []byte("default = 'deny'\n#"+strings.Repeat("x", maxEgressPolicy)), 0o600),
+		os.WriteFile(at("large"), []byte("default = 'deny'\n#"+strings.Repeat("x", maxSize)), 0o600),
 		os.Symlink("right", at("link")), os.Symlink(".", at("here")), os.Symlink("loop", at("loop")), syscall.Mkfifo(at("fifo"), 0o600),
 		os.Mkdir(at("dir"), 0o700),
 	); err != nil {
@@ -181,7 +181,7 @@ func TestEgressFileRefuses(t *testing.T) {
 		"right": "", "here/right": "", "new": "", "wrong": "is no egress policy", "large": "is larger than", "link": "is a link", "fifo": "is no regular file",
 		"dir": "is no regular file", "missing/new": "no such file", "loop/new": "too many levels",
 	} {
-		f, err := OpenEgressFile(at(name))
+		f, err := Open(at(name))
 		if err == nil {
 			_ = f.Close()
 		}
@@ -201,7 +201,7 @@ func TestEgressFileRefuses(t *testing.T) {
 	for name, want := range map[string]string{
 		"here/new": "is a link of another user", "right": "belongs to another user", "theirs/new": "belongs to another user",
 	} {
-		if _, err := OpenEgressFile(at(name)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(at(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -229,7 +229,7 @@ func TestEgressFileIsReadWhileItIsReplaced(t *testing.T) {
 		}
 	})
 	for range 1000 {
-		f, err := OpenEgressFile(path)
+		f, err := Open(path)
 		if err != nil {
 			t.Error(err)
 			break
@@ -243,7 +243,7 @@ func TestEgressFileIsReadWhileItIsReplaced(t *testing.T) {
 // TestEgressFileLocked: a file that another codex seems to change stays as it is.
 func TestEgressFileLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.toml")
-	f, err := OpenEgressFile(path)
+	f, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

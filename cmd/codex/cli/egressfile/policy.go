@@ -1,6 +1,6 @@
-//go:build linux
-
-package server
+// Package egressfile reads the file of codex exec-server --egress-policy, and adds to it the hosts
+// that a person approved with codex remote --save.
+package egressfile
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 	"codex.internal/pkg/sandbox/egress"
 )
 
-// maxEgressPolicy bounds the file of --egress-policy, in bytes: as many patterns
+// maxSize bounds the file of --egress-policy, in bytes: as many patterns
 // as it may have, of 64 bytes.
-const maxEgressPolicy = 1 << 20
+const maxSize = 1 << 20
 
-// egressFile is the file of --egress-policy.
-type egressFile struct {
+// policy is the file of --egress-policy.
+type policy struct {
 	Default          string   `toml:"default"`
 	Allow            []string `toml:"allow"`
 	Deny             []string `toml:"deny"`
@@ -35,16 +35,16 @@ type inject struct {
 	UpstreamCA     string `toml:"upstream_ca"`
 }
 
-// readEgressPolicy reads the file of --egress-policy; "": there is none.
-func readEgressPolicy(path string) (*egress.Ceiling, error) {
+// Read reads the file of --egress-policy; "": there is none.
+func Read(path string) (*egress.Ceiling, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := safeopen.ReadFile(path, maxEgressPolicy)
+	text, err := safeopen.ReadFile(path, maxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read --egress-policy: %w", err)
 	}
-	ceiling, err := parseEgressPolicy(text)
+	ceiling, err := parse(text)
 	if err == nil {
 		err = ceiling.CheckFiles()
 	}
@@ -54,10 +54,10 @@ func readEgressPolicy(path string) (*egress.Ceiling, error) {
 	return ceiling, nil
 }
 
-// parseEgressPolicy reads the text of an egress policy. A name that it does not
+// parse reads the text of an egress policy. A name that it does not
 // know is an error: a misspelt `deny` would deny nothing.
-func parseEgressPolicy(text []byte) (*egress.Ceiling, error) {
-	var f egressFile
+func parse(text []byte) (*egress.Ceiling, error) {
+	var f policy
 	if err := home.DecodeTOML(text, &f, true); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
-//go:build linux
+//go:build unix
 
-package server
+package egressfile
 
 import (
 	"context"
@@ -42,19 +42,19 @@ const newEgressPolicy = "# What network proxies of commands permit: codex exec-s
 	"# codex remote --save has added what a person approved.\n" +
 	"default = \"deny\"\n"
 
-// EgressFile is a file in the format of --egress-policy, to which approved hosts are
+// File is a file in the format of --egress-policy, to which approved hosts are
 // added. Its directory is held open: a command that runs meanwhile cannot lead the
 // writes elsewhere by exchanging a directory on the way. One goroutine uses it.
-type EgressFile struct {
+type File struct {
 	dir  *os.Root
 	name string
 	path string // for people
 }
 
-// OpenEgressFile opens the directory of a file, and reads the file if it exists. It
+// Open opens the directory of a file, and reads the file if it exists. It
 // refuses a file that is no egress policy, is a link, or belongs to another user, and
 // links of other users on the way to it.
-func OpenEgressFile(path string) (*EgressFile, error) {
+func Open(path string) (*File, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func OpenEgressFile(path string) (*EgressFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &EgressFile{dir: dir, name: filepath.Base(path), path: path}
+	f := &File{dir: dir, name: filepath.Base(path), path: path}
 	info, err := dir.Stat(".")
 	if err == nil && !isOurs(info) {
 		err = fmt.Errorf("%s belongs to another user", filepath.Dir(path))
@@ -82,7 +82,7 @@ func OpenEgressFile(path string) (*EgressFile, error) {
 }
 
 // Close closes the directory.
-func (f *EgressFile) Close() error { return f.dir.Close() }
+func (f *File) Close() error { return f.dir.Close() }
 
 // ownLinks refuses a path that leads through a link of another user.
 func ownLinks(path string) error {
@@ -137,7 +137,7 @@ var errReplaced = errors.New("was replaced meanwhile")
 // read returns the text of the file, and that it is an egress policy was checked. A
 // file that does not exist has the text newEgressPolicy and no info. If the file is
 // replaced meanwhile, as another codex does when it adds to it, the new one is read.
-func (f *EgressFile) read() (string, fs.FileInfo, error) {
+func (f *File) read() (string, fs.FileInfo, error) {
 	for tries := 1; ; tries++ {
 		text, info, err := f.readOnce()
 		if !errors.Is(err, errReplaced) || tries == readTries {
@@ -146,7 +146,7 @@ func (f *EgressFile) read() (string, fs.FileInfo, error) {
 	}
 }
 
-func (f *EgressFile) readOnce() (string, fs.FileInfo, error) {
+func (f *File) readOnce() (string, fs.FileInfo, error) {
 	named, err := f.dir.Lstat(f.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -172,12 +172,12 @@ func (f *EgressFile) readOnce() (string, fs.FileInfo, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxEgressPolicy+1))
-	if err == nil && len(text) > maxEgressPolicy {
-		err = fmt.Errorf("%s is larger than %d bytes", f.path, maxEgressPolicy)
+	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err == nil && len(text) > maxSize {
+		err = fmt.Errorf("%s is larger than %d bytes", f.path, maxSize)
 	}
 	if err == nil {
-		_, err = parseEgressPolicy(text)
+		_, err = parse(text)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("%s is no egress policy: %w", f.path, err)
@@ -188,7 +188,7 @@ func (f *EgressFile) readOnce() (string, fs.FileInfo, error) {
 // Allow adds patterns to the list allow of the file, except those that are in it. The
 // file is replaced in one step: a reader sees it as it was or as it is, and it is made
 // with mode 0600.
-func (f *EgressFile) Allow(ctx context.Context, patterns ...string) (err error) {
+func (f *File) Allow(ctx context.Context, patterns ...string) (err error) {
 	lock, err := f.lock(ctx)
 	if err != nil {
 		return err
@@ -227,9 +227,9 @@ func (f *EgressFile) Allow(ctx context.Context, patterns ...string) (err error) 
 
 // lockName is the name of the new file while it is written. It is the lock too, as with
 // git: only one process can make it.
-func (f *EgressFile) lockName() string { return "." + f.name + ".lock" }
+func (f *File) lockName() string { return "." + f.name + ".lock" }
 
-func (f *EgressFile) lock(ctx context.Context) (*os.File, error) {
+func (f *File) lock(ctx context.Context) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTime)
 	defer cancel()
 	for {
@@ -257,7 +257,7 @@ var tableHeader = pattern.New(`(?m)^[ \t]*\[`)
 // rest of the text, with its comments, stays. A place that looks right may be inside of
 // something else, such as a string of several lines, so the parser checks each.
 func allowIn(text string, patterns []string) (string, error) {
-	var before egressFile
+	var before policy
 	if err := home.DecodeTOML([]byte(text), &before, true); err != nil {
 		return "", err
 	}
@@ -275,11 +275,11 @@ func allowIn(text string, patterns []string) (string, error) {
 	}
 	wanted.Allow = append(wanted.Allow, before.Allow...)
 	for candidate := range allowPlaces(text, quoted) {
-		var after egressFile
-		if home.DecodeTOML([]byte(candidate), &after, true) != nil || !reflect.DeepEqual(after, wanted) || len(candidate) > maxEgressPolicy {
+		var after policy
+		if home.DecodeTOML([]byte(candidate), &after, true) != nil || !reflect.DeepEqual(after, wanted) || len(candidate) > maxSize {
 			continue
 		}
-		_, err := parseEgressPolicy([]byte(candidate))
+		_, err := parse([]byte(candidate))
 		return candidate, err
 	}
 	return "", fmt.Errorf("there is no place for %s in it; add it to allow by hand", strings.Join(patterns, ", "))

@@ -1,0 +1,23 @@
+//go:build !unix
+
+package egressfile
+
+import (
+	"context"
+
+	"codex.internal/cmd/codex/cli/cmdutil"
+)
+
+// File cannot be opened on this system, which does not report who owns the links on the way to a file.
+type File struct{}
+
+// Open returns an error.
+func Open(string) (*File, error) {
+	return nil, cmdutil.LinuxOnly("codex remote --save", "add the hosts to the server's --egress-policy file by hand")
+}
+
+// Allow is never called.
+func (*File) Allow(context.Context, ...string) error { return nil }
+
+// Close is never called.
+func (*File) Close() error { return nil }

@@ -1,0 +1,5 @@
+package cli
+
+import "codex.internal/cmd/codex/cli/server"
+
+var serverCommand = server.Command
