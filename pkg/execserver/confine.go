@@ -44,7 +44,7 @@ func (srv *Server) sandboxes() (*runner.Runtime, error) {
 		defer func() { c.known.Store(&backend) }()
 		opts := srv.opts.Sandbox
 		opts.Janitor = func() *os.File { return srv.janitor.connect(c.runtime) }
-		opts.CodexHome, opts.Output = srv.opts.CodexHome, srv.supervisor.Output
+		opts.Output = srv.supervisor.Output
 		c.runtime, c.err = runner.NewRuntime(opts)
 		if c.err != nil {
 			srv.log.Warn("nothing can be confined here", "error", c.err)
@@ -252,7 +252,7 @@ func (s *processSandbox) intent() (*runner.Intent, error) {
 
 // unenforceable is the error of a request that this server cannot confine.
 func unenforceable(err error) error {
-	if errors.Is(err, runner.ErrUnenforceable) || errors.Is(err, runner.ErrWindows) {
+	if errors.Is(err, runner.ErrUnenforceable) {
 		return invalidParams(err.Error())
 	}
 	return invalidParams(fmt.Sprintf("%v: %v", runner.ErrUnenforceable, err))

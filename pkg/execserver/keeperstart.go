@@ -29,7 +29,7 @@ func (srv *Server) openDetached() {
 	}
 	reason := ""
 	switch {
-	case !process.KeepersSupported || !o.Process.Subreaper:
+	case !o.Process.Subreaper:
 		reason = process.ErrNoKeepers.Error()
 	case len(o.Keeper.Command) == 0:
 		reason = "no command for keepers"

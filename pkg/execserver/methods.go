@@ -5,8 +5,6 @@ import (
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/fsops"
-	"codex.internal/pkg/host/watch"
-	"codex.internal/pkg/sandbox/runner"
 )
 
 // The families of methods, as the errors of the handshake name them
@@ -121,12 +119,7 @@ func init() {
 		execproto.MethodTunnelWatchPorts: admitted(familyTunnel, laneOrdinary, execproto.Decode, watchPorts),
 		execproto.MethodTunnelUnwatch:    admitted(familyTunnel, laneControl, execproto.Decode, unwatchPorts),
 	}
-	if runner.TellsListeners {
-		extensions = append(extensions, execproto.MethodTunnelWatchPorts)
-	}
-	if watch.Supported {
-		extensions = append(extensions, execproto.MethodFSWatch)
-	}
+	extensions = append(extensions, execproto.MethodTunnelWatchPorts, execproto.MethodFSWatch)
 	addFileOperations()
 }
 

@@ -20,7 +20,6 @@ import (
 	"codex.internal/pkg/host/fetch"
 	"codex.internal/pkg/host/info"
 	"codex.internal/pkg/host/process"
-	"codex.internal/pkg/host/watch"
 	"codex.internal/pkg/internal/wait"
 	"codex.internal/pkg/sandbox/egress"
 	"codex.internal/pkg/sandbox/runner"
@@ -270,7 +269,7 @@ func describe(host info.Info, opts Options) execproto.EnvironmentInfo {
 			FileWriteStreaming:    true,
 			HTTPHeaderEnvVars:     true,
 			EnvironmentConfigRead: opts.CodexHome != "",
-			FSWatchMissing:        watch.Supported,
+			FSWatchMissing:        true,
 			ShellSnapshotV2:       true,
 		},
 	}

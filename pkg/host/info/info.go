@@ -10,7 +10,6 @@ package info
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 )
 
@@ -45,7 +44,6 @@ func Read() Info {
 		getenv: os.Getenv,
 		user:   lookupUser("/etc/passwd", os.Getuid()),
 		cwd:    cwd,
-		goos:   runtime.GOOS,
 		runs:   runs,
 	})
 }
@@ -55,7 +53,6 @@ type machine struct {
 	getenv func(name string) string
 	user   account
 	cwd    string
-	goos   string
 	runs   func(path string) bool // whether a path is a program
 }
 
@@ -64,11 +61,8 @@ func describe(m machine) Info {
 		Cwd:        m.cwd,
 		TempDir:    "/tmp",
 		Home:       m.user.home,
-		PlatformOS: m.goos,
+		PlatformOS: "linux",
 		Shell:      chooseShell(m.user.shell, m.getenv("PATH"), m.runs),
-	}
-	if info.PlatformOS == "darwin" {
-		info.PlatformOS = "macos"
 	}
 	if home := m.getenv("HOME"); home != "" {
 		info.Home = home

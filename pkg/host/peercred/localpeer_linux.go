@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported reports whether TCP peers can be identified on this system.
-const Supported = true
-
 // IdentifyTCP is Identify for a TCP connection that is known by its addresses.
 func IdentifyTCP(local, remote netip.AddrPort, o Options) (uid int, err error) {
 	s, err := findTCP(plain(remote), plain(local))

@@ -7,9 +7,6 @@ import (
 	"net/netip"
 )
 
-// Supported reports whether TCP peers can be identified on this system.
-const Supported = false
-
 // IdentifyTCP is Identify for a TCP connection that is known by its addresses.
 func IdentifyTCP(_, _ netip.AddrPort, _ Options) (uid int, err error) {
 	return 0, refuse("%v", errUnsupported)

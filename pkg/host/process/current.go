@@ -94,8 +94,8 @@ func (t *usageTable) family(leader int, reaped bool) []*entry {
 	return list
 }
 
-// Current returns what the process and its descendants use; false: it is not known, as on
-// macOS, on a machine with more than maxTable processes, once the process has closed, or for a
+// Current returns what the process and its descendants use; false: it is not known: on a
+// machine with more than maxTable processes, once the process has closed, or for a
 // moment after its start if clients ask all the time.
 // It may block for as long as it takes to read /proc.
 func (p *Process) Current() (CurrentUsage, bool) {

@@ -3,15 +3,10 @@ package process
 import (
 	"errors"
 	"os"
-	"runtime"
 )
 
-// KeepersSupported says that StartKeeper works on this system. Elsewhere a program that
-// outlives its parent would be ended with it, or not be reaped.
-const KeepersSupported = runtime.GOOS == "linux"
-
 // ErrNoKeepers is the error of StartKeeper on a supervisor that cannot have keepers.
-var ErrNoKeepers = errors.New("only on Linux, and only with Options.Subreaper, may a program outlive this one")
+var ErrNoKeepers = errors.New("a program may outlive this one only with Options.Subreaper")
 
 // StartKeeper starts a program that goes on when this one ends, in whatever way: it leads
 // a session of its own, is in no cgroup of the Supervisor's, gets no parent-death signal,
@@ -20,7 +15,7 @@ var ErrNoKeepers = errors.New("only on Linux, and only with Options.Subreaper, m
 // stdin and stderr belong to the caller; standard output is the null device. The error is a *ShortageError
 // if the start may succeed later.
 func (s *Supervisor) StartKeeper(spec Spec, stdin, stderr *os.File) (pid int, err error) {
-	if !KeepersSupported || !s.opts.Subreaper {
+	if !s.opts.Subreaper {
 		return 0, ErrNoKeepers
 	}
 	spec.outlives, spec.TTY = true, false

@@ -226,7 +226,7 @@ type entry struct {
 	pid, parent, session int
 	zombie               bool
 	// user and system are the processor time of the process and of those children that it
-	// has waited for, and resident its memory in bytes. They are 0 on macOS.
+	// has waited for, and resident its memory in bytes.
 	user, system time.Duration
 	resident     uint64
 }

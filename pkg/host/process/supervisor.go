@@ -15,10 +15,8 @@
 //     whose parent has ended is not found by Terminate; with
 //     Options.Subreaper it becomes this program's child and ends with
 //     Supervisor.Close.
-//   - The process itself always ends when this program does: on Linux by its
-//     parent-death signal, on macOS by the watchdog.
-//
-// It works on Linux and macOS.
+//   - The process itself always ends when this program does: by its
+//     parent-death signal.
 package process
 
 import (
@@ -41,9 +39,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Subreaper makes orphaned descendants children of this program, which
 	// then reaps them. Only for programs that have no other children: every
-	// child that the Supervisor did not start is reaped. macOS has no
-	// subreapers: there launchd adopts orphans, and they are found by their
-	// sessions.
+	// child that the Supervisor did not start is reaped.
 	Subreaper bool
 	// Cgroups gives each process a cgroup where this program may make some.
 	Cgroups bool

@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported reports whether New can watch anything on this system.
-const Supported = true
-
 const (
 	// entryMask is what is watched in a directory: its names, and itself.
 	entryMask = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE | unix.IN_MOVED_FROM | selfMask

@@ -4,9 +4,6 @@ package watch
 
 import "context"
 
-// Supported reports whether New can watch anything on this system.
-const Supported = false
-
 // Watch is never made on this system.
 type Watch struct{}
 

@@ -32,9 +32,6 @@ const (
 	maxCommand = 256
 )
 
-// TellsListeners says that Listening works on this system.
-const TellsListeners = true
-
 // stateListen is TCP_LISTEN in a table of sockets.
 const stateListen = "0A"
 

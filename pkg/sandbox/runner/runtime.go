@@ -14,9 +14,6 @@ import (
 // ErrUnenforceable says that this host cannot confine anything.
 var ErrUnenforceable = errors.New("sandbox intent cannot be enforced on this executor")
 
-// ErrWindows is what it says on Windows.
-var ErrWindows = errors.New("sandboxed remote process launch is not supported on Windows")
-
 // Backends are the names that Options.Backend may have.
 var Backends = []string{"auto", "namespaces", "bwrap", "landlock"}
 
@@ -38,9 +35,6 @@ type Options struct {
 	// NoLocalSockets leaves commands without a network no sockets of their own
 	// but pairs, with the operations that Codex CLI leaves.
 	NoLocalSockets bool
-	// CodexHome is the directory with the marker of a set-up, which only Windows
-	// has.
-	CodexHome string
 	// Janitor returns a connection to a janitor for one sandbox (sandbox.ConnectJanitor),
 	// which the Runtime closes; nil: the launcher starts a janitor of its own. It is called
 	// for what may write.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"codex.internal/pkg/host/safeopen"
-	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/winsandbox"
 )
 
@@ -55,21 +54,4 @@ func readMarker(home string) *winsandbox.Marker {
 		return nil
 	}
 	return marker
-}
-
-// windowsHelper goes through the launch of a helper for files. The helper uses no
-// network and has no environment, so its launch preserves the firewall rules: it
-// would find no proxy, and ask for elevation to take the rules away.
-func windowsHelper(in Intent, home, programs string) error {
-	request := winsandbox.Request{
-		CodexHome: home, CommandCwd: in.CommandCwd, PermissionProfile: in.Profile.AppendJSON(nil),
-		Level: winsandbox.Elevated, ProxySettings: winsandbox.Preserve, Command: []string{filepath.Join(programs, "codex-fs.exe")},
-	}
-	if _, err := request.Args(); err != nil {
-		return fmt.Errorf("ask the wrapper: %w", err)
-	}
-	return PrepareWindows(winsandbox.Launch{
-		CodexHome: home, CommandCwd: in.CommandCwd, Mode: winsandbox.Preserve,
-		NetworkRestricted: in.Profile.Network != permissions.NetworkEnabled,
-	}, programs)
 }

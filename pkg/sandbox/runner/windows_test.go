@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/sandbox/winsandbox"
 )
 
@@ -25,9 +24,6 @@ func TestWindowsLaunches(t *testing.T) {
 			return PrepareWindows(winsandbox.Launch{CodexHome: home, CommandCwd: home, Env: env, NetworkRestricted: true}, programs)
 		}
 	}
-	helper := func(home, programs string) error {
-		return windowsHelper(Intent{CommandCwd: home, PolicyCwd: home, Profile: permissions.Profile{Kind: permissions.Managed}}, home, programs)
-	}
 	for name, tt := range map[string]struct {
 		marker string // empty: there is none
 		helper bool   // the set-up helper is there
@@ -35,15 +31,13 @@ func TestWindowsLaunches(t *testing.T) {
 		reason string
 		why    string // empty: the set-up helper does not exist
 	}{
-		"no marker":                        {"", false, command(nil), marker, ""},
-		"a broken marker":                  {"{", false, command(nil), marker, ""},
-		"a marker that is too large":       {current + strings.Repeat(" ", maxMarker), false, command(nil), marker, ""},
-		"a marker of another version":      {strings.Replace(current, "5", "4", 1), false, command(nil), marker, ""},
-		"other firewall rules":             {current, false, command(nil), "offline firewall settings changed (stored_ports=[8080], desired_ports=[]", ""},
-		"the same firewall rules":          {current, false, command(map[string]string{"HTTP_PROXY": "http://127.0.0.1:8080"}), users, ""},
-		"a set-up helper that cannot run":  {"", true, command(nil), marker, "this release cannot run it"},
-		"a file request, without a marker": {"", false, helper, marker, ""},
-		"a file request keeps the rules":   {current, false, helper, users, ""},
+		"no marker":                       {"", false, command(nil), marker, ""},
+		"a broken marker":                 {"{", false, command(nil), marker, ""},
+		"a marker that is too large":      {current + strings.Repeat(" ", maxMarker), false, command(nil), marker, ""},
+		"a marker of another version":     {strings.Replace(current, "5", "4", 1), false, command(nil), marker, ""},
+		"other firewall rules":            {current, false, command(nil), "offline firewall settings changed (stored_ports=[8080], desired_ports=[]", ""},
+		"the same firewall rules":         {current, false, command(map[string]string{"HTTP_PROXY": "http://127.0.0.1:8080"}), users, ""},
+		"a set-up helper that cannot run": {"", true, command(nil), marker, "this release cannot run it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, programs := t.TempDir(), t.TempDir()
@@ -73,14 +67,5 @@ func TestWindowsLaunches(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestWindowsHelperNeedsAbsolutePaths has the wrapper's rules refuse a request before
-// anything is looked for.
-func TestWindowsHelperNeedsAbsolutePaths(t *testing.T) {
-	err := windowsHelper(Intent{CommandCwd: "relative"}, t.TempDir(), t.TempDir())
-	if err == nil || errors.Is(err, ErrNoSetup) || !strings.Contains(err.Error(), "must be absolute") {
-		t.Errorf("got %v", err)
 	}
 }
