@@ -121,9 +121,9 @@ const (
 	// namespace of its own. Connections are not looked at: Unix sockets can only
 	// be pairs, because a path can lead to a socket of the host.
 	SocketsLoopback
-	// SocketsOwn adds Unix sockets, also those that carry datagrams. The launcher
-	// makes the connections of all sockets, and only to Unix sockets of the same
-	// network namespace. It sends what may have an address in the same way.
+	// SocketsOwn adds Unix sockets but those that carry datagrams. The launcher makes
+	// the connections of all sockets, and only to Unix sockets of the same network
+	// namespace. It also makes the pairs of sockets that carry datagrams.
 	SocketsOwn
 )
 
@@ -402,50 +402,23 @@ func (r Rules) offline(a *assembler) {
 	a.only(unix.SYS_SOCKET, families...)
 	a.only(unix.SYS_SOCKETPAIR, unix.AF_UNIX)
 	if r.Sockets == SocketsOwn {
-		a.unixKinds(unix.SYS_SOCKETPAIR)
-	} else {
-		a.streamsOnly(unix.SYS_SOCKETPAIR)
+		a.askForPairs()
 	}
+	a.streamsOnly(unix.SYS_SOCKETPAIR)
 	if r.Sockets >= SocketsLoopback {
 		a.internetOnly(unix.AF_INET)
 		a.internetOnly(unix.AF_INET6)
-		a.unixKinds(unix.SYS_SOCKET)
+		a.unixStreamsOnly()
 		return
 	}
 	a.streamsOnly(unix.SYS_SOCKET)
 }
 
-// HandOut are the flags of the one call of sendmsg that a filter which asks does
-// not stop: with it the init hands the filter's descriptor to the launcher, which
-// cannot answer before. They have no meaning for a Unix socket. HandedOut is the
-// filter that denies them again, and is to be installed before anything else runs.
-const HandOut = unix.MSG_RST | unix.MSG_SYN
-
-// HandedOut assembles the second filter of a command that has sockets of its own.
-func HandedOut() []unix.SockFilter {
-	a := newAssembler()
-	a.whenEqual(unix.SYS_SENDMSG, offsetArg0+8*2, HandOut)
-	return a.filter()
-}
-
-// askForOwn has the launcher make the calls that can name the other end, and
-// hides it from that end: a descriptor of the process that has made a connection
-// or sent a message, as SO_PEERPIDFD and SO_PASSPIDFD give it, would be one of
-// the launcher.
+// askForOwn has the launcher make connections. It denies descriptors of the process
+// at the other end, as SO_PEERPIDFD and SO_PASSPIDFD give them: they would be of the
+// launcher, or of a process outside if that has handed a socket to the command.
 func (a *assembler) askForOwn() {
 	a.always(unix.SYS_CONNECT, actionAsk)
-	a.always(unix.SYS_SENDMMSG, actionAsk)
-	a.about(unix.SYS_SENDMSG, func() {
-		a.load(offsetArg0 + 8*2)
-		a.on(unix.BPF_JEQ, HandOut, actionAllow)
-		a.ret(actionAsk)
-	})
-	a.about(unix.SYS_SENDTO, func() {
-		for _, offset := range []uint32{offsetArg0 + 8*4, offsetArg0 + 8*4 + 4} {
-			a.load(offset)
-			a.on(unix.BPF_JSET, ^uint32(0), actionAsk)
-		}
-	})
 	for _, option := range []struct{ nr, name uint32 }{
 		{unix.SYS_SETSOCKOPT, unix.SO_PASSPIDFD}, {unix.SYS_GETSOCKOPT, unix.SO_PEERPIDFD},
 	} {
@@ -459,16 +432,20 @@ func (a *assembler) askForOwn() {
 	}
 }
 
-// unixKinds lets a call make the kinds of Unix sockets that there are; the
-// launcher is told of those that carry datagrams.
-func (a *assembler) unixKinds(nr uint32) {
-	a.about(nr, func() {
+// askForPairs has the launcher make pairs of sockets that carry datagrams.
+func (a *assembler) askForPairs() {
+	a.about(unix.SYS_SOCKETPAIR, func() {
+		a.load(offsetArg0 + 8)
+		a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, sockKind, 0, 0)
+		a.on(unix.BPF_JEQ, unix.SOCK_DGRAM, actionAsk)
+	})
+}
+
+// unixStreamsOnly denies Unix sockets that carry datagrams, as streamsOnly does for
+// those of every family.
+func (a *assembler) unixStreamsOnly() {
+	a.about(unix.SYS_SOCKET, func() {
 		a.load(offsetArg0)
-		a.when(unix.AF_UNIX, func() {
-			a.load(offsetArg0 + 8)
-			a.op(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, sockKind, 0, 0)
-			a.on(unix.BPF_JEQ, unix.SOCK_DGRAM, actionAsk)
-			a.among(unix.SOCK_STREAM, unix.SOCK_SEQPACKET)
-		})
+		a.when(unix.AF_UNIX, func() { a.kinds(unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
 	})
 }

@@ -28,7 +28,7 @@ import (
 // holds then is looked up in the socket table of the sandbox's network, and this
 // very file is connected to. A path that is exchanged in between leads nowhere
 // else. SECCOMP_USER_NOTIF_FLAG_CONTINUE, which lets the kernel read all of this
-// again, is used for no call that could lead to a path (send.go, trust.go).
+// again, is not used.
 
 // maxConnecting bounds the connections that are made at the same time. Each holds
 // a thread of the launcher until the other end has room; more of them wait.
@@ -65,13 +65,10 @@ func (p *program) filterOwn(rules sandbox.Rules, over, fixed int) {
 			val(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), p.filter(rules.Filter()))
 		for _, fd := range []register{table, listener} {
 			p.do("keep", "a descriptor for the launcher", unix.SYS_DUP3, fd.arg(), val(fixed), val(unix.O_CLOEXEC))
-			p.handOut("a descriptor", over, sandbox.HandOut, fixed)
+			p.handOut("a descriptor", over, fixed)
 			p.close(fd)
 		}
 		p.do("close", "a descriptor", unix.SYS_CLOSE, val(fixed))
-		if rules.Network == sandbox.NetworkOff {
-			p.install(sandbox.HandedOut())
-		}
 	}, func() {
 		rules.Sockets, rules.Redirect = min(rules.Sockets, sandbox.SocketsLoopback), false
 		p.install(rules.Filter())
@@ -91,10 +88,6 @@ type connector struct {
 	queue          []*notification // what is answered when a thread has time; at most maxQueued
 
 	asking sync.Mutex // a socket answers one question about its table at a time
-	// passing bounds the descriptors that the launcher holds for messages: those of
-	// one message at a time.
-	passing sync.Mutex
-	trusted trusted
 }
 
 // newConnector makes the socket for the descriptors.
@@ -221,15 +214,15 @@ func (c *connector) add() {
 }
 
 // take has this thread answer a call, if another one waits for the next. The last
-// one does not answer what can wait for the other end: a call that makes a socket
-// must not wait as long, because programs do not expect that of it.
+// one does not answer what can wait for the other end: a call that makes a pair of
+// sockets must not wait as long, because programs do not expect that of it.
 func (c *connector) take(n *notification) (errno syscall.Errno, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ready == 1 && c.threads < maxConnecting {
 		c.add()
 	}
-	if c.ready > 1 || n.number == unix.SYS_SOCKET || n.number == unix.SYS_SOCKETPAIR {
+	if c.ready > 1 || n.number == unix.SYS_SOCKETPAIR {
 		c.ready--
 		return 0, true
 	}
@@ -291,9 +284,7 @@ func (c *connector) reply(a *answer) { _ = ioctl(c.listener, unix.SECCOMP_IOCTL_
 
 // answer does what a call asks for, and ends it.
 func (c *connector) answer(n *notification) {
-	a := answer{id: n.id}
-	c.trusted.forget(int(n.pid))
-	var errno syscall.Errno
+	errno := unix.EPERM // the filter asks about no other call
 	switch n.number {
 	case unix.SYS_CONNECT:
 		errno = c.connect(n)
@@ -302,20 +293,19 @@ func (c *connector) answer(n *notification) {
 			// that it is the sandbox which denies this, as without sockets.
 			errno = unix.EPERM
 		}
-	case unix.SYS_SOCKET, unix.SYS_SOCKETPAIR:
-		if errno = c.trusted.end(); errno == 0 {
-			a.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE // its arguments are values
-		}
-	default:
-		if c.trusted.pass(c.listener, n) {
-			return
-		}
-		a.value, errno = c.send(n)
+	case unix.SYS_SOCKETPAIR:
+		errno = c.pair(n)
 	}
-	if errno != 0 {
-		a.value, a.errno = 0, -int32(errno)
+	c.reply(&answer{id: n.id, errno: -int32(errno)})
+}
+
+// valid returns an error unless the thread of a call still waits for it. If it does, its number
+// has not been another thread's since the call began.
+func (c *connector) valid(n *notification) error {
+	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
+		return errno
 	}
-	c.reply(&a)
+	return nil
 }
 
 // connect makes one connection.
@@ -370,18 +360,14 @@ func (c *connector) find(n *notification) (conn *connection, err error) {
 	}
 	// The thread has waited all the time: what was looked at belongs to it, and
 	// not to another one that has its number now.
-	if errno := ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, &n.id); errno != 0 {
-		return conn, errno
+	if err := c.valid(n); err != nil {
+		return conn, err
 	}
 	if err := c.ownNetwork(conn.socket); err != nil {
 		return conn, err
 	}
 	if name != "" {
-		kind, err := unix.GetsockoptInt(conn.socket, unix.SOL_SOCKET, unix.SO_TYPE)
-		if err == nil {
-			err = c.check(int(n.pid), conn.file, kind)
-		}
-		if err != nil {
+		if err := c.check(int(n.pid), conn.file); err != nil {
 			return conn, err
 		}
 		conn.address = addressOf(conn.file)

@@ -91,7 +91,7 @@ func (l *launch) explainCalls(b *strings.Builder) {
 				"  sendmmsg, recvmmsg, shutdown, getpeername, getsockname, getsockopt, setsockopt\n",
 			"  sockets that are not of the Unix family or carry datagrams, connect, accept, bind, listen,\n  sendto with an address\n",
 			"  sockets that are not TCP, UDP or pairs of Unix sockets; pairs that carry datagrams\n",
-			"  sockets that are not TCP, UDP or of the Unix family\n",
+			"  sockets that are not TCP, UDP or of the Unix family, and those of the Unix family that carry datagrams\n",
 		}[r.Sockets])
 	case sandbox.NetworkProxy:
 		b.WriteString("  sockets that are not of the IPv4 or IPv6 family")

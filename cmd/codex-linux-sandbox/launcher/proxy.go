@@ -75,22 +75,22 @@ func (x *proxies) listen(p *program) {
 		p.do("keep the listener", "", unix.SYS_DUP3, fd.arg(), val(x.fixed[i]), val(unix.O_CLOEXEC))
 		p.close(fd)
 	}
-	p.handOut("the listeners", x.theirs, 0, x.fixed...)
+	p.handOut("the listeners", x.theirs, x.fixed...)
 	for _, fd := range x.fixed {
 		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
 	}
 	p.do("close", "the socket", unix.SYS_CLOSE, val(x.theirs))
 }
 
-// handOut appends what sends descriptors over a socket, with flags.
-func (p *program) handOut(what string, over, flags int, fds ...int) {
+// handOut appends what sends descriptors over a socket.
+func (p *program) handOut(what string, over int, fds ...int) {
 	rights := hold(p, unix.UnixRights(fds...))
 	vector := hold(p, []unix.Iovec{{Base: &hold(p, []byte{1})[0]}})
 	vector[0].SetLen(1)
 	message := &unix.Msghdr{Iov: &vector[0], Control: &rights[0]}
 	message.SetIovlen(1)
 	message.SetControllen(len(rights))
-	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(flags))
+	p.do("hand out", what, unix.SYS_SENDMSG, val(over), pointer(p, message), val(0))
 }
 
 // serve takes the listeners and connects what they accept, until the launcher

@@ -46,8 +46,8 @@ func reachSockets(network, over int) error {
 	open(unix.AF_INET, fixed[0])
 	p.either(func() {
 		open(unix.AF_INET6, fixed[1])
-		p.handOut("the sockets", over, 0, fixed[:]...)
-	}, func() { p.handOut("the socket", over, 0, fixed[0]) })
+		p.handOut("the sockets", over, fixed[:]...)
+	}, func() { p.handOut("the socket", over, fixed[0]) })
 	p.do("end", "", unix.SYS_EXIT_GROUP, val(0))
 	return runAlone(p, status)
 }

@@ -101,7 +101,7 @@ func (r *redirect) catch(p *program) {
 // capture appends what catch does, and sends the sockets over another.
 func (r *redirect) capture(p *program, over int) {
 	r.catch(p)
-	p.handOut("the listeners", over, 0, r.fixed[:]...)
+	p.handOut("the listeners", over, r.fixed[:]...)
 	for _, fd := range r.fixed {
 		p.do("close", "the listener", unix.SYS_CLOSE, val(fd))
 	}

@@ -16,8 +16,7 @@ const (
 	showFile      = 2       // UDIAG_SHOW_VFS
 	fileAttribute = 1       // UNIX_DIAG_VFS
 	listening     = 1 << 10 // TCP_LISTEN
-	anyState      = 1<<12 - 1
-	fileSize      = 8 // of struct unix_diag_vfs
+	fileSize      = 8       // of struct unix_diag_vfs
 )
 
 // tableBuffer is the size of the longest message of a dump: the kernel makes
@@ -58,10 +57,9 @@ func networkOf(socket int) (uint64, error) {
 type socketFile struct{ inode, device uint32 }
 
 // check returns an error unless a file is that of a socket in the sandbox's
-// network which a socket of a kind can reach: it listens, or carries datagrams. As
-// the table has only 32 bits of an inode number, a socket of the launcher's own
-// network must not have the same ones.
-func (c *connector) check(tid, file, kind int) error {
+// network which listens. As the table has only 32 bits of an inode number, a socket
+// of the launcher's own network must not have the same ones.
+func (c *connector) check(tid, file int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil {
 		return err
@@ -76,13 +74,13 @@ func (c *connector) check(tid, file, kind int) error {
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	device := tableDevice(unix.Major(st.Dev), unix.Minor(st.Dev))
-	own, err := c.isOwn(socketFile{uint32(st.Ino), device}, kind)
+	own, err := c.isOwn(socketFile{uint32(st.Ino), device})
 	if err != nil || own {
 		return err
 	}
 	mounted, err := deviceOf(tid, file)
 	if err == nil && mounted != device {
-		own, err = c.isOwn(socketFile{uint32(st.Ino), mounted}, kind)
+		own, err = c.isOwn(socketFile{uint32(st.Ino), mounted})
 	}
 	if err == nil && !own {
 		err = unix.ECONNREFUSED
@@ -93,9 +91,9 @@ func (c *connector) check(tid, file, kind int) error {
 // tableDevice returns the number of a device as the kernel's tables have it.
 func tableDevice(major, minor uint32) uint32 { return major<<20 | minor }
 
-// isOwn reports whether a socket in the sandbox's network has a file and can be
-// reached. It fails if one in the launcher's network has it.
-func (c *connector) isOwn(file socketFile, kind int) (bool, error) {
+// isOwn reports whether a socket that listens in the sandbox's network has a file. It
+// fails if one in the launcher's network has it.
+func (c *connector) isOwn(file socketFile) (bool, error) {
 	if c.host < 0 {
 		host, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 		if err != nil {
@@ -103,14 +101,14 @@ func (c *connector) isOwn(file socketFile, kind int) (bool, error) {
 		}
 		c.host = host
 	}
-	found, err := inTable(c.host, file, kind)
+	found, err := inTable(c.host, file)
 	if err == nil && found {
 		err = unix.EPERM
 	}
 	if err != nil {
 		return false, err
 	}
-	return inTable(c.table, file, kind)
+	return inTable(c.table, file)
 }
 
 // deviceOf returns the device of a file from the list of mounts that the thread
@@ -139,14 +137,10 @@ func deviceOf(tid, file int) (uint32, error) {
 	return 0, unix.ECONNREFUSED
 }
 
-// inTable reports whether a Unix socket of a network, which the socket asks for,
-// has a file and can be reached by sockets of a kind. Others can have it, too: those
-// that a listener has accepted.
-func inTable(table int, want socketFile, kind int) (found bool, err error) {
+// inTable reports whether a Unix socket that listens in a network, which the socket
+// asks for, has a file. Others can have it, too: those that a listener has accepted.
+func inTable(table int, want socketFile) (found bool, err error) {
 	request := tableRequest{family: unix.AF_UNIX, states: listening, show: showFile}
-	if kind == unix.SOCK_DGRAM {
-		request.states = anyState
-	}
 	request.header = unix.NlMsghdr{Len: uint32(unsafe.Sizeof(request)), Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | unix.NLM_F_DUMP}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&request)), unsafe.Sizeof(request))
 	if err := unix.Sendto(table, text, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -172,7 +166,7 @@ func inTable(table int, want socketFile, kind int) (found bool, err error) {
 			case unix.NLMSG_ERROR:
 				return false, unix.EPERM
 			}
-			found = found || hasFile(m.Data, want) && (kind != unix.SOCK_DGRAM || m.Data[1] == unix.SOCK_DGRAM)
+			found = found || hasFile(m.Data, want)
 		}
 	}
 }

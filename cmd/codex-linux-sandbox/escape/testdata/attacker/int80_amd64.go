@@ -20,6 +20,8 @@ func init() {
 		call("x32 getpid", bit|unix.SYS_GETPID)
 		call("x32 ptrace", bit|521)
 		call("x32 socket", bit|unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM)
+		call("x32 socket for datagrams", bit|unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_DGRAM)
+		call("x32 pair for datagrams", bit|unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_DGRAM, 0, pointer(&[2]int32{}))
 		call("x32 unshare", bit|unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
 		call("x32 mount", bit|unix.SYS_MOUNT)
 		call("all bits", ^uintptr(0))

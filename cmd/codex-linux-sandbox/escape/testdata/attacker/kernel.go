@@ -138,27 +138,6 @@ func init() {
 		broken("socket", err)
 		try("connect to a socket in the file system", unix.Connect(fd, &unix.SockaddrUnix{Name: args[1]}))
 	}
-	attacks["datagram"] = func(args []string) {
-		for what, name := range map[string]string{"abstract": "@" + args[0], "in the file system": args[1]} {
-			to := &unix.SockaddrUnix{Name: name}
-			if fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0); err != nil {
-				held("socket", err)
-			} else {
-				try("sendmsg to a socket "+what, unix.Sendmsg(fd, []byte("leak"), nil, to, 0))
-			}
-			if pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0); err != nil {
-				held("socketpair", err)
-			} else {
-				try("sendmsg from a pair to a socket "+what, unix.Sendmsg(pair[0], []byte("leak"), nil, to, 0))
-			}
-			if pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0); err != nil {
-				held("socketpair", err)
-			} else {
-				// The address is not looked at: it arrives at the other end.
-				_ = unix.Sendmsg(pair[0], []byte("own"), nil, to, 0)
-			}
-		}
-	}
 	attacks["memory"] = func([]string) {
 		for name, flags := range map[string]int{"/dev/mem": unix.O_RDONLY, "/dev/kmsg": unix.O_WRONLY, "/proc/kcore": unix.O_RDONLY, "/proc/kmsg": unix.O_RDONLY, "/dev/port": unix.O_RDWR} {
 			try("open "+name, open(name, flags))

@@ -1,0 +1,72 @@
+package launcher
+
+import (
+	"encoding/binary"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A socket for datagrams, also one of a pair, sends to any such socket that a path leads to:
+// sendmsg takes an address from memory, where the filter cannot see it. So a command gets no
+// Unix socket for datagrams. If it asks for a pair of them, the launcher makes a pair for
+// packets (SOCK_SEQPACKET) in their place: they keep the boundaries of messages too, and for
+// them the kernel ignores the address (TestDatagramsOfAPair, TestUnixSockets).
+
+// kindMask is SOCK_TYPE_MASK of the kernel: the kind of a socket without its flags.
+const kindMask = 0xf
+
+// pair answers a socketpair for datagrams. The calling thread then has the descriptors of both
+// ends, and their numbers are where it wants them.
+func (c *connector) pair(n *notification) syscall.Errno {
+	kind, at := int(uint32(n.args[1])), int64(n.args[3])
+	memory, err := unix.Open("/proc/"+strconv.Itoa(int(n.pid))+"/mem", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return errnoOf(err)
+	}
+	defer unix.Close(memory)
+	// The thread still waits, so this is the memory of its process, and not that of
+	// another one which has its number now.
+	if err := c.valid(n); err != nil {
+		return errnoOf(err)
+	}
+	ends, err := unix.Socketpair(unix.AF_UNIX, kind&^kindMask|unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, int(int32(n.args[2])))
+	if err != nil {
+		return errnoOf(err)
+	}
+	defer unix.Close(ends[0])
+	defer unix.Close(ends[1])
+	// Descriptors cannot be taken back: look first whether their numbers can be written.
+	numbers := make([]byte, 8)
+	if _, err := unix.Pwrite(memory, numbers, at); err != nil {
+		return unix.EFAULT
+	}
+	for i, end := range ends {
+		number, errno := c.give(n, end, kind&unix.SOCK_CLOEXEC)
+		if errno != 0 {
+			return errno
+		}
+		binary.NativeEndian.PutUint32(numbers[4*i:], uint32(number))
+	}
+	if written, err := unix.Pwrite(memory, numbers, at); err != nil || written != len(numbers) {
+		return unix.EFAULT
+	}
+	return 0
+}
+
+// descriptorFor is struct seccomp_notif_addfd.
+type descriptorFor struct {
+	id                uint64
+	flags             uint32
+	source            uint32
+	number, fileFlags uint32
+}
+
+// give duplicates a descriptor into the process whose call waits, and returns its number there.
+func (c *connector) give(n *notification, fd, fileFlags int) (int, syscall.Errno) {
+	request := descriptorFor{id: n.id, source: uint32(fd), fileFlags: uint32(fileFlags)}
+	number, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&request)))
+	return int(number), errno
+}
