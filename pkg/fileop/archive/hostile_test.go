@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +43,32 @@ func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// TestNothingLeavesTheTarget unpacks entries that would, into a target with links.
+// puts puts the entries of tar headers into the target one by one, as a copy without
+// archives does, and returns the errors.
+func puts(t *testing.T, target string, headers []tar.Header) (failed []string) {
+	t.Helper()
+	into, err := dirfd.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := NewUnpacker(into, false, UnpackOptions{Preserve: true, Failed: func(path string, err error) { failed = append(failed, path+": "+err.Error()) }})
+	defer u.Abort()
+	for _, h := range headers {
+		e := &Entry{Path: h.Name, Type: Type(h.Typeflag), Target: h.Linkname, Perm: 0o755}
+		if err := u.Put(e, strings.NewReader("abc")); err != nil {
+			failed = append(failed, h.Name+": "+err.Error())
+		}
+	}
+	return failed
+}
+
+// isPuttable reports whether Put takes entries of all these types.
+func isPuttable(headers []tar.Header) bool {
+	return !slices.ContainsFunc(headers, func(h tar.Header) bool { return !strings.ContainsRune("025", rune(h.Typeflag)) })
+}
+
+// TestNothingLeavesTheTarget unpacks entries that would, into a target with links: as an
+// archive, and one by one.
 func TestNothingLeavesTheTarget(t *testing.T) {
 	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg} }
 	long := strings.Repeat("d/", MaxDepth) + "f"
@@ -72,40 +98,57 @@ func TestNothingLeavesTheTarget(t *testing.T) {
 		{"long", []tar.Header{file(strings.Repeat("x", MaxPath+1))}, errLong.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			target, outside := dir+"/target", dir+"/outside"
-			for _, d := range []string{target, outside, target + "/dir"} {
-				_ = os.Mkdir(d, 0o755)
-			}
-			_ = os.WriteFile(outside+"/secret", []byte("secret"), 0o644)
-			_ = os.WriteFile(target+"/file", []byte("old"), 0o644)
-			_ = os.Symlink("../outside", target+"/out")
-			_ = os.Symlink("../outside/secret", target+"/outfile")
-			if err := unix.Mkfifo(target+"/fifo", 0o644); err != nil {
-				t.Fatal(err)
-			}
-			before := snapshot(t, outside)
-			text := tarOf(t, append(tt.headers, tar.Header{Name: "last", Typeflag: tar.TypeReg})...)
-			failed, err := unpack(t, target, UnpackOptions{Preserve: true}, text, 512)
-			if err != nil || len(failed) != 1 || !strings.Contains(failed[0], tt.want) {
-				t.Errorf("%v, %q", err, failed)
-			}
-			if after := snapshot(t, outside); !slices.Equal(after, before) {
-				t.Errorf("outside of the target: %q, want %q", after, before)
-			}
-			if data, err := os.ReadFile(target + "/last"); err != nil || string(data) != "abc" {
-				t.Errorf("the rest did not go on: %v", err)
-			}
-			if data, _ := os.ReadFile(target + "/file"); string(data) != "old" {
-				t.Errorf("file has %q", data)
-			}
-			if st, err := os.Lstat(target + "/fifo"); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
-				t.Error("the FIFO is gone")
-			}
-			if left, _ := filepath.Glob(target + "/.*.tmp"); left != nil {
-				t.Errorf("left behind: %q", left)
+			headers := append(tt.headers, tar.Header{Name: "last", Typeflag: tar.TypeReg})
+			staysInside(t, tt.want, func(target string) []string {
+				failed, err := unpack(t, target, UnpackOptions{Preserve: true}, tarOf(t, headers...), 512)
+				if err != nil || len(failed) != 1 {
+					t.Errorf("got the reports %q and %v, want one report", failed, err)
+				}
+				return failed
+			})
+			if isPuttable(headers) {
+				staysInside(t, tt.want, func(target string) []string { return puts(t, target, headers) })
 			}
 		})
+	}
+}
+
+// staysInside runs fill with a target that has links which lead out, and checks that
+// nothing outside has changed, that what fill reports has the wanted text, and that the last
+// entry is there.
+func staysInside(t *testing.T, want string, fill func(target string) (failed []string)) {
+	t.Helper()
+	dir := t.TempDir()
+	target, outside := dir+"/target", dir+"/outside"
+	for _, d := range []string{target, outside, target + "/dir"} {
+		_ = os.Mkdir(d, 0o755)
+	}
+	_ = os.WriteFile(outside+"/secret", []byte("secret"), 0o644)
+	_ = os.WriteFile(target+"/file", []byte("old"), 0o644)
+	_ = os.Symlink("../outside", target+"/out")
+	_ = os.Symlink("../outside/secret", target+"/outfile")
+	if err := unix.Mkfifo(target+"/fifo", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, outside)
+	failed := fill(target)
+	if len(failed) == 0 || !strings.Contains(failed[0], want) {
+		t.Errorf("got the reports %q, want %q", failed, want)
+	}
+	if after := snapshot(t, outside); !slices.Equal(after, before) {
+		t.Errorf("outside of the target: got %q, want %q", after, before)
+	}
+	if data, err := os.ReadFile(target + "/last"); err != nil || string(data) != "abc" {
+		t.Errorf("the entry after the refused one: got %q, %v", data, err)
+	}
+	if data, _ := os.ReadFile(target + "/file"); string(data) != "old" {
+		t.Errorf("the file that was there: got %q, want the old text", data)
+	}
+	if st, err := os.Lstat(target + "/fifo"); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("the FIFO that was there: got %v, %v", st, err)
+	}
+	if left, _ := filepath.Glob(target + "/.*.tmp"); left != nil {
+		t.Errorf("temporary files: got %q, want none", left)
 	}
 }
 
@@ -168,6 +211,59 @@ func TestMalformedArchives(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// cutReader yields text, and then an error.
+type cutReader struct{ text *strings.Reader }
+
+var errCut = errors.New("the connection was cut")
+
+func (r cutReader) Read(b []byte) (int, error) {
+	if n, err := r.text.Read(b); err == nil {
+		return n, nil
+	}
+	return 0, errCut
+}
+
+// TestPut: a file is as long as its reader, an existing one keeps its permissions, and of a
+// reader that fails nothing is left.
+func TestPut(t *testing.T) {
+	target := t.TempDir()
+	for _, name := range []string{"old", "cut"} {
+		if err := os.WriteFile(filepath.Join(target, name), []byte("was here"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	into, err := dirfd.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := NewUnpacker(into, false, UnpackOptions{Failed: func(path string, err error) { t.Errorf("%s: %v", path, err) }})
+	defer u.Abort()
+	for _, tt := range []struct {
+		name string
+		size int64 // what is said
+		r    io.Reader
+		want error
+		text string
+	}{
+		{"new/deep/file", 3, strings.NewReader("abc"), nil, "abc"},
+		{"longer", 1, strings.NewReader("abc"), nil, "abc"},
+		{"shorter", 9, strings.NewReader("abc"), nil, "abc"},
+		{"old", 3, strings.NewReader("abc"), nil, "abc"},
+		{"cut", 3, cutReader{strings.NewReader("ab")}, errCut, "was here"},
+	} {
+		err := u.Put(&Entry{Path: tt.name, Type: File, Perm: 0o644, Size: tt.size}, tt.r)
+		if data, _ := os.ReadFile(filepath.Join(target, tt.name)); !errors.Is(err, tt.want) || string(data) != tt.text {
+			t.Errorf("%s: got %q, %v; want %q, %v", tt.name, data, err, tt.text, tt.want)
+		}
+	}
+	if st, err := os.Stat(filepath.Join(target, "old")); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the permissions of the file that was there: got %v, %v; want 0600", st, err)
+	}
+	if left, _ := filepath.Glob(target + "/.*.tmp"); left != nil {
+		t.Errorf("temporary files: got %q, want none", left)
 	}
 }
 

@@ -2,7 +2,9 @@ package archive
 
 import (
 	"errors"
+	"io"
 	"io/fs"
+	"math"
 
 	"codex.internal/pkg/host/dirfd"
 )
@@ -111,6 +113,33 @@ func (u *Unpacker) create(in *dirfd.Dir, name string, e *Entry) error {
 		u.o.Began(e)
 	}
 	return nil
+}
+
+// Put puts one entry, which is of no archive, into the tree under the same rules: a copy
+// that gets each file by a request of its own uses it. The contents of a file are what r
+// yields; its Size is ignored. An error says that the entry is not in its place, and may be
+// that of r. Put must not be used between writes of one archive.
+func (u *Unpacker) Put(e *Entry, r io.Reader) error {
+	if err := u.put(e); err != nil || e.Type != File {
+		return err
+	}
+	f := u.file
+	u.file = nil
+	f.extents = []Extent{{0, math.MaxInt64}}
+	_, err := io.Copy(f, r)
+	if err == nil {
+		err = u.finishFile(f)
+	}
+	if err != nil {
+		f.discard()
+	}
+	return err
+}
+
+// Write is write for io.Copy.
+func (f *pending) Write(b []byte) (int, error) {
+	f.write(b)
+	return len(b), f.err
 }
 
 // keep gives a new file the owner, as far as the system permits, and the permissions of
