@@ -4,55 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"unicode/utf8"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/archive"
 	"codex.internal/pkg/host/dirfd"
 )
 
-// downloadArchive copies a directory of the server into another one here, as one archive.
-// It returns an error if the copy was ended; what is wrong with single files is reported.
-func (cp *copying) downloadArchive(uri string, in *os.Root, name string, e *execproto.NamedAttributes) error {
-	mode := os.FileMode(e.Permissions) & os.ModePerm
-	made, err := mkdirIn(in, name, mode|0o700)
-	if err != nil {
-		return err
-	}
-	into, err := enterPath(in.Name(), name)
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(in.Name(), name), err)
-	}
-	u := archive.NewUnpacker(into, made, cp.unpacking(uri))
-	defer u.Abort()
-	err = cp.receiveArchive(u, uri, execclient.ArchiveOptions{Exclude: cp.options.patterns, Times: cp.options.preserve})
-	if err == nil {
-		err = u.Close()
-	}
-	return err
-}
-
-// enterPath opens a directory in another one without following a link there.
-func enterPath(path, name string) (*dirfd.Dir, error) {
-	in, err := dirfd.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	d, err := in.Enter(name)
-	return d, archive.Occupied(err)
-}
-
-// unpacking are the options for files that come from a directory of the server. A server
-// could send what it was asked to leave out.
+// unpacking are the options for files that come from a directory of the server.
 func (cp *copying) unpacking(uri string) archive.UnpackOptions {
 	return archive.UnpackOptions{
-		Preserve: cp.options.preserve, Owner: cp.options.owners, Name: localName,
-		Wanted: func(below string, isDirectory bool) bool { return !cp.options.leavesOut(below, isDirectory) },
+		Name:   localName,
 		Failed: func(below string, err error) { cp.report(":"+path.Join(nativePath(uri), below), err) },
 		Began:  func(e *archive.Entry) { cp.bar.begin(e.Path, e.Size) },
 		Got:    cp.bar.add,
@@ -96,12 +60,6 @@ func (cp *copying) receiveOnce(u *archive.Unpacker, uri string, o execclient.Arc
 func (cp *copying) goesOn(err error, tries int) bool {
 	var lost *execclient.DisconnectedError
 	return errors.As(err, &lost) && cp.ctx.Err() == nil && tries < resumeTries
-}
-
-// uploadArchive copies a local directory into one of the server, as one archive. It
-// returns an error if the copy was ended; what is wrong with single files is reported.
-func (cp *copying) uploadArchive(source, uri string) error {
-	return cp.sendArchive(source, uri, archive.PackOptions{Exclude: cp.options.exclude, Times: cp.options.preserve})
 }
 
 // sendArchive packs a local directory and has the server put the files into one of its

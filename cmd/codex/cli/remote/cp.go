@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -70,9 +69,9 @@ func copyFiles(c *cli.Context, s cmdutil.Streams) error {
 	}
 	return withFiles(c, func(fs *execclient.FS, at places) error {
 		cp := &copying{
-			ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c), umask: umask(),
+			ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c),
 			bar: newProgress(s.Err, isQuiet(c)), in: s.In, out: s.RawOut, errs: s.Err,
-			queue: newQueue(), large: make(chan struct{}, largeInFlight),
+			large: make(chan struct{}, largeInFlight),
 		}
 		err := cp.all(sources, target, toServer)
 		cp.bar.finish()
@@ -97,12 +96,6 @@ func (o *copyOptions) check() error {
 	return nil
 }
 
-// excludes reports whether something in a directory is left out: below is its path from
-// the source, with slashes.
-func (o *copyOptions) excludes(below string) bool {
-	return o.exclude != nil && o.exclude(below, false)
-}
-
 // leavesOut reports whether something in a directory, or a directory on the way to it, is
 // left out.
 func (o *copyOptions) leavesOut(below string, isDirectory bool) bool {
@@ -121,13 +114,12 @@ type copying struct {
 	at       places
 	options  copyOptions
 	quiet    bool
-	umask    os.FileMode
 	bar      *progress
 	in       io.Reader // standard input and output of codex
 	out      io.Writer
 	errs     io.Writer
-	queue    *queue
-	large    chan struct{} // a place for each file that is copied in blocks
+	large    chan struct{} // has a value for each file that is copied in blocks
+	plain    sync.Mutex    // held while a plainTree is copied
 	warnOnce sync.Once
 
 	// deferred reports whether an error is not reported now; nil: each is. It is called
@@ -150,25 +142,36 @@ func (cp *copying) all(sources []string, target string, toServer bool) error {
 	return cp.outcome(err)
 }
 
-// each copies the sources with one, and what one has added to the queue. The error of
-// a single source is returned; those of several are reported.
+// each copies the sources with one. The error of a single source is returned; those of
+// several are reported.
 func (cp *copying) each(sources []string, one func(source string) error) error {
 	if len(sources) == 1 {
 		if err := one(sources[0]); err != nil {
 			return err
 		}
-	} else {
-		cp.bar.tree()
-		for _, source := range slices.Backward(sources) { // the newest task is the first
-			cp.queue.add(func() {
-				if err := one(source); err != nil {
-					cp.report("", err)
-				}
-			})
-		}
+		return cp.fatal()
 	}
-	cp.queue.run()
+	cp.bar.tree()
+	q := newQueue(cp.fatal)
+	for _, source := range slices.Backward(sources) { // the newest task is the first
+		q.add(func() {
+			if err := one(source); err != nil {
+				cp.report("", err)
+			}
+		})
+	}
+	q.run()
 	return cp.fatal()
+}
+
+// reserveLarge waits until a file of that size may be copied. The caller calls release when
+// it is copied.
+func (cp *copying) reserveLarge(size int64) (release func()) {
+	if size <= smallFile {
+		return func() {}
+	}
+	cp.large <- struct{}{}
+	return func() { <-cp.large }
 }
 
 // report says what was not copied, and why; the rest is copied. Nothing more is if the
@@ -182,7 +185,6 @@ func (cp *copying) report(name string, err error) {
 		return
 	case cp.ctx.Err() != nil, errors.Is(err, execclient.ErrClosed), errors.As(err, &lost):
 		cp.stopped = err
-		cp.queue.stop()
 		return
 	case cp.deferred != nil && cp.deferred(err):
 		return

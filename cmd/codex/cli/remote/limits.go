@@ -40,10 +40,6 @@ const (
 	// longest path of Linux.
 	maxMarker = 4096
 
-	// maxDepth bounds the directories in each other that are copied here: each is
-	// open meanwhile, and a server could send a tree without an end.
-	maxDepth = 256
-
 	// syncPaths is how many paths of one archive sync asks for: with long ones, 4 MiB of
 	// text.
 	syncPaths = 32_768
@@ -74,10 +70,6 @@ const (
 	// maxEdited is the largest file that is edited, in bytes: it is in memory whole, and
 	// for servers that take no blocks in one message.
 	maxEdited = wholeLimit
-
-	// plainEntries is how many names of a directory are asked about in one request: the
-	// most that servers look at.
-	plainEntries = 50_000
 
 	// watchPause is how long nothing must have changed before codex remote watch runs its
 	// command: programs write several files at a time.

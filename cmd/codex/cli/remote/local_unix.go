@@ -16,13 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// umask reads the mask of new files, which can only be read by setting it.
-func umask() (mask os.FileMode) {
-	m := syscall.Umask(0o077)
-	syscall.Umask(m)
-	return os.FileMode(m)
-}
-
 // permissionsOf are the permissions of a local file that its copy gets.
 func permissionsOf(mode os.FileMode) *os.FileMode { return new(mode.Perm()) }
 

@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// umask is the mask of new files: there is none.
-func umask() os.FileMode { return 0 }
-
 // permissionsOf are the permissions of a local file that its copy gets: files have none
 // that other systems know.
 func permissionsOf(os.FileMode) *os.FileMode { return nil }

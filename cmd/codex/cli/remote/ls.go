@@ -103,7 +103,7 @@ func (l *listing) asked(ctx context.Context, uri string) ([]row, error) {
 		return nil, err
 	}
 	rows := make([]row, len(entries))
-	q := newQueue()
+	q := newQueue(ctx.Err)
 	for i, e := range entries {
 		rows[i] = row{
 			name: e.FileName, directory: e.IsDirectory, metadata: execproto.Metadata{IsDirectory: e.IsDirectory, IsFile: e.IsFile},

@@ -74,8 +74,8 @@ func syncOnce(c *cli.Context, s cmdutil.Streams, options copyOptions, began *boo
 		}
 		sync := &syncing{
 			copying: &copying{
-				ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c), umask: umask(),
-				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err, queue: newQueue(),
+				ctx: c.Context, fs: fs, at: at, options: options, quiet: isQuiet(c),
+				bar: newProgress(s.Err, isQuiet(c)), errs: s.Err,
 			},
 			out: s.Out, removes: c.Bool("delete"), checksums: c.Bool("checksum"), git: c.Bool("git"), dry: c.Bool("dry-run"),
 			follows: c.Bool("watch"), began: began, most: maxListed,

@@ -28,29 +28,6 @@ type syncing struct {
 	again   bool     // then something was gone that may come to be missed; needs mu
 }
 
-// tree is one of the two directories.
-type tree interface {
-	// list tells every entry of the tree, in its order; one that does not exist has none.
-	list(o listOptions, each func(e *archive.Entry)) error
-	// read returns a small file of the tree.
-	read(below string) (string, error)
-	// remove removes entries: each of them before the directory that it is in.
-	remove(doomed []*archive.Entry, whole bool)
-	// take copies entries from the other tree.
-	take(from tree, paths []string) error
-	// watched begins to watch the tree.
-	watched() (sourceWatch, error)
-	// shown is the path of an entry for people.
-	shown(below string) string
-}
-
-// listOptions say what a list of a tree has. Of paths that are not nil it has nothing
-// else; a directory among them is without what is in it.
-type listOptions struct {
-	checksums bool
-	paths     []string
-}
-
 // listed is what is in a tree.
 type listed struct {
 	entries []*archive.Entry // in their order, but what is left out

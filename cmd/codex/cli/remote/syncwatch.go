@@ -297,7 +297,6 @@ func (y *syncing) round(from, to tree, p *pendingPaths) error {
 	y.mu.Lock()
 	y.failed, y.stopped, y.again = 0, nil, false
 	y.mu.Unlock()
-	y.queue = newQueue()
 	done, err := false, error(nil)
 	if !p.whole {
 		y.some = true

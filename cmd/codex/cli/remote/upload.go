@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/wire/pathuri"
@@ -65,7 +63,10 @@ func (cp *copying) uploadNamed(source, uri string, special, below bool) error {
 		return cp.uploadTree(source, uri, st, below)
 	}
 	if !special && st.Mode().IsRegular() {
-		return cp.uploadFile(source, uri, st, false)
+		if err := cp.uploadNamedFile(source, uri, st); err != nil {
+			return fmt.Errorf("copy %s: %w", source, withoutPath(err))
+		}
+		return nil
 	}
 	f, err := os.Open(source)
 	if err != nil {
@@ -89,14 +90,16 @@ func (cp *copying) uploadTree(source, uri string, st os.FileInfo, below bool) er
 		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
 	}
 	cp.bar.tree()
-	if cp.fs.HasArchives() {
-		err := cp.uploadArchive(source, uri)
-		if !cp.options.preserve {
-			cp.finishDirectory(source, uri, st)
+	err = cp.remoteTree(uri).take(&localTree{cp, source}, nil)
+	if own := permissionsOf(st.Mode()); !cp.options.preserve && cp.fs.HasAttributes() && own != nil && *own&0o700 != 0o700 {
+		// They could not be set while the directory was written into.
+		if err := cp.setAttributes(uri, st); err != nil {
+			cp.report(source, err)
 		}
-		return err
 	}
-	cp.uploadEntries(&uploadFolder{newFolder(cp.queue, nil, func() { cp.finishDirectory(source, uri, st) }), source, ".", uri})
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", source, withoutPath(err))
+	}
 	return nil
 }
 
@@ -109,16 +112,6 @@ func (cp *copying) makeDirectory(uri string, st os.FileInfo, noFollow bool) erro
 		}
 	}
 	return cp.fs.MkdirAllWith(cp.ctx, uri, o)
-}
-
-// finishDirectory sets what could not be set while the directory was written into.
-func (cp *copying) finishDirectory(source, uri string, st os.FileInfo) {
-	if own := permissionsOf(st.Mode()); !cp.options.preserve && (own == nil || *own&0o700 == 0o700) {
-		return
-	}
-	if err := cp.setAttributes(uri, st); err != nil {
-		cp.report(source, err)
-	}
 }
 
 // setAttributes gives a file or directory of the server the permissions of a local one,
@@ -135,114 +128,50 @@ func (cp *copying) setAttributes(uri string, st os.FileInfo) error {
 	return withoutPath(cp.fs.SetAttributes(cp.ctx, uri, changes))
 }
 
-// uploadFolder is a local directory that is being copied to uri; below is its path from
-// the source, with slashes.
-type uploadFolder struct {
-	*folder
-	source, below, uri string
-}
-
-// uploadEntries adds what is in a directory to the queue, and ends the task of listing
-// it.
-func (cp *copying) uploadEntries(f *uploadFolder) {
-	defer f.done()
-	entries, err := os.ReadDir(f.source)
-	if err != nil {
-		cp.report(f.source, err)
-	}
-	for _, e := range entries {
-		name := filepath.Join(f.source, e.Name())
-		below := filepath.ToSlash(filepath.Join(f.below, e.Name()))
-		uri := under(f.uri, e.Name())
-		if cp.options.excludes(below) {
-			continue
-		}
-		f.add(func() {
-			st, err := e.Info()
-			switch {
-			case err != nil:
-			case st.IsDir():
-				cp.uploadDirectory(&uploadFolder{nil, name, below, uri}, f.folder, st)
-			case st.Mode().IsRegular():
-				err = cp.uploadFile(name, uri, st, true)
-			case st.Mode()&fs.ModeSymlink != 0:
-				err = cp.uploadLink(name, uri)
-			default:
-				err = errSpecial
-			}
-			if err != nil {
-				cp.report(name, err)
-			}
-		})
-	}
-}
-
-// errSpecial is said of devices, FIFOs and sockets in a directory.
-var errSpecial = errors.New("not copied: it is a device, a FIFO or a socket")
-
-// uploadDirectory makes a directory below the source and lists it.
-func (cp *copying) uploadDirectory(f *uploadFolder, above *folder, st os.FileInfo) {
-	if err := cp.makeDirectory(f.uri, st, true); err != nil {
-		cp.report(f.source, err)
-		return
-	}
-	f.folder = newFolder(cp.queue, above, func() { cp.finishDirectory(f.source, f.uri, st) })
-	cp.uploadEntries(f)
-}
-
-// uploadLink copies a link as a link.
-func (cp *copying) uploadLink(name, uri string) error {
-	target, err := os.Readlink(name)
-	switch {
-	case err != nil:
-		return err
-	case !cp.fs.HasAttributes():
-		return errors.New("not copied: it is a symbolic link, and this server makes none")
-	case !utf8.ValidString(target):
-		return fmt.Errorf("not copied: it is a link to a name that is not UTF-8: %q", target)
-	}
-	return withoutPath(cp.fs.Symlink(cp.ctx, filepath.ToSlash(target), uri, execclient.SymlinkOptions{Overwrite: true, NoFollow: true}))
-}
-
-// uploadFile copies a regular file. below says that it is in a directory that is copied:
-// then no link is followed to its target.
-func (cp *copying) uploadFile(source, uri string, st os.FileInfo, below bool) error {
+// uploadNamedFile copies a regular file that the user has named. A link at the target is
+// followed.
+func (cp *copying) uploadNamedFile(source, uri string, st os.FileInfo) error {
 	f, err := os.Open(source)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	cp.bar.begin(source, st.Size())
-	// Servers that cannot replace a file in one step write into it.
-	o := execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically(), NoFollow: below}
-	own := permissionsOf(st.Mode())
+	if err := cp.uploadFile(f, source, uri, st.Size(), permissionsOf(st.Mode()), false); err != nil {
+		return err
+	}
+	if !cp.options.preserve {
+		return nil
+	}
+	if uri, err = cp.fs.Canonicalize(cp.ctx, uri); err != nil {
+		return err
+	}
+	return cp.setAttributes(uri, st)
+}
+
+// uploadFile writes a file of the server. Servers that cannot replace a file in one step
+// write into it.
+func (cp *copying) uploadFile(f io.Reader, name, uri string, size int64, own *os.FileMode, noFollow bool) error {
+	cp.bar.begin(name, size)
+	o := execclient.WriteOptions{Atomic: cp.fs.CanWriteAtomically(), NoFollow: noFollow}
 	switch {
 	case cp.fs.HasAttributes():
 		o.Permissions = own
 	case own != nil && (*own&0o111 != 0 || *own&0o044 != 0o044):
 		cp.warn()
 	}
-	if st.Size() <= smallFile && (cp.fs.HasAttributes() || !o.Atomic) {
-		err = cp.uploadSmall(f, uri, st.Size(), o)
-	} else {
-		err = cp.uploadLarge(f, uri, st.Size(), o)
+	if size <= smallFile && (cp.fs.HasAttributes() || !o.Atomic) {
+		return cp.uploadSmall(f, uri, size, o)
 	}
-	if err == nil && cp.options.preserve {
-		if !below {
-			uri, err = cp.fs.Canonicalize(cp.ctx, uri) // a link that was named was followed
-		}
-		if err == nil {
-			err = cp.setAttributes(uri, st)
-		}
-	}
-	if err != nil && !below {
-		err = fmt.Errorf("copy %s: %w", source, withoutPath(err))
+	defer cp.reserveLarge(size)()
+	err := cp.fs.WriteStream(cp.ctx, uri, &counted{Reader: f, bar: cp.bar}, o)
+	if errors.Is(err, execclient.ErrUnsupported) { // the server takes no blocks
+		return cp.uploadWhole(f, uri)
 	}
 	return err
 }
 
 // uploadSmall sends a file in one message: that is one round trip.
-func (cp *copying) uploadSmall(f *os.File, uri string, size int64, o execclient.WriteOptions) error {
+func (cp *copying) uploadSmall(f io.Reader, uri string, size int64, o execclient.WriteOptions) error {
 	data := make([]byte, size)
 	n, err := io.ReadFull(f, data)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -255,28 +184,19 @@ func (cp *copying) uploadSmall(f *os.File, uri string, size int64, o execclient.
 	return nil
 }
 
-// uploadLarge sends a file in blocks, if the server takes blocks.
-func (cp *copying) uploadLarge(f *os.File, uri string, size int64, o execclient.WriteOptions) error {
-	if size > smallFile {
-		cp.large <- struct{}{}
-		defer func() { <-cp.large }()
-	}
-	err := cp.fs.WriteStream(cp.ctx, uri, &counted{f, cp.bar}, o)
-	if errors.Is(err, execclient.ErrUnsupported) {
-		return cp.uploadWhole(f, uri)
-	}
-	return err
-}
-
 // counted is a reader whose bytes a progress bar counts.
 type counted struct {
 	io.Reader
 	bar *progress
+	err error // of reading; nil at the end
 }
 
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.bar.add(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
 	return n, err
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -143,13 +142,7 @@ func (w *watching) next(ctx context.Context) (execclient.Changes, error) {
 
 // excluded reports whether a path, or a directory on the way to it, is left out.
 func (w *watching) excluded(changed string) bool {
-	below := strings.Trim(strings.TrimPrefix(changed, w.root), "/")
-	for ; below != "" && below != "."; below = path.Dir(below) {
-		if w.exclude.excludes(below) {
-			return true
-		}
-	}
-	return false
+	return w.exclude.leavesOut(belowRoot(w.root, changed), false)
 }
 
 // settle waits until nothing has changed for a moment.

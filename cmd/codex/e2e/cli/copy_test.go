@@ -13,7 +13,11 @@ import (
 // TestCopiesFollowNoLinks: a copy stays below its target, whatever is there already.
 func TestCopiesFollowNoLinks(t *testing.T) {
 	t.Parallel()
-	_, url := harness.Server(t)
+	bothServers(t, copiesFollowNoLinks)
+}
+
+func copiesFollowNoLinks(t *testing.T, url string) {
+	t.Helper()
 	source := filepath.Join(t.TempDir(), "x")
 	harness.Must(t, os.MkdirAll(filepath.Join(source, "sub"), 0o755))
 	harness.Must(t, os.WriteFile(filepath.Join(source, "sub", "file"), []byte("new"), 0o644))

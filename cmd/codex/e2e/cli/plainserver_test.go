@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"codex.internal/cmd/codex/e2e/harness"
 )
@@ -24,6 +25,14 @@ func disguised(t *testing.T, url string, without ...string) string {
 	}
 	names := strings.NewReplacer(pairs...)
 	return between(t, url, nil, func(b []byte) []byte { return []byte(names.Replace(string(b))) })
+}
+
+// bothServers runs a test of copies with a server of this project and with one that knows as
+// little as Codex CLI's.
+func bothServers(t *testing.T, test func(t *testing.T, url string)) {
+	_, url := harness.Server(t)
+	t.Run("archives", func(t *testing.T) { test(t, url) })
+	t.Run("requests", func(t *testing.T) { test(t, disguised(t, url, plain...)) })
 }
 
 // between returns the URL of a proxy before a server. It passes on what up makes of what clients
@@ -100,8 +109,8 @@ func TestServersWithoutAttributes(t *testing.T) {
 		if got := contents(t, target); got != "empty/ script=x sub/ sub/large="+strings.Repeat("x", 3<<20) {
 			t.Errorf("%q: %.200s", args, got)
 		}
-		if st, err := os.Stat(target + "/script"); err != nil || st.Mode().Perm()&0o111 != 0 {
-			t.Errorf("%q: %v, %v", args, st, err)
+		if st, err := os.Stat(target + "/script"); err != nil || st.Mode().Perm()&0o111 != 0 || time.Since(st.ModTime()) > time.Hour {
+			t.Errorf("%q: got %v, %v; want a new file that nobody may execute", args, st, err)
 		}
 	}
 	if out, errs, code := harness.Run(t, "", "remote", "ls", "-l", "--url", url, dir+"/w"); code != 0 ||

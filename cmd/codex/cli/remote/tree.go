@@ -18,6 +18,49 @@ import (
 	"codex.internal/pkg/wire/pattern"
 )
 
+// tree is a directory that is copied from or to: a localTree, a serverTree or a plainTree.
+type tree interface {
+	// shown returns the path of an entry for people.
+	shown(below string) string
+	// list calls each for every entry of the tree, in their order. A tree that does not
+	// exist has none.
+	list(o listOptions, each func(e *archive.Entry)) error
+	// read returns a small file of the tree.
+	read(below string) (string, error)
+	// remove removes entries: each of them before the directory that it is in.
+	remove(doomed []*archive.Entry, whole bool)
+	// take copies entries of the other tree, which is on the other side, into this one; nil
+	// means all of them. It reports single files that cannot be copied, and returns an
+	// error if the copy ended early.
+	take(from tree, paths []string) error
+	// watched begins to watch the tree.
+	watched() (sourceWatch, error)
+}
+
+// remoteTree is a tree of the server.
+type remoteTree interface {
+	tree
+	// unpack copies entries into a local directory, which it closes; nil means all of them.
+	// made says that the directory is new.
+	unpack(into *dirfd.Dir, made bool, paths []string) error
+}
+
+// remoteTree returns the directory of the server with a URI.
+func (cp *copying) remoteTree(uri string) remoteTree {
+	t := serverTree{cp, uri}
+	if cp.fs.HasArchives() {
+		return &t
+	}
+	return &plainTree{t}
+}
+
+// listOptions say what a list of a tree has. Of paths that are not nil it has nothing
+// else; a directory among them is without what is in it.
+type listOptions struct {
+	checksums bool
+	paths     []string
+}
+
 // localTree is a directory here. One that does not exist, and is not made because nothing
 // is to be changed, has no path.
 type localTree struct {
@@ -42,11 +85,12 @@ func (t *localTree) list(o listOptions, each func(e *archive.Entry)) error {
 	return archive.List(p, each)
 }
 
-// read reads a file without following links: it could be another one than that of the list.
-func (t *localTree) read(below string) (string, error) {
+// open opens a regular file without following links: it could be another one than that of
+// the list.
+func (t *localTree) open(below string) (*dirfd.File, dirfd.Info, error) {
 	d, err := dirfd.Open(t.path)
 	if err != nil {
-		return "", err
+		return nil, dirfd.Info{}, err
 	}
 	defer func() { _ = d.Close() }()
 	folder, name := path.Split(below)
@@ -56,12 +100,16 @@ func (t *localTree) read(below string) (string, error) {
 		}
 		in, err := d.Enter(part)
 		if err != nil {
-			return "", err
+			return nil, dirfd.Info{}, err
 		}
 		_ = d.Close()
 		d = in
 	}
-	f, _, err := d.Open(name)
+	return d.Open(name)
+}
+
+func (t *localTree) read(below string) (string, error) {
+	f, _, err := t.open(below)
 	if err != nil {
 		return "", err
 	}
@@ -100,42 +148,12 @@ func (t *localTree) remove(doomed []*archive.Entry, whole bool) {
 	}
 }
 
-// take copies from the server, as many entries at a time as one archive may name, and
-// nothing that the server sends besides.
 func (t *localTree) take(from tree, paths []string) error {
-	server := from.(*serverTree)
-	paths = slices.DeleteFunc(paths, func(below string) bool {
-		if utf8.ValidString(below) {
-			return false
-		}
-		t.report(from.shown(below), errors.New("not copied: the name is not UTF-8; copy it with codex remote cp -r"))
-		return true
-	})
 	into, err := dirfd.Open(t.path)
 	if err != nil {
 		return err
 	}
-	asked := make(map[string]bool)
-	o := t.unpacking(server.uri)
-	o.Wanted = func(below string, isDirectory bool) bool {
-		return asked[below] && !t.options.leavesOut(below, isDirectory)
-	}
-	u := archive.NewUnpacker(into, false, o)
-	defer u.Abort()
-	for some := range slices.Chunk(paths, syncPaths) {
-		clear(asked)
-		for _, below := range some {
-			asked[below] = true
-		}
-		if err := t.receiveArchive(u, server.uri, execclient.ArchiveOptions{Paths: some, Times: true}); err != nil {
-			return err
-		}
-		if err := u.Ended(); err != nil {
-			return err
-		}
-		u.Restart()
-	}
-	return nil
+	return from.(remoteTree).unpack(into, false, paths)
 }
 
 // serverTree is a directory of the server. One that does not exist, and is not made
@@ -189,6 +207,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 		}
 	}
 	var folders []*archive.Entry
+	q := newQueue(t.fatal)
 	for _, e := range doomed {
 		switch {
 		case !utf8.ValidString(e.Path):
@@ -200,10 +219,10 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 			if e.Type == archive.Directory {
 				folders = append(folders, e)
 			}
-			t.queue.add(func() { removeOne(e, execclient.RemoveOptions{All: whole && e.Type == archive.Directory}) })
+			q.add(func() { removeOne(e, execclient.RemoveOptions{All: whole && e.Type == archive.Directory}) })
 		}
 	}
-	t.queue.run()
+	q.run()
 	if whole {
 		return
 	}
@@ -220,7 +239,52 @@ func isBelow(below, folder string) bool {
 	return len(below) > len(folder) && below[:len(folder)] == folder && below[len(folder)] == '/'
 }
 
-// take copies to the server.
+// take sends the entries as one archive.
 func (t *serverTree) take(from tree, paths []string) error {
-	return t.sendArchive(from.(*localTree).path, t.uri, archive.PackOptions{Paths: paths, Times: true})
+	return t.sendArchive(from.(*localTree).path, t.uri, archive.PackOptions{
+		Exclude: t.options.exclude, Paths: paths, Times: t.options.preserve,
+	})
+}
+
+// unpack gets the entries as archives, each of as many as one may name, and puts nothing
+// into the directory that was not asked for: a server could send more.
+func (t *serverTree) unpack(into *dirfd.Dir, made bool, paths []string) error {
+	batches := [][]string{nil}
+	if paths != nil {
+		batches = slices.Collect(slices.Chunk(t.nameable(paths), syncPaths))
+	}
+	asked := make(map[string]bool)
+	o := t.unpacking(t.uri)
+	o.Preserve, o.Owner = t.options.preserve, t.options.owners
+	o.Wanted = func(below string, isDirectory bool) bool {
+		return (paths == nil || asked[below]) && !t.options.leavesOut(below, isDirectory)
+	}
+	u := archive.NewUnpacker(into, made, o)
+	defer u.Abort()
+	for _, some := range batches {
+		clear(asked)
+		for _, below := range some {
+			asked[below] = true
+		}
+		err := t.receiveArchive(u, t.uri, execclient.ArchiveOptions{Exclude: t.options.patterns, Paths: some, Times: t.options.preserve})
+		if err != nil {
+			return err
+		}
+		if err := u.Ended(); err != nil {
+			return err
+		}
+		u.Restart()
+	}
+	return nil
+}
+
+// nameable returns the paths that a request can name, and reports the others.
+func (t *serverTree) nameable(paths []string) []string {
+	return slices.DeleteFunc(paths, func(below string) bool {
+		if utf8.ValidString(below) {
+			return false
+		}
+		t.report(t.shown(below), errors.New("not copied: the name is not UTF-8; copy it with codex remote cp -r"))
+		return true
+	})
 }
