@@ -12,7 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 
 	"codex.internal/cmd/codex/cli/account"
 	"codex.internal/cmd/codex/cli/audit"
@@ -34,28 +34,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	s := cmdutil.NewStreams(stdin, stdout, stderr)
 	loadDotenv(s.Err)
-	app := newAppFor(s, args[min(1, len(args)):])
+	app := newApp(s)
 	if last := len(args) - 1; last > 0 && args[last] == completionWord {
 		printCompletions(s.Out, app, args[1:last])
 		return 0
 	}
-	err := run(context.Background(), app, cmdutil.Permute(app, args, takesFiles))
+	err := run(context.Background(), app, args)
 	code := report(s, err)
 	if e, ok := errors.AsType[*cmdutil.ExitError](err); ok && e.Signal != 0 {
 		cmdutil.Die(e.Signal)
 	}
 	return code
-}
-
-// takesFiles reports whether the operands of a command are files, ids or handles, and not
-// those of a program: then options may stand behind them.
-func takesFiles(path []string) bool {
-	if len(path) == 2 && path[0] == "environments" {
-		return path[1] == "add" || path[1] == "check"
-	}
-	return len(path) == 2 && path[0] == "remote" && slices.Contains([]string{
-		"ls", "cat", "cp", "sync", "mv", "rm", "mkdir", "ln", "edit", "info", "watch", "forward", "ps", "logs", "attach", "wait", "kill", "forget",
-	}, path[1])
 }
 
 // report prints an error and returns the exit code for it.
@@ -87,55 +76,9 @@ func loadDotenv(stderr io.Writer) {
 	}
 }
 
-// family makes a command, with those below it.
-type family struct {
-	name   string
-	make   func(s cmdutil.Streams) *cli.Command
-	others bool // it looks at the other commands
-}
-
-// families are the commands, in the order of the help.
-func families() []family {
-	who := account.Identity{Open: account.OpenBrowser}
-	return []family{
-		{name: "exec-server", make: serverCommand},
-		{name: "remote", make: remote.Command},
-		{name: "environments", make: environments.Command},
-		{name: "rendezvous", make: rendezvous.Command},
-		{name: "audit", make: audit.Command},
-		{name: "sandbox", make: sandbox.Command},
-		{name: "doctor", make: doctor.Command},
-		{name: "login", make: func(s cmdutil.Streams) *cli.Command { return account.LoginCommand(s, who) }},
-		{name: "logout", make: func(s cmdutil.Streams) *cli.Command { return account.LogoutCommand(s, who) }},
-		{name: "completion", make: func(cmdutil.Streams) *cli.Command { return completionCommand() }},
-		{name: "version", make: versionCommand},
-		{name: "man", make: func(cmdutil.Streams) *cli.Command { return manCommand() }, others: true},
-	}
-}
-
-// newAppFor returns the program for a command line, without the program's name. If its first
-// word is a command's name, the others are not made: they take a twentieth of a server's start.
-func newAppFor(s cmdutil.Streams, args []string) *cli.App {
-	if len(args) > 0 && args[len(args)-1] != completionWord {
-		for _, f := range families() {
-			if f.name == args[0] && !f.others {
-				return appWith(s, []*cli.Command{f.make(s)})
-			}
-		}
-	}
-	return newApp(s)
-}
-
-// newApp returns the program with all commands.
+// newApp returns the program with all its commands, in the order of the help.
 func newApp(s cmdutil.Streams) *cli.App {
-	var commands []*cli.Command
-	for _, f := range families() {
-		commands = append(commands, f.make(s))
-	}
-	return appWith(s, commands)
-}
-
-func appWith(s cmdutil.Streams, commands []*cli.Command) *cli.App {
+	identity := account.Identity{Open: account.OpenBrowser}
 	app := &cli.App{
 		Name:  "codex",
 		Usage: "run commands and do file work for a coding agent on another machine",
@@ -149,25 +92,72 @@ Example: start a server, and use it from a second terminal:
 
    codex exec-server --listen ws://127.0.0.1:8765
    codex remote run --url ws://127.0.0.1:8765 -- uname -a`,
-		Version:         cmdutil.Version(),
-		Reader:          s.In,
-		Writer:          s.Out,
-		ErrWriter:       s.Err,
-		HideHelpCommand: false,
-		Suggest:         true,
+		UsageText: "codex [global options] command [command options]",
+		Version:   cmdutil.Version(),
+		Reader:    s.In,
+		Writer:    s.Out,
+		ErrWriter: s.Err,
 		// A value of --env or -c may have commas in it.
 		DisableSliceFlagSeparator: true,
+		UseShortOptionHandling:    true, // -la is -l -a
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              cmdutil.OnUsageError,
-		Flags:                     cmdutil.RootFlags(),
-		Commands:                  commands,
+		// The library takes an operand beside --help for the name of a command.
+		CommandNotFound:       func(c *cli.Context, _ string) { _ = cli.ShowSubcommandHelp(c) },
+		CustomAppHelpTemplate: appTemplate,
+		Flags:                 append(cmdutil.RootFlags(), cli.HelpFlag),
+		Commands: []*cli.Command{
+			serverCommand(s), remote.Command(s), environments.Command(s), rendezvous.Command(s), audit.Command(s), sandbox.Command(s), doctor.Command(s),
+			account.LoginCommand(s, identity), account.LogoutCommand(s, identity), completionCommand(), versionCommand(s), manCommand(), helpCommand(),
+		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.UnknownCommand(c)
 			}
-			return cmdutil.ErrHelp
+			return cli.ShowAppHelp(c)
 		},
 	}
-	prepare(app)
+	app.Setup()
+	for _, c := range app.Commands {
+		addCommon(c)
+	}
 	return app
+}
+
+// addCommon gives a command and those below it what all have.
+func addCommon(c *cli.Command) {
+	c.OnUsageError, c.CustomHelpTemplate, c.Flags = cmdutil.OnUsageError, commandTemplate, append(c.Flags, cli.HelpFlag)
+	c.UsageText = strings.TrimSpace(c.HelpName + " [command options] " + c.ArgsUsage)
+	// With the library's help command, codex remote rm help would not remove the file help.
+	c.HideHelpCommand = true
+	for _, f := range c.Flags {
+		if f, ok := f.(*cli.StringSliceFlag); ok {
+			f.KeepSpace = true // a value of --env-var may end with a space
+		}
+	}
+	if len(c.Subcommands) == 0 {
+		return
+	}
+	c.Subcommands = append(c.Subcommands, helpCommand())
+	for _, sub := range c.Subcommands {
+		sub.HelpName = c.HelpName + " " + sub.Name
+		addCommon(sub)
+	}
+	if c.Action == nil {
+		c.Action = func(c *cli.Context) error {
+			if c.Args().Present() {
+				return cmdutil.UnknownCommand(c)
+			}
+			return cli.ShowSubcommandHelp(c)
+		}
+	}
+}
+
+// run carries out a command line, which begins with the name of the program.
+func run(ctx context.Context, app *cli.App, args []string) error {
+	args, err := cmdutil.Arrange(app, args)
+	if err != nil {
+		return err
+	}
+	return app.RunContext(ctx, args)
 }

@@ -4,16 +4,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
+	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/environments"
 	"codex.internal/cmd/codex/cli/remote"
 	"codex.internal/cmd/codex/cli/sandbox"
 	"codex.internal/pkg/execserver/wsauth"
 	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/runner"
-	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -30,32 +31,24 @@ const (
 	orFiles   = "files"
 )
 
-// source is where the words come from that may be completed.
-type source int
-
-const (
-	fromList   source = iota // of the program
-	localFiles               // the shell offers the names of files
-	remoteFiles
-	remoteMarked // remoteFiles behind a colon, else localFiles
-	remoteDirs
-	handles // of detached processes
-)
-
 // completer finds what may come next in a command line.
 type completer struct {
-	commands []*cli.Command
-	flags    []cli.Flag
+	command  *cli.Command
 	path     []string
 	operands int
 	given    map[string]string // values of options, by their first names
 	pending  string            // the option whose value comes next; empty: none
 }
 
-// choice is what may come next: a list, or words of another source.
+// choice is what may come next: a list, or files and handles.
 type choice struct {
-	list []string
-	from source
+	list     []string
+	from     cmdutil.OperandKind // OfferNothing: the list alone
+	onlyDirs bool                // of OfferRemoteFiles
+}
+
+func newCompleter(app *cli.App) completer {
+	return completer{command: &cli.Command{Subcommands: app.Commands, Flags: app.Flags}, given: make(map[string]string)}
 }
 
 func listed(words ...string) choice { return choice{list: words} }
@@ -88,7 +81,7 @@ func printCompletions(to io.Writer, app *cli.App, words []string) {
 // completions returns the words that may stand in place of typed, behind words, and whether
 // names of files may too. What a terminal would not show as it is, is left out.
 func completions(app *cli.App, words []string, typed string) (kind string, found []string) {
-	c := completer{commands: app.Commands, flags: app.Flags, given: make(map[string]string)}
+	c := newCompleter(app)
 	next := c.follow(words)
 	prefix := ""
 	switch option, _, hasValue := strings.Cut(typed, "="); {
@@ -99,21 +92,19 @@ func completions(app *cli.App, words []string, typed string) (kind string, found
 		if name := c.valueOf(option); name != "" {
 			next = c.values(name)
 		}
-	case strings.HasPrefix(typed, "-") && typed != "-" || typed == "-" && next.from != remoteMarked:
+	case strings.HasPrefix(typed, "-") && typed != "-" || typed == "-" && next.from != cmdutil.OfferBothFiles:
 		next = listed(c.options()...)
 	}
 	value := strings.TrimPrefix(typed, prefix)
-	if next.from == remoteMarked && !strings.HasPrefix(value, ":") {
-		next.from = localFiles
+	if next.from == cmdutil.OfferBothFiles && !strings.HasPrefix(value, ":") {
+		next.from = cmdutil.OfferLocalFiles
 	}
 	switch next.from {
-	case localFiles:
+	case cmdutil.OfferLocalFiles:
 		return orFiles, nil
-	case remoteFiles, remoteMarked:
-		next.list = remote.CompletePaths(c.given, value, false)
-	case remoteDirs:
-		next.list = remote.CompletePaths(c.given, value, true)
-	case handles:
+	case cmdutil.OfferRemoteFiles, cmdutil.OfferBothFiles:
+		next.list = remote.CompletePaths(c.given, value, next.onlyDirs)
+	case cmdutil.OfferHandles:
 		next.list = remote.CompleteHandles(c.given)
 	}
 	for _, word := range next.list {
@@ -127,7 +118,7 @@ func completions(app *cli.App, words []string, typed string) (kind string, found
 // complete returns the words that may follow words, for a script that filters them. A last
 // word - asks for options. None means that files may follow, or anything.
 func complete(app *cli.App, words []string) []string {
-	c := completer{commands: app.Commands, flags: app.Flags, given: make(map[string]string)}
+	c := newCompleter(app)
 	if last := len(words) - 1; last >= 0 && words[last] == "-" && !slices.Contains(words, "--") {
 		if c.follow(words[:last]); c.pending == "" {
 			return c.options()
@@ -143,7 +134,7 @@ func (c *completer) follow(words []string) choice {
 		option, value, hasValue := strings.Cut(word, "=")
 		switch {
 		case word == "--":
-			return choice{from: localFiles}
+			return choice{from: cmdutil.OfferLocalFiles}
 		case !strings.HasPrefix(word, "-") || word == "-":
 			c.operand(word)
 		case hasValue:
@@ -167,20 +158,19 @@ func (c *completer) follow(words []string) choice {
 
 // operand goes to the subcommand with a name, or counts an operand.
 func (c *completer) operand(word string) {
-	at := slices.IndexFunc(c.commands, func(sub *cli.Command) bool { return sub.HasName(word) })
-	if at < 0 {
+	sub := c.command.Command(word)
+	if sub == nil {
 		c.operands++
 		return
 	}
-	sub := c.commands[at]
-	c.commands, c.flags, c.path = sub.Subcommands, sub.Flags, append(c.path, sub.Name)
+	c.command, c.path = sub, append(c.path, sub.Name)
 }
 
 // valueOf returns the name of the option whose value follows an option; empty: none
 // does.
 func (c *completer) valueOf(word string) string {
 	name := strings.TrimLeft(word, "-")
-	for _, flag := range c.flags {
+	for _, flag := range c.command.Flags {
 		value, ok := flag.(cli.DocGenerationFlag)
 		if ok && value.TakesValue() && slices.Contains(flag.Names(), name) {
 			return flag.Names()[0]
@@ -192,7 +182,7 @@ func (c *completer) valueOf(word string) string {
 // options are those of the command.
 func (c *completer) options() []string {
 	var all []string
-	for _, flag := range append(slices.Clone(c.flags), cli.HelpFlag) {
+	for _, flag := range c.command.Flags {
 		if v, ok := flag.(cli.VisibleFlag); ok && !v.IsVisible() {
 			continue
 		}
@@ -209,41 +199,26 @@ func (c *completer) options() []string {
 	return all
 }
 
-// next are the subcommands, or what the operand of a command may be.
+// next are the subcommands, or what the command declares about its operands.
 func (c *completer) next() choice {
-	if c.operands == 0 && len(c.commands) > 0 {
+	if c.operands == 0 && len(c.command.Subcommands) > 0 {
 		var names []string
-		for _, sub := range c.commands {
+		for _, sub := range c.command.Subcommands {
 			if !sub.Hidden {
 				names = append(names, sub.Name)
 			}
 		}
 		return listed(names...)
 	}
-	switch strings.Join(c.path, " ") {
-	case "completion":
-		if c.operands == 0 {
-			return listed("bash", "zsh", "fish")
-		}
-	case "environments check", "environments remove":
-		return listed(environmentIDs()...)
-	case "remote ls", "remote cat", "remote rm", "remote mkdir", "remote mv", "remote ln", "remote edit":
-		return choice{from: remoteFiles}
-	case "remote watch":
-		if c.operands == 0 {
-			return choice{from: remoteFiles}
-		}
-	case "remote cp", "remote sync":
-		return choice{from: remoteMarked}
-	case "remote logs", "remote attach", "remote wait", "remote kill", "remote forget":
-		return choice{from: handles}
-	case "sandbox":
-		return choice{from: localFiles}
+	declared := cmdutil.OperandsOf(c.command)
+	switch {
+	case declared == nil || declared.Last > 0 && c.operands >= declared.Last:
+		return listed()
+	case declared.Kind == cmdutil.OfferWords:
+		return listed(declared.Words()...)
+	default:
+		return choice{from: declared.Kind}
 	}
-	if len(c.path) > 0 && c.path[0] == "audit" {
-		return choice{from: localFiles}
-	}
-	return listed()
 }
 
 // values are those that an option may have.
@@ -251,7 +226,7 @@ func (c *completer) values(option string) choice {
 	onServer := len(c.path) > 0 && c.path[0] == "remote"
 	switch option {
 	case "env":
-		return listed(environmentIDs()...)
+		return listed(environments.IDs()...)
 	case "sandbox":
 		return listed("read-only", "workspace-write", "danger-full-access")
 	case "permission-profile":
@@ -283,11 +258,11 @@ func (c *completer) values(option string) choice {
 		return listed("linux", "windows")
 	case "cwd", "writable-root":
 		if onServer {
-			return choice{from: remoteDirs}
+			return choice{from: cmdutil.OfferRemoteFiles, onlyDirs: true}
 		}
 	}
 	if c.namesFile(option) {
-		return choice{from: localFiles}
+		return choice{from: cmdutil.OfferLocalFiles}
 	}
 	return listed()
 }
@@ -295,27 +270,13 @@ func (c *completer) values(option string) choice {
 // namesFile reports whether the value of an option is the name of a file or a directory, or
 // has one in it.
 func (c *completer) namesFile(option string) bool {
-	for _, flag := range c.flags {
+	for _, flag := range c.command.Flags {
 		if f, ok := flag.(cli.DocGenerationFlag); ok && slices.Contains(flag.Names(), option) {
-			return placeholder().MatchString(f.GetUsage())
+			return placeholder.MatchString(f.GetUsage())
 		}
 	}
 	return false
 }
 
 // placeholder is what stands for a file in the usage of an option.
-var placeholder = pattern.New("`[^`]*(FILE|DIR|PATH|PROGRAM)[^`]*`")
-
-// environmentIDs are those of the configuration; none if it cannot be read, for a press
-// of a key is no time for errors.
-func environmentIDs() []string {
-	config, err := environments.Load("")
-	if err != nil {
-		return nil
-	}
-	ids := make([]string, 0, len(config.Environments))
-	for _, e := range config.Environments {
-		ids = append(ids, e.ID)
-	}
-	return ids
-}
+var placeholder = regexp.MustCompile("`[^`]*(FILE|DIR|PATH|PROGRAM)[^`]*`")

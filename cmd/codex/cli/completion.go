@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -127,13 +127,13 @@ complete -c @NAME@ -f -a '(__codex_complete)'
 `
 
 // plainName is a name that needs no quotes in any shell.
-var plainName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
 // completedName returns the name that scripts complete: the one by which the
 // program was called. scripts/install --name can install it beside OpenAI's codex,
 // whose completions must stay as they are.
 func completedName(arg0 string) string {
-	if name := filepath.Base(arg0); plainName().MatchString(name) {
+	if name := filepath.Base(arg0); plainName.MatchString(name) {
 		return name
 	}
 	return "codex"
@@ -149,7 +149,7 @@ func completionCommand() *cli.Command {
    codex completion zsh > ~/.zfunc/_codex   # a directory of your fpath
    codex completion fish > ~/.config/fish/completions/codex.fish
 The script completes the name under which the program was called.`,
-		OnUsageError: cmdutil.OnUsageError,
+		Flags: []cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferWords, Last: 1, Words: func() []string { return []string{"bash", "zsh", "fish"} }}},
 		Action: func(c *cli.Context) error {
 			script := ""
 			if c.NArg() > 1 {

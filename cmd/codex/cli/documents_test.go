@@ -259,7 +259,7 @@ func wrongCommand(app *cli.App, line string) string {
 		if len(commands) == 0 || word != strings.ToLower(word) {
 			continue // arguments, and what stands for them
 		}
-		command := commandNamed(commands, word)
+		command := (&cli.Command{Subcommands: commands}).Command(word)
 		if command == nil {
 			return fmt.Sprintf("there is no command %q", word)
 		}

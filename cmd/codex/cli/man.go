@@ -23,8 +23,8 @@ below it.
 Examples:
    codex man remote > remote.1 && man ./remote.1
    codex man > ~/.local/share/man/man1/codex.1`,
-		OnUsageError: cmdutil.OnUsageError,
 		Flags: []cli.Flag{
+			cmdutil.OtherWords,
 			&cli.BoolFlag{Name: "list", Usage: "print the names of the commands that have a page"},
 			&cli.StringFlag{Name: "date", Usage: "the `DATE` of the page, such as 2026-01-31; default: that of the commit the program was built from"},
 		},
@@ -49,13 +49,16 @@ func printMan(c *cli.Context) error {
 	source := manSource{date: date, program: "codex " + c.App.Version}
 	name := c.Args().First()
 	if name == "" {
-		return writeMan(c.App.Writer, "codex", source, appPage(c.App), nil)
+		return writeMan(c.App.Writer, "codex", source, &cli.Command{
+			HelpName: c.App.HelpName, Usage: c.App.Usage, UsageText: c.App.UsageText, Description: c.App.Description,
+			Subcommands: c.App.Commands, Flags: c.App.Flags,
+		}, nil)
 	}
-	command := commandNamed(c.App.Commands, name)
+	command := c.App.Command(name)
 	if command == nil {
-		return cmdutil.Usagef("there is no command %q; see codex help", name)
+		return cmdutil.NoCommand(c.Lineage()[1].Command, name)
 	}
-	return writeMan(c.App.Writer, "codex-"+command.Name, source, manPage("codex", command), command.Subcommands)
+	return writeMan(c.App.Writer, "codex-"+command.Name, source, command, command.Subcommands)
 }
 
 // manSource is what the foot of a page says: a date, or "" if it is not known, and the
@@ -78,30 +81,21 @@ func listMan(c *cli.Context) error {
 	return nil
 }
 
-// manPage is the help of a command below a parent. The library names a command in full
-// only when it runs it.
-func manPage(parent string, c *cli.Command) helpPage {
-	named := *c
-	named.HelpName = parent + " " + c.Name
-	return commandPage(&named)
-}
-
 // writeMan writes a page of commands in the man macros: a command, and the commands
 // below it as sections of their own.
-func writeMan(w io.Writer, title string, source manSource, page helpPage, below []*cli.Command) error {
+func writeMan(w io.Writer, title string, source manSource, page *cli.Command, below []*cli.Command) error {
 	m := &manText{}
 	m.macro("TH", strings.ToUpper(title), "1", source.date, source.program, "User Commands")
 	m.macro("SH", "NAME")
-	m.text(title + " - " + page.usage)
+	m.text(title + " - " + page.Usage)
 	m.body("SH", page)
 	for _, c := range below {
 		if c.Hidden || c.Name == "help" {
 			continue
 		}
-		sub := manPage(page.name, c)
-		m.macro("SH", strings.ToUpper(sub.name))
+		m.macro("SH", strings.ToUpper(c.HelpName))
 		m.text(c.Usage)
-		m.body("SS", sub)
+		m.body("SS", c)
 	}
 	_, err := io.WriteString(w, m.String())
 	return err
@@ -139,25 +133,22 @@ func roffText(s string) string {
 }
 
 // body writes what the help of a command shows below its name.
-func (m *manText) body(heading string, page helpPage) {
+func (m *manText) body(heading string, c *cli.Command) {
 	m.macro(heading, "SYNOPSIS")
-	m.verbatim(page.synopsis)
-	if page.description != "" {
+	m.verbatim(c.UsageText)
+	if c.Description != "" {
 		m.macro(heading, "DESCRIPTION")
-		m.paragraphs(page.description)
+		m.paragraphs(c.Description)
 	}
-	if len(page.commands) > 0 {
+	if commands := c.VisibleCommands(); len(commands) > 0 {
 		m.macro(heading, "COMMANDS")
-		for _, c := range page.commands {
-			m.item(strings.Join(c.Names(), ", "), c.Usage)
+		for _, sub := range commands {
+			m.item(strings.Join(sub.Names(), ", "), sub.Usage)
 		}
 	}
-	if len(page.options) > 0 {
-		m.macro(heading, "OPTIONS")
-		for _, o := range page.options {
-			name, text, _ := strings.Cut(o.String(), "\t")
-			m.item(name, text)
-		}
+	m.macro(heading, "OPTIONS")
+	for _, f := range c.VisibleFlags() {
+		m.item(flagHelp(f))
 	}
 }
 

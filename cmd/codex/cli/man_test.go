@@ -47,7 +47,7 @@ func TestManPages(t *testing.T) {
 			continue
 		}
 		var b bytes.Buffer
-		if err := writeMan(&b, "codex-"+c.Name, manSource{program: "codex"}, manPage("codex", c), c.Subcommands); err != nil {
+		if err := writeMan(&b, "codex-"+c.Name, manSource{program: "codex"}, c, c.Subcommands); err != nil {
 			t.Fatal(err)
 		}
 		wantOptions(t, b.String(), c)

@@ -9,11 +9,6 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The library adds this flag to every app.
-func init() {
-	cli.VersionFlag = &cli.BoolFlag{Name: "version", Aliases: []string{"v", "V"}, Usage: "print the version", DisableDefaultText: true}
-}
-
 // built is what codex version --json prints.
 type built struct {
 	Version  string `json:"version"`
@@ -34,19 +29,22 @@ its time, the version of Go, the operating system and the processor.
 
 Example:
    codex version --json`,
-		OnUsageError: cmdutil.OnUsageError,
-		Flags:        []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print JSON"}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.Usagef("version takes no arguments, got %q; see codex version --help", c.Args().First())
 			}
 			if !c.Bool("json") {
-				_, err := fmt.Fprintf(s.Out, "codex %s\n", c.App.Version)
-				return err
+				return printVersion(c)
 			}
 			return cmdutil.PrintJSON(s.Out, build(c.App.Version))
 		},
 	}
+}
+
+func printVersion(c *cli.Context) error {
+	_, err := fmt.Fprintf(c.App.Writer, "codex %s\n", c.App.Version)
+	return err
 }
 
 // build returns what is known about how the program was built.

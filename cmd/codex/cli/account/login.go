@@ -38,7 +38,7 @@ type Identity struct {
 
 func LoginCommand(s cmdutil.Streams, id Identity) *cli.Command {
 	return &cli.Command{
-		Name: "login", Usage: "sign in", OnUsageError: cmdutil.OnUsageError,
+		Name: "login", Usage: "sign in",
 		Description: `Signs in to ChatGPT with a browser on this machine; with --device-auth, with a
 browser anywhere. API keys and access tokens are read from stdin. The credentials
 are stored in $CODEX_HOME/` + signin.FileName + `.
@@ -58,7 +58,7 @@ Examples:
 			&cli.StringFlag{Name: "experimental_client-id", Hidden: true},
 		),
 		Subcommands: []*cli.Command{{
-			Name: "status", Usage: "tell how one is signed in", OnUsageError: cmdutil.OnUsageError, Flags: cmdutil.ConfigFlags(),
+			Name: "status", Usage: "tell how one is signed in", Flags: cmdutil.ConfigFlags(),
 			Description: `Exits with 0 if one is signed in, with 1 if not. CODEX_API_KEY is not looked at:
 it is for registering alone.
 
@@ -77,7 +77,7 @@ Example:
 
 func LogoutCommand(s cmdutil.Streams, id Identity) *cli.Command {
 	return &cli.Command{
-		Name: "logout", Usage: "sign out", OnUsageError: cmdutil.OnUsageError,
+		Name: "logout", Usage: "sign out",
 		Description: `Gives the tokens of a ChatGPT account back and deletes what codex login keeps.
 
 Example:

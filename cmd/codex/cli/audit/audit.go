@@ -32,14 +32,7 @@ of at most some seconds: somebody who can write the file may have cut those off.
 
 Example:
    codex audit verify --key BASE64 audit.log.* audit.log`,
-		OnUsageError: cmdutil.OnUsageError,
-		Subcommands:  []*cli.Command{verifyCommand(s), showCommand(s), grepCommand(s)},
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return cmdutil.UnknownCommand(c)
-			}
-			return cmdutil.ErrHelp
-		},
+		Subcommands: []*cli.Command{verifyCommand(s), showCommand(s), grepCommand(s)},
 	}
 }
 
@@ -59,8 +52,7 @@ whose signatures they are: compare that with what the server's log says.
 
 Example:
    codex audit verify /var/log/codex/audit.log`,
-		OnUsageError: cmdutil.OnUsageError,
-		Flags:        []cli.Flag{keyFlag()},
+		Flags: []cli.Flag{cmdutil.LocalFiles, keyFlag()},
 		Action: func(c *cli.Context) error {
 			v, err := read(c, c.Args().Slice(), nil)
 			if err != nil {
@@ -100,8 +92,7 @@ func showCommand(s cmdutil.Streams) *cli.Command {
 
 Example:
    codex audit show /var/log/codex/audit.log`,
-		OnUsageError: cmdutil.OnUsageError,
-		Flags:        []cli.Flag{keyFlag(), jsonFlag()},
+		Flags: []cli.Flag{cmdutil.LocalFiles, keyFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			return show(c, s, c.Args().Slice(), func(string) bool { return true })
 		},
@@ -116,8 +107,7 @@ show prints. Ends with 0 also if there is none.
 
 Example:
    codex audit grep 'processId=build-7 ' /var/log/codex/audit.log`,
-		OnUsageError: cmdutil.OnUsageError,
-		Flags:        []cli.Flag{keyFlag(), jsonFlag()},
+		Flags: []cli.Flag{cmdutil.LocalFiles, keyFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			pattern, err := regexp.Compile(c.Args().First())
 			if err != nil {

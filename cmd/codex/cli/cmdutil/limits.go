@@ -85,7 +85,7 @@ func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLi
 	for i := range limitOptions {
 		o := &limitOptions[i]
 		n := name(o)
-		if n == "" || !Given(c, n) {
+		if n == "" || !c.IsSet(n) {
 			continue
 		}
 		if text := c.String(n); !o.set(&l, text) {

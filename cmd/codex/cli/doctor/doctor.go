@@ -22,7 +22,7 @@ import (
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "tell what this machine can confine, and what to do about the rest", OnUsageError: cmdutil.OnUsageError,
+		Name: "doctor", Usage: "tell what this machine can confine, and what to do about the rest",
 		Description: `Tries everything that sandboxes need: namespaces, mounts, filters, Landlock,
 bubblewrap, terminals, cgroups. Nothing on the machine is changed. For
 everything that is missing it says why, and how to enable it.

@@ -48,7 +48,7 @@ type checkedShell struct {
 
 func environmentsCheckCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "connect to environments and tell what is there", ArgsUsage: "[ID...]", OnUsageError: cmdutil.OnUsageError,
+		Name: "check", Usage: "connect to environments and tell what is there", ArgsUsage: "[ID...]",
 		Description: `Tries each environment, or those that are named, at the same time, and each
 within its own timeouts; a command that does nothing is run in a sandbox. Exits
 with 1 if one of them failed.
@@ -59,7 +59,7 @@ os, version and sandbox (whether a command was confined: yes, no or unknown).
 
 Example:
    codex environments check build-box`,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON list"}},
+		Flags: []cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferWords, Words: IDs}, &cli.BoolFlag{Name: "json", Usage: "print everything as one JSON list"}},
 		Action: func(c *cli.Context) error {
 			config, err := Load("")
 			if err != nil {

@@ -18,7 +18,7 @@ const maxTokenBytes = 64 << 10
 
 func environmentsAddCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "add", Usage: "add an environment to " + execenv.FileName, ArgsUsage: "ID", OnUsageError: cmdutil.OnUsageError,
+		Name: "add", Usage: "add an environment to " + execenv.FileName, ArgsUsage: "ID",
 		Description: `Adds a server at a URL (--url), one that a rendezvous service knows (--rendezvous),
 or one that ssh starts on another machine (--ssh). The file is made if there is none;
 its comments and its order stay. Nothing is connected to: see codex environments check.
@@ -35,6 +35,7 @@ Examples:
    codex environments add box --rendezvous https://meet.example:8766 --token-file ~/box.token
    codex environments add build --ssh me@build.example --install`,
 		Flags: []cli.Flag{
+			cmdutil.OtherWords,
 			&cli.StringFlag{Name: "url", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"},
 			&cli.StringFlag{Name: "ca", Usage: "--url wss://: trust the authorities in `FILE`, and no others"},
 			&cli.StringFlag{Name: "client-cert", Usage: "--url wss://: show the certificate in `FILE`"},
@@ -137,11 +138,12 @@ func readToken(path string) (string, error) {
 
 func environmentsRemoveCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "remove", Aliases: []string{"rm"}, Usage: "remove an environment from " + execenv.FileName, ArgsUsage: "ID", OnUsageError: cmdutil.OnUsageError,
+		Name: "remove", Aliases: []string{"rm"}, Usage: "remove an environment from " + execenv.FileName, ArgsUsage: "ID",
 		Description: `The rest of the file stays as it is, with its comments.
 
 Example:
    codex environments remove devbox`,
+		Flags: []cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferWords, Words: IDs}},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return cmdutil.Usagef("remove takes the id of one environment, got %d", c.NArg())

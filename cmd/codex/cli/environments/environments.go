@@ -16,7 +16,7 @@ import (
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, try and change them", OnUsageError: cmdutil.OnUsageError,
+		Name: "environments", Aliases: []string{"env"}, Usage: "tell which environments commands can run in, try and change them",
 		Description: `An environment is a place to run commands in: this machine, a server at a URL,
 a program that leads to a server, such as ssh, or a server that has registered at
 a codex rendezvous. The first of these that is set names the environments:
@@ -52,12 +52,6 @@ Examples:
 		Subcommands: []*cli.Command{
 			environmentsListCommand(s), environmentsCheckCommand(s), environmentsAddCommand(s), environmentsRemoveCommand(s),
 		},
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return cmdutil.UnknownCommand(c)
-			}
-			return cmdutil.ErrHelp
-		},
 	}
 }
 
@@ -76,7 +70,7 @@ func newEnvironmentEntry(config execenv.Config, s execenv.Spec) environmentEntry
 
 func environmentsListCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list the environments", OnUsageError: cmdutil.OnUsageError,
+		Name: "list", Usage: "list the environments",
 		Description: `The default is marked with a star. URLs are shown without user and query,
 programs without their arguments.
 

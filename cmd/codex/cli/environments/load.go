@@ -57,3 +57,17 @@ func decidedBy(config execenv.Config) string {
 	}
 	return config.Source
 }
+
+// IDs returns the ids of the configured environments. It returns none if the configuration cannot be read:
+// shell completion, which calls it, shows no errors.
+func IDs() []string {
+	config, err := Load("")
+	if err != nil {
+		return nil
+	}
+	ids := make([]string, len(config.Environments))
+	for i, e := range config.Environments {
+		ids[i] = e.ID
+	}
+	return ids
+}

@@ -17,7 +17,7 @@ import (
 
 func remoteAttachCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "attach", Usage: "use a detached process as if it had just been started", ArgsUsage: "HANDLE", OnUsageError: cmdutil.OnUsageError,
+		Name: "attach", Usage: "use a detached process as if it had just been started", ArgsUsage: "HANDLE",
 		Description: `Shows what the process writes from now on, passes your input on, and exits with the exit
 code of the process. A process with a terminal gets your keys and the size of your
 terminal. Ctrl-P Ctrl-Q leaves it, and it goes on; without a terminal, Ctrl-C leaves.
@@ -31,6 +31,7 @@ Examples:
    codex remote attach sh
    codex remote attach --all --read-only build`,
 		Flags: serverFlags(
+			cmdutil.Handles,
 			&cli.BoolFlag{Name: "all", Usage: "show first what is retained of the output until now"},
 			&cli.BoolFlag{Name: "read-only", Usage: "pass no input on"},
 			&cli.BoolFlag{Name: "eof", Usage: "end the process's input where yours ends"},

@@ -19,7 +19,7 @@ import (
 
 func remoteCpCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "cp", Usage: "copy files to or from the server", ArgsUsage: "SOURCE... TARGET", OnUsageError: cmdutil.OnUsageError,
+		Name: "cp", Usage: "copy files to or from the server", ArgsUsage: "SOURCE... TARGET",
 		Description: `A path that begins with a colon is the server's, as in scp without a host;
 any other is local. Relative paths of the server begin at its own directory,
 :~ is its home. In the last part of a server's source and before it, * ? and [ ]
@@ -41,6 +41,7 @@ Examples:
    codex remote cp :/etc/os-release - | head -1
    codex remote cp -r --exclude node_modules ./src :~/project`,
 		Flags: []cli.Flag{
+			cmdutil.BothFiles,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envFlag(), verboseFlag(), quietFlag(),
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy directories with all that is in them"},
 			&cli.BoolFlag{Name: "preserve", Aliases: []string{"p"}, Usage: "set times and permissions as those of the source"},

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/pkg/execclient"
 	"codex.internal/pkg/execproto"
-	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -52,7 +52,7 @@ func checkDetach(c *cli.Context) error {
 	if _, ok := whenFulls[c.String("when-full")]; !ok {
 		return cmdutil.Usagef("--when-full %q: there are drop-oldest and wait", c.String("when-full"))
 	}
-	if name := c.String("name"); c.IsSet("name") && (len(name) > execproto.MaxHandleName || !handleName().MatchString(name)) {
+	if name := c.String("name"); c.IsSet("name") && (len(name) > execproto.MaxHandleName || !handleName.MatchString(name)) {
 		return cmdutil.Usagef("--name %q: a handle has 1 to %d letters, digits, dots, hyphens and underscores, and begins with a letter or digit", name, execproto.MaxHandleName)
 	}
 	if d := c.Duration("retain-for"); c.IsSet("retain-for") && d < time.Second {
@@ -62,7 +62,7 @@ func checkDetach(c *cli.Context) error {
 }
 
 // handleName is what a server takes as the name of a detached process, but for its length.
-var handleName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var handleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // errNoDetach is the error of servers without detached processes.
 var errNoDetach = errors.New("the server cannot keep detached processes; it may be too old, have --retain-dir none, or not run on Linux")

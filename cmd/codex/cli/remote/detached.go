@@ -19,7 +19,7 @@ import (
 
 func remotePsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "ps", Usage: "list your detached processes", OnUsageError: cmdutil.OnUsageError,
+		Name: "ps", Usage: "list your detached processes",
 		Description: `Lists the processes that codex remote run --detach has started for you, with those that
 have ended and whose output is retained. They are yours by your user or token, whatever
 connection has started them. OUTPUT is what is retained on the server's disk. TIME is the
@@ -177,14 +177,14 @@ func byteCount(n uint64) string {
 
 func remoteWaitCommand(cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait for the end of a detached process", ArgsUsage: "HANDLE", OnUsageError: cmdutil.OnUsageError,
+		Name: "wait", Usage: "wait for the end of a detached process", ArgsUsage: "HANDLE",
 		Description: `Waits until the process has ended and all its output has come, and exits with its exit
 code. If it is not known how the process ended, such as after a restart of the machine,
 an error is printed and the exit code is 255.
 
 Example:
    codex remote wait build && codex remote cp :out.tar .`,
-		Flags: serverFlags(),
+		Flags: serverFlags(cmdutil.Handles),
 		Action: func(c *cli.Context) error {
 			handle, err := oneHandle(c)
 			if err != nil {
@@ -220,7 +220,7 @@ var signalWords = map[string]execproto.Signal{
 
 func remoteKillCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "kill", Usage: "end detached processes", ArgsUsage: "HANDLE...", OnUsageError: cmdutil.OnUsageError,
+		Name: "kill", Usage: "end detached processes", ArgsUsage: "HANDLE...",
 		Description: `Kills the processes with all their descendants. With --signal it only sends a signal to
 the process's group: INT, TERM, KILL, HUP, QUIT, USR1 or USR2. What they have written is
 still there for codex remote logs. A process that has ended already is an error (exit
@@ -229,7 +229,7 @@ code 1), but not with --signal.
 Examples:
    codex remote kill build
    codex remote kill --signal TERM server`,
-		Flags: serverFlags(&cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send the signal `NAME` only"}),
+		Flags: serverFlags(cmdutil.Handles, &cli.StringFlag{Name: "signal", Aliases: []string{"s"}, Usage: "send the signal `NAME` only"}),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("kill needs the handle of a detached process; codex remote ps lists them")
@@ -258,13 +258,13 @@ Examples:
 
 func remoteForgetCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "forget", Usage: "remove the output of detached processes that have ended", ArgsUsage: "HANDLE...", OnUsageError: cmdutil.OnUsageError,
+		Name: "forget", Usage: "remove the output of detached processes that have ended", ArgsUsage: "HANDLE...",
 		Description: `Removes what the processes have left on the server's disk. Their handles are free then. A
 process that is running is an error.
 
 Example:
    codex remote forget build`,
-		Flags: serverFlags(),
+		Flags: serverFlags(cmdutil.Handles),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("forget needs the handle of a detached process; codex remote ps lists them")
@@ -280,7 +280,7 @@ Example:
 
 func remoteLogsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "logs", Usage: "print the output of a detached process", ArgsUsage: "HANDLE", OnUsageError: cmdutil.OnUsageError,
+		Name: "logs", Usage: "print the output of a detached process", ArgsUsage: "HANDLE",
 		Description: `Prints what is retained of the output of the process: standard output, also that of a
 terminal, to standard output, and standard error to standard error. What is not retained
 any more is reported on standard error by the numbers of its events, and the exit code is
@@ -295,6 +295,7 @@ Examples:
    codex remote logs -f build
    codex remote logs -f --consume export > export.sql`,
 		Flags: serverFlags(
+			cmdutil.Handles,
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the process has ended"},
 			&cli.Uint64Flag{Name: "after", Usage: "begin behind the event number `N`"},
 			&cli.BoolFlag{Name: "consume", Usage: "let the server drop what was printed"},

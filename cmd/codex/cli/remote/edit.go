@@ -22,7 +22,7 @@ import (
 
 func remoteEditCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "edit", Usage: "edit a file of the server with your editor", ArgsUsage: "PATH", OnUsageError: cmdutil.OnUsageError,
+		Name: "edit", Usage: "edit a file of the server with your editor", ArgsUsage: "PATH",
 		Description: `Copies the file here, runs the editor of VISUAL or EDITOR, and writes what has
 changed back, in one step. A file that does not exist is made. If the editor fails,
 or nothing has changed, nothing is written.
@@ -32,7 +32,7 @@ your changes stays here; the error names it.
 
 Example:
    EDITOR='code --wait' codex remote edit '~/project/main.go'`,
-		Flags: serverFlags(),
+		Flags: serverFlags(cmdutil.RemoteFiles),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return cmdutil.Usagef("edit takes the path of one file on the server, got %d", c.NArg())

@@ -26,7 +26,7 @@ import (
 
 func remoteExecCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "exec", Usage: "run a command in the server's sandbox, and ask when that denies it", ArgsUsage: "-- COMMAND [ARGUMENT...]", OnUsageError: cmdutil.OnUsageError,
+		Name: "exec", Usage: "run a command in the server's sandbox, and ask when that denies it", ArgsUsage: "-- COMMAND [ARGUMENT...]",
 		Description: `Runs the command as codex remote run does, but in a sandbox: by default it may
 read everything, write nothing and reach no network. When the sandbox denies it
 something, you are asked on the terminal whether to run it again without one.
@@ -61,6 +61,7 @@ Examples:
    codex remote exec --allow-domain pypi.org -- curl -sI https://pypi.org/
    codex remote exec --shell --sandbox workspace-write --cwd /src`,
 		Flags: append([]cli.Flag{
+			cmdutil.CommandLine,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), interactiveFlag(), forwardFlag(), verboseFlag(), quietFlag(),
 			&cli.StringFlag{Name: "ask", Usage: "never, on-failure or always (`WHEN`); default: on-failure if there is a terminal, never otherwise"},
 			&cli.BoolFlag{Name: "yes", Usage: "retry without the sandbox, and do not ask"},

@@ -19,7 +19,7 @@ import (
 
 func remoteForwardCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "forward", Usage: "connect ports of this machine and of the server", ArgsUsage: "[LOCAL:]PORT[:HOST:PORT]...", OnUsageError: cmdutil.OnUsageError,
+		Name: "forward", Usage: "connect ports of this machine and of the server", ArgsUsage: "[LOCAL:]PORT[:HOST:PORT]...",
 		Description: `Listens on ports of this machine and connects what comes there from the server:
 
    8080             to port 8080 of the server
@@ -52,6 +52,7 @@ Examples:
    codex remote forward --process build 3000
    ssh -o ProxyCommand='codex remote --env devbox forward -W %h:%p' me@localhost`,
 		Flags: serverFlags(
+			cmdutil.OtherWords,
 			&cli.StringSliceFlag{Name: "remote", Aliases: []string{"R"}, Usage: "listen on the server: [ADDRESS:]PORT[:HOST:PORT] (`SPEC`); may be repeated"},
 			&cli.StringSliceFlag{Name: "dynamic", Aliases: []string{"D"}, Usage: "be a SOCKS5 proxy on `[ADDRESS:]PORT` of this machine; may be repeated"},
 			&cli.StringFlag{Name: "process", Usage: "lead to ports and sockets in the sandbox of the detached process with that `HANDLE`"},

@@ -13,7 +13,7 @@ import (
 
 func remoteLnCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "ln", Usage: "make a symbolic link on the server", ArgsUsage: "TARGET LINK", OnUsageError: cmdutil.OnUsageError,
+		Name: "ln", Usage: "make a symbolic link on the server", ArgsUsage: "TARGET LINK",
 		Description: `Both paths are the server's; the colon that cp needs before them may be left out.
 The target is written into the link as you type it: a relative one begins at the
 directory of the link, and ~ means nothing in it. It need not exist.
@@ -25,6 +25,7 @@ Examples:
    codex remote ln -s ../lib/libx.so.1 /srv/lib/libx.so
    codex remote ln -sfn releases/42 /srv/current`,
 		Flags: serverFlags(
+			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link; needed, as ln makes no other"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "replace a link that exists"},
 			&cli.BoolFlag{Name: "no-dereference", Aliases: []string{"n"}, Usage: "take LINK for the link itself, also if it leads to a directory"},

@@ -16,9 +16,10 @@ import (
 
 func remoteLsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]", OnUsageError: cmdutil.OnUsageError,
+		Name: "ls", Usage: "list a directory of the server", ArgsUsage: "[PATH]",
 		Description: "Examples:\n   codex remote ls /etc\n   codex remote ls -l '~/project'",
 		Flags: serverFlags(
+			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with permissions, size, time and targets of links"},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "accepted as of other programs; all names are listed anyway"},
 		),

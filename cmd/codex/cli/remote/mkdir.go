@@ -10,12 +10,13 @@ import (
 
 func remoteMkdirCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "mkdir", Usage: "make directories on the server", ArgsUsage: "PATH...", OnUsageError: cmdutil.OnUsageError,
+		Name: "mkdir", Usage: "make directories on the server", ArgsUsage: "PATH...",
 		Description: `All paths are the server's; the colon that cp needs before them may be left out.
 
 Example:
    codex remote mkdir -p '~/project/build'`,
 		Flags: serverFlags(
+			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make the directories above too; one that exists is no error"},
 		),
 		Action: func(c *cli.Context) error {

@@ -15,7 +15,7 @@ import (
 
 func remoteMvCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "mv", Usage: "move or rename files of the server", ArgsUsage: "SOURCE... TARGET", OnUsageError: cmdutil.OnUsageError,
+		Name: "mv", Usage: "move or rename files of the server", ArgsUsage: "SOURCE... TARGET",
 		Description: `All paths are the server's; the colon that cp needs before them may be left out.
 Relative paths begin at the server's own directory, and ~ is its home.
 
@@ -27,7 +27,7 @@ source moves in one step; nothing is moved between file systems.
 Examples:
    codex remote mv report.txt old-report.txt
    codex remote mv -n /tmp/a /tmp/b /srv/files/`,
-		Flags: serverFlags(&cli.BoolFlag{Name: "no-clobber", Aliases: []string{"n"}, Usage: "fail if the new name exists"}),
+		Flags: serverFlags(cmdutil.RemoteFiles, &cli.BoolFlag{Name: "no-clobber", Aliases: []string{"n"}, Usage: "fail if the new name exists"}),
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
 			if len(args) < 2 {

@@ -43,9 +43,6 @@ func Command(s cmdutil.Streams) *cli.Command {
 		remoteTopCommand(s), remoteStatsCommand(s),
 		remoteForwardCommand(s),
 	}
-	for _, command := range commands {
-		command.UseShortOptionHandling = true // -la is -l -a
-	}
 	return &cli.Command{
 		Name:  "remote",
 		Usage: "run commands on an exec-server and copy files to and from it",
@@ -64,15 +61,8 @@ Examples:
    codex remote run -- make test
    codex remote --env devbox shell
    codex remote cp -r ./src :/tmp/src`,
-		OnUsageError: cmdutil.OnUsageError,
-		Flags:        serverFlags(),
-		Subcommands:  commands,
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return cmdutil.UnknownCommand(c)
-			}
-			return cmdutil.ErrHelp
-		},
+		Flags:       serverFlags(),
+		Subcommands: commands,
 	}
 }
 
@@ -145,7 +135,7 @@ func remoteInfoCommand(s cmdutil.Streams) *cli.Command {
 
 Example:
    codex remote info --url ws://127.0.0.1:8765`,
-		Flags: serverFlags(&cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}), OnUsageError: cmdutil.OnUsageError,
+		Flags: serverFlags(&cli.BoolFlag{Name: "json", Usage: "print the server's answer as JSON"}),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cmdutil.Usagef("info takes no arguments, got %q", c.Args().First())
@@ -215,12 +205,12 @@ func withFiles(c *cli.Context, f func(fs *execclient.FS, at places) error) error
 
 func remoteCatCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...", OnUsageError: cmdutil.OnUsageError,
+		Name: "cat", Usage: "print files of the server", ArgsUsage: "PATH...",
 		Description: `Prints the files one after another.
 
 Example:
    codex remote cat --url ws://127.0.0.1:8765 /etc/os-release`,
-		Flags: serverFlags(),
+		Flags: serverFlags(cmdutil.RemoteFiles),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return cmdutil.Usagef("cat needs the path of a file on the server")

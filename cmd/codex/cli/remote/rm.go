@@ -16,7 +16,7 @@ import (
 
 func remoteRmCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "rm", Usage: "remove files of the server", ArgsUsage: "PATH...", OnUsageError: cmdutil.OnUsageError,
+		Name: "rm", Usage: "remove files of the server", ArgsUsage: "PATH...",
 		Description: `All paths are the server's; the colon that cp needs before them may be left out.
 In a path, * ? and [ ] match names.
 
@@ -28,6 +28,7 @@ Examples:
    codex remote rm /tmp/report.txt ':build/*.o'
    codex remote rm -r '~/project/build'`,
 		Flags: serverFlags(
+			cmdutil.RemoteFiles,
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "remove directories with all that is below them"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},
 		),

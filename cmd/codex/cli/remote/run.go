@@ -10,7 +10,7 @@ import (
 
 func remoteRunCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "run a command on the server", ArgsUsage: "-- COMMAND [ARGUMENT...]", OnUsageError: cmdutil.OnUsageError,
+		Name: "run", Usage: "run a command on the server", ArgsUsage: "-- COMMAND [ARGUMENT...]",
 		Description: `Runs the command with the server's environment (all of it that holds no
 secret by its name) and shows its output as it comes. Stdin is passed on, with
 its end. Exits with the command's exit code, or 255 if the server could not be
@@ -53,6 +53,7 @@ Examples:
    codex remote run --tty -- top
    codex remote run --detach --name build -- make -j8`,
 		Flags: append([]cli.Flag{
+			cmdutil.CommandLine,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), interactiveFlag(), forwardFlag(), verboseFlag(), quietFlag(),
 			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
 		}, slices.Concat(sandbox.Flags(""), askNetworkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
@@ -73,7 +74,7 @@ Examples:
 
 func remoteShellCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "shell", Usage: "open your shell on the server", OnUsageError: cmdutil.OnUsageError,
+		Name: "shell", Usage: "open your shell on the server",
 		Description: `Runs the server's shell in a terminal. At the beginning of a line, ~. closes the
 connection, also if the server does not answer any more, and ~? says so. While a lost
 connection is made anew, Ctrl-C ends the program.

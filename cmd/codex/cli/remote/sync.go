@@ -14,7 +14,7 @@ import (
 
 func remoteSyncCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "sync", Usage: "make a directory like another one, to or from the server", ArgsUsage: "SOURCE TARGET", OnUsageError: cmdutil.OnUsageError,
+		Name: "sync", Usage: "make a directory like another one, to or from the server", ArgsUsage: "SOURCE TARGET",
 		Description: `Copies what is in the directory SOURCE and not, or not like that, in the directory
 TARGET. One of the two begins with a colon: it is the server's. A file is like another
 one if size and time are the same, or with --checksum its contents. Copies get
@@ -32,6 +32,7 @@ Examples:
    codex remote sync --watch --git --delete . :~/project
    codex remote sync --dry-run --delete ./site :/srv/site`,
 		Flags: serverFlags(
+			cmdutil.BothFiles,
 			&cli.BoolFlag{Name: "delete", Usage: "remove what the source does not have"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "checksum", Usage: "compare contents in place of sizes and times"},

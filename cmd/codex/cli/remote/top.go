@@ -39,7 +39,7 @@ func intervalOf(c *cli.Context) (time.Duration, error) {
 
 func remoteTopCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "top", Usage: "show what the processes on the server use", OnUsageError: cmdutil.OnUsageError,
+		Name: "top", Usage: "show what the processes on the server use",
 		Description: `Shows the running processes of all your sessions and your detached ones, the busiest
 first: age, share of a processor, processor time, memory and number of system processes,
 each with all descendants. On a terminal it goes on until Ctrl-C; otherwise it prints the
@@ -186,7 +186,7 @@ func drawTop(screen io.Writer, list *processList, rows int) error {
 
 func remoteStatsCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "stats", Usage: "print what processes use, once or again and again", ArgsUsage: "[NAME]...", OnUsageError: cmdutil.OnUsageError,
+		Name: "stats", Usage: "print what processes use, once or again and again", ArgsUsage: "[NAME]...",
 		Description: `Prints a line for each process: those with the names, which are handles of detached
 processes or ids of processes of your sessions, or all that run. With --follow it prints
 the lines again and again, until no process of them runs any more. %CPU is the share of a
@@ -197,6 +197,7 @@ Examples:
    codex remote stats -f --interval 10s build
    codex remote stats -f --json`,
 		Flags: serverFlags(
+			cmdutil.OtherWords,
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the processes have ended"},
 			intervalFlag(), scopeFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each line"},

@@ -18,7 +18,7 @@ import (
 func remoteWatchCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
 		Name: "watch", Usage: "tell what changes on the server, or run a command after it",
-		ArgsUsage: "PATH [-- COMMAND [ARGUMENT...]]", OnUsageError: cmdutil.OnUsageError,
+		ArgsUsage: "PATH [-- COMMAND [ARGUMENT...]]",
 		Description: `Prints a line for each change of the file or directory, and of what is below it:
 created, modified, attributes or removed, and the path. A line "overflow" means
 that changes were lost, and that everything may have changed.
@@ -34,6 +34,7 @@ Examples:
    codex remote watch --json . | jq -r .path
    codex remote watch --exclude .git --exclude '*.o' '~/project' -- make -C project test`,
 		Flags: serverFlags(
+			&cmdutil.Operands{Kind: cmdutil.OfferRemoteFiles, Last: 1},
 			&cli.BoolFlag{Name: "no-recursive", Usage: "only the names of the directory itself"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out names that match `PATTERN`, or paths below PATH if it has a slash; may be repeated"},
 			&cli.BoolFlag{Name: "json", Usage: "a line of JSON for each change: {\"kind\", \"path\", \"isDirectory\"}"},

@@ -62,7 +62,6 @@ SIGINT and SIGTERM end it in order: its peers are told, and come back when it
 does. A second signal ends it at once.
 
 Every option can stand in a TOML file, which --config FILE or --config-file FILE names.`,
-		OnUsageError: cmdutil.OnUsageError,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:8766", Usage: "listen on `HOST:PORT` (port 0: any free one)"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "the `FILE` with the certificate and its chain, as PEM"},

@@ -14,7 +14,7 @@ import (
 
 func rendezvousTokenCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "token", Usage: "make, list and revoke the tokens of the service", OnUsageError: cmdutil.OnUsageError,
+		Name: "token", Usage: "make, list and revoke the tokens of the service",
 		Description: `A token is good for a role and for environments. An executor registers
 with it as CODEX_RENDEZVOUS_TOKEN (Codex CLI's as CODEX_API_KEY); an agent
 connects with it as CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN. The file has digests
@@ -27,18 +27,12 @@ Examples:
    codex rendezvous token list
    codex rendezvous token revoke 5c1f0a9be2d4`,
 		Subcommands: []*cli.Command{tokenCreateCommand(s), tokenListCommand(s), tokenRevokeCommand(s)},
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return cmdutil.UnknownCommand(c)
-			}
-			return cmdutil.ErrHelp
-		},
 	}
 }
 
 func tokenCreateCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "create", Usage: "make a token and print it", OnUsageError: cmdutil.OnUsageError,
+		Name: "create", Usage: "make a token and print it",
 		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.
 
 Example:
@@ -93,7 +87,7 @@ type tokenEntry struct {
 
 func tokenListCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list the tokens, oldest first", OnUsageError: cmdutil.OnUsageError,
+		Name: "list", Usage: "list the tokens, oldest first",
 		Description: `With --json: an array of {id, name, role, environments, created, expires}, where
 expires is null if it never does.
 
@@ -139,12 +133,12 @@ func listTokens(to io.Writer, path string, entries []tokenEntry, now time.Time) 
 
 func tokenRevokeCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "revoke", Usage: "take tokens back", ArgsUsage: "ID...", OnUsageError: cmdutil.OnUsageError,
+		Name: "revoke", Usage: "take tokens back", ArgsUsage: "ID...",
 		Description: `A running service refuses the tokens from then on.
 
 Example:
    codex rendezvous token revoke 4f1d0c2b9e7a`,
-		Flags: []cli.Flag{tokensFlag()},
+		Flags: []cli.Flag{cmdutil.OtherWords, tokensFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("revoke needs the id of a token; see codex rendezvous token list")

@@ -30,7 +30,7 @@ const (
 
 func Command(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "sandbox", Usage: "run a command on this machine in a sandbox (Linux only)", ArgsUsage: "-- COMMAND [ARGUMENT...]", OnUsageError: cmdutil.OnUsageError,
+		Name: "sandbox", Usage: "run a command on this machine in a sandbox (Linux only)", ArgsUsage: "-- COMMAND [ARGUMENT...]",
 		Description: `Runs the command where it may read everything, write nothing and reach no
 network: that is --read-only, the default. --workspace-write lets it write also
 below the current directory (or --cwd), /tmp and $TMPDIR, but not in .git,
@@ -52,7 +52,7 @@ Examples:
    codex sandbox -P dev -C ~/src -- make
    codex sandbox --workspace-write --explain
    codex sandbox --workspace-write --explain --target windows`,
-		Flags: slices.Concat(Flags(""), []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{&cmdutil.Operands{Kind: cmdutil.OfferLocalFiles, CommandLine: true}}, Flags(""), []cli.Flag{
 			&cli.StringFlag{Name: "permission-profile", Aliases: []string{"P"}, Usage: "what the permission profile `NAME` of config.toml says, or :read-only, :workspace or :danger-full-access"},
 			cmdutil.OverrideFlag(),
 			&cli.StringFlag{Name: "profile", Aliases: []string{"p"}, Usage: "put the config profile `NAME`, NAME.config.toml in the directory of config.toml, over the user's"},

@@ -70,7 +70,7 @@ func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 	path := c.String("audit-log")
 	if path == "" {
 		for _, name := range []string{"audit-log", "audit-key", "audit-commands", "audit-paths", "audit-max-bytes", "audit-on-error"} {
-			if cmdutil.Given(c, name) {
+			if c.IsSet(name) {
 				return nil, cmdutil.Usagef("--%s needs --audit-log FILE", name)
 			}
 		}

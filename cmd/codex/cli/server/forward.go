@@ -39,7 +39,6 @@ sees connections of this program, which shows no token.
 Example:
    codex exec-server forward --remote https://meet.example:8766 \
       --environment-id box --connect ws://127.0.0.1:8765`,
-		OnUsageError: cmdutil.OnUsageError,
 		Flags: append(append(append(cmdutil.ConfigFlags(),
 			&cli.StringFlag{Name: "connect", Usage: "the server's `URL`: ws://HOST:PORT, wss://HOST:PORT or unix:///PATH"}),
 			remoteFlags()...), cmdutil.LogFlags()...),

@@ -21,7 +21,7 @@ const maxScrapers = 16
 // listenMetrics listens where --metrics-listen says; nil: nowhere.
 func listenMetrics(c *cli.Context) (net.Listener, error) {
 	where := c.String("metrics-listen")
-	if !cmdutil.Given(c, "metrics-listen") {
+	if !c.IsSet("metrics-listen") {
 		return nil, nil
 	}
 	addr, err := netip.ParseAddrPort(where)

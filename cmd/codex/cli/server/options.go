@@ -32,7 +32,7 @@ const optionsName = "exec-server.toml"
 func optionsFile(c *cli.Context) cmdutil.OptionsFile {
 	return cmdutil.OptionsFile{
 		Name: optionsName, Excluded: func() map[string][]string { return excludedOptions(c) },
-		Unless: cmdutil.Given(c, "listen") && slices.ContainsFunc(c.StringSlice("listen"), func(url string) bool { return strings.HasPrefix(url, "stdio") }),
+		Unless: c.IsSet("listen") && slices.ContainsFunc(c.StringSlice("listen"), func(url string) bool { return strings.HasPrefix(url, "stdio") }),
 	}
 }
 
@@ -136,7 +136,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 		Mode: c.String("ws-auth"), TokenFile: c.String("ws-token-file"), TokenSHA256: c.String("ws-token-sha256"), TokensFile: c.String("ws-tokens"),
 		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
 	}
-	if cmdutil.Given(c, "ws-max-clock-skew-seconds") {
+	if c.IsSet("ws-max-clock-skew-seconds") {
 		skew := time.Duration(min(c.Uint64("ws-max-clock-skew-seconds"), 1<<30)) * time.Second
 		config.ClockSkew = &skew
 	}
@@ -166,7 +166,7 @@ func checkValues(c *cli.Context) error {
 			"--linux-sandbox-pid-namespace %q: isolate is supported; inherit is not, because a sandboxed command would see processes outside", word)
 	}
 	for _, name := range []string{"ws-auth", "ws-token-file", "ws-token-sha256", "ws-tokens", "ws-shared-secret-file", "ws-issuer", "ws-audience"} {
-		if cmdutil.Given(c, name) && c.String(name) == "" {
+		if c.IsSet(name) && c.String(name) == "" {
 			return cmdutil.Usagef("--%s must not be empty; give a value or leave the flag out", name)
 		}
 	}

@@ -27,14 +27,14 @@ import (
 // checkRemote checks the options of a server that registers in place of
 // listening, in the words of Codex CLI.
 func checkRemote(c *cli.Context) error {
-	if cmdutil.Given(c, "remote") && cmdutil.Given(c, "listen") {
+	if c.IsSet("remote") && c.IsSet("listen") {
 		return cmdutil.Usagef("the argument '--remote <URL>' cannot be used with '--listen <URL>'%s", remoteUsage(c))
 	}
 	var needed []neededFlag
 	switch {
 	case c.Bool("use-agent-identity-auth") || c.Bool("registration-bearer-stdin"):
 		needed = []neededFlag{{"environment-id", "ID"}, {"remote", "URL"}}
-	case cmdutil.Given(c, "remote"):
+	case c.IsSet("remote"):
 		needed = []neededFlag{{"environment-id", "ID"}}
 	}
 	return checkRegistration(c, remoteUsage(c), needed...)
@@ -51,7 +51,7 @@ func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error
 	}
 	var missing []string
 	for _, flag := range needed {
-		if !cmdutil.Given(c, flag.name) {
+		if !c.IsSet(flag.name) {
 			missing = append(missing, "  --"+flag.name+" <"+flag.value+">")
 		}
 	}
@@ -66,10 +66,10 @@ func checkRegistration(c *cli.Context, usage string, needed ...neededFlag) error
 // what is missing.
 func remoteUsage(c *cli.Context) string {
 	flags := []string{"--environment-id <ID>", "--remote <URL>"}
-	if cmdutil.Given(c, "remote") && cmdutil.Given(c, "environment-id") {
+	if c.IsSet("remote") && c.IsSet("environment-id") {
 		slices.Reverse(flags)
 	}
-	if cmdutil.Given(c, "name") {
+	if c.IsSet("name") {
 		flags = append(flags, "--name <NAME>")
 	}
 	if c.Bool("use-agent-identity-auth") {

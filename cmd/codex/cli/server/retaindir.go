@@ -27,9 +27,9 @@ func retainDir(c *cli.Context) (string, error) {
 	switch {
 	case flag == retainNone:
 		return "", nil
-	case cmdutil.Given(c, "retain-dir") && !filepath.IsAbs(flag):
+	case c.IsSet("retain-dir") && !filepath.IsAbs(flag):
 		return "", cmdutil.Usagef("--retain-dir %s: give an absolute path, or %s", flag, retainNone)
-	case cmdutil.Given(c, "retain-dir"):
+	case c.IsSet("retain-dir"):
 		return flag, nil
 	}
 	state := stateDir()
@@ -44,7 +44,7 @@ func retainDir(c *cli.Context) (string, error) {
 // connection, and the next one, as through ssh, is to find what this one has left.
 func placeOf(c *cli.Context) string {
 	kind, place := "remote-", c.String("remote")+" "+c.String("environment-id")
-	if !cmdutil.Given(c, "remote") {
+	if !c.IsSet("remote") {
 		where, err := parseListen(c.StringSlice("listen")[0])
 		switch {
 		case err != nil:
@@ -72,7 +72,7 @@ const maxAnyPort = 64
 // the claim.
 func claimRetainDir(c *cli.Context, dir string, log *slog.Logger) (claimed string, release func()) {
 	release = func() {}
-	if dir == "" || cmdutil.Given(c, "retain-dir") || cmdutil.Given(c, "remote") {
+	if dir == "" || c.IsSet("retain-dir") || c.IsSet("remote") {
 		return dir, release
 	}
 	where, err := parseListen(c.StringSlice("listen")[0])

@@ -28,7 +28,7 @@ func openRoleTokens(c *cli.Context) (*wsauth.TokenFile, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case path == "" && cmdutil.Given(c, "tokens"):
+	case path == "" && c.IsSet("tokens"):
 		return nil, cmdutil.Usagef("--tokens is empty; leave it out or give it a value")
 	case path == "":
 		dir, err := home.Find()
@@ -45,7 +45,7 @@ func openRoleTokens(c *cli.Context) (*wsauth.TokenFile, error) {
 
 func roleTokenCreate(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "create", Usage: "make a token with a role and print it", OnUsageError: cmdutil.OnUsageError,
+		Name: "create", Usage: "make a token with a role and print it",
 		Description: `Prints the token on stdout, and nothing else. It cannot be printed again.
 
 A token with the role read can read files and follow the output of processes of its
@@ -89,7 +89,7 @@ func createRoleToken(c *cli.Context, s cmdutil.Streams) error {
 		Name: c.String("name"), Principal: c.String("principal"), Role: wsauth.Role(c.String("role")), TTL: c.Duration("expires"),
 		Ceiling: wsauth.Ceiling{MaxSandbox: wsauth.Sandbox(c.String("max-sandbox")), Limits: wsauth.Limits(limits)},
 	}
-	if cmdutil.Given(c, "cwd") {
+	if c.IsSet("cwd") {
 		if spec.Ceiling.Dir, err = directory(c.String("cwd")); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ type roleTokenEntry struct {
 
 func roleTokenList(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list the tokens with roles, oldest first", OnUsageError: cmdutil.OnUsageError,
+		Name: "list", Usage: "list the tokens with roles, oldest first",
 		Description: `With --json: an array of {id, name, role, principal, cwd, maxSandbox, limits, created,
 expires}, where expires is null if it never does.
 
@@ -224,13 +224,13 @@ func listRoleTokens(to io.Writer, path string, entries []roleTokenEntry, now tim
 
 func roleTokenRevoke(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "revoke", Usage: "take tokens with roles back", ArgsUsage: "ID...", OnUsageError: cmdutil.OnUsageError,
+		Name: "revoke", Usage: "take tokens with roles back", ArgsUsage: "ID...",
 		Description: `A running server refuses the tokens from then on, and ends their sessions within ten
 seconds. Detached processes go on.
 
 Example:
    codex exec-server token revoke 4f1d0c2b9e7a`,
-		Flags: []cli.Flag{roleTokensFlag()},
+		Flags: []cli.Flag{cmdutil.OtherWords, roleTokensFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return cmdutil.Usagef("revoke needs the id of a token; see codex exec-server token list")

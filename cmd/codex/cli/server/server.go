@@ -65,10 +65,9 @@ file of the audit trail instead.
 Every option can stand in a TOML file, for example max-processes = 64, which
 --config FILE or --config-file FILE names.
 Options on the command line count more than variables, and those more than the file.`,
-		OnUsageError: cmdutil.OnUsageError,
-		Flags:        serverFlags(),
-		Subcommands:  []*cli.Command{forwardCommand(s), tokenCommand(s)},
-		Action:       func(c *cli.Context) error { return runExecServer(c, s) },
+		Flags:       serverFlags(),
+		Subcommands: []*cli.Command{forwardCommand(s), tokenCommand(s)},
+		Action:      func(c *cli.Context) error { return runExecServer(c, s) },
 	}
 }
 
@@ -122,7 +121,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	opts.RetainDir, release = claimRetainDir(c, opts.RetainDir, log)
 	defer release()
 	var f front
-	if cmdutil.Given(c, "remote") {
+	if c.IsSet("remote") {
 		f, err = remoteFront(c, s, opts, log)
 	} else {
 		f, err = listenFront(c, s, opts, log)
@@ -146,7 +145,7 @@ func runWithOptions(c *cli.Context, s cmdutil.Streams, options *cmdutil.Options)
 	defer removeAliases(aliases, s.Err)
 	makeThreads, threadsMade := threads.Ahead(threads.ServerPlan, log)
 	defer threadsMade()
-	if cmdutil.Given(c, "remote") {
+	if c.IsSet("remote") {
 		makeThreads() // the rendezvous service may not answer for long
 	}
 	srv, err := execserver.New(opts)

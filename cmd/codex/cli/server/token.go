@@ -22,7 +22,7 @@ const tokenBytes = 32
 
 func tokenCommand(s cmdutil.Streams) *cli.Command {
 	return &cli.Command{
-		Name: "token", Usage: "make a file with a token, or manage tokens with roles", ArgsUsage: "FILE", OnUsageError: cmdutil.OnUsageError,
+		Name: "token", Usage: "make a file with a token, or manage tokens with roles", ArgsUsage: "FILE",
 		Description: `With a FILE: makes it with a new random token for --ws-token-file, which only this
 user can read, and prints what a server and its clients need. The token itself is not
 printed. A file that exists is never replaced. Its holders can do everything.
@@ -35,6 +35,7 @@ Examples:
    codex exec-server token create --role run --cwd /srv/project --expires 24h
    codex exec-server token list`,
 		Subcommands: []*cli.Command{roleTokenCreate(s), roleTokenList(s), roleTokenRevoke(s)},
+		Flags:       []cli.Flag{cmdutil.LocalFiles},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return cmdutil.Usagef("token takes the path of one new file, got %d", c.NArg())
