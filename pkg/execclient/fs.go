@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"syscall"
 	"time"
 
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/b64"
-	"codex.internal/pkg/wire/pattern"
 )
 
 // FS is the server's file system. Its methods may be called from any
@@ -115,7 +115,7 @@ func pathError(op, path string, err error) error {
 
 // osError finds the error number that servers put into their texts, where it
 // is the host's: those below are the same on Linux and macOS.
-var osError = pattern.New(`\(os error (\d+)\)`)
+var osError = regexp.MustCompile(`\(os error (\d+)\)`)
 
 // kindsOf are the errors of package fs that a server's error amounts to.
 func kindsOf(e *ServerError) []error {
@@ -126,7 +126,7 @@ func kindsOf(e *ServerError) []error {
 	case execproto.CodeInvalidRequest:
 		kinds = append(kinds, fs.ErrInvalid)
 	}
-	if m := osError().FindStringSubmatch(e.Message); m != nil {
+	if m := osError.FindStringSubmatch(e.Message); m != nil {
 		switch m[1] {
 		case "1", "13":
 			kinds = append(kinds, fs.ErrPermission)

@@ -98,7 +98,7 @@ func startError(err error) error {
 	if !ok {
 		return err
 	}
-	m := osError().FindStringSubmatch(refused.Message)
+	m := osError.FindStringSubmatch(refused.Message)
 	switch {
 	case m == nil:
 		return err

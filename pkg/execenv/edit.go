@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"codex.internal/pkg/host/safeopen"
-	"codex.internal/pkg/wire/pattern"
 )
 
 // Entry is an environment as a file names it. Members that are empty are left out.
@@ -123,7 +123,7 @@ func Remove(home, id string) (path string, err error) {
 			return nil, nil, errByHand
 		}
 		if before.Default == id {
-			text = defaultLine().ReplaceAll(text, nil)
+			text = defaultLine.ReplaceAll(text, nil)
 		}
 		return text, func(after Config) error {
 			want := slices.DeleteFunc(slices.Clone(before.Environments), func(s Spec) bool { return s.ID == id })
@@ -139,16 +139,16 @@ func Remove(home, id string) (path string, err error) {
 var errByHand = errors.New("the file is written in a way that this program cannot edit; edit it by hand")
 
 var (
-	entryHeader = pattern.New(`(?m)^[ \t]*\[\[[ \t]*environments[ \t]*\]\]`)
-	anyHeader   = pattern.New(`(?m)^[ \t]*\[`)
-	subHeader   = pattern.New(`^[ \t]*\[[ \t]*environments[ \t]*\.`)
-	defaultLine = pattern.New(`(?m)^[ \t]*default[ \t]*=[^\n]*\n?`)
+	entryHeader = regexp.MustCompile(`(?m)^[ \t]*\[\[[ \t]*environments[ \t]*\]\]`)
+	anyHeader   = regexp.MustCompile(`(?m)^[ \t]*\[`)
+	subHeader   = regexp.MustCompile(`^[ \t]*\[[ \t]*environments[ \t]*\.`)
+	defaultLine = regexp.MustCompile(`(?m)^[ \t]*default[ \t]*=[^\n]*\n?`)
 )
 
 // setDefault sets the default, in the line that there is, or in a new first one.
 func setDefault(text []byte, id string) []byte {
 	line := "default = " + tomlString(id) + "\n"
-	if at := defaultLine().FindIndex(text); at != nil {
+	if at := defaultLine.FindIndex(text); at != nil {
 		return slices.Concat(text[:at[0]], []byte(line), text[at[1]:])
 	}
 	return append([]byte(line+"\n"), text...)
@@ -157,13 +157,13 @@ func setDefault(text []byte, id string) []byte {
 // cutEntry removes the entry with an index, up to the next header that is not of its own
 // tables. Comments right before that header belong to what follows.
 func cutEntry(text []byte, index int) ([]byte, bool) {
-	headers := entryHeader().FindAllIndex(text, -1)
+	headers := entryHeader.FindAllIndex(text, -1)
 	if index < 0 || index >= len(headers) {
 		return nil, false
 	}
 	begin, end := headers[index][0], len(text)
-	for _, next := range anyHeader().FindAllIndex(text[headers[index][1]:], -1) {
-		if at := headers[index][1] + next[0]; !subHeader().Match(text[at:]) {
+	for _, next := range anyHeader.FindAllIndex(text[headers[index][1]:], -1) {
+		if at := headers[index][1] + next[0]; !subHeader.Match(text[at:]) {
 			end = at
 			break
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -14,7 +15,6 @@ import (
 
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/host/safeopen"
-	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -322,7 +322,7 @@ func list(value any) (values []string, ok bool) {
 }
 
 // namedOption finds an option in an error.
-var namedOption = pattern.New(`--([a-z0-9-]+)`)
+var namedOption = regexp.MustCompile(`--([a-z0-9-]+)`)
 
 // Explain adds to an error about options where those that it names come from, if that is
 // the file.
@@ -330,7 +330,7 @@ func (o *Options) Explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, m := range namedOption().FindAllStringSubmatch(err.Error(), -1) {
+	for _, m := range namedOption.FindAllStringSubmatch(err.Error(), -1) {
 		if at := o.from[m[1]]; at != "" {
 			return WithAdvice(err, "--"+m[1]+" comes from "+at)
 		}
@@ -363,7 +363,7 @@ func (o *Options) Checked(w io.Writer) (done bool, err error) {
 }
 
 // credentials finds a URL with a name or a password in front of its host.
-var credentials = pattern.New(`://[^/\s"]*@`)
+var credentials = regexp.MustCompile(`://[^/\s"]*@`)
 
 // text returns the options as a file that has the same effect. Options without a value, or
 // with their default, are comments, and so are those that have a password.
@@ -373,7 +373,7 @@ func (o *Options) text() string {
 		flag := o.flagNamed(name)
 		value := o.value(flag, name)
 		switch {
-		case o.isGiven(name) && credentials().MatchString(value):
+		case o.isGiven(name) && credentials.MatchString(value):
 			fmt.Fprintf(&b, "# %s is set by %s; it has a password, which is not printed\n", name, o.source(flag, name))
 		case o.isGiven(name) && !o.c.IsSet(name):
 			fmt.Fprintf(&b, "# %s is set by %s\n", name, o.variables[name]) // its value may be a secret

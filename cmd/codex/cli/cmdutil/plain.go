@@ -2,20 +2,20 @@ package cmdutil
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"codex.internal/pkg/execclient"
-	"codex.internal/pkg/wire/pattern"
 )
 
 var (
 	// osError is how servers tell an error of the operating system: its text, its
 	// number, and the object, which may be missing.
-	osError = pattern.New(`^([^:()]+) \(os error [0-9]+\)(?:: (.*))?$`)
+	osError = regexp.MustCompile(`^([^:()]+) \(os error [0-9]+\)(?:: (.*))?$`)
 	// osNumber is the number alone, inside of a longer text.
-	osNumber = pattern.New(` \(os error [0-9]+\)`)
+	osNumber = regexp.MustCompile(` \(os error [0-9]+\)`)
 )
 
 // Plain returns the text of an error for the terminal. An error of a server is shown as
@@ -42,9 +42,9 @@ func Plain(err error) string {
 // plainAnswer is the message of a server behind the text before it, which may
 // name the object already.
 func plainAnswer(before, message string) string {
-	m := osError().FindStringSubmatch(message)
+	m := osError.FindStringSubmatch(message)
 	if m == nil {
-		return osNumber().ReplaceAllString(message, "")
+		return osNumber.ReplaceAllString(message, "")
 	}
 	reason, object := lower(m[1]), m[2]
 	if object == "" || strings.HasSuffix(before, object+": ") {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ import (
 	"time"
 
 	"codex.internal/pkg/account/home"
-	"codex.internal/pkg/wire/pattern"
 )
 
 const (
@@ -247,11 +247,11 @@ func (f *File) lock(ctx context.Context) (*os.File, error) {
 }
 
 // allowList matches the beginning of a list allow.
-var allowList = pattern.New(`(?m)^[ \t]*"?allow"?[ \t]*=[ \t]*\[`)
+var allowList = regexp.MustCompile(`(?m)^[ \t]*"?allow"?[ \t]*=[ \t]*\[`)
 
 // tableHeader matches the beginning of a table, behind which there are no keys of the
 // policy itself.
-var tableHeader = pattern.New(`(?m)^[ \t]*\[`)
+var tableHeader = regexp.MustCompile(`(?m)^[ \t]*\[`)
 
 // allowIn returns the text of an egress policy with patterns added to its list allow. The
 // rest of the text, with its comments, stays. A place that looks right may be inside of
@@ -290,7 +290,7 @@ func allowIn(text string, patterns []string) (string, error) {
 // a table or at the end.
 func allowPlaces(text, quoted string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for _, at := range allowList().FindAllStringIndex(text, maxPlaces) {
+		for _, at := range allowList.FindAllStringIndex(text, maxPlaces) {
 			rest := text[at[1]:]
 			if !strings.HasPrefix(strings.TrimLeft(rest, " \t"), "\n") {
 				rest = "\n" + rest
@@ -300,7 +300,7 @@ func allowPlaces(text, quoted string) iter.Seq[string] {
 			}
 		}
 		list := "allow = [" + quoted + "\n]\n"
-		for _, at := range tableHeader().FindAllStringIndex(text, maxPlaces) {
+		for _, at := range tableHeader.FindAllStringIndex(text, maxPlaces) {
 			if !yield(text[:at[0]] + list + text[at[0]:]) {
 				return
 			}

@@ -3,17 +3,17 @@ package remote
 import (
 	"bytes"
 	"io"
+	"regexp"
 	"slices"
 	"sync"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
-	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
 // routineLine is a line of a server's log, as text or JSON, that nobody has to read:
 // records below warnings.
-var routineLine = pattern.New(`^(time=\S+ level=(DEBUG|INFO)[ +-]|\{"time":"[^"]*","level":"(DEBUG|INFO)[+"-])`)
+var routineLine = regexp.MustCompile(`^(time=\S+ level=(DEBUG|INFO)[ +-]|\{"time":"[^"]*","level":"(DEBUG|INFO)[+"-])`)
 
 // verboseFlag shows the connection, and the log of a server that codex starts.
 func verboseFlag() cli.Flag {
@@ -87,7 +87,7 @@ func (f *logFilter) Write(text []byte) (int, error) {
 			}
 			piece, f.line = f.line, nil
 			f.rest = shown
-			if routineLine().Match(piece) {
+			if routineLine.Match(piece) {
 				f.rest = leftOut
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,7 +16,6 @@ import (
 	"codex.internal/pkg/execproto"
 	"codex.internal/pkg/fileop/archive"
 	"codex.internal/pkg/host/dirfd"
-	"codex.internal/pkg/wire/pattern"
 )
 
 // tree is a directory that is copied from or to: a localTree, a serverTree or a plainTree.
@@ -201,7 +201,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 		err := t.fs.RemoveWith(t.ctx, under(t.uri, e.Path), o)
 		var refused *execclient.ServerError
 		// A directory may have something in it that is left out.
-		kept := e.Type == archive.Directory && errors.As(err, &refused) && notEmpty().MatchString(refused.Message)
+		kept := e.Type == archive.Directory && errors.As(err, &refused) && notEmpty.MatchString(refused.Message)
 		if err != nil && !kept && !execclient.IsCode(err, execproto.CodeNotFound) {
 			t.report(t.shown(e.Path), err)
 		}
@@ -232,7 +232,7 @@ func (t *serverTree) remove(doomed []*archive.Entry, whole bool) {
 }
 
 // notEmpty finds the error of removing a directory that is not empty, of Linux or macOS.
-var notEmpty = pattern.New(`\(os error (39|66)\)`)
+var notEmpty = regexp.MustCompile(`\(os error (39|66)\)`)
 
 // isBelow reports whether a path is in a directory.
 func isBelow(below, folder string) bool {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,7 +12,6 @@ import (
 	"codex.internal/pkg/host/terminal"
 	"codex.internal/pkg/sandbox/permissions"
 	"codex.internal/pkg/wire/pathuri"
-	"codex.internal/pkg/wire/pattern"
 )
 
 // Words for --sandbox.
@@ -97,11 +97,11 @@ func writesWorkspace(p permissions.Profile) bool {
 // system, or of a drive.
 func IsRootURI(uri string) bool {
 	dir := path.Clean(strings.ReplaceAll(RootOf(uri), `\`, "/"))
-	return dir == "/" || dir == "//" || driveRoot().MatchString(dir)
+	return dir == "/" || dir == "//" || driveRoot.MatchString(dir)
 }
 
 // driveRoot matches the root of a drive.
-var driveRoot = pattern.New(`^/?[A-Za-z]:/?\.?$`)
+var driveRoot = regexp.MustCompile(`^/?[A-Za-z]:/?\.?$`)
 
 // RootOf is such a directory for people.
 func RootOf(uri string) string {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,7 +17,6 @@ import (
 	"codex.internal/pkg/host/codexconfig"
 	"codex.internal/pkg/host/safeopen"
 	"codex.internal/pkg/sandbox/permissions"
-	"codex.internal/pkg/wire/pattern"
 	"github.com/urfave/cli/v2"
 )
 
@@ -92,14 +92,14 @@ func loadSettings(c *cli.Context, cwd string) (settings, error) {
 }
 
 // configProfileName is the name of a config profile, as Codex CLI takes it.
-var configProfileName = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+var configProfileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // profileLayer reads the file of a config profile. Codex CLI goes on without a file that
 // is missing; here that is an error, for the command would run with other permissions
 // than those that were asked for.
 func profileLayer(dir, name string) (codexconfig.Layer, error) {
 	var none codexconfig.Layer
-	if !configProfileName().MatchString(name) {
+	if !configProfileName.MatchString(name) {
 		return none, cmdutil.Usagef("--profile %q: expected the name of a config profile, such as work; "+
 			"a permission profile in a file is given by --profile-file FILE", name)
 	}
@@ -140,7 +140,7 @@ func ConfigProfiles() (names []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), configSuffix); ok && configProfileName().MatchString(name) {
+		if name, ok := strings.CutSuffix(e.Name(), configSuffix); ok && configProfileName.MatchString(name) {
 			names = append(names, name)
 		}
 	}
