@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"github.com/urfave/cli/v2"
@@ -35,23 +36,40 @@ type sample struct {
 // them.
 func sampleOf(t *testing.T, flag cli.Flag) sample {
 	t.Helper()
-	switch flag.(type) {
+	var kind any = flag
+	if f, ok := flag.(*cli.GenericFlag); ok {
+		kind = f.Value
+	}
+	switch kind.(type) {
 	case *cli.BoolFlag:
 		return sample{"true", "true", "=false", "false", []string{`"true"`, "1", "[true]"}, "true or false"}
-	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
-		return sample{"7", "7", "=8", "8", []string{`"7"`, "1.5", "true", "[7]", "7.0"}, "a number without a fraction"}
-	case *cli.DurationFlag:
-		return sample{`"90m"`, `"1h30m0s"`, "=5s", `"5s"`, []string{"90", "1.5", "true", `["90s"]`, `"90"`, `"soon"`}, "a duration in quotes"}
+	case *cmdutil.Number[int64]:
+		value, other := countOf(flag)
+		return sample{value, value, "=" + other, other, []string{`"7"`, "1.5", "true", "[7]", "7.0"}, "a number without a fraction"}
+	case *cmdutil.Number[time.Duration]:
+		return sample{`"90m"`, `"1h30m0s"`, "=5s", `"5s"`, []string{"90", "1.5", "true", `["90s"]`, `"90"`, `"soon"`}, "a duration"}
 	case *cli.StringSliceFlag:
 		if flag.Names()[0] == "config" {
 			return sample{`["a=b,c", "d=1"]`, `["a=b,c", "d=1"]`, "=d=2", `["d=2"]`, []string{"1", "true", "[1]", `["a=1", true]`}, "a string or an array of strings"}
 		}
 		return sample{`["a,b", "c"]`, `["a,b", "c"]`, "=d", `["d"]`, []string{"1", "true", "[1]", `["a", true]`}, "a string or an array of strings"}
+	case *cmdutil.Limit:
+		for _, value := range []string{"7", "7m"} {
+			if flag.(*cli.GenericFlag).Value.Set(value) == nil {
+				return sample{`"` + value + `"`, `"` + value + `"`, "=" + value, `"` + value + `"`, []string{"1", "1.5", "true", `["a"]`}, "a string"}
+			}
+		}
 	case *cli.StringFlag:
 		return sample{`"a \"b\""`, `"a \"b\""`, "=c", `"c"`, []string{"1", "1.5", "true", `["a"]`, "1979-05-27T07:32:00Z"}, "a string"}
 	}
 	t.Fatalf("--%s has a type that no test knows: %T", flag.Names()[0], flag)
 	return sample{}
+}
+
+// countOf returns two numbers that an option takes.
+func countOf(flag cli.Flag) (value, other string) {
+	n := flag.(*cli.GenericFlag).Value.(*cmdutil.Number[int64])
+	return strconv.FormatInt(n.Least+1, 10), strconv.FormatInt(n.Least, 10)
 }
 
 // optionsIn runs a command with a file of options, which has one line, and returns what it prints.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"codex.internal/pkg/account/home"
 	"codex.internal/pkg/host/safeopen"
@@ -196,7 +197,7 @@ func (o *Options) apply(entries []home.Entry, excluded map[string][]string) erro
 		}
 		set = append(set, func() error {
 			if err := o.c.Set(e.Key, value); err != nil {
-				return fmt.Errorf("%s: %s: %s is not %s", at, e.Key, strconv.Quote(value), allowed(flag))
+				return fmt.Errorf("%s: %s: %s: %w", at, e.Key, strconv.Quote(value), err)
 			}
 			o.from[e.Key] = at
 			return nil
@@ -262,14 +263,22 @@ func (o *Options) unknown(at, key string) error {
 	return fmt.Errorf("%s: unknown key %s; allowed are the options of %s: %s", at, strconv.Quote(key), o.c.Command.HelpName, strings.Join(names, ", "))
 }
 
+// kindOf returns what tells the kind of an option: the flag, or the value of a flag with a Number.
+func kindOf(flag cli.Flag) any {
+	if f, ok := flag.(*cli.GenericFlag); ok {
+		return f.Value
+	}
+	return flag
+}
+
 // allowed says what values an option takes.
 func allowed(flag cli.Flag) string {
-	switch flag.(type) {
+	switch kindOf(flag).(type) {
 	case *cli.BoolFlag:
 		return "true or false"
-	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
+	case *Number[int64]:
 		return "a number without a fraction"
-	case *cli.DurationFlag:
+	case *Number[time.Duration]:
 		return `a duration in quotes, such as "90s", "30m" or "720h"`
 	case *cli.StringSliceFlag:
 		return "a string or an array of strings"
@@ -283,12 +292,12 @@ func allowed(flag cli.Flag) string {
 // commas.
 func text(flag cli.Flag, value any) (text string, err error) {
 	ok := false
-	switch flag.(type) {
+	switch kindOf(flag).(type) {
 	case *cli.BoolFlag:
 		var v bool
 		v, ok = value.(bool)
 		text = strconv.FormatBool(v)
-	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
+	case *Number[int64]:
 		var v int64
 		v, ok = value.(int64)
 		text = strconv.FormatInt(v, 10)
@@ -407,10 +416,10 @@ func (o *Options) source(flag cli.Flag, name string) string {
 
 // value returns the value of an option in TOML.
 func (o *Options) value(flag cli.Flag, name string) string {
-	switch flag.(type) {
+	switch kindOf(flag).(type) {
 	case *cli.BoolFlag:
 		return strconv.FormatBool(o.c.Bool(name))
-	case *cli.IntFlag, *cli.Int64Flag, *cli.Uint64Flag:
+	case *Number[int64]:
 		return fmt.Sprint(o.c.Value(name))
 	case *cli.StringSliceFlag:
 		quoted := make([]string, 0)

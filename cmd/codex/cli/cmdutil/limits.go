@@ -1,6 +1,7 @@
 package cmdutil
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ var limitOptions = []limitOption{
 func ServerLimitFlags() []cli.Flag {
 	var flags []cli.Flag
 	for _, o := range limitOptions {
-		flags = append(flags, &cli.StringFlag{Name: "limit-" + o.name, Usage: "let each command have at most `" + o.value + "` " + o.usage})
+		flags = append(flags, &cli.GenericFlag{Name: "limit-" + o.name, Value: &Limit{option: o}, Usage: "let each command have at most `" + o.value + "` " + o.usage})
 	}
 	return append(flags, &cli.BoolFlag{Name: "limit-require", Usage: "start no command whose limits cannot be held, or not for all that it starts"})
 }
@@ -44,7 +45,7 @@ func RemoteLimitFlags() []cli.Flag {
 	var flags []cli.Flag
 	for _, o := range limitOptions {
 		if name := o.remoteName(); name != "timeout" {
-			flags = append(flags, &cli.StringFlag{Name: name, Usage: "let the command have at most `" + o.value + "` " + o.usage})
+			flags = append(flags, &cli.GenericFlag{Name: name, Value: &Limit{option: o}, Usage: "let the command have at most `" + o.value + "` " + o.usage})
 		}
 	}
 	return append(flags, &cli.BoolFlag{Name: "require-limits", Usage: "do not start the command if the server cannot hold its limits, or not for all that the command starts"})
@@ -88,9 +89,7 @@ func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLi
 		if n == "" || !c.IsSet(n) {
 			continue
 		}
-		if text := c.String(n); !o.set(&l, text) {
-			return l, Usagef("--%s %q is no %s: %s", n, text, strings.ToLower(o.value), limitForms[o.value])
-		}
+		o.set(&l, c.String(n)) // Limit.Set has checked it
 	}
 	if l.SwapBytes > 0 && l.MemoryBytes == 0 {
 		return l, Usagef("a limit of swap needs one of memory")
@@ -98,11 +97,29 @@ func limits(c *cli.Context, name func(*limitOption) string) (execproto.ProcessLi
 	return l, nil
 }
 
+// Limit is the value of an option for a limit: a size, a number or a duration.
+type Limit struct {
+	option limitOption
+	text   string
+}
+
 // limitForms say what values look like.
 var limitForms = map[string]string{
-	"SIZE":     "give bytes, or a number with K, M, G or T, as 512M",
-	"NUMBER":   "give a number above 0",
-	"DURATION": "give a duration such as 90s or 10m, of at least a second",
+	"SIZE":     "a number of bytes, or a number with K, M, G or T, such as 512M",
+	"NUMBER":   "a number above 0",
+	"DURATION": "a duration such as 90s or 10m, of at least a second",
+}
+
+func (l *Limit) String() string { return l.text }
+func (l *Limit) Get() any       { return l.text }
+
+// Set returns an error if the text is no such limit.
+func (l *Limit) Set(text string) error {
+	if !l.option.set(new(execproto.ProcessLimits), text) {
+		return fmt.Errorf("expected %s", limitForms[l.option.value])
+	}
+	l.text = text
+	return nil
 }
 
 func sizeOf(member func(*execproto.ProcessLimits) *uint64) func(*execproto.ProcessLimits, string) bool {

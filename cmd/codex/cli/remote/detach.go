@@ -23,8 +23,8 @@ func detachFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "start the command, print its handle and leave; see codex remote ps"},
 		&cli.StringFlag{Name: "name", Usage: "--detach: the handle is `NAME`"},
 		&cli.BoolFlag{Name: "stdin", Usage: "--detach: give the command an input that codex remote attach writes to"},
-		&cli.Uint64Flag{Name: "retain-bytes", Usage: "--detach: retain `N` bytes of output; default: 64 MiB"},
-		&cli.DurationFlag{Name: "retain-for", Usage: "--detach: retain the output for `DURATION` after the end; default: as long as the server does"},
+		cmdutil.Count(cli.GenericFlag{Name: "retain-bytes", Usage: "--detach: retain `N` bytes of output", DefaultText: "64 MiB"}, 0, 1, cmdutil.NoMost),
+		cmdutil.Duration(cli.GenericFlag{Name: "retain-for", Usage: "--detach: retain the output for `DURATION` after the end", DefaultText: "as long as the server does"}, 0, time.Second),
 		&cli.StringFlag{Name: "when-full", Usage: "--detach: drop-oldest output when there is no room, or wait (`WHAT`)"},
 	}
 }
@@ -54,9 +54,6 @@ func checkDetach(c *cli.Context) error {
 	}
 	if name := c.String("name"); c.IsSet("name") && (len(name) > execproto.MaxHandleName || !handleName.MatchString(name)) {
 		return cmdutil.Usagef("--name %q: a handle has 1 to %d letters, digits, dots, hyphens and underscores, and begins with a letter or digit", name, execproto.MaxHandleName)
-	}
-	if d := c.Duration("retain-for"); c.IsSet("retain-for") && d < time.Second {
-		return cmdutil.Usagef("--retain-for must be at least 1s")
 	}
 	return nil
 }

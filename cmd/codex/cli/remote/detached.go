@@ -297,7 +297,7 @@ Examples:
 		Flags: serverFlags(
 			cmdutil.Handles,
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the process has ended"},
-			&cli.Uint64Flag{Name: "after", Usage: "begin behind the event number `N`"},
+			cmdutil.Count(cli.GenericFlag{Name: "after", Usage: "begin behind the event number `N`"}, 0, 0, cmdutil.NoMost),
 			&cli.BoolFlag{Name: "consume", Usage: "let the server drop what was printed"},
 		),
 		Action: func(c *cli.Context) error {

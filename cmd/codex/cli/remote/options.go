@@ -72,7 +72,7 @@ func parseOptions(c *cli.Context, approves bool) (execOptions, error) {
 		return o, err
 	}
 	o.forwards.auto = len(named) < len(c.StringSlice("forward"))
-	return o, o.check(c)
+	return o, o.check()
 }
 
 // askNetworkFlags are those about hosts that the policy does not settle.
@@ -132,7 +132,7 @@ func (o execOptions) networkProxy() *execproto.NetworkProxyLaunch {
 }
 
 // check refuses options that do not go together.
-func (o execOptions) check(c *cli.Context) error {
+func (o execOptions) check() error {
 	switch {
 	case o.ask != "" && o.ask != askNever && o.ask != askOnFailure && o.ask != askAlways:
 		return cmdutil.Usagef("--ask must be never, on-failure or always, not %q", o.ask)
@@ -142,8 +142,6 @@ func (o execOptions) check(c *cli.Context) error {
 		return cmdutil.Usagef("--yes and --ask never exclude each other: one retries without asking, the other does not retry")
 	case o.noInput && o.ask == askAlways:
 		return cmdutil.Usagef("--no-input and --ask always exclude each other")
-	case o.timeout < 0 || o.timeout == 0 && c.IsSet("timeout"):
-		return cmdutil.Usagef("--timeout must be more than 0")
 	default:
 		return nil
 	}

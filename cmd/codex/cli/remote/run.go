@@ -2,6 +2,7 @@ package remote
 
 import (
 	"slices"
+	"time"
 
 	"codex.internal/cmd/codex/cli/cmdutil"
 	"codex.internal/cmd/codex/cli/sandbox"
@@ -55,7 +56,7 @@ Examples:
 		Flags: append([]cli.Flag{
 			cmdutil.CommandLine,
 			urlFlag(), caFlag(), clientCertFlag(), clientKeyFlag(), envOrVarFlag(), cwdFlag("run in `DIR` of the server; default: the server's own directory"), envVarFlag(), ttyFlag(), interactiveFlag(), forwardFlag(), verboseFlag(), quietFlag(),
-			&cli.DurationFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124"},
+			cmdutil.Duration(cli.GenericFlag{Name: "timeout", Usage: "kill the command after `DURATION`, such as 90s, and exit with 124", DefaultText: "none"}, 0, time.Millisecond),
 		}, slices.Concat(sandbox.Flags(""), askNetworkFlags(), cmdutil.RemoteLimitFlags(), detachFlags())...),
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {

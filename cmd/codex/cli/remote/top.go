@@ -26,15 +26,7 @@ import (
 const leastInterval = time.Second
 
 func intervalFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "interval", Aliases: []string{"i"}, Value: 2 * time.Second, Usage: "ask again after `DURATION`, at least 1s"}
-}
-
-func intervalOf(c *cli.Context) (time.Duration, error) {
-	d := c.Duration("interval")
-	if d < leastInterval {
-		return 0, cmdutil.Usagef("--interval %v: it must be at least %v", d, leastInterval)
-	}
-	return d, nil
+	return cmdutil.Duration(cli.GenericFlag{Name: "interval", Aliases: []string{"i"}, Usage: "ask again after `DURATION`, at least 1s"}, 2*time.Second, leastInterval)
 }
 
 func remoteTopCommand(s cmdutil.Streams) *cli.Command {
@@ -60,10 +52,7 @@ Examples:
 			if c.Args().Present() {
 				return cmdutil.Usagef("top takes no arguments, got %q; codex remote stats is about one process", c.Args().First())
 			}
-			every, err := intervalOf(c)
-			if err != nil {
-				return err
-			}
+			every := c.Duration("interval")
 			client, err := connect(c.Context, c)
 			if err != nil {
 				return err
@@ -203,10 +192,7 @@ Examples:
 			&cli.BoolFlag{Name: "json", Usage: "print an object for each line"},
 		),
 		Action: func(c *cli.Context) error {
-			every, err := intervalOf(c)
-			if err != nil {
-				return err
-			}
+			every := c.Duration("interval")
 			client, err := connect(c.Context, c)
 			if err != nil {
 				return err

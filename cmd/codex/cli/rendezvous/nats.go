@@ -18,7 +18,8 @@ func natsFlags() []cli.Flag {
 		&cli.StringFlag{Name: "nats", Usage: "share everything with other nodes by NATS with JetStream at `URL`[,URL...]; with a password in it: as " + natsVariable},
 		&cli.StringFlag{Name: "nats-creds", Usage: "the `FILE` with the credentials of a user of NATS"},
 		&cli.StringFlag{Name: "nats-ca", Usage: "the `FILE` with the certificates that those of NATS are signed with, as PEM"},
-		&cli.IntFlag{Name: "nats-replicas", Usage: "how many servers of NATS keep the state, `N`: 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
+		cmdutil.Count(cli.GenericFlag{Name: "nats-replicas", Usage: "how many servers of NATS keep the state, `N`: 1 to 5", DefaultText: "3 in a cluster of as many, else 1"},
+			0, 1, maxReplicas),
 	}
 }
 
@@ -47,8 +48,6 @@ func natsOptions(c *cli.Context, log *slog.Logger) (*natsbus.Options, error) {
 			}
 		}
 		return nil, nil
-	case c.IsSet("nats-replicas") && (o.Replicas < 1 || o.Replicas > maxReplicas):
-		return nil, cmdutil.Usagef("--nats-replicas %d: 1 to %d", o.Replicas, maxReplicas)
 	case c.String("state") != "":
 		return nil, cmdutil.Usagef("--state and --nats exclude each other: with NATS the state is there")
 	}

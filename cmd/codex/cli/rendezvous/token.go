@@ -42,7 +42,7 @@ Example:
 			&cli.StringFlag{Name: "role", Usage: "executor, harness or both (`ROLE`)"},
 			&cli.StringSliceFlag{Name: "environment", Usage: "an `ID`, or a pattern with * for any number of characters; may be repeated"},
 			&cli.StringFlag{Name: "name", Usage: "a `NAME` for people"},
-			&cli.DurationFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked"},
+			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked", DefaultText: "0"}, 0, 0),
 		},
 		Action: func(c *cli.Context) error {
 			switch {

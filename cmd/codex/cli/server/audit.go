@@ -34,7 +34,8 @@ func auditFlags() []cli.Flag {
 		&cli.StringFlag{Name: "audit-key", Usage: "audit trail: the `FILE` with the key that signs, PEM; made if it is missing", DefaultText: auditKeyFile + " in the home directory"},
 		&cli.BoolFlag{Name: "audit-commands", Usage: "audit trail: add arguments and directories of commands"},
 		&cli.BoolFlag{Name: "audit-paths", Usage: "audit trail: add the paths of files that are changed, and of Unix sockets that tunnels lead to"},
-		&cli.Int64Flag{Name: "audit-max-bytes", Value: audit.DefaultMaxBytes, Usage: "audit trail: begin another file after `N` bytes"},
+		cmdutil.Count(cli.GenericFlag{Name: "audit-max-bytes", Usage: "audit trail: begin another file after `N` bytes"},
+			audit.DefaultMaxBytes, audit.LeastMaxBytes, cmdutil.NoMost),
 		&cli.StringFlag{Name: "audit-on-error", Value: auditRefuse, Usage: "audit trail: refuse new work, or continue, if it cannot be written (`WORD`)"},
 	}
 }
@@ -82,8 +83,6 @@ func openAudit(c *cli.Context, log *slog.Logger) (*observe.Audit, error) {
 		return nil, cmdutil.Usagef("--audit-log %s must be an absolute path", path)
 	case word != auditRefuse && word != auditContinue:
 		return nil, cmdutil.Usagef("--audit-on-error must be %s or %s, not %q", auditRefuse, auditContinue, word)
-	case c.Int64("audit-max-bytes") < audit.LeastMaxBytes:
-		return nil, cmdutil.Usagef("--audit-max-bytes must be at least %d, not %d", audit.LeastMaxBytes, c.Int64("audit-max-bytes"))
 	}
 	keyFile, err := auditKey(c)
 	if err != nil {

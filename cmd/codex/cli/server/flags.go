@@ -42,6 +42,9 @@ func listenFlags() []cli.Flag {
 	}
 }
 
+// maxClockSkewSeconds bounds --ws-max-clock-skew-seconds, 34 years, so that a sum of it and a time of a token does not overflow.
+const maxClockSkewSeconds = 1 << 30
+
 // authFlags say which clients are admitted.
 func authFlags() []cli.Flag {
 	return []cli.Flag{
@@ -52,8 +55,8 @@ func authFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ws-shared-secret-file", Usage: "signed-bearer-token: absolute path of the `FILE` with the HS256 secret"},
 		&cli.StringFlag{Name: "ws-issuer", Usage: "signed-bearer-token: the `ISSUER` that tokens must name"},
 		&cli.StringFlag{Name: "ws-audience", Usage: "signed-bearer-token: the `AUDIENCE` that tokens must name"},
-		&cli.Uint64Flag{Name: "ws-max-clock-skew-seconds", Value: uint64(wsauth.DefaultClockSkew / time.Second),
-			Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
+		cmdutil.Count(cli.GenericFlag{Name: "ws-max-clock-skew-seconds", Usage: "signed-bearer-token: how far clocks may differ, in `SECONDS`"},
+			int64(wsauth.DefaultClockSkew/time.Second), 0, maxClockSkewSeconds),
 		&cli.BoolFlag{Name: "allow-unauthenticated-bind", Usage: "let anybody in on an address that is not loopback"},
 	}
 }
@@ -61,13 +64,13 @@ func authFlags() []cli.Flag {
 // capacityFlags bound what clients have at a time, and how long a session waits for a lost one.
 func capacityFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "session-ttl", Value: execserver.DefaultSessionTTL,
-			Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
-		&cli.IntFlag{Name: "max-connections", Value: execserver.DefaultMaxConnections, Usage: "connections at a time"},
-		&cli.IntFlag{Name: "max-processes", Value: execserver.DefaultMaxProcesses, Usage: "processes of a session at a time"},
-		&cli.IntFlag{Name: "max-handles", Value: execserver.DefaultMaxHandles, Usage: "open file handles of a connection"},
-		&cli.IntFlag{Name: "max-message-bytes", Value: websocket.DefaultMaxMessage, Usage: "size of an incoming websocket message"},
-		&cli.IntFlag{Name: "concurrent-requests", Value: execserver.DefaultConcurrentRequests, Usage: "requests of a connection in work at a time"},
+		cmdutil.Duration(cli.GenericFlag{Name: "session-ttl", Usage: "how long a lost connection's session can be resumed; 0: it ends at once"},
+			execserver.DefaultSessionTTL, 0),
+		cmdutil.Count(cli.GenericFlag{Name: "max-connections", Usage: "connections at a time"}, execserver.DefaultMaxConnections, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-processes", Usage: "processes of a session at a time"}, execserver.DefaultMaxProcesses, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-handles", Usage: "open file handles of a connection"}, execserver.DefaultMaxHandles, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "max-message-bytes", Usage: "size of an incoming websocket message"}, websocket.DefaultMaxMessage, 1, cmdutil.NoMost),
+		cmdutil.Count(cli.GenericFlag{Name: "concurrent-requests", Usage: "requests of a connection in work at a time"}, execserver.DefaultConcurrentRequests, 1, cmdutil.NoMost),
 	}
 }
 
@@ -75,9 +78,11 @@ func capacityFlags() []cli.Flag {
 func detachedFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "retain-dir", Usage: "keep detached processes and their output in `DIR`; none: there are none (default: below $XDG_STATE_HOME/codex/detached)"},
-		&cli.Int64Flag{Name: "retain-bytes", Value: execserver.DefaultRetainBytes, Usage: "output of all detached processes that is retained, in bytes"},
-		&cli.DurationFlag{Name: "retain-for", Value: execserver.DefaultRetainFor, Usage: "how long output is retained after a detached process has ended, at most"},
-		&cli.IntFlag{Name: "max-detached", Value: execserver.DefaultMaxDetached, Usage: "detached processes of an owner, with ended ones that are retained"},
+		cmdutil.Count(cli.GenericFlag{Name: "retain-bytes", Usage: "output of all detached processes that is retained, in bytes"},
+			execserver.DefaultRetainBytes, execserver.DefaultRetain, cmdutil.NoMost),
+		cmdutil.Duration(cli.GenericFlag{Name: "retain-for", Usage: "how long output is retained after a detached process has ended, at most"},
+			execserver.DefaultRetainFor, time.Second),
+		cmdutil.Count(cli.GenericFlag{Name: "max-detached", Usage: "detached processes of an owner, with ended ones that are retained"}, execserver.DefaultMaxDetached, 1, cmdutil.NoMost),
 	}
 }
 

@@ -82,10 +82,6 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err := checkValues(c); err != nil {
 		return execserver.Options{}, err
 	}
-	ttl, err := sessionTTL(c)
-	if err != nil {
-		return execserver.Options{}, err
-	}
 	ceiling, err := egressfile.Read(c.String("egress-policy"))
 	if err != nil {
 		return execserver.Options{}, err
@@ -94,15 +90,12 @@ func serverOptions(c *cli.Context, log *slog.Logger) (execserver.Options, error)
 	if err != nil {
 		return execserver.Options{}, err
 	}
-	if err := checkRetention(c); err != nil {
-		return execserver.Options{}, err
-	}
 	limits, err := cmdutil.ServerLimits(c)
 	if err != nil {
 		return execserver.Options{}, err
 	}
 	opts := execserver.Options{
-		Logger: log, Version: cmdutil.Version(), SessionTTL: ttl, Auth: auth,
+		Logger: log, Version: cmdutil.Version(), SessionTTL: sessionTTL(c), Auth: auth,
 		MaxConnections: c.Int("max-connections"), MaxProcesses: c.Int("max-processes"), MaxHandles: c.Int("max-handles"),
 		MaxMessage: c.Int("max-message-bytes"), ConcurrentRequests: c.Int("concurrent-requests"),
 		Sandbox: runner.Options{
@@ -137,7 +130,7 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 		SharedSecretFile: c.String("ws-shared-secret-file"), Issuer: c.String("ws-issuer"), Audience: c.String("ws-audience"),
 	}
 	if c.IsSet("ws-max-clock-skew-seconds") {
-		skew := time.Duration(min(c.Uint64("ws-max-clock-skew-seconds"), 1<<30)) * time.Second
+		skew := time.Duration(c.Int64("ws-max-clock-skew-seconds")) * time.Second
 		config.ClockSkew = &skew
 	}
 	auth, err := wsauth.New(config)
@@ -153,11 +146,6 @@ func authenticator(c *cli.Context, log *slog.Logger) (*wsauth.Authenticator, err
 
 // checkValues refuses values that an option cannot have.
 func checkValues(c *cli.Context) error {
-	for _, name := range []string{"max-connections", "max-processes", "max-handles", "max-message-bytes", "concurrent-requests", "max-detached"} {
-		if c.Int(name) < 1 {
-			return cmdutil.Usagef("--%s must be at least 1, not %d", name, c.Int(name))
-		}
-	}
 	if b := c.String("sandbox-backend"); !slices.Contains(runner.Backends, b) {
 		return cmdutil.Usagef("--sandbox-backend %q: there are %s", b, strings.Join(runner.Backends, ", "))
 	}
@@ -175,24 +163,9 @@ func checkValues(c *cli.Context) error {
 
 // sessionTTL returns --session-ttl as execserver.Options have it: there 0 is the default, and a negative
 // time ends a session with its connection.
-func sessionTTL(c *cli.Context) (time.Duration, error) {
-	ttl := c.Duration("session-ttl")
-	switch {
-	case ttl < 0:
-		return 0, cmdutil.Usagef("--session-ttl must not be negative; 0 ends a session with its connection")
-	case ttl == 0:
-		ttl = -1
+func sessionTTL(c *cli.Context) time.Duration {
+	if ttl := c.Duration("session-ttl"); ttl > 0 {
+		return ttl
 	}
-	return ttl, nil
-}
-
-// checkRetention refuses to retain less of detached processes than a server can.
-func checkRetention(c *cli.Context) error {
-	switch {
-	case c.Int64("retain-bytes") < execserver.DefaultRetain:
-		return cmdutil.Usagef("--retain-bytes must be at least %d", execserver.DefaultRetain)
-	case c.Duration("retain-for") < time.Second:
-		return cmdutil.Usagef("--retain-for must be at least 1s")
-	}
-	return nil
+	return -1
 }

@@ -68,7 +68,7 @@ Examples:
 			&cli.StringFlag{Name: "max-sandbox", Usage: "the weakest sandbox of a process: read-only, workspace-write or none (`SANDBOX`)"},
 			&cli.StringFlag{Name: "principal", Usage: "share detached processes with other tokens of `NAME` (default: this token alone)"},
 			&cli.StringFlag{Name: "name", Usage: "a `NAME` for people"},
-			&cli.DurationFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked"},
+			cmdutil.Duration(cli.GenericFlag{Name: "expires", Usage: "how long it is good for (`DURATION`); 0: until it is revoked", DefaultText: "0"}, 0, 0),
 		}, cmdutil.ServerLimitFlags()...),
 		Action: func(c *cli.Context) error { return createRoleToken(c, s) },
 	}

@@ -32,7 +32,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"exec-server", "stray"}, 2, "stray"},
 		{[]string{"exec-server", "--listen", "http://x"}, 1, "Error: unsupported --listen URL `http://x`; expected `ws://IP:PORT` or `stdio`"},
 		{[]string{"exec-server", "--listen", "ws://0.0.0.0:0"}, 1, "--ws-auth"},
-		{[]string{"exec-server", "--session-ttl", "-1s"}, 2, "--session-ttl"},
+		{[]string{"exec-server", "--session-ttl", "-1s"}, 2, "for flag -session-ttl: must be at least 0s"},
 		{[]string{"exec-server", "--log-level", "loud"}, 2, "--log-level"},
 		{[]string{"exec-server", "--ws-auth", "capability-token"}, 1, "--ws-token-file"},
 		{[]string{"exec-server", "--ws-auth", ""}, 2, "--ws-auth must not be empty"},
