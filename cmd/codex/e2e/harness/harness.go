@@ -161,22 +161,26 @@ func startServer(t *testing.T, program string, env []string, log io.Writer, args
 	cmd := exec.Command(program, append([]string{"exec-server"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = log
+	return cmd, StartServer(t, cmd, func() {})
+}
+
+// StartServer starts a server and returns its URL. It calls started when there is a process, and
+// then waits until the server listens. The server is killed when the test ends.
+func StartServer(t *testing.T, cmd *exec.Cmd, started func()) string {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
+	Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	started()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "ws://127.0.0.1:") && !strings.HasPrefix(line, "wss://127.0.0.1:") && !strings.HasPrefix(line, "unix:///") {
-		t.Fatalf("first line %q: %v", line, err)
+		t.Fatalf("the first line of the server is %q: %v", line, err)
 	}
-	return cmd, strings.TrimSpace(line)
+	return strings.TrimSpace(line)
 }
 
 // maxShown bounds what is kept of a server's log: the end of it says what went

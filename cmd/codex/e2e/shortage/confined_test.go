@@ -1,10 +1,8 @@
 package shortage
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,25 +87,12 @@ func (x *confined) refusal(err error) error {
 // told checks that the server has told of each sandboxed command that has not run, and has counted all refusals.
 func (x *confined) told() {
 	x.w.t.Helper()
-	if n, told := x.notRun.Load(), x.w.metric("exec_server_sandbox_refusals_total"); told != fmt.Sprint(n) {
-		x.w.t.Errorf("%d sandboxed commands have not run, and the server has told of %s: they have ended with %q", n, told, x.ends)
+	metrics, err := harness.Metrics(x.w.url)
+	harness.Must(x.w.t, err)
+	if n, told := x.notRun.Load(), metrics["exec_server_sandbox_refusals_total"]; told != float64(n) {
+		x.w.t.Errorf("%d sandboxed commands have not run, and the server has told of %v: they have ended with %q", n, told, x.ends)
 	}
-	if n, counted := x.refused.Load(), x.w.metric(`exec_server_limit_reached_total{limit="machine"}`); n > 0 && counted == "0" {
-		x.w.t.Errorf("%d sandboxed requests were refused, and the server counts %s", n, counted)
+	if n, counted := x.refused.Load(), metrics[`exec_server_limit_reached_total{limit="machine"}`]; n > 0 && counted == 0 {
+		x.w.t.Errorf("%d sandboxed requests were refused, and the server counts none", n)
 	}
-}
-
-// metric returns a number of the server.
-func (w *world) metric(name string) string {
-	w.t.Helper()
-	res, err := http.Get("http" + strings.TrimPrefix(w.url, "ws") + "/metrics")
-	harness.Must(w.t, err)
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return value
-		}
-	}
-	w.t.Errorf("the server has no metric %s", name)
-	return ""
 }

@@ -72,14 +72,14 @@ type hungFiles struct {
 }
 
 // hang mounts a file system that hangs, in a mount namespace of the test's thread, which the server gets when it is
-// started: what is mounted for all has sandboxes thrown away that other tests have made ahead.
+// started: other tests and programs do not see the mount.
 func (w *world) hang() *hungFiles {
 	w.t.Helper()
 	runtime.LockOSThread() // until the goroutine of the test ends, and the thread with it
 	err := unix.Unshare(unix.CLONE_NEWNS)
 	testutil.Need(w.t, "right to make a mount namespace", err, fs.ErrPermission)
 	harness.Must(w.t, unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	h := &hungFiles{t: w.t, path: filepath.Join(w.dir, "hung")}
+	h := &hungFiles{t: w.t, path: filepath.Join(w.Dir, "hung")}
 	harness.Must(w.t, os.Mkdir(h.path, 0o755))
 	h.server, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	testutil.Need(w.t, "FUSE", err, fs.ErrNotExist, fs.ErrPermission, unix.ENODEV, unix.ENXIO)

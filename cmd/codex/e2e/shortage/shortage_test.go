@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +61,7 @@ func (w *world) survive(more []*work) {
 // bombed starts a fork bomb, and ends it when clients have been refused for a while.
 func (w *world) bombed(l *load, c *execclient.Client) {
 	w.t.Helper()
-	params := w.params(w.self)
+	params := w.params(w.Self())
 	params.Env[bombVariable] = "1"
 	p, err := c.Start(w.t.Context(), params)
 	harness.Must(w.t, err)
@@ -156,14 +154,4 @@ func (w *world) threads() string {
 		}
 	}
 	return "ended"
-}
-
-// killAll kills all processes of the server's user.
-func (w *world) killAll() {
-	if w.credential == nil {
-		return
-	}
-	cmd := exec.Command("/bin/sh", "-c", "kill -KILL -1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.credential}
-	_ = cmd.Run()
 }
